@@ -1,0 +1,46 @@
+# Every target does its own set-up: Python 3.10 or later and a C++ compiler are all it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PACKAGES := polars numpy symbolic pyelftools capstone typer rich
+TOOLS := pytest pybind11 hypothesis mypy ruff clang-format cmake ninja scikit-build-core build wheel playwright
+# torch at one version: a bare `torch` brings gigabytes of CUDA.
+TEST_PACKAGES := torch==2.13.0 pybind11 intel-openmp
+
+.PHONY: demo test lint wheel build clean
+
+demo: build
+	$(BIN)/python -m aiflame.cli.main demo
+
+test: build $(VENV)/.test-tools
+	AIFLAME_TEST_PROGRAMS=$(CURDIR)/build/dev/tests/collector $(BIN)/python -m pytest $(PYTEST)
+
+lint: build
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror $(wildcard native/*.?pp native/*/*.?pp tests/collector/*.?pp tests/collector/*/*.?pp)
+
+wheel: $(VENV)/.ready
+	$(BIN)/python -m build --wheel --outdir dist .
+	$(BIN)/python scripts/tag_wheel.py dist
+
+# The collector and the demo's library, laid where the sources look for them.
+build: $(VENV)/.ready
+	$(BIN)/cmake -S . -B build/dev -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DAIFLAME_TESTS=ON -DPython3_EXECUTABLE=$(CURDIR)/$(BIN)/python >/dev/null
+	$(BIN)/cmake --build build/dev --parallel 2
+	$(BIN)/cmake --install build/dev --prefix src >/dev/null
+
+$(VENV)/.ready: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet $(PACKAGES) $(TOOLS)
+	echo $(CURDIR)/src > $$($(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/aiflame-src.pth
+	touch $@
+
+# What only tests need: torch, a browser, an OpenCL driver. A test whose tool is missing is skipped and says so.
+$(VENV)/.test-tools: $(VENV)/.ready
+	$(BIN)/python scripts/test_tools.py $(TEST_PACKAGES)
+	touch $@
+
+clean:
+	rm -rf build dist $(VENV) src/aiflame/lib

@@ -1,0 +1,40 @@
+"""Gets what only tests need: `test_tools.py PACKAGE...`. What cannot be had is named; its tests are skipped and say so."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+# Program that shows it is there → Debian packages that bring it.
+DEBIAN = {
+    "chromium": ["chromium"],
+    "clinfo": ["clinfo", "pocl-opencl-icd", "ocl-icd-libopencl1"],
+}
+
+
+def main() -> None:
+    for package in sys.argv[1:]:
+        if subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", package], check=False).returncode:
+            print(f"test tools: no {package} for this Python; its tests will be skipped")
+    missing = [package for program, packages in DEBIAN.items() if not shutil.which(program) for package in packages]
+    if missing and (not shutil.which("apt-get") or not install(missing)):
+        print(f"test tools: could not install {' '.join(missing)}; their tests will be skipped")
+
+
+def install(packages: list[str]) -> bool:
+    prefix = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages]):
+        try:
+            done = subprocess.run([*prefix, *command], env=environment, stdout=subprocess.DEVNULL, check=False)
+        except FileNotFoundError:
+            return False
+        if done.returncode:
+            return False
+    return True
+
+
+if __name__ == "__main__":
+    main()
