@@ -1,0 +1,192 @@
+#include "collector.hpp"
+
+#include "base/clock.hpp"
+#include "base/sys.hpp"
+#include "hooks/hooks.hpp"
+#include "hooks/opencl.hpp"
+#include "hooks/openmp.hpp"
+#include "sampler/signals.hpp"
+#include "sampler/threads.hpp"
+#include "sampler/timers.hpp"
+#include "spool/control.hpp"
+#include "spool/spool.hpp"
+#include "unwind/jit_code.hpp"
+#include "unwind/modules.hpp"
+#include "unwind/python_frames.hpp"
+#include "unwind/stack_trie.hpp"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <cstdio>
+#include <cstdlib>
+
+extern "C" __attribute__((visibility("default"))) int aiflame_start(const char* profile) noexcept;
+extern "C" __attribute__((visibility("default"))) void aiflame_stop() noexcept;
+extern "C" __attribute__((visibility("default"))) void aiflame_pause() noexcept;
+extern "C" __attribute__((visibility("default"))) void aiflame_resume() noexcept;
+
+namespace aiflame::collector {
+
+namespace {
+
+std::atomic<bool> running{false};
+std::atomic<bool> in_sandbox{false};
+uint32_t owner = 0;  // the process that started: a vfork child shares our memory but is not us
+
+bool ours() noexcept { return running.load(std::memory_order_acquire) && owner == sys::process_id(); }
+
+// PY_VERSION_HEX >> 16 of an interpreter in the process, 0 when there is none. Py_GetVersion may be called before Py_Initialize.
+uint32_t python_version() noexcept {
+  static const char* const text = [] {
+    auto get = reinterpret_cast<const char* (*)()>(dlsym(RTLD_DEFAULT, "Py_GetVersion"));
+    return get ? get() : "";
+  }();
+  unsigned major = 0, minor = 0;
+  return sscanf(text, "%u.%u", &major, &minor) == 2 ? major << 8 | minor : 0;
+}
+
+uint32_t link_text(const char* path) noexcept {
+  char target[4096];
+  long length = sys::call(SYS_readlinkat, AT_FDCWD, reinterpret_cast<long>(path), reinterpret_cast<long>(target), sizeof target);
+  return length > 0 ? spool::text({target, static_cast<size_t>(length)}) : 0;
+}
+
+uint32_t command_text() noexcept {
+  static char command[1 << 16];
+  long length = sys::read_file("/proc/self/cmdline", command, sizeof command);
+  while (length > 0 && command[length - 1] == 0) length--;
+  return length > 0 ? spool::text({command, static_cast<size_t>(length)}) : 0;
+}
+
+// Tables, the process's own row and its threads: at start, and again in the child of a fork.
+bool open_tables(bool forked) noexcept {
+  uint64_t now = now_ns();
+  if (!spool::open(now)) return false;
+  spool::append(schema::ProcessRecord{
+      .pid = sys::process_id(),
+      .ppid = static_cast<uint32_t>(sys::call(SYS_getppid)),
+      .start_ns = now,
+      .command = command_text(),
+      .exe = link_text("/proc/self/exe"),
+      .cwd = link_text("/proc/self/cwd"),
+      .python = python_version(),
+      .forked = forked,
+  });
+  return true;
+}
+
+void write_end() noexcept {
+  threads::retire_all();
+  spool::append(schema::ProcessEnd{.end_ns = now_ns(), .cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID)});
+}
+
+// Everything that refers to rows of tables that are gone.
+void forget_rows() noexcept {
+  trie::clear();
+  forget_marks();
+  modules::forget_rows();
+  jit::forget_rows();
+  python::forget_rows();
+  opencl::forget_rows();
+}
+
+// Recording may stop and start again in one process. A tick of the last recording may still be running in some thread.
+void forget_last_recording() noexcept {
+  control::await_users() ? spool::abandon() : spool::leave_behind();
+  forget_rows();
+}
+
+void tick(siginfo_t* info, ucontext_t* context) noexcept { timers::tick(info, context); }
+
+}  // namespace
+
+bool start(const char* profile) noexcept {
+  if (running.load(std::memory_order_acquire)) return true;
+  if (in_sandbox.load(std::memory_order_relaxed)) return false;
+  if (!profile) profile = getenv("AIFLAME_PROFILE");
+  if (!profile || !control::attach(profile)) return false;
+  hooks::resolve();
+  if (!preloaded()) openmp::patch_callers();
+  python::attach();
+  forget_last_recording();
+  owner = sys::process_id();
+  if (!signals::install(tick) || !open_tables(false)) return false;
+  modules::refresh();
+  running.store(true, std::memory_order_release);
+  threads::self();
+  threads::adopt_all();
+  return true;
+}
+
+void stop() noexcept {
+  if (!ours() || !running.exchange(false)) return;
+  write_end();
+  control::stop(schema::StopReason::NONE, 0);
+}
+
+bool active() noexcept { return running.load(std::memory_order_relaxed) && control::recording(); }
+
+bool preloaded() noexcept {
+  static const bool first = [] {
+    Dl_info library, wrapper;
+    void* close = dlsym(RTLD_DEFAULT, "dlclose");
+    return close && dladdr(close, &wrapper) && dladdr(reinterpret_cast<void*>(&aiflame_stop), &library) && wrapper.dli_fbase == library.dli_fbase;
+  }();
+  return first;
+}
+
+void before_fork() noexcept {}
+void after_fork_parent() noexcept {}
+
+void after_fork_child() noexcept {
+  threads::after_fork();  // also while stopped: a recording that the child starts later must not meet its parent's threads
+  if (!running.load(std::memory_order_acquire)) return;
+  // Everything of the parent's is behind mappings that are still shared with it: let go before the first append.
+  owner = sys::process_id();
+  control::forget_users();
+  spool::abandon();
+  forget_rows();
+  if (!control::has(schema::Feature::CHILDREN) || !open_tables(true)) {
+    running.store(false, std::memory_order_release);
+    control::stop(schema::StopReason::NONE, 0);
+    return;
+  }
+  threads::self();
+}
+
+void before_exec() noexcept {
+  if (ours() && control::recording()) write_end();
+}
+
+void after_failed_exec() noexcept {
+  if (ours() && control::recording()) threads::adopt_all();
+}
+
+void before_sandbox() noexcept {
+  in_sandbox.store(true, std::memory_order_relaxed);
+  if (!ours()) return;
+  spool::note("recording ends where the program enters a sandbox (seccomp)");
+  stop();
+  // A tick that was under way meanwhile may have given its thread timers again.
+  control::await_users();
+  threads::retire_all();
+  signals::uninstall();
+}
+
+void before_exit() noexcept { stop(); }
+
+}  // namespace aiflame::collector
+
+namespace {
+
+__attribute__((constructor)) void on_load() { aiflame::collector::start(nullptr); }
+__attribute__((destructor)) void on_unload() { aiflame::collector::stop(); }
+
+}  // namespace
+
+// For recording from inside: 1 when recording began.
+int aiflame_start(const char* profile) noexcept { return aiflame::collector::start(profile); }
+void aiflame_stop() noexcept { aiflame::collector::stop(); }
+// No ticks until aiflame_resume(), in every thread; the recording goes on.
+void aiflame_pause() noexcept { aiflame::threads::pause_all(); }
+void aiflame_resume() noexcept { aiflame::threads::resume_all(); }

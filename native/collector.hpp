@@ -1,0 +1,25 @@
+// The collector's life in a process: load, start, fork, exec, stop.
+#pragma once
+
+namespace aiflame::collector {
+
+// Starts recording into $AIFLAME_PROFILE (or `profile`). Idempotent. False when there is nothing to record into.
+bool start(const char* profile) noexcept;
+void stop() noexcept;
+bool active() noexcept;
+
+// The library came by LD_PRELOAD, so that its wrappers are in effect.
+bool preloaded() noexcept;
+
+void before_fork() noexcept;
+void after_fork_parent() noexcept;
+void after_fork_child() noexcept;
+// The process image is about to be replaced: end rows are written; a failed exec calls after_failed_exec().
+void before_exec() noexcept;
+void after_failed_exec() noexcept;
+// The process is about to enter a sandbox that may forbid us everything: it is recorded no more.
+void before_sandbox() noexcept;
+// The process is about to end without running destructors.
+void before_exit() noexcept;
+
+}  // namespace aiflame::collector

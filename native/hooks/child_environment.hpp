@@ -1,0 +1,31 @@
+// The environment of a new program, with the variables put back that bring us into it.
+#pragma once
+#include <cstddef>
+
+namespace aiflame::hooks {
+
+class ChildEnvironment {
+ public:
+  // Keeps what this process was started with, and where our library is. Once, at load.
+  static void remember() noexcept;
+
+  // `child`: the new program runs in a process of its own even when this one is not a child itself.
+  ChildEnvironment(char* const* environment, bool child) noexcept;
+
+  // Memory for build(): the caller's stack when small, else this thread's own block, which is kept for the next time (a vfork child
+  // could not give it back).
+  size_t bytes() const noexcept { return bytes_; }
+  bool small() const noexcept { return bytes_ <= 32 * 1024; }
+  void* large() const noexcept;
+
+  // The array to hand on. The caller's own when there is nothing to change or no memory.
+  void* build(void* memory) const noexcept;
+
+ private:
+  enum class Change { NONE, ADD_US, REMOVE_US };
+  char* const* environment_;
+  Change change_;
+  size_t count_ = 0, bytes_ = 0;
+};
+
+}  // namespace aiflame::hooks

@@ -1,0 +1,11 @@
+// OpenCL, as a layer of the ICD loader: OPENCL_LAYERS names our library, and the loader calls clGetLayerInfo and clInitLayer.
+//
+// Works with every ICD loader that knows layers (Khronos' from 2020 on, ocl-icd from 2.3.0 on) and every driver under it.
+#pragma once
+
+namespace aiflame::opencl {
+
+// A new recording begins: what was launched in the last one belongs to tables that are gone.
+void forget_rows() noexcept;
+
+}  // namespace aiflame::opencl

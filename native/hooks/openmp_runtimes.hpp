@@ -1,0 +1,34 @@
+// The runtimes with libgomp's entry points in this process: a wheel may bring its own beside the system's, and a caller's calls must
+// go to the one that it was linked to.
+#pragma once
+#include <cstdint>
+
+namespace aiflame::openmp {
+
+enum Entry : uint32_t {
+  PARALLEL,
+  REDUCTIONS,
+  SECTIONS,
+  LOOP_STATIC,
+  LOOP_DYNAMIC,
+  LOOP_GUIDED,
+  LOOP_RUNTIME,
+  LOOP_NONMONOTONIC_DYNAMIC,
+  LOOP_NONMONOTONIC_GUIDED,
+  LOOP_NONMONOTONIC_RUNTIME,
+  LOOP_MAYBE_NONMONOTONIC_RUNTIME,
+  ENTRIES,
+};
+
+extern const char* const kEntryNames[ENTRIES];
+
+struct Runtime {
+  void* functions[ENTRIES];
+  uint64_t low, high;  // its code
+  bool llvm;           // LLVM's or Intel's, which may tell more through OMPT
+};
+
+// The runtime behind a call that returns to `caller`; nullptr when there is none. A few ns when asked before.
+const Runtime* runtime_of(uint64_t caller) noexcept;
+
+}  // namespace aiflame::openmp

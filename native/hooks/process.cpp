@@ -1,0 +1,86 @@
+// Fork and the ways out of a process.
+#include "base/sys.hpp"
+#include "collector.hpp"
+#include "hooks/hooks.hpp"
+#include "hooks/interruptible_calls.hpp"
+
+#include <pthread.h>
+#include <unistd.h>
+#include <atomic>
+#include <cstdlib>
+
+namespace aiflame::hooks {
+
+namespace {
+
+Real<void(int)> real_exit_now{"_exit"};
+Real<pid_t()> real_bare_fork{"_Fork"};
+
+std::atomic<uint32_t> own_pid{0};
+
+void after_fork_in_child() noexcept {
+  if (own_pid.load(std::memory_order_relaxed) == 0) return;
+  own_pid.store(sys::process_id(), std::memory_order_relaxed);
+  collector::after_fork_child();
+}
+
+// Of exit_group(): the destructors do not run, so the end is written here. A vfork child leaves its parent's memory alone.
+void ending() noexcept {
+  if (own_process()) collector::before_exit();
+}
+
+}  // namespace
+
+void resolve() noexcept {
+  static std::atomic<bool> done{false};
+  if (done.exchange(true)) return;
+  own_pid.store(sys::process_id(), std::memory_order_relaxed);
+  resolve_signals();
+  resolve_interruptible();
+  resolve_interruptible_ipc();
+  resolve_process();
+  resolve_exec();
+  resolve_threads();
+  resolve_dlclose();
+  resolve_sandbox();
+}
+
+void resolve_process() noexcept {
+  find_all(real_exit_now, real_bare_fork);
+  pthread_atfork(collector::before_fork, collector::after_fork_parent, after_fork_in_child);
+  // Registered first, so run last.
+  at_quick_exit([] { ending(); });
+}
+
+bool own_process() noexcept {
+  uint32_t own = own_pid.load(std::memory_order_relaxed);
+  return own == 0 || own == sys::process_id();
+}
+
+void stay_in_process() noexcept { own_pid.store(0, std::memory_order_relaxed); }
+
+}  // namespace aiflame::hooks
+
+using namespace aiflame;
+using namespace aiflame::hooks;
+
+// fork() and daemon() run the handlers of pthread_atfork; _Fork() alone runs none.
+AIFLAME_EXPORT pid_t _Fork() noexcept {
+  if (!own_process()) return real_bare_fork();
+  collector::before_fork();
+  pid_t pid = real_bare_fork();
+  pid == 0 ? after_fork_in_child() : collector::after_fork_parent();
+  return pid;
+}
+
+AIFLAME_EXPORT __attribute__((noreturn)) void _exit(int status) noexcept {
+  ending();
+  real_exit_now(status);
+  __builtin_unreachable();
+}
+
+AIFLAME_EXPORT __attribute__((noreturn)) void _Exit(int status) noexcept {
+  ending();
+  real_exit_now(status);
+  __builtin_unreachable();
+}

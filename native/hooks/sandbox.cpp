@@ -1,0 +1,87 @@
+// A program that enters a sandbox (seccomp): from then on the kernel may kill it for a system call of ours that its filter does not
+// know. So this process's recording ends first. A filter that was there before the program is not seen, and is its maker's affair.
+//
+// Both functions are called for much else: then they are a jump to the real one, with every argument where the caller put it.
+#include "collector.hpp"
+#include "hooks/hooks.hpp"
+
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+namespace aiflame::hooks {
+
+namespace {
+
+Real<int(int, long, long, long, long)> real_prctl{"prctl"};
+Real<long(long, ...)> real_syscall{"syscall"};
+
+// Not those that ask what the kernel can do: a filter from nowhere fails.
+bool enters_by_prctl(int option, long mode, long filter) noexcept {
+  return option == PR_SET_SECCOMP && (mode == SECCOMP_MODE_STRICT || (mode == SECCOMP_MODE_FILTER && filter));
+}
+bool enters_by_syscall(long number, long operation, long filter) noexcept {
+  static_assert(SYS_seccomp == 317);
+  return number == SYS_seccomp && (operation == SECCOMP_SET_MODE_STRICT || (operation == SECCOMP_SET_MODE_FILTER && filter));
+}
+
+[[gnu::noinline, gnu::cold]] void entering() noexcept {
+  if (!own_process()) return;
+  collector::before_sandbox();
+  stay_in_process();
+}
+
+}  // namespace
+
+void resolve_sandbox() noexcept { find_all(real_prctl, real_syscall); }
+
+}  // namespace aiflame::hooks
+
+using namespace aiflame::hooks;
+
+// libc declares prctl() with "...": it has another name here.
+AIFLAME_EXPORT int aiflame_prctl(int option, long a, long b, long c, long d) noexcept asm("prctl");
+int aiflame_prctl(int option, long a, long b, long c, long d) noexcept {
+  if (enters_by_prctl(option, a, b)) [[unlikely]]
+    entering();
+  return real_prctl(option, a, b, c, d);
+}
+
+// libc's syscall(), once it has been asked for.
+extern "C" {
+void* aiflame_real_syscall = nullptr;
+[[gnu::used]] void* aiflame_before_syscall(long number, long operation, long, long filter) noexcept {
+  if (enters_by_syscall(number, operation, filter)) entering();
+  return aiflame_real_syscall = reinterpret_cast<void*>(real_syscall.find());
+}
+}
+
+// Its sixth argument is on the stack, where a caller with fewer has something else, which even an equal store might disturb.
+AIFLAME_EXPORT [[gnu::naked]] long aiflame_syscall(long, ...) noexcept asm("syscall");
+long aiflame_syscall(long, ...) noexcept {
+  asm(R"(
+    cmpq $317, %rdi  # SYS_seccomp
+    je 1f
+    movq aiflame_real_syscall(%rip), %rax
+    testq %rax, %rax
+    je 1f
+    jmp *%rax
+1:  pushq %rdi
+    pushq %rsi
+    pushq %rdx
+    pushq %rcx
+    pushq %r8
+    pushq %r9
+    subq $8, %rsp
+    .cfi_adjust_cfa_offset 56
+    call aiflame_before_syscall
+    addq $8, %rsp
+    popq %r9
+    popq %r8
+    popq %rcx
+    popq %rdx
+    popq %rsi
+    popq %rdi
+    .cfi_adjust_cfa_offset -56
+    jmp *%rax)");
+}

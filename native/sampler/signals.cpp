@@ -1,0 +1,309 @@
+#include "sampler/signals.hpp"
+
+#include "base/safe_load.hpp"
+#include "base/sys.hpp"
+#include "hooks/hooks.hpp"
+#include "sampler/disposition.hpp"
+#include "sampler/private_stack.hpp"
+#include "spool/control.hpp"
+#include "spool/spool.hpp"
+
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <atomic>
+#include <cerrno>
+
+namespace aiflame::signals {
+
+namespace {
+
+using Mask = uint64_t;  // the kernel's sigset_t on x86-64
+
+constexpr int kShared[3] = {SIGPROF, SIGSEGV, SIGBUS};
+constexpr Mask bit(int signal) noexcept { return Mask{1} << (signal - 1); }
+constexpr Mask kFaults = bit(SIGSEGV) | bit(SIGBUS);
+// Everything else waits while a tick runs, so that no handler of the program can jump out of it.
+constexpr Mask kDuringTick = ~(kFaults | bit(SIGILL) | bit(SIGFPE) | bit(SIGTRAP) | bit(SIGSYS));
+
+hooks::Real<decltype(::sigaction)> real_sigaction{"sigaction"};
+hooks::Real<decltype(::pthread_sigmask)> real_pthread_sigmask{"pthread_sigmask"};
+
+std::atomic<Tick> tick_handler{nullptr};
+std::atomic<bool> in_place{false};
+
+thread_local Inherited believed;
+thread_local Seen arrived;
+thread_local uint32_t faults_open;
+// A vfork child runs on its parent's thread memory: what it believes is kept apart, under its own pid.
+thread_local Inherited believed_in_child;
+thread_local uint32_t child_pid;
+
+Wanted wanted_of[3];
+Wanted& wanted(int signal) noexcept { return wanted_of[signal == SIGPROF ? 0 : signal == SIGSEGV ? 1 : 2]; }
+
+Mask mask_of(const sigset_t& set) noexcept { return *reinterpret_cast<const Mask*>(&set); }
+void set_mask(sigset_t& set, Mask mask) noexcept { *reinterpret_cast<Mask*>(&set) = mask; }
+
+Mask kernel_mask(int how, Mask mask) noexcept {
+  Mask before = 0;
+  sys::call(SYS_rt_sigprocmask, how, reinterpret_cast<long>(&mask), reinterpret_cast<long>(&before), sizeof mask);
+  return before;
+}
+
+Inherited& belief() noexcept {
+  if (hooks::own_process()) [[likely]]
+    return believed;
+  uint32_t pid = sys::process_id();
+  if (child_pid != pid) {
+    child_pid = pid;
+    believed_in_child = believed;
+  }
+  return believed_in_child;
+}
+
+// The signal again, for whoever will take it once it is unblocked. The kernel lets only the main thread say that it came from kill()
+// or from the kernel itself: elsewhere it comes as queued, from the same sender.
+void send_again(int signal, siginfo_t* info) noexcept {
+  auto send = [&](siginfo_t* what) { return sys::call(SYS_rt_sigqueueinfo, sys::process_id(), signal, reinterpret_cast<long>(what)); };
+  if (!sys::failed(send(info))) return;
+  siginfo_t queued = *info;
+  queued.si_code = SI_QUEUE;
+  send(&queued);
+}
+
+void hold(int signal, siginfo_t* info, ucontext_t* context) noexcept {
+  set_mask(context->uc_sigmask, mask_of(context->uc_sigmask) | bit(signal));
+  send_again(signal, info);
+}
+
+// Back to the default and the same signal once more: it takes effect when the handler has returned, in the interrupted code, so that
+// the status and a core file are those of a program without us.
+void die(int signal, siginfo_t* info) noexcept {
+  struct {
+    void (*handler)(int);
+    unsigned long flags;
+    void* restorer;
+    Mask mask;
+  } none{};
+  sys::call(SYS_rt_sigaction, signal, reinterpret_cast<long>(&none), 0, sizeof(Mask));
+  sys::call(SYS_rt_tgsigqueueinfo, sys::process_id(), sys::thread_id(), signal, reinterpret_cast<long>(info));
+}
+
+void pass_on(int signal, siginfo_t* info, ucontext_t* context) {
+  Disposition disposition = wanted(signal).read();
+  bool fault = signal != SIGPROF && info->si_code > 0;
+  if (signal == SIGPROF ? believed.ticks_blocked : faults_open && !fault) return hold(signal, info, context);
+  if (disposition.sa_handler == SIG_IGN && !fault) return;
+  if (!is_function(disposition)) return die(signal, info);
+  if (disposition.sa_flags & static_cast<int>(SA_RESETHAND)) wanted(signal).reset(disposition.sa_handler);
+  arrived.others++;
+  Mask own = disposition.sa_flags & SA_NODEFER ? 0 : bit(signal);
+  kernel_mask(SIG_SETMASK, mask_of(context->uc_sigmask) | mask_of(disposition.sa_mask) | own);
+  disposition.sa_sigaction(signal, info, context);
+}
+
+struct Arrival {
+  Tick tick;
+  siginfo_t* info;
+  ucontext_t* context;
+};
+
+void on_profile(int signal, siginfo_t* info, void* context_pointer) {
+  auto* context = static_cast<ucontext_t*>(context_pointer);
+  int error = errno;
+  if (info->si_code == SI_TIMER && info->si_value.sival_int == kTickCookie) {
+    arrived.ticks++;
+    if (mask_of(context->uc_sigmask) & kFaults) [[unlikely]]
+      kernel_mask(SIG_UNBLOCK, kFaults);
+    faults_open++;
+    Arrival arrival{tick_handler.load(std::memory_order_relaxed), info, context};
+    auto pass = [](void* pointer) noexcept {
+      auto* told = static_cast<Arrival*>(pointer);
+      told->tick(told->info, told->context);
+    };
+    if (arrival.tick) private_stack::run(context, pass, &arrival);
+    faults_open--;
+    errno = error;
+  } else {
+    pass_on(signal, info, context);
+  }
+}
+
+// A table's page that the file system cannot give (it was cut off, or the server is gone) becomes plain memory: what is stored there is
+// lost, nothing more is recorded, and the program goes on.
+bool replace_lost_page(int signal, const siginfo_t* info) noexcept {
+  constexpr uint64_t kPage = 4096;
+  auto address = reinterpret_cast<uint64_t>(info->si_addr);
+  if (signal != SIGBUS || info->si_code <= 0) return false;
+  if (address - reinterpret_cast<uint64_t>(&control::page()) >= kPage && !spool::covers(address)) return false;
+  long result =
+      sys::call(SYS_mmap, static_cast<long>(address & ~(kPage - 1)), kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  if (sys::failed(result)) return false;
+  control::stop(schema::StopReason::IO_ERROR, EIO);
+  return true;
+}
+
+void on_fault(int signal, siginfo_t* info, void* context_pointer) {
+  auto* context = static_cast<ucontext_t*>(context_pointer);
+  auto& pc = context->uc_mcontext.gregs[REG_RIP];
+  if (uint64_t resume = safe_load_resume(static_cast<uint64_t>(pc)); resume && info->si_code > 0)
+    pc = static_cast<greg_t>(resume);
+  else if (!replace_lost_page(signal, info))
+    pass_on(signal, info, context);
+}
+
+// Ours for a signal: restarting calls and the stack to run on are decided by the kernel before we are asked, so these follow the
+// program's own handler. Without one, ticks keep off the stacks of coroutines where there is an alternate stack (Go demands it).
+Disposition ours(int signal) noexcept {
+  Disposition theirs = wanted(signal).read();
+  bool function = is_function(theirs);
+  Disposition disposition{};
+  disposition.sa_sigaction = signal == SIGPROF ? on_profile : on_fault;
+  disposition.sa_flags = SA_SIGINFO | (function            ? theirs.sa_flags & (SA_RESTART | SA_ONSTACK)
+                                       : signal == SIGPROF ? SA_RESTART | SA_ONSTACK
+                                                           : SA_RESTART);
+  set_mask(disposition.sa_mask, signal == SIGPROF ? kDuringTick : 0);
+  return disposition;
+}
+
+bool apply(int signal) noexcept {
+  for (;;) {
+    const void* version = wanted(signal).version();
+    Disposition disposition = ours(signal);
+    if (real_sigaction(signal, &disposition, nullptr) != 0) return false;
+    if (wanted(signal).version() == version) return true;
+  }
+}
+
+bool is_ours(const Disposition& disposition) noexcept { return disposition.sa_sigaction == on_profile || disposition.sa_sigaction == on_fault; }
+
+// Ours for the signal, with what is there now behind it.
+bool put_in_front(int signal) noexcept {
+  Disposition found{};
+  if (real_sigaction(signal, nullptr, &found) != 0) return false;
+  if (is_ours(found)) return true;
+  wanted(signal).exchange(found);
+  return apply(signal);
+}
+
+// SIGPROF blocked for real becomes SIGPROF believed to be blocked.
+void take_over_mask() noexcept {
+  Mask mask = kernel_mask(SIG_BLOCK, 0);
+  believed.faults_blocked = (mask & kFaults) != 0;
+  if (!(mask & bit(SIGPROF)) || is_function(wanted(SIGPROF).read())) return;
+  believed.ticks_blocked = true;
+  kernel_mask(SIG_UNBLOCK, bit(SIGPROF));
+}
+
+}  // namespace
+
+bool install(Tick tick) noexcept {
+  tick_handler.store(tick);
+  for (int signal : kShared)
+    if (!put_in_front(signal)) return false;
+  if (!in_place.exchange(true)) take_over_mask();
+  return true;
+}
+
+void keep() noexcept {
+  if (!installed()) return;
+  for (int signal : kShared) put_in_front(signal);
+}
+
+void uninstall() noexcept {
+  if (!in_place.exchange(false)) return;
+  for (int signal : kShared) {
+    Disposition found{};
+    if (real_sigaction(signal, nullptr, &found) != 0 || !is_ours(found)) continue;
+    Disposition theirs = wanted(signal).read();
+    // Ignoring a signal drops what is pending of it, in every thread: a tick under way must not meet the default action.
+    Disposition ignore{};
+    ignore.sa_handler = SIG_IGN;
+    if (signal == SIGPROF) real_sigaction(signal, &ignore, nullptr);
+    real_sigaction(signal, &theirs, nullptr);
+  }
+  if (believed.ticks_blocked) kernel_mask(SIG_BLOCK, bit(SIGPROF));
+  believed.ticks_blocked = false;
+}
+
+bool installed() noexcept { return in_place.load(std::memory_order_relaxed); }
+
+void exchange(int signal, const Disposition* disposition, Disposition* before) noexcept {
+  if (!disposition) {
+    *before = wanted(signal).read();
+    return;
+  }
+  Disposition old = wanted(signal).exchange(*disposition);
+  apply(signal);
+  if (before) *before = old;
+  if (signal == SIGPROF && is_function(*disposition) && believed.ticks_blocked) {
+    believed.ticks_blocked = false;
+    kernel_mask(SIG_BLOCK, bit(SIGPROF));
+  }
+}
+
+int change_mask(int how, const sigset_t* set, sigset_t* before) noexcept {
+  if (!installed()) return real_pthread_sigmask(how, set, before);
+  if (!set) {
+    int error = real_pthread_sigmask(how, set, before);
+    if (!error && before && belief().ticks_blocked) sigaddset(before, SIGPROF);
+    return error;
+  }
+  Mask mask = mask_of(*set);
+  bool touches = how == SIG_SETMASK ? believed.ticks_blocked || believed.faults_blocked || (mask & (kFaults | bit(SIGPROF)))
+                                    : (mask & (kFaults | bit(SIGPROF))) != 0;
+  if (!touches && !(before && believed.ticks_blocked)) return real_pthread_sigmask(how, set, before);
+  Inherited& now = belief();
+  Inherited old = now;
+  sigset_t asked = *set;
+  // In a vfork child there are no ticks to lose, and what it leaves blocked is what its new program starts with.
+  bool pretend = (mask & bit(SIGPROF)) && how != SIG_UNBLOCK && &now == &believed && !is_function(wanted(SIGPROF).read());
+  if (pretend) sigdelset(&asked, SIGPROF);
+  if (how == SIG_SETMASK || (mask & bit(SIGPROF))) now.ticks_blocked = pretend;
+  if (how == SIG_SETMASK || (mask & kFaults)) now.faults_blocked = how != SIG_UNBLOCK && (mask & kFaults);
+  int error = real_pthread_sigmask(how, &asked, before);
+  if (error)
+    now = old;
+  else if (before && old.ticks_blocked)
+    sigaddset(before, SIGPROF);
+  return error;
+}
+
+Inherited inherited() noexcept { return believed; }
+void inherit(Inherited from) noexcept {
+  believed = from;
+  if (installed()) take_over_mask();
+}
+
+Seen& seen() noexcept { return arrived; }
+
+FaultsOpen::FaultsOpen() noexcept : mask_(0), opened_(believed.faults_blocked && !faults_open) {
+  if (!opened_) return;
+  faults_open++;
+  mask_ = kernel_mask(SIG_UNBLOCK, kFaults);
+}
+
+FaultsOpen::~FaultsOpen() noexcept {
+  if (!opened_) return;
+  kernel_mask(SIG_SETMASK, mask_);
+  faults_open--;
+}
+
+TrueFace::TrueFace() noexcept {
+  if (!installed()) return;
+  blocked_ = belief().ticks_blocked;
+  if (blocked_) kernel_mask(SIG_BLOCK, bit(SIGPROF));
+  for (int at = 0; at < 3; at++) {
+    Disposition disposition = wanted_of[at].read();
+    ignored_[at] = disposition.sa_handler == SIG_IGN;
+    if (ignored_[at]) real_sigaction(kShared[at], &disposition, nullptr);
+  }
+}
+
+TrueFace::~TrueFace() noexcept {
+  for (int at = 0; at < 3; at++)
+    if (ignored_[at]) apply(kShared[at]);
+  if (blocked_) kernel_mask(SIG_UNBLOCK, bit(SIGPROF));
+}
+
+}  // namespace aiflame::signals

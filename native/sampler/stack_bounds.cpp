@@ -1,0 +1,101 @@
+#include "sampler/stack_bounds.hpp"
+
+#include "base/sys.hpp"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/auxv.h>
+#include <sys/resource.h>
+
+namespace aiflame {
+
+namespace {
+
+// The thread control block lies right above a pthread's stack (x86-64 ABI: %fs:0x10 points to itself).
+uint64_t thread_control_block() noexcept {
+  uint64_t block;
+  asm("mov %%fs:0x10, %0" : "=r"(block));
+  return block;
+}
+
+// Takes /proc/self/maps a character at a time, so that a line needs no room: a tick's stack may be a few KB.
+class Search {
+ public:
+  explicit Search(uint64_t address) noexcept : address_(address) {}
+
+  // True when the line that covers the address is known.
+  bool take(char c) noexcept {
+    if (c == '\n') {
+      part_ = LOW;
+      low_ = high_ = 0;
+    } else if (part_ == LOW) {
+      c == '-' ? void(part_ = HIGH) : add(low_, c);
+    } else if (part_ == HIGH) {
+      if (c != ' ') {
+        add(high_, c);
+      } else {
+        part_ = REST;
+        return low_ <= address_ && address_ < high_;
+      }
+    }
+    return false;
+  }
+
+  StackBounds bounds() const noexcept { return {low_, high_}; }
+
+ private:
+  static void add(uint64_t& value, char digit) noexcept { value = value << 4 | static_cast<uint64_t>(digit <= '9' ? digit - '0' : digit - 'a' + 10); }
+
+  enum : uint8_t { LOW, HIGH, REST } part_ = LOW;
+  uint64_t address_, low_ = 0, high_ = 0;
+};
+
+StackBounds mapping_around(uint64_t address) noexcept {
+  long fd = sys::call(SYS_openat, AT_FDCWD, reinterpret_cast<long>("/proc/self/maps"), O_RDONLY | O_CLOEXEC);
+  if (sys::failed(fd)) return {0, 0};
+  Search search(address);
+  char piece[512];
+  bool found = false;
+  while (!found) {
+    long got = sys::call(SYS_read, fd, reinterpret_cast<long>(piece), sizeof piece);
+    if (got == -4 /* EINTR */) continue;
+    if (got <= 0) break;
+    for (long at = 0; at < got && !found; at++) found = search.take(piece[at]);
+  }
+  sys::call(SYS_close, fd);
+  return found ? search.bounds() : StackBounds{0, 0};
+}
+
+StackBounds main_stack(uint64_t sp) noexcept {
+  // The kernel puts these bytes above the first frame. It grows this stack downwards, up to the limit.
+  uint64_t anchor = getauxval(AT_RANDOM);
+  StackBounds bounds = mapping_around(anchor ? anchor : sp);
+  rlimit limit{};
+  bool known = !sys::failed(sys::call(SYS_prlimit64, 0, RLIMIT_STACK, 0, reinterpret_cast<long>(&limit)));
+  uint64_t most = known && limit.rlim_cur < 1ull << 30 ? limit.rlim_cur : 1ull << 30;
+  if (bounds.high > most && bounds.high - most < bounds.low) bounds.low = bounds.high - most;
+  return bounds;
+}
+
+}  // namespace
+
+StackBounds stack_bounds_of_new_thread() noexcept {
+  pthread_attr_t attributes;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return {0, 0};
+  void* low = nullptr;
+  size_t bytes = 0;
+  pthread_attr_getstack(&attributes, &low, &bytes);
+  pthread_attr_destroy(&attributes);
+  return {reinterpret_cast<uint64_t>(low), reinterpret_cast<uint64_t>(low) + bytes};
+}
+
+StackBounds stack_bounds_around(uint64_t sp, bool main_thread) noexcept {
+  if (main_thread) return main_stack(sp);
+  uint64_t block = thread_control_block();
+  StackBounds bounds = mapping_around(block);
+  if (!bounds.high) return mapping_around(sp);
+  bounds.high = block;
+  return bounds;
+}
+
+}  // namespace aiflame

@@ -1,0 +1,26 @@
+// The process's threads as the kernel lists them.
+#pragma once
+#include "base/scratch.hpp"
+
+#include <cstdint>
+#include <span>
+
+namespace aiflame {
+
+// Read as a whole, with little stack and no descriptor left open while they are looked at. Safe in a handler.
+class TaskList {
+ public:
+  TaskList() noexcept;
+  bool complete() const noexcept { return complete_; }
+  std::span<const uint32_t> tids() const noexcept { return {reinterpret_cast<const uint32_t*>(scratch_.data()), count_}; }
+
+ private:
+  Scratch scratch_;
+  size_t count_ = 0;
+  bool complete_ = false;
+};
+
+// The name of a thread of this process into `out`; its length, 0 when it is gone.
+size_t task_name(uint32_t tid, char* out, size_t room) noexcept;
+
+}  // namespace aiflame

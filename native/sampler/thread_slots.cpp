@@ -1,0 +1,159 @@
+#include "sampler/thread_slots.hpp"
+
+#include "base/clock.hpp"
+#include "base/sys.hpp"
+#include "spool/spool.hpp"
+
+#include <sys/mman.h>
+
+namespace aiflame::thread_slots {
+
+namespace {
+
+std::atomic<Thread*> slots[kSlots];
+std::atomic<uint64_t> taken[kSlots / 64];
+std::atomic<uint32_t> met_in[kSlots];
+
+// By tid: slot + 1, or kEnded and the time. The kernel's tids are small numbers and near each other, so that of this array (it
+// takes no memory where it is not touched) a process uses a few pages.
+constexpr uint32_t kTids = 1 << 22;  // PID_MAX_LIMIT
+constexpr uint32_t kEnded = 1u << 31;
+constexpr int kTimeUnit = 26;  // 67 ms
+constexpr uint32_t kLingers = 15;
+std::atomic<uint32_t> by_tid[kTids];
+
+constexpr uint32_t kStripes = 256;
+std::atomic<bool> stripes[kStripes];
+
+// What is mapped for a slot stays with it for the next thread; only beyond these slots is memory given back, for a process that
+// once had very many threads.
+constexpr uint32_t kWarmSlots = 256;
+
+uint32_t time_unit(uint64_t ns) noexcept { return static_cast<uint32_t>(ns >> kTimeUnit) & ~kEnded; }
+
+Thread* thread_in(uint32_t slot) noexcept {
+  Thread* thread = slots[slot].load(std::memory_order_acquire);
+  if (thread) return thread;
+  auto* made = static_cast<Thread*>(sys::map_memory(sizeof(Thread)));
+  if (!made) return nullptr;
+  made->cpu_timer = made->wall_timer = -1;
+  made->slot = slot;
+  slots[slot].store(made, std::memory_order_release);  // the slot is ours alone
+  return made;
+}
+
+bool take_lowest(uint32_t* slot) noexcept {
+  for (uint32_t word = 0; word < kSlots / 64; word++) {
+    uint64_t now = taken[word].load(std::memory_order_relaxed);
+    while (~now) {
+      auto bit = static_cast<uint32_t>(std::countr_one(now));
+      if (!taken[word].compare_exchange_weak(now, now | uint64_t{1} << bit, std::memory_order_acq_rel)) continue;
+      *slot = word * 64 + bit;
+      return true;
+    }
+  }
+  return false;
+}
+
+void free_slot(uint32_t slot) noexcept { taken[slot / 64].fetch_and(~(uint64_t{1} << slot % 64), std::memory_order_release); }
+
+void free_memory(Thread& thread) noexcept {
+  if (thread.slot < kWarmSlots) return;
+  NativeUnwinder::destroy(thread.unwinder);
+  thread.unwinder = nullptr;
+  constexpr uint64_t kPage = 4096;
+  uint64_t low = (reinterpret_cast<uint64_t>(thread.frames) + kPage - 1) & ~(kPage - 1);
+  uint64_t high = reinterpret_cast<uint64_t>(&thread + 1) & ~(kPage - 1);
+  sys::call(SYS_madvise, static_cast<long>(low), static_cast<long>(high - low), MADV_DONTNEED);
+}
+
+}  // namespace
+
+Thread* find(uint32_t tid) noexcept {
+  uint32_t entry = tid < kTids ? by_tid[tid].load(std::memory_order_acquire) : 0;
+  if (!entry || entry & kEnded) return nullptr;
+  Thread* thread = slots[entry - 1].load(std::memory_order_acquire);
+  return thread && thread->tid.load(std::memory_order_acquire) == tid ? thread : nullptr;
+}
+
+Thread* take(uint32_t tid) noexcept {
+  uint32_t slot;
+  if (tid >= kTids || !take_lowest(&slot)) {
+    spool::note("more than 16384 threads at once: the others are not sampled");
+    return nullptr;
+  }
+  Thread* thread = thread_in(slot);
+  if (!thread) {
+    free_slot(slot);
+    return nullptr;
+  }
+  thread->row = thread->launched_by = thread->base = thread->depth = 0;
+  thread->omp_worker = thread->omp_waiting = thread->adopted = false;
+  thread->busy = false;
+  thread->stack_low = thread->stack_high = 0;
+  thread->cpu_alive_ns = 0;
+  thread->tid.store(tid, std::memory_order_release);
+  by_tid[tid].store(slot + 1, std::memory_order_release);
+  return thread;
+}
+
+void give_back(Thread& thread, bool told) noexcept {
+  uint32_t tid = thread.tid.load(std::memory_order_relaxed);
+  by_tid[tid].store(told ? kEnded | time_unit(now_ns()) : 0, std::memory_order_release);
+  thread.tid.store(0, std::memory_order_release);
+  free_memory(thread);
+  free_slot(thread.slot);
+}
+
+bool just_ended(uint32_t tid, uint64_t now) noexcept {
+  uint32_t entry = tid < kTids ? by_tid[tid].load(std::memory_order_acquire) : 0;
+  return entry & kEnded && ((time_unit(now) - entry) & ~kEnded) < kLingers;
+}
+
+void keep_only(Thread* survivor) noexcept {
+  for (auto& stripe : stripes) stripe.store(false, std::memory_order_relaxed);
+  for (uint32_t slot = 0; slot < kSlots; slot++) {
+    Thread* thread = slots[slot].load(std::memory_order_relaxed);
+    if (!thread) continue;
+    uint32_t tid = thread->tid.exchange(0);
+    if (tid) by_tid[tid].store(0, std::memory_order_relaxed);
+    if (thread == survivor) continue;
+    if (slot < kWarmSlots) {
+      // Pages that the child would copy at its first write to them, for threads that it may never have.
+      NativeUnwinder::destroy(thread->unwinder);
+      thread->unwinder = nullptr;
+    } else if (tid) {
+      free_memory(*thread);
+    }
+  }
+  for (auto& word : taken) word.store(0, std::memory_order_relaxed);
+  if (!survivor) return;
+  uint32_t tid = sys::thread_id();
+  taken[survivor->slot / 64].store(uint64_t{1} << survivor->slot % 64, std::memory_order_relaxed);
+  survivor->tid.store(tid, std::memory_order_relaxed);
+  if (tid < kTids) by_tid[tid].store(survivor->slot + 1, std::memory_order_release);
+}
+
+void meet(const Thread& thread, uint32_t pass) noexcept { met_in[thread.slot].store(pass, std::memory_order_relaxed); }
+bool met(const Thread& thread, uint32_t pass) noexcept { return met_in[thread.slot].load(std::memory_order_relaxed) == pass; }
+
+uint64_t taken_word(uint32_t word) noexcept { return taken[word].load(std::memory_order_acquire); }
+Thread* in_slot(uint32_t slot) noexcept { return slots[slot].load(std::memory_order_acquire); }
+
+Claim::Claim(uint32_t tid, Patience patience) noexcept : stripe_(stripes[tid % kStripes]), held_(false) {
+  // The holder may be the very code that this thread's handler interrupted, or a thread that no longer exists: never for ever.
+  int tries = patience == Patience::WAIT ? 1000 : 1;
+  for (int turn = 1; turn <= tries; turn++) {
+    if (!stripe_.load(std::memory_order_relaxed) && !stripe_.exchange(true, std::memory_order_acq_rel)) {
+      held_ = true;
+      return;
+    }
+    if (turn % 16 == 0) sys::call(SYS_sched_yield);
+  }
+}
+
+Claim::~Claim() {
+  if (held_) stripe_.store(false, std::memory_order_release);
+}
+
+}  // namespace aiflame::thread_slots

@@ -1,0 +1,252 @@
+#include "sampler/threads.hpp"
+
+#include "base/clock.hpp"
+#include "base/sys.hpp"
+#include "sampler/stack_bounds.hpp"
+#include "sampler/task_list.hpp"
+#include "sampler/thread_slots.hpp"
+#include "sampler/timers.hpp"
+#include "spool/control.hpp"
+#include "spool/spool.hpp"
+
+namespace aiflame::threads {
+
+namespace {
+
+using thread_slots::Claim;
+constexpr auto kWait = Claim::Patience::WAIT;
+
+// Threads on their way to begin(): until all are there, an unknown one may be one of them, and is left alone.
+std::atomic<uint32_t> awaited{0};
+// Between adopt_all() and retire_all(). Read under a Claim, so that who retires threads sees all that got a row before.
+std::atomic<bool> enrolling{false};
+std::atomic<bool> paused{false};
+std::atomic<uint32_t> passes{0};
+
+thread_local Thread* current;
+thread_local bool ended;
+
+bool alive(uint32_t tid) noexcept {
+  constexpr long kNoSuchThread = -3;  // ESRCH
+  return sys::call(SYS_tgkill, sys::process_id(), tid, 0) != kNoSuchThread;
+}
+
+uint32_t name_of(uint32_t tid) noexcept {
+  char name[32];
+  return spool::text({name, task_name(tid, name, sizeof name)});
+}
+
+void arm(Thread& thread) noexcept {
+  if (!paused.load(std::memory_order_acquire)) timers::arm(thread);
+}
+
+// A row and timers, once per recording. Under a Claim.
+void enrol(Thread& thread, uint32_t creator_stack) noexcept {
+  if (thread.row || !enrolling.load(std::memory_order_acquire) || !control::recording()) return;
+  uint32_t tid = thread.tid.load(std::memory_order_relaxed);
+  thread.cpu_start_ns = thread.cpu_alive_ns = sys::thread_cpu_ns(tid);  // a forked child's clock began anew
+  thread.row = spool::append(schema::ThreadRecord{.tid = tid, .creator = creator_stack, .start_ns = now_ns(), .name = name_of(tid)});
+  if (thread.row) arm(thread);
+}
+
+enum class Fate : uint8_t { LIVES, GONE };
+
+void retire(Thread& thread, Fate fate) noexcept {
+  timers::disarm(thread);
+  uint32_t row = std::atomic_ref(thread.row).exchange(0);
+  thread.depth = 0;
+  if (!row) return;
+  uint32_t tid = thread.tid.load(std::memory_order_relaxed);
+  bool gone = fate == Fate::GONE;  // its tid may be another's by now
+  uint64_t cpu = gone ? thread.cpu_alive_ns : sys::thread_cpu_ns(tid);
+  spool::append(schema::ThreadEnd{
+      .thread = row,
+      .name = gone ? 0 : name_of(tid),
+      .end_ns = now_ns(),
+      .cpu_ns = cpu > thread.cpu_start_ns ? cpu - thread.cpu_start_ns : 0,
+  });
+}
+
+// Of a thread that ended without telling.
+void bury(Thread& thread) noexcept {
+  retire(thread, Fate::GONE);
+  thread_slots::give_back(thread, false);
+}
+
+// What only the thread itself can do; safe in a handler.
+void settle(Thread& thread) noexcept {
+  if (!thread.stack_high) {
+    auto sp = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
+    StackBounds bounds = stack_bounds_around(sp, thread.tid.load(std::memory_order_relaxed) == sys::process_id());
+    thread.stack_low = bounds.low;
+    thread.stack_high = bounds.high;
+  }
+  // One that an earlier thread in this slot left knows rules that are still right, and follows no stack but the one it is given.
+  if (!thread.unwinder) thread.unwinder = NativeUnwinder::create();
+}
+
+Thread* adopt(uint32_t tid) noexcept {
+  Thread* thread = thread_slots::take(tid);
+  if (thread) thread->adopted = true;
+  return thread;
+}
+
+Thread* make_self() noexcept {
+  if (ended) return nullptr;
+  uint32_t tid = sys::thread_id();
+  Claim claimed(tid);
+  if (!claimed) return nullptr;
+  Thread* thread = thread_slots::find(tid);
+  if (thread && thread->stack_high) {  // another thread settled in it, which had this tid before
+    bury(*thread);
+    thread = nullptr;
+  }
+  if (!thread) thread = adopt(tid);
+  if (!thread) return nullptr;
+  settle(*thread);
+  current = thread;
+  enrol(*thread, 0);
+  return thread;
+}
+
+// An adopted thread is gone although one with its tid lives: that one has used less CPU, or a timer of ours has lost its thread.
+bool is_another(Thread& thread, uint32_t tid) noexcept {
+  if (!thread.adopted) return false;
+  uint64_t cpu = sys::thread_cpu_ns(tid);
+  if (cpu < thread.cpu_alive_ns || timers::orphaned(thread)) return true;
+  thread.cpu_alive_ns = cpu;
+  return false;
+}
+
+void visit(uint32_t tid, uint64_t now, uint32_t pass) noexcept {
+  Claim claimed(tid);
+  if (!claimed) return;
+  Thread* thread = thread_slots::find(tid);
+  if (thread && is_another(*thread, tid)) {
+    bury(*thread);
+    thread = nullptr;
+  }
+  if (!thread && awaited.load(std::memory_order_acquire) == 0 && !thread_slots::just_ended(tid, now) && alive(tid)) thread = adopt(tid);
+  if (!thread) return;
+  thread_slots::meet(*thread, pass);
+  thread->row ? arm(*thread) : enrol(*thread, 0);
+}
+
+// Adopted threads tell no end.
+void bury_the_gone(uint32_t pass) noexcept {
+  thread_slots::each([pass](Thread& thread) {
+    if (thread_slots::met(thread, pass)) return;
+    uint32_t tid = thread.tid.load(std::memory_order_relaxed);
+    Claim claimed(tid);
+    if (claimed && thread.tid.load(std::memory_order_acquire) == tid && !alive(tid)) bury(thread);
+  });
+}
+
+// Runs `act` for every thread that we know, while nobody else enrols or retires it.
+template <class Act>
+void each_claimed(Act act) noexcept {
+  thread_slots::each([act](Thread& thread) {
+    uint32_t tid = thread.tid.load(std::memory_order_relaxed);
+    Claim claimed(tid, kWait);
+    if (tid && thread.tid.load(std::memory_order_acquire) == tid) act(thread);
+  });
+}
+
+}  // namespace
+
+Thread* self() noexcept {
+  Thread* thread = current;
+  if (!thread) return make_self();
+  if (thread->row || !enrolling.load(std::memory_order_relaxed)) [[likely]]
+    return thread;
+  // Recording began again after this thread was last seen.
+  if (Claim claimed(thread->tid.load(std::memory_order_relaxed)); claimed) enrol(*thread, 0);
+  return thread;
+}
+
+Thread* self_if_known() noexcept { return current; }
+
+void expect() noexcept { awaited.fetch_add(1, std::memory_order_acq_rel); }
+void expected() noexcept { awaited.fetch_sub(1, std::memory_order_acq_rel); }
+
+void begin(uint32_t creator_stack) noexcept {
+  if (!control::recording()) return;
+  uint32_t tid = sys::thread_id();
+  Claim claimed(tid, kWait);
+  if (!claimed) return;
+  // Nobody adopts a thread that is expected here: who is known by this tid had it before.
+  Thread* thread = thread_slots::find(tid);
+  if (thread && thread != current) {
+    bury(*thread);
+    thread = nullptr;
+  }
+  if (!thread) thread = thread_slots::take(tid);
+  if (!thread) return;
+  StackBounds bounds = stack_bounds_of_new_thread();
+  thread->stack_low = bounds.low;
+  thread->stack_high = bounds.high;
+  settle(*thread);
+  current = thread;
+  enrol(*thread, creator_stack);
+}
+
+void end() noexcept {
+  Thread* thread = current;
+  ended = true;
+  current = nullptr;
+  uint32_t tid = thread ? thread->tid.load(std::memory_order_relaxed) : sys::thread_id();
+  Claim claimed(tid, kWait);
+  if (!thread) thread = thread_slots::find(tid);
+  if (!thread) return;
+  retire(*thread, Fate::LIVES);
+  thread_slots::give_back(*thread, true);
+}
+
+void adopt_all() noexcept {
+  each_claimed([](Thread& thread) {
+    timers::disarm(thread);
+    thread.row = thread.launched_by = thread.base = thread.depth = 0;
+  });
+  enrolling.store(true);
+  self();
+  tend();
+}
+
+void tend() noexcept {
+  uint32_t pass = passes.fetch_add(1, std::memory_order_relaxed) + 1;
+  uint64_t now = now_ns();
+  TaskList tasks;
+  for (uint32_t tid : tasks.tids()) visit(tid, now, pass);
+  if (tasks.complete()) bury_the_gone(pass);
+}
+
+void retire_all() noexcept {
+  enrolling.store(false);
+  each_claimed([](Thread& thread) { retire(thread, Fate::LIVES); });
+}
+
+void pause_all() noexcept {
+  paused.store(true);
+  each_claimed([](Thread& thread) { timers::disarm(thread); });
+}
+
+void resume_all() noexcept {
+  paused.store(false);
+  each_claimed([](Thread& thread) {
+    if (thread.row) arm(thread);
+  });
+  if (enrolling.load() && control::recording()) tend();
+}
+
+void after_fork() noexcept {
+  awaited.store(0, std::memory_order_relaxed);
+  thread_slots::each([](Thread& thread) {
+    thread.cpu_timer = thread.wall_timer = -1;
+    thread.row = thread.depth = thread.launched_by = 0;
+    thread.busy = false;
+  });
+  thread_slots::keep_only(current);
+  enrolling.store(true);
+}
+
+}  // namespace aiflame::threads

@@ -1,0 +1,82 @@
+// What we keep for each thread of the process.
+#pragma once
+#include "unwind/frames.hpp"
+#include "unwind/native_unwinder.hpp"
+
+#include <atomic>
+#include <cstdint>
+
+namespace aiflame {
+
+inline constexpr size_t kMaxFrames = 1024;
+
+// Made once, then handed from an ended thread to a new one: never unmapped, so a stale pointer reads old data, not a fault.
+struct Thread {
+  std::atomic<uint32_t> tid;  // 0: free
+  uint32_t slot;              // where it is kept
+  uint32_t row;               // of the `threads` table; 0 while it is not recorded
+  bool adopted;               // it did not tell its beginning, so it will not tell its end
+  uint64_t stack_low, stack_high;
+  NativeUnwinder* unwinder;
+  uint32_t launched_by;                        // stack under which this thread's work belongs (an OpenMP region's), 0: its own
+  uint64_t launched_at;                        // with launched_by: frames at or above this stack address are the runtime's and are left out
+  bool omp_worker;                             // has run an OpenMP region: outside one it waits for the next
+  bool omp_waiting;                            // its runtime says that it waits …
+  uint64_t wait_low, wait_high;                // … whenever its pc is here: what it runs elsewhere meanwhile (a task) is work
+  volatile uint64_t busy;                      // stack address of the capture under way, 0: none. A tick in it must not start another
+  std::atomic<int32_t> cpu_timer, wall_timer;  // kernel timer ids, -1: none
+  uint64_t cpu_start_ns;                       // its CPU clock when recording began
+  uint64_t cpu_seen_ns;                        // its CPU clock at the last wall-clock tick
+  uint64_t cpu_alive_ns;                       // its CPU clock when an adopted one was last seen alive
+  // The last capture, outermost first, with the trie node of each frame: what did not change costs one comparison.
+  uint32_t base;  // launched_by of that capture
+  uint32_t depth;
+  FrameWord frames[kMaxFrames];
+  uint32_t nodes[kMaxFrames];
+  NativeFrame native[kMaxFrames];  // scratch, innermost first
+  PythonFrame python[kMaxFrames];
+  FrameWord merged[2 * kMaxFrames];
+};
+
+namespace threads {
+
+// The calling thread's state, made on first use (also in a handler). nullptr when there is no memory or it is ending.
+Thread* self() noexcept;
+// As self(), but never makes one.
+Thread* self_if_known() noexcept;
+
+// A thread is being made that will call begin() itself, with its creator's stack / it has, or was not made after all.
+void expect() noexcept;
+void expected() noexcept;
+
+// The calling thread is about to run its start routine / has left it.
+void begin(uint32_t creator_stack) noexcept;
+void end() noexcept;
+
+// Gives every thread of the process a row and timers: at the start of a recording, and after an exec that failed. What an earlier
+// recording left behind is taken away first.
+void adopt_all() noexcept;
+
+// Now and then, from a tick: threads that were made behind our back get a row and timers, those that ended so lose them, and
+// timers that the kernel refused are asked for again.
+void tend() noexcept;
+
+// Recording stops: timers go, end rows are written. Until adopt_all() no thread gets a row.
+void retire_all() noexcept;
+
+// No ticks in any thread / ticks again. Lasts, also for threads to come, until resume_all().
+void pause_all() noexcept;
+void resume_all() noexcept;
+
+// The child of a fork has one thread, without timers.
+void after_fork() noexcept;
+
+}  // namespace threads
+
+// The merged stack of the calling thread as a node of the trie; 0 when nothing could be captured.
+uint32_t capture(Thread& thread, const Registers& from) noexcept;
+
+// New tables: the frames that capture() adds itself need new rows.
+void forget_marks() noexcept;
+
+}  // namespace aiflame

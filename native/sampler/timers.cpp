@@ -1,0 +1,119 @@
+#include "sampler/timers.hpp"
+
+#include "base/clock.hpp"
+#include "base/safe_load.hpp"
+#include "base/sys.hpp"
+#include "sampler/housekeeping.hpp"
+#include "sampler/signals.hpp"
+#include "spool/control.hpp"
+#include "spool/spool.hpp"
+
+#include <sched.h>
+
+namespace aiflame::timers {
+
+namespace {
+
+uint32_t period_of(uint32_t rate) noexcept { return 1'000'000'000u / rate; }
+
+// A first tick after a random part of a period: a thread that lives for less than one is sampled with the right probability,
+// and threads started together do not tick together.
+uint64_t first_tick(uint32_t period, uint32_t tid) noexcept {
+  uint64_t hash = (now_ns() ^ static_cast<uint64_t>(tid) << 32) * 0x9E3779B97F4A7C15u;
+  return 1 + (hash >> 32) * period / 0xFFFFFFFFu;
+}
+
+int32_t start_timer(long clock, uint32_t tid, uint32_t rate) noexcept {
+  sigevent event{};
+  event.sigev_notify = SIGEV_THREAD_ID;
+  event.sigev_signo = SIGPROF;
+  event.sigev_value.sival_int = signals::kTickCookie;
+  event._sigev_un._tid = static_cast<int>(tid);
+  int32_t timer = -1;
+  long made = sys::call(SYS_timer_create, clock, reinterpret_cast<long>(&event), reinterpret_cast<long>(&timer));
+  constexpr long kLimitReached = -11;  // EAGAIN
+  if (made == kLimitReached) spool::note("some threads are not sampled: the limit of pending signals is reached: raise it with ulimit -i");
+  if (sys::failed(made)) return -1;
+  uint32_t period = period_of(rate);
+  uint64_t first = first_tick(period, tid);
+  itimerspec spec{};
+  spec.it_interval = {static_cast<time_t>(period / 1'000'000'000u), static_cast<long>(period % 1'000'000'000u)};
+  spec.it_value = {static_cast<time_t>(first / 1'000'000'000u), static_cast<long>(first % 1'000'000'000u)};
+  sys::call(SYS_timer_settime, timer, 0, reinterpret_cast<long>(&spec));
+  return timer;
+}
+
+void stop_timer(std::atomic<int32_t>& timer) noexcept {
+  int32_t id = timer.exchange(-1);
+  if (id >= 0) sys::call(SYS_timer_delete, id);
+}
+
+// A thread that blocks stands on its `syscall` instruction (the kernel backs up to it to restart the call) or just behind it. So does
+// one that works inside the kernel: its CPU clock has gone on all the time.
+bool waiting(Thread& thread, const ucontext_t* context, uint64_t elapsed_ns) noexcept {
+  uint64_t cpu = sys::thread_cpu_ns(thread.tid.load(std::memory_order_relaxed));
+  uint64_t used = cpu - thread.cpu_seen_ns;
+  thread.cpu_seen_ns = cpu;
+  if (used > elapsed_ns - elapsed_ns / 16) return false;
+  auto pc = static_cast<uint64_t>(context->uc_mcontext.gregs[REG_RIP]);
+  constexpr uint64_t kSyscall = 0x050f, kTwoBytes = 0xffff;
+  return (safe_load(pc) & kTwoBytes) == kSyscall || (safe_load(pc - 2) & kTwoBytes) == kSyscall;
+}
+
+}  // namespace
+
+void arm(Thread& thread) noexcept {
+  const schema::Control& page = control::page();
+  uint32_t tid = thread.tid.load(std::memory_order_relaxed);
+  // The kernel's encoding of "CPU clock of thread tid": ~tid << 3 | CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED.
+  if (page.cpu_rate && thread.cpu_timer < 0) thread.cpu_timer = start_timer(static_cast<int>(~tid << 3 | 6u), tid, page.cpu_rate);
+  if (page.wall_rate && thread.wall_timer < 0) {
+    thread.cpu_seen_ns = sys::thread_cpu_ns(tid);
+    thread.wall_timer = start_timer(CLOCK_MONOTONIC, tid, page.wall_rate);
+  }
+}
+
+void disarm(Thread& thread) noexcept {
+  stop_timer(thread.cpu_timer);
+  stop_timer(thread.wall_timer);
+}
+
+bool orphaned(const Thread& thread) noexcept {
+  int32_t timer = thread.cpu_timer.load(std::memory_order_relaxed);
+  itimerspec left{};
+  if (timer < 0 || sys::failed(sys::call(SYS_timer_gettime, timer, reinterpret_cast<long>(&left)))) return false;
+  // The kernel finds no thread whose clock it could ask, and says that nothing is left. A periodic timer that runs always has a rest.
+  return left.it_value.tv_sec == 0 && left.it_value.tv_nsec == 0;
+}
+
+void tick(siginfo_t* info, ucontext_t* context) noexcept {
+  control::Use use;
+  if (!control::recording()) return;
+  Thread* thread = threads::self();
+  if (!thread || !thread->row) return;
+  const greg_t* registers = context->uc_mcontext.gregs;
+  bool wall = thread->wall_timer.load(std::memory_order_relaxed) == info->si_timerid;
+  uint32_t cpu = 0;
+  sys::call(SYS_getcpu, reinterpret_cast<long>(&cpu), 0, 0);
+  schema::CpuSample sample{
+      .thread = thread->row,
+      .weight = 1 + static_cast<uint32_t>(info->si_overrun > 0 ? info->si_overrun : 0),
+      .time_ns = now_ns(),
+      .period_ns = period_of(wall ? control::page().wall_rate : control::page().cpu_rate),
+      .clock = wall,
+      .cpu = static_cast<uint16_t>(cpu),
+  };
+  if (wall && waiting(*thread, context, uint64_t{sample.weight} * sample.period_ns))
+    sample.state = static_cast<uint8_t>(schema::SampleState::WAITING);
+  sample.stack = capture(*thread, Registers{
+                                      .pc = static_cast<uint64_t>(registers[REG_RIP]),
+                                      .sp = static_cast<uint64_t>(registers[REG_RSP]),
+                                      .bp = static_cast<uint64_t>(registers[REG_RBP]),
+                                      .all = registers,
+                                      .exact = true,
+                                  });
+  spool::append(sample);
+  housekeeping(sample.time_ns);
+}
+
+}  // namespace aiflame::timers

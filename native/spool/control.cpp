@@ -1,0 +1,95 @@
+#include "spool/control.hpp"
+
+#include "base/clock.hpp"
+#include "base/sys.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+
+namespace aiflame::control {
+
+namespace {
+constexpr long kPageBytes = 4096;
+schema::Control off;
+schema::Control* shared = &off;
+char profile[400];
+std::atomic<bool> stopped{true};
+std::atomic<int> users{0};
+}  // namespace
+
+bool attach(const char* path) noexcept {
+  char file[512];
+  int length = snprintf(file, sizeof file, "%s/control", path);
+  if (length < 0 || static_cast<size_t>(length) >= sizeof file || strlen(path) >= sizeof profile) return false;
+  long fd = sys::call(SYS_openat, AT_FDCWD, reinterpret_cast<long>(file), O_RDWR | O_CLOEXEC);
+  if (sys::failed(fd)) return false;
+  long size = sys::call(SYS_lseek, fd, 0, SEEK_END);  // touching a page past the end would be a SIGBUS
+  long mapped = size < kPageBytes ? -EINVAL : sys::call(SYS_mmap, 0, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  sys::call(SYS_close, fd);
+  if (sys::failed(mapped)) return false;
+  auto* candidate = reinterpret_cast<schema::Control*>(mapped);
+  if (candidate->magic != schema::kControlMagic || candidate->format != schema::kFormat) {
+    sys::unmap_memory(candidate, kPageBytes);
+    return false;
+  }
+  // A second recording in this process takes the first one's place in memory: another thread may be reading the page.
+  if (shared == &off)
+    shared = candidate;
+  else
+    sys::call(SYS_mremap, mapped, kPageBytes, kPageBytes, MREMAP_MAYMOVE | MREMAP_FIXED, reinterpret_cast<long>(shared));
+  memcpy(profile, path, strlen(path) + 1);
+  return true;
+}
+
+const schema::Control& page() noexcept { return *shared; }
+const char* profile_path() noexcept { return profile; }
+
+bool recording() noexcept {
+  return !stopped.load(std::memory_order_relaxed) &&
+         std::atomic_ref(shared->state).load(std::memory_order_relaxed) == static_cast<uint32_t>(schema::ControlState::RECORDING);
+}
+
+bool has(schema::Feature feature) noexcept { return (shared->features & static_cast<uint64_t>(feature)) != 0; }
+
+bool take(uint64_t bytes) noexcept {
+  uint64_t before = std::atomic_ref(shared->used_bytes).fetch_add(bytes, std::memory_order_relaxed);
+  if (shared->max_bytes == 0 || before + bytes <= shared->max_bytes) return true;
+  give_back(bytes);
+  stop(schema::StopReason::MAX_SIZE, 0);
+  return false;
+}
+
+void give_back(uint64_t bytes) noexcept { std::atomic_ref(shared->used_bytes).fetch_sub(bytes, std::memory_order_relaxed); }
+
+void stop(schema::StopReason reason, uint32_t error) noexcept {
+  stopped.store(true, std::memory_order_release);
+  uint32_t none = 0;
+  if (std::atomic_ref(shared->stop_reason).compare_exchange_strong(none, static_cast<uint32_t>(reason))) shared->stop_errno = error;
+}
+
+// Sequentially consistent: whoever comes too late for await_users() sees that recording has stopped.
+Use::Use() noexcept { users.fetch_add(1, std::memory_order_seq_cst); }
+Use::~Use() { users.fetch_sub(1, std::memory_order_release); }
+
+bool await_users() noexcept {
+  constexpr uint64_t kPatience = 1'000'000'000;
+  stopped.store(true, std::memory_order_seq_cst);
+  timespec moment{0, 1'000'000};
+  for (uint64_t begin = now_ns(); users.load(std::memory_order_seq_cst) > 0;) {
+    if (now_ns() - begin > kPatience) return false;
+    sys::call(SYS_nanosleep, reinterpret_cast<long>(&moment), 0);
+  }
+  return true;
+}
+
+void forget_users() noexcept { users.store(0, std::memory_order_relaxed); }
+
+void forget_stop() noexcept { stopped.store(shared == &off, std::memory_order_release); }
+
+}  // namespace aiflame::control

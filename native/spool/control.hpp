@@ -1,0 +1,42 @@
+// The page that the recorder and every recorded process share: options in, fill level and stop reason out.
+#pragma once
+#include "aiflame_schema.hpp"
+
+#include <cstdint>
+
+namespace aiflame::control {
+
+// Maps PROFILE/control. False when it is absent or of another format. Nothing is recorded before forget_stop().
+bool attach(const char* profile) noexcept;
+
+// Never null: a page with recording off stands in until attach().
+const schema::Control& page() noexcept;
+const char* profile_path() noexcept;
+
+bool recording() noexcept;
+bool has(schema::Feature feature) noexcept;
+
+// Books `bytes` of disk; false, and recording stops, when --max-size is reached.
+bool take(uint64_t bytes) noexcept;
+void give_back(uint64_t bytes) noexcept;
+
+// This process records no more. The first reason of the whole recording stays on the page for the recorder to tell.
+void stop(schema::StopReason reason, uint32_t error) noexcept;
+
+// Tables are open: stop() was said of others, by the last recording or by the parent.
+void forget_stop() noexcept;
+
+// Held while tables are used by code that may run in any thread: starting again waits for it.
+class Use {
+ public:
+  Use() noexcept;
+  ~Use();
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+};
+// Once recording has stopped: waits for those who have not noticed. False when they take longer than a second: a thread may have been
+// killed, or stand still for ever.
+bool await_users() noexcept;
+void forget_users() noexcept;
+
+}  // namespace aiflame::control

@@ -1,0 +1,168 @@
+#include "spool/spool.hpp"
+
+#include "base/clock.hpp"
+#include "base/sys.hpp"
+#include "spool/control.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <cstdio>
+
+namespace aiflame::spool {
+
+namespace {
+
+constexpr uint32_t kStringsTable = 0xffff;
+constexpr size_t kLongestText = 1 << 20;
+
+TableFile tables[schema::kTables];
+TableFile strings;
+
+// Where this process's tables are.
+char folder[460];
+
+// Content hash → reference, so that a name written a thousand times is stored once. Losing an entry costs a copy, nothing else. The
+// first few share a page, so that a process which writes no more touches no more.
+class Seen {
+ public:
+  std::atomic<uint64_t>* slot(uint64_t hash) noexcept {
+    auto* slots = slots_.load(std::memory_order_acquire);
+    if (!slots && !(slots = make())) return nullptr;
+    return &slots[hash % (count_.load(std::memory_order_relaxed) < kFew ? 2 * kFew : kMost)];
+  }
+  void added() noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
+
+  // The memory stays (it reads as zeros): who is still looking finds nothing.
+  void forget() noexcept {
+    count_.store(0, std::memory_order_relaxed);
+    if (auto* slots = slots_.load(std::memory_order_relaxed)) sys::call(SYS_madvise, reinterpret_cast<long>(slots), kBytes, MADV_DONTNEED);
+  }
+
+ private:
+  static constexpr uint32_t kFew = 256, kMost = 1 << 14;
+  static constexpr long kBytes = kMost * sizeof(std::atomic<uint64_t>);
+
+  std::atomic<uint64_t>* make() noexcept {
+    auto* made = static_cast<std::atomic<uint64_t>*>(sys::map_memory(kBytes));
+    std::atomic<uint64_t>* slots = nullptr;
+    if (!made || slots_.compare_exchange_strong(slots, made, std::memory_order_acq_rel)) return made;
+    sys::unmap_memory(made, kBytes);
+    return slots;
+  }
+
+  std::atomic<std::atomic<uint64_t>*> slots_{nullptr};
+  std::atomic<uint32_t> count_{0};
+};
+constinit Seen seen;
+
+// As check_word() finds it over the entry that text() would write: length, then the bytes, padded with zeros.
+Hash hash_of(std::string_view bytes) noexcept {
+  Hash hash;
+  hash.add(static_cast<uint64_t>(bytes.size()) << 32);
+  uint64_t word;
+  for (; bytes.size() >= sizeof word; bytes.remove_prefix(sizeof word)) {
+    memcpy(&word, bytes.data(), sizeof word);
+    hash.add(word);
+  }
+  if (!bytes.empty()) {
+    word = 0;
+    memcpy(&word, bytes.data(), bytes.size());
+    hash.add(word);
+  }
+  return hash;
+}
+
+template <class... Records>
+void open_tables() noexcept {
+  static_assert(sizeof...(Records) == schema::kTables);
+  (tables[Records::kTable].open(folder, Records::kName, Records::kTable, sizeof(Records)), ...);
+}
+
+// The stream's entry: check word and length, then the bytes, padded to 8.
+struct Entry {
+  uint32_t commit, length;
+};
+
+const Entry* entry_at(uint32_t reference) noexcept { return static_cast<const Entry*>(strings.at(reference - 1)); }
+
+bool holds(uint32_t reference, std::string_view bytes) noexcept {
+  const Entry* entry = entry_at(reference);
+  return entry && entry->commit && entry->length == bytes.size() && memcmp(entry + 1, bytes.data(), bytes.size()) == 0;
+}
+
+}  // namespace
+
+bool open(uint64_t start_ns) noexcept {
+  snprintf(folder, sizeof folder, "%s/spool/%u.%llu", control::profile_path(), sys::process_id(), static_cast<unsigned long long>(start_ns));
+  constexpr uint64_t kFolderBytes = 4096;
+  if (!control::take(kFolderBytes)) return false;
+  long made = sys::call(SYS_mkdirat, AT_FDCWD, reinterpret_cast<long>(folder), 0755);
+  if (sys::failed(made) && made != -17 /* EEXIST */) {
+    control::stop(made == -28 ? schema::StopReason::NO_SPACE : schema::StopReason::IO_ERROR, static_cast<uint32_t>(-made));
+    return false;
+  }
+  using namespace schema;
+  open_tables<AIFLAME_SCHEMA_RECORDS>();
+  strings.open(folder, "strings", kStringsTable, 8);
+  control::forget_stop();
+  return true;
+}
+
+void abandon() noexcept {
+  for (TableFile& file : tables) file.abandon();
+  strings.abandon();
+  seen.forget();
+}
+
+void leave_behind() noexcept {
+  for (TableFile& file : tables) file.leave_behind();
+  strings.leave_behind();
+  seen.forget();
+}
+
+TableFile& table(uint32_t number) noexcept { return tables[number]; }
+
+bool covers(uint64_t address) noexcept {
+  for (const TableFile& file : tables)
+    if (file.covers(address)) return true;
+  return strings.covers(address);
+}
+
+uint32_t text(std::string_view bytes) noexcept {
+  control::Use use;
+  if (bytes.empty() || !control::recording()) return 0;
+  if (bytes.size() > kLongestText) bytes = bytes.substr(0, kLongestText);
+  Hash checked = hash_of(bytes);
+  uint64_t hash = checked.state;
+  std::atomic<uint64_t>* slot = seen.slot(hash);
+  uint64_t known = slot ? slot->load(std::memory_order_acquire) : 0;
+  if (known && (known >> 32) == (hash >> 32) && holds(static_cast<uint32_t>(known), bytes)) return static_cast<uint32_t>(known);
+  uint64_t index;
+  auto units = static_cast<uint32_t>((sizeof(Entry) + bytes.size() + 7) / 8);
+  auto* entry = static_cast<Entry*>(strings.reserve(units, &index));
+  if (!entry || index >= 0xFFFFFFFEu) return 0;
+  entry->length = static_cast<uint32_t>(bytes.size());
+  memcpy(entry + 1, bytes.data(), bytes.size());
+  std::atomic_ref(entry->commit).store(checked.check(), std::memory_order_release);
+  auto reference = static_cast<uint32_t>(index) + 1;
+  if (slot) {
+    slot->store((hash >> 32) << 32 | reference, std::memory_order_release);
+    seen.added();
+  }
+  return reference;
+}
+
+void note(std::string_view line) noexcept {
+  control::Use use;
+  if (!control::recording()) return;
+  static std::atomic<uint64_t> told[64];
+  uint64_t hash = hash_of(line).state | 1;
+  for (auto& slot : told) {
+    uint64_t empty = 0;
+    if (slot.compare_exchange_strong(empty, hash)) break;
+    if (empty == hash) return;
+  }
+  append(schema::NoteRecord{.text = text(line), .time_ns = now_ns()});
+}
+
+}  // namespace aiflame::spool

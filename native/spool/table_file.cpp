@@ -1,0 +1,221 @@
+#include "spool/table_file.hpp"
+
+#include "base/sys.hpp"
+#include "spool/control.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <cerrno>
+#include <cstdio>
+
+namespace aiflame::spool {
+
+void TableFile::open(const char* folder, const char* name, uint32_t table, uint32_t unit_bytes) noexcept {
+  folder_ = folder;
+  name_ = name;
+  table_ = table;
+  unit_bytes_ = unit_bytes;
+}
+
+TableFile::Chunk TableFile::chunk_of(uint64_t offset) noexcept {
+  if (offset < kSmallest) return {0, 0, kSmallest};
+  if (offset < kLargest * 2) {
+    uint32_t power = 63 - static_cast<uint32_t>(__builtin_clzll(offset / kSmallest));
+    return {power + 1, kSmallest << power, kSmallest << power};
+  }
+  uint64_t beyond = (offset - kLargest * 2) / kLargest;
+  return {kDoubling + static_cast<uint32_t>(beyond), kLargest * (2 + beyond), kLargest};
+}
+
+char* TableFile::base_of(uint32_t number) const noexcept {
+  if (number == 0) {
+    auto* header = reinterpret_cast<char*>(header_.load(std::memory_order_acquire));
+    return header ? header + schema::kHeaderBytes : nullptr;
+  }
+  if (number < kDoubling) return doubling_[number].load(std::memory_order_acquire);
+  const Slot* more = more_.load(std::memory_order_acquire);
+  return more && number - kDoubling < kMore ? more[number - kDoubling].load(std::memory_order_acquire) : nullptr;
+}
+
+void* TableFile::reserve(uint32_t units, uint64_t* index) noexcept {
+  if (!control::recording()) return nullptr;
+  schema::SpoolHeader* header = header_.load(std::memory_order_acquire);
+  if (!header && !(header = create())) return nullptr;
+  uint64_t bytes = static_cast<uint64_t>(units) * unit_bytes_;
+  for (;;) {
+    uint64_t first = std::atomic_ref(header->next).fetch_add(units, std::memory_order_relaxed);
+    Chunk chunk = chunk_of(first * unit_bytes_);
+    uint64_t offset = first * unit_bytes_ - chunk.start;
+    // A record never straddles two chunks; what is left of this one stays unwritten, which a reader passes over.
+    if (offset + bytes > chunk.bytes) {
+      if (bytes > kLargest) return nullptr;
+      continue;
+    }
+    char* base = base_of(chunk.number);
+    if (!base && !(base = map(chunk))) return nullptr;
+    *index = first;
+    return base + offset;
+  }
+}
+
+void* TableFile::at(uint64_t index) const noexcept {
+  Chunk chunk = chunk_of(index * unit_bytes_);
+  char* base = base_of(chunk.number);
+  return base ? base + (index * unit_bytes_ - chunk.start) : nullptr;
+}
+
+bool TableFile::covers(uint64_t address) const noexcept {
+  auto within = [address](const void* base, uint64_t bytes) { return base && address - reinterpret_cast<uint64_t>(base) < bytes; };
+  if (within(header_.load(std::memory_order_acquire), kFirstBytes)) return true;
+  uint32_t mapped = mapped_.load(std::memory_order_acquire);
+  for (uint32_t number = 1; number < mapped; number++)
+    if (within(base_of(number), number < kDoubling ? kSmallest << (number - 1) : kLargest)) return true;
+  return false;
+}
+
+void TableFile::abandon() noexcept {
+  schema::SpoolHeader* header = header_.load(std::memory_order_relaxed);
+  if (!header) return;
+  uint32_t mapped = mapped_.load(std::memory_order_relaxed);
+  for (uint32_t number = 1; number < mapped; number++)
+    if (char* base = base_of(number)) sys::unmap_memory(base, number < kDoubling ? kSmallest << (number - 1) : kLargest);
+  if (Slot* more = more_.load(std::memory_order_relaxed)) sys::unmap_memory(more, kMore * sizeof *more);
+  sys::unmap_memory(header, kFirstBytes);
+  leave_behind();
+}
+
+void TableFile::leave_behind() noexcept {
+  if (!header_.exchange(nullptr)) return;
+  for (Slot& slot : doubling_) slot.store(nullptr, std::memory_order_relaxed);
+  more_.store(nullptr, std::memory_order_relaxed);
+  mapped_.store(1, std::memory_order_relaxed);
+}
+
+namespace {
+
+constexpr long kInterrupted = -EINTR;
+
+// Past its own limit (ulimit -f) the kernel would send the program SIGXFSZ, which kills it.
+bool within_file_size_limit(uint64_t end) noexcept {
+  rlimit limit{};
+  long result = sys::call(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, reinterpret_cast<long>(&limit));
+  return sys::failed(result) || limit.rlim_cur == RLIM_INFINITY || end <= limit.rlim_cur;
+}
+
+// For file systems without fallocate. Appends zeros, so that what another thread has stored meanwhile is never overwritten.
+long append_zeros(const char* path, uint64_t end) noexcept {
+  static const char zeros[4096] = {};
+  long fd = sys::call(SYS_openat, AT_FDCWD, reinterpret_cast<long>(path), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+  long result = fd;
+  while (!sys::failed(result)) {
+    result = sys::call(SYS_lseek, fd, 0, SEEK_END);
+    if (sys::failed(result) || static_cast<uint64_t>(result) >= end) break;
+    result = sys::call(SYS_write, fd, reinterpret_cast<long>(zeros), sizeof zeros);
+    if (result == kInterrupted) result = 0;
+  }
+  if (!sys::failed(fd)) sys::call(SYS_close, fd);
+  return result < 0 ? result : 0;
+}
+
+// Disk blocks for [start, start + bytes) first, so that a store into the mapping can never meet a full disk (SIGBUS).
+long allocate(const char* path, long fd, uint64_t start, uint64_t bytes) noexcept {
+  // tmpfs gives up, undoing all, when a signal arrives: pieces small enough to succeed between two ticks of a profiling timer.
+  constexpr uint64_t kPiece = 512 * 1024;
+  if (!within_file_size_limit(start + bytes)) return -EFBIG;
+  for (uint64_t done = 0; done < bytes; done += kPiece) {
+    uint64_t piece = bytes - done < kPiece ? bytes - done : kPiece;
+    long result = kInterrupted;
+    for (int attempt = 0; result == kInterrupted && attempt < 1000; attempt++)
+      result = sys::call(SYS_fallocate, fd, 0, static_cast<long>(start + done), static_cast<long>(piece));
+    if (result == -EOPNOTSUPP) return append_zeros(path, start + bytes);
+    if (sys::failed(result)) return result;
+  }
+  return 0;
+}
+
+// The program may be out of descriptors for a moment, or close one that it does not know: the next append tries again.
+bool passing(long error) noexcept { return error == -EMFILE || error == -ENFILE || error == -EBADF || error == kInterrupted; }
+
+// FOLDER/NAME.table
+class Path {
+ public:
+  Path(const char* folder, const char* name) noexcept { snprintf(text_, sizeof text_, "%s/%s.table", folder, name); }
+  const char* text() const noexcept { return text_; }
+
+ private:
+  char text_[512];
+};
+
+}  // namespace
+
+void* TableFile::map_file(int flags, uint64_t start, uint64_t bytes) const noexcept {
+  if (!control::take(bytes)) return nullptr;
+  Path path(folder_, name_);
+  long fd = sys::call(SYS_openat, AT_FDCWD, reinterpret_cast<long>(path.text()), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0644);
+  long result = fd;
+  if (!sys::failed(fd)) {
+    result = allocate(path.text(), fd, start, bytes);
+    if (!sys::failed(result))
+      result = sys::call(SYS_mmap, 0, static_cast<long>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<long>(start));
+    sys::call(SYS_close, fd);
+  }
+  if (!sys::failed(result)) return reinterpret_cast<void*>(result);
+  control::give_back(bytes);
+  if (!passing(result)) {
+    bool full = result == -ENOSPC || result == -EDQUOT;
+    control::stop(full ? schema::StopReason::NO_SPACE : schema::StopReason::IO_ERROR, static_cast<uint32_t>(-result));
+  }
+  return nullptr;
+}
+
+TableFile::Slot* TableFile::slot_of(uint32_t number) noexcept {
+  if (number < kDoubling) return &doubling_[number];
+  Slot* more = more_.load(std::memory_order_acquire);
+  if (!more) {
+    auto* made = static_cast<Slot*>(sys::map_memory(kMore * sizeof(Slot)));
+    if (!made) return nullptr;
+    if (more_.compare_exchange_strong(more, made, std::memory_order_acq_rel))
+      more = made;
+    else
+      sys::unmap_memory(made, kMore * sizeof(Slot));
+  }
+  return &more[number - kDoubling];
+}
+
+char* TableFile::map(const Chunk& chunk) noexcept {
+  if (chunk.number >= kDoubling + kMore) {
+    control::stop(schema::StopReason::MAX_SIZE, 0);
+    return nullptr;
+  }
+  Slot* slot = slot_of(chunk.number);
+  auto* base = slot ? static_cast<char*>(map_file(0, schema::kHeaderBytes + chunk.start, chunk.bytes)) : nullptr;
+  if (!base) return nullptr;
+  for (uint32_t mapped = mapped_.load(); mapped <= chunk.number && !mapped_.compare_exchange_weak(mapped, chunk.number + 1);) {
+  }
+  char* already = nullptr;
+  if (slot->compare_exchange_strong(already, base, std::memory_order_acq_rel)) return base;
+  sys::unmap_memory(base, chunk.bytes);
+  control::give_back(chunk.bytes);
+  return already;
+}
+
+schema::SpoolHeader* TableFile::create() noexcept {
+  if (!folder_) return nullptr;
+  auto* header = static_cast<schema::SpoolHeader*>(map_file(O_CREAT, 0, kFirstBytes));
+  if (!header) return nullptr;
+  // Two threads may do this at once: they write the same values into the same file, and neither touches `next`.
+  header->format = schema::kFormat;
+  header->table = table_;
+  header->record_bytes = unit_bytes_;
+  header->pid = sys::process_id();
+  std::atomic_ref(header->magic).store(schema::kSpoolMagic, std::memory_order_release);
+  schema::SpoolHeader* already = nullptr;
+  if (header_.compare_exchange_strong(already, header)) return header;
+  sys::unmap_memory(header, kFirstBytes);
+  control::give_back(kFirstBytes);
+  return already;
+}
+
+}  // namespace aiflame::spool

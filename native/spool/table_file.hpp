@@ -1,0 +1,64 @@
+// A growing file of fixed-size units, mapped into memory in chunks that never move.
+//
+// Appending is one atomic add (reserve) and plain stores into the mapping; the kernel keeps what was stored when the process
+// dies. Any thread or signal handler may append at any time: growing takes no lock (two that map the same chunk at once keep
+// one mapping), and no file descriptor is held between calls (the program may close every descriptor it finds).
+//
+// Whoever appends or reads holds a control::Use, so that the mappings stay for as long.
+#pragma once
+#include "aiflame_schema.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace aiflame::spool {
+
+class TableFile {
+ public:
+  // FOLDER/NAME.table; both texts must stay. Nothing is created until the first append.
+  void open(const char* folder, const char* name, uint32_t table, uint32_t unit_bytes) noexcept;
+
+  // Room for `units` units next to each other: its address, and the index of the first. nullptr once recording has stopped.
+  void* reserve(uint32_t units, uint64_t* index) noexcept;
+
+  // Address of a unit that was reserved; nullptr if its chunk is not mapped.
+  void* at(uint64_t index) const noexcept;
+
+  // The address lies in one of the mappings.
+  bool covers(uint64_t address) const noexcept;
+
+  // Unmaps all without touching the file: the child of a fork leaves its parent's tables.
+  void abandon() noexcept;
+  // Forgets the mappings and leaves them where they are: somebody may still be using them.
+  void leave_behind() noexcept;
+
+ private:
+  static constexpr uint64_t kSmallest = 4096;             // first chunk: most processes of a shell script write a row or two
+  static constexpr uint64_t kLargest = 16 * 1024 * 1024;  // chunks double up to this size
+  static constexpr uint32_t kDoubling = 14;               // chunks before the size stays at kLargest: 4K, 4K, 8K … 16M
+  static_assert((kSmallest << (kDoubling - 2)) == kLargest);
+  static constexpr uint32_t kMore = 4096;  // chunks after those: 64 GB a table
+  static constexpr uint64_t kFirstBytes = schema::kHeaderBytes + kSmallest;
+  struct Chunk {
+    uint32_t number;
+    uint64_t start, bytes;
+  };
+  using Slot = std::atomic<char*>;
+  static Chunk chunk_of(uint64_t offset) noexcept;
+  Slot* slot_of(uint32_t number) noexcept;
+  char* base_of(uint32_t number) const noexcept;
+  char* map(const Chunk& chunk) noexcept;
+  schema::SpoolHeader* create() noexcept;
+  void* map_file(int flags, uint64_t start, uint64_t bytes) const noexcept;
+
+  const char* folder_ = nullptr;
+  const char* name_ = nullptr;
+  uint32_t table_ = 0, unit_bytes_ = 0;
+  std::atomic<schema::SpoolHeader*> header_{nullptr};  // the first chunk is behind it, in the same mapping
+  std::atomic<uint32_t> mapped_{1};                    // chunks below this may be mapped
+  Slot doubling_[kDoubling] = {};                      // the first is unused
+  std::atomic<Slot*> more_{nullptr};
+};
+
+}  // namespace aiflame::spool

@@ -1,0 +1,47 @@
+// Unwind rules from `.eh_frame`: what a function's caller looks like while a given instruction runs.
+//
+// Rules are read through our own view of the file and checked against its bounds: any bytes give a row or "none", never a fault.
+#pragma once
+#include "unwind/modules.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace aiflame::eh_frame {
+
+// How the canonical frame address (CFA, the stack pointer before the call) is found. The return address lies just below it.
+enum class Cfa : uint8_t {
+  NONE,       // no rule, or one that we cannot follow
+  SP,         // rsp + cfa_offset
+  BP,         // rbp + cfa_offset
+  PLT,        // rsp + 8, and 8 more from the cfa_offset'th byte of the 16-byte entry on
+  BP_DEREF,   // *(rbp + cfa_offset) + cfa_extra: a function that realigned its stack
+  SP_DEREF,   // *(rsp + cfa_offset) + cfa_extra: hand-written assembly
+  REGISTER,   // register cfa_extra (place in ucontext's gregs) + cfa_offset
+  SIGNAL,     // the kernel's signal frame: all registers are on the stack
+  OUTERMOST,  // the first function of a thread
+};
+
+enum class Bp : uint8_t {
+  SAME,    // rbp is the caller's
+  AT_CFA,  // saved at CFA + 8 * bp_words
+  AT_BP,   // saved at rbp + 8 * bp_words
+  LOST,
+};
+
+struct Row {
+  Cfa cfa = Cfa::NONE;
+  Bp bp = Bp::SAME;
+  int16_t bp_words = 0;
+  int32_t cfa_offset = 0;
+  int32_t cfa_extra = 0;
+};
+
+// The row for the instruction at `pc`, an address in the module.
+Row find_row(const modules::Module& module, uint64_t pc) noexcept;
+
+// Lists the functions of an `.eh_frame` section that has no search table, sorted, relative to its own vaddr. Returns how many
+// there are: call with no room first.
+size_t index_section(const uint8_t* section, uint64_t vaddr, uint64_t bytes, modules::IndexEntry* out, size_t room) noexcept;
+
+}  // namespace aiflame::eh_frame

@@ -1,0 +1,38 @@
+// What the two unwinders hand to the merge: native frames and Python frames, innermost first.
+#pragma once
+#include "aiflame_schema.hpp"
+
+#include <ucontext.h>
+#include <cstddef>
+#include <cstdint>
+
+namespace aiflame {
+
+// A frame in 64 bits; see FrameKind in schema.py for what each kind packs.
+using FrameWord = uint64_t;
+
+constexpr FrameWord frame_word(schema::FrameKind kind, uint64_t id, uint64_t rest) noexcept {
+  bool module = kind == schema::FrameKind::NATIVE || kind == schema::FrameKind::NATIVE_APPROX;
+  return static_cast<uint64_t>(kind) << 60 | id << (module ? 40 : 32) | rest;
+}
+
+struct NativeFrame {
+  uint64_t pc;
+  uint64_t sp;  // on entry to the frame's walk: the frame occupies [sp, cfa)
+  uint64_t cfa;
+  FrameWord word;
+};
+
+struct PythonFrame {
+  FrameWord word;
+  uint64_t evaluator;  // an address on the C stack inside the native frame that evaluates it; 0 when unknown
+  bool entry;          // the outermost Python frame of that native evaluator
+};
+
+struct Registers {
+  uint64_t pc, sp, bp;
+  const greg_t* all;  // every register, when a signal frame supplies them; else nullptr
+  bool exact;         // pc is the instruction itself (signal), not a return address
+};
+
+}  // namespace aiflame

@@ -1,0 +1,48 @@
+// Which file an address belongs to, from /proc/self/maps: no lock of the dynamic linker is ever taken, so a handler may ask.
+//
+// Modules are found when an unknown address is met; their unwind tables are read through our own mapping of the file, so a
+// dlclose() by another thread cannot pull them away. Ids are rows of the `modules` table.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace aiflame::modules {
+
+// A function's first address and its unwind entry (FDE), both relative to Module::index_vaddr: the layout of the search table
+// in `.eh_frame_hdr`.
+struct IndexEntry {
+  int32_t pc, fde;
+};
+
+struct Module {
+  uint64_t low, high;       // executable addresses covered
+  uint64_t base;            // address minus ELF vaddr
+  const IndexEntry* index;  // its functions by address, nullptr: no unwind information
+  uint64_t index_vaddr;     // what the index counts from
+  const uint8_t* tables;    // our view of the segment that holds the unwind entries …
+  uint64_t tables_vaddr;    // … and the vaddr that the view starts at
+  uint64_t tables_bytes;
+  uint32_t index_count;
+  uint32_t id;    // row of `modules`; 0 for anonymous memory, and while nothing is recorded
+  uint32_t view;  // which of our views of files; 0: anonymous executable memory
+};
+
+// Copies the module that covers `pc`. False: no executable mapping there (or one that could not be looked at just now).
+bool find(uint64_t pc, Module* out) noexcept;
+
+// As find(), from what is known already: for addresses that are only guesses.
+bool find_known(uint64_t pc, Module* out) noexcept;
+
+// Changes whenever an answer of find() may have changed: caches compare it.
+uint32_t generation() noexcept;
+
+// A module went (dlclose) or may have come: the next find() looks again.
+void changed() noexcept;
+
+// Reads the map now. Call where time is no matter: at start and after a fork.
+void refresh() noexcept;
+
+// The child of a fork writes tables of its own: forget the ids.
+void forget_rows() noexcept;
+
+}  // namespace aiflame::modules

@@ -1,0 +1,41 @@
+// Our own view of an ELF file: where it is loaded, its build-id, and its unwind tables in memory that nobody can unmap under us.
+// Views are made by one writer at a time.
+#pragma once
+#include "unwind/modules.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace aiflame::modules {
+
+struct ElfView {
+  struct Load {
+    uint64_t offset, vaddr, bytes;
+  };
+  Load code[8];  // executable segments
+  uint32_t code_count;
+  uint32_t build_id_bytes;
+  uint8_t build_id[64];
+  const IndexEntry* index;
+  uint64_t index_vaddr, tables_vaddr, tables_bytes;
+  const uint8_t* tables;
+  uint32_t index_count;
+
+  // ELF vaddr of a place in the file, false when no executable segment holds it.
+  bool vaddr_of(uint64_t offset, uint64_t* vaddr) const noexcept;
+};
+
+// From the open file `fd`: tables are mapped.
+bool view_file(long fd, ElfView* out) noexcept;
+
+// From memory where the file's first bytes are mapped: tables are copied, since the file cannot be opened and the memory may go.
+bool view_memory(uint64_t image, ElfView* out) noexcept;
+
+// The kernel's vdso: stays where it is, nothing is copied.
+bool view_vdso(uint64_t image, ElfView* out) noexcept;
+
+// Bytes of this process, also where nothing may be mapped any more: how many could be read.
+size_t copy_memory(uint64_t address, void* out, size_t bytes) noexcept;
+
+}  // namespace aiflame::modules

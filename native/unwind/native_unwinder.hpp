@@ -1,0 +1,41 @@
+// Native stacks without frame pointers: `.eh_frame_hdr` search, one FDE run on demand, a pc → rule cache, and a verified chain.
+//
+// One per thread. Safe in a signal handler: no lock, no allocation (after construction), no libc call that could take either.
+#pragma once
+#include "unwind/frames.hpp"
+
+namespace aiflame {
+
+enum class Ending : uint8_t {
+  OUTERMOST,    // reached the thread's first frame
+  APPROXIMATE,  // reached it, with at least one frame found by scanning
+  LOST,         // no rule and nothing that validated
+  BOUNDS,       // a rule led outside the stack
+  FULL,         // more frames than room
+};
+
+class NativeUnwinder {
+ public:
+  // Memory comes from sys::map_memory: create() may be called in a handler. nullptr when there is none.
+  static NativeUnwinder* create() noexcept;
+  static void destroy(NativeUnwinder* unwinder) noexcept;
+
+  // Frames from `from` to the outermost. Reads only [from.sp - 128, stack_high).
+  size_t unwind(const Registers& from, uint64_t stack_high, NativeFrame* out, size_t room, Ending* ending) noexcept;
+
+  struct State;
+
+ private:
+  NativeUnwinder() = default;
+  State* state_;
+};
+
+// The caller's own registers, for synchronous captures. Always inlined: pc is in the calling function.
+__attribute__((always_inline)) inline Registers here() noexcept {
+  Registers registers{};
+  asm volatile("lea 0(%%rip), %0\n mov %%rsp, %1\n mov %%rbp, %2" : "=r"(registers.pc), "=r"(registers.sp), "=r"(registers.bp));
+  registers.exact = true;
+  return registers;
+}
+
+}  // namespace aiflame

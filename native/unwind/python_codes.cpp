@@ -1,0 +1,206 @@
+#include "unwind/python_codes.hpp"
+
+#include "base/safe_load.hpp"
+#include "base/scratch.hpp"
+#include "base/sys.hpp"
+#include "spool/spool.hpp"
+
+#include <sys/mman.h>
+#include <atomic>
+#include <bit>
+#include <cstring>
+
+namespace aiflame::python::codes {
+
+namespace {
+
+Layout at;
+Types types;
+
+// An address is freed and used again for other code: a fingerprint tells them apart.
+// One word holds fingerprint and id, so that a reader never joins the fingerprint of one code to the id of another.
+struct Entry {
+  std::atomic<uint64_t> address;
+  std::atomic<uint64_t> mark;  // fingerprint, and the id in the low bits; 0 while it changes hands
+};
+constexpr uint32_t kEntries = 1 << 18;  // 4 MiB of address space, of which only what is touched is taken
+constexpr uint32_t kProbes = 16;
+constexpr uint64_t kIdMask = (1ull << kIdBits) - 1;
+std::atomic<Entry*> table;
+
+constexpr size_t kLongestName = 4096;
+
+Entry* entries() noexcept {
+  Entry* known = table.load(std::memory_order_acquire);
+  if (known) return known;
+  auto* fresh = static_cast<Entry*>(sys::map_memory(kEntries * sizeof(Entry)));
+  if (!fresh) return nullptr;
+  if (table.compare_exchange_strong(known, fresh)) return fresh;
+  sys::unmap_memory(fresh, kEntries * sizeof(Entry));
+  return known;
+}
+
+constexpr uint64_t kOdd = 0x9E3779B97F4A7C15u;
+
+// Which code object this is, and not another that lived or will live at its address.
+uint64_t fingerprint(uint64_t code) noexcept {
+  uint64_t linetable = safe_load(code + at.code_linetable);
+  uint64_t place = linetable ^ safe_load(code + at.code_first_line) << 48, content;
+  if (at.code_version) {
+    // From 3.12 on the interpreter numbers its code objects.
+    content = safe_load(code + at.code_version) << 32;
+  } else {
+    // A loop that makes and drops code gets the same addresses for all of its parts: what counts is what they hold. The names'
+    // hashes are kept in them; of the line table, its size and three words.
+    uint64_t qualname = safe_load(code + at.code_qualname), filename = safe_load(code + at.code_filename);
+    uint64_t size = safe_load(linetable + at.object_size), words = linetable + at.bytes_data;
+    place ^= std::rotl(qualname, 11) ^ std::rotl(filename, 23);
+    content = size ^ safe_load(qualname + at.text_hash) ^ std::rotl(safe_load(filename + at.text_hash), 32) ^ std::rotl(safe_load(words), 13) ^
+              std::rotl(safe_load(words + (size / 2 & ~7ull)), 29) ^ std::rotl(safe_load(words + ((size - 1) & ~7ull)), 47);
+  }
+  uint64_t mixed = place * 0xD6E8FEB86659FD93u ^ std::rotl(content * kOdd, 32);
+  return mixed * kOdd & ~kIdMask;
+}
+
+bool is_a(uint64_t object, uint64_t type) noexcept { return object > 4096 && object % 8 == 0 && safe_load(object + at.object_type) == type; }
+
+// Objects are aligned, so whole words that begin inside one never touch a page that it does not.
+size_t copy_words(uint64_t from, size_t bytes, char* out) noexcept {
+  size_t done = 0;
+  for (uint64_t word; done + 8 <= bytes; done += 8) {
+    word = safe_load(from + done);
+    memcpy(out + done, &word, 8);
+  }
+  if (done < bytes) {
+    uint64_t word = safe_load(from + done);
+    memcpy(out + done, &word, bytes - done);
+  }
+  return bytes;
+}
+
+size_t put_utf8(uint32_t character, char* out) noexcept {
+  auto byte = [](uint32_t value) { return static_cast<char>(value); };
+  if (character < 0x80) {
+    out[0] = byte(character);
+    return 1;
+  }
+  // A file name that is not UTF-8 has its bytes escaped as surrogates (PEP 383): they become bytes again.
+  if (character >= 0xDC80 && character <= 0xDCFF) {
+    out[0] = byte(character - 0xDC00);
+    return 1;
+  }
+  if (character < 0x800) {
+    out[0] = byte(0xC0 | character >> 6);
+    out[1] = byte(0x80 | (character & 0x3F));
+    return 2;
+  }
+  if (character < 0x10000) {
+    out[0] = byte(0xE0 | character >> 12);
+    out[1] = byte(0x80 | (character >> 6 & 0x3F));
+    out[2] = byte(0x80 | (character & 0x3F));
+    return 3;
+  }
+  out[0] = byte(0xF0 | (character >> 18 & 7));
+  out[1] = byte(0x80 | (character >> 12 & 0x3F));
+  out[2] = byte(0x80 | (character >> 6 & 0x3F));
+  out[3] = byte(0x80 | (character & 0x3F));
+  return 4;
+}
+
+// `width` is 1, 2 or 4 bytes a character.
+size_t encode(uint64_t from, uint64_t length, uint32_t width, char* out, size_t room) noexcept {
+  size_t done = 0;
+  uint64_t word = 0;
+  for (uint64_t byte = 0; byte < length * width && done + 4 <= room; byte += width) {
+    if (byte % 8 == 0) word = safe_load(from + byte);
+    auto character = static_cast<uint32_t>(word >> byte % 8 * 8 & (width == 4 ? 0xFFFFFFFFu : (1u << width * 8) - 1));
+    done += put_utf8(character, out + done);
+  }
+  return done;
+}
+
+__attribute__((noinline)) uint32_t record(uint64_t code) noexcept {
+  Scratch scratch;
+  if (!is_a(code, types.code) || !scratch.data()) return 0;
+  auto text = [&](uint16_t offset) { return spool::text({scratch.data(), copy_text(safe_load(code + offset), scratch.data(), kLongestName)}); };
+  schema::CodeRecord row{
+      .first_line = static_cast<uint32_t>(safe_load(code + at.code_first_line)),
+      .filename = text(at.code_filename),
+      .qualname = text(at.code_qualname),
+      .python = at.version,
+  };
+  row.linetable = spool::text({scratch.data(), copy_bytes(safe_load(code + at.code_linetable), scratch.data(), scratch.size())});
+  uint32_t id = spool::append(row);
+  return id <= kIdMask ? id : 0;
+}
+
+// Two threads may record the same code at once: two equal rows, which is no harm.
+__attribute__((noinline)) uint32_t add(Entry* all, uint32_t home, uint64_t code, uint64_t print) noexcept {
+  uint32_t id = record(code);
+  if (!id) return 0;
+  // Its own entry, a free one, or (where the neighbourhood is full of code that may be long gone) the first.
+  Entry* entry = &all[home];
+  for (uint32_t probe = 0; probe < kProbes; probe++) {
+    Entry* candidate = &all[(home + probe) % kEntries];
+    uint64_t owner = candidate->address.load(std::memory_order_relaxed);
+    if (owner == code || owner == 0) {
+      entry = candidate;
+      break;
+    }
+  }
+  entry->mark.store(0, std::memory_order_release);
+  entry->address.store(code, std::memory_order_release);
+  entry->mark.store(print | id, std::memory_order_release);
+  return id;
+}
+
+}  // namespace
+
+void use(const Layout& layout, const Types& known_types) noexcept {
+  at = layout;
+  types = known_types;
+}
+
+uint32_t id_of(uint64_t code) noexcept {
+  Entry* all = entries();
+  if (!all) return 0;
+  uint64_t print = fingerprint(code);
+  auto home = static_cast<uint32_t>((code >> 4) * 0x9E3779B97F4A7C15u >> 46);
+  static_assert(kEntries == 1u << (64 - 46));
+  for (uint32_t probe = 0; probe < kProbes; probe++) {
+    Entry& entry = all[(home + probe) % kEntries];
+    uint64_t owner = entry.address.load(std::memory_order_acquire);
+    if (owner == code) {
+      uint64_t mark = entry.mark.load(std::memory_order_acquire);
+      if ((mark & ~kIdMask) == print && (mark & kIdMask)) return static_cast<uint32_t>(mark & kIdMask);
+      break;
+    }
+    if (owner == 0) break;
+  }
+  return add(all, home, code, print);
+}
+
+size_t copy_text(uint64_t object, char* out, size_t room) noexcept {
+  if (!is_a(object, types.text) || room == 0) return 0;
+  uint64_t length = safe_load(object + at.text_length), state = safe_load(object + at.text_state);
+  if (length > room) length = room;
+  // PyASCIIObject.state: interned 2 bits, kind 3, compact 1, ascii 1.
+  uint32_t width = state >> 2 & 7;
+  bool compact = state >> 5 & 1, ascii = state >> 6 & 1;
+  if (!compact || (width != 1 && width != 2 && width != 4)) return 0;
+  if (ascii) return copy_words(object + at.text_ascii, length, out);
+  return encode(object + at.text_compact, length, width, out, room);
+}
+
+size_t copy_bytes(uint64_t object, char* out, size_t room) noexcept {
+  if (!is_a(object, types.bytes)) return 0;
+  uint64_t length = safe_load(object + at.object_size);
+  return copy_words(object + at.bytes_data, length < room ? length : room, out);
+}
+
+void forget_rows() noexcept {
+  Entry* all = table.load(std::memory_order_acquire);
+  if (all) sys::call(SYS_madvise, reinterpret_cast<long>(all), kEntries * sizeof(Entry), MADV_DONTNEED);
+}
+
+}  // namespace aiflame::python::codes

@@ -1,0 +1,33 @@
+// Code objects as rows of `codes`: what a person needs to read one is copied when it is first met, in the handler that met it.
+#pragma once
+#include "unwind/python_layout.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace aiflame::python {
+
+// Addresses of the types that tell an object from stale memory.
+struct Types {
+  uint64_t code, text, bytes;
+};
+
+namespace codes {
+
+inline constexpr uint32_t kIdBits = 28;  // as a frame word has room for
+
+// Not for signal handlers; before any other.
+void use(const Layout& layout, const Types& types) noexcept;
+
+// The row of the code object at `address`; 0 when no code object is there, or nothing is recorded any more.
+uint32_t id_of(uint64_t address) noexcept;
+
+// UTF-8 of the str at `address`, or the contents of the bytes there; how many bytes, cut at `room`. 0 when it is something else.
+size_t copy_text(uint64_t address, char* out, size_t room) noexcept;
+size_t copy_bytes(uint64_t address, char* out, size_t room) noexcept;
+
+void forget_rows() noexcept;
+
+}  // namespace codes
+
+}  // namespace aiflame::python

@@ -1,0 +1,190 @@
+#include "unwind/python_frames.hpp"
+
+#include "spool/spool.hpp"
+#include "unwind/python_chain.hpp"
+#include "unwind/python_codes.hpp"
+#include "unwind/python_self_test.hpp"
+
+#include <pthread.h>
+#include <atomic>
+
+namespace aiflame::python {
+
+namespace {
+
+enum class Status : uint8_t { NOT_FOUND, ATTACHED, VERIFIED, REFUSED };
+
+Api api;
+Layout layout;
+std::atomic<Status> status{Status::NOT_FOUND};
+std::atomic<bool> looking{false}, test_pending{false};
+// Why reading is off: told by a walk, since there are no tables yet when attach() runs.
+std::atomic<const char*> untold{nullptr};
+
+// The state to read the calling thread's frames from.
+uint64_t thread_state() noexcept {
+  // Up to 3.11 the specific key holds the first state that the thread ever had: inside a sub-interpreter, not the one that runs.
+  if (api.gil_holder) {
+    auto holder = reinterpret_cast<uint64_t>(api.gil_holder());
+    if (holder && safe_load(holder + layout.thread_id) == pthread_self()) return holder;
+  }
+  return reinterpret_cast<uint64_t>(api.this_thread());
+}
+
+// No instruction of any function is elsewhere; up to 3.12 a frame that has not begun is one code unit before its first.
+bool is_place(int64_t offset) noexcept { return offset >= -2 && offset < 1 << 30; }
+
+class Frames {
+ public:
+  Frames(PythonFrame* out, size_t room) noexcept : out_(out), room_(room) {}
+
+  Take frame(const RawFrame& raw) noexcept {
+    uint32_t id = codes::id_of(raw.code);
+    if (!id || !is_place(raw.offset)) return Take::STALE;
+    auto place = static_cast<uint32_t>(raw.offset < 0 ? 0 : raw.offset + 1);
+    out_[count_++] = {.word = frame_word(schema::FrameKind::PYTHON, id, place), .evaluator = 0, .entry = false};
+    return count_ < room_ ? Take::MORE : Take::ENOUGH;
+  }
+
+  void close(uint64_t evaluator) noexcept {
+    if (group_ == count_) return;
+    out_[count_ - 1].entry = true;
+    for (; group_ < count_; group_++) out_[group_].evaluator = evaluator;
+  }
+
+  void reset() noexcept { count_ = group_ = 0; }
+
+  size_t count() const noexcept { return count_; }
+
+ private:
+  PythonFrame* out_;
+  size_t room_, count_ = 0, group_ = 0;
+};
+
+// Finds the index-th frame of the same walk.
+struct Nth {
+  size_t index;
+  RawFrame found{};
+  size_t seen = 0;
+
+  Take frame(const RawFrame& raw) noexcept {
+    if (!codes::id_of(raw.code) || !is_place(raw.offset)) return Take::STALE;
+    if (seen++ != index) return Take::MORE;
+    found = raw;
+    return Take::ENOUGH;
+  }
+  void close(uint64_t) noexcept {}
+  void reset() noexcept {
+    found = {};
+    seen = 0;
+  }
+};
+
+// 3.10 keeps cells behind the locals: co_cell2arg says which argument each took over.
+uint64_t cell_of_first_argument(const RawFrame& frame) noexcept {
+  constexpr uint64_t kLocals = 28, kCellNames = 88, kCellToArgument = 96;  // co_nlocals, co_cellvars, co_cell2arg
+  uint64_t taken = safe_load(frame.code + kCellToArgument), count = safe_load(safe_load(frame.code + kCellNames) + layout.object_size);
+  for (uint64_t cell = 0; taken && cell < count && cell < 64; cell++) {
+    if (safe_load(taken + 8 * cell, ~0ull) != 0) continue;
+    uint64_t local = (safe_load(frame.code + kLocals) & 0xFFFFFFFFu) + cell;
+    return safe_load(frame.address + layout.frame_locals + 8 * local);
+  }
+  return 0;
+}
+
+void refuse(const char* reason) noexcept {
+  untold.store(reason, std::memory_order_release);
+  status.store(Status::REFUSED, std::memory_order_release);
+}
+
+void tell() noexcept {
+  if (untold.load(std::memory_order_relaxed) == nullptr) return;
+  if (const char* reason = untold.exchange(nullptr, std::memory_order_acq_rel)) spool::note(reason);
+}
+
+int on_pending_call(void*) noexcept {
+  Verdict verdict = self_test(api, layout);
+  if (verdict == Verdict::EQUAL) {
+    status.store(Status::VERIFIED, std::memory_order_release);
+  } else if (verdict == Verdict::DIFFERENT) {
+    refuse("Python frames are not read: what was read from the interpreter's memory differs from what its C API says");
+  }
+  test_pending.store(false, std::memory_order_release);
+  return 0;
+}
+
+void look_for_interpreter() noexcept {
+  if (!find_api(&api)) return;
+  const char* reason = nullptr;
+  if (!layout_of(api.version, api.runtime, &layout, &reason)) {
+    refuse(reason);
+    return;
+  }
+  codes::use(layout, {.code = api.code_type, .text = api.text_type, .bytes = api.bytes_type});
+  status.store(Status::ATTACHED, std::memory_order_release);
+}
+
+}  // namespace
+
+// Frames are recorded before the verdict is in. A short program may end before its interpreter runs a pending call, and what a
+// wrong layout could do is bounded: no load can fault, and what is not a code object by its type is no frame.
+void attach() noexcept {
+  if (status.load(std::memory_order_acquire) == Status::NOT_FOUND && !looking.exchange(true, std::memory_order_acq_rel)) {
+    look_for_interpreter();
+    looking.store(false, std::memory_order_release);
+  }
+  schedule_self_test();
+}
+
+// Py_AddPendingCall() waits for a lock that make_pending_calls() and other adders hold for a moment (3.10 to 3.12: a semaphore; from
+// 3.13 a mutex whose slow path may give up the GIL). A tick that interrupted such a holder would wait for ever; CPython's own
+// signalmodule.c says that it "isn't signal-safe". So the test is registered where the program called us. A caller with a thread
+// state proves that the main one is there too, which 3.13 and later take for granted.
+void schedule_self_test() noexcept {
+  if (status.load(std::memory_order_acquire) != Status::ATTACHED || !api.this_thread()) return;
+  if (test_pending.exchange(true, std::memory_order_acq_rel)) return;
+  if (api.add_pending_call(on_pending_call, nullptr) != 0) test_pending.store(false, std::memory_order_release);
+}
+
+bool attached() noexcept {
+  Status now = status.load(std::memory_order_acquire);
+  return now == Status::ATTACHED || now == Status::VERIFIED;
+}
+
+bool verified() noexcept { return status.load(std::memory_order_acquire) == Status::VERIFIED; }
+bool refused() noexcept { return status.load(std::memory_order_acquire) == Status::REFUSED; }
+uint32_t version() noexcept { return attached() ? layout.version : 0; }
+
+size_t walk(PythonFrame* out, size_t room) noexcept {
+  if (!attached() || room == 0) {
+    tell();
+    return 0;
+  }
+  uint64_t thread = thread_state();
+  if (!is_address(thread)) return 0;
+  Frames frames(out, room);
+  ChainWalk<Frames>(layout, frames).run(thread);
+  return frames.count();
+}
+
+uint64_t self_of(size_t index) noexcept {
+  if (!attached()) return 0;
+  uint64_t thread = thread_state();
+  if (!is_address(thread)) return 0;
+  Nth nth{index};
+  ChainWalk<Nth>(layout, nth).run(thread);
+  if (!nth.found.address || static_cast<int32_t>(safe_load(nth.found.code + layout.code_arguments)) < 1) return 0;
+  uint64_t object = safe_load(nth.found.address + layout.frame_locals) & layout.pointer_mask;
+  if (!object && layout.chain == Chain::FRAME_OBJECTS) object = cell_of_first_argument(nth.found);
+  // An argument that an inner function uses lives in a cell.
+  if (is_address(object) && safe_load(object + layout.object_type) == api.cell_type) object = safe_load(object + layout.cell_content);
+  return is_address(object) ? object : 0;
+}
+
+void forget_rows() noexcept {
+  codes::forget_rows();
+  // A child of a fork need not have inherited the pending call.
+  test_pending.store(false, std::memory_order_release);
+}
+
+}  // namespace aiflame::python

@@ -1,0 +1,36 @@
+// Python frames of the calling thread, read from the interpreter's memory: no GIL, no C API, nothing allocated.
+#pragma once
+#include "unwind/frames.hpp"
+
+namespace aiflame::python {
+
+// Looks for an interpreter in the process and learns its layout (fixed offsets up to 3.12, its own debug offsets from 3.13).
+// Cheap to repeat; not for signal handlers. Registers the self-test, which runs on the interpreter's main thread at its next
+// pending call and switches reading off, with a note, if a single frame differs from what the C API says.
+void attach() noexcept;
+
+// For an interpreter that attach() found before it was initialised, as it does at load time: registers the self-test once there
+// is an interpreter to run it. One load when there is nothing left to do. Call it where the program itself just called into this library
+// (its sigaction(), of which CPython makes dozens while it starts), never from a tick: registering a pending
+// call takes a lock that the interrupted code may hold.
+void schedule_self_test() noexcept;
+
+// An interpreter was found and its layout is known. (The self-test may still be to come.)
+bool attached() noexcept;
+// The self-test has passed / has failed.
+bool verified() noexcept;
+bool refused() noexcept;
+// PY_VERSION_HEX >> 16 of the interpreter, 0 when there is none that we read.
+uint32_t version() noexcept;
+
+// Frames of the calling thread, innermost first; 0 when it runs no Python.
+size_t walk(PythonFrame* out, size_t room) noexcept;
+
+// Address of the object held by local variable 0 (`self`) of the frame that walk() put at `index`, 0 when unknown: read it at
+// once, in the same handler or callback. For layer attribution.
+uint64_t self_of(size_t index) noexcept;
+
+// Rows for the child of a fork.
+void forget_rows() noexcept;
+
+}  // namespace aiflame::python

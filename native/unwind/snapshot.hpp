@@ -1,0 +1,90 @@
+// A sorted array of address ranges that one writer at a time replaces and that any reader, also in a signal handler, searches
+// without waiting.
+//
+// Two buffers take turns: a reader copies what it finds and looks whether its buffer may have been rewritten meanwhile. Memory
+// is never given back (a reader may be in it), but grows by doubling, so what is kept is at most twice what is used.
+#pragma once
+#include "base/sys.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace aiflame {
+
+template <class Entry>  // has `low` and `high`, and is copied as bytes
+class Snapshot {
+ public:
+  // Copies the entry with low <= address < high.
+  bool find(uint64_t address, Entry* out) const noexcept {
+    for (;;) {
+      uint32_t version = version_.load(std::memory_order_acquire);
+      bool found = search(buffers_[version & 1].load(std::memory_order_acquire), address, out);
+      std::atomic_thread_fence(std::memory_order_acquire);
+      // The buffer just read is rewritten only after the next version is out.
+      if (version_.load(std::memory_order_relaxed) == version) return found;
+    }
+  }
+
+  // Writer: the entries shown now.
+  const Entry* entries() const noexcept {
+    const Block* block = buffers_[version_.load(std::memory_order_relaxed) & 1].load(std::memory_order_relaxed);
+    return block ? block->entries() : nullptr;
+  }
+  size_t count() const noexcept {
+    const Block* block = buffers_[version_.load(std::memory_order_relaxed) & 1].load(std::memory_order_relaxed);
+    return block ? block->count : 0;
+  }
+
+  // Writer: room for the entries that publish() will show, sorted by `low`. nullptr when there is no memory.
+  Entry* draft(size_t room) noexcept {
+    std::atomic<Block*>& slot = buffers_[(version_.load(std::memory_order_relaxed) + 1) & 1];
+    Block* block = slot.load(std::memory_order_relaxed);
+    if (block && block->capacity >= room) return block->entries();
+    size_t capacity = block ? block->capacity : 256;
+    while (capacity < room) capacity *= 2;
+    block = static_cast<Block*>(sys::map_memory(sizeof(Block) + capacity * sizeof(Entry)));
+    if (!block) return nullptr;
+    block->capacity = capacity;
+    slot.store(block, std::memory_order_release);
+    return block->entries();
+  }
+  void publish(size_t count) noexcept {
+    uint32_t next = version_.load(std::memory_order_relaxed) + 1;
+    buffers_[next & 1].load(std::memory_order_relaxed)->count = count;
+    version_.store(next, std::memory_order_release);
+  }
+
+ private:
+  struct Block {
+    size_t capacity, count;
+    Entry* entries() noexcept { return reinterpret_cast<Entry*>(this + 1); }
+    const Entry* entries() const noexcept { return reinterpret_cast<const Entry*>(this + 1); }
+  };
+
+  static bool search(const Block* block, uint64_t address, Entry* out) noexcept {
+    if (!block) return false;
+    const size_t total = block->count;
+    if (total > block->capacity) return false;
+    const Entry* entries = block->entries();
+    size_t first = 0, count = total;
+    while (count > 0) {
+      size_t half = count / 2;
+      if (entries[first + half].high <= address) {
+        first += half + 1;
+        count -= half + 1;
+      } else {
+        count = half;
+      }
+    }
+    if (first >= total || entries[first].low > address) return false;
+    memcpy(static_cast<void*>(out), &entries[first], sizeof(Entry));
+    return true;
+  }
+
+  std::atomic<uint32_t> version_{0};
+  std::atomic<Block*> buffers_[2] = {};
+};
+
+}  // namespace aiflame

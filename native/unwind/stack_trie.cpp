@@ -1,0 +1,75 @@
+#include "unwind/stack_trie.hpp"
+
+#include "base/sys.hpp"
+#include "spool/spool.hpp"
+
+#include <sys/mman.h>
+#include <atomic>
+
+namespace aiflame::trie {
+
+namespace {
+
+// Level k has 4096 << 2k slots of (fingerprint << 32 | node). A key lives in the first level that had an empty slot in its
+// window; slots never become empty again, so an empty slot ends the search.
+constexpr uint32_t kLevels = 8, kWindow = 16;
+std::atomic<std::atomic<uint64_t>*> levels[kLevels];
+
+constexpr uint64_t slots_of(uint32_t level) { return 4096ull << (2 * level); }
+
+uint64_t mix(uint32_t parent, FrameWord frame) noexcept {
+  uint64_t hash = (frame ^ static_cast<uint64_t>(parent) << 21) * 0x9E3779B97F4A7C15u;
+  hash ^= hash >> 29;
+  hash *= 0xBF58476D1CE4E5B9u;
+  return hash ^ hash >> 32;
+}
+
+std::atomic<uint64_t>* level_at(uint32_t level) noexcept {
+  std::atomic<uint64_t>* slots = levels[level].load(std::memory_order_acquire);
+  if (slots) return slots;
+  size_t bytes = slots_of(level) * sizeof(std::atomic<uint64_t>);
+  auto* made = static_cast<std::atomic<uint64_t>*>(sys::map_memory(bytes));
+  if (!made) return nullptr;
+  if (levels[level].compare_exchange_strong(slots, made, std::memory_order_acq_rel)) return made;
+  sys::unmap_memory(made, bytes);
+  return slots;
+}
+
+bool is(uint32_t node, uint32_t parent, FrameWord frame) noexcept {
+  const auto* record = spool::at<schema::StackNode>(node);
+  return record && record->parent == parent && record->frame == frame;
+}
+
+}  // namespace
+
+uint32_t node(uint32_t parent, FrameWord frame) noexcept {
+  uint64_t hash = mix(parent, frame);
+  uint32_t made = 0;
+  for (uint32_t level = 0; level < kLevels; level++) {
+    std::atomic<uint64_t>* slots = level_at(level);
+    if (!slots) return 0;
+    uint64_t mask = slots_of(level) - 1;
+    for (uint32_t step = 0; step < kWindow; step++) {
+      std::atomic<uint64_t>& slot = slots[(hash + step) & mask];
+      uint64_t value = slot.load(std::memory_order_acquire);
+      if (value == 0) {
+        if (!made) made = spool::append(schema::StackNode{.parent = parent, .frame = frame});
+        if (!made) return 0;
+        uint64_t mine = (hash >> 32) << 32 | made;
+        if (slot.compare_exchange_strong(value, mine, std::memory_order_acq_rel)) return made;
+        // Somebody took the slot in between: perhaps for this very key (our row then stays an unused twin).
+      }
+      if (value >> 32 == hash >> 32 && is(static_cast<uint32_t>(value), parent, frame)) return static_cast<uint32_t>(value);
+    }
+  }
+  return made ? made : spool::append(schema::StackNode{.parent = parent, .frame = frame});
+}
+
+// The memory stays (it reads as zeros): a capture may still be looking.
+void clear() noexcept {
+  for (uint32_t level = 0; level < kLevels; level++)
+    if (auto* slots = levels[level].load(std::memory_order_acquire))
+      sys::call(SYS_madvise, reinterpret_cast<long>(slots), static_cast<long>(slots_of(level) * sizeof *slots), MADV_DONTNEED);
+}
+
+}  // namespace aiflame::trie

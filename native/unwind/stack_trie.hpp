@@ -1,0 +1,13 @@
+// All stacks of a process as one trie; equal stacks are one id. Lookups and inserts are lock-free and run in signal handlers.
+#pragma once
+#include "unwind/frames.hpp"
+
+namespace aiflame::trie {
+
+// The node for `frame` called from `parent` (0: nobody). 0 when recording has stopped.
+uint32_t node(uint32_t parent, FrameWord frame) noexcept;
+
+// After a fork: the child's trie starts empty.
+void clear() noexcept;
+
+}  // namespace aiflame::trie
