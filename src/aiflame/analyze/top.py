@@ -1,0 +1,107 @@
+"""What took the time, heaviest first: functions, lines, modules, threads, processes or kernels."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.attribute import nodes
+from aiflame.attribute.tree import Frame, Tree, frame_table
+from aiflame.errors import AiflameError
+from aiflame.profile.kinds import Kind
+
+_FUNCTIONS = (Kind.PYTHON, Kind.C, Kind.CPP, Kind.OS_KERNEL, Kind.GPU_KERNEL, Kind.WAIT, Kind.UNATTRIBUTED)
+ASKED: dict[str, tuple[Kind, ...]] = {
+    "function": _FUNCTIONS,
+    "kernel": (Kind.GPU_KERNEL,),
+    "line": (*_FUNCTIONS, Kind.CPU_LINE, Kind.GPU_LINE),
+    "module": _FUNCTIONS,
+    "thread": (Kind.THREAD,),
+    "process": (Kind.PROCESS,),
+}
+"""The kinds of frames that a question is about: a value belongs to the nearest one at or above it."""
+_NEEDED: dict[str, tuple[tuple[Kind, ...], str]] = {
+    "kernel": ((Kind.GPU_KERNEL,), "no GPU kernel ran in it"),
+    "line": ((Kind.CPU_LINE, Kind.GPU_LINE), "no source line is known in it"),
+}
+
+
+def top(tree: Tree, by: str = "function", metric: str | None = None) -> pl.DataFrame:
+    """One row for each item, heaviest first: name, kind, self, total, self_percent, total_percent, file, line, module.
+
+    `self` is what was spent in the item itself and sums up to the tree's total; `total` adds what it called, counted once where it
+    calls itself.
+    """
+    if by not in ASKED:
+        raise AiflameError(f"cannot list the top by {by!r}: use {', '.join(ASKED)}")
+    if by in _NEEDED and not np.isin(tree.kinds(), _NEEDED[by][0]).any():
+        others = [name for name in ASKED if name not in _NEEDED]
+        raise AiflameError(f"this profile cannot be listed by {by}, as {_NEEDED[by][1]}: use {', '.join(others)}")
+    metric = metric or tree.metrics[0].name
+    items, item_of_frame = _items(tree.frames, by)
+    at = nodes.nearest(tree.parent, np.isin(tree.kinds(), ASKED[by]))
+    item = np.where(at >= 0, item_of_frame[tree.frame[at]], 0)
+
+    own = nodes.gather(item, tree.values[metric], len(items))
+    total = _totals_once(tree, item, at == np.arange(len(tree)), metric, len(items))
+    total[0] = own[0]  # what belongs to no item was called by none
+    whole = max(tree.total(metric), 1)
+    return (
+        items.with_columns(pl.Series("self", own), pl.Series("total", total))
+        .with_columns(self_percent=pl.col("self") * 100 / whole, total_percent=pl.col("total") * 100 / whole)
+        .filter((pl.col("self") != 0) | (pl.col("total") != 0))
+        .sort(["self", "total", "name"], descending=[True, True, False], maintain_order=True)
+        .select("name", "kind", "self", "total", "self_percent", "total_percent", "file", "line", "module")
+    )
+
+
+def to_json(answer: pl.DataFrame, tree: Tree, metric: str, rows: int | None = None) -> str:
+    """The answer for programs: {"metric", "unit", "total", "rows": [{"name", "kind", "self", …}]}."""
+    listed = answer.head(rows) if rows is not None else answer
+    kinds = [Kind(kind).name.lower() for kind in listed["kind"]]
+    return json.dumps(
+        {
+            "metric": metric,
+            "unit": tree.metric(metric).unit,
+            "total": tree.total(metric),
+            "rows": [row | {"kind": kind} for row, kind in zip(listed.to_dicts(), kinds, strict=True)],
+        },
+        ensure_ascii=False,
+        indent=1,
+    )
+
+
+def _items(frames: pl.DataFrame, by: str) -> tuple[pl.DataFrame, NDArray[np.int64]]:
+    """The distinct items, row 0 for values outside all of them, and for each frame its item."""
+    none = frame_table([Frame(f"[no {by}]", Kind.UNATTRIBUTED)])[1:]
+    if by == "module":
+        module = pl.when(pl.col("kind") == int(Kind.PYTHON)).then(pl.lit("Python")).when(pl.col("module") != "").then("module")
+        empty = pl.lit("")
+        frames = frames.with_columns(
+            name=module.otherwise("name"),
+            file=empty,
+            line=pl.lit(0, dtype=pl.UInt32),
+            full_name=empty,
+            approximate=pl.lit(False),
+        ).with_columns(kind=pl.col("kind").first().over("name"), module=pl.col("module").first().over("name"))
+    same = [column for column in frames.columns if column != "approximate"]
+    items = pl.concat([none, frames]).unique(same, keep="first", maintain_order=True)
+    item = frames.join(items.with_row_index("item"), on=same, how="left", maintain_order="left")["item"]
+    return items, item.to_numpy().astype(np.int64)
+
+
+def _totals_once(tree: Tree, item: NDArray[np.int64], decides: NDArray[np.bool_], metric: str, size: int) -> NDArray[np.int64]:
+    """For each item the totals of its outermost nodes: those with no node of the same item above them."""
+    place, count = nodes.preorder(tree.parent)
+    own_nodes = np.flatnonzero(decides)
+    order = own_nodes[np.lexsort((place[own_nodes], item[own_nodes]))]
+    # A node's subtree is the run [place, place + count); within an item, a node lies in an earlier one's run or begins after it.
+    base = item[order] * (len(tree) + 1)
+    reach = np.maximum.accumulate(base + place[order] + count[order]) if len(order) else base
+    outermost = np.ones(len(order), dtype=np.bool_)
+    outermost[1:] = base[1:] + place[order][1:] >= reach[:-1]
+    chosen = order[outermost]
+    return nodes.gather(item[chosen], tree.totals(metric)[chosen], size)

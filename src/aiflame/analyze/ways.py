@@ -1,0 +1,72 @@
+"""How do functions that do the same work compare? The question that `aiflame demo` answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiflame.attribute.tree import Kind, Tree
+
+_LINES = {Kind.CPU_LINE, Kind.GPU_LINE}
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    name: str
+    value: int
+    """Spent in it and below it."""
+    line: str
+    """Where most of it was spent, "" when no line is known."""
+
+
+def ways(tree: Tree, metric: str, functions: Sequence[str]) -> list[Way]:
+    """What each function took, the most first; functions that were not met are left out."""
+    inside = _inside(tree, functions)
+    total = tree.totals(metric)
+    found = []
+    for number, name in enumerate(functions):
+        nodes = [node for node, way in enumerate(inside) if way == number]
+        outermost = [node for node in nodes if inside[tree.parent[node]] != number]
+        if value := sum(int(total[node]) for node in outermost):
+            found.append(Way(name, value, _hottest_line(tree, total, nodes)))
+    return sorted(found, key=lambda way: -way.value)
+
+
+def sentence(tree: Tree, metric: str, found: Sequence[Way]) -> str:
+    """What the comparison shows, for a person; "" when there is nothing to compare."""
+    if len(found) < 2:
+        return ""
+    whole, label = tree.total(metric), tree.metric(metric).label
+    parts = [f"{way.name} {100 * way.value / whole:.1f}%{f' (most at {way.line})' if way.line else ''}" for way in found]
+    parts[0] = parts[0].replace("%", f"% of the {label}", 1)
+    slowest, fastest = found[0], found[-1]
+    speed = f"{fastest.name} is {_times(slowest.value / fastest.value)} as fast as {slowest.name}"
+    return f"Same work, {len(found)} ways: {', '.join(parts)}; {speed}."
+
+
+def _inside(tree: Tree, functions: Sequence[str]) -> list[int]:
+    """For each node, which of the functions it is in; -1 for none."""
+    number = {name: index for index, name in enumerate(functions)}
+    of_frame = [number.get(name, -1) for name in tree.frames["name"]]
+    inside: list[int] = []
+    for parent, frame in zip(tree.parent.tolist(), tree.frame.tolist(), strict=True):
+        inside.append(of_frame[frame] if of_frame[frame] >= 0 else inside[parent] if parent >= 0 else -1)
+    return inside
+
+
+def _hottest_line(tree: Tree, total: NDArray[np.int64], nodes: Sequence[int]) -> str:
+    names, kinds = tree.frames["name"], tree.frames["kind"]
+    lines: Counter[str] = Counter()
+    for node in nodes:
+        frame = int(tree.frame[node])
+        if kinds[frame] in _LINES:
+            lines[names[frame]] += int(total[node])
+    return max(lines, key=lines.__getitem__, default="")
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.1f} times" if ratio < 10 else f"{ratio:.0f} times"

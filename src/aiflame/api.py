@@ -1,0 +1,67 @@
+"""The Python interface: `aiflame.record()`, `aiflame.open()`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from aiflame.attribute.tree import Tree
+    from aiflame.profile.meta import Meta
+    from aiflame.profile.store import Profile as Store
+    from aiflame.recorder.options import RecordOptions
+
+
+@contextmanager
+def record(path: str | Path, options: RecordOptions | None = None, *, overwrite: bool = False) -> Iterator[Path]:
+    """Records the block into the profile `path`. Inside a program that is being recorded already, the block just runs."""
+    from aiflame.recorder.inside import recording
+    from aiflame.recorder.options import RecordOptions
+
+    with recording(Path(path), options or RecordOptions(), overwrite=overwrite) as profile:
+        yield profile
+
+
+def open(path: str | Path | None = None, progress: Callable[[float], None] | None = None) -> Profile:
+    """The profile at `path` (the newest one in the current folder without), sealed and resolved when it was not yet."""
+    from aiflame.profile.store import Profile as Store
+    from aiflame.profile.store import newest
+    from aiflame.resolve import resolve
+
+    store = Store.open(Path(path) if path is not None else newest(Path()))
+    if not store.has("symbols"):
+        resolve(store)
+    return Profile(store)
+
+
+class Profile:
+    """A profile to ask questions of."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    @property
+    def path(self) -> Path:
+        return self.store.path
+
+    @property
+    def meta(self) -> Meta:
+        return self.store.meta
+
+    def table(self, name: str) -> pl.DataFrame:
+        """A table of the profile; docs/profile-format.md lists them."""
+        return self.store.table(name)
+
+    def sql(self, query: str) -> pl.DataFrame:
+        """The answer to a query over the tables."""
+        return self.store.sql(query)
+
+    def tree(self, metric: str | None = None, by: str = "code", detail: str = "function") -> Tree:
+        """The calling-context tree of one metric, grouped by code, with as much detail in its leaves as asked for."""
+        from aiflame.attribute.build import default_metric, tree
+
+        return tree(self.store, metric or default_metric(self.store), by, detail)

@@ -1,0 +1,68 @@
+"""The tree of a profile: which metric, grouped by what, how deep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from aiflame.attribute.cpu import CLOCK, cpu_tree
+from aiflame.attribute.device import device_tree
+from aiflame.attribute.grouping import GROUPS, group
+from aiflame.attribute.stacks import Tables
+from aiflame.attribute.tree import CPU_TIME, GPU_TIME, METRICS, WALL_TIME, Tree
+from aiflame.errors import AiflameError
+
+GROUPINGS = ("code", *GROUPS)
+DETAILS = ("function", "line", "instruction")
+LONGER = "record it for longer, with a higher --cpu-rate, or with --wall"
+HOW_TO_RECORD = {
+    CPU_TIME.name: "record without --cpu-rate 0",
+    WALL_TIME.name: "record with --wall",
+    GPU_TIME.name: "record a program that uses a GPU",
+}
+
+
+def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: str = "function") -> Tree:
+    """The calling-context tree of one metric, raw: every frame as recorded. Without a metric, the profile's own (`default_metric`).
+
+    `by` is "code", or what the code is grouped by first (`transforms.GROUPS`).
+    """
+    metric = metric or default_metric(profile)
+    _known("metric", metric, METRICS)
+    _known("grouping", by, GROUPINGS)
+    _known("detail", detail, DETAILS)
+    there = metrics(profile)
+    if metric not in there:
+        if not there:
+            raise AiflameError(f"this profile has no {metric}, nor anything else: the program ended too soon to be sampled; {LONGER}")
+        raise AiflameError(f"this profile has no {metric}, only {', '.join(there)}: for {metric}, {HOW_TO_RECORD[metric]}")
+    raw = device_tree(profile) if metric == GPU_TIME.name else cpu_tree(profile, METRICS[metric], detail)
+    return raw if by == "code" else group(raw, by)
+
+
+def default_metric(profile: Tables) -> str:
+    """GPU time where kernels ran, else the first that the profile has, else CPU time."""
+    there = metrics(profile)
+    if GPU_TIME.name in there and not _empty(profile, "kernels"):
+        return GPU_TIME.name
+    return next((name for name in there if name != GPU_TIME.name), CPU_TIME.name)
+
+
+def metrics(profile: Tables) -> list[str]:
+    """The metrics that the profile has values of."""
+    clocks = set(profile.scan("cpu_samples").select(pl.col("clock").unique()).collect()["clock"])
+    there = [name for name, clock in CLOCK.items() if clock in clocks]
+    if not (_empty(profile, "kernels") and _empty(profile, "copies")):
+        there.append(GPU_TIME.name)
+    return there
+
+
+def _empty(profile: Tables, table: str) -> bool:
+    return profile.scan(table).head(1).collect().is_empty()
+
+
+def _known(what: str, name: str, known: Iterable[str]) -> None:
+
+    if name not in known:
+        raise AiflameError(f"unknown {what} {name!r}: use {', '.join(known)}")

@@ -1,0 +1,43 @@
+"""CPU time and wall-clock time by code: process → thread → Python and native functions → what it waits on, or line and instruction."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from aiflame.attribute.leaves import instruction_frames, line_frames
+from aiflame.attribute.stacks import Tables, functions, hang
+from aiflame.attribute.states import state_frames
+from aiflame.attribute.tree import CPU_TIME, WALL_TIME, Frame, Metric, Tree
+from aiflame.profile.kinds import Kind
+from aiflame.profile.schema import SampleState
+
+LONGEST_NS = 1 << 46
+"""No sample stands for more than this, 19 hours, unless it is damaged: one must not drown all others."""
+CLOCK = {CPU_TIME.name: 0, WALL_TIME.name: 1}
+NO_THREAD = Frame("[unattributed: thread not recorded]", Kind.UNATTRIBUTED)
+
+
+def cpu_tree(profile: Tables, metric: Metric, detail: str = "function") -> Tree:
+    """The tree of the samples of one clock. `detail` is "function", "line" or "instruction": how far it goes inside the innermost
+    function."""
+    measured = (
+        profile.scan("cpu_samples")
+        .filter(pl.col("clock") == CLOCK[metric.name])
+        .group_by("process", "thread", "stack", "state")
+        .agg(
+            value=(pl.col("weight").cast(pl.UInt64) * pl.col("period_ns").cast(pl.UInt64)).clip(upper_bound=LONGEST_NS).sum().cast(pl.Int64)
+        )
+        .sort("process", "thread", "stack", "state")
+        .collect()
+    )
+    trie = functions(profile)
+    states, measured = state_frames(trie, measured)
+    endings = [states]
+    finer = {"function": (), "line": (line_frames,), "instruction": (line_frames, instruction_frames)}[detail]
+    for make in finer:
+        frames, of_stacks = make(profile, measured.select("process", "stack").unique())
+        ending = f"ending{len(endings)}"
+        running = pl.when(pl.col("state") == SampleState.ON_CPU).then("row").alias(ending)
+        measured = measured.join(of_stacks, on=["process", "stack"], how="left").with_columns(running).drop("row")
+        endings.append(frames)
+    return hang(profile, trie, measured, endings, metric, NO_THREAD)

@@ -1,0 +1,70 @@
+"""Hiding what the program's author did not write: the interpreter at work, imports, how programs and threads begin, our own library."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from aiflame.attribute import nodes
+from aiflame.attribute.reshape import hide_nodes
+from aiflame.attribute.tree import Tree
+from aiflame.profile.kinds import Kind
+
+_NATIVE = [int(Kind.C), int(Kind.CPP)]
+_DETAIL = [int(Kind.CPU_LINE), int(Kind.CPU_INSTRUCTION)]
+
+_SUFFIX = r"(\.(cold|part|constprop|isra|lto_priv|llvm)[.\d]*)*$"
+"""What compilers append to a function's name."""
+
+_CALLS = (
+    r"^(_?PyEval_\w+|_PyEval\w*|_TAIL_CALL_\w+"
+    r"|_?PyObject_(Call\w*|Vectorcall\w*|FastCall\w*|MakeTpCall)|_PyObject_\w*Call\w*|_?PyVectorcall\w*"
+    r"|_?PyFunction_\w*(Call|call)\w*|_?PyCFunction_\w*(Call|call)\w*|_?PyMethod\w*_\w*(Call|call)\w*"
+    r"|_?PyRun_\w+|_PyRun_\w+|_?PyImport_\w+|Py_RunMain|Py_BytesMain|Py_Main|pymain_\w+)"
+)
+"""CPython's evaluation loop, calls, imports and start, by names that no other library has."""
+
+_CALLS_LOCAL = (
+    r"^(main|call_function|do_call_core|function_code_fastcall|object_vacall|vectorcall_\w+|method_vectorcall\w*|method_call"
+    r"|cfunction_call\w*|cfunction_vectorcall\w*|slot_tp_(call|init|new|iternext)|slot_nb_\w+|slot_sq_\w+|slot_mp_\w+|type_call|type_vectorcall"
+    r"|wrapper_call|wrapperdescr_\w+|wrap_\w+|property_descr_get|partial_(call|vectorcall)\w*|classmethoddescr_call"
+    r"|gen_send_ex\w*|gen_iternext|gen_send|context_run|run_mod|run_eval_code_obj|pyrun_\w+|exec_code_in_module|builtin_exec\w*|builtin___import__\w*"
+    r"|import_\w+|thread_run|pythread_wrapper|t_bootstrap|bounded_\w+)"
+)
+"""The same for functions that are private to the interpreter: only where they lie in it."""
+
+_START = (
+    r"^(_start|__libc_start_main\w*|__libc_start_call_main|start_thread|__?clone3?|clone3?|__GI___clone3?|thread_start"
+    r"|execute_native_thread_routine)(@.*)?"
+)
+INTERPRETER_MODULE = r"^(lib)?python[\d.]*[a-z]*(\.so[.\d]*)?$"
+_BETWEEN = r"^(libaiflame\b.*\.so|_ctypes\..*so|libffi\b.*)"
+"""Our own library, and what lies between Python and a foreign function."""
+_IMPORT_FILES = r"^<frozen (importlib|zipimport|runpy)|[/\\]importlib[/\\](_bootstrap\w*|__init__)\.py$|[/\\]runpy\.py$|^runpy\.py$"
+_THREAD_START = r"^(Thread\.)?(_bootstrap|_bootstrap_inner|run)$"
+
+
+def hide_interpreter_noise(tree: Tree) -> Tree:
+    """The tree as its author thinks of it. Time spent in hidden functions counts for what called them; totals stay. The raw tree is
+    untouched, so that nothing is lost."""
+    noise = _is_noise(tree.frames).to_numpy()[tree.frame]
+    noise[0] = False
+    # Lines and instructions of a hidden native function are hidden with it; a line of Python (no module) is what one wants to see.
+    detail = tree.frames.select(pl.col("kind").is_in(_DETAIL)).to_series().to_numpy()[tree.frame]
+    native = (tree.frames["module"] != "").to_numpy()[tree.frame]
+    owner = nodes.nearest(tree.parent, ~detail)
+    return hide_nodes(tree, noise | (detail & native & noise[owner]))
+
+
+def _is_noise(frames: pl.DataFrame) -> pl.Series:
+    name, file, module = (pl.col(column) for column in ("name", "file", "module"))
+    native = pl.col("kind").is_in(_NATIVE) & (
+        name.str.contains(_CALLS + _SUFFIX)
+        | (name.str.contains(_CALLS_LOCAL + _SUFFIX) & module.str.contains(INTERPRETER_MODULE))
+        | name.str.contains(_START + "$")
+        | name.str.starts_with("aiflame::")
+        | module.str.contains(_BETWEEN)
+    )
+    python = (pl.col("kind") == int(Kind.PYTHON)) & (
+        file.str.contains(_IMPORT_FILES) | (file.str.contains(r"(^|[/\\])threading\.py$") & name.str.contains(_THREAD_START))
+    )
+    return frames.select(native | python).to_series()

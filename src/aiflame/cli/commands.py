@@ -1,0 +1,37 @@
+"""The table of commands."""
+
+from __future__ import annotations
+
+import typer
+
+from aiflame.cli import demo, doctor, export, flame, top
+
+app = typer.Typer(
+    help="AI flame graphs for everyone: where did the time go, and why?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("flame")(flame.flame)
+app.command("top")(top.top)
+app.command("export")(export.export)
+app.command("doctor")(doctor.doctor)
+app.command("demo")(demo.demo)
+
+
+@app.command("record", context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
+def _record(context: typer.Context) -> None:
+    """Record a program and all its child processes: aiflame record -- COMMAND ..."""
+    from aiflame.cli.record import record
+
+    raise typer.Exit(record(context.args))
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: bool = typer.Option(False, "--version", help="Print the version and leave.")) -> None:
+    if version:
+        from aiflame import __version__
+
+        typer.echo(f"aiflame {__version__}")
+        raise typer.Exit

@@ -1,0 +1,37 @@
+"""`aiflame doctor`: what works on this machine, what does not, and the one command that mends it."""
+
+from __future__ import annotations
+
+import json as json_format
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from aiflame.recorder.checkup import Finding, State, checkup
+
+_MARKS = {State.WORKS: "[green]✓[/]", State.LIMITED: "[yellow]![/]", State.ABSENT: "[dim]–[/]", State.BROKEN: "[red]✗[/]"}
+
+
+def doctor(json: Annotated[bool, typer.Option("--json", help="Machine-readable, to stdout.")] = False) -> None:
+    """Say what works here, what does not, and how to mend it."""
+    findings = checkup()
+    if json:
+        typer.echo(json_format.dumps([asdict(finding) for finding in findings], indent=1))
+    else:
+        _print(findings)
+    if any(finding.state is State.BROKEN for finding in findings):
+        raise typer.Exit(1)
+
+
+def _print(findings: list[Finding]) -> None:
+    table = Table(box=None, show_header=False, padding=(0, 1))
+    table.add_column(width=1)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for finding in findings:
+        mend = f"\n[dim]mend:[/] {finding.mend}" if finding.mend else ""
+        table.add_row(_MARKS[finding.state], finding.subject, finding.text + mend)
+    Console().print(table)

@@ -1,0 +1,111 @@
+"""`aiflame record`: standard library only until the program has ended."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from aiflame.errors import AiflameError
+from aiflame.recorder import Recording, RecordOptions, leave_as, parse_size, run
+
+_USAGE = "aiflame record [-o PROFILE] [options] -- COMMAND ..."
+_DEFAULT_WALL_RATE = 49
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(prog="aiflame record", usage=_USAGE, description="Record a program and all its child processes.")
+    result.add_argument("-o", "--output", type=Path, metavar="PROFILE", help="where to write the profile (default: COMMAND-TIME.aiflame)")
+    result.add_argument("--force", action="store_true", help="replace PROFILE if it exists")
+    result.add_argument(
+        "--cpu-rate", type=int, default=199, metavar="HZ", help="samples a second of CPU time and thread; 0: none (default: 199)"
+    )
+    result.add_argument(
+        "--wall",
+        type=int,
+        nargs="?",
+        const=_DEFAULT_WALL_RATE,
+        default=0,
+        metavar="HZ",
+        help=f"also sample waiting threads, and say what they wait on (at {_DEFAULT_WALL_RATE} Hz if no rate is given)",
+    )
+    result.add_argument(
+        "--max-size",
+        type=str,
+        default="0",
+        metavar="SIZE",
+        help="stop recording when the profile takes this much disk (500M, 2G)",
+    )
+    result.add_argument("--no-children", action="store_true", help="do not follow child processes")
+    result.add_argument("--no-python", action="store_true", help="native frames only")
+    result.add_argument("--no-seal", action="store_true", help="leave the raw recording; the next command that opens it seals it")
+    result.add_argument("-q", "--quiet", action="store_true", help="print no summary")
+    result.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...", help="what to run")
+    return result
+
+
+def record(arguments: list[str]) -> int:
+    options = parser().parse_args(arguments)
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
+        parser().error("no command to record: put it behind --")
+    began = time.monotonic()
+    recording = run(
+        command,
+        options.output or _default_name(command),
+        RecordOptions(
+            cpu_rate=options.cpu_rate,
+            wall_rate=options.wall,
+            max_bytes=parse_size(options.max_size),
+            children=not options.no_children,
+            python=not options.no_python,
+        ),
+        overwrite=options.force,
+    )
+    took = time.monotonic() - began
+    try:
+        if not options.no_seal:
+            _seal(recording, took, quiet=options.quiet)
+    except AiflameError as error:
+        # The program's own status matters more than ours; what was recorded is still there.
+        print(f"aiflame: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print(
+            f"aiflame: {recording.profile} is recorded but not sealed: the next command that opens it will do that",
+            file=sys.stderr,
+        )
+    return leave_as(recording.status)
+
+
+def _default_name(command: list[str]) -> Path:
+    words = [Path(word).stem for word in command[:2] if not word.startswith("-")]
+    name = words[1] if len(words) > 1 and words[0].startswith("python") else words[0] if words else "profile"
+    stem = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    path, number = Path(f"{stem}.aiflame"), 1
+    while path.exists():
+        number += 1
+        path = Path(f"{stem}-{number}.aiflame")
+    return path
+
+
+def _seal(recording: Recording, seconds: float, *, quiet: bool) -> None:
+    try:
+        import polars  # noqa: F401
+    except ImportError:
+        print(f"aiflame: {recording.profile} is recorded; open it where polars is installed to seal it", file=sys.stderr)
+        return
+    import aiflame
+
+    profile = aiflame.open(recording.profile)
+    for note in profile.store.notes():
+        if note not in recording.notes:
+            print(f"aiflame: {note}", file=sys.stderr)
+    if not quiet:
+        samples, processes = len(profile.table("cpu_samples")), len(profile.table("processes"))
+        size = sum(file.stat().st_size for file in recording.profile.rglob("*") if file.is_file())
+        print(
+            f"aiflame: {seconds:.1f} s, {processes} process{'es' if processes != 1 else ''}, {samples:,} samples"
+            f" -> {recording.profile} ({size / 1e6:.1f} MB); next: aiflame top, aiflame flame -o flame.svg",
+            file=sys.stderr,
+        )

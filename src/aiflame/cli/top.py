@@ -1,0 +1,31 @@
+"""`aiflame top`: the heaviest functions, lines, modules … as a table."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from aiflame.analyze.top import to_json
+from aiflame.analyze.top import top as ask
+from aiflame.cli.view import Focus, MetricName, ProfilePath, Raw, view
+from aiflame.render.table import print_top
+
+
+def top(
+    profile: ProfilePath = None,
+    by: Annotated[str, typer.Option("--by", help="function, kernel, line, module, thread or process.")] = "",
+    metric: MetricName = "",
+    rows: Annotated[int, typer.Option("-n", "--rows", min=1, help="How many rows.")] = 20,
+    only: Focus = "",
+    raw: Raw = False,
+    json: Annotated[bool, typer.Option("--json", help="Machine-readable, to stdout.")] = False,
+) -> None:
+    """Show where the time went, heaviest first."""
+    shown = view(profile, metric, detail="line" if by == "line" else "function", raw=raw, only=only)
+    question = by or ("kernel" if shown.metric == "gpu-time" else "function")
+    answer = ask(shown.tree, question)
+    if json:
+        typer.echo(to_json(answer, shown.tree, shown.metric, rows))
+    else:
+        print_top(answer.head(rows), shown.tree, shown.metric, question)

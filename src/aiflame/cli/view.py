@@ -1,0 +1,55 @@
+"""What `flame`, `top` and `export` have in common: which tree, of what, seen how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import aiflame
+from aiflame.attribute.build import default_metric
+from aiflame.attribute.transforms import focus, hide_interpreter_noise
+from aiflame.attribute.tree import Tree
+from aiflame.errors import AiflameError
+from aiflame.exchange import collapsed
+
+ProfilePath = Annotated[
+    Path | None, typer.Argument(metavar="PROFILE", help="The profile, or a file of collapsed stacks (default: the newest profile here).")
+]
+MetricName = Annotated[str, typer.Option("--metric", help="cpu-time, wall-time or gpu-time (default: gpu-time where there is any).")]
+Grouping = Annotated[str, typer.Option("--by", help="How to group: code, or one of the properties of a frame.")]
+Detail = Annotated[str, typer.Option("--detail", help="How deep the leaves go: function, line or instruction.")]
+Raw = Annotated[bool, typer.Option("--raw", help="Keep interpreter, import and start-up frames.")]
+Focus = Annotated[str, typer.Option("--focus", metavar="REGEX", help="Only what lies under frames whose name matches.")]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    tree: Tree
+    metric: str
+    of: str
+    """The profile's name."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.tree.metric(self.metric).label} of {self.of}"
+
+
+def view(path: Path | None, metric: str = "", by: str = "code", detail: str = "function", raw: bool = False, only: str = "") -> View:
+    if path is not None and path.is_file():
+        tree = collapsed.read(path)
+        chosen, of = tree.metrics[0].name, path.name
+    else:
+        opened = aiflame.open(path)
+        chosen = metric or default_metric(opened.store)
+        tree = opened.tree(chosen, by, detail)
+        of = opened.path.name
+    if not raw:
+        tree = hide_interpreter_noise(tree)
+    if only:
+        tree = focus(tree, only)
+        if not len(tree.frames) or not tree.total(chosen):
+            raise AiflameError(f"no frame matches {only!r}: try a shorter expression")
+    return View(tree, chosen, of)

@@ -1,0 +1,159 @@
+"""The control page: one 4096-byte file that the recorder and every recorded process map. Standard library alone."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+from types import TracebackType
+
+from ..errors import AiflameError
+from .files import open_regular, replace_file
+from .schema import CONTROL, CONTROL_MAGIC, FORMAT, Column, ControlState, StopReason, layout
+
+FILE_NAME = "control"
+PAGE_BYTES = 4096
+_LARGEST_ERRNO = 4095
+
+_MAGIC = int.from_bytes(CONTROL_MAGIC, "little")
+_PLACED: dict[str, tuple[Column, int]] = {column.name: (column, offset) for column, offset in layout(CONTROL)[0]}
+
+
+class ControlPage:
+    """The mapped page. A field that is set is seen by every process at once; each is one aligned store."""
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self._memory = memory
+        self._view = memoryview(memory)
+        self._by_size = {4: self._view.cast("I"), 8: self._view.cast("Q")}
+
+    @staticmethod
+    def create(
+        profile: Path,
+        *,
+        max_bytes: int = 0,
+        cpu_rate: int = 0,
+        wall_rate: int = 0,
+        features: int = 0,
+        recorder_pid: int | None = None,
+    ) -> ControlPage:
+        """A new page in state RECORDING. It appears whole, with its disk block, so a store into it cannot meet a full disk."""
+        values = {
+            "magic": _MAGIC,
+            "format": FORMAT,
+            "state": int(ControlState.RECORDING),
+            "max_bytes": max_bytes,
+            "cpu_rate": cpu_rate,
+            "wall_rate": wall_rate,
+            "features": features,
+            "recorder_pid": os.getpid() if recorder_pid is None else recorder_pid,
+        }
+        page = bytearray(PAGE_BYTES)
+        for name, value in values.items():
+            column, offset = _PLACED[name]
+            size = _size(column)
+            page[offset : offset + size] = value.to_bytes(size, "little")
+        replace_file(profile / FILE_NAME, bytes(page))
+        return ControlPage.open(profile)
+
+    @staticmethod
+    def open(profile: Path) -> ControlPage:
+        path = profile / FILE_NAME
+        with open_regular(path) as file:
+            if file is None:
+                raise AiflameError(f"{path} is missing: nothing is being recorded there")
+            size = file.seek(0, 2)
+        if size < PAGE_BYTES:
+            raise AiflameError(f"{path} is cut short: nothing is being recorded there")
+        try:
+            with path.open("r+b") as writable:
+                memory = mmap.mmap(writable.fileno(), PAGE_BYTES)
+        except OSError as error:
+            raise AiflameError(f"cannot open {path}: {error.strerror}") from None
+        page = ControlPage(memory)
+        if page._get("magic") != _MAGIC or page._get("format") != FORMAT:
+            page.close()
+            raise AiflameError(f"{path} is damaged, or of another version of aiflame")
+        return page
+
+    @property
+    def state(self) -> int:
+        return self._get("state")
+
+    @state.setter
+    def state(self, state: ControlState) -> None:
+        self._set("state", int(state))
+
+    @property
+    def max_bytes(self) -> int:
+        return self._get("max_bytes")
+
+    @max_bytes.setter
+    def max_bytes(self, limit: int) -> None:
+        self._set("max_bytes", limit)
+
+    @property
+    def used_bytes(self) -> int:
+        return self._get("used_bytes")
+
+    @property
+    def stop_reason(self) -> StopReason:
+        """Why a process stopped recording; a value that we do not know counts as IO_ERROR."""
+        reason = self._get("stop_reason")
+        return StopReason(reason) if reason in list(StopReason) else StopReason.IO_ERROR
+
+    @property
+    def stop_errno(self) -> int:
+        return self._get("stop_errno")
+
+    @property
+    def cpu_rate(self) -> int:
+        return self._get("cpu_rate")
+
+    @property
+    def wall_rate(self) -> int:
+        return self._get("wall_rate")
+
+    @property
+    def features(self) -> int:
+        return self._get("features")
+
+    @property
+    def recorder_pid(self) -> int:
+        return self._get("recorder_pid")
+
+    def stop_note(self) -> str | None:
+        """One line on why recording stopped early; None when it did not."""
+        if self.stop_reason is StopReason.NONE:
+            return None
+        if self.stop_reason is StopReason.MAX_SIZE:
+            return f"recording stopped early: the size limit of {self.max_bytes / 1e6:.0f} MB was reached (--max-size)"
+        if self.stop_reason is StopReason.NO_SPACE:
+            return "recording stopped early: no space left on the device"
+        return f"recording stopped early: {os.strerror(min(self.stop_errno, _LARGEST_ERRNO))}"
+
+    def close(self) -> None:
+        for view in self._by_size.values():
+            view.release()
+        self._view.release()
+        self._memory.close()
+
+    def __enter__(self) -> ControlPage:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _get(self, name: str) -> int:
+        column, offset = _PLACED[name]
+        size = _size(column)
+        return int(self._by_size[size][offset // size])
+
+    def _set(self, name: str, value: int) -> None:
+        column, offset = _PLACED[name]
+        size = _size(column)
+        self._by_size[size][offset // size] = value
+
+
+def _size(column: Column) -> int:
+    return int(column.type.numpy[-1])

@@ -1,0 +1,85 @@
+"""Writes the collector's C++ header from the schema: `python generate_header.py OUTPUT`. Needs the standard library alone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from enum import IntEnum
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+
+def header(schema: ModuleType) -> str:
+    return "\n".join(_lines(schema)) + "\n"
+
+
+def _lines(schema: ModuleType) -> Iterator[str]:
+    yield "// Generated from schema.py. Do not edit."
+    yield "#pragma once"
+    yield "#include <cstddef>"
+    yield "#include <cstdint>"
+    yield "namespace aiflame::schema {"
+    yield f"inline constexpr uint32_t kFormat = {schema.FORMAT};"
+    yield f"inline constexpr uint64_t kHeaderBytes = {schema.HEADER_BYTES};"
+    yield f"inline constexpr uint64_t kSpoolMagic = {int.from_bytes(schema.SPOOL_MAGIC, 'little'):#x};"
+    yield f"inline constexpr uint64_t kControlMagic = {int.from_bytes(schema.CONTROL_MAGIC, 'little'):#x};"
+    for enum in (
+        schema.FrameKind,
+        schema.SampleState,
+        schema.GpuApi,
+        schema.CopyKind,
+        schema.ControlState,
+        schema.StopReason,
+        schema.Feature,
+    ):
+        yield from _enum(enum)
+    yield f"inline constexpr uint64_t kExactPc = {int(schema.LeafFlag.EXACT_PC):#x};"
+    yield from _struct(schema, "SpoolHeader", schema.SPOOL_HEADER)
+    yield from _struct(schema, "Control", schema.CONTROL)
+    for index, table in enumerate(schema.TABLES):
+        yield f"// {table.doc}"
+        extra = f"static constexpr uint32_t kTable = {index};", f'static constexpr const char* kName = "{table.name}";'
+        yield from _struct(schema, table.cpp, (schema.COMMIT, *table.columns), *extra)
+    yield f"inline constexpr uint32_t kTables = {len(schema.TABLES)};"
+    yield "#define AIFLAME_SCHEMA_RECORDS " + ", ".join(table.cpp for table in schema.TABLES)
+    yield "}  // namespace aiflame::schema"
+
+
+def _enum(enum: type[IntEnum]) -> Iterator[str]:
+    yield f"enum class {enum.__name__} : uint64_t {{"
+    yield from (f"  {member.name} = {int(member)}," for member in enum)
+    yield "};"
+
+
+def _struct(schema: ModuleType, name: str, columns: tuple[Any, ...], *extra: str) -> Iterator[str]:
+    """Padding is spelled out: check words cover it, and bytes without a name have no value that a compiler must keep."""
+    placed, size = schema.layout(columns)
+    yield f"struct alignas(8) {name} {{"
+    end = 0
+    for column, offset in placed:
+        yield from _padding(end, offset)
+        yield f"  {column.type.cpp} {column.name} = 0;"
+        end = offset + int(column.type.numpy[-1])
+    yield from _padding(end, size)
+    yield from (f"  {line}" for line in extra)
+    yield "};"
+    yield from (f"static_assert(offsetof({name}, {column.name}) == {offset});" for column, offset in placed)
+    yield f"static_assert(sizeof({name}) == {size});"
+
+
+def _padding(begin: int, end: int) -> Iterator[str]:
+    if begin < end:
+        yield f"  uint8_t unused_{begin}[{end - begin}] = {{}};"
+
+
+if __name__ == "__main__":
+    import importlib.util
+
+    _path = Path(__file__).with_name("schema.py")
+    _spec = importlib.util.spec_from_file_location("aiflame_schema", _path)
+    assert _spec is not None and _spec.loader is not None
+    _schema = importlib.util.module_from_spec(_spec)
+    sys.modules["aiflame_schema"] = _schema
+    _spec.loader.exec_module(_schema)
+    Path(sys.argv[1]).write_text(header(_schema))

@@ -1,0 +1,32 @@
+"""What a frame is: the `kind` column of symbols and of the tree's frames."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Kind(IntEnum):
+    """What a frame is: it decides its colour, its mark in collapsed stacks and which transforms touch it."""
+
+    ROOT = 0
+    PROCESS = 1
+    THREAD = 2
+    PYTHON = 3
+    C = 4
+    CPP = 5
+    OS_KERNEL = 6
+    BOUNDARY = 7
+    GPU_KERNEL = 8
+    GPU_LINE = 9
+    GPU_INSTRUCTION = 10
+    GPU_STALL = 11
+    GPU_OFFSET = 12
+    CPU_LINE = 13
+    """A source line inside a native function."""
+    CPU_INSTRUCTION = 14
+    """`vfmadd231ps @ +0x1f`: an instruction of a native function."""
+    REGION = 15
+    LAYER = 16
+    WAIT = 17
+    """A frame of ours that says what a thread waits on: [OpenMP wait], [GIL], [lock], [I/O], [sleep]."""
+    UNATTRIBUTED = 18

@@ -1,0 +1,169 @@
+"""`meta.json`: what a person wants to know about a recording before looking into it. Standard library alone.
+
+Every key may be missing and unknown keys are ignored, so that a key can be added without a new format.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+import time
+import types
+import typing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import AiflameError
+from .files import open_regular, replace_file
+from .schema import FORMAT
+
+FILE_NAME = "meta.json"
+DAMAGED = "meta.json is missing or damaged: command, host and options are unknown"
+
+_LARGEST = 64 << 20
+_BEYOND = 1 << 63
+
+Option = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    name: str = ""
+    cpu: str = ""
+    cores: int = 0
+    kernel: str = ""
+    python: str = ""
+    boot_id: str = ""
+
+    @staticmethod
+    def here() -> Host:
+        return Host(platform.node(), _cpu_model(), os.cpu_count() or 0, platform.release(), platform.python_version(), boot_id())
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The same moment on three clocks, in nanoseconds."""
+
+    monotonic_ns: int = 0
+    raw_ns: int = 0
+    realtime_ns: int = 0
+
+    @staticmethod
+    def now() -> Clocks:
+        return Clocks(time.monotonic_ns(), time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW), time.time_ns())
+
+
+@dataclass(frozen=True, slots=True)
+class Recorder:
+    """Who records. A process id is used again sooner or later; with the start time it is not."""
+
+    pid: int = 0
+    start_ticks: int = 0
+
+    @staticmethod
+    def this() -> Recorder:
+        return Recorder(os.getpid(), start_ticks(os.getpid()) or 0)
+
+    def alive(self) -> bool:
+        ticks = start_ticks(self.pid)
+        return ticks is not None and self.start_ticks in (0, ticks)
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    format: int = FORMAT
+    version: str = ""
+    """of aiflame"""
+    command: tuple[str, ...] = ()
+    host: Host = field(default_factory=Host)
+    recorder: Recorder = field(default_factory=Recorder)
+    options: dict[str, Option] = field(default_factory=dict)
+    started: Clocks = field(default_factory=Clocks)
+    ended: Clocks | None = None
+    exit_status: int | None = None
+    """of the command; negative: the signal that ended it; None: unknown"""
+    degraded: tuple[str, ...] = ()
+    """what could not be recorded or read, one line each"""
+    complete: bool = False
+    """the recorder saw the end; False after a crash of the recorder"""
+
+    def with_notes(self, *notes: str) -> Meta:
+        return dataclasses.replace(self, degraded=tuple(dict.fromkeys((*self.degraded, *notes))))
+
+    def write(self, profile: Path) -> None:
+        replace_file(profile / FILE_NAME, (json.dumps(dataclasses.asdict(self), indent=1) + "\n").encode())
+
+    @staticmethod
+    def read(profile: Path) -> Meta:
+        """A damaged file gives a Meta that says so; one of a newer format is an error."""
+        try:
+            meta: Meta = _build(Meta, _load(profile / FILE_NAME))
+        except (ValueError, RecursionError):
+            return Meta().with_notes(DAMAGED)
+        refuse_newer(profile, meta.format)
+        return meta
+
+
+def refuse_newer(profile: Path, written: int) -> None:
+    if written > FORMAT:
+        raise AiflameError(
+            f"{profile} was written by a newer aiflame (format {written}; this one reads {FORMAT}): upgrade with `pip install -U aiflame`"
+        )
+
+
+def boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot; None when there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    state, *rest = stat[stat.rindex(b")") + 2 :].split()
+    return None if state in (b"Z", b"X") else int(rest[18])
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+def _load(path: Path) -> object:
+    with open_regular(path) as file:
+        data = file.read(_LARGEST) if file is not None else b""
+    return json.loads(data or b"")
+
+
+def _build(kind: Any, data: object) -> Any:
+    """`data` as the dataclass, tuple, dict, union or scalar `kind`; ValueError when it is something else."""
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind) and isinstance(data, dict):
+        hints = typing.get_type_hints(kind)
+        return kind(**{name: _build(hints[name], value) for name, value in data.items() if name in hints})
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is tuple and isinstance(data, list):
+        return tuple(_build(arguments[0], value) for value in data)
+    if origin is dict and isinstance(data, dict):
+        return {name: _build(arguments[1], value) for name, value in data.items()}
+    if origin is types.UnionType:
+        kind = next((choice for choice in arguments if _fits(choice, data)), None)
+        return _build(kind, data)
+    if kind is types.NoneType and data is None:
+        return None
+    if type(data) is kind and not (isinstance(data, int) and abs(data) >= _BEYOND):
+        return data
+    raise ValueError(f"expected {kind}")
+
+
+def _fits(choice: Any, data: object) -> bool:
+    return isinstance(data, dict) if dataclasses.is_dataclass(choice) else type(data) is choice

@@ -1,0 +1,345 @@
+"""Every table of a profile, once: the C++ header of the collector is generated from this file.
+
+A table is a list of fixed-size records. While a program runs, each process appends to its own table files (the spool);
+sealing turns them into Parquet. `docs/profile-format.md` describes both.
+
+Adding a table or a column is one edit here. A reader refuses a profile whose `FORMAT` is newer than its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+FORMAT = 1
+
+SPOOL_MAGIC = b"AIFLAMET"
+CONTROL_MAGIC = b"AIFLAMEC"
+HEADER_BYTES = 4096
+"""Bytes before the first record of a table file; the header struct itself is `SPOOL_HEADER`."""
+
+
+class Type(Enum):
+    """A column's type: (C++ type, numpy dtype, and what tells it from another with the same two)."""
+
+    U8 = ("uint8_t", "u1")
+    U16 = ("uint16_t", "<u2")
+    U32 = ("uint32_t", "<u4")
+    U64 = ("uint64_t", "<u8")
+    I32 = ("int32_t", "<i4")
+    I64 = ("int64_t", "<i8")
+    STR = ("uint32_t", "<u4", "text")
+    """A reference into the process's `strings` stream; text once sealed."""
+    BLOB = ("uint32_t", "<u4", "bytes")
+    """The same stream, read as bytes."""
+
+    @property
+    def cpp(self) -> str:
+        return str(self.value[0])
+
+    @property
+    def numpy(self) -> str:
+        return str(self.value[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    type: Type
+    doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A record type. `cpp` is its struct name; a record's id is its place in the file, counted from 1."""
+
+    name: str
+    cpp: str
+    doc: str
+    columns: tuple[Column, ...]
+
+
+class FrameKind(IntEnum):
+    """The top four bits of a stack's frame word; the rest as told beside each kind."""
+
+    NATIVE = 1
+    """[59:40] module id, [39:0] offset from the module's lowest address (its ELF vaddr); a return address points after its call"""
+    NATIVE_APPROX = 2
+    """as NATIVE, found by scanning the stack through code without unwind information"""
+    PYTHON = 3
+    """[59:32] code id, [31:0] byte offset of the instruction + 1 (0: before the first)"""
+    JIT = 4
+    """[59:32] jit method id, [31:0] offset in it"""
+    ADDRESS = 5
+    """[47:0] an address no module covers (anonymous executable memory): perf-map or jitdump may name it after the run"""
+    MARK = 6
+    """[31:0] row of `marks`: a frame that we put there ourselves, such as [OpenMP wait]"""
+    KERNEL = 7
+    """[31:0] row of `marks`: a frame of the operating system's kernel"""
+
+
+class LeafFlag(IntEnum):
+    """Bit 39 of a NATIVE word's offset is never set by an ELF; we use it to tell an exact pc from a return address."""
+
+    EXACT_PC = 1 << 39
+
+
+class SampleState(IntEnum):
+    """What the thread was doing."""
+
+    ON_CPU = 0
+    WAITING = 1
+
+
+class GpuApi(IntEnum):
+    OPENCL = 1
+    CUDA = 2
+
+
+class CopyKind(IntEnum):
+    HOST_TO_DEVICE = 1
+    DEVICE_TO_HOST = 2
+    DEVICE_TO_DEVICE = 3
+    FILL = 4
+    MAP = 5
+
+
+COMMIT = Column("commit", Type.U32, "check word over the record, written last: 0 marks a record that was never finished")
+
+
+def layout(columns: tuple[Column, ...]) -> tuple[list[tuple[Column, int]], int]:
+    """Each column with its offset as C aligns it, and the record's size, a multiple of 8."""
+    placed, offset = [], 0
+    for column in columns:
+        size = int(column.type.numpy[-1])
+        offset = -(-offset // size) * size
+        placed.append((column, offset))
+        offset += size
+    return placed, -(-offset // 8) * 8
+
+
+def _columns(*rows: tuple[str, Type, str]) -> tuple[Column, ...]:
+    return tuple(Column(*row) for row in rows)
+
+
+T = Type
+TABLES: tuple[Table, ...] = (
+    Table(
+        "processes",
+        "ProcessRecord",
+        "one row at the start of a process (and again after exec); `end_ns` comes from `process_ends`",
+        _columns(
+            ("pid", T.U32, "process id"),
+            ("ppid", T.U32, "parent's process id"),
+            ("start_ns", T.U64, "CLOCK_MONOTONIC when recording began in it"),
+            ("command", T.STR, "its arguments, separated by NUL"),
+            ("exe", T.STR, "path of the executable"),
+            ("cwd", T.STR, "working directory"),
+            ("python", T.U32, "PY_VERSION_HEX >> 16 when known at start, else 0"),
+            ("forked", T.U32, "1: born by fork without exec"),
+        ),
+    ),
+    Table(
+        "process_ends",
+        "ProcessEnd",
+        "one row when a process ends in an orderly way",
+        _columns(("end_ns", T.U64, "CLOCK_MONOTONIC"), ("cpu_ns", T.U64, "CPU time of the process")),
+    ),
+    Table(
+        "threads",
+        "ThreadRecord",
+        "one row when a thread is first seen",
+        _columns(
+            ("tid", T.U32, "thread id"),
+            ("creator", T.U32, "stack that created it, 0 when unknown"),
+            ("start_ns", T.U64, "CLOCK_MONOTONIC"),
+            ("name", T.STR, "its name when first seen"),
+        ),
+    ),
+    Table(
+        "thread_ends",
+        "ThreadEnd",
+        "one row when a thread ends, or when recording stops while it lives",
+        _columns(
+            ("thread", T.U32, "row of `threads`"),
+            ("name", T.STR, "its name then (threads are often named late)"),
+            ("end_ns", T.U64, "CLOCK_MONOTONIC"),
+            ("cpu_ns", T.U64, "CPU time it used while recorded"),
+        ),
+    ),
+    Table(
+        "modules",
+        "ModuleRecord",
+        "an executable mapping; the same file at the same place is one row",
+        _columns(
+            ("path", T.STR, "file, or [vdso]"),
+            ("build_id", T.BLOB, "its GNU build-id note, empty when it has none"),
+            ("base", T.U64, "load bias: address minus ELF vaddr"),
+            ("low", T.U64, "lowest executable address"),
+            ("high", T.U64, "one past the highest"),
+            ("inode", T.U64, "of the file"),
+            ("device", T.U64, "of the file"),
+            ("seen_ns", T.U64, "CLOCK_MONOTONIC"),
+        ),
+    ),
+    Table(
+        "codes",
+        "CodeRecord",
+        "a Python code object",
+        _columns(
+            ("first_line", T.U32, "co_firstlineno"),
+            ("filename", T.STR, "co_filename"),
+            ("qualname", T.STR, "co_qualname (co_name on 3.10)"),
+            ("linetable", T.BLOB, "co_linetable"),
+            ("python", T.U32, "PY_VERSION_HEX >> 16: the line table's encoding"),
+        ),
+    ),
+    Table(
+        "jit_methods",
+        "JitMethod",
+        "code made at run time and reported to us",
+        _columns(
+            ("name", T.STR, "method"),
+            ("source", T.STR, "source file, empty when unknown"),
+            ("lines", T.BLOB, "u32 pairs (offset, line)"),
+            ("address", T.U64, "start"),
+            ("size", T.U64, "bytes"),
+            ("seen_ns", T.U64, "CLOCK_MONOTONIC"),
+        ),
+    ),
+    Table("marks", "MarkRecord", "the text of a MARK or KERNEL frame", _columns(("text", T.STR, "as shown"))),
+    Table(
+        "stacks",
+        "StackNode",
+        "the trie of all stacks: a node is its caller's node and one frame; 0 is the root",
+        _columns(("parent", T.U32, "row of `stacks`, 0 for an outermost frame"), ("frame", T.U64, "see FrameKind")),
+    ),
+    Table(
+        "cpu_samples",
+        "CpuSample",
+        "a thread seen at a moment",
+        _columns(
+            ("thread", T.U32, "row of `threads`"),
+            ("stack", T.U32, "row of `stacks`"),
+            ("weight", T.U32, "ticks it stands for: 1 and the timer's overruns"),
+            ("time_ns", T.U64, "CLOCK_MONOTONIC"),
+            ("period_ns", T.U32, "time one tick stands for"),
+            ("state", T.U8, "SampleState"),
+            ("clock", T.U8, "0: CPU time, 1: wall-clock time"),
+            ("cpu", T.U16, "processor"),
+        ),
+    ),
+    Table(
+        "launches",
+        "Launch",
+        "a call that puts work on a device",
+        _columns(
+            ("thread", T.U32, "row of `threads`"),
+            ("stack", T.U32, "row of `stacks`"),
+            ("api", T.U32, "GpuApi"),
+            ("begin_ns", T.U64, "CLOCK_MONOTONIC"),
+            ("end_ns", T.U64, "CLOCK_MONOTONIC"),
+            ("correlation", T.U64, "joins it to `kernels` and `copies` of the same process and api"),
+        ),
+    ),
+    Table(
+        "kernels",
+        "KernelRecord",
+        "a kernel that ran on a device",
+        _columns(
+            ("name", T.STR, "as compiled"),
+            ("device", T.STR, "device name"),
+            ("api", T.U32, "GpuApi"),
+            ("correlation", T.U64, "see launches"),
+            ("stream", T.U64, "queue or stream, unique in the process"),
+            ("queued_ns", T.U64, "CLOCK_MONOTONIC"),
+            ("start_ns", T.U64, "CLOCK_MONOTONIC"),
+            ("end_ns", T.U64, "CLOCK_MONOTONIC"),
+            ("grid_x", T.U32, "work items or blocks"),
+            ("grid_y", T.U32, ""),
+            ("grid_z", T.U32, ""),
+            ("block_x", T.U32, "work-group or block size, 0 when the runtime chose"),
+            ("block_y", T.U32, ""),
+            ("block_z", T.U32, ""),
+        ),
+    ),
+    Table(
+        "copies",
+        "CopyRecord",
+        "memory moved or filled on a device",
+        _columns(
+            ("kind", T.U32, "CopyKind"),
+            ("device", T.STR, "device name"),
+            ("api", T.U32, "GpuApi"),
+            ("correlation", T.U64, "see launches"),
+            ("stream", T.U64, "queue or stream"),
+            ("start_ns", T.U64, "CLOCK_MONOTONIC"),
+            ("end_ns", T.U64, "CLOCK_MONOTONIC"),
+            ("bytes", T.U64, "moved"),
+        ),
+    ),
+    Table(
+        "clocks",
+        "ClockRecord",
+        "the same moment on three clocks",
+        _columns(
+            ("monotonic_ns", T.U64, ""),
+            ("raw_ns", T.U64, ""),
+            ("realtime_ns", T.U64, ""),
+        ),
+    ),
+    Table(
+        "notes",
+        "NoteRecord",
+        "what the collector could not do, and why: each distinct text once",
+        _columns(("text", T.STR, "one line"), ("time_ns", T.U64, "CLOCK_MONOTONIC")),
+    ),
+)
+
+TABLE = {table.name: table for table in TABLES}
+
+SPOOL_HEADER: tuple[Column, ...] = _columns(
+    ("magic", T.U64, "SPOOL_MAGIC"),
+    ("format", T.U32, "FORMAT"),
+    ("table", T.U32, "place in TABLES; 0xffff for the strings stream"),
+    ("record_bytes", T.U32, "size of a record; 8 for the strings stream"),
+    ("pid", T.U32, ""),
+    ("next", T.U64, "records reserved so far (8-byte units for the strings stream)"),
+)
+
+CONTROL: tuple[Column, ...] = _columns(
+    ("magic", T.U64, "CONTROL_MAGIC"),
+    ("format", T.U32, "FORMAT"),
+    ("state", T.U32, "ControlState: what every process of the recording should do"),
+    ("max_bytes", T.U64, "spool bytes allowed, 0 for no limit"),
+    ("used_bytes", T.U64, "spool bytes taken so far, by all processes"),
+    ("stop_reason", T.U32, "StopReason: why a process stopped recording"),
+    ("stop_errno", T.U32, "errno of that moment"),
+    ("cpu_rate", T.U32, "samples a second of CPU time and thread, 0 for none"),
+    ("wall_rate", T.U32, "samples a second of wall-clock time and thread, 0 for none"),
+    ("features", T.U64, "Feature bits that are on"),
+    ("recorder_pid", T.U32, "who seals it"),
+)
+
+
+class ControlState(IntEnum):
+    RECORDING = 1
+    PAUSED = 2
+    STOPPED = 3
+
+
+class StopReason(IntEnum):
+    NONE = 0
+    MAX_SIZE = 1
+    NO_SPACE = 2
+    IO_ERROR = 3
+
+
+class Feature(IntEnum):
+    """Bits of CONTROL.features."""
+
+    PYTHON = 1
+    OPENMP = 2
+    JIT = 4
+    OPENCL = 8
+    CHILDREN = 16

@@ -1,0 +1,215 @@
+"""Sealing: the spool of a recording that has ended becomes Parquet.
+
+The tables are written to `tables.partial/`, which is renamed to `tables/` when all is there; then the spool goes. Whoever
+dies on the way leaves a profile that the next one seals from the start, or finishes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from ..errors import AiflameError
+from .control import FILE_NAME as CONTROL_FILE
+from .control import ControlPage
+from .files import locked, sync, sync_tree
+from .index import Index, Part, write_part
+from .meta import Host, Meta, Recorder
+from .schema import TABLES, ControlState
+from .spool import ProcessSpool
+
+SPOOL = "spool"
+SEALED = "tables"
+
+_PARTIAL = "tables.partial"
+_LOCK = "seal.lock"
+_PART_BYTES = 64 << 20
+_STILL_WARM_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class SealReport:
+    """What sealing did. All zero when the profile was sealed before."""
+
+    processes: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
+    spool_bytes: int = 0
+    sealed_bytes: int = 0
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+    """damage met on the way, one line each"""
+
+
+def seal(path: Path, progress: Callable[[float], None] | None = None) -> SealReport:
+    """Seals a profile whose recording has ended, in whatever way; `progress` gets the share done, 0 to 1."""
+    with _as_errors(path):
+        if is_sealed(path):
+            return SealReport()
+        _refuse_live(path)
+        with locked(path / _LOCK):
+            report = SealReport()
+            if Index.read(path / SEALED) is None:
+                report = _write_tables(path, progress or _no_progress)
+            _clear(path)
+        (path / _LOCK).unlink(missing_ok=True)
+        return report
+
+
+def is_sealed(path: Path) -> bool:
+    return (path / SEALED).is_dir() and not (path / SPOOL).exists()
+
+
+def _no_progress(share: float) -> None:
+    pass
+
+
+@contextlib.contextmanager
+def _as_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            shutil.rmtree(path / _PARTIAL, ignore_errors=True)
+            raise AiflameError(
+                f"no space left to seal {path}: nothing is lost; free about {_gigabytes(path)} there and open it again"
+            ) from None
+        raise AiflameError(f"cannot seal {path}: {error.strerror or error}") from None
+
+
+def _gigabytes(path: Path) -> str:
+    bytes_left = sum(file.stat().st_size for file in (path / SPOOL).rglob("*.table"))
+    return f"{max(bytes_left / 3e9, 0.01):.2f} GB"
+
+
+def _refuse_live(path: Path) -> None:
+    """A recording that still runs is left alone; its recorder sets the page to STOPPED before it seals."""
+    meta = Meta.read(path)
+    try:
+        with ControlPage.open(path) as page:
+            recording, recorder = page.state != ControlState.STOPPED, Recorder(page.recorder_pid)
+    except AiflameError:
+        recording, recorder = meta.recorder.pid > 0 and meta.ended is None, meta.recorder
+    if not recording:
+        return
+    if meta.recorder.pid == recorder.pid:
+        recorder = meta.recorder  # which knows its start, too
+    is_here = meta.host.name in ("", Host.here().name)
+    if recorder.alive() if is_here else time.time() - _last_change(path) < _STILL_WARM_S:
+        raise AiflameError(f"{path} is still being recorded (by process {recorder.pid}): wait for its end or stop it first")
+
+
+def _last_change(path: Path) -> float:
+    return max((file.stat().st_mtime for file in (path, path / CONTROL_FILE, *path.glob("spool/*/*.table"))), default=0.0)
+
+
+def _write_tables(path: Path, progress: Callable[[float], None]) -> SealReport:
+    started = time.monotonic()
+    meta = Meta.read(path).with_notes(*_stop(path))
+    partial = path / _PARTIAL
+    for leftover in (partial, path / SEALED):
+        if leftover.exists():
+            shutil.rmtree(leftover)
+    partial.mkdir()
+    rows = _process_rows(path / SPOOL)
+    spool_bytes = sum(folder.size for folder in rows)
+    writer, damage, done = _Writer(partial), Counter[str](), 0
+    for number, folder in enumerate(rows):
+        writer.add("processes", number, folder.row)
+        with ProcessSpool(folder.path) as spool:
+            for name, frame in spool.chunks():
+                writer.add(name, number, frame)
+            damage.update(spool.damage)
+        done += folder.size
+        progress(done / max(spool_bytes, 1))
+    index = writer.finish()
+    index.write(partial)
+    sync_tree(partial)  # the spool is removed soon: what replaces it must survive a power failure
+    notes = tuple(f"{count} {what}" for what, count in sorted(damage.items()))
+    meta.with_notes(*notes).write(path)
+    partial.rename(path / SEALED)
+    sync(path)
+    return SealReport(
+        processes=len(rows),
+        rows={name: sum(part.rows for part in parts) for name, parts in index.tables.items()},
+        spool_bytes=spool_bytes,
+        sealed_bytes=sum(part.bytes for parts in index.tables.values() for part in parts),
+        seconds=time.monotonic() - started,
+        notes=notes,
+    )
+
+
+def _stop(path: Path) -> list[str]:
+    """No process shall write on while we read; returns why recording ended early, if it did."""
+    try:
+        page = ControlPage.open(path)
+    except AiflameError:
+        return []
+    with page:
+        page.state = ControlState.STOPPED
+        note = page.stop_note()
+    return [note] if note else []
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    path: Path
+    row: pl.DataFrame
+    size: int
+
+
+def _process_rows(spool: Path) -> list[_Process]:
+    """The processes that recorded something, in the order of their start."""
+    found = []
+    for path in sorted(spool.iterdir()) if spool.is_dir() else []:
+        if path.is_dir() and not path.is_symlink():
+            with ProcessSpool(path) as folder:
+                if len(row := folder.process()):
+                    found.append(_Process(path, row, folder.size()))
+    return sorted(found, key=lambda process: (process.row["start_ns"][0], process.row["pid"][0]))
+
+
+def _clear(path: Path) -> None:
+    """What is not needed once `tables/` is there."""
+    if (path / SPOOL).exists():
+        shutil.rmtree(path / SPOOL)
+    (path / CONTROL_FILE).unlink(missing_ok=True)
+
+
+class _Writer:
+    """Gathers frames until they are worth a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._waiting: dict[str, list[tuple[int, pl.DataFrame]]] = {}
+        self._size: Counter[str] = Counter()
+        self._parts: dict[str, list[Part]] = {}
+
+    def add(self, table: str, process: int, frame: pl.DataFrame) -> None:
+        self._waiting.setdefault(table, []).append((process, frame))
+        self._size[table] += int(frame.estimated_size())
+        if self._size[table] >= _PART_BYTES:
+            self._flush(table)
+
+    def finish(self) -> Index:
+        for table in list(self._waiting):
+            self._flush(table)
+        order = [table.name for table in TABLES if table.name in self._parts]
+        order += [name for name in self._parts if name not in order]
+        return Index({name: tuple(self._parts[name]) for name in order})
+
+    def _flush(self, table: str) -> None:
+        waiting = self._waiting.pop(table)
+        self._size[table] = 0
+        process = np.repeat(*np.array([(process, len(frame)) for process, frame in waiting], np.uint32).T)
+        frame = pl.concat([frame for _, frame in waiting]).insert_column(0, pl.Series("process", process))
+        parts = self._parts.setdefault(table, [])
+        parts.append(write_part(self._folder, f"{table}/{len(parts):05}.parquet", frame))

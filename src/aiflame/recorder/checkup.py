@@ -1,0 +1,157 @@
+"""Questions to this machine: can the collector enter a program here, and what will a recording hold?"""
+
+from __future__ import annotations
+
+import ctypes.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from aiflame.errors import AiflameError
+from aiflame.recorder.library import collector
+from aiflame.recorder.options import RecordOptions
+from aiflame.recorder.run import run
+
+
+class State(str, Enum):
+    WORKS = "works"
+    LIMITED = "limited"
+    ABSENT = "absent"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    subject: str
+    state: State
+    text: str
+    mend: str = ""
+
+
+def checkup() -> list[Finding]:
+    """Every finding, the necessary things first."""
+    return [check() for check in _CHECKS]
+
+
+def _machine() -> Finding:
+    name = f"{platform.system()} {platform.release()}, {platform.machine()}, {platform.libc_ver()[0]} {platform.libc_ver()[1]}"
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        return Finding("machine", State.BROKEN, f"{name}: recording needs Linux on x86-64", "open profiles here, record them there")
+    return Finding("machine", State.WORKS, name)
+
+
+def _library() -> Finding:
+    try:
+        return Finding("collector", State.WORKS, str(collector()))
+    except AiflameError as error:
+        return Finding("collector", State.BROKEN, str(error), "pip install --force-reinstall aiflame")
+
+
+def _recording() -> Finding:
+    """The real thing, in small: a child that works for a moment must leave samples."""
+    program = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
+    with tempfile.TemporaryDirectory() as folder:
+        profile = Path(folder) / "checkup.aiflame"
+        try:
+            run([sys.executable, "-c", program], profile, RecordOptions(cpu_rate=999))
+        except AiflameError as error:
+            return Finding("CPU samples", State.BROKEN, str(error))
+        tables = [file.stat().st_size for file in profile.glob("spool/*/cpu_samples.table")]
+    if not tables:
+        return Finding(
+            "CPU samples",
+            State.BROKEN,
+            "a recorded program left no samples",
+            "run it outside of the sandbox that strips LD_PRELOAD",
+        )
+    return Finding("CPU samples", State.WORKS, "recorded a child process: Python and native stacks, no privileges needed")
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.implementation.name != "cpython" or not (3, 10) <= sys.version_info[:2] <= (3, 14):
+        text = f"{sys.implementation.name} {version}: its Python frames are not read (CPython 3.10 to 3.14 are); native frames are"
+        return Finding("Python frames", State.LIMITED, text)
+    return Finding("Python frames", State.WORKS, f"CPython {version}")
+
+
+def _nvidia() -> Finding:
+    if not Path("/proc/driver/nvidia/version").exists():
+        return Finding("NVIDIA GPU", State.ABSENT, "no driver is loaded")
+    words = Path("/proc/driver/nvidia/version").read_text().splitlines()[0]
+    return Finding("NVIDIA GPU", State.LIMITED, f"{words}: present; this version records its CPU side only")
+
+
+def _opencl() -> Finding:
+    library = ctypes.util.find_library("OpenCL")
+    vendors = sorted(Path("/etc/OpenCL/vendors").glob("*.icd")) if Path("/etc/OpenCL/vendors").is_dir() else []
+    if library and vendors:
+        return Finding("OpenCL", State.WORKS, f"{library}, drivers: {', '.join(vendor.stem for vendor in vendors)}")
+    missing = "no loader (libOpenCL)" if not library else "no driver in /etc/OpenCL/vendors"
+    return Finding("OpenCL", State.ABSENT, missing, "apt-get install pocl-opencl-icd, for OpenCL on the CPU")
+
+
+def _debug_files() -> Finding:
+    folder = Path("/usr/lib/debug/.build-id")
+    if folder.is_dir():
+        return Finding("debug files", State.WORKS, f"{folder}: system libraries have source lines")
+    return Finding("debug files", State.ABSENT, "system libraries show functions, without source lines", "apt-get install libc6-dbg")
+
+
+def _tables() -> Finding:
+    missing = [name for name in ("polars", "numpy", "symbolic", "elftools", "capstone") if not _importable(name)]
+    if missing:
+        return Finding("reading profiles", State.LIMITED, f"missing: {', '.join(missing)}; recording works", "pip install aiflame")
+    return Finding("reading profiles", State.WORKS, "all libraries are installed")
+
+
+def _importable(name: str) -> bool:
+    import importlib.util
+
+    return importlib.util.find_spec(name) is not None
+
+
+def _disk() -> Finding:
+    free = shutil.disk_usage(".").free
+    writable = os.access(".", os.W_OK)
+    if not writable:
+        return Finding("this folder", State.LIMITED, "it is read-only", "aiflame record -o /some/other/place …")
+    return Finding("this folder", State.WORKS if free > 1 << 30 else State.LIMITED, f"writable, {free / 1e9:.1f} GB free")
+
+
+def _debugger() -> Finding:
+    """Another profiler or debugger on the same program takes what we need."""
+    scope = Path("/proc/sys/kernel/yama/ptrace_scope")
+    text = f"ptrace_scope {scope.read_text().strip()}" if scope.exists() else "no restriction"
+    return Finding("looking into processes", State.WORKS, f"{text}: not needed, except to keep deleted libraries")
+
+
+def _container() -> Finding:
+    inside = Path("/.dockerenv").exists() or Path("/run/.containerenv").exists()
+    limits = subprocess.run(["sh", "-c", "ulimit -v"], capture_output=True, text=True, check=False).stdout.strip()
+    text = ("in a container" if inside else "on the host") + (
+        f", address space limited to {limits} kB" if limits not in ("", "unlimited") else ""
+    )
+    return Finding("surroundings", State.WORKS, text)
+
+
+_CHECKS: tuple[Callable[[], Finding], ...] = (
+    _machine,
+    _library,
+    _recording,
+    _python,
+    _nvidia,
+    _opencl,
+    _tables,
+    _debug_files,
+    _disk,
+    _debugger,
+    _container,
+)

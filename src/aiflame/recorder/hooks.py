@@ -1,0 +1,63 @@
+"""The hook table: every environment variable through which the collector enters a program. A new hook is one row.
+
+All rows name the same library, so that one copy is loaded; the JIT agent is a small one of its own that calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from aiflame.profile.schema import Feature
+from aiflame.recorder.library import collector, jit_agent
+
+
+class Chain(Enum):
+    """What happens to a value that the user already set."""
+
+    FIRST = "ours goes in front of it"
+    LAST = "ours goes behind it"
+    YIELD = "it stays, ours is left out, and that is said"
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    variable: str
+    chain: Chain
+    feature: Feature | None
+    """The option that turns it on; None: always."""
+    without: str = ""
+    """What a recording lacks when the variable is taken."""
+    library: Callable[[], Path] = collector
+
+
+HOOKS = (
+    Hook("LD_PRELOAD", Chain.FIRST, None),
+    Hook("INTEL_JIT_PROFILER64", Chain.YIELD, Feature.JIT, "names of oneDNN's run-time code", jit_agent),
+    Hook("OPENCL_LAYERS", Chain.LAST, Feature.OPENCL),
+    Hook("OMP_TOOL_LIBRARIES", Chain.LAST, Feature.OPENMP),
+)
+
+
+def environment(base: Mapping[str, str], profile: Path, features: int) -> tuple[dict[str, str], list[str]]:
+    """`base` with every hook set, and what could not be set."""
+    result, notes = dict(base), []
+    result["AIFLAME_PROFILE"] = str(profile)
+    for hook in HOOKS:
+        if hook.feature is not None and not features & hook.feature:
+            continue
+        library = hook.library()
+        taken = base.get(hook.variable, "")
+        if str(library) in taken.split(":"):
+            continue
+        if not taken:
+            result[hook.variable] = str(library)
+        elif hook.chain is Chain.FIRST:
+            result[hook.variable] = f"{library}:{taken}"
+        elif hook.chain is Chain.LAST:
+            result[hook.variable] = f"{taken}:{library}"
+        else:
+            notes.append(f"{hook.variable} is already set to {taken}: recording without {hook.without}")
+    return result, notes

@@ -1,0 +1,40 @@
+"""What a person may choose about a recording."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from aiflame.errors import AiflameError
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOptions:
+    cpu_rate: int = 199
+    """Samples a second of CPU time and thread; 0 for none."""
+    wall_rate: int = 0
+    """Samples a second of wall-clock time and thread; 0 for none."""
+    max_bytes: int = 0
+    """Bytes that the recording may take on disk; 0 for no limit."""
+    children: bool = True
+    """Follow child processes."""
+    python: bool = True
+    openmp: bool = True
+    jit: bool = True
+    opencl: bool = True
+
+    def __post_init__(self) -> None:
+        for name, rate in (("--cpu-rate", self.cpu_rate), ("--wall", self.wall_rate)):
+            if not 0 <= rate <= 10_000:
+                raise AiflameError(f"{name} {rate} is out of range: choose 0 to 10000 samples a second")
+
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def parse_size(text: str) -> int:
+    """`500M`, `2G`, `1048576` → bytes."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", text.lower())
+    if not match:
+        raise AiflameError(f"{text!r} is not a size: write it like 500M or 2G")
+    return int(float(match[1]) * _UNITS[match[2]])

@@ -1,0 +1,143 @@
+"""Records a command: prepares the profile, runs the command under every hook, and closes the recording."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sys
+import time
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from aiflame.errors import AiflameError
+from aiflame.profile.control import ControlPage
+from aiflame.profile.meta import Clocks, Host, Meta, Recorder
+from aiflame.profile.schema import ControlState, Feature
+from aiflame.recorder import command as commands
+from aiflame.recorder.hooks import environment
+from aiflame.recorder.keep import Keeper
+from aiflame.recorder.options import RecordOptions
+from aiflame.recorder.supervise import supervise
+from aiflame.version import VERSION
+
+_OWN_BYTES = 32 << 10
+"""What the recorder itself writes into a profile: meta.json, the control page, folders."""
+
+
+@dataclass(slots=True)
+class Recording:
+    """What a run left: the profile (not sealed yet), the command's status, and what was degraded."""
+
+    profile: Path
+    status: int
+    """As `subprocess` gives it: negative for a signal."""
+    notes: list[str] = field(default_factory=list)
+
+
+def run(command: list[str], profile: Path, options: RecordOptions, *, overwrite: bool = False) -> Recording:
+    """Runs `command` to its end with recording on."""
+    program = commands.find(command)
+    variables, taken = environment(os.environ, profile.absolute(), features(options))
+    notes = commands.obstacles(program) + taken
+    page = prepare(profile, options, command, overwrite=overwrite)
+    for note in notes:
+        tell(note)
+    watch = _Watch(profile, page, notes)
+    status = supervise(command, variables, watch)
+    finish(profile, page, status, notes, watch)
+    return Recording(profile, status, notes)
+
+
+def features(options: RecordOptions) -> int:
+    chosen = {
+        Feature.PYTHON: options.python,
+        Feature.OPENMP: options.openmp,
+        Feature.JIT: options.jit,
+        Feature.OPENCL: options.opencl,
+        Feature.CHILDREN: options.children,
+    }
+    return sum(int(feature) for feature, on in chosen.items() if on)
+
+
+def prepare(profile: Path, options: RecordOptions, command: list[str], *, overwrite: bool) -> ControlPage:
+    """The empty profile, ready for processes to record into."""
+    try:
+        if profile.exists():
+            if not overwrite:
+                raise AiflameError(f"{profile} exists: choose another name with -o, or replace it with --force")
+            _remove(profile)
+        (profile / "spool").mkdir(parents=True)
+        Meta(
+            version=VERSION,
+            command=tuple(command),
+            host=Host.here(),
+            recorder=Recorder.this(),
+            options=asdict(options),
+            started=Clocks.now(),
+        ).write(profile)
+        return ControlPage.create(
+            profile,
+            cpu_rate=options.cpu_rate,
+            wall_rate=options.wall_rate,
+            max_bytes=max(options.max_bytes - _OWN_BYTES, 1) if options.max_bytes else 0,
+            features=features(options),
+        )
+    except OSError as error:
+        where = profile.absolute().parent
+        reason = "there is no space left" if error.errno == errno.ENOSPC else (error.strerror or str(error)).lower()
+        raise AiflameError(f"cannot write a profile in {where}: {reason}: choose another place with -o") from None
+
+
+def finish(profile: Path, page: ControlPage, status: int, notes: list[str], watch: _Watch | None = None) -> None:
+    """No process records any more; what is known of the run is written down."""
+    page.state = ControlState.STOPPED
+    if watch is not None:
+        watch.finish()
+    if not any((profile / "spool").iterdir()) and not notes:
+        notes.append("nothing was recorded: the program did not load the collector (is LD_PRELOAD stripped on the way to it?)")
+        tell(notes[-1])
+    try:
+        meta = replace(Meta.read(profile), ended=Clocks.now(), exit_status=status, complete=True)
+        meta.with_notes(*notes).write(profile)
+    except OSError:
+        tell(f"could not write {profile}/meta.json")
+
+
+def tell(note: str) -> None:
+    print(f"aiflame: {note}", file=sys.stderr, flush=True)
+
+
+class _Watch:
+    """What the recorder does while the program runs."""
+
+    def __init__(self, profile: Path, page: ControlPage, notes: list[str]) -> None:
+        self._page, self._notes = page, notes
+        self._keeper = Keeper(profile, page)
+        self._next_look = 0.0
+        self._told = False
+
+    def __call__(self) -> None:
+        self._tell_stop()
+        now = time.monotonic()
+        if now >= self._next_look:
+            self._next_look = now + 1
+            self._keeper.look()
+
+    def finish(self) -> None:
+        self._tell_stop()
+        self._keeper.finish()
+
+    def _tell_stop(self) -> None:
+        note = self._page.stop_note()
+        if self._told or note is None:
+            return
+        self._told = True
+        self._notes.append(note)
+        tell(f"{note}; the program goes on, and what was recorded is kept")
+
+
+def _remove(profile: Path) -> None:
+    if not (profile / "meta.json").is_file():
+        raise AiflameError(f"{profile} exists and is no profile: choose another name with -o")
+    shutil.rmtree(profile)

@@ -1,0 +1,58 @@
+// Amounts and labels as a person reads them; render/units.py has the same rules.
+
+const TIMES = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
+const BYTES = [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "bytes"]];
+
+function amount(value, unit) {
+  const steps = { ns: TIMES, bytes: BYTES }[unit];
+  if (!steps) return `${value.toLocaleString("en-US")} ${unit}`;
+  const [size, name] = steps.find(([step]) => Math.abs(value) >= step) ?? steps.at(-1);
+  return `${threeDigits(value / size)} ${name}`;
+}
+
+function threeDigits(value) {
+  const whole = String(Math.trunc(Math.abs(value))).length;
+  return value.toLocaleString("en-US", { maximumFractionDigits: Math.max(0, 3 - whole) });
+}
+
+function percent(part, whole) {
+  const value = whole > 0 ? (100 * part) / whole : 0;
+  if (value > 0 && value < 0.01) return "<0.01%";
+  return `${value.toFixed(value < 1 ? 2 : 1)}%`;
+}
+
+function clip(text, limit) {
+  return text.length > limit ? `${text.slice(0, limit - 1)}…` : text;
+}
+
+// Cuts text to a width in px with the label's own font. Widths of characters are measured once each.
+class Ruler {
+  constructor(font) {
+    this.context = document.createElementNS(XHTML, "canvas").getContext("2d");
+    this.context.font = font;
+    this.widths = new Map();
+    this.ellipsis = this.character("…");
+  }
+
+  character(text) {
+    let width = this.widths.get(text);
+    if (width === undefined) {
+      width = this.context.measureText(text).width;
+      this.widths.set(text, width);
+    }
+    return width;
+  }
+
+  fit(text, room) {
+    let used = 0;
+    let end = 0; // of what fits with an ellipsis after it
+    let at = 0;
+    for (const character of text) {
+      used += this.character(character);
+      if (used > room) return end >= 3 ? `${text.slice(0, end).trimEnd()}…` : "";
+      at += character.length;
+      if (used + this.ellipsis <= room) end = at;
+    }
+    return text;
+  }
+}

@@ -1,0 +1,61 @@
+"""Inline chains and source lines, from DWARF by way of `symbolic`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from symbolic.debuginfo import Archive
+from symbolic.exceptions import SymbolicError
+from symbolic.symcache import SymCache
+
+LARGEST_DEBUG = 512 << 20
+"""Bytes of `.debug_info`. Measured on libpython 3.13: what symbolic makes of 16 MB takes 0.3 s and 60 MB of memory."""
+
+_NAMELESS = frozenset({"", "?", "<unknown>"})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One function of an address's chain."""
+
+    name: str
+    file: str
+    line: int
+    """Where in this function: the address's own line, or that of the inlined call."""
+    cplusplus: bool
+
+
+class DebugLines:
+    """The chains of one file. Addresses are the file's own, as the linker gave them."""
+
+    def __init__(self, path: Path, first_address: int) -> None:
+        self._first = first_address
+        self._cache: SymCache | None = None
+        try:
+            self._archive = Archive.open(str(path))  # the cache refers to it
+            self._cache = next(self._archive.iter_objects()).make_symcache()
+        except (SymbolicError, StopIteration, OSError, UnicodeError):
+            return
+
+    def lookup(self, address: int) -> list[Place]:
+        """Outermost function first; empty when there is no line information."""
+        if self._cache is None or address < self._first:
+            return []
+        try:
+            found = self._cache.lookup(address - self._first)  # type: ignore[no-untyped-call]
+        except SymbolicError:
+            return []
+        # symbolic stretches a function without a size to the next one: believe only what has a file.
+        places = [
+            Place(
+                "" if location.symbol in _NAMELESS else location.symbol,
+                location.full_path or "",
+                location.line,
+                location.lang not in ("c", "unknown"),
+            )
+            for location in reversed(found)
+        ]
+        if not places or not places[0].file:
+            return []
+        return places[:1] + [place for place in places[1:] if place.name]

@@ -1,0 +1,156 @@
+"""Which files on this machine are the code that ran: a library may be gone, replaced or stripped since.
+
+In this order: the path as recorded, if it is still the same file; the copy that the recorder kept in PROFILE/binaries; and,
+for names and lines, its debug file.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiflame.resolve.elf_file import ElfFile, NotElf
+
+DEBUG_ROOTS = (Path("/usr/lib/debug"),)
+VDSO = "[vdso]"
+_DELETED = " (deleted)"
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """What the profile knows of a mapped file."""
+
+    path: str
+    build_id: bytes
+    inode: int
+    device: int
+    seen: float
+    """When it was mapped, seconds since 1970; 0 when unknown."""
+
+    @property
+    def name(self) -> str:
+        return self.path.removesuffix(_DELETED).rpartition("/")[2] or self.path
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The files of a module: either may be missing."""
+
+    binary: ElfFile | None
+    binary_path: Path | None
+    debug: ElfFile | None
+    debug_path: Path | None
+
+    def __enter__(self) -> Code:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for elf in (self.binary, self.debug):
+            if elf:
+                elf.close()
+
+
+def find_code(module: Module, profile: Path, debug_roots: Sequence[Path] = DEBUG_ROOTS) -> Code:
+    if module.path.startswith(VDSO):
+        return Code(_own_vdso(module), None, None, None)
+    binary, binary_path = _first(_binaries(module, profile))
+    if binary and binary.line_bytes:
+        return Code(binary, binary_path, None, None)
+    debug, debug_path = _first(_debug_files(module, binary, debug_roots))
+    return Code(binary, binary_path, debug, debug_path)
+
+
+def what_is_missing(module: Module, code: Code) -> str:
+    """One line for a person, empty when nothing is missing that could be told."""
+    if code.binary or code.debug or not module.path.startswith("/"):
+        return ""
+    path = module.path.removesuffix(_DELETED)
+    why = "has changed since it was recorded" if Path(path).exists() else "is gone"
+    return f"{path} {why}: its functions have no names"
+
+
+def _first(candidates: Iterator[tuple[ElfFile, Path]]) -> tuple[ElfFile, Path] | tuple[None, None]:
+    return next(candidates, (None, None))
+
+
+def _binaries(module: Module, profile: Path) -> Iterator[tuple[ElfFile, Path]]:
+    path = Path(module.path.removesuffix(_DELETED))
+    if elf := ElfFile.open(path):
+        if module.build_id:
+            if elf.build_id == module.build_id:
+                yield elf, path
+        elif not module.path.endswith(_DELETED) and _unchanged(path, module):
+            yield elf, path
+    kept = profile / "binaries"
+    names = [module.build_id.hex()] if module.build_id else []
+    for path in (*(kept / name for name in names), kept / f"{module.inode}-{module.device}", *sorted(kept.glob(f"{module.inode}-*"))):
+        if (elf := ElfFile.open(path)) and elf.build_id == module.build_id:
+            yield elf, path
+
+
+def _unchanged(path: Path, module: Module) -> bool:
+    """Without a build-id: the same inode, not written to since it was mapped."""
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    return status.st_ino == module.inode and (not module.seen or status.st_mtime <= module.seen)
+
+
+def _debug_files(module: Module, binary: ElfFile | None, roots: Sequence[Path]) -> Iterator[tuple[ElfFile, Path]]:
+    if module.build_id:
+        name = module.build_id.hex()
+        for path in (*(root / ".build-id" / name[:2] / f"{name[2:]}.debug" for root in roots), *_downloaded(name)):
+            if (elf := ElfFile.open(path)) and elf.build_id == module.build_id:
+                yield elf, path
+    if binary and binary.debug_link:
+        folder = Path(module.path.removesuffix(_DELETED)).parent
+        link = Path(binary.debug_link).name
+        for path in (folder / link, folder / ".debug" / link, *(root / folder.relative_to("/") / link for root in _under(roots, folder))):
+            if (elf := ElfFile.open(path)) and _belongs(elf, path, binary):
+                yield elf, path
+
+
+def _under(roots: Sequence[Path], folder: Path) -> Sequence[Path]:
+    return roots if folder.is_absolute() else ()
+
+
+def _belongs(debug: ElfFile, path: Path, binary: ElfFile) -> bool:
+    """By build-id, or by the checksum that the link carries."""
+    if binary.build_id:
+        return debug.build_id == binary.build_id
+    data = binary.section_data(binary.section(".gnu_debuglink"))
+    if len(data) < 4:
+        return False
+    check = 0
+    try:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                check = zlib.crc32(block, check)
+    except OSError:
+        return False
+    return check == int.from_bytes(data[-4:], "little")
+
+
+def _downloaded(build_id: str) -> Iterator[Path]:
+    """What debuginfod's clients have fetched before; we fetch nothing."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "debuginfod_client"
+    for folder in (os.environ.get("DEBUGINFOD_CACHE_PATH"), home):
+        if folder:
+            yield Path(folder) / build_id / "debuginfo"
+
+
+def _own_vdso(module: Module) -> ElfFile | None:
+    """The kernel's page of this process, if it is the recorded one."""
+    try:
+        lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
+        low, high = next(line.split()[0].split("-") for line in lines if line.endswith(VDSO))
+        with Path("/proc/self/mem").open("rb", buffering=0) as memory:
+            memory.seek(int(low, 16))
+            elf = ElfFile(memory.read(int(high, 16) - int(low, 16)))
+    except (OSError, NotElf, StopIteration, ValueError):
+        return None
+    return elf if module.build_id and elf.build_id == module.build_id else None

@@ -1,0 +1,113 @@
+"""Names for every frame of a profile: the derived tables `symbols` and `instructions`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from aiflame.profile.kinds import Kind
+from aiflame.profile.schema import FrameKind, LeafFlag
+from aiflame.profile.store import Profile
+from aiflame.resolve.jit_symbols import address_symbols, method_symbols
+from aiflame.resolve.kept import DEBUG_ROOTS
+from aiflame.resolve.names import clean
+from aiflame.resolve.native_symbols import native_symbols
+from aiflame.resolve.python_names import python_symbols
+
+SYMBOLS = {
+    "process": pl.UInt32,
+    "frame": pl.UInt64,
+    "depth": pl.UInt16,
+    "name": pl.String,
+    "full_name": pl.String,
+    "kind": pl.UInt8,
+    "module": pl.String,
+    "file": pl.String,
+    "line": pl.UInt32,
+    "offset": pl.UInt64,
+    "approximate": pl.Boolean,
+}
+_DEFAULTS = {"depth": 0, "full_name": "", "module": "", "file": "", "line": 0, "offset": 0, "approximate": False}
+
+
+def resolve(profile: Profile, progress: Callable[[float], None] | None = None, debug_roots: Sequence[Path] = DEBUG_ROOTS) -> None:
+    """Writes `symbols` and `instructions` into the profile; `progress` gets the share done, 0 to 1."""
+    tell = progress or (lambda share: None)
+    frames = _words(profile.scan("stacks").select("process", "frame").unique().collect())
+    native = native_symbols(
+        _of(frames, FrameKind.NATIVE, FrameKind.NATIVE_APPROX),
+        profile.table("modules"),
+        _time_of_day(profile),
+        profile.path,
+        lambda share: tell(0.9 * share),
+        debug_roots,
+    )
+    parts = [
+        native.symbols,
+        python_symbols(_of(frames, FrameKind.PYTHON), profile.table("codes")),
+        method_symbols(_of(frames, FrameKind.JIT), profile.table("jit_methods")),
+        address_symbols(_of(frames, FrameKind.ADDRESS), profile.table("processes"), _time_of_day(profile), profile.path),
+        _texts(_of(frames, FrameKind.MARK), profile.table("marks"), Kind.WAIT),
+        _texts(_of(frames, FrameKind.KERNEL), profile.table("marks"), Kind.OS_KERNEL),
+        _nameless(frames),
+    ]
+    symbols = pl.concat([_complete(part) for part in parts]).sort("process", "frame", "depth")
+    symbols = symbols.with_columns(full_name=pl.when(pl.col("full_name") == pl.col("name")).then(pl.lit("")).otherwise("full_name"))
+    profile.write_table("symbols", symbols)
+    profile.write_table("instructions", native.instructions)
+    if native.notes:
+        profile.meta = profile.meta.with_notes(*native.notes)
+        profile.meta.write(profile.path)
+    tell(1.0)
+
+
+def _words(frames: pl.DataFrame) -> pl.DataFrame:
+    """Frame words, taken apart as `FrameKind` says."""
+    word = frames["frame"].to_numpy().astype(np.uint64)
+    kind = word >> np.uint64(60)
+    native = (kind == FrameKind.NATIVE) | (kind == FrameKind.NATIVE_APPROX)
+    return frames.with_columns(
+        word_kind=pl.Series(kind.astype(np.uint8)),
+        id=pl.Series(
+            np.where(native, word >> np.uint64(40) & np.uint64(0xFFFFF), word >> np.uint64(32) & np.uint64(0xFFFFFFF)).astype(np.uint32)
+        ),
+        rest=pl.Series(word & np.uint64(0xFFFFFFFF)),
+        address=pl.Series(word & np.uint64((1 << 48) - 1)),
+        offset=pl.Series(word & np.uint64(LeafFlag.EXACT_PC - 1)),
+        exact=pl.Series(native & (word & np.uint64(LeafFlag.EXACT_PC) != 0)),
+        approximate=pl.Series(kind == FrameKind.NATIVE_APPROX),
+    )
+
+
+def _of(frames: pl.DataFrame, *kinds: FrameKind) -> pl.DataFrame:
+    return frames.filter(pl.col("word_kind").is_in([int(kind) for kind in kinds]))
+
+
+def _texts(frames: pl.DataFrame, marks: pl.DataFrame, kind: Kind) -> pl.DataFrame:
+    """Frames that carry their own name."""
+    texts = marks.select("process", pl.col("id").cast(pl.UInt64).alias("rest"), pl.col("text").map_elements(clean, pl.String).alias("name"))
+    named = frames.select("process", "frame", "rest").join(texts, on=["process", "rest"], how="left")
+    return named.with_columns(pl.col("name").fill_null("[unknown]"), kind=pl.lit(int(kind)))
+
+
+def _nameless(frames: pl.DataFrame) -> pl.DataFrame:
+    """Words of no kind: a damaged profile."""
+    rest = frames.filter(~pl.col("word_kind").is_between(min(FrameKind), max(FrameKind)))
+    words = pl.col("frame").map_elements(lambda word: f"[unknown] frame 0x{word:x}", pl.String)
+    return rest.select("process", "frame", name=words, kind=pl.lit(int(Kind.C)))
+
+
+def _complete(part: pl.DataFrame) -> pl.DataFrame:
+    missing = [pl.lit(value).alias(name) for name, value in _DEFAULTS.items() if name not in part.columns]
+    return part.with_columns(missing).select(pl.col(name).cast(kind) for name, kind in SYMBOLS.items())
+
+
+def _time_of_day(profile: Profile) -> Callable[[int], float]:
+    """From the profile's clock to seconds since 1970; 0 when the clocks of the recording are unknown."""
+    clocks = profile.meta.started
+    if not clocks.realtime_ns or not clocks.monotonic_ns:
+        return lambda moment: 0.0
+    return lambda moment: (moment + clocks.realtime_ns - clocks.monotonic_ns) / 1e9

@@ -1,0 +1,3 @@
+"""The version of aiflame."""
+
+VERSION = "0.1.0"
