@@ -1,0 +1,111 @@
+"""Real programs with the collector in them and without it, and what the collector wrote."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from aiflame.errors import AiflameError
+from aiflame.profile.control import ControlPage
+from aiflame.profile.schema import TABLE, Feature
+from aiflame.profile.spool import ProcessSpool, empty_frame
+from aiflame.recorder.library import collector
+
+PROGRAMS = Path(__file__).parent / "programs"
+EVERYTHING = sum(Feature)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a parent and a terminal see of a program."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What one process wrote."""
+
+    pid: int
+    tables: Mapping[str, pl.DataFrame]
+
+    @property
+    def command(self) -> list[str]:
+        return str(self.tables["processes"]["command"][0]).split("\0")
+
+    def table(self, name: str) -> pl.DataFrame:
+        return self.tables.get(name, empty_frame(TABLE[name]))
+
+
+def build(source: str, folder: Path, *flags: str) -> Path:
+    """Compiles tests/collector/programs/SOURCE."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    target = folder / Path(source).stem
+    if not target.exists():
+        options = ("-std=c++17", "-O1", "-Wno-deprecated-declarations", "-pthread")
+        subprocess.run([compiler, *options, str(PROGRAMS / source), "-o", str(target), *flags], check=True)
+    return target
+
+
+def library() -> Path:
+    try:
+        return collector()
+    except AiflameError as error:
+        pytest.skip(str(error))
+
+
+def plain(command: Sequence[str | Path], cwd: Path, env: Mapping[str, str] | None = None) -> Outcome:
+    """The program alone."""
+    return _run(command, cwd, {**_environment(), **(env or {})})
+
+
+def recorded(
+    command: Sequence[str | Path],
+    profile: Path,
+    *,
+    cpu_rate: int = 999,
+    wall_rate: int = 0,
+    features: int = EVERYTHING,
+    env: Mapping[str, str] | None = None,
+) -> Outcome:
+    """The program with the collector preloaded; runs in `profile`'s folder."""
+    (profile / "spool").mkdir(parents=True)
+    page = ControlPage.create(profile, cpu_rate=cpu_rate, wall_rate=wall_rate, features=features)
+    preload = ":".join(filter(None, [str(library()), (env or {}).get("LD_PRELOAD", "")]))
+    outcome = _run(command, profile.parent, {**_environment(), **(env or {}), "AIFLAME_PROFILE": str(profile), "LD_PRELOAD": preload})
+    page.close()
+    return outcome
+
+
+def processes(profile: Path) -> list[Process]:
+    """Every recorded process, in the order of their starts. A damaged record anywhere fails."""
+    found = []
+    for folder in sorted((profile / "spool").iterdir(), key=lambda folder: int(folder.name.partition(".")[2])):
+        with ProcessSpool(folder) as spool:
+            tables: dict[str, pl.DataFrame] = {"processes": spool.process()}
+            for name, rows in spool.chunks():
+                tables[name] = pl.concat([tables[name], rows]) if name in tables else rows
+            assert not spool.damage, f"{folder.name}: {dict(spool.damage)}"
+        if not tables["processes"].is_empty():
+            found.append(Process(spool.pid, tables))
+    return found
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in ("AIFLAME_PROFILE", "LD_PRELOAD")}
+
+
+def _run(command: Sequence[str | Path], cwd: Path, env: Mapping[str, str]) -> Outcome:
+    done = subprocess.run([str(part) for part in command], cwd=cwd, env=env, capture_output=True, timeout=120, check=False)
+    return Outcome(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))

@@ -1,0 +1,153 @@
+"""The reader of Python frames inside the interpreter that runs this: loads the library, and knows what a frame word means.
+
+Runs under every CPython that is read, with the standard library alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import struct
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType, ModuleType
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOM = 1024
+
+
+def load_module(path: Path) -> ModuleType:
+    """A source file of the package without the package, whose dependencies the interpreter may not have."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+schema: Any = load_module(ROOT / "src/aiflame/profile/schema.py")
+lines: Any = load_module(ROOT / "src/aiflame/resolve/python_lines.py")
+
+
+@dataclass(frozen=True)
+class Frame:
+    code: int
+    """row of `codes`"""
+    offset: int
+    """byte offset of the instruction; -1: before the first"""
+    evaluator: int
+    entry: bool
+
+
+@dataclass(frozen=True)
+class Code:
+    """A row of `codes`."""
+
+    first_line: int
+    filename: str
+    qualname: str
+    linetable: bytes
+    python: int
+
+
+def make_profile(profile: Path) -> None:
+    """An empty profile whose control page says: record."""
+    (profile / "spool").mkdir()
+    columns, _ = schema.layout(schema.CONTROL)
+    control = bytearray(4096)
+    values = {"magic": int.from_bytes(schema.CONTROL_MAGIC, "little"), "format": schema.FORMAT, "state": int(schema.ControlState.RECORDING)}
+    for column, offset in columns:
+        width = int(column.type.numpy[-1])
+        control[offset : offset + width] = values.get(column.name, 0).to_bytes(width, "little")
+    (profile / "control").write_bytes(control)
+
+
+class Reader:
+    """The library in this process, with a profile in a folder of its own."""
+
+    def __init__(self, library: Path) -> None:
+        preloaded = os.environ.get("PYTHON_READER_PROFILE")
+        self.profile = Path(preloaded or tempfile.mkdtemp(prefix="python-reader-"))
+        if not preloaded:
+            make_profile(self.profile)
+        self.library = ctypes.PyDLL(str(library))
+        self.library.test_walk.restype = ctypes.c_size_t
+        self.library.test_sample.restype = ctypes.c_size_t
+        self.library.test_stop_ticks.restype = ctypes.c_size_t
+        self.library.test_stack_address.restype = ctypes.c_uint64
+        self.library.test_self_of.restype = ctypes.c_uint64
+        self.library.test_code_id.argtypes = [ctypes.c_uint64]
+        self.library.test_time_walk.restype = ctypes.c_double
+        self.library.test_sampled.restype = ctypes.c_size_t
+        self.library.test_walk_in_foreign_thread.restype = ctypes.c_size_t
+        if not preloaded:
+            self.library.test_setup(str(self.profile).encode())
+        assert self.library.test_version() == sys.hexversion >> 16
+
+    def walk(self) -> list[Frame]:
+        """The frames of the caller as the library reads them, this call's own left out."""
+        words, evaluators, entries = (ctypes.c_uint64 * ROOM)(), (ctypes.c_uint64 * ROOM)(), (ctypes.c_uint8 * ROOM)()
+        count = self.library.test_walk(words, evaluators, entries, ROOM)
+        return [frame_of(words[at], evaluators[at], bool(entries[at])) for at in range(1, count)]
+
+    def sample(self, index: int) -> list[Frame]:
+        words = (ctypes.c_uint64 * ROOM)()
+        count = self.library.test_sample(ctypes.c_size_t(index), words)
+        return [frame_of(words[at]) for at in range(count)]
+
+    def code_id(self, code: CodeType) -> int:
+        return int(self.library.test_code_id(id(code)))
+
+    def codes(self, folder: Path | None = None) -> dict[int, Code]:
+        """Every row of `codes` that was written so far, by this process or into `folder`."""
+        folder = folder or self.profile / "spool" / f"{os.getpid()}.1"
+        strings = (folder / "strings.table").read_bytes()
+
+        def bytes_at(reference: int) -> bytes:
+            if not reference:
+                return b""
+            start = schema.HEADER_BYTES + (reference - 1) * 8
+            (length,) = struct.unpack_from("<I", strings, start + 4)
+            return strings[start + 8 : start + 8 + length]
+
+        data = (folder / "codes.table").read_bytes()
+        columns, size = schema.layout((schema.COMMIT, *schema.TABLE["codes"].columns))
+        places = {column.name: offset for column, offset in columns}
+        rows: dict[int, Code] = {}
+        for row in range(1, (len(data) - schema.HEADER_BYTES) // size + 1):
+            start = schema.HEADER_BYTES + (row - 1) * size
+            value = {name: struct.unpack_from("<I", data, start + offset)[0] for name, offset in places.items()}
+            if value["commit"]:
+                rows[row] = Code(
+                    value["first_line"],
+                    bytes_at(value["filename"]).decode("utf-8", "surrogateescape"),
+                    bytes_at(value["qualname"]).decode("utf-8", "surrogateescape"),
+                    bytes_at(value["linetable"]),
+                    value["python"],
+                )
+        return rows
+
+
+def frame_of(word: int, evaluator: int = 0, entry: bool = False) -> Frame:
+    assert word >> 60 == 3
+    return Frame(word >> 32 & 0xFFFFFFF, (word & 0xFFFFFFFF) - 1, evaluator, entry)
+
+
+def frames_of(frame: FrameType | None) -> list[FrameType]:
+    """The interpreter's own chain."""
+    chain = []
+    while frame is not None:
+        chain.append(frame)
+        frame = frame.f_back
+    return chain
+
+
+def code_of(code: CodeType) -> Code:
+    """What a row of `codes` should hold."""
+    qualname = code.co_qualname if sys.version_info >= (3, 11) else code.co_name
+    return Code(code.co_firstlineno, code.co_filename, qualname, code.co_linetable, sys.hexversion >> 16)

@@ -1,0 +1,417 @@
+"""Programs whose frames are known, one a function: `python_scenarios.py LIBRARY SCENARIO` prints what was found as JSON.
+
+Runs under each CPython that is read; test_python_frames.py says what the findings must be.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import ctypes
+import functools
+import gc
+import json
+import os
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from python_code_scenarios import codes, reuse
+from python_reader import Reader, code_of, frames_of, lines
+
+SOURCE = Path(__file__).read_text()
+
+
+class Check:
+    """Compares the walk with the interpreter's own chain, wherever it is called."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.checks = self.frames = 0
+        self.wrong: list[str] = []
+        self.ids: dict[int, tuple[types.CodeType, int]] = {}
+        """By identity (equal code objects are not the same): the object, which must live on, and its row."""
+
+    def __call__(self, *_: object) -> int:
+        read, chain = self.reader.walk(), frames_of(sys._getframe())
+        self.checks += 1
+        self.frames += len(read)
+        if len(read) != len(chain):
+            self.wrong.append(f"{len(read)} frames, not {len(chain)}")
+        group = 0
+        for index, (ours, theirs) in enumerate(zip(read, chain, strict=False)):
+            _, known = self.ids.setdefault(id(theirs.f_code), (theirs.f_code, ours.code))
+            # The innermost frame has moved on since the walk.
+            if ours.code != known or (index and ours.offset != theirs.f_lasti):
+                self.wrong.append(f"frame {index}: {ours} is not {theirs}")
+            if ours.evaluator < group or ours.evaluator < self.reader.library.test_stack_address():
+                self.wrong.append(f"frame {index}: evaluator out of order")
+            group = ours.evaluator
+        if not read[-1].entry:
+            self.wrong.append("the outermost frame is not an entry")
+        return 0
+
+    def codes_that_differ(self) -> list[str]:
+        rows = self.reader.codes()
+        return [str(code) for code, row in self.ids.values() if rows[row] != code_of(code)]
+
+
+def nested(reader: Reader) -> dict[str, object]:
+    """The chain in every way in which one frame can be called by another, in two threads."""
+    check = Check(reader)
+    # A collection may run code of its own above a frame that has not begun: see unborn().
+    gc.disable()
+
+    def generator(count: int) -> Generator[int, None, None]:
+        for number in range(count):
+            check()
+            yield number
+
+    def delegating(count: int) -> Generator[int, None, None]:
+        yield from generator(count)
+
+    class Ordered:
+        def __lt__(self, other: object) -> bool:
+            check()
+            return id(self) < id(other)
+
+        def __del__(self) -> None:
+            check()
+
+        def __enter__(self) -> None:
+            check()
+
+        def __exit__(self, *_: object) -> None:
+            check()
+
+    async def coroutine() -> None:
+        await asyncio.sleep(0)
+        check()
+
+    def recursive(depth: int) -> int:
+        return recursive(depth - 1) if depth else check()
+
+    def leaves() -> None:
+        recursive(5)
+        sorted([Ordered() for _ in range(4)])
+        with Ordered():
+            list(map(check, [1, 2]))
+        sum(delegating(3))
+        [check() for _ in range(2)]
+        {check(): 1 for _ in range(2)}
+        exec("check()", {"check": check})
+        try:
+            raise ValueError
+        except ValueError:
+            check()
+        finally:
+            check()
+        asyncio.run(coroutine())
+
+    def nest(depth: int) -> None:
+        if depth == 0:
+            leaves()
+        elif depth % 2:
+            list(map(nest, [depth - 1]))
+        else:
+            functools.reduce(lambda _, __: nest(depth - 1), [1, 2])
+
+    for _ in range(5):
+        nest(4)
+    thread = threading.Thread(target=nest, args=(4,))
+    thread.start()
+    thread.join()
+    return {"checks": check.checks, "frames": check.frames, "wrong": check.wrong[:5], "codes": check.codes_that_differ()[:5]}
+
+
+def evaluators(reader: Reader) -> dict[str, object]:
+    """Which frames share a native evaluator: calls between Python functions from 3.11 on, never a call through C."""
+    found: list[list[tuple[str, bool, int]]] = []
+
+    def inner() -> None:
+        read = reader.walk()
+        names = [frame.f_code.co_name for frame in frames_of(sys._getframe())]
+        found.append([(name, frame.entry, frame.evaluator) for name, frame in zip(names, read, strict=True)])
+
+    def middle(_: object) -> None:
+        inner()
+
+    def outer() -> None:
+        list(map(middle, [1]))
+
+    outer()
+    return {"frames": found[0]}
+
+
+def leaf(x: int) -> int:
+    total = 0
+    for number in range(x & 7):
+        total += number
+    return total
+
+
+def numbers(count: int) -> Generator[int, None, None]:
+    for number in range(count):
+        yield leaf(number)
+
+
+def middle_call(x: int) -> int:
+    first = leaf(x)
+    second = sum(numbers(3))
+    return first + second
+
+
+def upper(x: int) -> int:
+    below = middle_call(x)
+    ordered = sorted([3, 1, 2], key=leaf)
+    return below + len(ordered)
+
+
+def fibonacci(n: int) -> int:
+    if n < 2:
+        return n
+    one = fibonacci(n - 1)
+    return one + fibonacci(n - 2)
+
+
+def rounds(count: int) -> int:
+    total = 0
+    for number in range(count):
+        total += upper(number)
+        total += fibonacci(6)
+    return total
+
+
+def graph(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        rounds(20)
+
+
+GRAPH = (leaf, numbers, middle_call, upper, fibonacci, rounds, graph)
+
+
+def names_by_line() -> dict[int, set[str]]:
+    """What each line of this file mentions."""
+    mentioned: dict[int, set[str]] = {}
+    for node in ast.walk(ast.parse(SOURCE)):
+        if isinstance(node, ast.Name):
+            mentioned.setdefault(node.lineno, set()).add(node.id)
+    return mentioned
+
+
+def ticks(reader: Reader, hertz: int = 5000, wanted: int = 11000) -> dict[str, object]:
+    """Chains read in a signal handler at any instruction: each caller stands on a line that mentions the function it called."""
+    mentioned = names_by_line()
+    reader.library.test_start_ticks(ctypes.c_long(hertz), ctypes.c_size_t(wanted * 2))
+    deadline = time.monotonic() + 30
+    while reader.library.test_sampled() < wanted and time.monotonic() < deadline:
+        graph(0.5)
+    count = reader.library.test_stop_ticks()
+    rows = reader.codes()
+    names = {row: code.qualname for row, code in rows.items()}
+    ours = {function.__name__ for function in GRAPH}
+    wrong: dict[str, int] = {}
+    in_graph = missed = 0
+    for index in range(count):
+        chain = reader.sample(index)
+        # Where an evaluator is just being entered, no chain at all is an honest answer.
+        if not chain:
+            missed += 1
+            continue
+        functions = [names.get(frame.code, "?") for frame in chain]
+        where = [
+            lines.line_of(rows[frame.code].linetable, rows[frame.code].first_line, frame.offset, sys.hexversion >> 16) for frame in chain
+        ]
+        inside = "graph" in functions
+        in_graph += inside
+        good = functions[-1] == "<module>"
+        for at in range(functions.index("graph") if inside else 0):
+            good = good and functions[at] in ours and functions[at] in mentioned.get(where[at + 1], ())
+        if not good:
+            key = " < ".join(f"{name}:{line}" for name, line in zip(functions[:5], where, strict=False))
+            wrong[key] = wrong.get(key, 0) + 1
+    return {"samples": count, "in_graph": in_graph, "missed": missed, "wrong": sum(wrong.values()), "examples": sorted(wrong)[:5]}
+
+
+def released(reader: Reader) -> dict[str, object]:
+    """A thread that has given up the GIL and waits, seen from the handler."""
+    functions: list[list[str]] = []
+
+    def sleeper() -> None:
+        reader.library.test_start_ticks(ctypes.c_long(1000), ctypes.c_size_t(4000))
+        deadline = time.monotonic() + 30
+        while reader.library.test_sampled() < 300 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        count = reader.library.test_stop_ticks()
+        rows = reader.codes()
+        functions.extend([rows[frame.code].qualname for frame in reader.sample(index)] for index in range(count))
+
+    def busy(stop: threading.Event) -> None:
+        while not stop.is_set():
+            rounds(5)
+
+    stop = threading.Event()
+    other = threading.Thread(target=busy, args=(stop,))
+    other.start()
+    thread = threading.Thread(target=sleeper)
+    thread.start()
+    thread.join()
+    stop.set()
+    other.join()
+    inside = [names for names in functions if any(name.endswith("sleeper") for name in names)]
+    return {"samples": len(functions), "in_sleeper": len(inside), "others": [names for names in functions if names not in inside][:3]}
+
+
+def self_argument(reader: Reader) -> dict[str, object]:
+    """The object that a method was called on, read from its frame."""
+
+    class Layer:
+        def forward(self) -> list[int]:
+            return [reader.library.test_self_of(ctypes.c_size_t(0)), reader.library.test_self_of(ctypes.c_size_t(1))]
+
+        def captured(self) -> list[int]:
+            return [(lambda: self)() is self, reader.library.test_self_of(ctypes.c_size_t(0))]
+
+    def no_arguments() -> int:
+        local = Layer()  # noqa: F841
+        return reader.library.test_self_of(ctypes.c_size_t(0))
+
+    layer = Layer()
+
+    def caller(argument: object) -> list[int]:
+        return layer.forward()
+
+    token = object()
+    return {
+        "method": caller(token) == [id(layer), id(token)],
+        "cell": layer.captured()[1] == id(layer),
+        "none": no_arguments() == 0,
+    }
+
+
+def self_test(reader: Reader) -> dict[str, object]:
+    """The verdict of the real self-test, and of one with a wrong layout."""
+    for _ in range(1000):
+        pass
+    faults = ("nothing", "instruction", "previous", "code", "first line", "file name", "line table")
+    return {
+        "verdict": reader.library.test_verdict(),
+        "faults": {fault: reader.library.test_self_test_with(fault.encode()) for fault in faults},
+    }
+
+
+def unborn(reader: Reader) -> dict[str, object]:
+    """The self-test above frames that Python does not show yet: a collection starts while a function makes its cells."""
+    verdicts: dict[int, int] = {}
+
+    def collected(*_: object) -> None:
+        verdict = reader.library.test_self_test_with(b"nothing")
+        verdicts[verdict] = verdicts.get(verdict, 0) + 1
+
+    def with_cells(argument: object, other: object) -> object:
+        def inner() -> object:
+            return argument, other
+
+        return inner
+
+    gc.callbacks.append(collected)
+    gc.set_threshold(1)
+    for number in range(2000):
+        with_cells(number, [number])
+        sum(leaf(at) for at in range(2))
+    gc.callbacks.clear()
+    return {"verdicts": verdicts}
+
+
+def preloaded(reader: Reader) -> dict[str, object]:
+    """The library was loaded before there was an interpreter (see LD_PRELOAD of the caller)."""
+    before = reader.library.test_verdict()
+    frames = len(reader.walk())
+    reader.library.test_schedule_self_test()
+    for _ in range(1000):
+        pass
+    return {"before": before, "frames": frames, "after": reader.library.test_verdict()}
+
+
+def sub_interpreter(reader: Reader) -> dict[str, object]:
+    """A tick inside a sub-interpreter sees the frames that run there."""
+    try:
+        import _interpreters as interpreters
+    except ImportError:
+        import _xxsubinterpreters as interpreters
+    program = "import time\ndef inner():\n end = time.monotonic() + 0.4\n while time.monotonic() < end:\n  sum(range(1000))\ninner()\n"
+    interpreter = interpreters.create()
+    reader.library.test_start_ticks(ctypes.c_long(1000), ctypes.c_size_t(2000))
+    interpreters.run_string(interpreter, program)
+    count = reader.library.test_stop_ticks()
+    rows = reader.codes()
+    inside = sum(any(rows[frame.code].qualname == "inner" for frame in reader.sample(index)) for index in range(count))
+    return {"samples": count, "inside": inside}
+
+
+def foreign_thread(reader: Reader) -> dict[str, object]:
+    return {"frames": reader.library.test_walk_in_foreign_thread()}
+
+
+def fork(reader: Reader) -> dict[str, object]:
+    """The child writes its code objects anew, into tables of its own."""
+    check = Check(reader)
+    check()
+    child = os.fork()
+    if child == 0:
+        reader.library.test_after_fork()
+        again = Check(reader)
+        again()
+        folder = next(path for path in (reader.profile / "spool").iterdir() if path.name == f"{os.getpid()}.2")
+        rows = reader.codes(folder)
+        os._exit(0 if not again.wrong and all(rows[row] == code_of(code) for code, row in again.ids.values()) else 3)
+    return {"status": os.waitpid(child, 0)[1]}
+
+
+def leave(reader: Reader) -> dict[str, object]:
+    """Ticks go on while the interpreter is torn down around a daemon thread."""
+
+    started = threading.Event()
+
+    def busy() -> None:
+        reader.library.test_start_ticks(ctypes.c_long(2000), ctypes.c_size_t(20000))
+        started.set()
+        while True:
+            rounds(5)
+
+    reader.library.test_start_ticks(ctypes.c_long(2000), ctypes.c_size_t(20000))
+    threading.Thread(target=busy, daemon=True).start()
+    started.wait()
+    rounds(50)
+    return {}
+
+
+SCENARIOS: dict[str, Callable[[Reader], dict[str, object]]] = {
+    function.__name__: function
+    for function in (
+        nested,
+        evaluators,
+        ticks,
+        released,
+        codes,
+        reuse,
+        self_argument,
+        self_test,
+        unborn,
+        preloaded,
+        sub_interpreter,
+        foreign_thread,
+        fork,
+        leave,
+    )
+}
+
+
+if __name__ == "__main__":
+    the_reader = Reader(Path(sys.argv[1]))
+    print(json.dumps(SCENARIOS[sys.argv[2]](the_reader)))

@@ -1,0 +1,231 @@
+// Writes records whose content is known by construction, in the ways that a spool must survive. test_spool.py reads them back.
+//
+//   spool_writer PROFILE crowd THREADS RECORDS   threads and a signal handler append at once, then all ends in order
+//   spool_writer PROFILE crowd THREADS 0         the same without end: somebody kills us; what is written is told on stdout
+//   spool_writer PROFILE forks CHILDREN          the parent appends while children fork off, append and end
+//   spool_writer PROFILE sharers RECORDS         a child of fork that never leaves its parent's tables: both append to them
+//   spool_writer PROFILE starved RECORDS         no descriptors can be had for the second third of the records
+//   spool_writer PROFILE texts                   strings of every length that matters
+//   spool_writer PROFILE cost TABLE RECORDS      nanoseconds an append, as JSON
+#include "base/clock.hpp"
+#include "base/sys.hpp"
+#include "spool/control.hpp"
+#include "spool/spool.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace aiflame;
+
+namespace {
+
+constexpr uint64_t kWriters = 64;  // the last one is the signal handler
+
+// How many records each writer has finished: in memory that outlives a SIGKILL because the parent holds it too.
+std::atomic<uint64_t>* finished;
+
+// Record n of writer w: every field follows from (w, n), so a reader can tell a wrong one.
+bool append(uint64_t writer, uint64_t number) noexcept {
+  uint32_t id = spool::append(schema::CopyRecord{
+      .kind = static_cast<uint32_t>(writer),
+      .correlation = number,
+      .stream = number * 3,
+      .start_ns = number * 5,
+      .end_ns = ~number >> 2,
+      .bytes = number ^ writer << 55,
+  });
+  if (id) finished[writer].fetch_add(1, std::memory_order_release);
+  return id != 0;
+}
+
+void on_tick(int) { append(kWriters - 1, finished[kWriters - 1].load(std::memory_order_relaxed)); }
+
+void start_ticks() {
+  signal(SIGPROF, on_tick);
+  itimerval often{{0, 1000}, {0, 1000}};
+  setitimer(ITIMER_PROF, &often, nullptr);
+}
+
+void write_process(bool forked) {
+  char name[32];
+  int length = snprintf(name, sizeof name, "writer %u", sys::process_id());
+  spool::append(schema::ProcessRecord{
+      .pid = sys::process_id(),
+      .ppid = static_cast<uint32_t>(getppid()),
+      .start_ns = now_ns(),
+      .command = spool::text({name, static_cast<size_t>(length)}),
+      .forked = forked,
+  });
+}
+
+void write_end() { spool::append(schema::ProcessEnd{.end_ns = now_ns(), .cpu_ns = 1}); }
+
+// Only one thread takes the handler's signals, so that the handler's numbers are in order.
+void block_ticks() {
+  sigset_t ticks;
+  sigemptyset(&ticks);
+  sigaddset(&ticks, SIGPROF);
+  pthread_sigmask(SIG_BLOCK, &ticks, nullptr);
+}
+
+// The first thread is sent a signal every 300 µs: more often than a large piece of a file takes to reserve on tmpfs.
+void crowd(uint64_t threads, uint64_t records) {
+  std::vector<std::thread> crowd;
+  std::atomic<uint64_t> at_work{threads};
+  signal(SIGPROF, on_tick);
+  for (uint64_t writer = 0; writer < threads; writer++) {
+    crowd.emplace_back([=, &at_work] {
+      if (writer > 0) block_ticks();
+      for (uint64_t number = 0; (records == 0 || number < records) && append(writer, number); number++) {
+      }
+      at_work--;
+    });
+  }
+  while (at_work > 0) {
+    timespec moment{0, 300'000};
+    nanosleep(&moment, nullptr);
+    pthread_kill(crowd[0].native_handle(), SIGPROF);
+  }
+  for (std::thread& thread : crowd) thread.join();
+}
+
+// A SIGKILLed child cannot say how far it came; its parent, which shares the counters, can.
+int crowd_until_killed(uint64_t threads) {
+  pid_t child = fork();
+  if (child == 0) {
+    spool::open(now_ns());
+    write_process(true);
+    crowd(threads, 0);
+    _exit(0);
+  }
+  printf("%d\n", child);
+  fflush(stdout);
+  int status;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  for (uint64_t writer = 0; writer < kWriters; writer++) printf("%llu\n", static_cast<unsigned long long>(finished[writer].load()));
+  return 0;
+}
+
+void forks(uint64_t children) {
+  start_ticks();
+  std::atomic<bool> done{false};
+  std::thread busy([&] {
+    block_ticks();
+    for (uint64_t number = 0; !done; number++) append(0, number);
+  });
+  for (uint64_t child = 1; child <= children; child++) {
+    pid_t pid = fork();
+    if (pid == 0) {
+      signal(SIGPROF, SIG_IGN);
+      spool::abandon();
+      control::forget_stop();
+      spool::open(now_ns());
+      write_process(true);
+      finished[child] = 0;
+      for (uint64_t number = 0; number < 5000; number++) append(child, number);
+      write_end();
+      _exit(0);
+    }
+    if (child % 4 == 0) {
+      while (wait(nullptr) > 0) {
+      }
+    }
+  }
+  while (wait(nullptr) > 0 || errno == EINTR) {
+  }
+  done = true;
+  busy.join();
+  itimerval never{};
+  setitimer(ITIMER_PROF, &never, nullptr);
+}
+
+void sharers(uint64_t records) {
+  pid_t child = fork();
+  for (uint64_t number = 0; number < records; number++) append(child == 0, number);
+  if (child == 0) _exit(0);
+  wait(nullptr);
+}
+
+void starved(uint64_t records) {
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  rlimit none{0, before.rlim_max};
+  for (uint64_t number = 0; number < records; number++) {
+    if (number == records / 3) setrlimit(RLIMIT_NOFILE, &none);
+    if (number == records / 3 * 2) setrlimit(RLIMIT_NOFILE, &before);
+    append(0, number);
+  }
+}
+
+void write_text(std::string_view text) { spool::append(schema::MarkRecord{.text = spool::text(text)}); }
+
+void texts() {
+  for (size_t length = 0; length <= 40; length++) write_text(std::string(length, static_cast<char>('a' + length % 26)));
+  write_text(std::string("nul\0inside", 10));
+  write_text("not utf-8: \xff\xfe");
+  write_text("\xe2\x82\xac");
+  for (size_t length : {65519u, 65528u, 65536u, 1u << 20, (1u << 20) + 1}) write_text(std::string(length, 'L'));
+  for (int number = 0; number < 20000; number++) write_text("text " + std::to_string(number));
+}
+
+// CPU time of this thread, so that others on the machine do not count.
+template <class Work>
+double cost_of(uint64_t times, Work work) {
+  uint64_t begin = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  for (uint64_t number = 0; number < times; number++) work();
+  return static_cast<double>(clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin) / static_cast<double>(times);
+}
+
+void cost(const char* what, uint64_t times) {
+  double ns = 0;
+  if (!strcmp(what, "cpu_samples")) ns = cost_of(times, [] { spool::append(schema::CpuSample{.thread = 1, .stack = 7, .weight = 1, .time_ns = 5}); });
+  if (!strcmp(what, "stacks")) ns = cost_of(times, [] { spool::append(schema::StackNode{.parent = 0, .frame = 77}); });
+  if (!strcmp(what, "kernels")) ns = cost_of(times, [] { spool::append(schema::KernelRecord{.name = 1, .device = 1, .correlation = 5}); });
+  if (!strcmp(what, "known text")) ns = cost_of(times, [] { spool::text("torch/nn/modules/module.py:_call_impl"); });
+  if (!strcmp(what, "write(2)")) {  // the peer: a system call a record into a file
+    char record[32] = {};
+    int file = open((std::string(control::profile_path()) + "/peer").c_str(), O_CREAT | O_WRONLY, 0600);
+    ns = cost_of(times, [&] { (void)!::write(file, record, sizeof record); });
+    close(file);
+  }
+  printf("{\"what\": \"%s\", \"records\": %llu, \"ns\": %.2f}\n", what, static_cast<unsigned long long>(times), ns);
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count < 3) return 2;
+  std::string what = arguments[2];
+  auto number = [&](int at) { return count > at ? strtoull(arguments[at], nullptr, 10) : 0; };
+  void* shared = mmap(nullptr, kWriters * sizeof *finished, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) return 1;
+  finished = static_cast<std::atomic<uint64_t>*>(shared);
+  if (!control::attach(arguments[1])) return 3;
+  if (what == "crowd" && number(4) == 0) return crowd_until_killed(number(3));
+  if (!spool::open(now_ns())) return 4;
+  write_process(false);
+  if (what == "crowd") crowd(number(3), number(4));
+  if (what == "forks") forks(number(3));
+  if (what == "sharers") sharers(number(3));
+  if (what == "starved") starved(number(3));
+  if (what == "texts") texts();
+  if (what == "cost") cost(arguments[3], number(4));
+  write_end();
+  for (uint64_t writer = 0; what != "cost" && writer < kWriters; writer++) printf("%llu\n", static_cast<unsigned long long>(finished[writer].load()));
+  return 0;
+}

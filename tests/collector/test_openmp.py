@@ -1,0 +1,141 @@
+"""OpenMP's workers are found under the function that launched their region, and known when they wait."""
+
+from __future__ import annotations
+
+import ctypes.util
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+from live import Process, build, library, processes, recorded
+
+from aiflame.profile.control import ControlPage
+from aiflame.profile.schema import FrameKind
+
+OFFSET = (1 << 39) - 1
+
+
+@pytest.fixture(scope="module")
+def regions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("omp_regions.cpp", tmp_path_factory.mktemp("programs"), "-fopenmp")
+
+
+def test_libgomps_workers_are_under_who_launched_them(regions: Path, tmp_path: Path) -> None:
+    assert recorded([regions], tmp_path / "p").status == 0
+    (process,) = processes(tmp_path / "p")
+    launcher, worker = _ticks_by_thread(process, regions)
+    much, little = (launcher[name, "leaf"] + worker[name, "leaf"] for name in ("launches_much", "launches_little"))
+    assert much / (much + little) == pytest.approx(0.75, abs=0.1)
+    assert launcher["serial", "leaf"] > 0
+    assert worker["serial", "leaf"] == 0
+    assert worker["leaf",] == worker["main", "leaf"]
+
+
+def test_a_waiting_worker_of_libgomp_says_so(regions: Path, tmp_path: Path) -> None:
+    recorded([regions], tmp_path / "p", env={"OMP_WAIT_POLICY": "active"})
+    (process,) = processes(tmp_path / "p")
+    _, worker = _ticks_by_thread(process, regions)
+    assert worker["[OpenMP wait]",] > 0
+    assert worker["[OpenMP wait]",] + worker["leaf",] >= 0.9 * worker["",]
+
+
+def test_a_library_bound_before_recording_began_is_followed(tmp_path: Path) -> None:
+    """Recording from inside, without LD_PRELOAD, also for the second time."""
+    code = tmp_path / "omp_regions"
+    build("omp_regions.cpp", tmp_path, "-fopenmp", "-shared", "-fPIC")
+    for name in ("first", "second"):
+        (tmp_path / name / "spool").mkdir(parents=True)
+        ControlPage.create(tmp_path / name, cpu_rate=999, features=0xFF).close()
+    program = LATE.format(code=str(code), library=str(library()), folder=str(tmp_path))
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    for name in ("first", "second"):
+        (process,) = processes(tmp_path / name)
+        workers = [ticks for ticks in _ticks_by_thread(process, code) if not ticks["serial",]]
+        assert sum(ticks["launches_much", "leaf"] for ticks in workers) > 0
+        assert sum(ticks["leaf",] - ticks["run", "leaf"] for ticks in workers) == 0
+
+
+LATE = """
+import ctypes
+code = ctypes.CDLL({code!r})
+assert code.run() == 0
+collector = ctypes.CDLL({library!r})
+for name in ("first", "second"):
+    assert collector.aiflame_start(({folder!r} + "/" + name).encode()) == 1
+    assert code.run() == 0
+    collector.aiflame_stop()
+"""
+
+
+@pytest.fixture(scope="module")
+def llvm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    runtime = ctypes.util.find_library("omp5") or ctypes.util.find_library("omp") or ctypes.util.find_library("iomp5")
+    found = next(iter(Path("/usr/lib").glob("**/libomp.so.5")), None) or next(iter(Path(sys.prefix).glob("**/libiomp5.so")), None)
+    if runtime is None and found is None:
+        pytest.skip("no OpenMP runtime of LLVM or Intel here (Debian: libomp5-14; PyPI: intel-openmp)")
+    where = [str(found), f"-Wl,-rpath,{found.parent}"] if found else [f"-l:{runtime}"]
+    return build("omp_llvm.cpp", tmp_path_factory.mktemp("programs"), *where)
+
+
+def test_workers_of_llvms_runtime_are_under_who_launched_them(llvm: Path, tmp_path: Path) -> None:
+    assert recorded([llvm], tmp_path / "p", env={"KMP_BLOCKTIME": "infinite", "OMP_DYNAMIC": "false"}).status == 0
+    (process,) = processes(tmp_path / "p")
+    launcher, worker = _ticks_by_thread(process, llvm)
+    assert worker["launches_much", "leaf"] == worker["leaf",] > 0
+    assert worker["[OpenMP wait]",] > 0
+    assert worker["[OpenMP wait]",] + worker["leaf",] >= 0.9 * worker["",]
+    assert launcher["serial", "leaf"] > 0
+    assert launcher["launches_much", "serial"] == 0
+
+
+def test_a_users_own_openmp_tool_comes_first(llvm: Path, tmp_path: Path) -> None:
+    assert recorded([llvm, "tool"], tmp_path / "ours").stdout == "a tool\n"
+    assert recorded([llvm, "tool"], tmp_path / "listed", env={"OMP_TOOL_LIBRARIES": str(library())}).stdout == "a tool\n"
+    assert recorded([llvm, "tool"], tmp_path / "theirs", env={"OMP_TOOL_LIBRARIES": "/opt/their-tool.so"}).stdout == "no tool\n"
+
+
+class Ticks(Counter[tuple[str, ...]]):
+    """Ticks by functions that are all on the stack; ("",) is every tick."""
+
+    def __init__(self, stacks: list[tuple[set[str], int]]) -> None:
+        super().__init__()
+        self._stacks = stacks
+
+    def __missing__(self, names: tuple[str, ...]) -> int:
+        return sum(weight for frames, weight in self._stacks if frames.issuperset(names) or names == ("",))
+
+
+def _ticks_by_thread(process: Process, program: Path) -> list[Ticks]:
+    """In the order of thread rows: names are functions of `program` and our own frames."""
+    nodes = {row: (parent, frame) for row, parent, frame in process.table("stacks").select("id", "parent", "frame").iter_rows()}
+    ours = {row for row, path in process.table("modules").select("id", "path").iter_rows() if Path(path).name == program.name}
+    marks = dict(process.table("marks").select("id", "text").iter_rows())
+    functions = _functions(program)
+
+    def names(stack: int) -> set[str]:
+        found = set()
+        while stack:
+            stack, frame = nodes[stack]
+            if frame >> 60 == FrameKind.MARK:
+                found.add(marks[frame & 0xFFFFFFFF])
+            elif frame >> 60 == FrameKind.NATIVE and frame >> 40 & 0xFFFFF in ours:
+                found |= {name for name, (low, high) in functions.items() if low <= (frame & OFFSET) - 1 < high or low == (frame & OFFSET)}
+        return found
+
+    samples = process.table("cpu_samples")
+    threads: dict[int, list[tuple[set[str], int]]] = {row: [] for row in process.table("threads")["id"].to_list()}
+    for thread, stack, weight in samples.select("thread", "stack", "weight").iter_rows():
+        threads[thread].append((names(stack), weight))
+    return [Ticks(stacks) for stacks in threads.values()]
+
+
+def _functions(program: Path) -> dict[str, tuple[int, int]]:
+    with program.open("rb") as file:
+        table = ELFFile(file).get_section_by_name(".symtab")
+        assert isinstance(table, SymbolTableSection)
+        functions = [symbol for symbol in table.iter_symbols() if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_size"]]
+        return {symbol.name: (symbol["st_value"], symbol["st_value"] + symbol["st_size"]) for symbol in functions}

@@ -1,0 +1,161 @@
+"""Frames read from the interpreter's memory are what the interpreter says, in each CPython that is installed here."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCENARIOS = Path(__file__).parent / "python_scenarios.py"
+PROGRAMS = Path(os.environ.get("AIFLAME_TEST_PROGRAMS", ROOT / "build/dev/tests/collector"))
+LIBRARY = PROGRAMS / "libpython_reader.so"
+VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+
+Json = dict[str, Any]
+
+
+def interpreter(version: str) -> str | None:
+    """An executable of that minor version: on PATH, or one that pyenv keeps."""
+    candidates = [shutil.which(f"python{version}"), *map(str, Path.home().glob(f".pyenv/versions/{version}*/bin/python{version}"))]
+    if sys.version_info[:2] == tuple(map(int, version.split("."))):
+        candidates.insert(0, sys.executable)
+    for candidate in filter(None, candidates):
+        if subprocess.run([candidate, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return candidate
+    return None
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def python(request: pytest.FixtureRequest) -> str:
+    if not LIBRARY.exists():
+        pytest.skip(f"no {LIBRARY}: `make test` builds it")
+    found = interpreter(request.param)
+    if found is None:
+        pytest.skip(f"no CPython {request.param} here")
+    return found
+
+
+def run(python: str, scenario: str, **environment: str) -> Json:
+    result = subprocess.run(
+        [python, str(SCENARIOS), str(LIBRARY), scenario],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    found: Json = json.loads(result.stdout)
+    return found
+
+
+def test_every_frame_of_a_call_equals_the_interpreters_own_chain(python: str) -> None:
+    found = run(python, "nested")
+    assert found["checks"] > 100 and found["frames"] > 1000
+    assert found["wrong"] == []
+    assert found["codes"] == []
+
+
+def test_frames_are_grouped_by_their_native_evaluator(python: str) -> None:
+    frames = run(python, "evaluators")["frames"]
+    names = [name for name, _, _ in frames]
+    assert names == ["inner", "middle", "outer", "evaluators", "<module>"]
+    if python_version(python) == (3, 10):
+        assert all(entry for _, entry, _ in frames)
+    else:
+        assert [entry for _, entry, _ in frames] == [False, True, False, False, True]
+        assert len({evaluator for _, _, evaluator in frames}) == 2
+
+
+def test_chains_read_in_a_signal_handler_are_right(python: str) -> None:
+    found = run(python, "ticks")
+    assert found["in_graph"] > 10_000
+    assert found["wrong"] == 0, found["examples"]
+    assert found["missed"] <= found["samples"] / 1000
+
+
+def test_a_thread_that_waits_without_the_gil_shows_its_frames(python: str) -> None:
+    found = run(python, "released")
+    assert found["samples"] > 100
+    assert found["others"] == []
+
+
+def test_names_and_lines_of_thousands_of_code_objects(python: str) -> None:
+    found = run(python, "codes")
+    assert found["codes"] > 5000 and found["ranges"] > 40_000
+    assert found["names"] == []
+    assert found["lines"] == []
+
+
+def test_an_address_used_again_is_a_new_code_object(python: str) -> None:
+    found = run(python, "reuse")
+    assert found["reuses"] > 3000
+    assert found["wrong"] == 0
+
+
+def test_the_first_argument_of_a_frame(python: str) -> None:
+    assert run(python, "self_argument") == {"method": True, "cell": True, "none": True}
+
+
+def test_the_self_test_passes_and_sees_each_wrong_offset(python: str) -> None:
+    found = run(python, "self_test")
+    assert found["verdict"] == 1
+    assert found["faults"].pop("nothing") == EQUAL
+    assert set(found["faults"].values()) == {DIFFERENT}
+
+
+def test_the_self_test_passes_above_frames_that_have_not_begun(python: str) -> None:
+    assert set(run(python, "unborn")["verdicts"]) == {str(EQUAL)}
+
+
+def test_loaded_before_the_interpreter_frames_come_at_once_and_the_self_test_when_it_can(python: str, tmp_path: Path) -> None:
+    sys.path.insert(0, str(Path(__file__).parent))
+    from python_reader import make_profile
+
+    make_profile(tmp_path)
+    found = run(python, "preloaded", LD_PRELOAD=str(LIBRARY), PYTHON_READER_PROFILE=str(tmp_path))
+    assert found["before"] == 0 and found["frames"] == 2
+    assert found["after"] == 1
+
+
+def test_a_sub_interpreters_frames(python: str) -> None:
+    found = run(python, "sub_interpreter")
+    assert found["samples"] > 20
+    assert found["inside"] >= found["samples"] * 0.95
+
+
+def test_a_thread_without_python_has_no_frames(python: str) -> None:
+    assert run(python, "foreign_thread") == {"frames": 0}
+
+
+def test_a_forked_child_writes_its_codes_anew(python: str) -> None:
+    assert run(python, "fork") == {"status": 0}
+
+
+def test_ticks_while_the_interpreter_is_torn_down_harm_nothing(python: str) -> None:
+    for _ in range(10):
+        assert run(python, "leave") == {}
+
+
+def test_the_debug_offsets_of_3_13_and_3_14_are_read_where_they_are_declared() -> None:
+    program = PROGRAMS / "python_layout"
+    if not program.exists():
+        pytest.skip(f"no {program}: `make test` builds it")
+    result = subprocess.run([str(program)], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (0, "")
+
+
+EQUAL, DIFFERENT = 1, 2
+
+
+def python_version(python: str) -> tuple[int, int]:
+    out = subprocess.run([python, "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True, check=True).stdout
+    major, minor = map(int, out.split())
+    return major, minor

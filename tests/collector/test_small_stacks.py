@@ -1,0 +1,60 @@
+"""Ticks need little of a thread's stack, and never take another stack for the thread's own."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from live import Process, build, processes, recorded
+
+LIBRARIES = 4
+NOW = "-Wl,-z,now"  # looking a function up at its first call takes 3 KB of stack
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("stack_scenes.cpp", tmp_path_factory.mktemp("programs"), "-ldl", NOW)
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Copies of one library: each is a file that the collector has not met."""
+    folder = tmp_path_factory.mktemp("libraries")
+    original = build("stack_library.cpp", folder, "-shared", "-fPIC", NOW)
+    return [Path(shutil.copy(original, folder / f"late_{number}.so")) for number in range(LIBRARIES)]
+
+
+def _record(tmp_path: Path, wall_rate: int, *command: str | Path) -> Process:
+    outcome = recorded(command, tmp_path / "p", wall_rate=wall_rate)
+    assert (outcome.status, outcome.stdout) == (0, "alive\n"), outcome.stderr
+    (process,) = processes(tmp_path / "p")
+    return process
+
+
+@pytest.mark.parametrize("wall_rate", [0, 999])
+def test_code_that_is_new_is_met_on_the_smallest_stack(scenes: Path, libraries: list[Path], tmp_path: Path, wall_rate: int) -> None:
+    process = _record(tmp_path, wall_rate, scenes, "small_threads", *libraries)
+    known = {Path(path).name for path in process.table("modules")["path"]}
+    assert known >= {library.name for library in libraries}
+
+
+@pytest.mark.parametrize("wall_rate", [0, 999])
+def test_ticks_in_a_handler_on_an_alternate_stack_of_eight_kilobytes(
+    scenes: Path, libraries: list[Path], tmp_path: Path, wall_rate: int
+) -> None:
+    process = _record(tmp_path, wall_rate, scenes, "small_alternate", *libraries)
+    assert "[on another stack]" in process.table("marks")["text"].to_list()
+
+
+@pytest.mark.parametrize("wall_rate", [0, 999])
+def test_a_coroutine_may_have_less_stack_than_a_signal_frame(scenes: Path, tmp_path: Path, wall_rate: int) -> None:
+    process = _record(tmp_path, wall_rate, scenes, "small_coroutine")
+    assert "[on another stack]" in process.table("marks")["text"].to_list()
+
+
+def test_a_thread_first_met_on_an_alternate_stack_is_unwound_on_its_own(scenes: Path, tmp_path: Path) -> None:
+    process = _record(tmp_path, 0, scenes, "unseen_thread")
+    samples = process.table("cpu_samples")
+    assert samples["thread"].n_unique() == 2
+    assert "[on another stack]" not in process.table("marks")["text"].to_list()

@@ -1,0 +1,60 @@
+"""Threads that come, go and are too many: each is sampled while it lives, and nothing of it stays in the kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from live import build, processes, recorded
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("thread_scenes.cpp", tmp_path_factory.mktemp("programs"))
+
+
+def test_children_forked_while_threads_start_can_start_threads(scenes: Path, tmp_path: Path) -> None:
+    outcome = recorded([scenes, "fork", "40"], tmp_path / "p")
+    assert (outcome.status, outcome.stdout) == (0, "ended 40\n"), outcome.stderr
+
+
+def test_two_thousand_threads_at_once_have_a_timer_each_and_leave_none(scenes: Path, tmp_path: Path) -> None:
+    outcome = recorded([scenes, "many", "2000"], tmp_path / "p", cpu_rate=199)
+    assert (outcome.status, outcome.stdout) == (0, "1 2000 0\n"), outcome.stderr
+    (process,) = processes(tmp_path / "p")
+    assert len(process.table("threads")) == len(process.table("thread_ends")) == 2001
+
+
+def test_adopted_threads_that_end_leave_no_timers(scenes: Path, tmp_path: Path) -> None:
+    outcome = recorded([scenes, "unseen", "20"], tmp_path / "p")
+    assert (outcome.status, outcome.stdout) == (0, "20 0\n"), outcome.stderr
+    (process,) = processes(tmp_path / "p")
+    assert len(process.table("threads")) == len(process.table("thread_ends")) == 61
+
+
+def test_a_thread_with_the_tid_of_an_adopted_one_that_ended_is_sampled(scenes: Path, tmp_path: Path) -> None:
+    outcome = recorded([scenes, "same-tid"], tmp_path / "p")
+    assert outcome.status == 0, outcome.stderr
+    process = processes(tmp_path / "p")[0]
+    of_tid = process.table("threads").with_row_index("row", 1).filter(pl.col("tid") == int(outcome.stdout))
+    assert len(of_tid) == 2
+    ticks = process.table("cpu_samples").filter(pl.col("thread") == of_tid["row"][1])["weight"].sum()
+    assert ticks == pytest.approx(0.3 * 999, rel=0.1)
+
+
+def test_a_pause_takes_every_ones_ticks_until_it_ends(scenes: Path, tmp_path: Path) -> None:
+    outcome = recorded([scenes, "pause"], tmp_path / "p")
+    assert outcome.status == 0, outcome.stderr
+    running, paused, resumed, start, end = map(int, outcome.stdout.split())
+    assert (running, paused, resumed) == (4, 0, 8)
+    times = processes(tmp_path / "p")[0].table("cpu_samples")["time_ns"]
+    assert times.is_between(start, end).sum() == 0
+    assert (times < start).sum() > 20 and (times > end).sum() > 20
+
+
+def test_a_refused_timer_is_said_once_and_asked_for_again(scenes: Path, tmp_path: Path) -> None:
+    outcome = recorded([scenes, "limited"], tmp_path / "p")
+    assert (outcome.status, outcome.stdout) == (0, "0 5\n"), outcome.stderr
+    notes = processes(tmp_path / "p")[0].table("notes")["text"].to_list()
+    assert sum("limit of pending signals" in note for note in notes) == 1

@@ -1,0 +1,145 @@
+"""`aiflame demo`, as a person runs it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from array import array
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import polars as pl
+import pytest
+from recording import time_under
+
+import aiflame
+from aiflame.api import Profile
+from aiflame.attribute.tree import Kind, Tree
+from aiflame.demo.cpu_device import CpuDevice
+from aiflame.demo.matmul import Network, step
+
+pytest_plugins = ["opencl_device"]
+
+SOURCE = Path(__file__).parents[2] / "native" / "demo" / "matmul.cpp"
+WAYS = ("basic", "blocked", "tiled")
+
+
+def run_demo(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """As the installed command does: nothing is imported from the current folder."""
+    code = "import sys; sys.path.remove(''); from aiflame.cli.main import main; sys.exit(main())"
+    return subprocess.run(
+        [sys.executable, "-c", code, "demo", *options], cwd=folder, capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def cpu_demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder in which the demo ran, and what it printed."""
+    folder = tmp_path_factory.mktemp("demo")
+    if sys.version_info >= (3, 11):
+        # A module of the person's own, with the name of one that the workload imports.
+        (folder / "random.py").write_text("raise SystemExit('imported from the current folder')")
+    done = run_demo(folder, "--device", "cpu", "--seconds", "3")
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout
+
+
+@pytest.fixture(scope="module")
+def opencl_demo(opencl_device: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Profile, str]:
+    folder = tmp_path_factory.mktemp("opencl")
+    done = run_demo(folder, "--device", "opencl", "--seconds", "3")
+    assert done.returncode == 0, done.stderr
+    return aiflame.open(folder / "aiflame-demo.aiflame"), done.stdout
+
+
+@pytest.fixture(scope="module")
+def tree(cpu_demo: tuple[Path, str]) -> Tree:
+    return aiflame.open(cpu_demo[0] / "aiflame-demo.aiflame").tree("cpu-time", detail="instruction")
+
+
+@pytest.mark.parametrize("size", [16, 48, 128, 208])
+def test_the_three_products_are_the_product(size: int) -> None:
+    random = Random(2)
+    left, right = (_matrix(random, size) for _ in range(2))
+    device = CpuDevice()
+    device.load(left, right)
+    step(Network(device))
+    expected = np.array(left).reshape(size, size) @ np.array(right).reshape(size, size)
+    for result in device.results():
+        np.testing.assert_allclose(np.array(result).reshape(size, size), expected, rtol=1e-5)
+
+
+def _matrix(random: Random, size: int) -> array[float]:
+    return array("f", (random.random() for _ in range(size * size)))
+
+
+def test_it_prints_the_table_then_one_sentence_then_the_picture(cpu_demo: tuple[Path, str]) -> None:
+    folder, printed = cpu_demo
+    *_, said, picture = printed.splitlines()
+    assert re.search(r"matmul_basic.*\n(.*\n)*.*matmul_blocked", printed), "the table has the heaviest first"
+    at = r"\(most at matmul\.cpp:\d+\)"
+    assert re.fullmatch(
+        rf"Same work, 3 ways: matmul_basic [\d.]+% of the CPU time {at}, matmul_blocked [\d.]+% {at}, matmul_tiled [\d.]+% {at};"
+        r" matmul_tiled is [\d.]+ times as fast as matmul_basic\.",
+        said,
+    )
+    assert picture == "Flame graph: aiflame-demo.svg"
+    assert "matmul_basic" in (folder / "aiflame-demo.svg").read_text()
+
+
+def test_each_product_lies_under_its_layer_and_nowhere_else(tree: Tree) -> None:
+    for way in WAYS:
+        spent = time_under(tree, f"matmul_{way}")
+        assert spent > 0
+        assert time_under(tree, "train", "step", "Network.forward", f"Network.{way}_layer", f"CpuDevice.{way}", f"matmul_{way}") == spent
+
+
+def test_time_of_a_product_is_at_the_lines_of_its_innermost_loop(tree: Tree) -> None:
+    lines = SOURCE.read_text().splitlines()
+    for way, code in (("basic", "sum += a[i * n + k]"), ("blocked", "c[i * n + j] += left")):
+        (loop,) = (number for number, line in enumerate(lines, 1) if code in line)
+        assert time_under(tree, f"matmul_{way}", f"matmul.cpp:{loop}") > 0.8 * time_under(tree, f"matmul_{way}")
+
+
+def test_frames_go_down_to_an_instruction_at_its_offset(tree: Tree) -> None:
+    instructions = tree.frames.filter(pl.col("kind") == int(Kind.CPU_INSTRUCTION), pl.col("module") == "libaiflame_demo.so")
+    assert len(instructions) > 3
+    assert all(re.fullmatch(r"[a-z0-9]+ @ \+0x[0-9a-f]+", name) for name in instructions["name"])
+
+
+def test_a_profile_that_a_person_named_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "mine.aiflame").mkdir()
+    done = run_demo(tmp_path, "--device", "cpu", "--seconds", "0.1", "-o", "mine.aiflame")
+    assert done.returncode == 1
+    assert "mine.aiflame exists" in done.stderr
+
+
+def test_opencl_shows_the_three_kernels(opencl_demo: tuple[Profile, str]) -> None:
+    profile, printed = opencl_demo
+    assert re.search(r"Same work, 3 ways: matmul_\w+ [\d.]+% of the GPU time", printed)
+    tree = profile.tree("gpu-time")
+    for way in WAYS:
+        spent = time_under(tree, f"matmul_{way}", metric="gpu-time")
+        assert spent > 0
+        assert time_under(tree, f"Network.{way}_layer", "-", f"matmul_{way}", metric="gpu-time") == spent
+    launched = profile.table("kernels").group_by("name").len()["len"]
+    assert launched.n_unique() == 1, "each step runs each way once"
+
+
+def test_samples_in_a_kernel_that_runs_on_the_cpu_are_its_instructions(opencl_device: str, opencl_demo: tuple[Profile, str]) -> None:
+    if not opencl_device.startswith("pthread"):
+        pytest.skip(f"{opencl_device} does not run its kernels on the CPU as PoCL does")
+    tree = opencl_demo[0].tree("cpu-time", detail="instruction")
+    inside = tree.frames.filter(pl.col("module") == "matmul_basic.so")
+    assert inside.filter(pl.col("kind") == int(Kind.GPU_KERNEL))["name"].to_list() == ["matmul_basic"]
+    instructions = inside.filter(pl.col("kind") == int(Kind.GPU_INSTRUCTION))["name"].unique().to_list()
+    assert len(instructions) > 3
+    assert all(re.fullmatch(r"\w+ @ \+0x[0-9a-f]+", name) for name in instructions)
+    assert time_under(tree, "matmul_basic") == sum(time_under(tree, "matmul_basic", name) for name in instructions)
+
+
+@pytest.mark.parametrize("wrong", [("--device", "abacus"), ("--seconds", "-1")])
+def test_a_wrong_call_ends_with_status_2(wrong: tuple[str, str], tmp_path: Path) -> None:
+    assert run_demo(tmp_path, *wrong).returncode == 2

@@ -1,0 +1,78 @@
+"""Programs whose answer is known: what they say they used is what the tree must show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from recording import PROGRAMS, PYTHON, Recorder, time_under
+
+
+def test_native_code_without_frame_pointers_splits_as_it_was_called(record: Recorder, built: Callable[..., Path]) -> None:
+    run = record(PYTHON, PROGRAMS / "spin_split.py", built("spin.c", "libspin.so"))
+    took = json.loads(run.stdout)
+    tree = run.profile().tree("cpu-time")
+    spun = time_under(tree, "spin")
+    a, b = time_under(tree, "a", "spin"), time_under(tree, "b", "spin")
+    assert a / spun == pytest.approx(took["a"] / (took["a"] + took["b"]), abs=0.02)
+    assert (a + b) / spun >= 0.99
+    assert spun == pytest.approx(took["a"] + took["b"], rel=0.05)
+
+
+@pytest.mark.parametrize("minor", ["3.10", "3.11", "3.12", "3.13", "3.14"])
+def test_the_stacks_of_every_cpython_are_whole(record: Recorder, built: Callable[..., Path], pythons: dict[str, str], minor: str) -> None:
+    if minor not in pythons:
+        pytest.skip(f"no CPython {minor} on this machine")
+    run = record(pythons[minor], PROGRAMS / "spin_split.py", built("spin.c", "libspin.so"), "40")
+    took = json.loads(run.stdout)
+    profile = run.profile()
+    tree = profile.tree("cpu-time")
+    spun = time_under(tree, "spin")
+    whole = time_under(tree, "<module>", "main", "spin")
+    assert whole / spun >= 0.99
+    assert time_under(tree, "a", "spin") / spun == pytest.approx(took["a"] / (took["a"] + took["b"]), abs=0.03)
+    assert time_under(tree, "[incomplete stack]") == 0
+    assert profile.meta.degraded == ()
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork", "subprocess"])
+def test_a_child_process_splits_likewise(record: Recorder, built: Callable[..., Path], method: str) -> None:
+    run = record(PYTHON, PROGRAMS / "spin_child.py", method, built("spin.c", "libspin.so"))
+    assert run.status == 0, run.stderr
+    took = json.loads(run.stdout)
+    profile = run.profile()
+    tree = profile.tree("cpu-time")
+    a, b = time_under(tree, "a", "spin"), time_under(tree, "b", "spin")
+    assert a / (a + b) == pytest.approx(took["a"] / (took["a"] + took["b"]), abs=0.02)
+    assert a + b == pytest.approx(took["a"] + took["b"], rel=0.06)
+    assert len(profile.table("processes")["pid"].unique()) >= 2
+
+
+def test_openmp_workers_hang_under_the_stack_that_launched_their_region(record: Recorder, built: Callable[..., Path]) -> None:
+    library = built("spin_openmp.c", "libspin_openmp.so", "-fopenmp")
+    run = record(PYTHON, PROGRAMS / "spin_openmp.py", library, env={"OMP_WAIT_POLICY": "passive"})
+    profile = run.profile()
+    tree = profile.tree("cpu-time")
+    spun = time_under(tree, "spin")
+    a, b = time_under(tree, "a", "spin"), time_under(tree, "b", "spin")
+    assert (a + b) / spun >= 0.99
+    assert a / (a + b) == pytest.approx(0.75, abs=0.02)
+    assert spun == pytest.approx(2 * 60 * 40_000_000, rel=0.08)  # two threads
+    threads = profile.sql("select distinct thread from cpu_samples")
+    assert len(threads) == 2
+
+
+def test_the_threads_of_a_pool_are_shown_as_threads(record: Recorder, built: Callable[..., Path]) -> None:
+    library = built("thread_pool.cpp", "libpool.so", "-pthread")
+    call = f"import ctypes; ctypes.CDLL({str(library)!r}).pool_run(2, 40, ctypes.c_int64(40_000_000))"
+    run = record(PYTHON, "-c", call)
+    profile = run.profile()
+    tree = profile.tree("cpu-time")
+    spun = time_under(tree, "spin")
+    by_thread = [time_under(tree, f"pool-{number}", "spin") for number in range(2)]
+    assert sum(by_thread) == spun == pytest.approx(40 * 40_000_000, rel=0.08)
+    assert min(by_thread) > 0
+    ends = profile.table("thread_ends")
+    assert set(ends["name"].to_list()) >= {"pool-0", "pool-1"}

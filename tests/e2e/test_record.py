@@ -1,0 +1,250 @@
+"""`aiflame record` in its manners: what the program does, prints and returns is what it would be without us."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+from recording import PYTHON, Recorder
+
+import aiflame
+
+BUSY = "import time\nend = time.process_time() + {seconds}\nwhile time.process_time() < end: pass\n"
+
+
+def recording(path: Path, *command: str) -> list[str]:
+    return [PYTHON, "-m", "aiflame.cli.main", "record", "-o", str(path), "--", *command]
+
+
+@pytest.mark.parametrize("status", [0, 1, 3, 255])
+def test_the_exit_status_is_the_commands(record: Recorder, status: int) -> None:
+    assert record(PYTHON, "-c", f"raise SystemExit({status})").status == status
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV])
+def test_a_command_that_dies_by_a_signal_is_seen_to_die_by_it(record: Recorder, number: signal.Signals) -> None:
+    run = record(PYTHON, "-c", f"import os; os.kill(os.getpid(), {int(number)})")
+    assert run.status == -number
+    assert run.profile().meta.exit_status == -number
+
+
+def test_standard_streams_pass_through_untouched(record: Recorder) -> None:
+    run = record(PYTHON, "-c", "import sys; data = sys.stdin.read(); print(data[::-1], end=''); print('err', file=sys.stderr)", stdin="abc")
+    assert run.stdout == "cba"
+    assert "err\n" in run.stderr
+
+
+def test_recording_imports_the_standard_library_alone() -> None:
+    code = "import sys; import aiflame.cli.main, aiflame.cli.record, aiflame.recorder.inside; print(*sys.modules)"
+    done = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, check=True)
+    top = {name.partition(".")[0] for name in done.stdout.split()} - {"aiflame", "__main__"}
+    foreign = {name for name in top if name not in sys.stdlib_module_names and not name.startswith(("_", "sitecustomize"))}
+    assert foreign == set()
+
+
+def test_ctrl_c_ends_the_program_once_and_seals(tmp_path: Path) -> None:
+    path = tmp_path / "p.aiflame"
+    code = (
+        "import time, sys\ntry:\n    print('up', flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n    print('stopped', flush=True)\n"
+    )
+    process = subprocess.Popen(recording(path, PYTHON, "-c", code), stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(signal.SIGINT)  # to the recorder alone, as a supervisor would
+    assert process.stdout.read() == "stopped\n"
+    assert process.wait(30) == 0
+    assert aiflame.open(path).meta.complete
+
+
+@pytest.mark.parametrize("victim", ["program", "recorder", "both"])
+def test_sigkill_loses_nothing_that_was_recorded(tmp_path: Path, victim: str) -> None:
+    path = tmp_path / "p.aiflame"
+    code = (
+        "import os, time\nprint(os.getpid(), flush=True)\n"
+        + BUSY.format(seconds=2)
+        + "print('done', flush=True)\nwhile True: time.sleep(1)\n"
+    )
+    process = subprocess.Popen(recording(path, PYTHON, "-c", code), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    pid = int(process.stdout.readline())
+    assert process.stdout.readline() == "done\n"
+    if victim in ("recorder", "both"):
+        process.kill()
+    if victim in ("program", "both"):
+        os.kill(pid, signal.SIGKILL)
+    process.wait(30)
+    if victim == "recorder":
+        os.kill(pid, signal.SIGKILL)
+        time.sleep(0.2)
+    profile = aiflame.open(path)
+    samples = profile.table("cpu_samples")
+    seconds = (samples["weight"].cast(pl.UInt64) * samples["period_ns"]).sum() / 1e9
+    assert seconds == pytest.approx(2.0, rel=0.1)
+
+
+def test_a_full_disk_stops_recording_and_not_the_program(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1M", "tmpfs", str(disk)], check=False).returncode:
+        pytest.skip("no right to mount a small file system")
+    try:
+        path = disk / "p.aiflame"
+        code = (
+            "import sys\ndef f(n):\n    return f(n - 1) if n else 0\nimport time\n"
+            + BUSY.format(seconds=3)
+            + "print('finished'); sys.exit(7)"
+        )
+        command = [*recording(path)[:-1], "--cpu-rate", "999", "--", PYTHON, "-c", code]
+        filler = disk / "filler"
+        filler.write_bytes(b"x" * 930_000)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 7
+        assert done.stdout == "finished\n"
+        assert done.stderr.count("recording stopped early: no space left") == 1
+        filler.unlink()
+        assert len(aiflame.open(path).table("cpu_samples")) > 0
+    finally:
+        subprocess.run(["umount", str(disk)], check=False)
+
+
+def test_max_size_bounds_the_recording(record: Recorder) -> None:
+    code = "import os\nfor _ in range(40):\n    if os.fork() == 0:\n        sum(range(3_000_000)); os._exit(0)\n    os.wait()\nprint('ok')"
+    run = record(PYTHON, "-c", code, options=("--max-size", "2M", "--no-seal"))
+    assert run.stdout == "ok\n"
+    assert "--max-size" in run.stderr
+    assert sum(file.stat().st_blocks * 512 for file in run.path.rglob("*")) <= 2 << 20
+    assert len(list((run.path / "spool").iterdir())) > 3
+
+
+def test_a_program_that_closes_every_file_descriptor_is_recorded_on(record: Recorder) -> None:
+    code = "import os\nos.closerange(3, 65536)\n" + BUSY.format(seconds=1.5) + "print('ok')"
+    run = record(PYTHON, "-c", code)
+    assert run.stdout == "ok\n"
+    assert run.profile().table("cpu_samples")["weight"].sum() == pytest.approx(1.5 * 199, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "said"),
+    [(("no-such-program",), 127, "no such command"), (("/etc",), 126, "is a folder"), (("/etc/passwd",), 126, "not executable")],
+)
+def test_a_command_that_cannot_run_is_one_clear_line(record: Recorder, command: tuple[str, ...], status: int, said: str) -> None:
+    run = record(*command)
+    assert run.status == status
+    assert said in run.stderr
+    assert len(run.stderr.splitlines()) == 1
+    assert not run.path.exists()
+
+
+def test_a_wrong_call_has_status_2() -> None:
+    done = subprocess.run([PYTHON, "-m", "aiflame.cli.main", "record", "--nonsense"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+
+
+def test_a_folder_that_cannot_be_written_is_one_clear_line(record: Recorder) -> None:
+    run = record("true", options=("-o", "/proc/nowhere/p.aiflame"))
+    assert run.status == 1
+    assert "choose another place" in run.stderr
+    assert len(run.stderr.splitlines()) == 1
+
+
+def test_a_path_that_is_not_utf8_works(tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path) + b"/caf\xe9 \xff"
+    Path(os.fsdecode(folder)).mkdir()
+    path = Path(os.fsdecode(folder + b"/p.aiflame"))
+    done = subprocess.run(recording(path, PYTHON, "-c", BUSY.format(seconds=0.5)), capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(aiflame.open(path).table("cpu_samples")) > 0
+
+
+def test_a_static_program_runs_and_the_limit_is_said(record: Recorder, tmp_path: Path, built: Callable[..., Path]) -> None:
+    source = tmp_path / "hello.c"
+    source.write_text('#include <stdio.h>\nint main(void) { puts("hello"); return 5; }\n')
+    static = tmp_path / "hello"
+    if subprocess.run(["gcc", "-static", "-o", str(static), str(source)], check=False).returncode:
+        pytest.skip("no static libc")
+    run = record(static)
+    assert (run.status, run.stdout) == (5, "hello\n")
+    assert "statically linked" in run.stderr
+
+
+def test_a_child_that_changes_its_user_runs_and_the_limit_is_said(record: Recorder, tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a program of another user")
+    program = Path("/tmp") / f"aiflame-setuid-{os.getpid()}"
+    shutil.copy("/usr/bin/id", program)
+    try:
+        os.chown(program, 65534, 65534)
+        program.chmod(0o4755)
+        run = record("sh", "-c", f"{program} -u; echo $?")
+        assert run.stdout == "65534\n0\n"
+        assert f"{program} is set-user-id" in run.stderr
+    finally:
+        program.unlink()
+
+
+def test_the_users_own_preload_stays(record: Recorder, tmp_path: Path) -> None:
+    source, library = tmp_path / "mine.c", tmp_path / "mine.so"
+    source.write_text('#include <stdlib.h>\n__attribute__((constructor)) static void f(void) { setenv("MINE", "loaded", 1); }\n')
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    run = record("sh", "-c", "echo $MINE", env={"LD_PRELOAD": str(library)})
+    assert run.stdout == "loaded\n"
+
+
+def test_a_hook_variable_that_is_taken_is_left_alone_and_said(record: Recorder) -> None:
+    run = record("sh", "-c", "echo $INTEL_JIT_PROFILER64", env={"INTEL_JIT_PROFILER64": "/opt/mine.so"})
+    assert run.stdout == "/opt/mine.so\n"
+    assert "INTEL_JIT_PROFILER64 is already set" in run.stderr
+
+
+def test_sixty_four_processes_of_sixty_four_threads_leave_every_thread_and_nothing_behind(record: Recorder) -> None:
+    code = """
+import os, threading
+def work(): sum(range(1000))
+for _ in range(64):
+    if os.fork() == 0:
+        threads = [threading.Thread(target=work) for _ in range(63)]
+        [t.start() for t in threads]; [t.join() for t in threads]
+        os._exit(0)
+for _ in range(64): assert os.wait()[1] == 0
+"""
+    run = record(PYTHON, "-c", code)
+    assert run.status == 0, run.stderr
+    profile = run.profile()
+    assert len(profile.table("processes")) == 65
+    counts = profile.sql("select process, count(*) as n from threads group by process")["n"].to_list()
+    assert sorted(counts) == [1] + [64] * 64
+    assert not (run.path / "spool").exists()
+    left = subprocess.run(["pgrep", "-f", str(run.path)], capture_output=True, text=True, check=False).stdout
+    assert left == ""
+
+
+def test_recording_from_inside_can_be_started_and_stopped_again_and_again(tmp_path: Path) -> None:
+    code = f"""
+import aiflame, os, time
+def busy():
+{chr(10).join("    " + line for line in BUSY.format(seconds=0.15).splitlines())}
+def resident(): return int(open('/proc/self/statm').read().split()[1]) * 4096
+for round in range(30):
+    with aiflame.record({str(tmp_path)!r} + f'/r{{round}}.aiflame'):
+        busy()
+    if round == 9: before = resident()
+    busy()
+assert resident() - before < 4 << 20, resident() - before
+fds = len(os.listdir('/proc/self/fd'))
+assert fds < 40, fds
+"""
+    subprocess.run([PYTHON, "-c", code], check=True, timeout=120)
+    for number in (0, 15, 29):
+        profile = aiflame.open(tmp_path / f"r{number}.aiflame")
+        names = profile.table("symbols")["name"].to_list()
+        assert "busy" in names
+        samples = profile.table("cpu_samples")
+        assert (samples["weight"].cast(pl.UInt64) * samples["period_ns"]).sum() / 1e9 == pytest.approx(0.15, abs=0.1)

@@ -1,0 +1,64 @@
+"""Sealed profiles made from lists of rows: what is behind the tables needs no recording to be tested.
+
+    profile = sealed(tmp_path / "p.aiflame", processes=[{"pid": 7}], stacks=[{"parent": 0, "frame": native(1, 0x1040)}])
+
+A row says what matters: its process is 0 and its id its place unless given, other columns are 0 or empty.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from aiflame.profile.index import Index, write_part
+from aiflame.profile.meta import Meta
+from aiflame.profile.schema import TABLE, FrameKind, LeafFlag
+from aiflame.profile.spool import empty_frame
+from aiflame.profile.store import Profile
+
+Row = dict[str, Any]
+
+_EMPTY: dict[Any, Any] = {pl.String: "", pl.Binary: b""}
+
+
+def sealed(path: Path, meta: Meta | None = None, **tables: list[Row]) -> Profile:
+    folder = path / "tables"
+    folder.mkdir(parents=True)
+    (meta or Meta()).write(path)
+    tables.setdefault("processes", [{"pid": 1000}])
+    parts = {}
+    for name, rows in tables.items():
+        parts[name] = (write_part(folder, f"{name}/00000.parquet", _frame(name, rows)),)
+    Index(parts).write(folder)
+    return Profile.open(path)
+
+
+def stack(*words: int) -> list[Row]:
+    """Rows of `stacks` for one stack, outermost frame first."""
+    return [{"parent": depth, "frame": word} for depth, word in enumerate(words)]
+
+
+def native(module: int, vaddr: int, *, exact: bool = False) -> int:
+    """The word of a native frame: a return address, or the pc itself."""
+    return FrameKind.NATIVE << 60 | module << 40 | vaddr | (LeafFlag.EXACT_PC if exact else 0)
+
+
+def python(code: int, offset: int) -> int:
+    """The word of a Python frame at a byte offset."""
+    return FrameKind.PYTHON << 60 | code << 32 | offset + 1
+
+
+def _frame(name: str, rows: list[Row]) -> pl.DataFrame:
+    if name not in TABLE:
+        return pl.DataFrame(rows)
+    schema = {"process": pl.UInt32(), **empty_frame(TABLE[name]).schema}
+    seen: dict[int, int] = {}
+    whole = []
+    for row in rows:
+        process = row.get("process", 0)
+        seen[process] = row.get("id", seen.get(process, 0) + 1)
+        defaults = {column: _EMPTY.get(kind, 0) for column, kind in schema.items()}
+        whole.append({**defaults, "process": process, "id": seen[process], **row})
+    return pl.DataFrame(whole, schema=schema)

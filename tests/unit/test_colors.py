@@ -1,0 +1,97 @@
+"""Colours: readable, told apart, and the same for a name everywhere."""
+
+from __future__ import annotations
+
+import colorsys
+
+import pytest
+
+from aiflame.attribute.tree import Kind
+from aiflame.render.colors import DIFF_STEPS, LABEL, SEARCH, SHADES, TONES, contrast, diff_fill, fill, oklch, palette_css, shade_of
+
+READABLE = 4.5  # WCAG AA
+
+
+def hue(color: str) -> tuple[float, float]:
+    """Degrees, and how saturated."""
+    red, green, blue = (int(color[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    degrees, _, saturation = colorsys.rgb_to_hls(red, green, blue)[0] * 360, None, max(red, green, blue) - min(red, green, blue)
+    return degrees, saturation
+
+
+def test_every_kind_has_a_tone() -> None:
+    assert set(TONES) == set(Kind)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_labels_are_readable_on_every_frame(theme: str) -> None:
+    fills = [fill(kind, shade, theme) for kind in Kind for shade in range(SHADES)]
+    fills += [diff_fill(step, theme) for step in range(-len(DIFF_STEPS), len(DIFF_STEPS) + 1)]
+    assert min(contrast(color, LABEL) for color in [*fills, SEARCH[theme]]) >= READABLE
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high"),
+    [
+        (Kind.PYTHON, 320, 350),
+        (Kind.C, -5, 16),
+        (Kind.CPP, 40, 60),
+        (Kind.OS_KERNEL, 20, 38),
+        (Kind.GPU_KERNEL, 170, 196),
+        (Kind.GPU_LINE, 170, 196),
+        (Kind.GPU_INSTRUCTION, 80, 150),
+        (Kind.GPU_STALL, 70, 150),
+        (Kind.GPU_OFFSET, 80, 165),
+        (Kind.CPU_INSTRUCTION, 80, 150),
+        (Kind.REGION, 240, 290),
+        (Kind.LAYER, 240, 295),
+    ],
+)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_kind_keeps_to_its_hue(kind: Kind, low: float, high: float, theme: str) -> None:
+    for shade in range(SHADES):
+        degrees, saturation = hue(fill(kind, shade, theme))
+        assert low <= (degrees - 360 if degrees > 350 else degrees) <= high
+        assert saturation > 0.1
+
+
+@pytest.mark.parametrize("kind", [Kind.BOUNDARY, Kind.UNATTRIBUTED])
+def test_what_is_nobodys_is_gray(kind: Kind) -> None:
+    assert all(hue(fill(kind, shade, "light"))[1] < 0.03 for shade in range(SHADES))
+
+
+def test_a_name_has_one_shade_and_names_differ() -> None:
+    shades = shade_of(f"function_{number}" for number in range(200))
+    assert shades == shade_of(f"function_{number}" for number in range(200))
+    assert set(shades) == set(range(SHADES))
+    assert shade_of(["gemm"]) == [4]
+
+
+def test_shades_of_a_kind_differ() -> None:
+    assert len({fill(Kind.PYTHON, shade, "light") for shade in range(SHADES)}) == SHADES
+
+
+def test_a_difference_goes_from_blue_over_gray_to_red() -> None:
+    reach = len(DIFF_STEPS)
+    assert 200 < hue(diff_fill(-reach, "light"))[0] < 240
+    assert hue(diff_fill(0, "light"))[1] < 0.01
+    assert hue(diff_fill(reach, "light"))[0] < 16
+    depths = [hue(diff_fill(step, "light"))[1] for step in range(reach + 1)]
+    assert depths == sorted(depths)
+
+
+def test_oklch_knows_white_and_black_and_red() -> None:
+    assert (oklch(1, 0, 0), oklch(0, 0, 0)) == ("#ffffff", "#000000")
+    assert oklch(0.628, 0.2577, 29.23) == "#ff0000"
+
+
+def test_contrast_is_wcags() -> None:
+    assert contrast("#ffffff", "#000000") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
+
+
+@pytest.mark.parametrize("differential", [True, False])
+def test_every_class_has_a_rule(differential: bool) -> None:
+    rules = palette_css("light", differential)
+    count = 2 * len(DIFF_STEPS) + 1 if differential else len(Kind) * SHADES
+    assert all(f".s{number}{{" in rules for number in range(count))

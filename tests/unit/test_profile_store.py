@@ -1,0 +1,178 @@
+"""An opened profile: tables, SQL, derived tables, and errors that a person can act on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+from spool_files import ProcessFiles, busy_process, ended_profile
+
+from aiflame.errors import AiflameError
+from aiflame.profile import Clocks, Meta, Profile, newest
+from aiflame.profile.schema import TABLES
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    path = ended_profile(tmp_path / "a.aiflame", busy_process())
+    Profile.open(path)
+    return path
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_every_table_of_the_schema_can_be_asked_for_and_has_the_same_columns_with_or_without_rows(tmp_path, path, table):
+    full, empty = Profile.open(path), Profile.open(ended_profile(tmp_path / "empty.aiflame"))
+    assert not empty.has(table.name)
+    assert empty.table(table.name).is_empty()
+    assert empty.scan(table.name).collect_schema() == full.scan(table.name).collect_schema()
+    assert empty.table(table.name).columns == ["process", "id", *(column.name for column in table.columns)]
+
+
+def test_an_unknown_table_is_named_beside_those_there_are(path):
+    with pytest.raises(AiflameError, match="has no table 'sampels'; it has processes"):
+        Profile.open(path).table("sampels")
+
+
+def test_sql_runs_over_all_tables(path):
+    profile = Profile.open(path)
+    assert profile.sql("SELECT COUNT(*) AS n FROM cpu_samples JOIN stacks ON cpu_samples.stack = stacks.id").item() == 50
+    assert profile.sql("SELECT * FROM copies").is_empty()
+    with pytest.raises(AiflameError, match=r"this query cannot be answered: .*; tables: processes"):
+        profile.sql("SELECT nothing FROM nowhere")
+    with pytest.raises(AiflameError, match="this query cannot be answered"):
+        profile.sql("SELEKT")
+
+
+def test_a_derived_table_is_kept_and_replaced(path):
+    profile, other = Profile.open(path), Profile.open(path)
+    profile.write_table("symbols", pl.DataFrame({"name": ["a"]}))
+    (path / "tables/symbols/left-by-a-kill.parquet").touch()
+    assert Profile.open(path).table("symbols")["name"].to_list() == ["a"]
+    other.write_table("symbols", pl.DataFrame({"name": ["b"]}))
+    assert profile.table("symbols")["name"].to_list() == ["b"]
+    assert len(list((path / "tables/symbols").iterdir())) == 1
+    assert len(Profile.open(path).table("cpu_samples")) == 50
+
+
+@pytest.mark.parametrize("name", ["cpu_samples", "../x", "", "Upper", "a/b"])
+def test_a_derived_table_cannot_take_any_name(path, name):
+    with pytest.raises(AiflameError, match="cannot be the name of a derived table"):
+        Profile.open(path).write_table(name, pl.DataFrame({"a": [1]}))
+
+
+def test_notes_are_each_told_once(tmp_path):
+    files = busy_process()
+    files.add("notes", text="something was not possible")
+    path = ended_profile(tmp_path / "a.aiflame", files, meta=Meta(degraded=("from the recorder",)))
+    assert Profile.open(path).notes() == ["from the recorder", "something was not possible"]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: None, "does not exist"),
+        (lambda path: path.mkdir(), "is empty: not a profile"),
+        (lambda path: path.write_text("hello"), "is not a profile"),
+        (lambda path: (path / "x").mkdir(parents=True), "is not a profile"),
+        (lambda path: path.symlink_to(path), "cannot read|does not exist"),
+    ],
+    ids=["nothing", "empty folder", "file", "other folder", "circular link"],
+)
+def test_what_is_no_profile_is_said_to_be_none(tmp_path, make, message):
+    path = tmp_path / "a.aiflame"
+    make(path)
+    with pytest.raises(AiflameError, match=message):
+        Profile.open(path)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "x" * 300, "x/" * 3000])
+def test_a_name_that_no_file_can_have_is_an_error_too(name):
+    with pytest.raises(AiflameError):
+        Profile.open(name)
+
+
+def test_a_newer_profile_is_refused_with_advice(path):
+    Meta(format=2).write(path)
+    with pytest.raises(AiflameError, match=r"written by a newer aiflame \(format 2; this one reads 1\): upgrade"):
+        Profile.open(path)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{", b"[1]", b'{"command": "not a list"}', b"\xff\xfe", b"[" * 100_000])
+def test_damaged_meta_leaves_the_tables_readable(path, content):
+    (path / "meta.json").unlink()
+    if content is not None:
+        (path / "meta.json").write_bytes(content)
+    profile = Profile.open(path)
+    assert profile.notes() == ["meta.json is missing or damaged: command, host and options are unknown", "something was not possible"]
+    assert len(profile.table("cpu_samples")) == 50
+
+
+def damaged_file(path: Path) -> Path:
+    return next((path / "tables/cpu_samples").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda file: file.unlink(), "is missing"),
+        (lambda file: os.truncate(file, 100), "is damaged"),
+        (lambda file: file.write_bytes(file.read_bytes()[:-9] + b"x" + file.read_bytes()[-8:]), "is damaged"),
+        (lambda file: shutil.copy(file.parents[1] / "stacks/00000.parquet", file), "is damaged"),
+    ],
+    ids=["deleted", "cut", "one byte", "another table's file"],
+)
+def test_a_damaged_parquet_file_is_an_error_for_its_table_alone(path, damage, message):
+    damage(damaged_file(path))
+    profile = Profile.open(path)
+    with pytest.raises(AiflameError, match=message):
+        profile.table("cpu_samples")
+    assert len(profile.table("stacks")) == 5
+
+
+def test_a_damaged_index_is_an_error(path):
+    index = path / "tables/index.json"
+    index.write_text(index.read_text().replace('"rows": 50', '"rows": 51'))
+    with pytest.raises(AiflameError, match="index is missing or wrong"):
+        Profile.open(path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become a user who may not write")
+def test_a_profile_that_one_may_only_read(tmp_path):
+    sealed, raw = (ended_profile(tmp_path / f"{name}.aiflame", busy_process()) for name in ("sealed", "raw"))
+    Profile.open(sealed)
+    script = f"""
+import os, polars
+from aiflame.errors import AiflameError
+from aiflame.profile import Profile
+os.setuid(65534)
+profile = Profile.open({str(sealed)!r})
+print(len(profile.table("cpu_samples")))
+for attempt in (lambda: profile.write_table("symbols", polars.DataFrame({{"a": [1]}})), lambda: Profile.open({str(raw)!r})):
+    try:
+        attempt()
+    except AiflameError as error:
+        print(error)
+"""
+    for folder in (tmp_path, *tmp_path.parents):
+        if not folder.stat().st_mode & 1:
+            folder.chmod(folder.stat().st_mode | 0o555)
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert told == ["50", f"cannot write into {sealed}: Permission denied", f"cannot seal {raw}: Permission denied"]
+
+
+def test_the_newest_profile_is_the_one_recorded_last(tmp_path):
+    for name, started in (("b", 5_000), ("a", 9_000), ("c", 7_000)):
+        ended_profile(tmp_path / f"{name}.aiflame", ProcessFiles(), meta=Meta(started=Clocks(realtime_ns=started)))
+    (tmp_path / "no-profile.aiflame").mkdir()
+    (tmp_path / "file.aiflame").touch()
+    assert newest(tmp_path) == tmp_path / "a.aiflame"
+
+
+def test_a_folder_without_profiles_says_how_to_make_one(tmp_path):
+    with pytest.raises(AiflameError, match=r"no profile \(\*\.aiflame\) in .*: record one with `aiflame record -- COMMAND`"):
+        newest(tmp_path)

@@ -1,0 +1,166 @@
+"""The file itself: well-formed, self-contained, and its data is the tree."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import json
+import re
+import struct
+import sys
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "web"))
+import sample_trees as trees
+
+from aiflame.attribute.tree import CPU_TIME, Frame, Kind, Tree, from_stacks
+from aiflame.render import svg
+from aiflame.render.units import amount, share
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def written(tree: Tree, metric: str = "cpu-time", title: str = "T", subtitle: str = "", **options: Any) -> str:
+    out = io.StringIO()
+    svg.write(tree, metric, out, title, subtitle, **options)
+    return out.getvalue()
+
+
+def data_of(text: str) -> tuple[dict[str, Any], dict[str, list[np.ndarray]]]:
+    """The head and the columns, read as web/data.js reads them."""
+    node = ElementTree.fromstring(text).find(f"{SVG}metadata")
+    assert node is not None and node.text
+    raw = gzip.decompress(base64.b64decode(node.text))
+    (length,) = struct.unpack_from("<I", raw)
+    head = json.loads(raw[4 : 4 + length])
+    at, columns = 4 + length, {}
+    for name, planes in head["columns"]:
+        octets = np.frombuffer(raw, np.uint8, planes * head["nodes"], at).reshape(planes, -1).astype(np.int64)
+        at += planes * head["nodes"]
+        columns.setdefault(name, []).append((octets << (8 * np.arange(planes)[:, None])).sum(axis=0))
+    assert at == len(raw)
+    return head, columns
+
+
+def test_the_data_is_the_tree() -> None:
+    head, columns = data_of(written(trees.small()))
+    names = [head["frames"]["name"][frame] for frame in columns["frame"][0]]
+    assert names == ["all", "main", "idle_wait", "work", "Gemm", "work"]
+    assert columns["depth"][0].tolist() == [0, 1, 2, 2, 3, 4]
+    assert (columns["own"][0] // trees.MS).tolist() == [0, 0, 300, 100, 400, 200]
+    frame = columns["frame"][0][4]
+    assert head["frames"]["modules"][head["frames"]["module"][frame]] == "libmath.so"
+    assert head["frames"]["kind"][frame] == Kind.CPP
+
+
+def test_values_of_any_size_survive() -> None:
+    huge = 2**52 + 12345
+    _, columns = data_of(written(from_stacks([([Frame("f", Kind.C)], huge), ([], 1)], CPU_TIME)))
+    assert columns["own"][0].tolist() == [1, huge]
+
+
+def test_folded_frames_are_counted() -> None:
+    head, columns = data_of(written(trees.small(), min_share=0.25))
+    assert head["foldedNodes"] == 1
+    assert (columns["folded"][0] // trees.MS).tolist() == [0, 0, 0, 0, 200]
+
+
+def test_a_file_and_a_stream_get_the_same(tmp_path: Path) -> None:
+    svg.write(trees.small(), "cpu-time", tmp_path / "a.svg", "T", "")
+    assert (tmp_path / "a.svg").read_text(encoding="utf-8") == written(trees.small())
+
+
+@pytest.mark.parametrize("tree", [trees.hostile(), trees.small(), from_stacks([], CPU_TIME)], ids=["hostile", "small", "empty"])
+def test_it_is_xml_with_nothing_to_run_but_our_script(tree: Tree) -> None:
+    text = written(tree, title=trees.HOSTILE_NAMES[1], subtitle=trees.HOSTILE_NAMES[4])
+    root = ElementTree.fromstring(text)
+    tags = [node.tag.removeprefix(SVG) for node in root.iter()]
+    assert tags.count("script") == 1
+    assert set(tags) <= {"svg", "title", "style", "g", "rect", "path", "text", "metadata", "script"}
+    attributes = [(name, value) for node in root.iter() for name, value in node.attrib.items()]
+    assert not [name for name, _ in attributes if name.startswith("on") or "href" in name]
+
+
+def test_it_asks_for_nothing_from_outside() -> None:
+    text = written(trees.small())
+    links = set(re.findall(r"(?:https?:)?//[\w.]+/[\w./]*", text.split("<metadata")[0] + text.split("</metadata>")[1]))
+    assert links <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xhtml"}
+    assert not re.search(r"\burl\(|@import|fetch\(|XMLHttpRequest|import\(|innerHTML|\beval\(", text)
+
+
+def test_script_and_style_cannot_end_their_section() -> None:
+    web = files("aiflame.render") / "web"
+    for name in (*svg.SCRIPTS, "style.css", "dark.css"):
+        assert "]]>" not in (web / name).read_text(encoding="utf-8")
+
+
+def test_the_still_picture_shows_wide_frames_and_shares() -> None:
+    root = ElementTree.fromstring(written(trees.small(), title="My title", subtitle="my subtitle"))
+    texts = [node.text for node in root.iter(f"{SVG}text")]
+    assert {"My title", "my subtitle · CPU time 1 s", "main", "work", "Gemm", "idle_wait", "C++ 60.0%", "Python 100.0%"} <= set(texts)
+
+
+def test_a_still_picture_grows_with_its_rows_and_has_a_limit() -> None:
+    heights = [int(ElementTree.fromstring(written(trees.recursion(depth))).attrib["height"]) for depth in (10, 20, 5_000)]
+    assert heights[1] - heights[0] == 170
+    assert heights[2] < 7_000
+
+
+def test_the_callers_are_at_the_bottom_or_when_inverted_at_the_top() -> None:
+    def height_of(text: str, label: str) -> float:
+        return next(float(node.attrib["y"]) for node in ElementTree.fromstring(text).iter(f"{SVG}text") if node.text == label)
+
+    upright, inverted = written(trees.small()), written(trees.small(), inverted=True)
+    assert height_of(upright, "main") > height_of(upright, "Gemm")
+    assert height_of(inverted, "main") < height_of(inverted, "Gemm")
+
+
+def test_a_kind_inside_itself_counts_once() -> None:
+    c, cpp = Frame("c", Kind.C), Frame("cpp", Kind.CPP)
+    text = written(from_stacks([([c, cpp, c], 10), ([cpp], 30)], CPU_TIME))
+    assert "C 25.0%" in text
+    assert "C++ 100.0%" in text
+
+
+def test_steps_of_a_difference() -> None:
+    base = np.asarray([100, 100, 100, 100, 0, 1000, 0])
+    new = np.asarray([100, 0, 200, 50, 100, 1001, 0])
+    assert svg.diff_steps(base, new).tolist() == [0, -6, 5, -5, 6, 0, 0]
+
+
+def test_a_difference_draws_the_new_and_tells_both() -> None:
+    out = io.StringIO()
+    svg.write_diff(trees.difference(), out, "T", "")
+    head, columns = data_of(out.getvalue())
+    own = {
+        head["frames"]["name"][frame]: (int(new), int(base)) for frame, new, base in zip(columns["frame"][0], *columns["own"], strict=True)
+    }
+    assert own["gone"] == (0, 100 * trees.MS)
+    assert own["grown"] == (600 * trees.MS, 300 * trees.MS)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0, "ns", "0 ns"),
+        (999, "ns", "999 ns"),
+        (1_500, "ns", "1.5 µs"),
+        (12_345_678, "ns", "12.3 ms"),
+        (7_126_000_000_000, "ns", "7,126 s"),
+        (1536, "bytes", "1.5 KiB"),
+        (12_345, "samples", "12,345 samples"),
+    ],
+)
+def test_amounts_as_a_person_reads_them(value: int, unit: str, text: str) -> None:
+    assert amount(value, unit) == text
+
+
+def test_shares_as_a_person_reads_them() -> None:
+    assert [share(part, 100_000) for part in (0, 1, 500, 12_345, 100_000)] == ["0.00%", "<0.01%", "0.50%", "12.3%", "100.0%"]

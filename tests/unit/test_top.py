@@ -1,0 +1,169 @@
+"""What took the time, as a list."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from rich.console import Console
+from trees import PROCESS, THREAD, TREES, c, paths, py, tree
+
+from aiflame.analyze.top import ASKED, to_json, top
+from aiflame.attribute.tree import Frame, Kind, Tree
+from aiflame.errors import AiflameError
+from aiflame.render.table import bar, print_top, where
+
+MS = 1_000_000
+
+
+def rows(of: Tree, by: str = "function") -> dict[str, tuple[int, int]]:
+    """(self, total) of each item."""
+    return {name: (own, total) for name, own, total in top(of, by).select("name", "self", "total").rows()}
+
+
+def test_self_is_what_a_function_took_and_total_adds_what_it_called() -> None:
+    of = tree(((PROCESS, py("m"), c("work")), 6), ((PROCESS, py("m")), 4))
+    assert rows(of) == {"work": (6, 6), "m": (4, 10)}
+
+
+def test_the_heaviest_comes_first() -> None:
+    of = tree(((py("light"),), 1), ((py("heavy"), py("b")), 5), ((py("heavy"), py("a")), 5))
+    assert top(of)["name"].to_list() == ["a", "b", "light", "heavy"]
+
+
+def test_a_function_that_calls_itself_is_counted_once() -> None:
+    of = tree(((py("f"), py("g"), py("f"), py("f")), 6), ((py("f"), py("h")), 1), ((py("g"), py("f")), 2))
+    assert rows(of) == {"f": (8, 9), "g": (0, 8), "h": (1, 1)}
+
+
+@given(TREES)
+def test_totals_agree_with_the_definition(of: Tree) -> None:
+    by_name = Counter[str]()
+    for path, value in paths(of).items():
+        for name in set(path):
+            by_name[name] += value
+    functions = {frame for frame, kind in of.frames.select("name", "kind").rows() if Kind(kind) in ASKED["function"]}
+    expected = {name: value for name, value in by_name.items() if name in functions and name != "f"}  # two libraries have an f
+    found = {name: total for name, (_, total) in rows(of).items() if name in expected}
+    assert found == {name: value for name, value in expected.items() if value}
+
+
+@given(TREES)
+def test_self_values_sum_up_to_the_whole_however_it_is_listed(of: Tree) -> None:
+    for by in ("function", "module", "thread", "process"):
+        assert top(of, by)["self"].sum() == of.total("cpu-time")
+
+
+def test_lines_and_instructions_belong_to_their_function() -> None:
+    line, instruction = Frame("w.c:4", Kind.CPU_LINE, "w.c", 4), Frame("mov @ +0x1", Kind.CPU_INSTRUCTION)
+    of = tree(((c("work"), line, instruction), 5), ((c("work"),), 2))
+    assert rows(of) == {"work": (7, 7)}
+    assert rows(of, "line") == {"w.c:4": (5, 5), "work": (2, 7)}
+
+
+def test_libraries_take_what_their_functions_took() -> None:
+    of = tree(((py("m"), c("f", "liba.so"), c("g", "liba.so")), 5), ((py("m"), c("f", "libb.so")), 2), ((py("m"),), 1))
+    assert rows(of, "module") == {"liba.so": (5, 5), "libb.so": (2, 2), "Python": (1, 8)}
+
+
+def test_threads_and_processes_take_all_that_lies_in_them() -> None:
+    of = tree(((PROCESS, THREAD, py("m")), 5), ((PROCESS, Frame("pool", Kind.THREAD)), 2), ((PROCESS,), 1))
+    assert rows(of, "thread") == {"main thread": (5, 5), "pool": (2, 2), "[no thread]": (1, 1)}
+    assert rows(of, "process") == {"train.py (7)": (8, 8)}
+
+
+def test_kernels_are_listed_by_what_they_took_whoever_launched_them() -> None:
+    kernel, boundary = Frame("matmul", Kind.GPU_KERNEL), Frame("-", Kind.BOUNDARY)
+    of = tree(((py("a"), boundary, kernel), 5), ((py("b"), boundary, kernel, Frame("m.cu:3", Kind.GPU_LINE)), 3))
+    assert rows(of, "kernel") == {"matmul": (8, 8)}
+
+
+@pytest.mark.parametrize(
+    ("by", "says"),
+    [
+        ("rank", "cannot list the top by 'rank': use function, kernel, line, module, thread, process"),
+        ("kernel", "no GPU kernel ran in it: use function, module, thread, process"),
+        ("line", "no source line is known in it"),
+    ],
+)
+def test_what_cannot_be_listed_is_said_with_what_can(by: str, says: str) -> None:
+    with pytest.raises(AiflameError, match=says):
+        top(tree(((py("a"),), 1)), by)
+
+
+def test_an_empty_tree_has_no_rows() -> None:
+    assert top(tree()).is_empty()
+
+
+def test_json_has_the_metric_its_unit_and_the_rows_asked_for() -> None:
+    of = tree(((py("a"),), 3), ((py("b"),), 1))
+    answer = json.loads(to_json(top(of), of, "cpu-time", 1))
+    assert answer == {
+        "metric": "cpu-time",
+        "unit": "ns",
+        "total": 4,
+        "rows": [
+            {
+                "name": "a",
+                "kind": "python",
+                "self": 3,
+                "total": 3,
+                "self_percent": 75.0,
+                "total_percent": 75.0,
+                "file": "train.py",
+                "line": 1,
+                "module": "",
+            }
+        ],
+    }
+
+
+def printed(of: Tree, width: int, by: str = "function", color: bool = False) -> list[str]:
+    text = io.StringIO()
+    console = Console(file=text, width=width, force_terminal=color, highlight=False)
+    print_top(top(of, by), of, "cpu-time", by, console)
+    return [line.rstrip() for line in text.getvalue().splitlines()]
+
+
+TWO = tree(((py("m", "/src/app/train.py", 3), c("work" * 30)), 30 * MS), ((py("m", "/src/app/train.py", 3),), 10 * MS))
+
+
+def test_a_wide_table_has_bars_and_places() -> None:
+    header, first, second, last = printed(TWO, 120)
+    assert header.split()[:2] == ["Self", "%"]
+    assert "█" * 16 in first
+    assert "█████▍" in second
+    assert second.split()[0:3] == ["10", "ms", "25.0%"]
+    assert "app/train.py:3" in second
+    assert last == "CPU time: 40 ms in all"
+
+
+@pytest.mark.parametrize("width", [20, 40, 72, 100, 200])
+def test_a_table_fits_its_terminal_a_line_a_row(width: int) -> None:
+    lines = printed(TWO, width)
+    assert max(map(len, lines)) <= width
+    assert sum("25.0%" in line or "75.0%" in line for line in lines) <= 2
+
+
+def test_names_are_shown_as_they_are() -> None:
+    """rich would take brackets for markup."""
+    of = tree(((c("[bold]x[/bold]"), c("[red]")), 1))
+    assert any("[bold]x[/bold]" in line for line in printed(of, 100))
+
+
+def test_a_pipe_gets_no_escape_codes() -> None:
+    assert "\x1b" not in "\n".join(printed(TWO, 100))
+    assert "\x1b" in "\n".join(printed(TWO, 100, color=True))
+
+
+def test_bars_are_as_long_as_their_part() -> None:
+    assert [bar(part, 2) for part in (0, 1 / 16, 0.5, 1, 7)] == ["", "▏", "█", "██", "██"]
+
+
+def test_a_place_is_a_file_and_line_else_the_library() -> None:
+    assert where("/a/b/c/d.py", 4, "") == "c/d.py:4"
+    assert where("d.py", 0, "lib.so") == "d.py"
+    assert where("", 0, "lib.so") == "lib.so"

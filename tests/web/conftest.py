@@ -1,0 +1,64 @@
+"""A real browser for the tests: headless Chromium, driven through Playwright's own protocol."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from viewer import Viewer
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="the browser tests need the Python package playwright")
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        pytest.skip(f"the browser tests need Chromium: none of {', '.join(BROWSERS)} is on the PATH")
+    with playwright.sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=program, args=list(FLAGS))
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def view(browser: Any) -> Iterator[Callable[..., Viewer]]:
+    """Opens a file, and fails the test if the page ever reports an error or asks for anything but that file."""
+    opened: list[tuple[Viewer, Any, set[str]]] = []
+
+    def open_file(
+        path: Path, state: str = "", *, before: str = "", ready: bool = True, also: Sequence[Path] = (), **options: Any
+    ) -> Viewer:
+        """`before`: a script that runs first. `ready`: wait for the flame graph's own. `also`: other files that may be read."""
+        context = browser.new_context(**{"viewport": {"width": 1200, "height": 700}, "color_scheme": "light", **options})
+        context.set_default_timeout(5_000)
+        viewer = Viewer(context.new_page(), path.as_uri())
+        viewer.page.on("console", lambda message: viewer.errors.append(message.text))
+        viewer.page.on("pageerror", lambda error: viewer.errors.append(str(error)))
+        viewer.page.on("request", lambda request: viewer.requests.append(request.url.split("#")[0]))
+        opened.append((viewer, context, {"about:blank", viewer.address, *(one.as_uri() for one in also)}))
+        if before:
+            viewer.page.add_init_script(before)
+        if ready and not before and options.get("java_script_enabled", True):
+            viewer.open(state)
+        else:
+            viewer.page.goto(viewer.address)
+        return viewer
+
+    yield open_file
+    for viewer, context, allowed in opened:
+        context.close()
+        assert viewer.errors == []
+        assert set(viewer.requests) <= allowed
