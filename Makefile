@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := polars numpy symbolic pyelftools capstone typer rich
 TOOLS := pytest pybind11 hypothesis mypy ruff clang-format cmake ninja scikit-build-core build wheel playwright
+# The vendor's headers: no toolkit is needed to build.
+HEADERS := nvidia-cuda-cupti==13.0.* nvidia-cuda-runtime==13.0.* nvidia-cuda-crt==13.0.*
 # torch at one version: a bare `torch` brings gigabytes of CUDA.
 TEST_PACKAGES := torch==2.13.0 pybind11 intel-openmp
 
@@ -33,7 +35,7 @@ build: $(VENV)/.ready
 
 $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet $(PACKAGES) $(TOOLS)
+	$(BIN)/python -m pip install --quiet $(PACKAGES) $(TOOLS) $(HEADERS)
 	echo $(CURDIR)/src > $$($(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/aiflame-src.pth
 	touch $@
 

@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "base/sys.hpp"
 #include "hooks/hooks.hpp"
+#include "hooks/kernel_shapes.hpp"
 #include "hooks/opencl.hpp"
 #include "hooks/openmp.hpp"
 #include "sampler/signals.hpp"
@@ -87,6 +88,7 @@ void forget_rows() noexcept {
   modules::forget_rows();
   jit::forget_rows();
   python::forget_rows();
+  kernel_shapes::forget_rows();
   opencl::forget_rows();
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/sys.hpp"
+#include "hooks/kernel_shapes.hpp"
 #include "hooks/opencl.hpp"
 #include "hooks/opencl_devices.hpp"
 #include "sampler/threads.hpp"
@@ -81,29 +82,29 @@ void write(const Pending& pending, uint64_t correlation) noexcept {
   uint32_t device = spool::text(pending.device->name);
   auto api = static_cast<uint32_t>(schema::GpuApi::OPENCL);
   if (work.kernel)
-    spool::append(schema::KernelRecord{.name = pending.name,
-                                       .device = device,
-                                       .api = api,
+    spool::append(schema::KernelRecord{.shape = kernel_shapes::row({.name = pending.name,
+                                                                    .device = device,
+                                                                    .api = api,
+                                                                    .grid_x = work.grid[0],
+                                                                    .grid_y = work.grid[1],
+                                                                    .grid_z = work.grid[2],
+                                                                    .block_x = work.block[0],
+                                                                    .block_y = work.block[1],
+                                                                    .block_z = work.block[2]}),
                                        .correlation = correlation,
-                                       .stream = pending.stream,
-                                       .queued_ns = clock.to_monotonic(queued),
                                        .start_ns = clock.to_monotonic(start),
                                        .end_ns = clock.to_monotonic(end),
-                                       .grid_x = work.grid[0],
-                                       .grid_y = work.grid[1],
-                                       .grid_z = work.grid[2],
-                                       .block_x = work.block[0],
-                                       .block_y = work.block[1],
-                                       .block_z = work.block[2]});
+                                       .stream = static_cast<uint32_t>(pending.stream),
+                                       .api = static_cast<uint8_t>(api)});
   else
     spool::append(schema::CopyRecord{.kind = static_cast<uint32_t>(work.copy),
                                      .device = device,
                                      .api = api,
                                      .correlation = correlation,
-                                     .stream = pending.stream,
                                      .start_ns = clock.to_monotonic(start),
                                      .end_ns = clock.to_monotonic(end),
-                                     .bytes = work.bytes});
+                                     .bytes = work.bytes,
+                                     .stream = static_cast<uint32_t>(pending.stream)});
 }
 
 // Writes out a command if it has completed. Nobody waits: whoever finds the place busy leaves a word and goes.

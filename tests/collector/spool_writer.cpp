@@ -195,7 +195,7 @@ void cost(const char* what, uint64_t times) {
   double ns = 0;
   if (!strcmp(what, "cpu_samples")) ns = cost_of(times, [] { spool::append(schema::CpuSample{.thread = 1, .stack = 7, .weight = 1, .time_ns = 5}); });
   if (!strcmp(what, "stacks")) ns = cost_of(times, [] { spool::append(schema::StackNode{.parent = 0, .frame = 77}); });
-  if (!strcmp(what, "kernels")) ns = cost_of(times, [] { spool::append(schema::KernelRecord{.name = 1, .device = 1, .correlation = 5}); });
+  if (!strcmp(what, "kernels")) ns = cost_of(times, [] { spool::append(schema::KernelRecord{.shape = 1, .correlation = 5}); });
   if (!strcmp(what, "known text")) ns = cost_of(times, [] { spool::text("torch/nn/modules/module.py:_call_impl"); });
   if (!strcmp(what, "write(2)")) {  // the peer: a system call a record into a file
     char record[32] = {};

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from aiflame.errors import AiflameError
-from aiflame.recorder import Recording, RecordOptions, leave_as, parse_size, run
+from aiflame.recorder import Recording, RecordOptions, leave_as, parse_sampling, parse_size, run
 
 _USAGE = "aiflame record [-o PROFILE] [options] -- COMMAND ..."
 _DEFAULT_WALL_RATE = 49
@@ -39,6 +39,14 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("--no-children", action="store_true", help="do not follow child processes")
     result.add_argument("--no-python", action="store_true", help="native frames only")
+    result.add_argument("--no-cuda", action="store_true", help="leave CUDA alone")
+    result.add_argument(
+        "--gpu-sampling",
+        default="auto",
+        metavar="off|auto|PERIOD",
+        help="sample what GPU instructions wait for: never, as often as is cheap, or every PERIOD cycles (default: auto)",
+    )
+    result.add_argument("--gpu-memory", action="store_true", help="also record what GPU memory is taken and given back")
     result.add_argument("--no-seal", action="store_true", help="leave the raw recording; the next command that opens it seals it")
     result.add_argument("-q", "--quiet", action="store_true", help="print no summary")
     result.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...", help="what to run")
@@ -60,6 +68,9 @@ def record(arguments: list[str]) -> int:
             max_bytes=parse_size(options.max_size),
             children=not options.no_children,
             python=not options.no_python,
+            cuda=not options.no_cuda,
+            gpu_sampling=parse_sampling(options.gpu_sampling),
+            gpu_memory=options.gpu_memory,
         ),
         overwrite=options.force,
     )

@@ -35,6 +35,7 @@ class ControlPage:
         cpu_rate: int = 0,
         wall_rate: int = 0,
         features: int = 0,
+        gpu_sampling: int = 0,
         recorder_pid: int | None = None,
     ) -> ControlPage:
         """A new page in state RECORDING. It appears whole, with its disk block, so a store into it cannot meet a full disk."""
@@ -46,6 +47,7 @@ class ControlPage:
             "cpu_rate": cpu_rate,
             "wall_rate": wall_rate,
             "features": features,
+            "gpu_sampling": gpu_sampling,
             "recorder_pid": os.getpid() if recorder_pid is None else recorder_pid,
         }
         page = bytearray(PAGE_BYTES)

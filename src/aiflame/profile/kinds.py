@@ -30,3 +30,7 @@ class Kind(IntEnum):
     WAIT = 17
     """A frame of ours that says what a thread waits on: [OpenMP wait], [GIL], [lock], [I/O], [sleep]."""
     UNATTRIBUTED = 18
+    GPU_COPY = 19
+    """Memory moved or filled on a device."""
+    GPU_IDLE = 20
+    """A device on which nothing of the program ran."""

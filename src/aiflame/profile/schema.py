@@ -102,6 +102,28 @@ class CopyKind(IntEnum):
     DEVICE_TO_DEVICE = 3
     FILL = 4
     MAP = 5
+    PEER = 6
+    """from one device to another"""
+
+
+class SyncKind(IntEnum):
+    EVENT = 1
+    STREAM = 2
+    CONTEXT = 3
+    STREAM_WAIT = 4
+    """a stream waits for an event; the host does not"""
+
+
+class AllocationKind(IntEnum):
+    TAKE = 1
+    RELEASE = 2
+
+
+class GpuSampling(IntEnum):
+    """CONTROL.gpu_sampling: one of these, or 5 to 31, the logarithm of a fixed period in cycles."""
+
+    OFF = 0
+    AUTO = 1
 
 
 COMMIT = Column("commit", Type.U32, "check word over the record, written last: 0 marks a record that was never finished")
@@ -243,24 +265,37 @@ TABLES: tuple[Table, ...] = (
         ),
     ),
     Table(
-        "kernels",
-        "KernelRecord",
-        "a kernel that ran on a device",
+        "kernel_shapes",
+        "KernelShape",
+        "what kernels were launched as: a function and its dimensions, each combination once",
         _columns(
-            ("name", T.STR, "as compiled"),
-            ("device", T.STR, "device name"),
+            ("name", T.STR, "as compiled (mangled)"),
+            ("device", T.STR, "device name; where several may be alike, with its number: `NVIDIA H200 [0]`"),
             ("api", T.U32, "GpuApi"),
-            ("correlation", T.U64, "see launches"),
-            ("stream", T.U64, "queue or stream, unique in the process"),
-            ("queued_ns", T.U64, "CLOCK_MONOTONIC"),
-            ("start_ns", T.U64, "CLOCK_MONOTONIC"),
-            ("end_ns", T.U64, "CLOCK_MONOTONIC"),
             ("grid_x", T.U32, "work items or blocks"),
             ("grid_y", T.U32, ""),
             ("grid_z", T.U32, ""),
             ("block_x", T.U32, "work-group or block size, 0 when the runtime chose"),
             ("block_y", T.U32, ""),
             ("block_z", T.U32, ""),
+            ("registers", T.U32, "a thread, 0 when unknown"),
+            ("static_shared", T.U32, "bytes a block"),
+            ("dynamic_shared", T.U32, "bytes a block"),
+            ("local_bytes", T.U32, "of local memory a thread: stack and spills"),
+        ),
+    ),
+    Table(
+        "kernels",
+        "KernelRecord",
+        "a kernel that ran on a device",
+        _columns(
+            ("shape", T.U32, "row of `kernel_shapes`"),
+            ("correlation", T.U64, "see launches"),
+            ("node", T.U64, "graph node that it ran for (see graph_nodes), 0: launched on its own"),
+            ("start_ns", T.U64, "CLOCK_MONOTONIC"),
+            ("end_ns", T.U64, "CLOCK_MONOTONIC"),
+            ("stream", T.U32, "queue or stream, unique in the process"),
+            ("api", T.U8, "GpuApi"),
         ),
     ),
     Table(
@@ -269,13 +304,101 @@ TABLES: tuple[Table, ...] = (
         "memory moved or filled on a device",
         _columns(
             ("kind", T.U32, "CopyKind"),
-            ("device", T.STR, "device name"),
+            ("device", T.STR, "as in kernel_shapes"),
             ("api", T.U32, "GpuApi"),
             ("correlation", T.U64, "see launches"),
-            ("stream", T.U64, "queue or stream"),
+            ("node", T.U64, "as in kernels"),
             ("start_ns", T.U64, "CLOCK_MONOTONIC"),
             ("end_ns", T.U64, "CLOCK_MONOTONIC"),
             ("bytes", T.U64, "moved"),
+            ("stream", T.U32, "queue or stream, unique in the process"),
+        ),
+    ),
+    Table(
+        "graph_nodes",
+        "GraphNode",
+        "a node of a CUDA graph: made at a stack (captured or added), or cloned from another (instantiated)",
+        _columns(
+            ("node", T.U64, "its id, unique in the process"),
+            ("original", T.U64, "the node that it was cloned from, 0: made at this stack"),
+            ("thread", T.U32, "row of `threads`"),
+            ("stack", T.U32, "row of `stacks` where it was made, 0 for a clone"),
+            ("time_ns", T.U64, "CLOCK_MONOTONIC"),
+        ),
+    ),
+    Table(
+        "syncs",
+        "SyncRecord",
+        "the host waited for a device, or a stream for an event",
+        _columns(
+            ("kind", T.U32, "SyncKind"),
+            ("api", T.U32, "GpuApi"),
+            ("correlation", T.U64, "see launches"),
+            ("start_ns", T.U64, "CLOCK_MONOTONIC"),
+            ("end_ns", T.U64, "CLOCK_MONOTONIC"),
+            ("stream", T.U32, "stream, 0 for the whole context"),
+        ),
+    ),
+    Table(
+        "allocations",
+        "AllocationRecord",
+        "device memory taken or given back (with --gpu-memory)",
+        _columns(
+            ("kind", T.U32, "AllocationKind"),
+            ("device", T.STR, "as in kernel_shapes"),
+            ("api", T.U32, "GpuApi"),
+            ("correlation", T.U64, "see launches"),
+            ("address", T.U64, ""),
+            ("bytes", T.U64, ""),
+            ("time_ns", T.U64, "CLOCK_MONOTONIC"),
+        ),
+    ),
+    Table(
+        "cubins",
+        "CubinRecord",
+        "device code that was loaded; the bytes are kept once a profile as `cubins/CRC.cubin` (16 hexadecimal digits)",
+        _columns(
+            ("crc", T.U64, "key that samples carry"),
+            ("bytes", T.U64, "size; 0: it could not be kept"),
+            ("time_ns", T.U64, "CLOCK_MONOTONIC"),
+        ),
+    ),
+    Table(
+        "stall_reasons",
+        "StallReason",
+        "what a device may say of a sampled warp",
+        _columns(("index", T.U32, "its number on that device"), ("name", T.STR, "as the vendor names it; ends in _not_issued where the warp did not issue")),
+    ),
+    Table(
+        "gpu_functions",
+        "GpuFunction",
+        "a function of device code that was sampled",
+        _columns(("cubin", T.U64, "crc of its cubin"), ("name", T.STR, "as compiled (mangled)")),
+    ),
+    Table(
+        "gpu_windows",
+        "GpuWindow",
+        "a stretch of time whose samples were taken together",
+        _columns(
+            ("device", T.STR, "as in kernel_shapes"),
+            ("begin_ns", T.U64, "CLOCK_MONOTONIC"),
+            ("end_ns", T.U64, "CLOCK_MONOTONIC"),
+            ("samples", T.U64, "taken, whether or not they name a function"),
+            ("dropped", T.U64, "samples lost: no room in a buffer"),
+            ("foreign", T.U64, "samples in kernels that are not the program's (the driver's own)"),
+            ("period_log2", T.U32, "a warp of each scheduler is looked at every 2^n cycles"),
+        ),
+    ),
+    Table(
+        "gpu_samples",
+        "GpuSample",
+        "how often warps were met at an instruction, waiting for the same thing",
+        _columns(
+            ("window", T.U32, "row of `gpu_windows`"),
+            ("function", T.U32, "row of `gpu_functions`"),
+            ("offset", T.U32, "bytes from the function's start"),
+            ("reason", T.U32, "row of `stall_reasons`"),
+            ("count", T.U32, "samples"),
         ),
     ),
     Table(
@@ -319,6 +442,7 @@ CONTROL: tuple[Column, ...] = _columns(
     ("wall_rate", T.U32, "samples a second of wall-clock time and thread, 0 for none"),
     ("features", T.U64, "Feature bits that are on"),
     ("recorder_pid", T.U32, "who seals it"),
+    ("gpu_sampling", T.U32, "GpuSampling"),
 )
 
 
@@ -343,3 +467,5 @@ class Feature(IntEnum):
     JIT = 4
     OPENCL = 8
     CHILDREN = 16
+    CUDA = 32
+    GPU_MEMORY = 64

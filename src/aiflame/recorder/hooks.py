@@ -1,6 +1,6 @@
 """The hook table: every environment variable through which the collector enters a program. A new hook is one row.
 
-All rows name the same library, so that one copy is loaded; the JIT agent is a small one of its own that calls it.
+All rows lead to the same library, so that one copy is loaded: they name it, or the agent, a small one that calls it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 
 from aiflame.profile.schema import Feature
-from aiflame.recorder.library import collector, jit_agent
+from aiflame.recorder.library import agent, collector
 
 
 class Chain(Enum):
@@ -35,7 +35,8 @@ class Hook:
 
 HOOKS = (
     Hook("LD_PRELOAD", Chain.FIRST, None),
-    Hook("INTEL_JIT_PROFILER64", Chain.YIELD, Feature.JIT, "names of oneDNN's run-time code", jit_agent),
+    Hook("INTEL_JIT_PROFILER64", Chain.YIELD, Feature.JIT, "names of oneDNN's run-time code", agent),
+    Hook("CUDA_INJECTION64_PATH", Chain.YIELD, Feature.CUDA, "GPU kernels", agent),
     Hook("OPENCL_LAYERS", Chain.LAST, Feature.OPENCL),
     Hook("OMP_TOOL_LIBRARIES", Chain.LAST, Feature.OPENMP),
 )

@@ -22,9 +22,9 @@ def collector_file() -> Path:
     return path
 
 
-def jit_agent() -> Path:
-    """The path of `libaiflame_jit.so`, which lies beside the collector."""
-    return _plain(collector_file().with_name("libaiflame_jit.so"))
+def agent() -> Path:
+    """The path of `libaiflame_agent.so`, which lies beside the collector."""
+    return _plain(collector_file().with_name("libaiflame_agent.so"))
 
 
 def _plain(path: Path) -> Path:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from aiflame.errors import AiflameError
+from aiflame.profile.schema import GpuSampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,11 @@ class RecordOptions:
     openmp: bool = True
     jit: bool = True
     opencl: bool = True
+    cuda: bool = True
+    gpu_sampling: int = GpuSampling.AUTO
+    """GpuSampling, or 5 to 31: the logarithm of a fixed period in cycles."""
+    gpu_memory: bool = False
+    """Record what device memory is taken and given back."""
 
     def __post_init__(self) -> None:
         for name, rate in (("--cpu-rate", self.cpu_rate), ("--wall", self.wall_rate)):
@@ -38,3 +44,13 @@ def parse_size(text: str) -> int:
     if not match:
         raise AiflameError(f"{text!r} is not a size: write it like 500M or 2G")
     return int(float(match[1]) * _UNITS[match[2]])
+
+
+def parse_sampling(text: str) -> int:
+    """`off`, `auto`, or a period in cycles, which is rounded to a power of two → CONTROL.gpu_sampling."""
+    named = {"off": GpuSampling.OFF, "auto": GpuSampling.AUTO}.get(text.lower())
+    if named is not None:
+        return int(named)
+    if not text.isdecimal() or not 32 <= int(text) <= 1 << 31:
+        raise AiflameError(f"--gpu-sampling {text}: use off, auto, or a period of 32 to 2147483648 cycles")
+    return (3 * int(text) // 4).bit_length()

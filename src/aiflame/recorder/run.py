@@ -55,6 +55,8 @@ def features(options: RecordOptions) -> int:
         Feature.OPENMP: options.openmp,
         Feature.JIT: options.jit,
         Feature.OPENCL: options.opencl,
+        Feature.CUDA: options.cuda,
+        Feature.GPU_MEMORY: options.gpu_memory,
         Feature.CHILDREN: options.children,
     }
     return sum(int(feature) for feature, on in chosen.items() if on)
@@ -82,6 +84,7 @@ def prepare(profile: Path, options: RecordOptions, command: list[str], *, overwr
             wall_rate=options.wall_rate,
             max_bytes=max(options.max_bytes - _OWN_BYTES, 1) if options.max_bytes else 0,
             features=features(options),
+            gpu_sampling=options.gpu_sampling,
         )
     except OSError as error:
         where = profile.absolute().parent

@@ -1,0 +1,44 @@
+// The library that vendors' variables name. Their interfaces ask for entry points such as `Initialize`: names so common that the
+// preloaded collector must not export them, or it would answer calls that a program makes to functions of its own. This library is
+// loaded by the vendors' runtimes alone, and passes what they say on to the collector.
+#include <dlfcn.h>
+#include <cstdio>
+#include <cstring>
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+// A function of the collector: preloaded, or loaded by a program that records itself (then its symbols are not global).
+template <class Function>
+Function* collectors(const char* name) noexcept {
+  void* found = dlsym(RTLD_DEFAULT, name);
+  Dl_info here;
+  char path[4096];
+  if (!found && dladdr(reinterpret_cast<void*>(&collectors<Function>), &here)) {
+    const char* file = strrchr(here.dli_fname, '/');
+    int folder = file ? static_cast<int>(file + 1 - here.dli_fname) : 0;
+    if (snprintf(path, sizeof path, "%.*slibaiflame.so", folder, here.dli_fname) < static_cast<int>(sizeof path))
+      if (void* collector = dlopen(path, RTLD_NOLOAD | RTLD_LAZY)) found = dlsym(collector, name);
+  }
+  return reinterpret_cast<Function*>(found);
+}
+
+}  // namespace
+
+// INTEL_JIT_PROFILER64. Asked once, when the compiler starts: 0 is "nobody listens", 1 is "sampling".
+EXPORT unsigned Initialize() {
+  auto* listening = collectors<unsigned()>("aiflame_jit_listens");
+  return listening ? listening() : 0;
+}
+
+EXPORT int NotifyEvent(unsigned event, void* data) {
+  static auto* const notify = collectors<int(unsigned, void*)>("aiflame_jit_notify");
+  return notify ? notify(event, data) : 1;
+}
+
+// CUDA_INJECTION64_PATH. Called by cuInit; 1 is success.
+EXPORT int InitializeInjection() {
+  auto* initialize = collectors<int()>("aiflame_cuda_initialize");
+  return initialize ? initialize() : 1;
+}

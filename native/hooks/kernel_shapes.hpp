@@ -1,0 +1,15 @@
+// Kernels are launched as the same few shapes over and over: each is written once.
+#pragma once
+#include "aiflame_schema.hpp"
+
+#include <cstdint>
+
+namespace aiflame::kernel_shapes {
+
+// The row of `kernel_shapes`. From any thread; two that come first at the same moment may both write it.
+uint32_t row(const schema::KernelShape& shape) noexcept;
+
+// New tables: what was written is gone.
+void forget_rows() noexcept;
+
+}  // namespace aiflame::kernel_shapes
