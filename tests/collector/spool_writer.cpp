@@ -43,10 +43,10 @@ bool append(uint64_t writer, uint64_t number) noexcept {
   uint32_t id = spool::append(schema::CopyRecord{
       .kind = static_cast<uint32_t>(writer),
       .correlation = number,
-      .stream = number * 3,
       .start_ns = number * 5,
       .end_ns = ~number >> 2,
       .bytes = number ^ writer << 55,
+      .stream = static_cast<uint32_t>(number * 3),
   });
   if (id) finished[writer].fetch_add(1, std::memory_order_release);
   return id != 0;
