@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/sys.hpp"
+#include "hooks/cuda.hpp"
 #include "hooks/hooks.hpp"
 #include "hooks/kernel_shapes.hpp"
 #include "hooks/opencl.hpp"
@@ -89,6 +90,7 @@ void forget_rows() noexcept {
   jit::forget_rows();
   python::forget_rows();
   kernel_shapes::forget_rows();
+  cuda::forget_rows();
   opencl::forget_rows();
 }
 
@@ -117,11 +119,14 @@ bool start(const char* profile) noexcept {
   running.store(true, std::memory_order_release);
   threads::self();
   threads::adopt_all();
+  cuda::start();
   return true;
 }
 
 void stop() noexcept {
-  if (!ours() || !running.exchange(false)) return;
+  if (!ours()) return;
+  cuda::stop();  // while records still have a place to go
+  if (!running.exchange(false)) return;
   write_end();
   control::stop(schema::StopReason::NONE, 0);
 }
@@ -141,6 +146,7 @@ void before_fork() noexcept {}
 void after_fork_parent() noexcept {}
 
 void after_fork_child() noexcept {
+  cuda::after_fork_child();
   threads::after_fork();  // also while stopped: a recording that the child starts later must not meet its parent's threads
   if (!running.load(std::memory_order_acquire)) return;
   // Everything of the parent's is behind mappings that are still shared with it: let go before the first append.

@@ -1,0 +1,196 @@
+#include "hooks/cuda.hpp"
+
+#include "base/sys.hpp"
+#include "hooks/cuda_life.hpp"
+#include "hooks/cuda_parts.hpp"
+#include "hooks/cuda_sampling.hpp"
+#include "hooks/hooks.hpp"
+#include "spool/control.hpp"
+#include "spool/spool.hpp"
+
+#include <sched.h>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace aiflame::cuda {
+
+namespace {
+
+constinit std::atomic<LifeState> state{LifeState::ABSENT};
+constinit std::atomic<uint32_t> changing{0};  // thread that changes the state
+CUpti_SubscriberHandle subscriber;
+
+constexpr uint32_t kMostDevices = 64;
+char device_names[kMostDevices][128];
+
+bool subscribe() noexcept {
+  CUptiResult result = cupti().Subscribe(&subscriber, reinterpret_cast<CUpti_CallbackFunc>(on_callback), nullptr);
+  if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) {
+    spool::note("another tool uses CUPTI in this program: GPU kernels are not recorded");
+    return false;
+  }
+  return worked(result, "subscribing to CUPTI") && enable_callbacks(subscriber);
+}
+
+// Contexts that were made before we were told of any. Those that the program makes itself (not the primary ones) stay unknown.
+void sample_primary_contexts() noexcept {
+  auto count = reinterpret_cast<int (*)(int*)>(driver_function("cuDeviceGetCount"));
+  auto active = reinterpret_cast<int (*)(int, unsigned*, int*)>(driver_function("cuDevicePrimaryCtxGetState"));
+  auto retain = reinterpret_cast<int (*)(CUcontext*, int)>(driver_function("cuDevicePrimaryCtxRetain"));
+  auto release = reinterpret_cast<int (*)(int)>(driver_function("cuDevicePrimaryCtxRelease_v2"));
+  int devices = 0;
+  if (!count || !active || !retain || !release || count(&devices) != 0) return;
+  for (int device = 0; device < devices; device++) {
+    unsigned flags = 0;
+    int is_active = 0;
+    CUcontext context = nullptr;
+    if (active(device, &flags, &is_active) != 0 || !is_active || retain(&context, device) != 0) continue;
+    sampling::context_created(context, static_cast<uint32_t>(device));
+    release(device);
+  }
+}
+
+bool take(LifeStep step) noexcept {
+  switch (step) {
+    case LifeStep::NONE:
+      return true;
+    case LifeStep::SUBSCRIBE:
+      return subscribe();
+    case LifeStep::ENABLE_ACTIVITY:
+      return enable_activity();
+    case LifeStep::START_SAMPLING:
+      sample_primary_contexts();
+      return true;
+    case LifeStep::START_WORKER:
+      start_worker();
+      return true;
+    case LifeStep::STOP_WORKER:
+      stop_worker();
+      return true;
+    case LifeStep::STOP_SAMPLING:
+      sampling::stop();
+      return true;
+    case LifeStep::FLUSH:
+      flush_activity(true);
+      return true;
+    case LifeStep::DISABLE_ACTIVITY:
+      disable_activity();
+      return true;
+    case LifeStep::UNSUBSCRIBE:
+      return worked(cupti().Unsubscribe(subscriber), "unsubscribing from CUPTI");
+    case LifeStep::FORGET:
+      forget_worker();
+      sampling::after_fork_child();
+      return true;
+  }
+  return false;
+}
+
+// One change at a time; one that a step of its own brings about (CUPTI calls back) is nothing new.
+class Changing {
+ public:
+  Changing() noexcept {
+    uint32_t self = sys::thread_id();
+    nested_ = changing.load(std::memory_order_relaxed) == self;
+    for (uint32_t nobody = 0; !nested_ && !changing.compare_exchange_weak(nobody, self, std::memory_order_acquire); nobody = 0) sched_yield();
+  }
+  ~Changing() {
+    if (!nested_) changing.store(0, std::memory_order_release);
+  }
+  Changing(const Changing&) = delete;
+  Changing& operator=(const Changing&) = delete;
+  bool nested() const noexcept { return nested_; }
+
+ private:
+  bool nested_;
+};
+
+void happen(LifeEvent event) noexcept {
+  Changing lock;
+  if (lock.nested()) return;
+  LifeChange change = life_change(state.load(std::memory_order_relaxed), event);
+  state.store(change.next, std::memory_order_release);
+  for (LifeStep step : change.steps)
+    if (!take(step) && change.next == LifeState::COLLECTING) {
+      state.store(LifeState::STOPPED, std::memory_order_release);
+      return;
+    }
+}
+
+// The driver is in the process and cuInit has run.
+bool is_in_use() noexcept {
+  auto count = reinterpret_cast<int (*)(int*)>(driver_function("cuDeviceGetCount"));
+  int devices = 0;
+  return count && count(&devices) == 0;
+}
+
+bool wanted() noexcept { return control::has(schema::Feature::CUDA) && control::recording() && hooks::own_process(); }
+
+}  // namespace
+
+void start() noexcept {
+  if (wanted() && is_in_use() && load_cupti()) happen(LifeEvent::START);
+}
+
+void stop() noexcept {
+  if (!in_callback()) happen(LifeEvent::STOP);
+}
+
+void leave() noexcept {
+  if (!in_callback()) happen(LifeEvent::EXIT);
+}
+
+void forget_rows() noexcept {
+  forget_cubins();
+  sampling::forget_rows();
+}
+
+void after_fork_child() noexcept {
+  changing.store(0, std::memory_order_relaxed);
+  happen(LifeEvent::FORK_CHILD);
+}
+
+void yield_to(const char* tool) noexcept {
+  if (!collecting()) return;
+  char text[256];
+  snprintf(text, sizeof text, "%s uses CUPTI: GPU kernels are not recorded until it has finished", tool);
+  spool::note(text);
+  happen(LifeEvent::YIELD);
+}
+
+void regain() noexcept {
+  if (wanted()) happen(LifeEvent::REGAIN);
+}
+
+bool collecting() noexcept { return state.load(std::memory_order_acquire) == LifeState::COLLECTING; }
+
+uint32_t device_text(uint32_t ordinal) noexcept {
+  if (ordinal >= kMostDevices) return spool::text("[unknown device]");
+  char* name = device_names[ordinal];
+  if (!*name) {
+    // Written by whoever comes first; two write the same.
+    char text[128];
+    auto get_name = reinterpret_cast<int (*)(char*, int, int)>(driver_function("cuDeviceGetName"));
+    if (!get_name || get_name(text, 100, static_cast<int>(ordinal)) != 0) strcpy(text, "GPU");
+    size_t length = strnlen(text, 100);
+    snprintf(text + length, sizeof text - length, " [%u]", ordinal);
+    memcpy(name, text, sizeof text);
+  }
+  return spool::text({name, strnlen(name, sizeof device_names[0])});
+}
+
+}  // namespace aiflame::cuda
+
+using namespace aiflame;
+
+// From the agent, in cuInit.
+AIFLAME_EXPORT int aiflame_cuda_initialize() noexcept {
+  if (!cuda::wanted() || !cuda::load_cupti()) return 1;
+  cuda::happen(cuda::LifeEvent::START);
+  static std::atomic<bool> registered{false};
+  // Run before the driver's own handlers: it registered them, if any, before it called us or does so for its use by us.
+  if (!registered.exchange(true)) atexit([] { cuda::leave(); });
+  return 1;
+}

@@ -1,0 +1,26 @@
+// CUDA: what the collector's other parts may ask of it. cuda_api.hpp has CUPTI, cuda_life.hpp the order of things.
+#pragma once
+#include <cstdint>
+
+namespace aiflame::cuda {
+
+// A recording begins in a program that may use CUDA already.
+void start() noexcept;
+// The recording ends: everything that CUPTI still holds is written.
+void stop() noexcept;
+// The same where the process ends: CUPTI is never called again.
+void leave() noexcept;
+// Rows of tables that are gone are not referred to again.
+void forget_rows() noexcept;
+void after_fork_child() noexcept;
+
+// Another tool in the program is about to use CUPTI / has left it.
+void yield_to(const char* tool) noexcept;
+void regain() noexcept;
+
+bool collecting() noexcept;
+
+// The `device` text of a device by its number, a spool::text reference: `NVIDIA H200 [0]`.
+uint32_t device_text(uint32_t ordinal) noexcept;
+
+}  // namespace aiflame::cuda

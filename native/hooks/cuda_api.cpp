@@ -1,0 +1,127 @@
+#include "hooks/cuda_api.hpp"
+
+#include "spool/spool.hpp"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+namespace aiflame::cuda {
+
+namespace {
+
+Cupti table;
+
+// The newest first; a copy that the process has already is taken whatever its number.
+constexpr const char* kFileNames[] = {"libcupti.so.13", "libcupti.so.12"};
+constexpr uint32_t kOldest = 18;  // CUPTI_API_VERSION of CUDA 12.0
+
+template <class... Parts>
+void* open_at(int flags, const char* format, Parts... parts) noexcept {
+  char path[4096];
+  if (snprintf(path, sizeof path, format, parts...) >= static_cast<int>(sizeof path)) return nullptr;
+  return dlopen(path, flags);
+}
+
+struct Loaded {
+  char cupti[4096];     // path of a CUPTI in the process
+  char runtime[4096];   // folder of the CUDA runtime
+  char packages[4096];  // folder of Python packages that something was loaded from
+};
+
+int look_at(dl_phdr_info* info, size_t, void* data) {
+  auto* loaded = static_cast<Loaded*>(data);
+  std::string_view path = info->dlpi_name ? info->dlpi_name : "";
+  if (path.size() >= sizeof loaded->cupti) return 0;
+  size_t file = path.rfind('/') + 1;
+  auto keep = [&](char* where, size_t bytes) {
+    if (*where) return;
+    memcpy(where, path.data(), bytes);
+    where[bytes] = 0;
+  };
+  if (path.substr(file).starts_with("libcupti.so")) keep(loaded->cupti, path.size());
+  if (path.substr(file).starts_with("libcudart.so")) keep(loaded->runtime, file);
+  for (std::string_view packages : {"/site-packages/", "/dist-packages/"})
+    if (size_t at = path.find(packages); at != path.npos) keep(loaded->packages, at + packages.size());
+  return 0;
+}
+
+void* find() noexcept {
+  constexpr int kFlags = RTLD_LAZY | RTLD_LOCAL;
+  if (const char* chosen = getenv("AIFLAME_CUPTI")) return dlopen(chosen, kFlags);
+  static Loaded loaded;
+  dl_iterate_phdr(look_at, &loaded);
+  if (*loaded.cupti)
+    if (void* found = dlopen(loaded.cupti, kFlags | RTLD_NOLOAD)) return found;
+  for (const char* file : kFileNames) {
+    const char* version = strrchr(file, '.') + 1;
+    void* found = nullptr;
+    if (*loaded.runtime) {
+      found = open_at(kFlags, "%s%s", loaded.runtime, file);
+      if (!found) found = open_at(kFlags, "%s../../cuda_cupti/lib/%s", loaded.runtime, file);
+      if (!found) found = open_at(kFlags, "%s../extras/CUPTI/lib64/%s", loaded.runtime, file);
+    }
+    if (!found && *loaded.packages) {
+      found = open_at(kFlags, "%snvidia/cu%s/lib/%s", loaded.packages, version, file);
+      if (!found) found = open_at(kFlags, "%snvidia/cuda_cupti/lib/%s", loaded.packages, file);
+      if (!found) found = open_at(kFlags, "%striton/backends/nvidia/lib/cupti/%s", loaded.packages, file);
+    }
+    for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
+      if (const char* home = getenv(variable); home && !found) found = open_at(kFlags, "%s/extras/CUPTI/lib64/%s", home, file);
+    if (!found) found = dlopen(file, kFlags);
+    if (!found) found = open_at(kFlags, "/usr/local/cuda/extras/CUPTI/lib64/%s", file);
+    if (found) return found;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const Cupti& cupti() noexcept { return table; }
+
+bool load_cupti() noexcept {
+  if (table.version) return true;
+  void* library = find();
+  if (!library) {
+    spool::note("CUPTI was not found: GPU kernels are not recorded; mend it with: pip install nvidia-cuda-cupti");
+    return false;
+  }
+  bool whole = true;
+#define AIFLAME_FIND(name) table.name = reinterpret_cast<decltype(table.name)>(dlsym(library, "cupti" #name));
+#define AIFLAME_NEED(name) whole = whole && table.name;
+  AIFLAME_CUPTI_FUNCTIONS(AIFLAME_FIND)
+  AIFLAME_CUPTI_OPTIONAL(AIFLAME_FIND)
+  AIFLAME_CUPTI_FUNCTIONS(AIFLAME_NEED)
+#undef AIFLAME_FIND
+#undef AIFLAME_NEED
+  uint32_t version = 0;
+  if (!whole || table.GetVersion(&version) != CUPTI_SUCCESS || version < kOldest) {
+    spool::note("CUPTI is older than CUDA 12.0: GPU kernels are not recorded; mend it with: pip install nvidia-cuda-cupti");
+    return false;
+  }
+  table.version = version;
+  return true;
+}
+
+const char* reason(CUptiResult result) noexcept {
+  const char* text = nullptr;
+  return table.GetResultString(result, &text) == CUPTI_SUCCESS && text ? text : "unknown error";
+}
+
+bool worked(CUptiResult result, const char* what) noexcept {
+  if (result == CUPTI_SUCCESS) return true;
+  char text[256];
+  int length = snprintf(text, sizeof text, "CUDA: %s failed: %s", what, reason(result));
+  spool::note({text, length < static_cast<int>(sizeof text) ? static_cast<size_t>(length) : sizeof text - 1});
+  return false;
+}
+
+void* driver_function(const char* name) noexcept {
+  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  return driver ? dlsym(driver, name) : nullptr;
+}
+
+}  // namespace aiflame::cuda

@@ -1,0 +1,64 @@
+// CUPTI, found at run time and never linked: the table of the functions that we call.
+#pragma once
+#include <cupti.h>
+#include <cupti_pcsampling.h>
+
+#include <cstdint>
+
+#define AIFLAME_CUPTI_FUNCTIONS(F) \
+  F(GetVersion)                    \
+  F(GetResultString)               \
+  F(Subscribe)                     \
+  F(Unsubscribe)                   \
+  F(EnableCallback)                \
+  F(GetCallbackName)               \
+  F(GetContextId)                  \
+  F(GetDeviceId)                   \
+  F(ActivityEnable)                \
+  F(ActivityDisable)               \
+  F(ActivityRegisterCallbacks)     \
+  F(ActivityGetNextRecord)         \
+  F(ActivityGetNumDroppedRecords)  \
+  F(ActivityFlushAll)
+// Not in every version.
+#define AIFLAME_CUPTI_OPTIONAL(F)        \
+  F(ActivityRegisterTimestampCallback)   \
+  F(GetGraphNodeId)                      \
+  F(GetCubinCrc)                         \
+  F(PCSamplingEnable)                    \
+  F(PCSamplingDisable)                   \
+  F(PCSamplingGetData)                   \
+  F(PCSamplingStart)                     \
+  F(PCSamplingStop)                      \
+  F(PCSamplingSetConfigurationAttribute) \
+  F(PCSamplingGetConfigurationAttribute) \
+  F(PCSamplingGetNumStallReasons)        \
+  F(PCSamplingGetStallReasons)
+
+namespace aiflame::cuda {
+
+struct Cupti {
+#define AIFLAME_MEMBER(name) decltype(&cupti##name) name;
+  AIFLAME_CUPTI_FUNCTIONS(AIFLAME_MEMBER)
+  AIFLAME_CUPTI_OPTIONAL(AIFLAME_MEMBER)
+#undef AIFLAME_MEMBER
+  uint32_t version;  // as cuptiGetVersion tells: it grows with every release
+};
+
+// What load_cupti() found. An optional function that this version lacks is null.
+const Cupti& cupti() noexcept;
+
+// Finds CUPTI: the copy that the process has, else one beside its CUDA runtime or in its Python packages, else the toolkit's. False
+// when there is none, or it is too old; a note says so.
+bool load_cupti() noexcept;
+
+// What CUPTI calls an error.
+const char* reason(CUptiResult result) noexcept;
+
+// CUPTI's calls as expressions: false, and one note for each distinct failure, when it is not CUPTI_SUCCESS.
+bool worked(CUptiResult result, const char* what) noexcept;
+
+// A function of the driver, which is in the process already; nullptr when it is not.
+void* driver_function(const char* name) noexcept;
+
+}  // namespace aiflame::cuda

@@ -1,0 +1,126 @@
+// Calls of the driver's and the runtime's API → `launches`, each with its stack.
+#include "base/clock.hpp"
+#include "hooks/caller.hpp"
+#include "hooks/cuda.hpp"
+#include "hooks/cuda_parts.hpp"
+#include "hooks/cuda_sampling.hpp"
+#include "sampler/threads.hpp"
+#include "spool/control.hpp"
+#include "spool/spool.hpp"
+
+#include <string_view>
+
+namespace aiflame::cuda {
+
+namespace {
+
+// A runtime call makes driver calls: the stack is captured once, by the outermost; each correlation id gets its row.
+struct Calls {
+  uint32_t depth;
+  uint64_t frame;  // stack address of the outermost: what runs above it has left it by longjmp
+  uint32_t thread, stack;
+  uint64_t begin_ns;
+  uint32_t correlation;
+};
+thread_local Calls calls;
+
+void enter(const CUpti_CallbackData& data, const Registers& from) noexcept {
+  if (calls.depth && from.sp > calls.frame) calls.depth = 0;
+  if (calls.depth++) return;
+  calls.frame = from.sp;
+  calls.correlation = 0;
+  calls.stack = 0;
+  calls.begin_ns = now_ns();
+  Thread* thread = control::recording() ? threads::self() : nullptr;
+  if (!thread) return;
+  calls.thread = thread->row;
+  calls.stack = capture(*thread, from);
+  calls.correlation = data.correlationId;
+}
+
+void leave_call(const CUpti_CallbackData& data) noexcept {
+  if (calls.depth == 0) return;  // entered before we subscribed
+  calls.depth--;
+  // An inner call is written by itself only when its records carry another id than the outer one's.
+  if (!calls.stack || (calls.depth && data.correlationId == calls.correlation)) return;
+  spool::append(schema::Launch{.thread = calls.thread,
+                               .stack = calls.stack,
+                               .api = static_cast<uint32_t>(schema::GpuApi::CUDA),
+                               .begin_ns = calls.begin_ns,
+                               .end_ns = now_ns(),
+                               .correlation = data.correlationId});
+}
+
+void on_resource(CUpti_CallbackId id, const CUpti_ResourceData& resource) noexcept {
+  switch (id) {
+    case CUPTI_CBID_RESOURCE_CONTEXT_CREATED: {
+      uint32_t device = 0;
+      if (cupti().GetDeviceId(resource.context, &device) == CUPTI_SUCCESS) sampling::context_created(resource.context, device);
+      break;
+    }
+    case CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING:
+      sampling::context_ending(resource.context);
+      break;
+    case CUPTI_CBID_RESOURCE_MODULE_LOADED:
+      if (resource.resourceDescriptor) on_module_loaded(*static_cast<const CUpti_ModuleResourceData*>(resource.resourceDescriptor));
+      break;
+    case CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED:
+    case CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED:
+      if (resource.resourceDescriptor) on_graph_node(id, *static_cast<const CUpti_GraphData*>(resource.resourceDescriptor));
+      break;
+    default:
+      break;
+  }
+}
+
+bool is_wanted(CUpti_CallbackDomain domain, std::string_view name) noexcept {
+  auto begins = [&](std::initializer_list<std::string_view> beginnings) {
+    for (std::string_view beginning : beginnings)
+      if (name.starts_with(beginning)) return true;
+    return false;
+  };
+  if (domain == CUPTI_CB_DOMAIN_DRIVER_API) {
+    if (begins({"cuLaunch", "cuGraphLaunch", "cuMemcpy", "cuMemset", "cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize"}))
+      return name != "cuLaunchHostFunc" && name != "cuLaunchHostFunc_ptsz";
+    return control::has(schema::Feature::GPU_MEMORY) && begins({"cuMemAlloc", "cuMemFree", "cuMemPool"});
+  }
+  // The runtime's launches are the driver's. Its copies may reach the driver by ways of its own.
+  if (begins({"cudaMemcpy", "cudaMemset", "cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize"})) return true;
+  return control::has(schema::Feature::GPU_MEMORY) && begins({"cudaMalloc", "cudaFree"});
+}
+
+// By name, so that calls of releases to come are heard of too.
+bool enable_api(CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain domain) noexcept {
+  constexpr uint32_t kMost = 4096, kGap = 32;
+  bool any = false;
+  for (uint32_t id = 1, missing = 0; id < kMost && missing < kGap; id++) {
+    const char* name = nullptr;
+    bool known = cupti().GetCallbackName(domain, id, &name) == CUPTI_SUCCESS && name;
+    missing = known ? 0 : missing + 1;
+    if (known && is_wanted(domain, name)) any |= cupti().EnableCallback(1, subscriber, domain, id) == CUPTI_SUCCESS;
+  }
+  return any;
+}
+
+}  // namespace
+
+bool enable_callbacks(CUpti_SubscriberHandle subscriber) noexcept {
+  for (uint32_t id : {CUPTI_CBID_RESOURCE_CONTEXT_CREATED, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING, CUPTI_CBID_RESOURCE_MODULE_LOADED,
+                      CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED})
+    worked(cupti().EnableCallback(1, subscriber, CUPTI_CB_DOMAIN_RESOURCE, id), "listening to contexts and modules");
+  bool driver = enable_api(subscriber, CUPTI_CB_DOMAIN_DRIVER_API);
+  if (!driver) spool::note("CUDA: no launch can be listened to: kernels are recorded without their stacks");
+  enable_api(subscriber, CUPTI_CB_DOMAIN_RUNTIME_API);
+  return true;
+}
+
+bool in_callback() noexcept { return calls.depth > 0; }
+
+void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
+  if (!collecting()) return;
+  if (domain == CUPTI_CB_DOMAIN_RESOURCE) return on_resource(id, *static_cast<const CUpti_ResourceData*>(data));
+  auto& call = *static_cast<const CUpti_CallbackData*>(data);
+  call.callbackSite == CUPTI_API_ENTER ? enter(call, hooks::caller()) : leave_call(call);
+}
+
+}  // namespace aiflame::cuda

@@ -1,0 +1,30 @@
+// The parts of the CUDA hook, as cuda.cpp puts them together.
+#pragma once
+#include "hooks/cuda_api.hpp"
+
+namespace aiflame::cuda {
+
+// cuda_callbacks.cpp: which calls we hear of, and what each does.
+bool enable_callbacks(CUpti_SubscriberHandle subscriber) noexcept;
+void CUPTIAPI on_callback(void* user, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data);
+// The calling thread is inside a call that we were told of: CUPTI's and the driver's locks may be held.
+bool in_callback() noexcept;
+
+// cuda_activity.cpp
+bool enable_activity() noexcept;
+void disable_activity() noexcept;
+void flush_activity(bool all) noexcept;
+
+// cuda_graphs.cpp
+void on_graph_node(CUpti_CallbackId id, const CUpti_GraphData& graph) noexcept;
+
+// cuda_modules.cpp
+void on_module_loaded(const CUpti_ModuleResourceData& module) noexcept;
+void forget_cubins() noexcept;
+
+// cuda_worker.cpp: the thread that drains and flushes.
+void start_worker() noexcept;
+void stop_worker() noexcept;
+void forget_worker() noexcept;
+
+}  // namespace aiflame::cuda
