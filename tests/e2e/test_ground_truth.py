@@ -25,7 +25,7 @@ def test_native_code_without_frame_pointers_splits_as_it_was_called(record: Reco
 def test_the_stacks_of_every_cpython_are_whole(record: Recorder, built: Callable[..., Path], pythons: dict[str, str], minor: str) -> None:
     if minor not in pythons:
         pytest.skip(f"no CPython {minor} on this machine")
-    run = record(pythons[minor], PROGRAMS / "spin_split.py", built("spin.c", "libspin.so"), "40")
+    run = record(pythons[minor], PROGRAMS / "spin_split.py", built("spin.c", "libspin.so"))
     took = json.loads(run.stdout)
     profile = run.profile()
     tree = profile.tree("cpu-time")
@@ -53,26 +53,27 @@ def test_a_child_process_splits_likewise(record: Recorder, built: Callable[..., 
 def test_openmp_workers_hang_under_the_stack_that_launched_their_region(record: Recorder, built: Callable[..., Path]) -> None:
     library = built("spin_openmp.c", "libspin_openmp.so", "-fopenmp")
     run = record(PYTHON, PROGRAMS / "spin_openmp.py", library, env={"OMP_WAIT_POLICY": "passive"})
+    took = json.loads(run.stdout)
     profile = run.profile()
     tree = profile.tree("cpu-time")
     spun = time_under(tree, "spin")
     a, b = time_under(tree, "a", "spin"), time_under(tree, "b", "spin")
     assert (a + b) / spun >= 0.99
-    assert a / (a + b) == pytest.approx(0.75, abs=0.02)
-    assert spun == pytest.approx(2 * 60 * 40_000_000, rel=0.08)  # two threads
+    assert a / (a + b) == pytest.approx(took["a"] / (took["a"] + took["b"]), abs=0.02)
+    assert spun == pytest.approx(took["a"] + took["b"], rel=0.06)
     threads = profile.sql("select distinct thread from cpu_samples")
     assert len(threads) == 2
 
 
 def test_the_threads_of_a_pool_are_shown_as_threads(record: Recorder, built: Callable[..., Path]) -> None:
     library = built("thread_pool.cpp", "libpool.so", "-pthread")
-    call = f"import ctypes; ctypes.CDLL({str(library)!r}).pool_run(2, 40, ctypes.c_int64(40_000_000))"
+    call = f"from ctypes import *; run = CDLL({str(library)!r}).pool_run; run.restype = c_int64; print(run(2, 40, c_int64(40_000_000)))"
     run = record(PYTHON, "-c", call)
     profile = run.profile()
     tree = profile.tree("cpu-time")
     spun = time_under(tree, "spin")
     by_thread = [time_under(tree, f"pool-{number}", "spin") for number in range(2)]
-    assert sum(by_thread) == spun == pytest.approx(40 * 40_000_000, rel=0.08)
+    assert sum(by_thread) == spun == pytest.approx(int(run.stdout), rel=0.06)
     assert min(by_thread) > 0
     ends = profile.table("thread_ends")
     assert set(ends["name"].to_list()) >= {"pool-0", "pool-1"}

@@ -10,13 +10,13 @@ split = str(Path(__file__).with_name("spin_split.py"))
 
 
 def child(path):
-    sys.argv = [split, path, "50"]
+    sys.argv = [split, path]
     exec(compile(Path(split).read_text(), split, "exec"), {"__name__": "split"})
 
 
 if __name__ == "__main__":
     if method == "subprocess":
-        subprocess.run([sys.executable, split, library, "50"], check=True)
+        subprocess.run([sys.executable, split, library], check=True)
     else:
         context = multiprocessing.get_context(method)
         process = context.Process(target=child, args=(library,))

@@ -4,26 +4,26 @@ import ctypes
 import json
 import sys
 
+from rhythm import lengths
+
 library = ctypes.CDLL(sys.argv[1])
-library.spin.restype = library.spin.argtypes = None
 library.spin.argtypes = [ctypes.c_int64]
 library.spin.restype = ctypes.c_int64
-rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 100
 
 
-def a():
-    return library.spin(30_000_000)
+def a(quarter):
+    return library.spin(3 * quarter)
 
 
-def b():
-    return library.spin(10_000_000)
+def b(quarter):
+    return library.spin(quarter)
 
 
 def main():
     took = {"a": 0, "b": 0}
-    for _ in range(rounds):
-        took["a"] += a()
-        took["b"] += b()
+    for length in lengths(300_000_000):
+        took["a"] += a(length // 4)
+        took["b"] += b(length // 4)
     print(json.dumps(took))
 
 

@@ -1,4 +1,4 @@
-// A pool with threads of its own: work handed over from outside runs on them, under their names.
+// A pool with threads of its own: work handed over from outside runs on them, under their names. Each does some of it.
 #include <pthread.h>
 
 #include <condition_variable>
@@ -19,6 +19,8 @@ struct Pool {
   std::condition_variable changed;
   std::deque<int64_t> work;
   int open = 0;
+  int idle = 0;  // threads that have not had any work yet
+  int64_t took = 0;
   bool stopping = false;
   std::vector<std::thread> threads;
 
@@ -27,14 +29,20 @@ struct Pool {
     name[5] = static_cast<char>('0' + number);
     pthread_setname_np(pthread_self(), name);
     std::unique_lock lock(mutex);
-    for (;;) {
+    for (bool first = true;; first = false) {
       changed.wait(lock, [&] { return stopping || !work.empty(); });
       if (work.empty()) return;
       int64_t ns = work.front();
       work.pop_front();
+      if (first) {
+        idle--;
+        changed.notify_all();
+        changed.wait(lock, [&] { return idle == 0; });
+      }
       lock.unlock();
-      spin(ns);
+      int64_t spun = spin(ns);
       lock.lock();
+      took += spun;
       open--;
       changed.notify_all();
     }
@@ -43,8 +51,10 @@ struct Pool {
 
 }  // namespace
 
-extern "C" void pool_run(int threads, int jobs, int64_t ns) {
+// Returns the CPU time that the jobs took together.
+extern "C" int64_t pool_run(int threads, int jobs, int64_t ns) {
   Pool pool;
+  pool.idle = threads;
   for (int i = 0; i < jobs; i++) pool.work.push_back(ns);
   pool.open = jobs;
   for (int i = 0; i < threads; i++) pool.threads.emplace_back([&pool, i] { pool.pool_main(i); });
@@ -55,4 +65,5 @@ extern "C" void pool_run(int threads, int jobs, int64_t ns) {
   }
   pool.changed.notify_all();
   for (auto& thread : pool.threads) thread.join();
+  return pool.took;
 }
