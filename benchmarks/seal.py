@@ -2,8 +2,8 @@
 
     python benchmarks/seal.py --gigabytes 10
 
-Seven tenths are CPU samples (8 threads, 199 Hz, 5,000 stacks of which few are frequent), two tenths kernels (3,000 names), the rest
-stacks. Beside it: zlib at its fastest over the same sample records.
+Seven tenths are CPU samples (8 threads, 199 Hz, 5,000 stacks of which few are frequent), two tenths kernels (3,000 names in four
+shapes each), the rest stacks. Beside it: zlib at its fastest over the same sample records.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "unit"))
 
-from numpy.typing import NDArray
 from spool_files import ProcessFiles, ended_profile, pack
 
 from aiflame.profile import Host
@@ -35,6 +34,7 @@ from aiflame.profile.spool import record_type
 
 RESULTS = Path(__file__).parent / "results" / "seal.json"
 PIECE = 1 << 20
+SHAPES = 12_000
 SEAL = """
 import json, sys
 from dataclasses import asdict
@@ -79,12 +79,16 @@ def spool(path: Path, size: int, processes: int) -> Path:
     for number in range(processes):
         share = size // processes
         files = ProcessFiles(pid=100 + number, start_ns=1 + number)
-        names = np.array([files.text(f"void kernel_{n}<float, {'unsigned int, ' * (n % 7)}4>(float*, int)") for n in range(3000)], "u4")
+        for n in range(SHAPES):
+            name = f"void kernel_{n // 4}<float, {'unsigned int, ' * (n // 4 % 7)}4>(float*, int)"
+            files.add(
+                "kernel_shapes", name=name, device="gpu", api=2, grid_x=n % 4 * 128, grid_y=1, grid_z=1, block_x=256, block_y=1, block_z=1
+            )
         for _ in range(8):
             files.add("threads", tid=1)
         folder = files.write(path)
         _table(folder, "stacks", share // 10, partial(_stacks, chance))
-        _table(folder, "kernels", share // 5, partial(_kernels, chance, names))
+        _table(folder, "kernels", share // 5, partial(_kernels, chance))
         _table(folder, "cpu_samples", share * 7 // 10, partial(_samples, chance))
     return path
 
@@ -106,23 +110,15 @@ def _samples(chance: np.random.Generator, count: int, first: int) -> dict[str, o
     }
 
 
-def _kernels(chance: np.random.Generator, names: NDArray[np.uint32], count: int, first: int) -> dict[str, object]:
+def _kernels(chance: np.random.Generator, count: int, first: int) -> dict[str, object]:
     start = 1_000_000 + np.arange(first, first + count) * 20_000 + chance.integers(0, 5_000, count)
     return {
-        "name": names[np.minimum(chance.zipf(1.3, count), len(names)) - 1],
-        "device": names[0],
+        "shape": np.minimum(chance.zipf(1.3, count), SHAPES),
         "api": 2,
         "correlation": np.arange(first, first + count) * 3,
-        "stream": chance.integers(0, 3, count) * 0x5500,
-        "queued_ns": start - 9_000,
+        "stream": chance.integers(0, 3, count),
         "start_ns": start,
         "end_ns": start + chance.integers(2_000, 15_000, count),
-        "grid_x": chance.integers(1, 9, count) * 128,
-        "grid_y": 1,
-        "grid_z": 1,
-        "block_x": 256,
-        "block_y": 1,
-        "block_z": 1,
     }
 
 

@@ -40,6 +40,20 @@ def stack(*words: int) -> list[Row]:
     return [{"parent": depth, "frame": word} for depth, word in enumerate(words)]
 
 
+def ran(*kernels: Row) -> dict[str, list[Row]]:
+    """The tables `kernel_shapes` and `kernels` of rows that have the columns of both: `sealed(path, **ran({"name": "gemm", …}))`."""
+    shapes: list[Row] = []
+    rows = []
+    for kernel in kernels:
+        columns = {column.name for column in TABLE["kernel_shapes"].columns} - {"api"}
+        shape = {"process": kernel.get("process", 0), **{name: value for name, value in kernel.items() if name in columns}}
+        if shape not in shapes:
+            shapes.append(shape)
+        number = 1 + [other for other in shapes if other["process"] == shape["process"]].index(shape)
+        rows.append({"shape": number, **{name: value for name, value in kernel.items() if name not in columns}})
+    return {"kernel_shapes": shapes, "kernels": rows}
+
+
 def native(module: int, vaddr: int, *, exact: bool = False) -> int:
     """The word of a native frame: a return address, or the pc itself."""
     return FrameKind.NATIVE << 60 | module << 40 | vaddr | (LeafFlag.EXACT_PC if exact else 0)

@@ -99,7 +99,8 @@ def busy_process(pid: int = 100, start_ns: int = 1_000, samples: int = 50) -> Pr
     for number in range(samples):
         files.add("cpu_samples", thread=thread, stack=1 + number % 5, weight=1, time_ns=start_ns + number, period_ns=5_000_000)
     files.add("launches", thread=thread, stack=stack, api=1, correlation=7)
-    files.add("kernels", name="gemm", device="gpu", api=1, correlation=7, start_ns=5, end_ns=9)
+    shape = files.add("kernel_shapes", name="gemm", device="gpu", api=1)
+    files.add("kernels", shape=shape, api=1, correlation=7, start_ns=5, end_ns=9)
     files.add("notes", text="something was not possible", time_ns=5)
     files.add("thread_ends", thread=thread, name="main", end_ns=start_ns + 100)
     files.add("process_ends", end_ns=start_ns + 100)

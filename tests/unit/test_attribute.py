@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from profiles import Row, native, python, sealed, stack
+from profiles import Row, native, python, ran, sealed, stack
 from profiles import _frame as frame_of
 from trees import is_sound
 
@@ -202,30 +202,30 @@ def test_inside_the_interpreter_the_line_is_that_of_the_python_function(tmp_path
 
 def test_gpu_time_lies_under_the_stack_that_launched_it(tmp_path: Path) -> None:
     launches = [{"thread": 1, "stack": 2, "api": 1, "correlation": 5}, {"thread": 1, "stack": 1, "api": 1, "correlation": 6}]
-    kernels = [{"name": "matmul", "device": "gpu", "api": 1, "correlation": 5, "start_ns": 1 * MS, "end_ns": 4 * MS}]
+    kernels = ran({"name": "matmul", "device": "gpu", "api": 1, "correlation": 5, "start_ns": 1 * MS, "end_ns": 4 * MS})
     copies = [{"kind": CopyKind.HOST_TO_DEVICE, "api": 1, "correlation": 6, "start_ns": 5 * MS, "end_ns": 7 * MS}]
-    recorded = profile(tmp_path, stacks=stack(MAIN, WORK), launches=launches, kernels=kernels, copies=copies)
+    recorded = profile(tmp_path, stacks=stack(MAIN, WORK), launches=launches, copies=copies, **kernels)
     under = "train.py (4711);main thread;main"
     assert lines(tree(recorded), "gpu-time") == {f"{under};work;-;matmul_[G]": 3, f"{under};-;[copy host→device]_[G]": 2}
 
 
 def test_work_on_a_device_without_a_launch_is_shown_as_such(tmp_path: Path) -> None:
     launches = [{"thread": 1, "stack": 1, "api": 2, "correlation": 5}]
-    kernels = [{"name": "matmul", "api": 1, "correlation": 5, "end_ns": 4 * MS}]
-    recorded = profile(tmp_path, stacks=stack(MAIN), launches=launches, kernels=kernels)
+    kernels = ran({"name": "matmul", "api": 1, "correlation": 5, "end_ns": 4 * MS})
+    recorded = profile(tmp_path, stacks=stack(MAIN), launches=launches, **kernels)
     assert lines(tree(recorded), "gpu-time") == {"train.py (4711);[unattributed: no launch];matmul_[G]": 4}
 
 
 def test_many_kernels_of_one_launch_are_all_counted_once(tmp_path: Path) -> None:
     launch = {"thread": 1, "stack": 1, "api": 1, "correlation": 5}
-    kernels = [{"name": "k", "api": 1, "correlation": 5, "start_ns": n * MS, "end_ns": (n + 2) * MS} for n in range(10)]
-    recorded = profile(tmp_path, stacks=stack(MAIN), launches=[launch, launch], kernels=kernels)
+    kernels = ran(*({"name": "k", "api": 1, "correlation": 5, "start_ns": n * MS, "end_ns": (n + 2) * MS} for n in range(10)))
+    recorded = profile(tmp_path, stacks=stack(MAIN), launches=[launch, launch], **kernels)
     assert tree(recorded, "gpu-time").total("gpu-time") == 20 * MS
 
 
 def test_the_default_metric_is_gpu_time_where_kernels_ran(tmp_path: Path) -> None:
     only_cpu = profile(tmp_path / "cpu", stacks=stack(MAIN), cpu_samples=[sample(1)])
-    with_gpu = profile(tmp_path / "gpu", stacks=stack(MAIN), cpu_samples=[sample(1)], kernels=[{"name": "k", "end_ns": 5}])
+    with_gpu = profile(tmp_path / "gpu", stacks=stack(MAIN), cpu_samples=[sample(1)], **ran({"name": "k", "end_ns": 5}))
     assert (default_metric(only_cpu), metrics(only_cpu)) == ("cpu-time", ["cpu-time"])
     assert (default_metric(with_gpu), metrics(with_gpu)) == ("gpu-time", ["cpu-time", "gpu-time"])
 

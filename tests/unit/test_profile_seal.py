@@ -31,7 +31,8 @@ def test_tables_get_a_process_column_and_the_spool_goes(tmp_path):
     assert profile.table("processes").select("process", "id", "pid", "start_ns").rows() == [(0, 1, 8, 20), (1, 1, 7, 900)]
     assert profile.table("cpu_samples").group_by("process").agg(pl.col("id").max()).sort("process").rows() == [(0, 50), (1, 50)]
     assert profile.table("cpu_samples").columns[:3] == ["process", "id", "thread"]
-    assert profile.table("kernels")["name"].to_list() == ["gemm", "gemm"]
+    assert profile.table("kernel_shapes")["name"].to_list() == ["gemm", "gemm"]
+    assert profile.table("kernels").select("shape", "correlation").rows() == [(1, 7), (1, 7)]
     assert profile.table("modules")["build_id"].to_list() == [b"\1\2\3\4"] * 2
     assert (report.processes, report.rows["cpu_samples"], report.notes) == (2, 100, ())
     assert sorted(entry.name for entry in path.iterdir()) == ["meta.json", "tables"]

@@ -15,7 +15,7 @@ from spool_files import ProcessFiles, busy_process
 from aiflame.errors import AiflameError
 from aiflame.profile.check import check_word, intact_entries, intact_records
 from aiflame.profile.schema import HEADER_BYTES, TABLES, Type
-from aiflame.profile.spool import DAMAGED_TEXT, ProcessSpool, read
+from aiflame.profile.spool import DAMAGED_TEXT, READ_FIRST, REFERENCES, ProcessSpool, read
 
 
 def damage_of(folder: Path) -> dict[str, int]:
@@ -34,7 +34,7 @@ def flip(path: Path, byte: int, bit: int = 0) -> None:
 @pytest.mark.parametrize("table", [table for table in TABLES if table.name != "processes"], ids=lambda table: table.name)
 def test_rows_come_back_as_written(tmp_path, table):
     files, chance = ProcessFiles(), random.Random(table.name)
-    for name in ("stacks", "threads"):
+    for name in READ_FIRST:
         for _ in range(3 if table.name != name else 0):
             files.add(name)
     rows = []
@@ -45,7 +45,7 @@ def test_rows_come_back_as_written(tmp_path, table):
                 row[column.name] = chance.choice(["", "a", "name of eight", "ünï\0code"])
             elif column.type is Type.BLOB:
                 row[column.name] = chance.randbytes(chance.randrange(40))
-            elif column.name in ("parent", "thread", "stack", "creator"):
+            elif (table.name, column.name) in REFERENCES:
                 row[column.name] = min(number, chance.randrange(4))
             else:
                 signed, bits = column.type.numpy[1] == "i", 8 * int(column.type.numpy[-1])
@@ -242,7 +242,8 @@ def test_cut_strings_leave_the_other_columns(tmp_path, size):
     folder = busy_process(samples=10).write(tmp_path)
     os.truncate(folder / "strings.table", size)
     tables = read(folder)
-    assert tables["kernels"].select("name", "correlation").rows() == [(DAMAGED_TEXT, 7)]
+    assert tables["kernel_shapes"]["name"].to_list() == [DAMAGED_TEXT]
+    assert tables["kernels"].select("shape", "correlation").rows() == [(1, 7)]
 
 
 @pytest.mark.parametrize("what", ["pipe", "folder", "link"])

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import polars as pl
 
 from aiflame.attribute.cpu import CLOCK, cpu_tree
-from aiflame.attribute.device import device_tree
+from aiflame.attribute.gpu import gpu_tree
 from aiflame.attribute.grouping import GROUPS, group
 from aiflame.attribute.stacks import Tables
 from aiflame.attribute.tree import CPU_TIME, GPU_TIME, METRICS, WALL_TIME, Tree
@@ -37,7 +37,7 @@ def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: s
         if not there:
             raise AiflameError(f"this profile has no {metric}, nor anything else: the program ended too soon to be sampled; {LONGER}")
         raise AiflameError(f"this profile has no {metric}, only {', '.join(there)}: for {metric}, {HOW_TO_RECORD[metric]}")
-    raw = device_tree(profile) if metric == GPU_TIME.name else cpu_tree(profile, METRICS[metric], detail)
+    raw = gpu_tree(profile) if metric == GPU_TIME.name else cpu_tree(profile, METRICS[metric], detail)
     return raw if by == "code" else group(raw, by)
 
 

@@ -31,6 +31,12 @@ REFERENCES: dict[tuple[str, str], str] = {
     ("cpu_samples", "stack"): "stacks",
     ("launches", "thread"): "threads",
     ("launches", "stack"): "stacks",
+    ("kernels", "shape"): "kernel_shapes",
+    ("graph_nodes", "thread"): "threads",
+    ("graph_nodes", "stack"): "stacks",
+    ("gpu_samples", "window"): "gpu_windows",
+    ("gpu_samples", "function"): "gpu_functions",
+    ("gpu_samples", "reason"): "stall_reasons",
 }
 """Columns that hold a record's id: (table, column) → the table meant."""
 

@@ -44,13 +44,17 @@ TONES: dict[Kind, Tone] = {
     Kind.BOUNDARY: Tone("launch", 0.76, 0.0, 0),
     Kind.GPU_KERNEL: Tone("GPU kernel", 0.84, 0.105, 198),
     Kind.GPU_LINE: Tone("GPU source line", 0.90, 0.075, 196),
+    Kind.GPU_COPY: Tone("GPU copy", 0.78, 0.115, 250),
     Kind.CPU_INSTRUCTION: Tone("CPU instruction", 0.82, 0.130, 140),
     Kind.GPU_INSTRUCTION: Tone("GPU instruction", 0.80, 0.150, 146),
     Kind.GPU_STALL: Tone("stall", 0.85, 0.160, 128),
     Kind.GPU_OFFSET: Tone("offset", 0.89, 0.095, 150),
+    Kind.GPU_IDLE: Tone("GPU idle", 0.92, 0.022, 235),
     Kind.UNATTRIBUTED: Tone("unattributed", 0.91, 0.0, 0),
 }
 """In the order of the legend."""
+_PALE = (Kind.GPU_IDLE, Kind.UNATTRIBUTED)
+"""Where nothing was done, or nothing is known: near the page's own colour in both themes."""
 
 
 def shade_of(names: Iterable[str]) -> list[int]:
@@ -69,7 +73,7 @@ def fill(kind: Kind, shade: int, theme: str) -> str:
     lightness = tone.lightness + 0.045 * step
     chroma = tone.chroma * (1 + 0.18 * step)
     if theme == "dark":
-        lightness, chroma = (lightness - 0.30, chroma) if kind is Kind.UNATTRIBUTED else (lightness - 0.065, chroma * 0.95)
+        lightness, chroma = (lightness - 0.30, chroma) if kind in _PALE else (lightness - 0.065, chroma * 0.95)
         lightness = max(lightness, 0.61)
     return oklch(lightness, chroma, tone.hue + 10 * step)
 

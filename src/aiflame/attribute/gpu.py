@@ -23,15 +23,21 @@ LONGEST_NS = 1 << 50
 JOIN = ["process", "api", "correlation"]
 
 
-def device_tree(profile: Tables) -> Tree:
+def gpu_tree(profile: Tables) -> Tree:
     """The tree of kernels and copies, under the stacks that launched them."""
     copy_name = pl.col("kind").replace_strict({int(kind): name for kind, name in COPY_NAMES.items()}, default="[copy]")
     ended = pl.col("end_ns") > pl.col("start_ns")  # a record may be damaged
     took = pl.when(ended).then(pl.col("end_ns") - pl.col("start_ns")).otherwise(0).clip(upper_bound=LONGEST_NS).sum().cast(pl.Int64)
     named = ["name", "device"]
+    shapes = profile.scan("kernel_shapes").select("process", "name", "device", shape="id")
     ran = pl.concat(
         [
-            profile.scan("kernels").group_by(*JOIN, *named).agg(value=took),
+            profile.scan("kernels")
+            .with_columns(pl.col("api").cast(pl.UInt32))
+            .group_by(*JOIN, "shape")
+            .agg(value=took)
+            .join(shapes, on=["process", "shape"], how="left")
+            .select(pl.col(JOIN), pl.col(named).fill_null(""), "value"),
             profile.scan("copies").with_columns(name=copy_name).group_by(*JOIN, *named).agg(value=took),
         ]
     )
