@@ -1,13 +1,15 @@
-"""What a recorded run is, and where the time went in its tree."""
+"""What a recorded run is, where the time went in its tree, and where it went by the program's own account."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
 import aiflame
 from aiflame.api import Profile
@@ -48,3 +50,50 @@ def time_under(tree: Tree, *names: str, metric: str = "cpu-time") -> int:
     for name in names:
         inside &= under(tree, name)
     return int(tree.values[metric][inside].sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """A time that a thread spent in a function, as programs/spin.c tells it."""
+
+    function: str
+    tid: int
+    begin_ns: int
+    end_ns: int
+    cpu_ns: int
+
+
+def stays_of(run: Run) -> list[Stay]:
+    assert run.status == 0, run.stderr
+    return [Stay(*told) for told in json.loads(run.stdout)]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What the samples say of a function's stays.
+
+    A sample stands for the CPU time since the one before: where a stay begins or ends between two, the later one decides for both
+    sides. That is a tick on a quiet machine; on a busy one a thread may run for a tenth of a second before a tick finds it running.
+    """
+
+    time_ns: int
+    """Of the samples that were taken during the stays."""
+    gained_ns: int
+    """So much of it, at most, is from before a stay."""
+    lost_ns: int
+    """So much, at most, of the end of stays went to what came next."""
+
+
+def sampled(profile: Profile, stays: list[Stay]) -> Sampled:
+    threads = profile.table("threads").select("process", "tid", thread="id")
+    samples = profile.table("cpu_samples").join(threads, on=["process", "thread"]).sort("time_ns")
+    time = gained = lost = 0
+    for stay in stays:
+        mine = samples.filter(pl.col("tid") == stay.tid)
+        times, weights = mine["time_ns"].to_numpy().astype(np.int64), (mine["weight"].cast(pl.Int64) * mine["period_ns"]).to_numpy()
+        first, end = np.searchsorted(times, [stay.begin_ns, stay.end_ns])
+        time += int(weights[first:end].sum())
+        gained += int(weights[first]) if first < end else 0
+        # What has no sample behind it is not in the profile at all.
+        lost += int(weights[end] if end < len(times) else stay.end_ns - times[-1])
+    return Sampled(time, gained, lost)

@@ -40,9 +40,10 @@ struct Pool {
         changed.wait(lock, [&] { return idle == 0; });
       }
       lock.unlock();
-      int64_t spun = spin(ns);
+      stay told;
+      spin(ns, &told);
       lock.lock();
-      took += spun;
+      took += told.cpu_ns;
       open--;
       changed.notify_all();
     }

@@ -1,5 +1,6 @@
-"""Four threads that wait on four different things for two seconds, and one that works."""
+"""Four threads: three wait on three different things for two seconds, and one works. Prints how long each took, in ns."""
 
+import json
 import os
 import threading
 import time
@@ -8,6 +9,7 @@ SECONDS = 2
 read_end, write_end = os.pipe()
 lock = threading.Lock()
 lock.acquire()
+took = {}
 
 
 def waits_for_input():
@@ -28,7 +30,13 @@ def works():
         sum(range(1000))
 
 
-threads = [threading.Thread(target=target) for target in (waits_for_input, waits_for_a_lock, sleeps, works)]
+def timed(function):
+    begin = time.monotonic_ns()
+    function()
+    took[function.__name__] = time.monotonic_ns() - begin
+
+
+threads = [threading.Thread(target=timed, args=(function,)) for function in (waits_for_input, waits_for_a_lock, sleeps, works)]
 for thread in threads:
     thread.start()
 time.sleep(SECONDS)
@@ -36,3 +44,4 @@ os.write(write_end, b"x")
 lock.release()
 for thread in threads:
     thread.join()
+print(json.dumps(took))
