@@ -1,0 +1,161 @@
+"""What the GPU benchmarks share: running a workload alone or recorded, the machine, results that survive a time limit."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiflame.profile.meta import Host
+
+FOLDER = Path(__file__).resolve().parent
+WORKLOADS = FOLDER / "gpu_workloads.py"
+RECORD = [sys.executable, "-m", "aiflame.cli.main", "record", "-q", "--force"]
+VERSIONS = ("aiflame", "torch", "triton", "nvidia-cuda-cupti", "polars")
+LONGEST = 420
+"""Seconds that one process may take before it is counted as failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    output: Path
+    device: str
+    small: bool
+    seconds: float
+    pairs: int
+    workloads: list[str]
+
+    def program(self, *workloads: str, script: Path = WORKLOADS, seconds: float | None = None, steps: int = 0) -> list[str]:
+        """The command that runs these workloads."""
+        command = [sys.executable, str(script), *workloads, "--device", self.device, "--seconds", str(seconds or self.seconds)]
+        return [*command, *(["--small"] if self.small else []), *(["--steps", str(steps)] if steps else [])]
+
+
+def parse(description: str | None, workloads: Iterable[str], *, pairs: int = 5, seconds: float = 3.0) -> Options:
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, required=True, help="the JSON file to write")
+    parser.add_argument("--pairs", type=int, default=pairs)
+    parser.add_argument("--seconds", type=float, default=seconds, help="of steady steps a process and workload")
+    parser.add_argument("--cpu", action="store_true", help="try the program out, in small, where no GPU is")
+    parser.add_argument("--workloads", nargs="+", default=list(workloads))
+    options = parser.parse_args()
+    return Options(
+        output=options.output,
+        device="cpu" if options.cpu else "cuda",
+        small=options.cpu,
+        seconds=0.1 if options.cpu else options.seconds,
+        pairs=min(options.pairs, 2) if options.cpu else options.pairs,
+        workloads=options.workloads,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A process that ran workloads."""
+
+    results: dict[str, dict[str, float]]
+    status: int
+    seconds: float
+    ended_ns: int
+    """CLOCK_MONOTONIC when it was gone."""
+    errors: str
+
+
+class Report:
+    """A benchmark's JSON file, written anew with every finding, so that a time limit costs only what is not measured yet."""
+
+    def __init__(self, output: Path) -> None:
+        self._output = output
+        self.values: dict[str, object] = {"machine": machine()}
+        output.parent.mkdir(parents=True, exist_ok=True)
+
+    def put(self, name: str, value: object) -> None:
+        self.values[name] = value
+        self._output.write_text(json.dumps(self.values, indent=1) + "\n")
+
+    def fail(self, what: str, done: Finished) -> None:
+        failures = self.values.setdefault("failures", [])
+        assert isinstance(failures, list)
+        failures.append({"what": what, "status": done.status, "errors": done.errors[-1500:]})
+        self.put("failures", failures)
+        print(f"FAILED {what}: status {done.status}\n{done.errors[-1500:]}", flush=True)
+
+
+def machine() -> dict[str, object]:
+    host = Host.here()
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "cpu": host.cpu,
+        "cores": host.cores,
+        "kernel": host.kernel,
+        "python": host.python,
+        "gpus": _gpus(),
+        "versions": {name: version for name in VERSIONS if (version := _version(name))},
+    }
+
+
+def _gpus() -> list[str]:
+    """`name, driver, memory` of each."""
+    if not shutil.which("nvidia-smi"):
+        return []
+    asked = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.splitlines()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def run(command: list[str], env: dict[str, str] | None = None) -> Finished:
+    """Runs a program that tells RESULT lines."""
+    began = time.monotonic()
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False, env=env)
+        status, output, errors = done.returncode, done.stdout, done.stderr
+    except subprocess.TimeoutExpired as ran_out:
+        status, output, errors = -1, _text(ran_out.stdout), _text(ran_out.stderr) + f"\nstill running after {LONGEST} s"
+    ended_ns = time.monotonic_ns()
+    results = {}
+    for line in output.splitlines():
+        if line.startswith("RESULT "):
+            told = json.loads(line.removeprefix("RESULT "))
+            results[told["workload"]] = told
+    return Finished(results, status, time.monotonic() - began, ended_ns, errors)
+
+
+def _text(captured: object) -> str:
+    return captured.decode(errors="replace") if isinstance(captured, bytes) else str(captured or "")
+
+
+def recorded(command: list[str], profile: Path, *options: str) -> list[str]:
+    return [*RECORD, "-o", str(profile), *options, "--", *command]
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="aiflame-gpu-") as folder:
+        yield Path(folder)
+
+
+def median_of(values: list[float]) -> dict[str, object]:
+    """The median, the least and the most, and all of them."""
+    return {
+        "median": round(statistics.median(values), 4),
+        "least": round(min(values), 4),
+        "most": round(max(values), 4),
+        "all": [round(value, 4) for value in values],
+    }

@@ -1,0 +1,55 @@
+"""What recording costs a GPU program, everything on: stacks, device activity, stall sampling.
+
+    python benchmarks/gpu_overhead.py --output overhead.json [--pairs 5] [--workloads launch gpu decode]
+
+Each turn runs the workloads in one process alone and in one under `aiflame record`, whichever came second last time first. The cost
+is the median of the ratios of their median steps. A last run with `--gpu-sampling off` tells what sampling adds.
+"""
+
+from __future__ import annotations
+
+from gpu_common import Report, median_of, parse, recorded, run, scratch
+
+TARGETS = {"launch": 1.10, "gpu": 1.01, "decode": 1.12}
+
+
+def main() -> None:
+    options = parse(__doc__, TARGETS, pairs=5)
+    report = Report(options.output)
+    program = options.program(*options.workloads)
+    times: dict[str, dict[str, list[float]]] = {name: {"alone": [], "recorded": [], "ratio": []} for name in options.workloads}
+    with scratch() as folder:
+        ways = {"alone": program, "recorded": recorded(program, folder / "p.aiflame", "--no-seal")}
+        for turn in range(options.pairs):
+            found = {}
+            for way in list(ways) if turn % 2 == 0 else reversed(ways):
+                done = run(ways[way])
+                if done.status:
+                    report.fail(f"{way}, turn {turn}", done)
+                found[way] = done.results
+            for name, columns in times.items():
+                if name in found["alone"] and name in found["recorded"]:
+                    alone, slower = found["alone"][name]["ms"], found["recorded"][name]["ms"]
+                    for column, value in (("alone", alone), ("recorded", slower), ("ratio", slower / alone)):
+                        columns[column].append(value)
+            report.put("workloads", {name: _told(name, columns) for name, columns in times.items() if columns["ratio"]})
+            print(turn, {name: [round(ratio, 3) for ratio in columns["ratio"]] for name, columns in times.items()}, flush=True)
+        done = run(recorded(program, folder / "p.aiflame", "--no-seal", "--gpu-sampling", "off"))
+        report.put("without stall sampling, ms, one run", {name: result["ms"] for name, result in done.results.items()})
+
+
+def _told(name: str, columns: dict[str, list[float]]) -> dict[str, object]:
+    target = TARGETS.get(name)
+    ratio = median_of(columns["ratio"])
+    met = None if target is None else ratio["median"] <= target  # type: ignore[operator]
+    return {
+        "alone_ms": median_of(columns["alone"]),
+        "recorded_ms": median_of(columns["recorded"]),
+        "ratio": ratio,
+        "target": target,
+        "met": met,
+    }
+
+
+if __name__ == "__main__":
+    main()
