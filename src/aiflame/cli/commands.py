@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from aiflame.cli import demo, doctor, export, flame, top
+from aiflame.cli import annotate, demo, doctor, export, flame, top
 
 app = typer.Typer(
     help="AI flame graphs for everyone: where did the time go, and why?",
@@ -15,6 +15,7 @@ app = typer.Typer(
 )
 app.command("flame")(flame.flame)
 app.command("top")(top.top)
+app.command("annotate")(annotate.annotate)
 app.command("export")(export.export)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)

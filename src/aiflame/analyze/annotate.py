@@ -1,0 +1,318 @@
+"""A kernel, taken apart: its launches, and on every source line and instruction how often warps were met there and what they waited for.
+
+A sample stands at the instruction that could not go on, which is seldom the one to blame: a load's latency shows at the load's first user.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import polars as pl
+
+from aiflame.analyze.kernel_choice import Kernel, choose, kernels, took_ns
+from aiflame.analyze.source_text import SourceText, source_text
+from aiflame.analyze.stall_reasons import NOT_ISSUED, short
+from aiflame.errors import AiflameError
+from aiflame.profile.schema import GpuApi, GpuSampling
+from aiflame.profile.store import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    samples: int = 0
+    not_issued: int = 0
+    """The part of `samples` in whose cycle the scheduler issued nothing: time that no other warp could use."""
+
+    def __add__(self, other: Count) -> Count:
+        return Count(self.samples + other.samples, self.not_issued + other.not_issued)
+
+
+Reasons = Mapping[str, Count]
+"""By short name, the most frequent first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    function: str
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    offset: int
+    sass: str
+    """"" when the code was not disassembled."""
+    count: Count
+    reasons: Reasons
+    chain: tuple[Place, ...]
+    """Innermost first, then what it was inlined into; () when no line is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The instructions of a line that came there by the same way of inlining."""
+
+    callers: tuple[Place, ...]
+    """Innermost first; () for code that was not inlined."""
+    instructions: tuple[Instruction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    file: str
+    number: int
+    text: str | None
+    """None when the file's text is not known."""
+    count: Count
+    inclusive: Count
+    """With what was inlined into this line."""
+    reasons: Reasons
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    source: SourceText
+    count: Count
+    lines: tuple[Line, ...]
+    """Those with code of their own or inlined into them, in the order of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a kernel was launched."""
+
+    device: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    registers: int
+    static_shared: int
+    dynamic_shared: int
+    local_bytes: int
+    launches: int
+    gpu_time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """What was sampled in the whole profile."""
+
+    samples: int = 0
+    dropped: int = 0
+    periods: tuple[int, ...] = ()
+    """Logarithms of the periods in cycles, ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    kernel: Kernel
+    others: tuple[Kernel, ...]
+    """What the question may have meant too."""
+    total_gpu_time_ns: int
+    """of all kernels"""
+    total_samples: int
+    """of all kernels"""
+    shapes: tuple[Shape, ...]
+    """The most frequent first."""
+    sampling: Sampling
+    cubin: int | None
+    """Whose code is shown; None without samples."""
+    versions: Mapping[int, int]
+    """Samples of each cubin that has a function of this name, the hottest first."""
+    count: Count
+    reasons: Reasons
+    instructions: tuple[Instruction, ...]
+    """In the order of the code: all where it was disassembled, else those of which something is known."""
+    files: tuple[SourceFile, ...] = ()
+    """The kernel's own first, then the hottest."""
+    homeless: tuple[Instruction, ...] = ()
+    """Instructions without a source line, where others have one."""
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def disassembled(self) -> bool:
+        return any(instruction.sass for instruction in self.instructions)
+
+
+def annotate(profile: Profile, wanted: str, cubin: int | None = None) -> Annotation:
+    """The kernel that `wanted` names, as compiled in one of its cubins (the one with the most samples)."""
+    found = kernels(profile)
+    kernel, *others = choose(found, wanted)
+    shapes = _shapes(profile, kernel.name)
+    samples = _samples(profile, kernel.name)
+    versions = dict(samples.group_by("cubin").agg(pl.col("samples").sum()).sort("samples", "cubin", descending=[True, False]).rows())
+    if cubin is not None and cubin not in versions:
+        known = ", ".join(f"{crc:016x}" for crc in versions)
+        raise AiflameError(f"{kernel.short} was not sampled in cubin {cubin:016x}: " + (f"use {known}" if known else "it has no samples"))
+    chosen = cubin if cubin is not None else next(iter(versions), None)
+    instructions = _instructions(profile, chosen, kernel.name, samples) if chosen is not None else ()
+    files = _files(profile, instructions)
+    return Annotation(
+        kernel,
+        tuple(others),
+        sum(other.gpu_time_ns for other in found),
+        sum(other.samples for other in found),
+        shapes,
+        _sampling(profile),
+        chosen,
+        versions,
+        _sum(instruction.count for instruction in instructions),
+        _merged(instruction.reasons for instruction in instructions),
+        instructions,
+        files,
+        tuple(instruction for instruction in instructions if not instruction.chain) if files else (),
+        tuple(_notes(profile, kernel, chosen, instructions)),
+    )
+
+
+def _shapes(profile: Profile, name: str) -> tuple[Shape, ...]:
+    dimensions = [f"{part}_{axis}" for part in ("grid", "block") for axis in "xyz"]
+    facts = ["registers", "static_shared", "dynamic_shared", "local_bytes"]
+    same = ["device", *dimensions, *facts]
+    rows = (
+        profile.scan("kernel_shapes")
+        .filter(pl.col("name") == name)
+        .select("process", *same, shape="id")
+        .join(profile.scan("kernels").select("process", "shape", "start_ns", "end_ns"), on=["process", "shape"])
+        .group_by(same)
+        .agg(launches=pl.len(), time=took_ns())
+        .sort("launches", "time", *same, descending=[True, True, *[False] * len(same)])
+        .collect()
+        .rows()
+    )
+    return tuple(Shape(row[0], (row[1], row[2], row[3]), (row[4], row[5], row[6]), *row[7:]) for row in rows)
+
+
+def _samples(profile: Profile, name: str) -> pl.DataFrame:
+    """cubin, offset, reason (short), samples, not_issued: all processes and windows together."""
+    reasons = profile.table("stall_reasons").select("process", "name", number="id")
+    names = [*reasons["name"]]
+    known = reasons.select(
+        "process",
+        reason="number",
+        short=pl.Series([short(text) for text in names], dtype=pl.String),
+        partial=pl.Series([text.endswith(NOT_ISSUED) for text in names], dtype=pl.Boolean),
+    )
+    functions = profile.scan("gpu_functions").filter(pl.col("name") == name).select("process", "cubin", function="id")
+    count = pl.col("count").cast(pl.Int64)
+    return (
+        profile.scan("gpu_samples")
+        .join(functions, on=["process", "function"])
+        .join(known.lazy(), on=["process", "reason"], how="left")
+        .with_columns(pl.col("short").fill_null("unknown"), pl.col("partial").fill_null(False))
+        .group_by("cubin", "offset", reason="short")
+        .agg(samples=count.filter(~pl.col("partial")).sum(), not_issued=count.filter("partial").sum())
+        # The second is a part of the first: what was counted only there was lost from the other counter.
+        .with_columns(samples=pl.max_horizontal("samples", "not_issued"))
+        .sort("cubin", "offset", "samples", "reason", descending=[False, False, True, False])
+        .collect()
+    )
+
+
+def _instructions(profile: Profile, cubin: int, name: str, samples: pl.DataFrame) -> tuple[Instruction, ...]:
+    reasons: dict[int, dict[str, Count]] = defaultdict(dict)
+    for offset, reason, total, part in samples.filter(pl.col("cubin") == cubin).select("offset", "reason", "samples", "not_issued").rows():
+        reasons[offset][reason] = Count(total, part)
+    sass: dict[int, str] = dict(_of_code(profile, "gpu_instructions", cubin, name, ["offset", "sass"]))
+    chains: dict[int, list[Place]] = defaultdict(list)
+    for offset, _, *place in sorted(_of_code(profile, "gpu_lines", cubin, name, ["offset", "depth", "name", "file", "line"]), reverse=True):
+        if place[2] or chains[offset]:  # what the compiler made up has line 0
+            chains[offset].append(Place(*place))
+    return tuple(
+        Instruction(offset, sass.get(offset, ""), _sum(reasons[offset].values()), reasons[offset], tuple(chains[offset]))
+        for offset in sorted({*reasons, *sass, *chains})
+    )
+
+
+def _of_code(profile: Profile, table: str, cubin: int, name: str, columns: Sequence[str]) -> list[Any]:
+    """Rows of a table that sealing derives from cubins, where it could."""
+    if not profile.has(table):
+        return []
+    return profile.scan(table).filter(pl.col("cubin") == cubin, pl.col("function") == name).select(columns).collect().rows()
+
+
+def _files(profile: Profile, instructions: Sequence[Instruction]) -> tuple[SourceFile, ...]:
+    if not any(instruction.chain for instruction in instructions):
+        return ()
+    recorded = dict(profile.table("sources").select("path", "text").rows()) if profile.has("sources") else {}
+    inclusive: dict[tuple[str, int], list[Instruction]] = defaultdict(list)
+    for instruction in instructions:
+        for place in dict.fromkeys((place.file, place.line) for place in instruction.chain):
+            inclusive[place].append(instruction)
+    result = []
+    for path, places in groupby(sorted(inclusive), key=lambda place: place[0]):
+        text = source_text(path, recorded, profile.meta)
+        lines = tuple(_line(text, number, inclusive[path, number]) for _, number in places if number)
+        result.append(SourceFile(text, _sum(line.count for line in lines), lines))
+    outermost = [instruction.chain[-1].file for instruction in instructions if instruction.chain]
+    own = max(sorted(set(outermost)), key=outermost.count)
+    return tuple(sorted(result, key=lambda file: (file.source.path != own, -file.count.samples, file.source.path)))
+
+
+def _line(text: SourceText, number: int, within: Sequence[Instruction]) -> Line:
+    """`within`: instructions on this line or inlined into it."""
+    own = [instruction for instruction in within if (instruction.chain[0].file, instruction.chain[0].line) == (text.path, number)]
+    blocks: dict[tuple[Place, ...], list[Instruction]] = defaultdict(list)
+    for instruction in own:
+        blocks[instruction.chain[1:]].append(instruction)
+    hottest_first = sorted(blocks.items(), key=lambda block: (-_sum(one.count for one in block[1]).samples, block[1][0].offset))
+    return Line(
+        text.path,
+        number,
+        text.line(number),
+        _sum(instruction.count for instruction in own),
+        _sum(instruction.count for instruction in within),
+        _merged(instruction.reasons for instruction in own),
+        tuple(Block(callers, tuple(code)) for callers, code in hottest_first),
+    )
+
+
+def _sampling(profile: Profile) -> Sampling:
+    windows = profile.table("gpu_windows")
+    return Sampling(int(windows["samples"].sum()), int(windows["dropped"].sum()), tuple(sorted(set(windows["period_log2"]))))
+
+
+def _notes(profile: Profile, kernel: Kernel, cubin: int | None, instructions: Sequence[Instruction]) -> Iterable[str]:
+    """What is not shown, why, and what to do."""
+    if not kernel.samples:
+        yield _no_samples(profile, kernel)
+        return
+    sass, lines = any(instruction.sass for instruction in instructions), any(instruction.chain for instruction in instructions)
+    if not sass and not lines and not _kept(profile, cubin):
+        yield "no SASS and no source lines: the kernel's cubin could not be kept while recording"
+        return
+    if not sass:
+        yield "no SASS: nvdisasm was not found, or could not read this cubin: pip install nvidia-cuda-nvdisasm, then open the profile again"
+    if not lines:
+        yield "no source lines: the kernel was compiled without a line table: compile CUDA C++ with -lineinfo (Triton does so by itself)"
+
+
+def _kept(profile: Profile, cubin: int | None) -> bool:
+    return bool(profile.scan("cubins").filter(pl.col("crc") == cubin, pl.col("bytes") > 0).head(1).collect().height)
+
+
+def _no_samples(profile: Profile, kernel: Kernel) -> str:
+    if not profile.scan("kernel_shapes").filter(pl.col("name") == kernel.name, pl.col("api") == int(GpuApi.CUDA)).head(1).collect().height:
+        return "no samples: only CUDA kernels are sampled; for OpenCL on a CPU use: aiflame flame --metric cpu-time --detail line"
+    if profile.has("gpu_windows"):
+        return "no samples: sampling never met this kernel, it ran too short: record longer, or more often: --gpu-sampling 4096"
+    if profile.meta.options.get("gpu_sampling") == int(GpuSampling.OFF):
+        return "no samples: recorded with --gpu-sampling off: record again with --gpu-sampling auto"
+    return "no samples: record with --gpu-sampling auto; where the driver does not permit it, aiflame doctor tells what to do"
+
+
+def _sum(counts: Iterable[Count]) -> Count:
+    return sum(counts, Count())
+
+
+def _merged(several: Iterable[Reasons]) -> Reasons:
+    total: dict[str, Count] = defaultdict(Count)
+    for reasons in several:
+        for reason, count in reasons.items():
+            total[reason] += count
+    return dict(sorted(total.items(), key=lambda item: (-item[1].samples, item[0])))

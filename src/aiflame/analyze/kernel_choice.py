@@ -1,0 +1,103 @@
+"""Which kernel does a person mean? By its exact name, else by a part of it, else by a regular expression."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from aiflame.analyze.stall_reasons import NOT_ISSUED
+from aiflame.attribute.gpu import LONGEST_NS
+from aiflame.errors import AiflameError
+from aiflame.profile.store import Profile
+from aiflame.resolve.names import clean, cut
+
+_NAMED = 5
+_NAME_WIDTH = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel that ran or was sampled; a device function that was not inlined is one too, without launches."""
+
+    name: str
+    """as compiled"""
+    short: str
+    full: str
+    launches: int
+    gpu_time_ns: int
+    samples: int
+
+    @property
+    def weight(self) -> tuple[int, int, str]:
+        return self.samples, self.gpu_time_ns, self.name
+
+
+def kernels(profile: Profile) -> list[Kernel]:
+    """All of them, the hottest first: by samples, then by GPU time."""
+    ran = (
+        profile.scan("kernels")
+        .group_by("process", "shape")
+        .agg(launches=pl.len(), time=took_ns())
+        .join(profile.scan("kernel_shapes").select("process", "name", shape="id"), on=["process", "shape"])
+        .group_by("name")
+        .agg(pl.col("launches").sum(), pl.col("time").sum())
+    )
+    total = profile.scan("stall_reasons").filter(~pl.col("name").str.ends_with(NOT_ISSUED)).select("process", reason="id")
+    sampled = (
+        profile.scan("gpu_samples")
+        .join(total, on=["process", "reason"], how="semi")
+        .group_by("process", "function")
+        .agg(samples=pl.col("count").cast(pl.Int64).sum())
+        .join(profile.scan("gpu_functions").select("process", "name", function="id"), on=["process", "function"])
+        .group_by("name")
+        .agg(pl.col("samples").sum())
+    )
+    found = ran.join(sampled, on="name", how="full", coalesce=True).collect()
+    names = _names(profile)
+    listed = []
+    for name, launches, time, samples in found.select("name", "launches", "time", "samples").rows():
+        short, full = names.get(name, (name, name))
+        listed.append(Kernel(name, short, full, launches or 0, time or 0, samples or 0))
+    return sorted(listed, key=lambda kernel: kernel.weight, reverse=True)
+
+
+def took_ns() -> pl.Expr:
+    """GPU time of rows of `kernels`, summed up; a damaged record counts as little."""
+    ended = pl.col("end_ns") > pl.col("start_ns")
+    return pl.when(ended).then(pl.col("end_ns") - pl.col("start_ns")).otherwise(0).clip(upper_bound=LONGEST_NS).sum().cast(pl.Int64)
+
+
+def choose(found: Sequence[Kernel], wanted: str) -> list[Kernel]:
+    """Those that `wanted` may mean, the hottest first; at least one."""
+    if not found:
+        raise AiflameError("no GPU kernel ran in this profile: record a program that uses a GPU")
+    for matches in _matchers(wanted):
+        if chosen := [kernel for kernel in found if any(map(matches, (kernel.short, kernel.name, kernel.full)))]:
+            return chosen
+    raise AiflameError(f"no kernel matches {cut(clean(wanted), _NAME_WIDTH)!r}: {hottest(found)}")
+
+
+def hottest(found: Sequence[Kernel]) -> str:
+    """A line that names the kernels one would ask for."""
+    return "the hottest are " + ", ".join(cut(clean(kernel.short), _NAME_WIDTH) for kernel in found[:_NAMED])
+
+
+def _matchers(wanted: str) -> list[Callable[[str], bool]]:
+    part = wanted.casefold()
+    matchers: list[Callable[[str], bool]] = [lambda name: name == wanted, lambda name: part in name.casefold()]
+    try:
+        expression = re.compile(wanted, re.IGNORECASE)
+    except (re.error, OverflowError, RecursionError):
+        return matchers
+    return [*matchers, lambda name: expression.search(name) is not None]
+
+
+def _names(profile: Profile) -> dict[str, tuple[str, str]]:
+    """Short and full name of names as compiled; recordings of OpenCL alone have no such table."""
+    if not profile.has("kernel_names"):
+        return {}
+    rows = profile.table("kernel_names").select("name", "short", "full").rows()
+    return {name: (short or name, full or name) for name, short, full in rows}

@@ -1,0 +1,107 @@
+"""A kernel, taken apart, for the terminal: what it is, what it waited for, its hottest lines, then its source and SASS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.text import Text
+
+from aiflame.analyze.annotate import Annotation, Count, Reasons
+from aiflame.analyze.stall_reasons import meaning
+from aiflame.render.annotate_cells import Cell, harmless, heat, number, percent, place_name, reasons_text, row, wrapped
+from aiflame.render.annotate_header import header
+from aiflame.render.annotate_listing import Listing, hottest_instructions, hottest_lines
+from aiflame.render.units import share
+
+LEAST_PERCENT = 0.1
+_REASONS = 8
+_RANK, _PERCENT, _SAMPLES = 3, 6, 11
+_MEDIUM = 100
+"""Columns from which on the digest has the samples without issue too."""
+_TELLS = "not issued: no other warp could go on either"
+
+
+def print_annotation(
+    answer: Annotation, least_percent: float = LEAST_PERCENT, *, by_code: bool = False, console: Console | None = None
+) -> None:
+    """`least_percent`: runs of instructions with a smaller share of the samples each are told, not shown.
+
+    `by_code`: instructions in the order of the code, each with its line, instead of source lines with their instructions.
+    """
+    console = console or Console(highlight=False)
+    for line in annotation_lines(answer, console.width, least_percent, by_code=by_code):
+        console.print(line, no_wrap=True, overflow="crop", crop=True)
+
+
+def annotation_lines(answer: Annotation, width: int, least_percent: float = LEAST_PERCENT, *, by_code: bool = False) -> Iterator[Text]:
+    yield from header(answer, width)
+    if answer.count.samples:
+        yield from _stalls(answer, width)
+        yield from _digest(answer, width)
+    if answer.instructions:
+        code_alone = by_code or not answer.files
+        listing = Listing(answer, width, least_percent, code_alone=code_alone)
+        yield from listing.in_order_of_code() if code_alone else listing.in_order_of_source()
+    if answer.notes:
+        yield Text()
+    for note in answer.notes:
+        yield from wrapped(note, width, "yellow")
+
+
+def _stalls(answer: Annotation, width: int) -> Iterator[Text]:
+    """The kernel as a whole: what its warps waited for."""
+    yield Text()
+    whole = answer.count.samples
+    names = max(len("Waited for"), *map(len, answer.reasons))
+    widths = (_PERCENT, _SAMPLES, _SAMPLES, names)
+    left = width - sum(widths) - len(widths)
+
+    def line(cells: tuple[str, str, str, str], told: str, style: str, told_style: str) -> Text:
+        numbers = [Cell(text, size, style, right=place < 3) for place, (text, size) in enumerate(zip(cells, widths, strict=True))]
+        return row([*numbers, *([Cell(told, left, told_style)] if left >= 20 else [])])
+
+    yield line(("%", "Samples", "Not issued", "Waited for"), "", "bold", "")
+    shown = list(answer.reasons.items())[:_REASONS]
+    for reason, count in shown:
+        cells = (share(count.samples, whole), number(count.samples), number(count.not_issued), harmless(reason))
+        yield line(cells, meaning(reason), heat(count.samples, whole, reason), "dim")
+    if rest := list(answer.reasons.values())[_REASONS:]:
+        other = sum(rest, Count())
+        yield line((share(other.samples, whole), number(other.samples), number(other.not_issued), f"{len(rest)} more"), "", "dim", "dim")
+    yield line((share(whole, whole), number(whole), number(answer.count.not_issued), "all"), _TELLS, "dim", "dim")
+
+
+_TELLS = "not issued: no other warp could go on either, so the time was lost"
+
+
+def _digest(answer: Annotation, width: int) -> Iterator[Text]:
+    """The hottest lines; their numbers are found again in the margin of the listing."""
+    rows: list[tuple[str, str, Count, Reasons]]
+    if lines := hottest_lines(answer):
+        title = "Hottest lines"
+        rows = [(place_name(line.file, line.number), (line.text or "").strip(), line.count, line.reasons) for line in lines]
+    else:
+        title = "Hottest instructions"
+        hot = hottest_instructions(answer)
+        rows = [(f"+{instruction.offset:#x}", instruction.sass, instruction.count, instruction.reasons) for instruction in hot]
+    yield Text()
+    yield Text(title, "bold")
+    places = min(max(len(place) for place, *_ in rows), max(width // 4, 8))
+    for rank, (place, text, count, reasons) in enumerate(rows, 1):
+        yield _digest_row(rank, harmless(place), harmless(text), count, reasons, places, answer.count.samples, width)
+
+
+def _digest_row(rank: int, place: str, text: str, count: Count, reasons: Reasons, places: int, whole: int, width: int) -> Text:
+    style = heat(count.samples, whole)
+    cells = [
+        Cell(f"#{rank}", _RANK, "bold red"),
+        Cell(percent(count.samples, whole), _PERCENT, style, right=True),
+        Cell(number(count.samples), _SAMPLES, style, right=True),
+        *([Cell(number(count.not_issued), _SAMPLES, style, right=True)] if width >= _MEDIUM else []),
+        Cell(place, places, "cyan"),
+    ]
+    left = width - sum(cell.width + 1 for cell in cells)
+    waits = reasons_text(reasons, left * 9 // 20)
+    for_waits = min(len(waits), left * 9 // 20)
+    return row([*cells, Cell(text, left - for_waits - 1), Cell(waits, for_waits, "cyan")])

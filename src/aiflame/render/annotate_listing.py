@@ -1,0 +1,253 @@
+"""Source and SASS of a kernel: beside each other in a wide terminal, the instructions under their lines in a narrow one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, zip_longest
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from aiflame.analyze.annotate import Annotation, Count, Instruction, Line, SourceFile
+from aiflame.analyze.source_text import Origin
+from aiflame.render.annotate_cells import Cell, chain_text, fitted, harmless, heat, number, percent, place_name, reasons_text, row
+
+SIDE_BY_SIDE = 140
+"""Columns of the terminal from which on source and SASS stand beside each other."""
+HOTTEST = 8
+_NOT_ISSUED = 100
+"""Columns from which on the samples without issue have a column of their own; beside each other, there is less room."""
+_NOT_ISSUED_BESIDE = 170
+_SMALL_GAP = 4
+"""So many lines without code between two with code are shown; of a longer gap a mark."""
+_SMALL_FOLD = 2
+"""So many cold instructions are shown rather than told."""
+_CONTEXT = 2
+"""Instructions shown around a hot one where there are no source lines to read."""
+_INDENT = 4
+_MARK, _PERCENT, _SAMPLES, _NUMBER = 3, 6, 9, 5
+_SASS_MOST, _SASS_LEAST, _SOURCE_LEAST = 60, 20, 24
+
+_ORIGINS = {
+    Origin.DISK: "text from this disk: the profile does not have it",
+    Origin.CHANGED: "no text: the file has changed since the recording, and the profile does not have it",
+    Origin.MISSING: "no text: the file is neither in the profile nor on this disk",
+}
+
+
+def hottest_lines(answer: Annotation) -> list[Line]:
+    lines = [line for file in answer.files for line in file.lines if line.count.samples]
+    return sorted(lines, key=lambda line: -line.count.samples)[:HOTTEST]
+
+
+def hottest_instructions(answer: Annotation) -> list[Instruction]:
+    sampled = [instruction for instruction in answer.instructions if instruction.count.samples]
+    return sorted(sampled, key=lambda instruction: -instruction.count.samples)[:HOTTEST]
+
+
+@dataclass(frozen=True, slots=True)
+class _Widths:
+    """How a terminal's columns are divided."""
+
+    source: int
+    """Of the rows of source lines: all columns where the instructions stand below."""
+    code: int
+    beside: bool
+    not_issued: bool
+    inclusive: bool
+    digits: int
+    """Of an offset."""
+    sass: int
+    """Of the longest instruction; 0 without any."""
+    place: int = 0
+    """Of the source line beside an instruction; 0 where it stands with its line."""
+
+
+class Listing:
+    """The rows of one kernel, for a terminal of this width."""
+
+    def __init__(self, answer: Annotation, width: int, least_percent: float, *, code_alone: bool) -> None:
+        """`least_percent`: runs of instructions with a smaller share each are told, not shown. `code_alone`: without the source."""
+        self._answer, self._width = answer, width
+        self._whole = answer.count.samples
+        self._least = least_percent * self._whole / 100
+        self._ranks = {(line.file, line.number): f"#{rank}" for rank, line in enumerate(hottest_lines(answer), 1)}
+        self._hot = {instruction.offset for instruction in hottest_instructions(answer)}
+        self._widths = _code_alone(answer, width) if code_alone else _side_by_side(answer, width)
+
+    def in_order_of_code(self) -> Iterator[Text]:
+        """As the device has it: loops and what the compiler moved are seen, each instruction with its source line."""
+        yield from self._titled("SASS" if self._answer.disassembled else "Offsets")
+        yield self._code_heading()
+        yield from self._folded(self._answer.instructions, _CONTEXT)
+
+    def in_order_of_source(self) -> Iterator[Text]:
+        for file in self._answer.files:
+            yield from self._file(file)
+        if self._answer.homeless:
+            yield from self._titled("No source line")
+            yield from map(self._indented, self._folded(self._answer.homeless, 0))
+
+    def _titled(self, title: str) -> Iterator[Text]:
+        yield Text()
+        yield Text(title, "bold")
+
+    def _file(self, file: SourceFile) -> Iterator[Text]:
+        yield Text()
+        told = f"  {percent(file.count.samples, self._whole)}".rstrip()
+        path = _end(harmless(file.source.path), self._width - len(told))
+        yield Text.assemble((path, "bold"), (told, heat(file.count.samples, self._whole)))
+        if origin := _ORIGINS.get(file.source.origin):
+            yield fitted(origin, self._width, "yellow")
+        heading = self._source_row("", ("%", "samples", "not iss.", "incl."), "line", "source", "bold")
+        yield self._beside(heading, self._code_heading()) if self._widths.beside else heading
+        before = 0
+        for line in file.lines:
+            yield from self._between(file, before, line.number)
+            yield from self._line(line)
+            before = line.number
+
+    def _between(self, file: SourceFile, before: int, after: int) -> Iterator[Text]:
+        """The lines without code between two that have some, so that the source can be read."""
+        if not before or not file.source.lines or after == before + 1:
+            return
+        far = after - before - 1 > _SMALL_GAP
+        rows = [("⋮", "")] if far else [(str(at), harmless(file.source.line(at) or "")) for at in range(before + 1, after)]
+        for at, text in rows:
+            left = self._source_row("", ("",) * 4, at, text, "dim")
+            yield self._beside(left, Text()) if self._widths.beside else left
+
+    def _line(self, line: Line) -> Iterator[Text]:
+        left = [self._line_row(line)]
+        if line.count.samples and line.count.samples >= self._least:
+            text_width = self._text_width() - 4
+            left.append(self._source_row("", ("",) * 4, "", f"  └ {reasons_text(line.reasons, text_width)}", "cyan"))
+        right = list(self._code(line))
+        if self._widths.beside:
+            yield from (self._beside(one, other) for one, other in zip_longest(left, right, fillvalue=Text()))
+        else:
+            yield from left
+            yield from map(self._indented, right)
+
+    def _line_row(self, line: Line) -> Text:
+        inclusive = percent(line.inclusive.samples, self._whole) if line.inclusive != line.count else ""
+        numbers = (*self._numbers(line.count), inclusive)
+        mark = self._ranks.get((line.file, line.number), "")
+        text = harmless(line.text) if line.text is not None else ""
+        return self._source_row(mark, numbers, str(line.number), text, heat(line.count.samples, self._whole))
+
+    def _numbers(self, count: Count) -> tuple[str, str, str]:
+        return percent(count.samples, self._whole), number(count.samples), number(count.not_issued)
+
+    def _source_row(self, mark: str, numbers: Sequence[str], at: str, text: str, style: str) -> Text:
+        """`numbers`: share, samples, samples without issue, and the share with what was inlined."""
+        part, samples, not_issued, inclusive = numbers
+        cells = [
+            Cell(mark, _MARK, "bold red"),
+            Cell(part, _PERCENT, style, right=True),
+            Cell(samples, _SAMPLES, style, right=True),
+            *([Cell(not_issued, _SAMPLES, style, right=True)] if self._widths.not_issued else []),
+            *([Cell(inclusive, _PERCENT, "magenta", right=True)] if self._widths.inclusive else []),
+            Cell(at, _NUMBER, "dim", right=True),
+        ]
+        # The colour of the numbers says how hot a line is; its text is to be read.
+        return row([*cells, Cell(text, self._text_width(), style if style in ("bold", "dim", "cyan") and not part.endswith("%") else "")])
+
+    def _text_width(self) -> int:
+        return self._widths.source - _numbers_width(self._widths.not_issued, self._widths.inclusive)
+
+    def _code(self, line: Line) -> Iterator[Text]:
+        for block in line.blocks:
+            if block.callers:
+                width = self._widths.code - self._widths.digits - 3
+                yield row([Cell("", self._widths.digits + 2), Cell(chain_text(block.callers), width, "magenta")])
+            yield from self._folded(block.instructions, 0)
+
+    def _folded(self, instructions: Sequence[Instruction], context: int) -> Iterator[Text]:
+        """Runs of cold instructions become one row that tells how many they are."""
+        warm = [place for place, one in enumerate(instructions) if one.count.samples >= self._least]
+        shown = {near for place in warm for near in range(place - context, place + context + 1)}
+        for is_shown, run in groupby(range(len(instructions)), key=shown.__contains__):
+            cold = [instructions[place] for place in run]
+            if is_shown or len(cold) <= _SMALL_FOLD:
+                yield from map(self._instruction, cold)
+            else:
+                samples = sum(instruction.count.samples for instruction in cold)
+                told = f"{len(cold)} instructions" if self._answer.disassembled else f"{len(cold)} offsets"
+                yield self._code_row("", "⋮", (percent(samples, self._whole), number(samples), ""), told, None, "dim")
+
+    def _instruction(self, instruction: Instruction) -> Text:
+        return self._code_row(
+            "►" if instruction.offset in self._hot else "",
+            f"{instruction.offset:0{self._widths.digits}x}",
+            self._numbers(instruction.count),
+            harmless(instruction.sass) or "(not disassembled)" * self._answer.disassembled,
+            instruction,
+            heat(instruction.count.samples, self._whole),
+        )
+
+    def _code_heading(self) -> Text:
+        return self._code_row("", "", ("%", "samples", "not iss."), "SASS" if self._widths.sass else "", None, "bold", "waits for")
+
+    def _code_row(
+        self, mark: str, offset: str, numbers: Sequence[str], sass: str, of: Instruction | None, style: str, waits: str = ""
+    ) -> Text:
+        part, samples, not_issued = numbers
+        place = harmless(place_name(of.chain[0].file, of.chain[0].line)) if of and of.chain else ""
+        cells = [
+            Cell(mark, 1, "bold red"),
+            Cell(offset, self._widths.digits, "dim", right=True),
+            Cell(part, _PERCENT, style, right=True),
+            Cell(samples, _SAMPLES, style, right=True),
+            *([Cell(not_issued, _SAMPLES, style, right=True)] if self._widths.not_issued else []),
+            *([Cell(place, self._widths.place, "cyan")] if self._widths.place else []),
+        ]
+        left = self._widths.code - sum(cell.width + 1 for cell in cells)
+        if self._widths.sass or not of:
+            wide = max(min(self._widths.sass, left - 1, max(left * 3 // 5, _SASS_LEAST)), 0)
+            cells.append(Cell(sass, wide, style))
+            left -= wide + 1
+        text = reasons_text(of.reasons, left) if of else waits
+        return row([*cells, Cell(text, left, "cyan" if of else style)])
+
+    def _beside(self, left: Text, right: Text) -> Text:
+        line = left.copy()
+        line.pad_right(self._widths.source - left.cell_len)
+        return Text.assemble(line, (" │ ", "dim"), right)
+
+    def _indented(self, line: Text) -> Text:
+        return Text.assemble(" " * _INDENT, line)
+
+
+def _code_alone(answer: Annotation, width: int) -> _Widths:
+    places = [len(place_name(one.chain[0].file, one.chain[0].line)) for one in answer.instructions if one.chain]
+    return _Widths(0, width, False, width >= _NOT_ISSUED, False, _digits(answer), _sass(answer), min(max(places, default=0), width // 5))
+
+
+def _side_by_side(answer: Annotation, width: int) -> _Widths:
+    inclusive = any(line.inclusive != line.count for file in answer.files for line in file.lines)
+    if width < SIDE_BY_SIDE:
+        return _Widths(width, width - _INDENT, False, width >= _NOT_ISSUED, inclusive, _digits(answer), _sass(answer))
+    not_issued = width >= _NOT_ISSUED_BESIDE
+    longest = max((cell_len(harmless(line.text or "")) for file in answer.files for line in file.lines), default=0)
+    source = min(_numbers_width(not_issued, inclusive) + max(longest, _SOURCE_LEAST), width * 9 // 20)
+    return _Widths(source, width - source - 3, True, not_issued, inclusive, _digits(answer), _sass(answer))
+
+
+def _digits(answer: Annotation) -> int:
+    return max([4, *(len(f"{instruction.offset:x}") for instruction in answer.instructions)])
+
+
+def _sass(answer: Annotation) -> int:
+    return min(max((len(instruction.sass) for instruction in answer.instructions), default=0), _SASS_MOST)
+
+
+def _numbers_width(not_issued: bool, inclusive: bool) -> int:
+    """Columns before the text of a source line."""
+    return _MARK + _PERCENT + _SAMPLES + _NUMBER + 4 + not_issued * (_SAMPLES + 1) + inclusive * (_PERCENT + 1)
+
+
+def _end(path: str, width: int) -> str:
+    """The end of a path tells files apart."""
+    return path if len(path) <= width else "…" + path[len(path) - max(width - 1, 0) :]
