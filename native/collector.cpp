@@ -163,11 +163,15 @@ void after_fork_child() noexcept {
 }
 
 void before_exec() noexcept {
-  if (ours() && control::recording()) write_end();
+  if (!ours() || !control::recording()) return;
+  cuda::stop();
+  write_end();
 }
 
 void after_failed_exec() noexcept {
-  if (ours() && control::recording()) threads::adopt_all();
+  if (!ours() || !control::recording()) return;
+  threads::adopt_all();
+  cuda::start();
 }
 
 void before_sandbox() noexcept {

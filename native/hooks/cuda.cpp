@@ -126,12 +126,20 @@ bool is_in_use() noexcept {
   return count && count(&devices) == 0;
 }
 
+// At exit, before the driver's own handler, which it registered before it called us or answered us: handlers run backwards.
+void leave_at_exit() noexcept {
+  static std::atomic<bool> registered{false};
+  if (!registered.exchange(true)) atexit([] { leave(); });
+}
+
 bool wanted() noexcept { return control::has(schema::Feature::CUDA) && control::recording() && hooks::own_process(); }
 
 }  // namespace
 
 void start() noexcept {
-  if (wanted() && is_in_use() && load_cupti()) happen(LifeEvent::START);
+  if (!wanted() || !is_in_use() || !load_cupti()) return;
+  leave_at_exit();
+  happen(LifeEvent::START);
 }
 
 void stop() noexcept {
@@ -188,9 +196,7 @@ using namespace aiflame;
 // From the agent, in cuInit.
 AIFLAME_EXPORT int aiflame_cuda_initialize() noexcept {
   if (!cuda::wanted() || !cuda::load_cupti()) return 1;
+  cuda::leave_at_exit();
   cuda::happen(cuda::LifeEvent::START);
-  static std::atomic<bool> registered{false};
-  // Run before the driver's own handlers: it registered them, if any, before it called us or does so for its use by us.
-  if (!registered.exchange(true)) atexit([] { cuda::leave(); });
   return 1;
 }

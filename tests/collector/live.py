@@ -14,7 +14,7 @@ import pytest
 
 from aiflame.errors import AiflameError
 from aiflame.profile.control import ControlPage
-from aiflame.profile.schema import TABLE, Feature
+from aiflame.profile.schema import TABLE, Feature, GpuSampling
 from aiflame.profile.spool import ProcessSpool, empty_frame
 from aiflame.recorder.library import collector
 
@@ -77,11 +77,12 @@ def recorded(
     cpu_rate: int = 999,
     wall_rate: int = 0,
     features: int = EVERYTHING,
+    gpu_sampling: int = GpuSampling.OFF,
     env: Mapping[str, str] | None = None,
 ) -> Outcome:
     """The program with the collector preloaded; runs in `profile`'s folder."""
     (profile / "spool").mkdir(parents=True)
-    page = ControlPage.create(profile, cpu_rate=cpu_rate, wall_rate=wall_rate, features=features)
+    page = ControlPage.create(profile, cpu_rate=cpu_rate, wall_rate=wall_rate, features=features, gpu_sampling=gpu_sampling)
     preload = ":".join(filter(None, [str(library()), (env or {}).get("LD_PRELOAD", "")]))
     outcome = _run(command, profile.parent, {**_environment(), **(env or {}), "AIFLAME_PROFILE": str(profile), "LD_PRELOAD": preload})
     page.close()

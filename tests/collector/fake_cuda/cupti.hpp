@@ -1,0 +1,31 @@
+// A CUPTI for the fake driver: as strict as the real one is fragile. What would crash, hang or be lost there ends the program here, with
+// a line that says why.
+#pragma once
+#include "driver.hpp"
+
+#include <cupti.h>
+#include <cupti_pcsampling.h>
+
+#define CUPTI_FUNCTION extern "C" __attribute__((visibility("default"))) CUptiResult CUPTIAPI
+
+namespace fake::cupti {
+
+const Driver& driver();
+
+// At the head of a function that the real library serves only while the driver lives, in the process that started it.
+void enter(const char* function);
+
+// Inside one of the client's two buffer functions.
+extern thread_local bool in_buffer_function;
+
+// cupti_activity.cpp
+void record(const Work& work);
+void forget_activity();
+
+// cupti_sampling.cpp
+void sample(const Work& work);
+void module_loaded(const CUpti_ModuleResourceData& data);
+void forget_sampling();
+uint64_t crc_of(const void* bytes, size_t size);
+
+}  // namespace fake::cupti

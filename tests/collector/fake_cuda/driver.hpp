@@ -1,0 +1,123 @@
+// A CUDA driver without a device, for tests: what it and the fake CUPTI know of each other.
+//
+// Kernels take the time that fake_kernel_duration() says and do nothing. Memory is the host's. Objects live as long as the process, so
+// that whoever uses one after its end is told so instead of crashing.
+#pragma once
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace fake {
+
+inline constexpr uint64_t kNever = ~uint64_t{0};
+
+struct Stream {
+  uint32_t id;
+  uint64_t busy_until = 0;
+  struct Graph* capturing = nullptr;
+};
+
+struct Context {
+  uint32_t id, device;
+  std::atomic<bool> alive{true};
+  uint32_t primary_users = 0;
+  Stream default_stream{};
+  std::vector<Stream*> streams{};
+};
+
+struct Module {
+  uint32_t id;
+  uint64_t crc;
+  std::string image;
+  Context* context;
+};
+
+struct Function {
+  std::string name;
+  Module* module;
+  uint64_t duration;
+};
+
+struct Dimensions {
+  uint32_t grid[3], block[3], shared;
+};
+
+// What the device does, or did.
+struct Work {
+  enum Kind { KERNEL, COPY, PEER_COPY, SET, SYNC, MEMORY } kind;
+  uint32_t detail = 0;  // the vendor's number of the kind of copy, synchronization or operation
+  uint32_t correlation = 0;
+  Context* context = nullptr;
+  uint32_t stream = 0, to_device = 0;
+  uint64_t start = 0, end = 0, bytes = 0, address = 0;
+  uint64_t node = 0;
+  Function* function = nullptr;
+  Dimensions dimensions{};
+};
+
+struct Node {
+  uint64_t id;
+  CUgraphNodeType type;
+  Work work{};
+  struct Graph* child = nullptr;
+  Node* original = nullptr;
+};
+
+struct Graph {
+  std::vector<Node*> nodes{};
+  Graph* original = nullptr;
+};
+
+struct Call {
+  uint32_t id;  // CUPTI_DRIVER_TRACE_CBID_…
+  const char* name;
+  const void* parameters;
+  CUresult* result;
+  Context* context;
+  const char* symbol;
+  uint32_t correlation = 0;
+  uint64_t data = 0;
+};
+
+// The fake CUPTI's ears.
+struct Listener {
+  void (*enter)(Call& call);
+  void (*leave)(Call& call);
+  void (*resource)(uint32_t id, Context* context, Stream* stream, void* descriptor);
+  void (*work)(const Work& work);
+};
+
+struct Driver {
+  void (*listen)(const Listener* listener);
+  uint64_t (*now)();  // the device's clock: CLOCK_MONOTONIC plus a day, so that nobody takes it for another
+  bool (*gone)();     // the process ends and the driver has shut down
+  uint32_t (*devices)();
+};
+
+[[noreturn]] void wrong(const char* format, ...) __attribute__((format(printf, 1, 2)));
+long setting(const char* name, long otherwise);
+
+// Parts of the driver.
+namespace driver {
+CUresult usable();
+Context* current();
+Stream* stream_of(CUstream handle);
+void perform(Work work, Stream* stream);
+uint64_t now();
+uint64_t next_id();
+void announce(uint32_t id, Context* context, Stream* stream, void* descriptor);
+CUresult call(uint32_t id, const char* name, const void* parameters, const char* symbol, CUresult (*body)(void*), void* argument);
+
+// Runs `body` as the API function `name`: between CUPTI's two callbacks.
+template <class Body>
+CUresult api(uint32_t id, const char* name, const void* parameters, Body body, const char* symbol = nullptr) {
+  return call(id, name, parameters, symbol, [](void* argument) { return (*static_cast<Body*>(argument))(); }, &body);
+}
+}  // namespace driver
+
+}  // namespace fake
+
+extern "C" __attribute__((visibility("default"))) const fake::Driver* fake_driver();

@@ -1,0 +1,331 @@
+"""CUDA programs without a GPU: `python fake_gpu.py SCENE` does what test_cuda.py knows to be true, through the CUDA driver's own functions.
+
+The driver is whatever `libcuda.so.1` is on the library path; the tests put a fake one there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from ctypes import byref, c_int, c_uint64, c_void_p
+
+NEVER = (1 << 64) - 1
+CUBIN = b"device code of the fake GPU"
+
+
+class Gpu:
+    """The driver's functions, with a context of its own."""
+
+    def __init__(self, device: int = 0) -> None:
+        self.driver = ctypes.CDLL("libcuda.so.1")
+        self.call("cuInit", 0)
+        self.context = c_void_p()
+        self.call("cuCtxCreate_v2", byref(self.context), 0, device)
+        self.module = c_void_p()
+        self.call("cuModuleLoadData", byref(self.module), CUBIN)
+
+    def call(self, name: str, *arguments: object) -> None:
+        status = getattr(self.driver, name)(*arguments)
+        if status:
+            raise RuntimeError(f"{name}: error {status}")
+
+    def kernel(self, name: str, ns: int = 10_000) -> c_void_p:
+        self.driver.fake_kernel_duration(name.encode(), c_uint64(ns))
+        function = c_void_p()
+        self.call("cuModuleGetFunction", byref(function), self.module, name.encode())
+        return function
+
+    def stream(self) -> c_void_p:
+        stream = c_void_p()
+        self.call("cuStreamCreate", byref(stream), 0)
+        return stream
+
+    def memory(self, size: int) -> c_uint64:
+        pointer = c_uint64()
+        self.call("cuMemAlloc_v2", byref(pointer), ctypes.c_size_t(size))
+        return pointer
+
+    def launch(self, kernel: c_void_p, stream: c_void_p | None = None, grid: int = 4) -> None:
+        self.call("cuLaunchKernel", kernel, grid, 1, 1, 32, 2, 1, 128, stream, None, None)
+
+    def wait(self) -> None:
+        self.call("cuCtxSynchronize")
+
+    def capture(self, stream: c_void_p, *launches: c_void_p) -> c_void_p:
+        self.call("cuStreamBeginCapture_v2", stream, 0)
+        for kernel in launches:
+            captured_here(self, kernel, stream)
+        graph = c_void_p()
+        self.call("cuStreamEndCapture", stream, byref(graph))
+        return graph
+
+    def ready(self, graph: c_void_p) -> c_void_p:
+        ready = c_void_p()
+        self.call("cuGraphInstantiateWithFlags", byref(ready), graph, c_uint64(0))
+        return ready
+
+
+def captured_here(gpu: Gpu, kernel: c_void_p, stream: c_void_p) -> None:
+    gpu.launch(kernel, stream)
+
+
+def replayed_here(gpu: Gpu, graph: c_void_p, stream: c_void_p) -> None:
+    gpu.call("cuGraphLaunch", graph, stream)
+
+
+def much(gpu: Gpu, kernel: c_void_p) -> None:
+    for _ in range(30):
+        gpu.launch(kernel)
+
+
+def little(gpu: Gpu, kernel: c_void_p) -> None:
+    for _ in range(10):
+        gpu.launch(kernel)
+
+
+def split() -> None:
+    """The same kernel, three times as often from one place as from the other."""
+    gpu = Gpu()
+    kernel = gpu.kernel("spin", 100_000)
+    much(gpu, kernel)
+    little(gpu, kernel)
+    gpu.wait()
+
+
+def launches() -> None:
+    """Every way of launching."""
+    gpu = Gpu()
+    gpu.launch(gpu.kernel("plain"), grid=7)
+    config = (ctypes.c_uint * 16)(5, 1, 1, 64, 1, 1, 0)
+    gpu.call("cuLaunchKernelEx", config, gpu.kernel("extended"), None, None)
+    gpu.call("cuLaunchCooperativeKernel", gpu.kernel("cooperative"), 3, 1, 1, 16, 1, 1, 0, None, None)
+    gpu.wait()
+
+
+def copies() -> None:
+    gpu = Gpu()
+    one, other, host = gpu.memory(4096), gpu.memory(4096), (ctypes.c_char * 4096)()
+    stream = gpu.stream()
+    gpu.call("cuMemcpyHtoD_v2", one, host, ctypes.c_size_t(4096))
+    gpu.call("cuMemcpyHtoDAsync_v2", one, host, ctypes.c_size_t(100), stream)
+    gpu.call("cuMemcpyDtoDAsync_v2", other, one, ctypes.c_size_t(200), stream)
+    gpu.call("cuMemcpyPeerAsync", other, gpu.context, one, gpu.context, ctypes.c_size_t(300), stream)
+    gpu.call("cuMemsetD8Async", other, 7, ctypes.c_size_t(400), stream)
+    gpu.call("cuStreamSynchronize", stream)
+    gpu.call("cuMemcpyDtoH_v2", host, other, ctypes.c_size_t(500))
+    gpu.wait()
+    gpu.call("cuMemFree_v2", one)
+
+
+def graphs() -> None:
+    """Two kernels captured, replayed five times; then as a child of another graph, twice."""
+    gpu = Gpu()
+    stream = gpu.stream()
+    graph = gpu.capture(stream, gpu.kernel("first"), gpu.kernel("second"))
+    ready = gpu.ready(graph)
+    for _ in range(5):
+        replayed_here(gpu, ready, stream)
+    parent, node = c_void_p(), c_void_p()
+    gpu.call("cuGraphCreate", byref(parent), 0)
+    gpu.call("cuGraphAddChildGraphNode", byref(node), parent, None, ctypes.c_size_t(0), graph)
+    ready = gpu.ready(parent)
+    for _ in range(2):
+        replayed_here(gpu, ready, stream)
+    gpu.wait()
+
+
+def threads() -> None:
+    """Four threads, each with a context of its own that goes before the thread does."""
+
+    def one(number: int) -> None:
+        gpu = Gpu(number % 2)
+        kernel = gpu.kernel(f"of_{number}", 1000)
+        for _ in range(50):
+            gpu.launch(kernel)
+        gpu.wait()
+        gpu.call("cuCtxDestroy_v2", gpu.context)
+
+    started = [threading.Thread(target=one, args=(number,)) for number in range(4)]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+
+
+def contexts() -> None:
+    """Contexts come and go, and the program goes on using CUDA."""
+    for _ in range(5):
+        gpu = Gpu()
+        little(gpu, gpu.kernel("spin", 20_000))
+        gpu.wait()
+        gpu.call("cuCtxDestroy_v2", gpu.context)
+
+
+def unsynchronized() -> None:
+    """Contexts go while their kernels run."""
+    gpu = Gpu()
+    little(gpu, gpu.kernel("spin", 3_000_000))
+    gpu.call("cuCtxDestroy_v2", gpu.context)
+
+
+def module_gone() -> None:
+    """Device code that is unloaded again."""
+    gpu = Gpu()
+    little(gpu, gpu.kernel("spin"))
+    gpu.wait()
+    gpu.call("cuModuleUnload", gpu.module)
+
+
+def never_completes() -> None:
+    gpu = Gpu()
+    gpu.launch(gpu.kernel("done"))
+    gpu.wait()
+    gpu.launch(gpu.kernel("stuck", NEVER), gpu.stream())
+
+
+def long_name() -> None:
+    gpu = Gpu()
+    gpu.launch(gpu.kernel("n" * 10_000))
+    gpu.wait()
+
+
+def leave_at_once() -> None:
+    gpu = Gpu()
+    little(gpu, gpu.kernel("spin"))
+    gpu.wait()
+    os._exit(3)
+
+
+def killed() -> None:
+    gpu = Gpu()
+    little(gpu, gpu.kernel("spin"))
+    gpu.wait()
+    time.sleep(1.5)  # what is recorded is written twice a second
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def forked() -> None:
+    """A child that neither uses CUDA nor execs; it stays until the parent has launched more."""
+    gpu = Gpu()
+    kernel = gpu.kernel("spin")
+    little(gpu, kernel)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.read(read, 1)
+        sys.exit(gpu.driver.cuInit(0))
+    much(gpu, kernel)
+    gpu.wait()
+    os.write(write, b"x")
+    _, status = os.waitpid(child, 0)
+    print(json.dumps(os.waitstatus_to_exitcode(status)))
+
+
+def forked_first() -> None:
+    """A child that is the first to use CUDA."""
+    child = os.fork()
+    if child == 0:
+        split()
+        sys.exit(0)
+    _, status = os.waitpid(child, 0)
+    print(json.dumps(os.waitstatus_to_exitcode(status)))
+
+
+def execs() -> None:
+    gpu = Gpu()
+    little(gpu, gpu.kernel("before"))
+    gpu.wait()
+    os.execv(sys.executable, [sys.executable, __file__, "split"])
+
+
+def spawns() -> None:
+    """A child process that uses CUDA, made while the parent uses it."""
+    import subprocess
+
+    gpu = Gpu()
+    little(gpu, gpu.kernel("spin"))
+    subprocess.run([sys.executable, __file__, "split"], check=True)
+    much(gpu, gpu.kernel("spin"))
+    gpu.wait()
+
+
+def from_inside() -> None:
+    """Recordings that begin and end while CUDA is in use."""
+    collector = ctypes.CDLL(os.environ["COLLECTOR"])
+    gpu = Gpu()
+    kernel = gpu.kernel("spin")
+    little(gpu, kernel)
+    gpu.wait()
+    for profile in sys.argv[2:]:
+        assert collector.aiflame_start(os.fsencode(profile)) == 1
+        much(gpu, kernel)
+        gpu.wait()
+        collector.aiflame_stop()
+        little(gpu, kernel)
+        gpu.wait()
+
+
+def from_inside_without_end() -> None:
+    """The program ends while it records."""
+    collector = ctypes.CDLL(os.environ["COLLECTOR"])
+    gpu = Gpu()
+    assert collector.aiflame_start(os.fsencode(sys.argv[2])) == 1
+    much(gpu, gpu.kernel("spin"))
+    gpu.wait()
+
+
+def fails_to_exec() -> None:
+    """And goes on using CUDA."""
+    gpu = Gpu()
+    kernel = gpu.kernel("spin")
+    little(gpu, kernel)
+    gpu.wait()
+    try:
+        os.execv("/nowhere", ["nowhere"])
+    except FileNotFoundError:
+        much(gpu, kernel)
+    gpu.wait()
+
+
+def busy() -> None:
+    """Threads that launch while the process ends."""
+    gpu = Gpu()
+    kernel = gpu.kernel("spin", 1000)
+
+    def launch_for_ever() -> None:
+        gpu.call("cuCtxSetCurrent", gpu.context)
+        while True:
+            try:
+                gpu.launch(kernel)
+            except RuntimeError:
+                return  # the driver has shut down
+
+    for _ in range(3):
+        threading.Thread(target=launch_for_ever, daemon=True).start()
+    time.sleep(0.3)
+
+
+def two_devices() -> None:
+    for device in range(2):
+        gpu = Gpu(device)
+        count = c_int()
+        gpu.call("cuDeviceGetCount", byref(count))
+        for _ in range(device + 1):
+            gpu.launch(gpu.kernel("spin"))
+        gpu.wait()
+
+
+def no_cuda() -> None:
+    """CUDA is there and stays unused."""
+    ctypes.CDLL("libcuda.so.1")
+
+
+if __name__ == "__main__":
+    for library in filter(None, os.environ.get("LOADED_FIRST", "").split(":")):
+        ctypes.CDLL(library)
+    globals()[sys.argv[1]]()
