@@ -24,6 +24,8 @@
 #include <string>
 #include <vector>
 
+#include "ticks.hpp"
+
 extern "C" pid_t _Fork(void);
 extern "C" int execveat(int, const char*, char* const*, char* const*, int);
 
@@ -35,6 +37,10 @@ void burn(long turns) {
   double sum = 0;
   for (long turn = 0; turn < turns; turn++) sum += static_cast<double>(turn) * 0.5;
   sink = sum;
+}
+
+void burn_until_sampled() {
+  for (OwnTicks ticks; !ticks.came();) burn(100000);
 }
 
 // Threads ---------------------------------------------------------------------------------------------------------------------
@@ -184,7 +190,7 @@ void child_of(const char* how, const char* self) {
   int status = -1;
   waitpid(pid, &status, 0);
   printf("%s %d\n", how, status);
-  burn(20000000);
+  burn_until_sampled();
 }
 
 // Waits -----------------------------------------------------------------------------------------------------------------------
@@ -278,11 +284,14 @@ void waits_interrupted() {
   sigset_t empty;
   sigemptyset(&empty);
   auto alarmed = [](const char* name, auto call) {
-    itimerval soon{{0, 0}, {0, 50000}};
+    // Again and again: the first may come before the call.
+    itimerval soon{{0, 50000}, {0, 50000}}, never{};
     setitimer(ITIMER_REAL, &soon, nullptr);
     errno = 0;
     long result = static_cast<long>(call());
-    printf("%s %ld %d\n", name, result, errno);
+    int error = errno;
+    setitimer(ITIMER_REAL, &never, nullptr);
+    printf("%s %ld %d\n", name, result, error);
   };
   alarmed("nanosleep", [&] { return nanosleep(&hour, &rest); });
   printf("rest %d\n", rest.tv_sec == 3599);
@@ -321,7 +330,7 @@ void waits_for_any_signal() {
 }
 
 void end_raw() {
-  burn(20000000);
+  burn_until_sampled();
   printf("ends\n");
   fflush(stdout);
 }
@@ -332,7 +341,7 @@ int main(int count, char** arguments) {
   setvbuf(stdout, nullptr, _IOLBF, 0);
   auto is = [&](const char* name) { return strcmp(arguments[1], name) == 0; };
   burn(5000000);
-  if (is("work")) burn(20000000);
+  if (is("work")) burn_until_sampled();
   if (is("thread_attributes")) thread_attributes();
   if (is("thread_ends")) thread_ends();
   if (is("thread_frames")) thread_frames();

@@ -11,6 +11,8 @@
 #include <pthread.h>
 #include <ucontext.h>
 
+#include "ticks.hpp"
+
 namespace {
 
 constexpr size_t kSmallAlternate = 8192;
@@ -34,7 +36,9 @@ void use_alternate_stack(size_t bytes) {
 }
 
 void* run_in_library(void* function) {
-  reinterpret_cast<void (*)(double)>(function)(0.05);
+  OwnTicks ticks;
+  auto over = [](void* ticks) { return static_cast<OwnTicks*>(ticks)->came(); };
+  reinterpret_cast<void (*)(bool (*)(void*), void*)>(function)(over, &ticks);
   return nullptr;
 }
 
@@ -91,9 +95,11 @@ int small_coroutine(int, char**) {
   return 0;
 }
 
+volatile bool adopted = false;
 void* spin_with_alternate_stack(void*) {
   use_alternate_stack(65536);
-  spin(0.5);
+  while (!adopted) spin(0.01);
+  for (OwnTicks ticks; !ticks.came();) spin(0.01);
   return nullptr;
 }
 
@@ -103,7 +109,8 @@ int unseen_thread(int, char**) {
   auto* create = reinterpret_cast<decltype(&pthread_create)>(dlsym(libc, "pthread_create"));
   pthread_t thread;
   if (!create || create(&thread, nullptr, spin_with_alternate_stack, nullptr) != 0) return 3;
-  spin(0.4);  // ticks here find the other thread
+  while (timers() < 2) spin(0.01);  // ticks here find the other thread
+  adopted = true;
   pthread_join(thread, nullptr);
   return 0;
 }

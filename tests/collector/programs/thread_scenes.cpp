@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "ticks.hpp"
+
 namespace {
 
 volatile double sink;
@@ -31,15 +33,10 @@ void burn(double seconds) {
     for (int turn = 0; turn < 10000; turn++) sink = sink + turn;
 }
 
-// The kernel's timers of this process.
-int timers() {
-  FILE* file = fopen("/proc/self/timers", "r");
-  if (!file) return -1;
-  char line[256];
-  int count = 0;
-  while (fgets(line, sizeof line, file)) count += strncmp(line, "ID:", 3) == 0;
-  fclose(file);
-  return count;
+// Works until there are that many timers, and a while on, lest there be more; or for so long that there will not be.
+void burn_until_timers(int wanted) {
+  for (double end = cpu_seconds() + 20; timers() != wanted && cpu_seconds() < end;) burn(0.02);
+  burn(0.3);
 }
 
 using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
@@ -96,7 +93,7 @@ int fork_while_threads_start(int count) {
     usleep(static_cast<useconds_t>(1000 + turn * 7));
     pid_t pid = fork();
     if (pid == 0) {
-      alarm(20);
+      alarm(100);
       for (int at = 0; at < 300; at++) {
         pthread_t thread;
         if (pthread_create(&thread, nullptr, nothing, nullptr) != 0) _exit(3);
@@ -117,7 +114,6 @@ int many_at_once(int count) {
   std::vector<pthread_t> threads = start(pthread_create, count, wait_for_end);
   int during = timers();
   finish(threads);
-  usleep(20000);
   printf("%d %d %d\n", before, during - before, timers() - before);
   return 0;
 }
@@ -127,28 +123,33 @@ int unseen(int count) {
   int before = timers(), most = 0;
   for (int round = 0; round < 3; round++) {
     std::vector<pthread_t> threads = start(unseen_create(), count, wait_for_end);
-    burn(0.6);
+    burn_until_timers(before + count);
     most = timers() - before > most ? timers() - before : most;
     finish(threads);
   }
-  burn(0.7);
+  burn_until_timers(before);
   printf("%d %d\n", most, timers() - before);
   return 0;
 }
 
 // A thread that we adopted ends, and one that we see gets its tid.
 pid_t wanted_tid, got_tid;
+double got_seconds;
 int same_tid(int) {
+  int before = timers();
   std::vector<pthread_t> first = start(unseen_create(), 1, [](void*) -> void* {
     wanted_tid = gettid();
     burn(0.05);
     return wait_for_end(nullptr);
   });
-  burn(0.6);  // it is adopted
+  burn_until_timers(before + 1);  // it is adopted
   finish(first);
   auto again = [](void*) -> void* {
     got_tid = gettid();
-    if (got_tid == wanted_tid) burn(0.3);
+    if (got_tid != wanted_tid) return nullptr;
+    burn(0.3);
+    for (OwnTicks ticks; !ticks.came();) burn(0.001);
+    got_seconds = cpu_seconds();
     return nullptr;
   };
   // The kernel hands out tids in turn.
@@ -165,7 +166,7 @@ int same_tid(int) {
         pthread_join(thread, nullptr);
       }
   }
-  printf("%d\n", got_tid);
+  printf("%d %f\n", got_tid, got_seconds);
   return 0;
 }
 
@@ -202,7 +203,7 @@ int limited(int) {
   std::vector<pthread_t> threads = start(pthread_create, 5, wait_for_end);
   int refused = timers() - before;
   setrlimit(RLIMIT_SIGPENDING, &old);
-  burn(0.6);
+  burn_until_timers(before + 5);
   int later = timers() - before;
   finish(threads);
   printf("%d %d\n", refused, later);
