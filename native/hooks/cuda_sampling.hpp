@@ -1,4 +1,7 @@
-// Continuous sampling of what warps wait for, per context.
+// Continuous sampling of what warps wait for, per context: kernels run as they would without it.
+//
+// Files: cuda_sampling_plan.hpp (period and interval, chosen from load), cuda_sampling_session.cpp (CUPTI's side),
+// cuda_sampling_records.cpp (the rows), this one (contexts, and who may touch them when).
 #pragma once
 #include "hooks/cuda_api.hpp"
 
@@ -6,11 +9,21 @@
 
 namespace aiflame::cuda::sampling {
 
+// Begins to sample it. In the callback of its creation, or for one that exists; again for the same context does nothing.
 void context_created(CUcontext context, uint32_t device) noexcept;
+// In the callback that announces its end: the last samples are written.
 void context_ending(CUcontext context) noexcept;
+
+// Fetches the samples of every context that is due, and changes a period that does not suit the load; the time until the next is due, ns.
+// From one thread, outside of callbacks.
 uint64_t drain() noexcept;
+
+// The last samples of every context are written; CUPTI is not called afterwards until a context is created.
 void stop() noexcept;
+
+// New tables: what was written is gone.
 void forget_rows() noexcept;
+// The contexts are the parent's.
 void after_fork_child() noexcept;
 
 }  // namespace aiflame::cuda::sampling
