@@ -56,7 +56,7 @@ def scene(tmp_path: Path) -> Scene:
     ) -> Recorded:
         profile = tmp_path / f"{name}-{len(list(tmp_path.iterdir()))}"
         variables = around() | (env or {})
-        command = [sys.executable, PROGRAM, name, *arguments]
+        command: list[str | Path] = [sys.executable, PROGRAM, name, *arguments]
         outcome = recorded(command, profile, features=features, gpu_sampling=gpu_sampling, env=variables)
         alone = plain(command, tmp_path, env={name: value for name, value in variables.items() if name != "CUDA_INJECTION64_PATH"})
         assert outcome == alone
@@ -94,13 +94,17 @@ def test_kernels_are_on_our_clock(scene: Scene) -> None:
     assert (launches["begin_ns"] <= launches["end_ns"]).all()
     # Converting between two clocks may be off by a little.
     assert (kernels["start_ns"] + 1_000_000 >= kernels["begin_ns"]).all()
-    assert kernels["start_ns"].max() < kernels["begin_ns"].max() + 1_000_000_000
+    assert (kernels["start_ns"] < kernels["begin_ns"] + 1_000_000_000).all()
 
 
 def test_every_way_of_launching_is_known(scene: Scene) -> None:
     kernels = joined(scene("launches").process, "kernels").sort("begin_ns")
     assert kernels["name"].to_list() == ["plain", "extended", "cooperative"]
-    assert kernels.select("grid_x", "grid_y", "block_x", "block_y", "dynamic_shared").rows() == [(7, 1, 32, 2, 128), (5, 1, 64, 1, 0), (3, 1, 16, 1, 0)]
+    assert kernels.select("grid_x", "grid_y", "block_x", "block_y", "dynamic_shared").rows() == [
+        (7, 1, 32, 2, 128),
+        (5, 1, 64, 1, 0),
+        (3, 1, 16, 1, 0),
+    ]
     assert kernels.select("registers", "static_shared", "local_bytes").unique().rows() == [(32, 48, 16)]
     assert set(kernels["device"]) == {"Fake GPU [0]"}
     assert set(kernels["launched"]) == {"launches"}
@@ -138,7 +142,7 @@ def test_a_replayed_kernel_leads_to_the_stack_that_captured_it(scene: Scene) -> 
     kernels = joined(process, "kernels")
     assert Counter(kernels["name"]) == {"first": 7, "second": 7}
     assert set(kernels["launched"]) == {"replayed_here"}
-    captured = Counter()
+    captured: Counter[tuple[str, int]] = Counter()
     for node in kernels["node"]:
         steps = 0
         while nodes[node]["original"]:
@@ -166,7 +170,7 @@ def test_launches_belong_to_their_threads_and_devices(scene: Scene) -> None:
     process = scene("threads").process
     kernels = joined(process, "kernels")
     assert Counter(kernels["name"]) == {f"of_{number}": 50 for number in range(4)}
-    assert kernels.group_by("name").agg(pl.col("thread").n_unique(), pl.col("stream").n_unique()).select("thread", "stream").unique().rows() == [(1, 1)]
+    assert kernels.select("name", "thread", "stream").unique().height == 4
     assert kernels["thread"].n_unique() == 4
     assert kernels["stream"].n_unique() == 4
     assert dict(kernels.select("name", "device").unique().sort("name").rows()) == {f"of_{n}": f"Fake GPU [{n % 2}]" for n in range(4)}
@@ -298,8 +302,9 @@ class Sampled:
     foreign: int
 
 
-def test_samples_are_counted_by_instruction_and_reason(scene: Scene) -> None:
-    process = scene("split", gpu_sampling=6).process
+@pytest.mark.parametrize("version", ["130001", "18"])
+def test_samples_are_counted_by_instruction_and_reason(scene: Scene, version: str) -> None:
+    process = scene("split", gpu_sampling=6, env={"FAKE_CUPTI_VERSION": version}).process
     sampled = samples(process)
     # 40 kernels of 100 µs at 1 GHz, looked at every 64 cycles; half of the ten places that the samples go round wait for memory.
     assert sampled.samples == 40 * 100_000 // 64
@@ -331,7 +336,8 @@ def test_without_permission_everything_but_samples_is_recorded(scene: Scene) -> 
 def test_a_full_hardware_buffer_is_said_and_survived(scene: Scene, stays: str) -> None:
     full = scene("split", gpu_sampling=5, env={"FAKE_CUPTI_HARDWARE_SAMPLES": "4000", "FAKE_CUPTI_STAYS_FULL": stays})
     assert len(joined(full.process, "kernels")) == 40
-    assert full.notes
+    (note,) = full.notes
+    assert "sampling buffer" in note
 
 
 def joined(process: Process, table: str) -> pl.DataFrame:
@@ -350,7 +356,7 @@ def joined(process: Process, table: str) -> pl.DataFrame:
 def leaf(process: Process, stack: int, skip: tuple[str, ...] = ("launch", "call")) -> str:
     """The innermost Python function of the program's own, without those of Gpu."""
     nodes = {row: (parent, frame) for row, parent, frame in process.table("stacks").select("id", "parent", "frame").iter_rows()}
-    codes = {row: name for row, name in process.table("codes").select("id", "qualname").iter_rows()}
+    codes = dict(process.table("codes").select("id", "qualname").iter_rows())
     while stack:
         stack, frame = nodes[stack]
         if frame >> 60 == FrameKind.PYTHON:
@@ -369,6 +375,6 @@ def samples(process: Process) -> Sampled:
     for name, offset, count in rows.select("name", "offset", "count").iter_rows():
         reasons[name] += count
         offsets[offset] += count
-    total = sum(reasons.values())
-    assert windows["samples"].sum() == total + windows["dropped"].sum() + windows["foreign"].sum()
-    return Sampled(dict(reasons), dict(offsets), total, int(windows["dropped"].sum()), int(windows["foreign"].sum()))
+    total, dropped, foreign = sum(reasons.values()), int(windows["dropped"].sum()), int(windows["foreign"].sum())
+    assert windows["samples"].sum() == total + dropped + foreign
+    return Sampled(dict(reasons), dict(offsets), total, dropped, foreign)

@@ -112,13 +112,13 @@ CUPTI_FUNCTION cuptiGetVersion(uint32_t* version) {
 }
 
 CUPTI_FUNCTION cuptiGetResultString(CUptiResult result, const char** text) {
-  *text = result == CUPTI_SUCCESS                                         ? "CUPTI_SUCCESS"
-          : result == CUPTI_ERROR_INVALID_PARAMETER                       ? "CUPTI_ERROR_INVALID_PARAMETER"
-          : result == CUPTI_ERROR_INVALID_OPERATION                       ? "CUPTI_ERROR_INVALID_OPERATION"
-          : result == CUPTI_ERROR_OUT_OF_MEMORY                           ? "CUPTI_ERROR_OUT_OF_MEMORY"
-          : result == CUPTI_ERROR_INSUFFICIENT_PRIVILEGES                 ? "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"
-          : result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED      ? "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"
-                                                                          : "CUPTI_ERROR_UNKNOWN";
+  *text = result == CUPTI_SUCCESS                                    ? "CUPTI_SUCCESS"
+          : result == CUPTI_ERROR_INVALID_PARAMETER                  ? "CUPTI_ERROR_INVALID_PARAMETER"
+          : result == CUPTI_ERROR_INVALID_OPERATION                  ? "CUPTI_ERROR_INVALID_OPERATION"
+          : result == CUPTI_ERROR_OUT_OF_MEMORY                      ? "CUPTI_ERROR_OUT_OF_MEMORY"
+          : result == CUPTI_ERROR_INSUFFICIENT_PRIVILEGES            ? "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"
+          : result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED ? "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"
+                                                                     : "CUPTI_ERROR_UNKNOWN";
   return CUPTI_SUCCESS;
 }
 
@@ -156,9 +156,9 @@ CUPTI_FUNCTION cuptiEnableDomain(uint32_t on, CUpti_SubscriberHandle subscriber,
 
 // Those that the fake driver has, under their names.
 CUPTI_FUNCTION cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_t id, const char** name) {
-#define NAMED(function)                        \
-  case CUPTI_DRIVER_TRACE_CBID_##function:     \
-    *name = #function;                         \
+#define NAMED(function)                    \
+  case CUPTI_DRIVER_TRACE_CBID_##function: \
+    *name = #function;                     \
     return CUPTI_SUCCESS;
   bool driver_api = domain == CUPTI_CB_DOMAIN_DRIVER_API;
   uint32_t end = driver_api ? static_cast<uint32_t>(CUPTI_DRIVER_TRACE_CBID_SIZE) : static_cast<uint32_t>(CUPTI_RUNTIME_TRACE_CBID_SIZE);

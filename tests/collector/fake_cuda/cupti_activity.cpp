@@ -4,9 +4,9 @@
 
 #include <pthread.h>
 #include <unistd.h>
+#include <condition_variable>
 #include <cstddef>
 #include <cstring>
-#include <condition_variable>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -40,8 +40,8 @@ struct Buffer {
 };
 
 struct State {
-  std::mutex lock;       // of what follows
-  std::mutex delivery;   // one at a time gives buffers back
+  std::mutex lock;      // of what follows
+  std::mutex delivery;  // one at a time gives buffers back
   std::condition_variable full_ones;
   CUpti_BuffersCallbackRequestFunc request = nullptr;
   CUpti_BuffersCallbackCompleteFunc complete = nullptr;
@@ -58,25 +58,38 @@ State& state = *new State;
 
 CUpti_ActivityKind kind_of(const Work& work) {
   switch (work.kind) {
-    case Work::KERNEL: return CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
-    case Work::COPY: return CUPTI_ACTIVITY_KIND_MEMCPY;
-    case Work::PEER_COPY: return CUPTI_ACTIVITY_KIND_MEMCPY2;
-    case Work::SET: return CUPTI_ACTIVITY_KIND_MEMSET;
-    case Work::SYNC: return CUPTI_ACTIVITY_KIND_SYNCHRONIZATION;
-    case Work::MEMORY: return CUPTI_ACTIVITY_KIND_MEMORY2;
+    case Work::KERNEL:
+      return CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
+    case Work::COPY:
+      return CUPTI_ACTIVITY_KIND_MEMCPY;
+    case Work::PEER_COPY:
+      return CUPTI_ACTIVITY_KIND_MEMCPY2;
+    case Work::SET:
+      return CUPTI_ACTIVITY_KIND_MEMSET;
+    case Work::SYNC:
+      return CUPTI_ACTIVITY_KIND_SYNCHRONIZATION;
+    case Work::MEMORY:
+      return CUPTI_ACTIVITY_KIND_MEMORY2;
   }
   return CUPTI_ACTIVITY_KIND_INVALID;
 }
 
 size_t size_of(int kind) {
   switch (kind) {
-    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: return sizeof(KernelRecord);
-    case CUPTI_ACTIVITY_KIND_MEMCPY: return sizeof(CopyRecord);
-    case CUPTI_ACTIVITY_KIND_MEMCPY2: return sizeof(PeerRecord);
-    case CUPTI_ACTIVITY_KIND_MEMSET: return sizeof(SetRecord);
-    case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION: return sizeof(SyncRecord);
-    case CUPTI_ACTIVITY_KIND_MEMORY2: return sizeof(MemoryRecord);
-    default: wrong("a record of kind %d: the buffer is not one that was completed", kind);
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
+      return sizeof(KernelRecord);
+    case CUPTI_ACTIVITY_KIND_MEMCPY:
+      return sizeof(CopyRecord);
+    case CUPTI_ACTIVITY_KIND_MEMCPY2:
+      return sizeof(PeerRecord);
+    case CUPTI_ACTIVITY_KIND_MEMSET:
+      return sizeof(SetRecord);
+    case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION:
+      return sizeof(SyncRecord);
+    case CUPTI_ACTIVITY_KIND_MEMORY2:
+      return sizeof(MemoryRecord);
+    default:
+      wrong("a record of kind %d: the buffer is not one that was completed", kind);
   }
 }
 
@@ -128,7 +141,8 @@ void write_record(uint8_t*& at, const Work& work) {
         record.registersPerThread = 32;
         const Dimensions& size = work.dimensions;
         record.gridX = static_cast<int>(size.grid[0]), record.gridY = static_cast<int>(size.grid[1]), record.gridZ = static_cast<int>(size.grid[2]);
-        record.blockX = static_cast<int>(size.block[0]), record.blockY = static_cast<int>(size.block[1]), record.blockZ = static_cast<int>(size.block[2]);
+        record.blockX = static_cast<int>(size.block[0]), record.blockY = static_cast<int>(size.block[1]),
+        record.blockZ = static_cast<int>(size.block[2]);
         record.dynamicSharedMemory = static_cast<int>(size.shared);
         record.staticSharedMemory = 48, record.localMemoryPerThread = 16;
         record.name = work.function->name.c_str();

@@ -24,6 +24,9 @@ struct Place {
 };
 constexpr Place kPattern[] = {{0x10, 1}, {0x20, 3}, {0x10, 1}, {0x30, 4}, {0x10, 1}, {0x10, 2}, {0x10, 1}, {0x20, 3}, {0x10, 1}, {0x40, 4}};
 
+// The version from which on a record has the field that is now its last.
+constexpr uint32_t kWithCorrelation = 22;
+
 struct Key {
   uint64_t crc;
   std::string function;
@@ -77,15 +80,18 @@ void take(Sampling& sampling, CUpti_PCSamplingData& data) {
   sampling.waiting = sampling.dropped = sampling.foreign = 0;
   data.hardwareBufferFull = 0;
   data.totalNumPcs = std::min(data.collectNumPcs, sampling.counts.size());
+  uint32_t version;
+  cuptiGetVersion(&version);
+  size_t stride = version < kWithCorrelation ? offsetof(CUpti_PCSamplingPCData, correlationId) : sizeof(CUpti_PCSamplingPCData);
   for (size_t at = 0; at < data.totalNumPcs; at++) {
     auto next = sampling.counts.begin();
-    CUpti_PCSamplingPCData& pc = data.pPcData[at];
+    auto& pc = *reinterpret_cast<CUpti_PCSamplingPCData*>(reinterpret_cast<char*>(data.pPcData) + at * stride);
     pc.cubinCrc = next->first.crc;
     pc.pcOffset = next->first.offset;
     pc.functionIndex = 0;
     pc.functionName = shared_name(next->first.function);
     pc.stallReasonCount = 0;
-    pc.correlationId = 0;
+    if (version >= kWithCorrelation) pc.correlationId = 0;
     for (auto [reason, samples] : next->second) pc.stallReason[pc.stallReasonCount++] = {kFirstReason + reason, samples};
     sampling.counts.erase(next);
   }
@@ -100,7 +106,8 @@ CUptiResult configure(Sampling& sampling, CUpti_PCSamplingConfigurationInfo& inf
       sampling.period = data.samplingPeriodData.samplingPeriod;
       return CUPTI_SUCCESS;
     case CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_HARDWARE_BUFFER_SIZE:
-      sampling.capacity = static_cast<uint64_t>(setting("FAKE_CUPTI_HARDWARE_SAMPLES", static_cast<long>(data.hardwareBufferSizeData.hardwareBufferSize / 32)));
+      sampling.capacity =
+          static_cast<uint64_t>(setting("FAKE_CUPTI_HARDWARE_SAMPLES", static_cast<long>(data.hardwareBufferSizeData.hardwareBufferSize / 32)));
       return CUPTI_SUCCESS;
     case CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_ENABLE_START_STOP_CONTROL:
       sampling.start_stop = data.enableStartStopControlData.enableStartStopControl;

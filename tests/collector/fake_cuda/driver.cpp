@@ -34,8 +34,7 @@ thread_local uint32_t correlation = 0;
 
 void listen(const Listener* listener) { state.listener.store(listener); }
 
-const Driver table{listen, driver::now, [] { return state.gone.load(); },
-                   [] { return static_cast<uint32_t>(setting("FAKE_CUDA_DEVICES", 1)); }};
+const Driver table{listen, driver::now, [] { return state.gone.load(); }, [] { return static_cast<uint32_t>(setting("FAKE_CUDA_DEVICES", 1)); }};
 
 using Guard = std::lock_guard<std::recursive_mutex>;
 
@@ -79,7 +78,11 @@ void synchronize(uint32_t how, uint32_t stream, uint64_t until) {
 }
 
 size_t image_bytes(const char* image) {
-  if (memcmp(image, "\x7f" "ELF", 4) != 0) return strlen(image);
+  if (memcmp(image,
+             "\x7f"
+             "ELF",
+             4) != 0)
+    return strlen(image);
   uint64_t sections;
   uint16_t size, count;
   memcpy(&sections, image + 40, 8);
@@ -91,8 +94,8 @@ size_t image_bytes(const char* image) {
 CUresult load(CUmodule* module, const void* image) {
   if (!driver::current()) return CUDA_ERROR_INVALID_CONTEXT;
   auto* bytes = static_cast<const char*>(image);
-  auto* made = new Module{.id = static_cast<uint32_t>(driver::next_id()), .crc = 0, .image = std::string(bytes, image_bytes(bytes)),
-                          .context = driver::current()};
+  auto* made = new Module{
+      .id = static_cast<uint32_t>(driver::next_id()), .crc = 0, .image = std::string(bytes, image_bytes(bytes)), .context = driver::current()};
   *module = reinterpret_cast<CUmodule>(made);
   CUpti_ModuleResourceData data{.moduleId = made->id, .cubinSize = made->image.size(), .pCubin = made->image.data()};
   driver::announce(CUPTI_CBID_RESOURCE_MODULE_LOADED, made->context, nullptr, &data);
@@ -206,10 +209,10 @@ API cuDeviceGetName(char* name, int length, CUdevice) {
 }
 
 API cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
-  *value = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT        ? 4
-           : attribute == CU_DEVICE_ATTRIBUTE_CLOCK_RATE                ? 1'000'000  // kHz
+  *value = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT       ? 4
+           : attribute == CU_DEVICE_ATTRIBUTE_CLOCK_RATE               ? 1'000'000  // kHz
            : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9
-                                                                        : 0;
+                                                                       : 0;
   return driver::usable();
 }
 
@@ -352,8 +355,13 @@ API cuMemAlloc(CUdeviceptr* pointer, size_t bytes) {
   return api(CBID(cuMemAlloc_v2), "cuMemAlloc_v2", &parameters, [&] {
     *pointer = reinterpret_cast<CUdeviceptr>(calloc(1, bytes));
     uint64_t now = driver::now();
-    driver::perform({.kind = Work::MEMORY, .detail = CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION, .start = now, .end = now,
-                     .bytes = bytes, .address = *pointer}, nullptr);
+    driver::perform({.kind = Work::MEMORY,
+                     .detail = CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION,
+                     .start = now,
+                     .end = now,
+                     .bytes = bytes,
+                     .address = *pointer},
+                    nullptr);
     return CUDA_SUCCESS;
   });
 }
@@ -363,8 +371,8 @@ API cuMemFree(CUdeviceptr pointer) {
   return api(CBID(cuMemFree_v2), "cuMemFree_v2", &parameters, [&] {
     free(reinterpret_cast<void*>(pointer));
     uint64_t now = driver::now();
-    driver::perform({.kind = Work::MEMORY, .detail = CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_RELEASE, .start = now, .end = now,
-                     .address = pointer}, nullptr);
+    driver::perform({.kind = Work::MEMORY, .detail = CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_RELEASE, .start = now, .end = now, .address = pointer},
+                    nullptr);
     return CUDA_SUCCESS;
   });
 }

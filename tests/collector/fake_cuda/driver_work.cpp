@@ -92,14 +92,14 @@ API cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, u
 
 API cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** arguments, void** extra) {
   cuLaunchKernelEx_params parameters{config, function, arguments, extra};
-  Dimensions dimensions{{config->gridDimX, config->gridDimY, config->gridDimZ},
-                        {config->blockDimX, config->blockDimY, config->blockDimZ}, config->sharedMemBytes};
+  Dimensions dimensions{
+      {config->gridDimX, config->gridDimY, config->gridDimZ}, {config->blockDimX, config->blockDimY, config->blockDimZ}, config->sharedMemBytes};
   auto run = [&] { return put(kernel(function, dimensions), CU_GRAPH_NODE_TYPE_KERNEL, config->hStream); };
   return api(CBID(cuLaunchKernelEx), "cuLaunchKernelEx", &parameters, run, name_of(function));
 }
 
-API cuLaunchCooperativeKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                              unsigned shared, CUstream stream, void** arguments) {
+API cuLaunchCooperativeKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                              CUstream stream, void** arguments) {
   cuLaunchCooperativeKernel_params parameters{function, gx, gy, gz, bx, by, bz, shared, stream, arguments};
   auto run = [&] { return put(kernel(function, {{gx, gy, gz}, {bx, by, bz}, shared}), CU_GRAPH_NODE_TYPE_KERNEL, stream); };
   return api(CBID(cuLaunchCooperativeKernel), "cuLaunchCooperativeKernel", &parameters, run, name_of(function));
@@ -158,8 +158,7 @@ API cuGraphCreate(CUgraph* graph, unsigned) {
 
 API cuGraphAddKernelNode(CUgraphNode* node, CUgraph graph, const CUgraphNode*, size_t, const CUDA_KERNEL_NODE_PARAMS* how) {
   return api(CBID(cuGraphAddKernelNode_v2), "cuGraphAddKernelNode_v2", nullptr, [&] {
-    Dimensions dimensions{{how->gridDimX, how->gridDimY, how->gridDimZ}, {how->blockDimX, how->blockDimY, how->blockDimZ},
-                          how->sharedMemBytes};
+    Dimensions dimensions{{how->gridDimX, how->gridDimY, how->gridDimZ}, {how->blockDimX, how->blockDimY, how->blockDimZ}, how->sharedMemBytes};
     auto* known = reinterpret_cast<Graph*>(graph);
     *node = reinterpret_cast<CUgraphNode>(add_node(known, CU_GRAPH_NODE_TYPE_KERNEL, kernel(how->func, dimensions)));
     return CUDA_SUCCESS;

@@ -5,6 +5,7 @@ The driver is whatever `libcuda.so.1` is on the library path; the tests put a fa
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -299,11 +300,9 @@ def busy() -> None:
 
     def launch_for_ever() -> None:
         gpu.call("cuCtxSetCurrent", gpu.context)
-        while True:
-            try:
+        with contextlib.suppress(RuntimeError):  # the driver has shut down
+            while True:
                 gpu.launch(kernel)
-            except RuntimeError:
-                return  # the driver has shut down
 
     for _ in range(3):
         threading.Thread(target=launch_for_ever, daemon=True).start()
