@@ -17,6 +17,7 @@ import typer
 import aiflame
 from aiflame.analyze.top import top
 from aiflame.analyze.ways import sentence, ways
+from aiflame.attribute.build import metrics
 from aiflame.attribute.transforms import hide_interpreter_noise
 from aiflame.attribute.tree import CPU_TIME, GPU_TIME
 from aiflame.errors import AiflameError
@@ -26,13 +27,18 @@ from aiflame.render.table import print_top
 
 DEFAULT = Path("aiflame-demo.aiflame")
 FUNCTIONS = ("matmul_basic", "matmul_blocked", "matmul_tiled")
+_STALLS = "gpu-stalls"
 _ROWS = 10
-_PROBE_SECONDS = 20
+_PROBE_SECONDS = 60
 
 
 class DemoDevice(str, Enum):
-    CPU = "cpu"
+    CUDA = "cuda"
     OPENCL = "opencl"
+    CPU = "cpu"
+
+
+_LABELS = {DemoDevice.CUDA: "a GPU by CUDA", DemoDevice.OPENCL: "OpenCL", DemoDevice.CPU: "the CPU"}
 
 
 def demo(
@@ -42,36 +48,55 @@ def demo(
 ) -> None:
     """Record a bundled workload, one matrix product in three ways, and show where its time went."""
     chosen = device or _best_device()
-    typer.echo(f"Recording {seconds:g} s of one matrix product in three ways ({chosen.value}) ...")
+    typer.echo(f"Recording {seconds:g} s of one matrix product in three ways on {_LABELS[chosen]} ...")
     with _workplace():
         command = [sys.executable, "-m", "aiflame.demo.matmul", "--device", chosen.value, "--seconds", str(seconds)]
         status = run(command, output, RecordOptions(), overwrite=output == DEFAULT).status
         if status != 0:
             raise AiflameError(f"the workload ended with status {status}: what it said stands above")
-        _show(output, GPU_TIME.name if chosen is DemoDevice.OPENCL else CPU_TIME.name)
+        _show(output, CPU_TIME.name if chosen is DemoDevice.CPU else GPU_TIME.name)
 
 
 def _show(path: Path, metric: str) -> None:
     profile = aiflame.open(path)
-    tree = hide_interpreter_noise(profile.tree(metric, detail="instruction"))
+    tree = hide_interpreter_noise(profile.tree(metric))
     question = "kernel" if metric == GPU_TIME.name else "function"
-    print_top(top(hide_interpreter_noise(profile.tree(metric)), question).head(_ROWS), tree, metric, question)
+    print_top(top(tree, question).head(_ROWS), tree, metric, question)
+    # Samples go down to instructions, also those that were taken on a GPU.
+    drawn = _STALLS if _STALLS in metrics(profile.store) else metric
+    deep = hide_interpreter_noise(profile.tree(drawn, detail="instruction"))
     picture = path.with_name(path.name.removesuffix(".aiflame") + ".svg")
-    svg.write(tree, metric, picture, title="One matrix product in three ways", subtitle=f"{tree.metric(metric).label} of aiflame demo")
-    typer.echo(sentence(tree, metric, ways(tree, metric, FUNCTIONS)))
+    svg.write(deep, drawn, picture, title="One matrix product in three ways", subtitle=f"{deep.metric(drawn).label} of aiflame demo")
+    told = deep if drawn == metric else tree
+    found = ways(told, metric, FUNCTIONS)
+    typer.echo(sentence(told, metric, found))
     typer.echo(f"Flame graph: {picture}")
-    if metric == GPU_TIME.name:
+    if drawn != metric and found:
+        typer.echo(f"Source and instructions, side by side: aiflame annotate {path} {found[0].name}")
+    elif metric == GPU_TIME.name:
         typer.echo(f"Instructions that the CPU met: aiflame flame {path} --metric {CPU_TIME.name} --detail instruction")
 
 
 def _best_device() -> DemoDevice:
-    """A GPU where there is one, else the CPU itself. Asked in a process of its own: drivers may do anything when loaded."""
-    probe = [sys.executable, "-m", "aiflame.demo.opencl"]
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        devices = subprocess.run(probe, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False).stdout
-        if devices.startswith("gpu\t"):
-            return DemoDevice.OPENCL
+    """The first that can do the work, and why those before it cannot."""
+    for device in (DemoDevice.CUDA, DemoDevice.OPENCL):
+        reason = _refusal(device)
+        if not reason:
+            return device
+        typer.echo(f"Not on {_LABELS[device]}: {reason}")
     return DemoDevice.CPU
+
+
+def _refusal(device: DemoDevice) -> str:
+    """Why the device cannot do the work, "" when it can. Asked by doing it in small, in a process of its own: drivers may do anything."""
+    command = [sys.executable, "-m", "aiflame.demo.matmul", "--device", device.value, "--size", "128", "--seconds", "0"]
+    try:
+        with _workplace():
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    said = done.stderr.strip().splitlines()
+    return "" if done.returncode == 0 else said[-1] if said else f"a first try ended with status {done.returncode}"
 
 
 @contextlib.contextmanager
