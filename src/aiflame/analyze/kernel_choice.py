@@ -45,10 +45,10 @@ def kernels(profile: Profile) -> list[Kernel]:
         .group_by("name")
         .agg(pl.col("launches").sum(), pl.col("time").sum())
     )
-    total = profile.scan("stall_reasons").filter(~pl.col("name").str.ends_with(NOT_ISSUED)).select("process", reason="id")
+    partial = profile.scan("stall_reasons").filter(pl.col("name").str.ends_with(NOT_ISSUED)).select("process", reason="id")
     sampled = (
         profile.scan("gpu_samples")
-        .join(total, on=["process", "reason"], how="semi")
+        .join(partial, on=["process", "reason"], how="anti")
         .group_by("process", "function")
         .agg(samples=pl.col("count").cast(pl.Int64).sum())
         .join(profile.scan("gpu_functions").select("process", "name", function="id"), on=["process", "function"])

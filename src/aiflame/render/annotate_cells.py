@@ -55,7 +55,9 @@ def fitted(text: str, width: int, style: str = "", *, right: bool = False) -> Te
 
 
 def wrapped(text: str, width: int, style: str = "") -> Iterator[Text]:
-    yield from Text(harmless(text), style).wrap(Console(width=width), max(width, 1))
+    for line in Text(harmless(text), style).wrap(Console(width=width), max(width, 1)):
+        line.rstrip()
+        yield line
 
 
 def harmless(text: str) -> str:

@@ -41,9 +41,9 @@ def _facts(answer: Annotation) -> Iterator[tuple[str, str]]:
     if devices := list(dict.fromkeys(shape.device for shape in shapes if shape.device)):
         yield "device", ", ".join(devices)
     if kernel.launches:
-        mean = amount(round(kernel.gpu_time_ns / kernel.launches), "ns")
+        mean = f", {amount(round(kernel.gpu_time_ns / kernel.launches), 'ns')} each" if kernel.launches > 1 else ""
         of_all = share(kernel.gpu_time_ns, answer.total_gpu_time_ns)
-        yield "launches", f"{kernel.launches:,} in {amount(kernel.gpu_time_ns, 'ns')} of GPU time ({of_all} of all), {mean} each"
+        yield "launches", f"{kernel.launches:,} in {amount(kernel.gpu_time_ns, 'ns')} of GPU time ({of_all} of all){mean}"
     else:
         yield "launches", "none recorded: a function that kernels call, or its records are missing"
     if shapes:

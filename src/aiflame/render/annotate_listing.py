@@ -16,6 +16,8 @@ from aiflame.render.annotate_cells import Cell, chain_text, fitted, harmless, he
 SIDE_BY_SIDE = 140
 """Columns of the terminal from which on source and SASS stand beside each other."""
 HOTTEST = 8
+_MARKED = 0.01
+"""Share of the samples from which on one of the hottest instructions is marked."""
 _NOT_ISSUED = 100
 """Columns from which on the samples without issue have a column of their own; beside each other, there is less room."""
 _NOT_ISSUED_BESIDE = 170
@@ -48,20 +50,21 @@ def hottest_instructions(answer: Annotation) -> list[Instruction]:
 
 @dataclass(frozen=True, slots=True)
 class _Widths:
-    """How a terminal's columns are divided."""
+    """How a terminal's columns are divided; a column without any is not there."""
 
     source: int
     """Of the rows of source lines: all columns where the instructions stand below."""
-    code: int
     beside: bool
     not_issued: bool
     inclusive: bool
+    code: int
+    """Of the rows of instructions."""
     digits: int
     """Of an offset."""
-    sass: int
-    """Of the longest instruction; 0 without any."""
-    place: int = 0
+    place: int
     """Of the source line beside an instruction; 0 where it stands with its line."""
+    sass: int
+    waits: int
 
 
 class Listing:
@@ -73,7 +76,7 @@ class Listing:
         self._whole = answer.count.samples
         self._least = least_percent * self._whole / 100
         self._ranks = {(line.file, line.number): f"#{rank}" for rank, line in enumerate(hottest_lines(answer), 1)}
-        self._hot = {instruction.offset for instruction in hottest_instructions(answer)}
+        self._hot = {one.offset for one in hottest_instructions(answer) if one.count.samples >= _MARKED * self._whole}
         self._widths = _code_alone(answer, width) if code_alone else _side_by_side(answer, width)
 
     def in_order_of_code(self) -> Iterator[Text]:
@@ -174,42 +177,39 @@ class Listing:
                 yield from map(self._instruction, cold)
             else:
                 samples = sum(instruction.count.samples for instruction in cold)
-                told = f"{len(cold)} instructions" if self._answer.disassembled else f"{len(cold)} offsets"
-                yield self._code_row("", "⋮", (percent(samples, self._whole), number(samples), ""), told, None, "dim")
+                told = (f"{len(cold)} instructions", "") if self._widths.sass else ("", f"{len(cold)} offsets")
+                yield self._code_row("", "⋮", (percent(samples, self._whole), number(samples), ""), "", *told, "dim")
 
     def _instruction(self, instruction: Instruction) -> Text:
+        place = place_name(instruction.chain[0].file, instruction.chain[0].line) if instruction.chain else ""
         return self._code_row(
             "►" if instruction.offset in self._hot else "",
             f"{instruction.offset:0{self._widths.digits}x}",
             self._numbers(instruction.count),
-            harmless(instruction.sass) or "(not disassembled)" * self._answer.disassembled,
-            instruction,
+            harmless(place),
+            harmless(instruction.sass) or "(not disassembled)",
+            reasons_text(instruction.reasons, self._widths.waits),
             heat(instruction.count.samples, self._whole),
         )
 
     def _code_heading(self) -> Text:
-        return self._code_row("", "", ("%", "samples", "not iss."), "SASS" if self._widths.sass else "", None, "bold", "waits for")
+        return self._code_row("", "", ("%", "samples", "not iss."), "line", "SASS", "waits for", "bold")
 
-    def _code_row(
-        self, mark: str, offset: str, numbers: Sequence[str], sass: str, of: Instruction | None, style: str, waits: str = ""
-    ) -> Text:
+    def _code_row(self, mark: str, offset: str, numbers: Sequence[str], place: str, sass: str, waits: str, style: str) -> Text:
         part, samples, not_issued = numbers
-        place = harmless(place_name(of.chain[0].file, of.chain[0].line)) if of and of.chain else ""
-        cells = [
-            Cell(mark, 1, "bold red"),
-            Cell(offset, self._widths.digits, "dim", right=True),
-            Cell(part, _PERCENT, style, right=True),
-            Cell(samples, _SAMPLES, style, right=True),
-            *([Cell(not_issued, _SAMPLES, style, right=True)] if self._widths.not_issued else []),
-            *([Cell(place, self._widths.place, "cyan")] if self._widths.place else []),
-        ]
-        left = self._widths.code - sum(cell.width + 1 for cell in cells)
-        if self._widths.sass or not of:
-            wide = max(min(self._widths.sass, left - 1, max(left * 3 // 5, _SASS_LEAST)), 0)
-            cells.append(Cell(sass, wide, style))
-            left -= wide + 1
-        text = reasons_text(of.reasons, left) if of else waits
-        return row([*cells, Cell(text, left, "cyan" if of else style)])
+        widths = self._widths
+        return row(
+            [
+                Cell(mark, 1, "bold red"),
+                Cell(offset, widths.digits, "dim", right=True),
+                Cell(part, _PERCENT, style, right=True),
+                Cell(samples, _SAMPLES, style, right=True),
+                *([Cell(not_issued, _SAMPLES, style, right=True)] if widths.not_issued else []),
+                *([Cell(place, widths.place, "cyan")] if widths.place else []),
+                *([Cell(sass, widths.sass, style)] if widths.sass else []),
+                Cell(waits, widths.waits, style if style in ("bold", "dim") else "cyan"),
+            ]
+        )
 
     def _beside(self, left: Text, right: Text) -> Text:
         line = left.copy()
@@ -222,25 +222,30 @@ class Listing:
 
 def _code_alone(answer: Annotation, width: int) -> _Widths:
     places = [len(place_name(one.chain[0].file, one.chain[0].line)) for one in answer.instructions if one.chain]
-    return _Widths(0, width, False, width >= _NOT_ISSUED, False, _digits(answer), _sass(answer), min(max(places, default=0), width // 5))
+    return _widths(answer, 0, width, min(max(places, default=0), width // 5), not_issued=width >= _NOT_ISSUED)
 
 
 def _side_by_side(answer: Annotation, width: int) -> _Widths:
-    inclusive = any(line.inclusive != line.count for file in answer.files for line in file.lines)
     if width < SIDE_BY_SIDE:
-        return _Widths(width, width - _INDENT, False, width >= _NOT_ISSUED, inclusive, _digits(answer), _sass(answer))
+        return _widths(answer, width, width - _INDENT, 0, not_issued=width >= _NOT_ISSUED)
     not_issued = width >= _NOT_ISSUED_BESIDE
     longest = max((cell_len(harmless(line.text or "")) for file in answer.files for line in file.lines), default=0)
-    source = min(_numbers_width(not_issued, inclusive) + max(longest, _SOURCE_LEAST), width * 9 // 20)
-    return _Widths(source, width - source - 3, True, not_issued, inclusive, _digits(answer), _sass(answer))
+    source = min(_numbers_width(not_issued, _inlines(answer)) + max(longest, _SOURCE_LEAST), width * 9 // 20)
+    return _widths(answer, source, width - source - 3, 0, not_issued=not_issued, beside=True)
 
 
-def _digits(answer: Annotation) -> int:
-    return max([4, *(len(f"{instruction.offset:x}") for instruction in answer.instructions)])
+def _widths(answer: Annotation, source: int, code: int, place: int, *, not_issued: bool, beside: bool = False) -> _Widths:
+    digits = max([4, *(len(f"{instruction.offset:x}") for instruction in answer.instructions)])
+    numbers = 1 + digits + _PERCENT + _SAMPLES + 4 + not_issued * (_SAMPLES + 1) + (place and place + 1)
+    left = max(code - numbers, 0)
+    longest = max((len(instruction.sass) for instruction in answer.instructions), default=0)
+    wanted = min(max(longest, _SASS_LEAST), _SASS_MOST, max(left * 3 // 5, _SASS_LEAST))
+    sass = min(wanted, max(left - 1, 0)) if longest else 0
+    return _Widths(source, beside, not_issued, _inlines(answer), code, digits, place, sass, left - sass - bool(sass))
 
 
-def _sass(answer: Annotation) -> int:
-    return min(max((len(instruction.sass) for instruction in answer.instructions), default=0), _SASS_MOST)
+def _inlines(answer: Annotation) -> bool:
+    return any(line.inclusive != line.count for file in answer.files for line in file.lines)
 
 
 def _numbers_width(not_issued: bool, inclusive: bool) -> int:
