@@ -30,10 +30,12 @@ def open(path: str | Path | None = None, progress: Callable[[float], None] | Non
     """The profile at `path` (the newest one in the current folder without), sealed and resolved when it was not yet."""
     from aiflame.profile.store import Profile as Store
     from aiflame.profile.store import newest
-    from aiflame.resolve import resolve
+    from aiflame.resolve import add_instructions, resolve
 
     store = Store.open(Path(path) if path is not None else newest(Path()))
-    if not store.has("symbols"):
+    if store.has("symbols"):
+        add_instructions(store)
+    else:
         resolve(store)
     return Profile(store)
 

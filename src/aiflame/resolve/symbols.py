@@ -1,4 +1,4 @@
-"""Names for every frame of a profile: the derived tables `symbols` and `instructions`."""
+"""Names for every frame of a profile: the derived tables `symbols` and `instructions`, and those of GPU code (`gpu_code.py`)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import polars as pl
 from aiflame.profile.kinds import Kind
 from aiflame.profile.schema import FrameKind, LeafFlag
 from aiflame.profile.store import Profile
+from aiflame.resolve.gpu_code import write_gpu_tables
 from aiflame.resolve.jit_symbols import address_symbols, method_symbols
 from aiflame.resolve.kept import DEBUG_ROOTS
 from aiflame.resolve.names import clean
@@ -34,15 +35,16 @@ _DEFAULTS = {"depth": 0, "full_name": "", "module": "", "file": "", "line": 0, "
 
 
 def resolve(profile: Profile, progress: Callable[[float], None] | None = None, debug_roots: Sequence[Path] = DEBUG_ROOTS) -> None:
-    """Writes `symbols` and `instructions` into the profile; `progress` gets the share done, 0 to 1."""
+    """Writes all derived tables into the profile; `progress` gets the share done, 0 to 1. `symbols` comes last: where it is, all are."""
     tell = progress or (lambda share: None)
+    notes = write_gpu_tables(profile, lambda share: tell(0.4 * share))
     frames = _words(profile.scan("stacks").select("process", "frame").unique().collect())
     native = native_symbols(
         _of(frames, FrameKind.NATIVE, FrameKind.NATIVE_APPROX),
         profile.table("modules"),
         _time_of_day(profile),
         profile.path,
-        lambda share: tell(0.9 * share),
+        lambda share: tell(0.4 + 0.5 * share),
         debug_roots,
     )
     parts = [
@@ -56,11 +58,11 @@ def resolve(profile: Profile, progress: Callable[[float], None] | None = None, d
     ]
     symbols = pl.concat([_complete(part) for part in parts]).sort("process", "frame", "depth")
     symbols = symbols.with_columns(full_name=pl.when(pl.col("full_name") == pl.col("name")).then(pl.lit("")).otherwise("full_name"))
-    profile.write_table("symbols", symbols)
     profile.write_table("instructions", native.instructions)
-    if native.notes:
-        profile.meta = profile.meta.with_notes(*native.notes)
+    if notes or native.notes:
+        profile.meta = profile.meta.with_notes(*notes, *native.notes)
         profile.meta.write(profile.path)
+    profile.write_table("symbols", symbols)
     tell(1.0)
 
 

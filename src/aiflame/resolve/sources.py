@@ -1,0 +1,69 @@
+"""The text of source files, kept in the profile: generated ones are gone soon, and the profile may be read on another machine."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aiflame.resolve.cubin_lines import File
+from aiflame.resolve.names import clean
+
+LARGEST = 2 << 20
+ALL = 64 << 20
+
+
+@dataclass(slots=True)
+class Sources:
+    text: dict[str, str] = field(default_factory=dict)
+    """By path, as the lines name it."""
+    notes: list[str] = field(default_factory=list)
+
+
+def sources(files: Iterable[File], folders: Sequence[str]) -> Sources:
+    """What can be read of them; `folders`: where a path that is relative may start."""
+    found = Sources()
+    changed, room = [], ALL
+    for file in sorted(files, key=lambda file: (file.path, file.bytes)):
+        name = clean(file.path)
+        if not file.path or name in found.text:
+            continue
+        data = _read(file, folders)
+        if data is None or len(data) > room:
+            continue
+        if file.bytes and len(data) != file.bytes:
+            changed.append(name)
+        elif (text := _text(data)) is not None:
+            found.text[name] = text
+            room -= len(data)
+    changed = [name for name in dict.fromkeys(changed) if name not in found.text]
+    if changed:
+        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        found.notes.append(f"{changed[0]}{more} changed after GPU code was compiled from it: its text is not kept")
+    return found
+
+
+def _read(file: File, folders: Sequence[str]) -> bytes | None:
+    path = Path(file.path)
+    for candidate in [path] if path.is_absolute() else [Path(folder) / path for folder in folders if folder.startswith("/") and file.bytes]:
+        try:
+            descriptor = os.open(candidate, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except (OSError, ValueError):
+            continue
+        with os.fdopen(descriptor, "rb") as opened:
+            status = os.fstat(descriptor)
+            if stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST:
+                return opened.read(LARGEST)
+    return None
+
+
+def _text(data: bytes) -> str | None:
+    """None for what is no text."""
+    if b"\0" in data:
+        return None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
