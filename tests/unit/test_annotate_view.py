@@ -129,7 +129,7 @@ def test_inlined_code_shows_its_chain(tmp_path: Path, width: int) -> None:
 def test_the_order_of_the_code_shows_each_instruction_with_its_line(gemm: Profile) -> None:
     of = shown(gemm, by_code=True)
     code = [row.split() for row in of[of.index("SASS") + 2 :]]
-    assert [(row[-1] if row[0] != "►" else row[1]) for row in code[1:]] == ["0010", "0020", "0030", "0040"]
+    assert [row[1] if row[0] == "►" else row[0] for row in code] == ["0000", "0010", "0020", "0030", "0040"]
     assert code[1][:6] == ["►", "0010", "65.0%", "650", "500", "attn.py:4"]
 
 
