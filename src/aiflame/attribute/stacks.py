@@ -14,8 +14,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute import nodes
+from aiflame.attribute.growth import Forest, Growth, Places
 from aiflame.attribute.owners import process_frames, thread_frames
-from aiflame.attribute.tree import FRAME_COLUMNS, Frame, Metric, Tree, assemble, frame_table
+from aiflame.attribute.tree import FRAME_COLUMNS, Frame, Metric, Tree, frame_table
 from aiflame.profile.kinds import Kind
 from aiflame.profile.schema import FrameKind
 
@@ -50,6 +51,21 @@ class Functions:
         at = _find(self.key, key)
         found = np.append(self.innermost, 0)[at]
         return np.where(at >= 0, found, 1 + process).astype(np.int64)
+
+    def on_threads(self, process: NDArray[np.int64], stack: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The same as nodes of `forest`: 0 where the profile has no such stack."""
+        node = self.of_stacks(process, stack)
+        return np.where(node > self.processes, node, 0)
+
+    def owners(self) -> Forest:
+        """The processes: the node of process p is 1 + p."""
+        return Forest.of_frames(self.frames[: self.processes + 1][1:])
+
+    def forest(self) -> Forest:
+        """The functions without their processes, by the same nodes; those of the processes stand for nothing."""
+        parent = np.where(self.parent > self.processes, self.parent, np.int32(0))
+        parent[0] = -1
+        return Forest(self.frames, parent, self.frame)
 
 
 def functions(profile: Tables) -> Functions:
@@ -91,37 +107,24 @@ def callers(stacks: pl.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]
 def hang(profile: Tables, trie: Functions, measured: pl.DataFrame, endings: list[pl.DataFrame], metric: Metric, no_thread: Frame) -> Tree:
     """The Tree of `measured`: columns process, thread, stack, value, and for each of `endings` (tables of frames that follow the
     stack, outermost first) a column `ending0`, `ending1` … with its row, null for none. `no_thread` stands for thread 0."""
-    process = measured["process"].to_numpy().astype(np.int64)
-    leaf = trie.of_stacks(process, measured["stack"].to_numpy().astype(np.int64))
-    threads, thread = np.unique(process << 32 | measured["thread"].to_numpy(), return_inverse=True)
-    wanted = pl.DataFrame({"process": threads >> 32, "thread": threads & 0xFFFFFFFF})
-    of_threads = thread_frames(profile.table("threads"), profile.table("thread_ends"), profile.table("processes"), wanted, no_thread)
-    frames = pl.concat([trie.frames, frame_table(of_threads)[1:], *(table.select(list(FRAME_COLUMNS)) for table in endings)])
-
-    # A pair is a function's node as one thread sees it, the process's node the thread itself. Pairs sort callers first, as the trie does.
-    pairs = nodes.with_callers(trie.parent, nodes.distinct(leaf << 32 | thread))
-    node, of_thread = pairs >> 32, pairs & 0xFFFFFFFF
-    is_thread = node <= trie.processes
-    first = 1 + trie.processes
-    above = first + np.searchsorted(pairs, trie.parent[node].astype(np.int64) << 32 | of_thread)
-    parent = [np.array([-1]), np.zeros(trie.processes), np.where(is_thread, node, above)]
-    frame = [trie.frame[:first], np.where(is_thread, len(trie.frames) + of_thread, trie.frame[node])]
-
-    place = first + np.searchsorted(pairs, leaf << 32 | thread)
-    made, row = first + len(pairs), len(trie.frames) + len(of_threads)
+    growth = Growth()
+    process, thread, stack = (measured[column].to_numpy().astype(np.int64) for column in ("process", "thread", "stack"))
+    place = growth.grow(np.zeros(len(measured), dtype=np.int64), trie.owners(), 1 + process)
+    place = grow_threads(growth, place, profile, process, thread, no_thread)
+    place = growth.grow(place, trie.forest(), trie.on_threads(process, stack))
     for number, table in enumerate(endings):
-        ending = measured[f"ending{number}"]
-        has = ending.is_not_null().to_numpy()
-        parent.append(place[has])
-        frame.append(row + ending.drop_nulls().to_numpy())
-        place[has] = made + np.arange(has.sum())
-        made, row = made + int(has.sum()), row + len(table)
+        place = growth.grow(place, Forest.of_frames(table), measured[f"ending{number}"].cast(pl.Int64).fill_null(-1).to_numpy() + 1)
+    return growth.finish((metric,), {metric.name: (place, measured["value"].to_numpy())})
 
-    value = np.zeros(made, dtype=np.int64)
-    np.add.at(value, place, measured["value"].to_numpy().astype(np.int64))
-    return assemble(
-        frames, np.concatenate(parent).astype(np.int32), np.concatenate(frame).astype(np.uint32), {metric.name: value}, (metric,)
-    )
+
+def grow_threads(
+    growth: Growth, place: Places, profile: Tables, process: NDArray[np.int64], thread: NDArray[np.int64], no_thread: Frame
+) -> Places:
+    """Puts a thread on each of these places of processes; thread -1 stays where it is."""
+    threads, which = np.unique(process << 32 | np.maximum(thread, 0), return_inverse=True)
+    wanted = pl.DataFrame({"process": threads >> 32, "thread": threads & 0xFFFFFFFF})
+    frames = thread_frames(profile.table("threads"), profile.table("thread_ends"), profile.table("processes"), wanted, no_thread)
+    return growth.grow(place, Forest.of_frames(frame_table(frames)[1:]), np.where(thread >= 0, 1 + which, 0))
 
 
 def _functions_of_words(profile: Tables, words: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
