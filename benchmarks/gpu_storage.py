@@ -3,8 +3,8 @@
     python benchmarks/gpu_storage.py --output storage.json
 
 `many` launches a million small kernels, from one place; `decode` launches from hundreds of places, 20 and more Python frames deep.
-Stopping is the time from the program's last statement to the end of `aiflame record --no-seal`; what the program alone takes to
-end stands beside it. Bytes a launch count the launch, its kernel record, and all stacks, code, modules, names and shapes that they refer to.
+Stopping is the time from the program's last statement to the end of `aiflame record --no-seal`; what the program alone takes to end
+stands beside it. Bytes a launch count the launch, its kernel record, and all stacks, code, modules, names and shapes they refer to.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ begin = time.perf_counter()
 nodes = len(profile.tree("gpu-time")) if rows["kernels"] else 0
 tree = time.perf_counter() - begin
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(json.dumps({"seal_and_resolve_s": round(took, 2), "tree_s": round(tree, 2), "nodes": nodes, "peak_kb": peak, "rows": rows, "notes": profile.store.notes()}))
+told = {"seal_and_resolve_s": round(took, 2), "tree_s": round(tree, 2), "nodes": nodes, "peak_kb": peak, "rows": rows}
+print(json.dumps({**told, "notes": profile.store.notes()}))
 """
 
 

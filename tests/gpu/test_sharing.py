@@ -1,0 +1,30 @@
+"""Other users of the GPU's profiling interface in the program go on working."""
+
+from __future__ import annotations
+
+import pytest
+from gpu_runs import Alone, Recorder
+
+
+@pytest.mark.parametrize("other", ["torch", "proton"])
+@pytest.mark.usefixtures("torch")
+def test_another_profiler_sees_what_it_sees_alone(record: Recorder, alone: Alone, other: str) -> None:
+    expected = alone("other_profiler.py", other)
+    if expected.status:
+        pytest.skip(f"{other}'s profiler does not work here by itself")
+    run = record("other_profiler.py", other)
+    assert run.result == expected, run.run.stderr
+    assert "saw kernels: True" in expected.stdout
+
+
+@pytest.mark.parametrize("other", ["torch", "proton"])
+@pytest.mark.usefixtures("torch")
+def test_what_ran_before_the_other_profiler_is_recorded(record: Recorder, other: str) -> None:
+    run = record("other_profiler.py", other)
+    assert run.total("gpu-time", "", "before") > 0
+
+
+@pytest.mark.usefixtures("torch")
+def test_what_ran_after_the_other_profiler_is_recorded_or_a_note_says_that_it_is_not(record: Recorder) -> None:
+    run = record("other_profiler.py", "torch")
+    assert run.total("gpu-time", "", "after") > 0 or run.profile.store.notes()
