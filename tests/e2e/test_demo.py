@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import aiflame
 from aiflame.api import Profile
 from aiflame.attribute.tree import Kind, Tree
 from aiflame.demo.cpu_device import CpuDevice
-from aiflame.demo.matmul import Network, step
+from aiflame.demo.matmul import Network, check, matrix, step
 
 pytest_plugins = ["opencl_device"]
 
@@ -26,12 +27,12 @@ SOURCE = Path(__file__).parents[2] / "native" / "demo" / "matmul.cpp"
 WAYS = ("basic", "blocked", "tiled")
 
 
-def run_demo(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def run_demo(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """As the installed command does: nothing is imported from the current folder."""
     code = "import sys; sys.path.remove(''); from aiflame.cli.main import main; sys.exit(main())"
-    return subprocess.run(
-        [sys.executable, "-c", code, "demo", *options], cwd=folder, capture_output=True, text=True, timeout=100, check=False
-    )
+    command = [sys.executable, "-c", code, "demo", *options]
+    surroundings = {**os.environ, **environment}
+    return subprocess.run(command, cwd=folder, env=surroundings, capture_output=True, text=True, timeout=100, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -120,10 +121,10 @@ def test_opencl_shows_the_three_kernels(opencl_demo: tuple[Profile, str]) -> Non
     profile, printed = opencl_demo
     assert re.search(r"Same work, 3 ways: matmul_\w+ [\d.]+% of the GPU time", printed)
     tree = profile.tree("gpu-time")
+    spent = {way: time_under(tree, f"matmul_{way}", metric="gpu-time") for way in WAYS}
     for way in WAYS:
-        spent = time_under(tree, f"matmul_{way}", metric="gpu-time")
-        assert spent > 0
-        assert time_under(tree, f"Network.{way}_layer", "-", f"matmul_{way}", metric="gpu-time") == spent
+        assert time_under(tree, f"Network.{way}_layer", "-", f"matmul_{way}", metric="gpu-time") == spent[way]
+    assert spent["basic"] > spent["blocked"] > spent["tiled"] > 0
     shapes = profile.table("kernel_shapes").select("process", "name", shape="id")
     launched = profile.table("kernels").join(shapes, on=["process", "shape"]).group_by("name").len()["len"]
     assert launched.n_unique() == 1, "each step runs each way once"
@@ -139,6 +140,30 @@ def test_samples_in_a_kernel_that_runs_on_the_cpu_are_its_instructions(opencl_de
     assert len(instructions) > 3
     assert all(re.fullmatch(r"\w+ @ \+0x[0-9a-f]+", name) for name in instructions)
     assert time_under(tree, "matmul_basic") == sum(time_under(tree, "matmul_basic", name) for name in instructions)
+
+
+def test_without_a_gpu_and_without_opencl_it_runs_on_the_cpu_and_says_why(tmp_path: Path) -> None:
+    done = run_demo(tmp_path, "--seconds", "0.5", CUDA_VISIBLE_DEVICES="", OCL_ICD_VENDORS=str(tmp_path), OCL_ICD_FILENAMES="")
+    assert done.returncode == 0, done.stderr
+    not_cuda, not_opencl, recording, *_ = done.stdout.splitlines()
+    assert re.fullmatch(r"Not on a GPU by CUDA: .+", not_cuda)
+    assert re.fullmatch(r"Not on OpenCL: .*(OpenCL has no device here|there is no OpenCL here).*", not_opencl)
+    assert recording == "Recording 0.5 s of one matrix product in three ways on the CPU ..."
+
+
+def test_with_opencl_it_runs_there(opencl_device: str, tmp_path: Path) -> None:
+    done = run_demo(tmp_path, "--seconds", "0.1", CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 0, done.stderr
+    assert "on OpenCL ..." in done.stdout
+
+
+def test_a_wrong_product_ends_the_workload() -> None:
+    left, right = matrix(16), matrix(16)
+    product = array("f", (np.array(left).reshape(16, 16) @ np.array(right).reshape(16, 16)).astype("f").ravel())
+    check(left, right, product)
+    product[:] = array("f", [value * 1.001 for value in product])
+    with pytest.raises(SystemExit, match="a product is wrong"):
+        check(left, right, product)
 
 
 @pytest.mark.parametrize("wrong", [("--device", "abacus"), ("--seconds", "-1")])

@@ -70,7 +70,7 @@ def compiler() -> nvrtc.Nvrtc:
 
 
 def test_a_compiler_newer_than_the_driver_is_not_taken(compiler: nvrtc.Nvrtc) -> None:
-    with pytest.raises(nvrtc.NvrtcError, match="does not fit a device of sm_90 with a driver for CUDA 1.0"):
+    with pytest.raises(nvrtc.NvrtcError, match=r"does not fit a device of sm_90 with a driver for CUDA 1\.0"):
         nvrtc.find((1, 0), 90)
 
 

@@ -86,8 +86,8 @@ CUresult cuMemcpyDtoH(void* to, CUdeviceptr from, size_t size) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
-                        unsigned block_z, unsigned shared, CUstream stream, void** arguments, void** extra) {
+CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
+                        unsigned shared, CUstream stream, void** arguments, void** extra) {
   unsigned n = *(unsigned*)arguments[0];
   const float* a = HOST(*(CUdeviceptr*)arguments[1]);
   const float* b = HOST(*(CUdeviceptr*)arguments[2]);
