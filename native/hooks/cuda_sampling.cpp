@@ -212,6 +212,7 @@ void context_ending(CUcontext context) noexcept {
 }
 
 uint64_t drain() noexcept {
+  bool any = false;
   uint64_t next = now_ns() + kIdleInterval;
   for (Place& place : places) {
     if (!place.context.load(std::memory_order_acquire) || !try_take(place)) continue;
@@ -221,10 +222,14 @@ uint64_t drain() noexcept {
     }
     if (place.context.load(std::memory_order_acquire) && is_sampled(place)) {
       if (place.due_ns <= now_ns()) visit(place);
-      if (place.context.load(std::memory_order_relaxed)) next = std::min(next, place.due_ns);
+      if (place.context.load(std::memory_order_relaxed)) {
+        next = std::min(next, place.due_ns);
+        any = true;
+      }
     }
     let_go(place);
   }
+  if (!any) return kBusyInterval;  // a context may come
   uint64_t now = now_ns();
   return next > now ? next - now : 0;
 }

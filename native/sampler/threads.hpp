@@ -11,6 +11,13 @@ namespace aiflame {
 inline constexpr size_t kMaxFrames = 1024;
 
 // Made once, then handed from an ended thread to a new one: never unmapped, so a stale pointer reads old data, not a fault.
+// A whole stack that a hook has met: its hash, and its trie node.
+struct KnownStack {
+  uint64_t hash;
+  uint32_t node;
+};
+inline constexpr size_t kKnownStacks = 1024;
+
 struct Thread {
   std::atomic<uint32_t> tid;  // 0: free
   uint32_t slot;              // where it is kept
@@ -33,6 +40,7 @@ struct Thread {
   uint32_t depth;
   FrameWord frames[kMaxFrames];
   uint32_t nodes[kMaxFrames];
+  KnownStack known[kKnownStacks];  // where this thread calls a hook from, again and again
   NativeFrame native[kMaxFrames];  // scratch, innermost first
   PythonFrame python[kMaxFrames];
   FrameWord merged[2 * kMaxFrames];

@@ -10,12 +10,14 @@ namespace aiflame::trie {
 
 namespace {
 
-// Level k has 4096 << 2k slots of (fingerprint << 32 | node). A key lives in the first level that had an empty slot in its
+// Level k has 4096 << 6k slots of (fingerprint << 32 | node). A key lives in the first level that had an empty slot in its
 // window; slots never become empty again, so an empty slot ends the search.
-constexpr uint32_t kLevels = 8, kWindow = 16;
+constexpr uint32_t kLevels = 3, kWindow = 16;
 std::atomic<std::atomic<uint64_t>*> levels[kLevels];
+std::atomic<uint32_t> cleared{0};
 
-constexpr uint64_t slots_of(uint32_t level) { return 4096ull << (2 * level); }
+// The first fits a small program; the next, 2 MB where it is touched, most others: a search looks into few.
+constexpr uint64_t slots_of(uint32_t level) { return 4096ull << (6 * level); }
 
 uint64_t mix(uint32_t parent, FrameWord frame) noexcept {
   uint64_t hash = (frame ^ static_cast<uint64_t>(parent) << 21) * 0x9E3779B97F4A7C15u;
@@ -66,7 +68,10 @@ uint32_t node(uint32_t parent, FrameWord frame) noexcept {
 }
 
 // The memory stays (it reads as zeros): a capture may still be looking.
+uint32_t generation() noexcept { return cleared.load(std::memory_order_relaxed); }
+
 void clear() noexcept {
+  cleared.fetch_add(1, std::memory_order_relaxed);
   for (uint32_t level = 0; level < kLevels; level++)
     if (auto* slots = levels[level].load(std::memory_order_acquire))
       sys::call(SYS_madvise, reinterpret_cast<long>(slots), static_cast<long>(slots_of(level) * sizeof *slots), MADV_DONTNEED);

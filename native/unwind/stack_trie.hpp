@@ -9,5 +9,7 @@ uint32_t node(uint32_t parent, FrameWord frame) noexcept;
 
 // After a fork: the child's trie starts empty.
 void clear() noexcept;
+// How often that has happened: a node of an earlier generation means nothing.
+uint32_t generation() noexcept;
 
 }  // namespace aiflame::trie
