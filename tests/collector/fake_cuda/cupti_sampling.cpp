@@ -86,6 +86,7 @@ void take(Sampling& sampling, CUpti_PCSamplingData& data) {
   for (size_t at = 0; at < data.totalNumPcs; at++) {
     auto next = sampling.counts.begin();
     auto& pc = *reinterpret_cast<CUpti_PCSamplingPCData*>(reinterpret_cast<char*>(data.pPcData) + at * stride);
+    if (pc.size != stride || !pc.stallReason) wrong("a record for samples is not as this version wants it");
     pc.cubinCrc = next->first.crc;
     pc.pcOffset = next->first.offset;
     pc.functionIndex = 0;
@@ -254,6 +255,7 @@ CUPTI_FUNCTION cuptiPCSamplingGetData(CUpti_PCSamplingGetDataParams* how) {
   std::lock_guard guard(state.lock);
   Sampling& sampling = sampling_of("cuptiPCSamplingGetData", how->ctx);
   auto& data = *static_cast<CUpti_PCSamplingData*>(how->pcSamplingData);
+  if (&data == sampling.buffer) wrong("cuptiPCSamplingGetData: threads of CUPTI write into the configured buffer");
   if (sampling.full) {
     data.totalNumPcs = data.remainingNumPcs = 0;
     data.totalSamples = data.droppedSamples = data.nonUsrKernelsTotalSamples = 0;
