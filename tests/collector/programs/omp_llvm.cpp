@@ -34,7 +34,7 @@ __attribute__((noinline)) void launches_much() {
   sink = sink + 1;
 }
 
-__attribute__((noinline)) void serial() { leaf(4000000); }
+__attribute__((noinline)) void serial() { leaf(12000000); }
 }
 
 int main(int count, char** arguments) {
