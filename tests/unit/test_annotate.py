@@ -15,10 +15,10 @@ from sampled_kernels import CODE, CUBIN, LIBRARY, MODEL, VENDOR, Sampled, line, 
 from aiflame.analyze.annotate import Annotation, Count, Place, annotate
 from aiflame.analyze.annotate_json import to_json
 from aiflame.analyze.source_text import Origin
-from aiflame.analyze.stall_reasons import MEANINGS, meaning, short
 from aiflame.errors import AiflameError
 from aiflame.profile.meta import Clocks, Host, Meta
 from aiflame.profile.schema import GpuApi, GpuSampling
+from aiflame.resolve.stall_reasons import MEANINGS, meaning, short
 
 GEMM = Sampled(
     "_Z4gemmILi4EEvPf",

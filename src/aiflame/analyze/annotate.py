@@ -15,10 +15,10 @@ import polars as pl
 
 from aiflame.analyze.kernel_choice import Kernel, choose, kernels, took_ns
 from aiflame.analyze.source_text import SourceText, source_text
-from aiflame.analyze.stall_reasons import NOT_ISSUED, short
 from aiflame.errors import AiflameError
 from aiflame.profile.schema import GpuApi, GpuSampling
 from aiflame.profile.store import Profile
+from aiflame.resolve.stall_reasons import NOT_ISSUED, short
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiflame.analyze.annotate import Annotation, Count, Instruction, Line, Place, Reasons, Shape
 from aiflame.analyze.kernel_choice import Kernel
-from aiflame.analyze.stall_reasons import meaning
+from aiflame.resolve.stall_reasons import meaning
 
 
 def to_json(answer: Annotation) -> str:

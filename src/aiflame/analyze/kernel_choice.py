@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from aiflame.analyze.stall_reasons import NOT_ISSUED
 from aiflame.attribute.gpu import LONGEST_NS
 from aiflame.errors import AiflameError
 from aiflame.profile.store import Profile
 from aiflame.resolve.names import clean, cut
+from aiflame.resolve.stall_reasons import NOT_ISSUED
 
 _NAMED = 5
 _NAME_WIDTH = 60

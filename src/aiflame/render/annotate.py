@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.text import Text
 
 from aiflame.analyze.annotate import Annotation, Count, Reasons
-from aiflame.analyze.stall_reasons import meaning
 from aiflame.render.annotate_cells import Cell, harmless, heat, number, percent, place_name, reasons_text, row, wrapped
 from aiflame.render.annotate_header import header
 from aiflame.render.annotate_listing import Listing, hottest_instructions, hottest_lines
 from aiflame.render.units import share
+from aiflame.resolve.stall_reasons import meaning
 
 LEAST_PERCENT = 0.1
 _REASONS = 8

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.text import Text
 
 from aiflame.analyze.annotate import Place, Reasons
-from aiflame.analyze.stall_reasons import SELECTED
 from aiflame.render.units import share
 from aiflame.resolve.names import clean
+from aiflame.resolve.stall_reasons import SELECTED
 
 TAB = 4
 _LONGEST = 2000
