@@ -8,9 +8,11 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from aiflame.recorder.checkup import Finding, State, checkup
+from aiflame.recorder.checkup import checkup
+from aiflame.recorder.finding import Finding, State
 
 _MARKS = {State.WORKS: "[green]✓[/]", State.LIMITED: "[yellow]![/]", State.ABSENT: "[dim]–[/]", State.BROKEN: "[red]✗[/]"}
 
@@ -32,6 +34,6 @@ def _print(findings: list[Finding]) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for finding in findings:
-        mend = f"\n[dim]mend:[/] {finding.mend}" if finding.mend else ""
-        table.add_row(_MARKS[finding.state], finding.subject, finding.text + mend)
+        mend = f"\n[dim]mend:[/] {escape(finding.mend)}" if finding.mend else ""
+        table.add_row(_MARKS[finding.state], finding.subject, escape(finding.text) + mend)
     Console().print(table)

@@ -10,34 +10,19 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 
 from aiflame.errors import AiflameError
-from aiflame.recorder.library import collector
+from aiflame.recorder.checkup_cuda import Machine, cuda_findings
+from aiflame.recorder.finding import Finding, State
+from aiflame.recorder.library import agent, collector
 from aiflame.recorder.options import RecordOptions
 from aiflame.recorder.run import run
 
 
-class State(str, Enum):
-    WORKS = "works"
-    LIMITED = "limited"
-    ABSENT = "absent"
-    BROKEN = "broken"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    subject: str
-    state: State
-    text: str
-    mend: str = ""
-
-
 def checkup() -> list[Finding]:
     """Every finding, the necessary things first."""
-    return [check() for check in _CHECKS]
+    return [*(check() for check in _NECESSARY), *_cuda(), *(check() for check in _USEFUL)]
 
 
 def _machine() -> Finding:
@@ -82,11 +67,12 @@ def _python() -> Finding:
     return Finding("Python frames", State.WORKS, f"CPython {version}")
 
 
-def _nvidia() -> Finding:
-    if not Path("/proc/driver/nvidia/version").exists():
-        return Finding("NVIDIA GPU", State.ABSENT, "no driver is loaded")
-    words = Path("/proc/driver/nvidia/version").read_text().splitlines()[0]
-    return Finding("NVIDIA GPU", State.LIMITED, f"{words}: present; this version records its CPU side only")
+def _cuda() -> list[Finding]:
+    try:
+        ours = str(agent())
+    except AiflameError:
+        ours = ""  # said elsewhere
+    return cuda_findings(Machine(agent=ours))
 
 
 def _opencl() -> Finding:
@@ -142,12 +128,8 @@ def _container() -> Finding:
     return Finding("surroundings", State.WORKS, text)
 
 
-_CHECKS: tuple[Callable[[], Finding], ...] = (
-    _machine,
-    _library,
-    _recording,
-    _python,
-    _nvidia,
+_NECESSARY: tuple[Callable[[], Finding], ...] = (_machine, _library, _recording, _python)
+_USEFUL: tuple[Callable[[], Finding], ...] = (
     _opencl,
     _tables,
     _debug_files,

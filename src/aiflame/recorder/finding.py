@@ -1,0 +1,21 @@
+"""What a checkup finds: a subject, how it stands, and the one command that mends it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class State(str, Enum):
+    WORKS = "works"
+    LIMITED = "limited"
+    ABSENT = "absent"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    subject: str
+    state: State
+    text: str
+    mend: str = ""
