@@ -78,6 +78,10 @@ class Cubin:
         """The functions of a section, outermost first."""
         return self._inside.get(section, ())
 
+    def name_at(self, place: Relocation) -> str:
+        """The function that a relocation leads to."""
+        return next((function.name for function in self.inside(place.section) if function.start == place.value), "")
+
     def relocations(self, name: str) -> list[Relocation]:
         """Those of a section, by offset."""
         for prefix, layout in ((".rela", RELOCATION), (".rel", _PLAIN_RELOCATION)):

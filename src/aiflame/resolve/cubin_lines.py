@@ -175,19 +175,19 @@ def _unit(data: bytes, at: int) -> _Unit | None:
     line_base, line_range, opcodes = struct.unpack_from("<bBB", data, at)
     at += 3 + max(opcodes - 1, 0)
     lengths = data[at - max(opcodes - 1, 0) : at]
-    files, at = _files(data[:program], at)
+    files, at = _files(data, at, program)
     names_at = struct.unpack_from("<I", data, at)[0] if at + 4 == program else 0
     return _Unit(program, end, step, line_base, max(line_range, 1), lengths, files, names_at)
 
 
-def _files(data: bytes, at: int) -> tuple[tuple[File, ...], int]:
+def _files(data: bytes, at: int, end: int) -> tuple[tuple[File, ...], int]:
     folders: list[str] = [""]
     files: list[File] = []
-    while (text := _string(data, at)) and len(folders) < _MOST_FILES:
+    while (text := _string(data, at, end)) and len(folders) < _MOST_FILES:
         folders.append(text.decode("utf-8", "replace"))
         at += len(text) + 1
     at += 1
-    while (text := _string(data, at)) and len(files) < _MOST_FILES:
+    while (text := _string(data, at, end)) and len(files) < _MOST_FILES:
         folder, at = _uleb(data, at + len(text) + 1)
         _, at = _uleb(data, at)  # time of change
         size, at = _uleb(data, at)
@@ -247,8 +247,8 @@ def _run(data: bytes, at: int, unit: _Unit) -> tuple[list[_Row], int, int]:
     return rows, address, at  # cut short
 
 
-def _string(data: bytes, at: int) -> bytes:
-    return data[at : max(data.find(b"\0", at), at)]
+def _string(data: bytes, at: int, end: int) -> bytes:
+    return data[at : max(data.find(b"\0", at, end), at)]
 
 
 def _uleb(data: bytes, at: int) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from aiflame.errors import AiflameError
 from aiflame.profile.store import Profile
 from aiflame.resolve.cubin import Cubin, Function
 from aiflame.resolve.cubin_lines import Chain, CubinLines, File, Place
-from aiflame.resolve.kernel_names import full_name, short_name
+from aiflame.resolve.kernel_names import full_name, own_name, short_name
 from aiflame.resolve.names import clean, readable
 from aiflame.resolve.nvdisasm import Code, Listing, disassemble, tools
 from aiflame.resolve.sources import sources
@@ -77,9 +77,8 @@ class _Sampled:
 
     crc: int
     name: str
+    cubin: Cubin
     function: Function
-    inside: tuple[Function, ...]
-    """What its section holds."""
     lines: CubinLines
     code: int
     """Place of its section among those to disassemble."""
@@ -120,7 +119,7 @@ def _find(folder: Path, sampled: list[tuple[int, str]]) -> tuple[list[_Sampled],
         if function.section not in sections:
             sections[function.section] = len(codes)
             codes.append(Code(cubin.header, cubin.code(function.section)))
-        found.append(_Sampled(crc, name, function, cubin.inside(function.section), lines, sections[function.section]))
+        found.append(_Sampled(crc, name, cubin, function, lines, sections[function.section]))
     notes = []
     if gone:
         notes.append(f"the device code of {_sampled_functions(gone)} was not kept: they have no lines and no instructions")
@@ -147,22 +146,28 @@ def _failures(codes: list[Code], listings: dict[int, Listing], nvdisasm: Sequenc
 def _instructions(found: list[_Sampled], listings: dict[int, Listing]) -> pl.DataFrame:
     parts = []
     for one in found:
-        rows = [
-            (instruction.offset - one.function.start, instruction.text(_target(one, instruction.target)))
-            for instruction in listings.get(one.code, ())
-            if one.function.covers(instruction.offset)
-        ]
+        rows = list(_texts(one, listings.get(one.code, [])))
         frame = pl.DataFrame(rows, schema={"offset": pl.UInt32, "sass": pl.String}, orient="row")
         parts.append(frame.select(cubin=pl.lit(one.crc, pl.UInt64), function=pl.lit(one.name), offset="offset", sass="sass"))
     return pl.concat(parts) if parts else pl.DataFrame(schema=INSTRUCTIONS)
 
 
-def _target(one: _Sampled, target: int | None) -> str:
-    """What a jump or call leads to: a function by its name, else the offset."""
-    if target is None:
-        return ""
-    called = next((function for function in one.inside if function.start == target and function.start != one.function.start), None)
-    return _inner_name(called.name) if called else f"{target - one.function.start:#x}"
+def _texts(one: _Sampled, listing: Listing) -> Iterator[tuple[int, str]]:
+    """Offset and SASS of a function's instructions. What a jump or call leads to: a function by its name, else the offset."""
+    inside = {function.start: function.name for function in one.cubin.inside(one.function.section) if function != one.function}
+    outside = one.cubin.relocations(one.cubin.elf.sections[one.function.section].name)
+    called = {place.offset - place.offset % INSTRUCTION_BYTES: name for place in outside if (name := one.cubin.name_at(place))}
+    for instruction in listing:
+        if not one.function.covers(instruction.offset):
+            continue
+        target = ""
+        if instruction.target is not None:
+            at = instruction.target - one.function.start
+            target = _inner_name(inside[instruction.target]) if at and instruction.target in inside else f"{at:#x}"
+        text = instruction.text(target)
+        if "CALL" in text and text.endswith(" 0x0") and instruction.offset in called:
+            text = text.removesuffix("0x0") + _inner_name(called[instruction.offset])
+        yield instruction.offset - one.function.start, text
 
 
 @dataclass(slots=True)
@@ -191,7 +196,9 @@ class _Lines:
         return pl.concat(self._parts).join(chains, on="chain").select(list(LINES)).sort("cubin", "function", "offset", "depth")
 
     def _number(self, one: _Sampled, address: int, chain: Chain) -> int:
-        holder = next((function.name for function in reversed(one.inside) if function.covers(address)), one.name)
+        holder = next(
+            (function.name for function in reversed(one.cubin.inside(one.function.section)) if function.covers(address)), one.name
+        )
         key = one.name, holder, chain
         number = self._chains.get(key)
         if number is None:
@@ -205,7 +212,7 @@ class _Lines:
             for depth, place in enumerate(chain):
                 raw = place.function if depth else holder
                 if raw not in names:
-                    names[raw] = short_name(raw) if raw == kernel else _inner_name(raw)
+                    names[raw] = short_name(raw) if raw == kernel and not raw.startswith("$") else _inner_name(raw)
                 yield number, depth, names[raw], clean(place.file.path), _line(place)
 
 
@@ -214,8 +221,8 @@ def _line(place: Place) -> int:
 
 
 def _inner_name(raw: str) -> str:
-    """Of a device function: one that is called is named `$KERNEL$NAME`."""
-    return readable(raw.rpartition("$")[2] if raw.startswith("$") else raw).short or "[inlined]"
+    """Of a device function."""
+    return readable(own_name(raw)).short or "[inlined]"
 
 
 def _frame(schema: Mapping[str, type[pl.DataType]], rows: list[tuple[object, ...]]) -> pl.DataFrame:

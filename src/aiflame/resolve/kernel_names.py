@@ -79,7 +79,7 @@ class _Level(NamedTuple):
 @lru_cache(maxsize=1 << 14)
 def short_name(name: str) -> str:
     """Of a kernel as compiled; a demangled name is taken as well. Never longer than `LONGEST_PLAIN`."""
-    text = clean(demangle(name))
+    text = clean(demangle(own_name(name)))
     if _WORD.match(text):
         return _from_mangled(text) if text.startswith("_Z") else cut(text, LONGEST_PLAIN)
     path = path_of(text)
@@ -94,7 +94,12 @@ def short_name(name: str) -> str:
 
 def full_name(name: str) -> str:
     """Demangled."""
-    return cut(clean(demangle(name)), LONGEST_FULL)
+    return cut(clean(demangle(own_name(name))), LONGEST_FULL)
+
+
+def own_name(name: str) -> str:
+    """Of a function that lies in a kernel's section: NVIDIA's compiler calls it `$KERNEL$NAME`."""
+    return name.rpartition("$")[2] or name if name.startswith("$") else name
 
 
 def _kernel(path: list[Component], level: _Level) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import stat
+import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,15 +46,12 @@ def sources(files: Iterable[File], folders: Sequence[str]) -> Sources:
 
 def _read(file: File, folders: Sequence[str]) -> bytes | None:
     path = Path(file.path)
-    for candidate in [path] if path.is_absolute() else [Path(folder) / path for folder in folders if folder.startswith("/") and file.bytes]:
-        try:
-            descriptor = os.open(candidate, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except (OSError, ValueError):
-            continue
-        with os.fdopen(descriptor, "rb") as opened:
-            status = os.fstat(descriptor)
-            if stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST:
-                return opened.read(LARGEST)
+    if not path.is_absolute() and not file.bytes:
+        return None  # too little to be sure which one it is
+    for candidate in [path] if path.is_absolute() else [Path(folder) / path for folder in folders if folder.startswith("/")]:
+        with contextlib.suppress(OSError, ValueError):
+            if candidate.is_file() and candidate.stat().st_size <= LARGEST:
+                return candidate.read_bytes()
     return None
 
 
