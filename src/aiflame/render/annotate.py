@@ -19,6 +19,7 @@ _REASONS = 8
 _RANK, _PERCENT, _SAMPLES = 3, 6, 11
 _MEDIUM = 100
 """Columns from which on the digest has the samples without issue too."""
+_FOLDED = "⋮: instructions with few samples; --least 0 shows all"
 _TELLS = "not issued: no other warp could go on either"
 
 
@@ -43,6 +44,9 @@ def annotation_lines(answer: Annotation, width: int, least_percent: float = LEAS
         code_alone = by_code or not answer.files
         listing = Listing(answer, width, least_percent, code_alone=code_alone)
         yield from listing.in_order_of_code() if code_alone else listing.in_order_of_source()
+        if listing.folded:
+            yield Text()
+            yield from wrapped(_FOLDED if code_alone else f"{_FOLDED}; --sass: in the order of the code", width, "dim")
     if answer.notes:
         yield Text()
     for note in answer.notes:
@@ -72,6 +76,7 @@ def _stalls(answer: Annotation, width: int) -> Iterator[Text]:
     yield line((share(whole, whole), number(whole), number(answer.count.not_issued), "all"), _TELLS, "dim", "dim")
 
 
+_FOLDED = "⋮: instructions with few samples; --least 0 shows all"
 _TELLS = "not issued: no other warp could go on either, so the time was lost"
 
 

@@ -77,6 +77,8 @@ class Listing:
         self._least = least_percent * self._whole / 100
         self._ranks = {(line.file, line.number): f"#{rank}" for rank, line in enumerate(hottest_lines(answer), 1)}
         self._hot = {one.offset for one in hottest_instructions(answer) if one.count.samples >= _MARKED * self._whole}
+        self.folded = False
+        """Whether instructions were told, not shown; known at the end."""
         self._widths = _code_alone(answer, width) if code_alone else _side_by_side(answer, width)
 
     def in_order_of_code(self) -> Iterator[Text]:
@@ -176,6 +178,7 @@ class Listing:
             if is_shown or len(cold) <= _SMALL_FOLD:
                 yield from map(self._instruction, cold)
             else:
+                self.folded = True
                 samples = sum(instruction.count.samples for instruction in cold)
                 told = (f"{len(cold)} instructions", "") if self._widths.sass else ("", f"{len(cold)} offsets")
                 yield self._code_row("", "⋮", (percent(samples, self._whole), number(samples), ""), "", *told, "dim")

@@ -1,0 +1,71 @@
+"""`aiflame annotate`: how it is called."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from sampled_kernels import Sampled, line, profile
+
+from aiflame.cli.main import _run, guarded
+
+KERNEL = Sampled("gemm", [(16 * at, f"NOP {at}", line(4), {"wait": 1 + 99 * (at == 3)}) for at in range(8)])
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    made = profile(tmp_path / "run.aiflame", KERNEL)
+    made.write_table("symbols", made.table("processes"))  # resolved: nothing is looked up
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    return tmp_path
+
+
+def call(*arguments: str) -> int:
+    try:
+        return guarded(_run, ["annotate", *arguments])
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+@pytest.mark.parametrize("arguments", [("gemm",), ("run.aiflame", "gemm"), ("run.aiflame/", "GEM"), ("--sass", "gemm"), ("^g.*m$",)])
+def test_the_profile_may_be_left_out(folder: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
+    assert call(*arguments) == 0
+    assert capsys.readouterr().out.startswith("gemm\n")
+
+
+def test_json_is_all_that_goes_to_stdout(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("gemm", "--json") == 0
+    assert len(json.loads(capsys.readouterr().out)["instructions"]) == 8
+
+
+def test_instructions_are_folded_until_all_are_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call("gemm", "--least", "5")
+    folded = capsys.readouterr().out
+    call("gemm", "--least", "0")
+    whole = capsys.readouterr().out
+    assert (folded.count("NOP"), whole.count("NOP")) == (1, 8)
+    assert "--least 0 shows all" in folded
+    assert "--least" not in whole
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "says"),
+    [
+        (("run.aiflame",), 1, "aiflame: which kernel of run.aiflame? the hottest are gemm"),
+        (("conv",), 1, "aiflame: no kernel matches 'conv': the hottest are gemm"),
+        (("other.aiflame", "gemm"), 1, "aiflame: other.aiflame does not exist"),
+        (("gemm", "--cubin", "12"), 1, "aiflame: gemm was not sampled in cubin 0000000000000012: use a1b2c3d4e5f60718"),
+        (("gemm", "--cubin", "xyz"), 2, "a cubin is named by 16 hexadecimal digits"),
+        (("a", "b", "c"), 2, "put the kernel's name in quotes"),
+        ((), 2, "Missing argument"),
+    ],
+)
+def test_a_wrong_call_is_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], status: int, says: str
+) -> None:
+    assert call(*arguments) == status
+    told = capsys.readouterr()
+    assert says in told.err
+    assert told.out == ""
