@@ -43,7 +43,7 @@ def view(browser: Any) -> Iterator[Callable[..., Viewer]]:
     ) -> Viewer:
         """`before`: a script that runs first. `ready`: wait for the flame graph's own. `also`: other files that may be read."""
         context = browser.new_context(**{"viewport": {"width": 1200, "height": 700}, "color_scheme": "light", **options})
-        context.set_default_timeout(5_000)
+        context.set_default_timeout(30_000)
         viewer = Viewer(context.new_page(), path.as_uri())
         viewer.page.on("console", lambda message: viewer.errors.append(message.text))
         viewer.page.on("pageerror", lambda error: viewer.errors.append(str(error)))

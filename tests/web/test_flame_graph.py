@@ -225,9 +225,10 @@ def test_copies_a_name_and_a_stack(view: View, small: Path) -> None:
     viewer = view(small, permissions=["clipboard-read", "clipboard-write"])
     viewer.hover("Gemm")
     viewer.page.keyboard.press("c")
-    assert viewer.page.evaluate("navigator.clipboard.readText()") == "Gemm"
+    copied = "async (text) => await navigator.clipboard.readText() === text"
+    viewer.page.wait_for_function(copied, arg="Gemm")
     viewer.page.keyboard.press("Shift+C")
-    assert viewer.page.evaluate("navigator.clipboard.readText()") == "all;main;work;Gemm"
+    viewer.page.wait_for_function(copied, arg="all;main;work;Gemm")
 
 
 def paper(viewer: Viewer) -> str:
