@@ -108,5 +108,5 @@ def _environment() -> dict[str, str]:
 
 
 def _run(command: Sequence[str | Path], cwd: Path, env: Mapping[str, str]) -> Outcome:
-    done = subprocess.run([str(part) for part in command], cwd=cwd, env=env, capture_output=True, timeout=120, check=False)
+    done = subprocess.run([str(part) for part in command], cwd=cwd, env=env, capture_output=True, timeout=600, check=False)
     return Outcome(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))

@@ -54,7 +54,7 @@ def test_a_library_bound_before_recording_began_is_followed(tmp_path: Path) -> N
         (tmp_path / name / "spool").mkdir(parents=True)
         ControlPage.create(tmp_path / name, cpu_rate=999, features=0xFF).close()
     program = LATE.format(code=str(code), library=str(library()), folder=str(tmp_path))
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=600)
     for name in ("first", "second"):
         (process,) = processes(tmp_path / name)
         workers = [ticks for ticks in _ticks_by_thread(process, code) if not ticks["serial",]]

@@ -47,7 +47,7 @@ def run(python: str, scenario: str, **environment: str) -> Json:
         [python, str(SCENARIOS), str(LIBRARY), scenario],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         env={**os.environ, **environment},
         check=False,
     )

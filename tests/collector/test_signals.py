@@ -121,10 +121,10 @@ SIGNAL_WAITER = """
 import os, signal, threading, time
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPROF])
 for _ in range(2):
-    threading.Thread(target=time.sleep, args=(30,), daemon=True).start()
+    threading.Thread(target=time.sleep, args=(300,), daemon=True).start()
 came = []
 def wait():
-    while len(came) < 3 and (information := signal.sigtimedwait([signal.SIGPROF], 10)):
+    while len(came) < 3 and (information := signal.sigtimedwait([signal.SIGPROF], 100)):
         came.append(information.si_pid == os.getpid())
 waiter = threading.Thread(target=wait)
 waiter.start()

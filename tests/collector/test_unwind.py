@@ -27,7 +27,7 @@ Json = dict[str, Any]
 
 
 def run(program: str, *arguments: object) -> Json:
-    done = subprocess.run([PROGRAMS / program, *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([PROGRAMS / program, *map(str, arguments)], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, (done.returncode, done.stderr)
     told: Json = json.loads(done.stdout)
     return told
@@ -37,7 +37,7 @@ def workload(name: str, python: str, *, period: int, calls: int, ticks: int, gen
     """The tallies of a workload that runs until each has this many stacks."""
     environment = os.environ | {"LD_PRELOAD": str(PROBE), "INTEL_JIT_PROFILER64": str(PROBE), "PYTHONPATH": path}
     command = [python, str(HERE / "unwind_workloads.py"), str(PROBE), name, *map(str, (period, calls, ticks, generated))]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     told: Json = json.loads(done.stdout)
     return told

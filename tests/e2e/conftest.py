@@ -22,7 +22,7 @@ def record(tmp_path: Path) -> Recorder:
         options: tuple[str, ...] = (),
         env: dict[str, str] | None = None,
         stdin: str | None = None,
-        timeout: float = 180,
+        timeout: float = 600,
     ) -> Run:
         path = tmp_path / f"run{len(list(tmp_path.glob('run*.aiflame')))}.aiflame"
         done = subprocess.run(

@@ -32,7 +32,7 @@ def run_demo(folder: Path, *options: str, **environment: str) -> subprocess.Comp
     code = "import sys; sys.path.remove(''); from aiflame.cli.main import main; sys.exit(main())"
     command = [sys.executable, "-c", code, "demo", *options]
     surroundings = {**os.environ, **environment}
-    return subprocess.run(command, cwd=folder, env=surroundings, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, cwd=folder, env=surroundings, capture_output=True, text=True, timeout=600, check=False)
 
 
 @pytest.fixture(scope="module")

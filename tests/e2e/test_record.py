@@ -74,7 +74,7 @@ def test_ctrl_c_ends_the_program_once_and_seals(tmp_path: Path) -> None:
     assert process.stdout.readline() == "up\n"
     process.send_signal(signal.SIGINT)  # to the recorder alone, as a supervisor would
     assert process.stdout.read() == "stopped\n"
-    assert process.wait(120) == 0
+    assert process.wait(600) == 0
     assert aiflame.open(path).meta.complete
 
 
@@ -96,10 +96,10 @@ def test_sigkill_loses_nothing_that_was_recorded(tmp_path: Path, victim: str) ->
         process.kill()
     if victim in ("program", "both"):
         os.kill(pid, signal.SIGKILL)
-    process.wait(120)
+    process.wait(600)
     if victim == "recorder":
         os.kill(pid, signal.SIGKILL)
-    assert select.select([ended], [], [], 120)[0], "the program is dead"
+    assert select.select([ended], [], [], 600)[0], "the program is dead"
     os.close(ended)
     profile = aiflame.open(path)
     samples = profile.table("cpu_samples")
@@ -131,7 +131,7 @@ def test_a_full_disk_stops_recording_and_not_the_program(tmp_path: Path) -> None
     try:
         path, filler = disk / "p.aiflame", disk / "filler"
         code = BUSY.format(seconds=0.3) + TICKED + FILLS_THE_DISK.format(path=str(filler))
-        done = subprocess.run(recording(path, PYTHON, "-c", code), capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(recording(path, PYTHON, "-c", code), capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 7
         assert done.stdout == "finished\n"
         assert done.stderr.count("recording stopped early: no space left") == 1
@@ -270,7 +270,7 @@ fds = len(os.listdir('/proc/self/fd'))
 assert fds < 40, fds
 print(json.dumps(took))
 """
-    took = json.loads(subprocess.run([PYTHON, "-c", code], check=True, timeout=120, capture_output=True, text=True).stdout)
+    took = json.loads(subprocess.run([PYTHON, "-c", code], check=True, timeout=600, capture_output=True, text=True).stdout)
     for number in (0, 15, 29):
         profile = aiflame.open(tmp_path / f"r{number}.aiflame")
         names = profile.table("symbols")["name"].to_list()
