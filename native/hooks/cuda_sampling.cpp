@@ -38,7 +38,7 @@ struct Place {
 
 constexpr uint32_t kMostContexts = 64;
 constexpr uint64_t kPatience = 1'000'000'000;
-constexpr uint32_t kMostReads = 64, kMostFailures = 8;
+constexpr uint32_t kMostReads = 32, kMostFailures = 8;
 constinit Place places[kMostContexts];
 
 bool try_take(Place& place) noexcept { return !place.taken.exchange(true, std::memory_order_acquire); }

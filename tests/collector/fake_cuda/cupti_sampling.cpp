@@ -2,10 +2,12 @@
 #include "cupti.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -159,9 +161,12 @@ void sample(const Work& work) {
   }
   const Module& module = *work.function->module;
   uint64_t crc = crc_of(module.image.data(), module.image.size());
+  auto instructions = static_cast<uint64_t>(setting("FAKE_CUPTI_INSTRUCTIONS", 0));
   for (uint64_t at = 0; at < samples; at++) {
-    const Place& place = kPattern[sampling.turns[work.function->name]++ % std::size(kPattern)];
-    sampling.counts[{crc, work.function->name, place.offset}][place.reason]++;
+    uint64_t turn = sampling.turns[work.function->name]++;
+    const Place& place = kPattern[turn % std::size(kPattern)];
+    uint32_t offset = instructions ? static_cast<uint32_t>(turn % instructions) * 16 : place.offset;
+    sampling.counts[{crc, work.function->name, offset}][place.reason]++;
   }
   sampling.waiting += samples;
 }
@@ -252,6 +257,10 @@ CUPTI_FUNCTION cuptiPCSamplingGetStallReasons(CUpti_PCSamplingGetStallReasonsPar
 }
 
 CUPTI_FUNCTION cuptiPCSamplingGetData(CUpti_PCSamplingGetDataParams* how) {
+  // As if it waited for a lock of the driver; the context may go in that time.
+  Context* context = context_of("cuptiPCSamplingGetData", how->ctx);
+  if (long ms = setting("FAKE_CUPTI_SLOW_MS", 0)) std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+  if (!context->alive) return CUPTI_ERROR_INVALID_CONTEXT;
   std::lock_guard guard(state.lock);
   Sampling& sampling = sampling_of("cuptiPCSamplingGetData", how->ctx);
   auto& data = *static_cast<CUpti_PCSamplingData*>(how->pcSamplingData);

@@ -1,0 +1,126 @@
+"""Sampling of programs that run for a while, on the fake driver and the strict fake CUPTI: windows, periods that change, contexts that go.
+
+A kernel of 1 ms gives 1 ms / 2^period samples, and every kernel that has ended is counted exactly.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from pathlib import Path
+
+import polars as pl
+import pytest
+from live import EVERYTHING, Outcome, Process, library, plain, processes, recorded
+
+from aiflame.profile.control import ControlPage
+from aiflame.profile.schema import GpuSampling
+
+FAKES = Path(os.environ.get("AIFLAME_TEST_PROGRAMS", Path(__file__).parents[2] / "build/dev/tests/collector")) / "fake_cuda"
+PROGRAM = Path(__file__).parents[1] / "e2e" / "programs" / "fake_gpu_sampling.py"
+
+pytestmark = pytest.mark.skipif(not (FAKES / "driver").exists(), reason=f"no {FAKES}: `make test` builds it")
+
+PERIOD = 10
+
+Scene = Callable[..., tuple[Outcome, Process]]
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    """Records a scene of fake_gpu_sampling.py, which must end well, and gives its first process."""
+
+    def run(name: str, *arguments: str, gpu_sampling: int = PERIOD, env: Mapping[str, str] | None = None) -> tuple[Outcome, Process]:
+        profile = tmp_path / name
+        outcome = recorded([sys.executable, PROGRAM, name, *arguments], profile, gpu_sampling=gpu_sampling, env={**around(), **(env or {})})
+        assert outcome.status == 0, outcome.stderr
+        return outcome, processes(profile)[0]
+
+    return run
+
+
+def around() -> dict[str, str]:
+    return {
+        "CUDA_INJECTION64_PATH": str(library().with_name("libaiflame_agent.so")),
+        "LD_LIBRARY_PATH": f"{FAKES / 'driver'}:{FAKES / 'cupti13'}",
+        "FAKE_CUDA_DEVICES": "2",
+    }
+
+
+def expected(kernels: int) -> int:
+    return kernels * 1_000_000 >> PERIOD
+
+
+def test_no_sample_and_no_time_is_lost_between_windows(scene: Scene) -> None:
+    outcome, process = scene("steady", "2")
+    windows = process.table("gpu_windows")
+    assert windows["samples"].sum() == process.table("gpu_samples")["count"].sum() == expected(int(outcome.stdout))
+    assert windows.height > 2, "or it shows nothing"
+    rows = windows.sort("begin_ns").rows(named=True)
+    # What was left when sampling ended comes last, in a window from its last fetch on.
+    assert all(later["begin_ns"] in (earlier["begin_ns"], earlier["end_ns"]) for earlier, later in pairwise(rows))
+    assert all(row["begin_ns"] < row["end_ns"] for row in rows)
+    assert set(windows["period_log2"]) == {PERIOD}
+
+
+def test_more_instructions_than_one_fetch_takes_are_all_there(scene: Scene) -> None:
+    """A window's samples then are in several rows with the same edges."""
+    outcome, process = scene("steady", "2", gpu_sampling=5, env={"FAKE_CUPTI_INSTRUCTIONS": "40000"})
+    samples = process.table("gpu_samples")
+    assert samples["count"].sum() == int(outcome.stdout) * 1_000_000 >> 5
+    assert samples["offset"].n_unique() == 40_000
+    windows = process.table("gpu_windows")
+    assert windows.select("begin_ns", "end_ns").is_duplicated().any(), "or it shows nothing"
+
+
+def test_a_load_beyond_the_budget_makes_the_period_coarser(scene: Scene) -> None:
+    """Each kernel comes with 2000 samples of others, whatever the period."""
+    outcome, process = scene("steady", "4", gpu_sampling=GpuSampling.AUTO, env={"FAKE_CUPTI_FOREIGN_SAMPLES": "2000"})
+    windows = process.table("gpu_windows").sort("begin_ns")
+    periods = windows["period_log2"].to_list()
+    assert periods == sorted(periods)
+    assert periods[-1] > periods[0]
+    assert windows["foreign"].sum() >= 0.98 * 2000 * int(outcome.stdout), "but for kernels while sampling was started anew"
+
+
+def test_contexts_may_go_while_others_are_sampled(scene: Scene) -> None:
+    _, process = scene("come_and_go")
+    kernels, names = process.table("kernels"), process.table("gpu_functions")["name"]
+    assert set(names) == {f"of_{number}" for number in range(12)}
+    # Each function of each context keeps less than a sample for itself.
+    exact = (kernels["end_ns"] - kernels["start_ns"]).sum() >> PERIOD
+    assert exact - 60 <= process.table("gpu_samples")["count"].sum() <= exact
+    assert process.table("notes").is_empty()
+
+
+def test_a_context_that_goes_while_it_is_fetched_delays_nobody_for_long_and_is_not_touched_again(scene: Scene) -> None:
+    """A fetch waits for 1.5 s, as if for a lock of the driver that the thread has which destroys the context."""
+    _, process = scene("gone_meanwhile", env={"FAKE_CUPTI_SLOW_MS": "1500"})
+    assert any("its last samples are missing" in note for note in process.table("notes")["text"])
+    assert "stays" in process.table("gpu_functions")["name"].to_list()
+
+
+def test_children_leave_their_parents_samples_alone(scene: Scene) -> None:
+    outcome, process = scene("forked_while_sampled")
+    assert outcome.stdout.strip() == str([0] * 10)
+    kernels = process.table("kernels")
+    assert process.table("gpu_samples")["count"].sum() == expected(kernels.height)
+
+
+def test_each_recording_has_its_own_rows(tmp_path: Path) -> None:
+    """Functions and reasons are written anew in each, and nothing of the time between."""
+    profiles = [tmp_path / "first", tmp_path / "second"]
+    for profile in profiles:
+        (profile / "spool").mkdir(parents=True)
+        ControlPage.create(profile, cpu_rate=999, features=EVERYTHING, gpu_sampling=PERIOD).close()
+    env = {name: value for name, value in around().items() if name != "CUDA_INJECTION64_PATH"} | {"COLLECTOR": str(library())}
+    outcome = plain([sys.executable, PROGRAM, "begun_and_ended", *profiles], tmp_path, env=env)
+    assert outcome.status == 0, outcome.stderr
+    for profile in profiles:
+        (process,) = processes(profile)
+        samples = process.table("gpu_samples")
+        assert 0 < samples["count"].sum() <= expected(process.table("kernels").height)
+        for column, table in (("window", "gpu_windows"), ("function", "gpu_functions"), ("reason", "stall_reasons")):
+            assert samples.select(pl.col(column).is_between(1, process.table(table).height).all()).item()

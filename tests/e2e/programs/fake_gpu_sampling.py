@@ -1,0 +1,80 @@
+"""Programs on the fake GPU that run for a while: `python fake_gpu_sampling.py SCENE` does what test_cuda_sampling.py knows to be true."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+import time
+
+from fake_gpu import Gpu
+
+
+def work(gpu: Gpu, name: str, seconds: float) -> int:
+    """Launches kernels of 1 ms, a good third of the time; how many."""
+    kernel, launched, end = gpu.kernel(name, 1_000_000), 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        gpu.launch(kernel)
+        gpu.wait()
+        launched += 1
+        time.sleep(0.002)
+    return launched
+
+
+def steady() -> None:
+    print(work(Gpu(), "spin", float(sys.argv[2])))
+
+
+def come_and_go() -> None:
+    """Twelve threads make and destroy contexts while those of others are being sampled."""
+
+    def some(number: int) -> None:
+        for turn in range(5):
+            gpu = Gpu(number % 2)
+            work(gpu, f"of_{number}", 0.02 * (1 + (number + 3 * turn) % 12))
+            gpu.call("cuCtxDestroy_v2", gpu.context)
+
+    started = [threading.Thread(target=some, args=(number,)) for number in range(12)]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+
+
+def gone_meanwhile() -> None:
+    """A context goes while its samples are being fetched, and another is used until that has come to its end."""
+    gone, stays = Gpu(), Gpu()
+    work(gone, "gone", 0.5)
+    gone.call("cuCtxDestroy_v2", gone.context)
+    stays.call("cuCtxSetCurrent", stays.context)
+    work(stays, "stays", 4)
+
+
+def forked_while_sampled() -> None:
+    gpu = Gpu()
+    work(gpu, "spin", 0.3)
+    children = []
+    for _ in range(10):
+        child = os.fork()
+        if child == 0:
+            sys.exit(0)
+        children.append(child)
+        work(gpu, "spin", 0.05)
+    print([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children])
+
+
+def begun_and_ended() -> None:
+    """Recordings that begin and end where CUDA is in use, and a context in each, which is there for longer."""
+    collector = ctypes.CDLL(os.environ["COLLECTOR"])
+    Gpu()
+    for profile in sys.argv[2:]:
+        assert collector.aiflame_start(os.fsencode(profile)) == 1
+        gpu = Gpu()
+        work(gpu, "spin", 0.4)
+        collector.aiflame_stop()
+        work(gpu, "spin", 0.2)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()
