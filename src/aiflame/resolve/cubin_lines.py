@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 from aiflame.resolve.cubin import Cubin
 
+DEBUG_LINE = ".debug_line"
 DEEPEST = 200
 """A longer chain of inlined calls is damage: only so much of it is followed."""
 
-_SECTION = ".debug_line"
 _MOST_FILES = 1 << 16
 _END_SEQUENCE, _SET_ADDRESS, _INLINED_CALL, _FUNCTION_NAME = 1, 2, 0x90, 0x91
 _COPY, _ADVANCE_PC, _ADVANCE_LINE, _SET_FILE, _SET_COLUMN, _CONST_ADD_PC, _FIXED_ADVANCE_PC = 1, 2, 3, 4, 5, 8, 9
@@ -94,15 +94,20 @@ class Sequence:
 class CubinLines:
     """The line table of a cubin; a function's lines are decoded when they are asked for."""
 
-    def __init__(self, cubin: Cubin) -> None:
+    def __init__(self, cubin: Cubin, section: str = DEBUG_LINE) -> None:
         self._cubin = cubin
-        self._data = cubin.data(_SECTION)
+        self._name = section
+        self._data = cubin.data(section)
         self._known: dict[int, tuple[Sequence, ...]] = {}
 
     def chain(self, section: int, address: int) -> Chain:
         if section not in self._known:
             self._known[section] = tuple(self._sequences(section))
         return next((chain for sequence in self._known[section] if (chain := sequence.chain(address))), ())
+
+    def files(self) -> dict[str, File]:
+        """All that the table names, by path."""
+        return {file.path: file for unit in self._units for file in unit.files}
 
     def _sequences(self, section: int) -> list[Sequence]:
         found, behind = [], 0
@@ -136,7 +141,7 @@ class CubinLines:
         """Section of code → where its sequences begin: at the opcode that sets the address, which is what is relocated."""
         found: dict[int, list[int]] = {}
         opcode = bytes((0, 9, _SET_ADDRESS))
-        for one in self._cubin.relocations(_SECTION):
+        for one in self._cubin.relocations(self._name):
             if self._data[max(one.offset - 3, 0) : one.offset] == opcode:
                 found.setdefault(one.section, []).append(one.offset - 3)
         only = self._cubin.only_code()

@@ -12,11 +12,12 @@ import polars as pl
 from aiflame.errors import AiflameError
 from aiflame.profile.store import Profile
 from aiflame.resolve.cubin import Cubin, Function
-from aiflame.resolve.cubin_lines import Chain, CubinLines, File, Place
+from aiflame.resolve.cubin_lines import Chain, File, Place
 from aiflame.resolve.kernel_names import full_name, own_name, short_name
 from aiflame.resolve.names import clean, readable
 from aiflame.resolve.nvdisasm import Code, Listing, disassemble, tools
 from aiflame.resolve.sources import sources
+from aiflame.resolve.triton_lines import TritonCache, TritonLines, caches
 
 INSTRUCTION_BYTES = 16
 """Of every GPU whose samples we can take (Volta and later)."""
@@ -79,7 +80,7 @@ class _Sampled:
     name: str
     cubin: Cubin
     function: Function
-    lines: CubinLines
+    lines: TritonLines
     code: int
     """Place of its section among those to disassemble."""
 
@@ -100,6 +101,7 @@ def _write_code(profile: Profile, sampled: list[tuple[int, str]], nvdisasm: Sequ
 
 def _find(folder: Path, sampled: list[tuple[int, str]]) -> tuple[list[_Sampled], list[Code], list[str]]:
     found: list[_Sampled] = []
+    triton = TritonCache(caches())
     codes: list[Code] = []
     gone = strange = 0
     crc_before, cubin, lines = -1, None, None
@@ -107,7 +109,7 @@ def _find(folder: Path, sampled: list[tuple[int, str]]) -> tuple[list[_Sampled],
     for crc, name in sampled:
         if crc != crc_before:
             cubin = Cubin.open(folder / f"{crc:016x}.cubin")
-            lines = CubinLines(cubin) if cubin else None
+            lines = triton.lines(cubin, name) if cubin else None
             crc_before, sections = crc, {}
         if cubin is None or lines is None:
             gone += 1
@@ -222,7 +224,7 @@ def _line(place: Place) -> int:
 
 def _inner_name(raw: str) -> str:
     """Of a device function."""
-    return readable(own_name(raw)).short or "[inlined]"
+    return readable(own_name(raw)).short
 
 
 def _frame(schema: Mapping[str, type[pl.DataType]], rows: list[tuple[object, ...]]) -> pl.DataFrame:
