@@ -52,6 +52,10 @@ class Place:
     def size(self, full: Size) -> Size:
         return SMALL if self.small else full
 
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.bfloat16 if self.device == "cuda" else torch.float32
+
     def synchronize(self) -> None:
         if self.device == "cuda":
             torch.cuda.synchronize()
@@ -91,7 +95,7 @@ class Transformer(nn.Module):
 
 def training(place: Place, full: Size, *, compiled: bool = False, capturable: bool = False) -> Step:
     size = place.size(full)
-    model = Transformer(size).to(place.device).bfloat16()
+    model = Transformer(size).to(place.device, place.dtype)
     forward = torch.compile(model) if compiled else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, capturable=capturable)
     words = torch.randint(0, WORDS, (size.batch, size.tokens), device=place.device)
@@ -233,8 +237,7 @@ class Generation:
 
     def __init__(self, place: Place) -> None:
         self.size = place.size(DECODER)
-        dtype = torch.bfloat16 if place.device == "cuda" else torch.float32
-        self.model = LanguageModel(self.size).to(place.device, dtype).eval()
+        self.model = LanguageModel(self.size).to(place.device, place.dtype).eval()
         self.words = torch.zeros((self.size.batch, 1), dtype=torch.long, device=place.device)
         self.position = torch.zeros(1, dtype=torch.long, device=place.device)
         self.tokens = 0
@@ -321,6 +324,8 @@ def main() -> None:
     parser.add_argument("--small", action="store_true")
     options = parser.parse_args()
     place = Place(options.device, options.small)
+    if options.device == "cpu":
+        torch.set_num_threads(1)
     for name in options.workloads:
         step = warmed(name, place)
         took = timed(step, place, options.seconds, options.steps)

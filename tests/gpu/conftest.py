@@ -93,12 +93,15 @@ _outcomes: dict[str, dict[str, str]] = {}
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    if report.when == "call" or report.outcome != "passed":
-        _outcomes[report.nodeid] = {"outcome": report.outcome, "why": report.longreprtext[-3000:] if report.outcome == "failed" else ""}
-
-
-def pytest_sessionfinish() -> None:
-    """With AIFLAME_GPU_RESULTS, what passed and what did not is written there as JSON."""
+    """With AIFLAME_GPU_RESULTS, what passed and what did not is written there as JSON, test by test: a crash costs what comes after it."""
+    if report.when != "call" and report.outcome == "passed":
+        return
+    _outcomes[report.nodeid] = {"outcome": report.outcome, "why": report.longreprtext[-3000:]}
     if output := os.environ.get("AIFLAME_GPU_RESULTS"):
         counts = {kind: sum(found["outcome"] == kind for found in _outcomes.values()) for kind in ("passed", "failed", "skipped")}
-        Path(output).write_text(json.dumps({"machine": machine(), **counts, "tests": _outcomes}, indent=1) + "\n")
+        Path(output).write_text(json.dumps({"machine": _machine(), **counts, "tests": _outcomes}, indent=1) + "\n")
+
+
+@cache
+def _machine() -> dict[str, object]:
+    return machine()
