@@ -11,8 +11,8 @@
 #   AIFLAME_TEST_PROGRAMS=DIR   where liblaunch_capture.so of the test build lies, for `capture` (default: build/dev/tests/collector)
 #
 # Wheels needed besides what torch brings: aiflame, polars, polars-runtime-32, symbolic, pyelftools, capstone, typer, rich, click, shellingham,
-# markdown-it-py, mdurl, pygments; for the tests pytest, pluggy, iniconfig. NVRTC and nvdisasm come with torch or the toolkit; where they
-# do not, add nvidia-cuda-nvrtc and nvidia-cuda-nvdisasm.
+# markdown-it-py, mdurl, pygments, nvidia-cuda-nvdisasm; for the tests pytest, pluggy, iniconfig. NVRTC comes with torch or the toolkit;
+# where it does not, add nvidia-cuda-nvrtc.
 #
 # A part that fails does not stop the others; the exit status tells whether any did.
 set -u

@@ -15,7 +15,7 @@ version=${PYTHON_VERSION:-3.12}
 most_bytes=60000000
 tight="polars_runtime_32 symbolic"
 # What pyproject.toml asks for and what that asks for in turn, without NumPy; what the tests ask for.
-packages="polars polars-runtime-32 symbolic pyelftools capstone typer rich click shellingham markdown-it-py mdurl pygments"
+packages="polars polars-runtime-32 symbolic pyelftools capstone typer rich click shellingham markdown-it-py mdurl pygments nvidia-cuda-nvdisasm"
 packages="$packages pytest pluggy iniconfig"
 
 mkdir -p "$folder"
