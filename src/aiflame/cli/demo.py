@@ -17,7 +17,6 @@ import typer
 import aiflame
 from aiflame.analyze.top import top
 from aiflame.analyze.ways import sentence, ways
-from aiflame.attribute.build import metrics
 from aiflame.attribute.transforms import hide_interpreter_noise
 from aiflame.attribute.tree import CPU_TIME, GPU_TIME
 from aiflame.errors import AiflameError
@@ -27,7 +26,6 @@ from aiflame.render.table import print_top
 
 DEFAULT = Path("aiflame-demo.aiflame")
 FUNCTIONS = ("matmul_basic", "matmul_blocked", "matmul_tiled")
-_STALLS = "gpu-stalls"
 _ROWS = 10
 _PROBE_SECONDS = 60
 
@@ -54,26 +52,21 @@ def demo(
         status = run(command, output, RecordOptions(), overwrite=output == DEFAULT).status
         if status != 0:
             raise AiflameError(f"the workload ended with status {status}: what it said stands above")
-        _show(output, CPU_TIME.name if chosen is DemoDevice.CPU else GPU_TIME.name)
+        _show(output, chosen)
 
 
-def _show(path: Path, metric: str) -> None:
+def _show(path: Path, chosen: DemoDevice) -> None:
+    metric, question = (CPU_TIME.name, "function") if chosen is DemoDevice.CPU else (GPU_TIME.name, "kernel")
     profile = aiflame.open(path)
-    tree = hide_interpreter_noise(profile.tree(metric))
-    question = "kernel" if metric == GPU_TIME.name else "function"
-    print_top(top(tree, question).head(_ROWS), tree, metric, question)
-    # Samples go down to instructions, also those that were taken on a GPU.
-    drawn = _STALLS if _STALLS in metrics(profile.store) else metric
-    deep = hide_interpreter_noise(profile.tree(drawn, detail="instruction"))
+    tree = hide_interpreter_noise(profile.tree(metric, detail="instruction"))
+    print_top(top(hide_interpreter_noise(profile.tree(metric)), question).head(_ROWS), tree, metric, question)
     picture = path.with_name(path.name.removesuffix(".aiflame") + ".svg")
-    svg.write(deep, drawn, picture, title="One matrix product in three ways", subtitle=f"{deep.metric(drawn).label} of aiflame demo")
-    told = deep if drawn == metric else tree
-    found = ways(told, metric, FUNCTIONS)
-    typer.echo(sentence(told, metric, found))
+    svg.write(tree, metric, picture, title="One matrix product in three ways", subtitle=f"{tree.metric(metric).label} of aiflame demo")
+    typer.echo(sentence(tree, metric, ways(tree, metric, FUNCTIONS)))
     typer.echo(f"Flame graph: {picture}")
-    if drawn != metric and found:
-        typer.echo(f"Source and instructions, side by side: aiflame annotate {path} {found[0].name}")
-    elif metric == GPU_TIME.name:
+    if chosen is DemoDevice.CUDA:
+        typer.echo(f"Source and instructions, side by side: aiflame annotate {path} {FUNCTIONS[0]}")
+    elif chosen is DemoDevice.OPENCL:
         typer.echo(f"Instructions that the CPU met: aiflame flame {path} --metric {CPU_TIME.name} --detail instruction")
 
 
