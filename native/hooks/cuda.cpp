@@ -4,6 +4,7 @@
 #include "hooks/cuda_life.hpp"
 #include "hooks/cuda_parts.hpp"
 #include "hooks/cuda_sampling.hpp"
+#include "hooks/cuda_sharing.hpp"
 #include "hooks/hooks.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
@@ -74,6 +75,7 @@ bool take(LifeStep step) noexcept {
       return true;
     case LifeStep::FLUSH:
       flush_activity(true);
+      give_clock_back();
       return true;
     case LifeStep::DISABLE_ACTIVITY:
       disable_activity();
@@ -107,9 +109,17 @@ class Changing {
   bool nested_;
 };
 
+void tell_user(const char* tool) noexcept {
+  char text[256];
+  int length = snprintf(text, sizeof text, "%s uses CUPTI: GPU kernels are not recorded until it has finished", tool);
+  spool::note({text, static_cast<size_t>(length)});
+}
+
 void happen(LifeEvent event) noexcept {
   Changing lock;
   if (lock.nested()) return;
+  bool begins = event == LifeEvent::START || event == LifeEvent::REGAIN;
+  if (begins && sharing::in_use()) return tell_user(sharing::user());
   LifeChange change = life_change(state.load(std::memory_order_relaxed), event);
   state.store(change.next, std::memory_order_release);
   for (LifeStep step : change.steps)
@@ -157,19 +167,24 @@ void forget_rows() noexcept {
 
 void after_fork_child() noexcept {
   changing.store(0, std::memory_order_relaxed);
+  sharing::after_fork_child();
   happen(LifeEvent::FORK_CHILD);
 }
 
 void yield_to(const char* tool) noexcept {
-  if (!collecting()) return;
-  char text[256];
-  snprintf(text, sizeof text, "%s uses CUPTI: GPU kernels are not recorded until it has finished", tool);
-  spool::note(text);
-  happen(LifeEvent::YIELD);
+  if (collecting()) tell_user(tool);
+  happen(LifeEvent::YIELD);  // also when another thread is at it: this one waits
 }
 
 void regain() noexcept {
-  if (wanted()) happen(LifeEvent::REGAIN);
+  if (!wanted()) return;
+  happen(LifeEvent::REGAIN);
+  if (!collecting()) start();
+}
+
+bool may_return() noexcept {
+  LifeState now = state.load(std::memory_order_acquire);
+  return now != LifeState::COLLECTING && now != LifeState::GONE && wanted();
 }
 
 bool collecting() noexcept { return state.load(std::memory_order_acquire) == LifeState::COLLECTING; }

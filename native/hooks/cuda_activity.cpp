@@ -3,6 +3,7 @@
 #include "base/sys.hpp"
 #include "hooks/cuda.hpp"
 #include "hooks/cuda_parts.hpp"
+#include "hooks/cuda_sharing.hpp"
 #include "hooks/kernel_shapes.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
@@ -177,7 +178,12 @@ void write(const CUpti_Activity& activity) noexcept {
   }
 }
 
+constinit std::atomic<uint32_t> buffers_out{0};
+// A buffer with a kernel in it that still runs stays with CUPTI: it is given this long.
+constexpr uint64_t kPatience = 300'000'000;
+
 void CUPTIAPI on_buffer_wanted(uint8_t** buffer, size_t* bytes, size_t* most_records) {
+  buffers_out.fetch_add(1, std::memory_order_relaxed);
   *most_records = 0;
   *bytes = kBufferBytes;
   for (auto& place : spare)
@@ -186,10 +192,23 @@ void CUPTIAPI on_buffer_wanted(uint8_t** buffer, size_t* bytes, size_t* most_rec
       return;
     }
   *buffer = static_cast<uint8_t*>(sys::map_memory(kBufferBytes));
-  if (!*buffer) *bytes = 0;
+  if (*buffer) return;
+  *bytes = 0;
+  buffers_out.fetch_sub(1, std::memory_order_relaxed);
 }
 
-void CUPTIAPI on_buffer_full(CUcontext context, uint32_t stream, uint8_t* buffer, size_t, size_t used) {
+uint64_t our_clock() { return now_ns(); }
+// What CUPTI's own stamps are; another tool in the program expects them.
+uint64_t time_of_day() { return clock_ns(CLOCK_REALTIME); }
+
+constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY2,
+                                         CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_SYNCHRONIZATION};
+
+}  // namespace
+
+void CUPTIAPI on_buffer_full(CUcontext context, uint32_t stream, uint8_t* buffer, size_t bytes, size_t used) {
+  if (sharing::give_back(context, stream, buffer, bytes, used)) return;
+  buffers_out.fetch_sub(1, std::memory_order_relaxed);
   CUpti_Activity* activity = nullptr;
   while (used && control::recording() && cupti().ActivityGetNextRecord(buffer, used, &activity) == CUPTI_SUCCESS) write(*activity);
   size_t dropped = 0;
@@ -204,15 +223,6 @@ void CUPTIAPI on_buffer_full(CUcontext context, uint32_t stream, uint8_t* buffer
   }
   sys::unmap_memory(buffer, kBufferBytes);
 }
-
-uint64_t our_clock() { return now_ns(); }
-// What CUPTI's own stamps are; another tool in the program expects them.
-uint64_t time_of_day() { return clock_ns(CLOCK_REALTIME); }
-
-constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY2,
-                                         CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_SYNCHRONIZATION};
-
-}  // namespace
 
 bool enable_activity() noexcept {
   if (!cupti().ActivityRegisterTimestampCallback || !worked(cupti().ActivityRegisterTimestampCallback(our_clock), "setting the clock")) {
@@ -229,9 +239,19 @@ bool enable_activity() noexcept {
 void disable_activity() noexcept {
   for (CUpti_ActivityKind kind : kKinds) cupti().ActivityDisable(kind);
   if (control::has(schema::Feature::GPU_MEMORY)) cupti().ActivityDisable(CUPTI_ACTIVITY_KIND_MEMORY2);
-  cupti().ActivityRegisterTimestampCallback(time_of_day);
 }
 
-void flush_activity(bool all) noexcept { cupti().ActivityFlushAll(all ? CUPTI_ACTIVITY_FLAG_FLUSH_FORCED : 0); }
+void flush_activity(bool all) noexcept {
+  cupti().ActivityFlushAll(0);
+  if (!all) return;
+  timespec moment{0, 1'000'000};
+  for (uint64_t begin = now_ns(); buffers_out.load(std::memory_order_relaxed) && now_ns() - begin < kPatience;) {
+    sys::call(SYS_nanosleep, reinterpret_cast<long>(&moment), 0);
+    cupti().ActivityFlushAll(0);
+  }
+  cupti().ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+}
+
+void give_clock_back() noexcept { cupti().ActivityRegisterTimestampCallback(sharing::clock() ? sharing::clock() : time_of_day); }
 
 }  // namespace aiflame::cuda

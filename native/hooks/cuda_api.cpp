@@ -1,5 +1,6 @@
 #include "hooks/cuda_api.hpp"
 
+#include "hooks/cuda_sharing.hpp"
 #include "spool/spool.hpp"
 
 #include <dlfcn.h>
@@ -90,7 +91,7 @@ bool load_cupti() noexcept {
     return false;
   }
   bool whole = true;
-#define AIFLAME_FIND(name) table.name = reinterpret_cast<decltype(table.name)>(dlsym(library, "cupti" #name));
+#define AIFLAME_FIND(name) table.name = reinterpret_cast<decltype(table.name)>(sharing::function(library, "cupti" #name));
 #define AIFLAME_NEED(name) whole = whole && table.name;
   AIFLAME_CUPTI_FUNCTIONS(AIFLAME_FIND)
   AIFLAME_CUPTI_OPTIONAL(AIFLAME_FIND)

@@ -8,6 +8,7 @@
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
 
+#include <atomic>
 #include <string_view>
 
 namespace aiflame::cuda {
@@ -21,11 +22,16 @@ struct Calls {
   uint32_t thread, stack;
   uint64_t begin_ns;
   uint32_t correlation;
+  uint32_t subscription;
 };
 thread_local Calls calls;
+// Of a call that was under way when we stepped aside, only the beginning was told.
+constinit std::atomic<uint32_t> subscription{0};
 
 void enter(const CUpti_CallbackData& data, const Registers& from) noexcept {
-  if (calls.depth && from.sp > calls.frame) calls.depth = 0;
+  uint32_t current = subscription.load(std::memory_order_relaxed);
+  if (calls.subscription != current || from.sp >= calls.frame) calls.depth = 0;
+  calls.subscription = current;
   if (calls.depth++) return;
   calls.frame = from.sp;
   calls.correlation = 0;
@@ -39,7 +45,7 @@ void enter(const CUpti_CallbackData& data, const Registers& from) noexcept {
 }
 
 void leave_call(const CUpti_CallbackData& data) noexcept {
-  if (calls.depth == 0) return;  // entered before we subscribed
+  if (!in_callback()) return;  // entered before we subscribed
   calls.depth--;
   // An inner call is written by itself only when its records carry another id than the outer one's.
   if (!calls.stack || (calls.depth && data.correlationId == calls.correlation)) return;
@@ -105,6 +111,7 @@ bool enable_api(CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain domain) 
 }  // namespace
 
 bool enable_callbacks(CUpti_SubscriberHandle subscriber) noexcept {
+  subscription.fetch_add(1, std::memory_order_relaxed);
   for (uint32_t id : {CUPTI_CBID_RESOURCE_CONTEXT_CREATED, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING, CUPTI_CBID_RESOURCE_MODULE_LOADED,
                       CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED})
     worked(cupti().EnableCallback(1, subscriber, CUPTI_CB_DOMAIN_RESOURCE, id), "listening to contexts and modules");
@@ -114,7 +121,7 @@ bool enable_callbacks(CUpti_SubscriberHandle subscriber) noexcept {
   return true;
 }
 
-bool in_callback() noexcept { return calls.depth > 0; }
+bool in_callback() noexcept { return calls.depth > 0 && calls.subscription == subscription.load(std::memory_order_relaxed); }
 
 void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
   if (!collecting()) return;

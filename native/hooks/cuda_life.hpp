@@ -31,9 +31,9 @@ enum class LifeStep : uint8_t {
   START_SAMPLING,  // of contexts that exist already
   START_WORKER,
   STOP_WORKER,
-  STOP_SAMPLING,  // last drain of every context
+  STOP_SAMPLING,     // last drain of every context
+  DISABLE_ACTIVITY,  // first, so that no record comes into a buffer after the flush: the next tool would be given it
   FLUSH,
-  DISABLE_ACTIVITY,
   UNSUBSCRIBE,
   FORGET,  // drop what we know without a call to CUPTI
 };
@@ -47,7 +47,7 @@ constexpr LifeChange life_change(LifeState state, LifeEvent event) noexcept {
   using enum LifeState;
   using enum LifeStep;
   constexpr LifeChange begin{COLLECTING, {SUBSCRIBE, ENABLE_ACTIVITY, START_SAMPLING, START_WORKER}};
-  constexpr std::array<LifeStep, 5> end{STOP_WORKER, STOP_SAMPLING, FLUSH, DISABLE_ACTIVITY, UNSUBSCRIBE};
+  constexpr std::array<LifeStep, 5> end{STOP_WORKER, STOP_SAMPLING, DISABLE_ACTIVITY, FLUSH, UNSUBSCRIBE};
   switch (event) {
     case LifeEvent::START:
       return state == ABSENT || state == STOPPED ? begin : LifeChange{state};

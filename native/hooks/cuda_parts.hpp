@@ -14,6 +14,10 @@ bool in_callback() noexcept;
 bool enable_activity() noexcept;
 void disable_activity() noexcept;
 void flush_activity(bool all) noexcept;
+// Once all is flushed: times of records are converted when they are delivered.
+void give_clock_back() noexcept;
+// CUPTI has filled a buffer: ours, or one of another user's.
+void CUPTIAPI on_buffer_full(CUcontext context, uint32_t stream, uint8_t* buffer, size_t bytes, size_t used);
 
 // cuda_graphs.cpp
 void on_graph_node(CUpti_CallbackId id, const CUpti_GraphData& graph) noexcept;

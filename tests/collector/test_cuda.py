@@ -293,6 +293,42 @@ def test_a_program_that_does_not_start_cuda_loads_no_cupti(scene: Scene) -> None
     assert process.table("notes").is_empty()
 
 
+TOOLS = {"torch.profiler": FAKES / "tools" / "libtorch_tool.so", "Proton": FAKES / "tools" / "libproton_tool.so"}
+
+
+@pytest.fixture(params=TOOLS)
+def tool(request: pytest.FixtureRequest) -> str:
+    """Another user of CUPTI: one is linked with it, one looks its functions up."""
+    return str(request.param)
+
+
+@pytest.mark.parametrize("sampling", [GpuSampling.OFF, GpuSampling.AUTO])
+def test_another_tool_in_the_program_works_and_we_record_the_rest(scene: Scene, tool: str, sampling: int) -> None:
+    shared = scene("shared", gpu_sampling=sampling, env={"TOOL": str(TOOLS[tool])})
+    assert json.loads(shared.outcome.stdout) == [60, 60 if tool == "Proton" else 0], "it saw all that ran in its time"
+    assert Counter(joined(shared.process, "kernels")["launched"]) == {"little": 30}
+    assert shared.notes == [f"{tool} uses CUPTI: GPU kernels are not recorded until it has finished"]
+    kernels = joined(shared.process, "kernels")
+    assert (kernels["start_ns"] < kernels["begin_ns"] + 1_000_000_000).all(), "by our clock again"
+
+
+def test_another_tool_may_be_there_first(scene: Scene, tool: str) -> None:
+    shared = scene("shared_from_the_start", env={"TOOL": str(TOOLS[tool])})
+    assert json.loads(shared.outcome.stdout) == [30, 30 if tool == "Proton" else 0]
+    assert Counter(joined(shared.process, "kernels")["launched"]) == {"little": 10}
+    assert shared.notes == [f"{tool} uses CUPTI: GPU kernels are not recorded until it has finished"]
+
+
+def test_another_tool_may_stay_to_the_end(scene: Scene, tool: str) -> None:
+    shared = scene("shared_to_the_end", env={"TOOL": str(TOOLS[tool])})
+    assert Counter(joined(shared.process, "kernels")["launched"]) == {"little": 10}
+
+
+def test_another_tool_may_come_in_the_middle_of_a_call(scene: Scene, tool: str) -> None:
+    shared = scene("shared_in_the_middle_of_a_call", env={"TOOL": str(TOOLS[tool])})
+    assert Counter(joined(shared.process, "kernels")["launched"])["little"] == 10
+
+
 @dataclass(frozen=True)
 class Sampled:
     reasons: dict[str, int]

@@ -319,6 +319,92 @@ def two_devices() -> None:
         gpu.wait()
 
 
+class Tool:
+    """Another user of CUPTI in this program."""
+
+    def __init__(self) -> None:
+        self.library = ctypes.CDLL(os.environ["TOOL"])
+
+    def __enter__(self) -> Tool:
+        self.library.tool_start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.library.tool_stop()
+
+    def seen(self) -> list[int]:
+        return [self.library.tool_kernels(), self.library.tool_launches()]
+
+
+def until_recorded_again() -> None:
+    """Somebody records activity: whoever records this program, since the other tool has left."""
+    if "AIFLAME_PROFILE" in os.environ:
+        while ctypes.CDLL("libcupti.so.13").fake_cupti_kinds() == 0:
+            time.sleep(0.01)
+
+
+def shared() -> None:
+    """Kernels before, while and after another tool uses CUPTI, twice; what it saw of them."""
+    gpu = Gpu()
+    kernel = gpu.kernel("spin")
+    tool = Tool()
+    little(gpu, kernel)
+    for _ in range(2):
+        with tool:
+            much(gpu, kernel)
+            gpu.wait()
+        until_recorded_again()
+        little(gpu, kernel)
+    gpu.wait()
+    print(json.dumps(tool.seen()))
+
+
+def shared_from_the_start() -> None:
+    """The other tool is there first."""
+    with Tool() as tool:
+        gpu = Gpu()
+        kernel = gpu.kernel("spin")
+        much(gpu, kernel)
+        gpu.wait()
+    until_recorded_again()
+    little(gpu, kernel)
+    gpu.wait()
+    print(json.dumps(tool.seen()))
+
+
+def shared_to_the_end() -> None:
+    """The other tool does not leave."""
+    gpu = Gpu()
+    kernel = gpu.kernel("spin")
+    little(gpu, kernel)
+    tool = Tool().__enter__()
+    much(gpu, kernel)
+    gpu.wait()
+    print(json.dumps(tool.library.tool_launches()))
+
+
+def shared_in_the_middle_of_a_call() -> None:
+    """The other tool comes while a thread waits in a call, and goes after it."""
+    gpu = Gpu()
+    tool, entered = Tool(), threading.Event()
+    gpu.launch(gpu.kernel("long", 300_000_000))
+
+    def use() -> None:
+        entered.wait()
+        time.sleep(0.1)
+        tool.__enter__()
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    entered.set()
+    gpu.wait()
+    thread.join()
+    tool.__exit__()
+    until_recorded_again()
+    little(gpu, gpu.kernel("spin"))
+    gpu.wait()
+
+
 def no_cuda() -> None:
     """CUDA is there and stays unused."""
     ctypes.CDLL("libcuda.so.1")

@@ -1,0 +1,68 @@
+// Other users of CUPTI in the program (torch.profiler, Proton). CUPTI serves one at a time: while they use it we step aside, and come
+// back when they have finished.
+#pragma once
+#include <cupti.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace aiflame::cuda::sharing {
+
+// The functions by which others begin and end, or that would disturb us.
+#define AIFLAME_SHARED_CUPTI(F)        \
+  F(Subscribe)                         \
+  F(Subscribe_v2)                      \
+  F(Unsubscribe)                       \
+  F(Finalize)                          \
+  F(ActivityRegisterCallbacks)         \
+  F(ActivityRegisterTimestampCallback) \
+  F(ActivityEnable)                    \
+  F(ActivityEnableAndDump)             \
+  F(ActivityEnableContext)             \
+  F(ActivityDisable)                   \
+  F(ActivityDisableContext)
+
+// The real functions behind a call: a process may have more than one copy of CUPTI.
+struct Real {
+#define AIFLAME_MEMBER(name) decltype(&cupti##name) name;
+  AIFLAME_SHARED_CUPTI(AIFLAME_MEMBER)
+#undef AIFLAME_MEMBER
+  const void* library;
+};
+
+// Somebody uses CUPTI, or is about to.
+bool in_use() noexcept;
+// Who came last, for a person.
+const char* user() noexcept;
+
+// A buffer that came back to us and is somebody else's goes to them. False: it is ours.
+bool give_back(CUcontext context, uint32_t stream, uint8_t* buffer, size_t bytes, size_t used) noexcept;
+
+// The clock that another has asked for; nullptr: none.
+CUpti_TimestampCallbackFunc clock() noexcept;
+
+// Only the thread that forked lives on in the child.
+void after_fork_child() noexcept;
+
+// A function of a library itself, past our wrappers.
+void* function(void* library, const char* name) noexcept;
+
+// What others call, from `caller`.
+struct Call {
+  const Real& real;
+  const void* caller;
+};
+CUptiResult Subscribe(Call call, CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc callback, void* user) noexcept;
+CUptiResult Subscribe_v2(Call call, CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc callback, void* user,
+                         CUpti_SubscriberParams* params) noexcept;
+CUptiResult Unsubscribe(Call call, CUpti_SubscriberHandle subscriber) noexcept;
+CUptiResult Finalize(Call call) noexcept;
+CUptiResult ActivityRegisterCallbacks(Call call, CUpti_BuffersCallbackRequestFunc request, CUpti_BuffersCallbackCompleteFunc complete) noexcept;
+CUptiResult ActivityRegisterTimestampCallback(Call call, CUpti_TimestampCallbackFunc clock) noexcept;
+CUptiResult ActivityEnable(Call call, CUpti_ActivityKind kind) noexcept;
+CUptiResult ActivityEnableAndDump(Call call, CUpti_ActivityKind kind) noexcept;
+CUptiResult ActivityEnableContext(Call call, CUcontext context, CUpti_ActivityKind kind) noexcept;
+CUptiResult ActivityDisable(Call call, CUpti_ActivityKind kind) noexcept;
+CUptiResult ActivityDisableContext(Call call, CUcontext context, CUpti_ActivityKind kind) noexcept;
+
+}  // namespace aiflame::cuda::sharing
