@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from aiflame.resolve.cubin_cut import cut, identity, name_of
@@ -185,9 +185,11 @@ def _read(text: str, whole: bool) -> dict[str, Listing]:
 
 def _aimed(one: Instruction, name: str, labels: dict[tuple[str, str], int]) -> Instruction:
     """With the offset that its label stands for: labels are the tool's own invention."""
-    text = _SPACES.sub(" ", one.text(""))
-    match = _TARGET.search(text)
+    text = one.text("")
+    if "  " in text:
+        text = _SPACES.sub(" ", text)
+    match = _TARGET.search(text) if "`" in text else None
     target = None if match is None else 0 if match[1] == name else labels.get((name, match[1]))
     if match is None or target is None:
-        return replace(one, _text=text)
+        return Instruction(one.offset, text)
     return Instruction(one.offset, text[: match.start()] + _HOLE + text[match.end() :], target)
