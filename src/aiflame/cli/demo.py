@@ -61,7 +61,7 @@ def _show(path: Path, chosen: DemoDevice) -> None:
     tree = hide_interpreter_noise(profile.tree(metric, detail="instruction"))
     print_top(top(hide_interpreter_noise(profile.tree(metric)), question).head(_ROWS), tree, metric, question)
     picture = path.with_name(path.name.removesuffix(".aiflame") + ".svg")
-    svg.write(tree, metric, picture, title="One matrix product in three ways", subtitle=f"{tree.metric(metric).label} of aiflame demo")
+    svg.write(tree, metric, picture, title="One matrix product in three ways", subtitle=f"aiflame demo: {tree.metric(metric).label}")
     typer.echo(sentence(tree, metric, ways(tree, metric, FUNCTIONS)))
     typer.echo(f"Flame graph: {picture}")
     if chosen is DemoDevice.CUDA:
