@@ -64,7 +64,7 @@ def profile(path: Path, *kernels: Sampled, sources: Mapping[str, str] | None = N
                 tables["gpu_samples"].append({"process": process, **sample})
     tables["stall_reasons"] = [{"process": process, "index": number, "name": VENDOR + name} for name, number in counters.items()]
     if counters:
-        tables["gpu_windows"] = [{"device": "H100", "samples": 990, "dropped": 10, "period_log2": 14}]
+        tables["gpu_windows"] = [{"device": "H100", "samples": 900, "dropped": 100, "period_log2": 14}]
     tables["sources"] = [{"path": name, "text": text} for name, text in (sources or {}).items()]
     return sealed(path, meta, **{name: rows for name, rows in tables.items() if rows})
 

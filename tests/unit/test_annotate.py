@@ -94,6 +94,17 @@ def test_a_line_also_tells_what_was_inlined_into_it(tmp_path: Path) -> None:
     assert lines(answer) == own | library
 
 
+def test_a_line_that_code_was_inlined_into_twice_counts_it_once(tmp_path: Path) -> None:
+    recursive = Sampled("k", [(0, "NOP", [("k", CODE, 5), ("f", CODE, 7), ("f", CODE, 7)], {"wait": 3})])
+    assert lines(annotate(profile(tmp_path / "p", recursive), "k")) == {(CODE, 5): (0, 3), (CODE, 7): (3, 3)}
+
+
+def test_a_caller_without_a_line_is_a_part_of_the_chain_alone(tmp_path: Path) -> None:
+    answer = annotate(profile(tmp_path / "p", Sampled("k", [(0, "NOP", [("k", CODE, 0), ("f", LIBRARY, 7)], {"wait": 3})])), "k")
+    assert lines(answer) == {(LIBRARY, 7): (3, 3)}
+    assert answer.instructions[0].chain == (Place("f", LIBRARY, 7), Place("k", CODE, 0))
+
+
 def test_the_kernels_own_file_comes_first_then_the_hottest(tmp_path: Path) -> None:
     code = [*INLINED.code, (0x40, "NOP", [("softmax", CODE, 91), ("g", MODEL, 1)], {"wait": 500})]
     answer = annotate(profile(tmp_path / "p", replace(INLINED, code=code)), "softmax")
@@ -329,7 +340,7 @@ def test_json_has_every_line_and_instruction(tmp_path: Path) -> None:
     assert answer["kernel"]["short"] == "gemm<4>"
     assert answer["kernel"]["mean_ns"] == 1_000_000
     assert answer["shapes"][0]["grid"] == [8, 1, 1]
-    assert answer["sampling"] == {"samples": 990, "dropped": 10, "period_cycles": [16384]}
+    assert answer["sampling"] == {"samples": 900, "dropped": 100, "period_cycles": [16384]}
     assert answer["cubin"] == "a1b2c3d4e5f60718"
     assert [other["short"] for other in answer["others"]] == ["Gemm<float>"]
     assert answer["instructions"][1] == {

@@ -14,7 +14,7 @@ from sampled_kernels import CODE, LIBRARY, Sampled, line, profile
 from aiflame.analyze.annotate import Count, annotate
 from aiflame.profile.store import Profile
 from aiflame.render.annotate import print_annotation
-from aiflame.render.annotate_cells import harmless, reasons_text
+from aiflame.render.annotate_cells import fitted, harmless, reasons_text
 
 GEMM = Sampled(
     "_Z4gemmILi4EEvPf",
@@ -62,7 +62,7 @@ def test_the_header_tells_what_the_kernel_is(gemm: Profile) -> None:
         "  resources    168 registers a thread, 49 KiB shared memory a block (1 KiB static, 48 KiB dynamic),",
         "               16 bytes local memory a thread (stack, spills)",
     ]
-    assert shown(gemm)[8] == "  samples      1,000 (100.0% of all), every 16,384 cycles; 1.0% of the device's were dropped"
+    assert shown(gemm)[8] == "  samples      1,000 (100.0% of all), every 16,384 cycles; 10.0% of the device's were dropped"
 
 
 def test_reasons_have_all_samples_those_without_issue_and_a_meaning(gemm: Profile) -> None:
@@ -144,6 +144,13 @@ def test_cold_instructions_are_told_not_shown(tmp_path: Path) -> None:
     assert [row.split()[0] for row in around] == ["0080", "0090"], "the order of the code shows what is around a hot one"
 
 
+def test_an_instruction_with_just_the_least_share_is_shown(tmp_path: Path) -> None:
+    code = [(16 * place, f"NOP {place}", line(4), {"wait": 9 + place}) for place in range(5)]
+    rest = (0x100, "BRA", line(4), {"wait": 1000 - sum(9 + place for place in range(5))})
+    of = shown(profile(tmp_path / "p", replace(GEMM, code=[*code, rest])), least=1.2)
+    assert [row.partition("NOP ")[2][0] for row in rows(of, "NOP")] == ["3", "4"]
+
+
 def test_without_lines_it_is_sass_without_sass_offsets(tmp_path: Path) -> None:
     no_lines = replace(GEMM, code=[(offset, sass, (), waits) for offset, sass, _, waits in GEMM.code])
     stripped = replace(GEMM, code=[(offset, "", (), waits) for offset, _, _, waits in GEMM.code])
@@ -200,6 +207,17 @@ def test_nothing_is_wider_than_the_terminal_or_moves_its_cursor(tmp_path: Path, 
     of = shown(made, "kkk", width, by_code=by_code)
     assert max(map(cell_len, of)) <= width
     assert not any(char in row for row in of for char in "\x1b\x00\t\x07\u2028\u202e")
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [("abcdef", "abcd…"), ("abcde", "abcde"), ("ab", "ab   "), ("日本語", "日本…"), ("日本", "日本 "), ("日本語x", "日本…")],
+)
+def test_a_cell_is_as_wide_as_its_column(text: str, fits: str) -> None:
+    assert fitted(text, 5).plain == fits
+    assert fitted(text, 5, right=True).plain.strip() == fits.strip()
+    assert cell_len(fitted(text, 5, right=True).plain) == 5
+    assert fitted(text, 0).plain == ""
 
 
 def test_tabs_are_as_wide_as_they_look() -> None:

@@ -43,7 +43,8 @@ def row(cells: Sequence[Cell], gap: int = 1) -> Text:
 
 def fitted(text: str, width: int, style: str = "", *, right: bool = False) -> Text:
     """Exactly `width` columns: cut with an ellipsis, or padded."""
-    width = max(width, 0)
+    if width <= 0:
+        return Text()
     result = Text(text[:_LONGEST], style)
     result.truncate(width, overflow="ellipsis")
     missing = width - cell_len(result.plain)
