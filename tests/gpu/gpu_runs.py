@@ -56,6 +56,12 @@ class GpuRun:
             inside &= under(tree, function)
         return int(tree.values[metric][inside].sum())
 
+    def unattributed(self, metric: str) -> float:
+        """The share of what could not be placed."""
+        tree = self.tree(metric)
+        lost = _below(tree, tree.kinds() == Kind.UNATTRIBUTED)
+        return int(tree.values[metric][lost].sum()) / max(tree.total(metric), 1)
+
     def stacks(self, metric: str) -> dict[tuple[str, ...], int]:
         """Frame names from the outside in → their own value."""
         tree = self.tree(metric)
@@ -94,7 +100,12 @@ Alone = Callable[..., Result]
 def _under_kernel(tree: Tree, name: str) -> NDArray[np.bool_]:
     """Which nodes have a GPU kernel of that name at or above them."""
     kernel = (tree.frames["kind"] == int(Kind.GPU_KERNEL)) & (tree.frames["name"].str.starts_with(name) if name else True)
-    wanted = kernel.to_numpy()[tree.frame].copy()
+    return _below(tree, kernel.to_numpy()[tree.frame])
+
+
+def _below(tree: Tree, marked: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which nodes are marked or have a marked one above them."""
+    wanted = marked.copy()
     for node in range(1, len(tree)):
         wanted[node] |= wanted[tree.parent[node]]
     return wanted
