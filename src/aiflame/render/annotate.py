@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from aiflame.analyze.annotate import Annotation, Count, Reasons
-from aiflame.render.annotate_cells import Cell, harmless, heat, number, percent, place_name, reasons_text, row, wrapped
+from aiflame.render.annotate_cells import Cell, fitted, harmless, heat, number, percent, place_name, reasons_text, row, wrapped
 from aiflame.render.annotate_header import header
 from aiflame.render.annotate_listing import Listing, hottest_instructions, hottest_lines
 from aiflame.render.units import share
@@ -90,23 +90,25 @@ def _digest(answer: Annotation, width: int) -> Iterator[Text]:
         title = "Hottest instructions"
         hot = hottest_instructions(answer)
         rows = [(f"+{instruction.offset:#x}", instruction.sass, instruction.count, instruction.reasons) for instruction in hot]
-    yield Text()
-    yield Text(title, "bold")
     places = min(max(len(place) for place, *_ in rows), max(width // 4, 8))
-    for rank, (place, text, count, reasons) in enumerate(rows, 1):
-        yield _digest_row(rank, harmless(place), harmless(text), count, reasons, places, answer.count.samples, width)
+    told = width - _RANK - _PERCENT - _SAMPLES - 3 - (width >= _MEDIUM) * (_SAMPLES + 1)
+    waits = [reasons_text(reasons, told * 2 // 5) for *_, reasons in rows]
+    for_waits = min(max(map(len, ["Waited for", *waits])), told * 2 // 5)
 
+    def line(rank: str, numbers: tuple[str, str, str], what: Text, wait: str, style: str, wait_style: str) -> Text:
+        part, samples, not_issued = numbers
+        cells = [
+            Cell(rank, _RANK, "bold red"),
+            Cell(part, _PERCENT, style, right=True),
+            Cell(samples, _SAMPLES, style, right=True),
+            *([Cell(not_issued, _SAMPLES, style, right=True)] if width >= _MEDIUM else []),
+        ]
+        return Text.assemble(row(cells, keep=True), " ", what, " ", row([Cell(wait, for_waits, wait_style)]))
 
-def _digest_row(rank: int, place: str, text: str, count: Count, reasons: Reasons, places: int, whole: int, width: int) -> Text:
-    style = heat(count.samples, whole)
-    cells = [
-        Cell(f"#{rank}", _RANK, "bold red"),
-        Cell(percent(count.samples, whole), _PERCENT, style, right=True),
-        Cell(number(count.samples), _SAMPLES, style, right=True),
-        *([Cell(number(count.not_issued), _SAMPLES, style, right=True)] if width >= _MEDIUM else []),
-        Cell(place, places, "cyan"),
-    ]
-    left = width - sum(cell.width + 1 for cell in cells)
-    waits = reasons_text(reasons, left * 9 // 20)
-    for_waits = min(len(waits), left * 9 // 20)
-    return row([*cells, Cell(text, left - for_waits - 1), Cell(waits, for_waits, "cyan")])
+    yield Text()
+    room = told - for_waits - 1
+    yield line("", ("%", "Samples", "Not issued"), fitted(title, room, "bold"), "Waited for", "bold", "bold")
+    for rank, ((place, text, count, _), wait) in enumerate(zip(rows, waits, strict=True), 1):
+        what = row([Cell(harmless(place), places, "cyan"), Cell(harmless(text), room - places - 1)], keep=True)
+        numbers = percent(count.samples, answer.count.samples), number(count.samples), number(count.not_issued)
+        yield line(f"#{rank}", numbers, what, wait, heat(count.samples, answer.count.samples), "cyan")

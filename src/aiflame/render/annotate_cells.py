@@ -31,13 +31,11 @@ class Cell:
     right: bool = False
 
 
-def row(cells: Sequence[Cell], gap: int = 1) -> Text:
-    """The cells beside each other, each cut or padded to its width; nothing hangs over the end."""
-    line = Text()
-    for place, cell in enumerate(cells):
-        line.append(" " * gap if place else "")
-        line.append_text(fitted(cell.text, cell.width, cell.style, right=cell.right))
-    line.rstrip()
+def row(cells: Sequence[Cell], *, keep: bool = False) -> Text:
+    """The cells beside each other, each cut or padded to its width. `keep`: blanks at the end, too, for what follows."""
+    line = Text(" ").join(fitted(cell.text, cell.width, cell.style, right=cell.right) for cell in cells)
+    if not keep:
+        line.rstrip()
     return line
 
 

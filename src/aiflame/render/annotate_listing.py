@@ -105,7 +105,7 @@ class Listing:
         yield Text.assemble((path, "bold"), (told, heat(file.count.samples, self._whole)))
         if origin := _ORIGINS.get(file.source.origin):
             yield fitted(origin, self._width, "yellow")
-        heading = self._source_row("", ("%", "samples", "not iss.", "incl."), "line", "source", "bold")
+        heading = self._source_row("", ("%", "samples", "not iss.", "incl."), "line", "source", "bold", "bold")
         yield self._beside(heading, self._code_heading()) if self._widths.beside else heading
         before = 0
         for line in file.lines:
@@ -120,14 +120,14 @@ class Listing:
         far = after - before - 1 > _SMALL_GAP
         rows = [("⋮", "")] if far else [(str(at), harmless(file.source.line(at) or "")) for at in range(before + 1, after)]
         for at, text in rows:
-            left = self._source_row("", ("",) * 4, at, text, "dim")
+            left = self._source_row("", ("",) * 4, at, text, "", "dim")
             yield self._beside(left, Text()) if self._widths.beside else left
 
     def _line(self, line: Line) -> Iterator[Text]:
         left = [self._line_row(line)]
         if line.count.samples and line.count.samples >= self._least:
             text_width = self._text_width() - 4
-            left.append(self._source_row("", ("",) * 4, "", f"  └ {reasons_text(line.reasons, text_width)}", "cyan"))
+            left.append(self._source_row("", ("",) * 4, "", f"  └ {reasons_text(line.reasons, text_width)}", "", "cyan"))
         right = list(self._code(line))
         if self._widths.beside:
             yield from (self._beside(one, other) for one, other in zip_longest(left, right, fillvalue=Text()))
@@ -140,12 +140,14 @@ class Listing:
         numbers = (*self._numbers(line.count), inclusive)
         mark = self._ranks.get((line.file, line.number), "")
         text = harmless(line.text) if line.text is not None else ""
-        return self._source_row(mark, numbers, str(line.number), text, heat(line.count.samples, self._whole))
+        # The colour of the numbers says how hot a line is; its text is to be read.
+        text_style = "" if line.inclusive.samples else "dim"
+        return self._source_row(mark, numbers, str(line.number), text, heat(line.count.samples, self._whole), text_style)
 
     def _numbers(self, count: Count) -> tuple[str, str, str]:
         return percent(count.samples, self._whole), number(count.samples), number(count.not_issued)
 
-    def _source_row(self, mark: str, numbers: Sequence[str], at: str, text: str, style: str) -> Text:
+    def _source_row(self, mark: str, numbers: Sequence[str], at: str, text: str, style: str, text_style: str) -> Text:
         """`numbers`: share, samples, samples without issue, and the share with what was inlined."""
         part, samples, not_issued, inclusive = numbers
         cells = [
@@ -156,8 +158,7 @@ class Listing:
             *([Cell(inclusive, _PERCENT, "magenta", right=True)] if self._widths.inclusive else []),
             Cell(at, _NUMBER, "dim", right=True),
         ]
-        # The colour of the numbers says how hot a line is; its text is to be read.
-        return row([*cells, Cell(text, self._text_width(), style if style in ("bold", "dim", "cyan") and not part.endswith("%") else "")])
+        return row([*cells, Cell(text, self._text_width(), text_style)])
 
     def _text_width(self) -> int:
         return self._widths.source - _numbers_width(self._widths.not_issued, self._widths.inclusive)
