@@ -9,6 +9,7 @@ Two steps, both linear in the name: `cpp_types.py` reads a demangled name into c
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -60,7 +61,11 @@ _PLAIN = frozenset(
 )
 _FLAG = re.compile(r"^(?:true|false|\(.*|nullptr|-?[\d.]+f?|&.*)$", re.S)
 _WORD = re.compile(r"\w+$")
-_MANGLED_PART = re.compile(r"L[a-z](\d+)E|(\d{1,4})(?=[A-Za-z_])")
+_CARRIER = re.compile(r"^(?:Collective\w*|[A-Z]|S\w{0,3}_|.*_GLOBAL__N_.*)$")
+"""Words of mangled names that come before what matters."""
+_LENGTH = re.compile(r"\d{1,4}")
+_MANGLED_PART = re.compile(r"IL[a-z](\d+)EE|(?<!L[a-z])(\d{1,4})(?=[A-Za-z_])")
+"""A number that is a template's only argument (sizes of tiles are `cute::C<128>`), or the length of a word."""
 
 
 class _Level(NamedTuple):
@@ -223,21 +228,34 @@ def _is_plain(short: str) -> bool:
 
 def _from_mangled(symbol: str) -> str:
     """For names that the demangler gives up on (see long_names.py): the function's name and the most telling words of its arguments."""
-    base = outline(symbol)
-    if base is None:
+    parts = (outline(symbol) or _leading(symbol)).split("::")
+    if not parts[-1]:
         return cut(symbol, LONGEST)
-    parts = base.split("::")
+    words = list(_telling(symbol, symbol.find(parts[-1]) + len(parts[-1])))
+    if parts[-1] in _GENERIC and words and not words[0].isdigit():
+        return cut(_joined(words[0], words[1:]), LONGEST)
     name = f"{parts[0]}::{parts[-1]}" if parts[0] in _LIBRARIES and len(parts) > 1 else _SUFFIX.sub("", parts[-1])
-    found: list[str] = []
-    at = symbol.find(parts[-1]) + len(parts[-1])
-    while (match := _MANGLED_PART.search(symbol, at)) and sum(map(len, found)) < LONGEST:
-        at = match.end()
-        if match[1]:
-            word = match[1] if len(match[1]) > 1 else ""
-        else:
-            word = symbol[at : at + int(match[2])]
-            at += int(match[2])
-            word = word if any(letter.isupper() for letter in word) or word.endswith("_t") else ""
-        if word and word not in found and not _DROPPED.match(word):
-            found.append(word)
-    return cut(_joined(name, found), LONGEST)
+    return cut(_joined(name, words), LONGEST)
+
+
+def _leading(symbol: str) -> str:
+    """The name of a symbol that cannot be read to its end: it may be cut."""
+    parts, at = [], 3
+    while (match := _LENGTH.match(symbol, at)) and (end := match.end() + int(match[0])) <= len(symbol):
+        parts.append(symbol[match.end() : end])
+        at = end
+    return "::".join(parts) if symbol.startswith("_ZN") else ""
+
+
+def _telling(symbol: str, at: int) -> Iterator[str]:
+    """Types and sizes in a mangled name, in their order: as many as there may be room for."""
+    seen: set[str] = set()
+    room = LONGEST
+    while room > 0 and (match := _MANGLED_PART.search(symbol, at)):
+        at = match.end() + int(match[2] or 0)
+        word = match[1] or symbol[match.end() : at]
+        telling = len(word) > 1 if match[1] else any(map(str.isupper, word)) or word.endswith("_t")
+        if telling and not _DROPPED.match(word) and not _CARRIER.match(word) and (match[1] or word not in seen):
+            yield word
+            seen.add(word)
+            room -= len(word)
