@@ -53,8 +53,9 @@ def expected(kernels: int) -> int:
     return kernels * 1_000_000 >> PERIOD
 
 
-def test_no_sample_and_no_time_is_lost_between_windows(scene: Scene) -> None:
-    outcome, process = scene("steady", "2")
+@pytest.mark.parametrize("late", ["0", "1"], ids=["decoded at once", "decoded for the next fetch"])
+def test_no_sample_and_no_time_is_lost_between_windows(scene: Scene, late: str) -> None:
+    outcome, process = scene("steady", "2", env={"FAKE_CUPTI_LATE": late})
     windows = process.table("gpu_windows")
     assert windows["samples"].sum() == process.table("gpu_samples")["count"].sum() == expected(int(outcome.stdout))
     assert windows.height > 2, "or it shows nothing"

@@ -44,7 +44,8 @@ struct Sampling {
   uint64_t capacity = 1 << 24;
   CUpti_PCSamplingData* buffer = nullptr;
   uint64_t waiting = 0, dropped = 0, foreign = 0;
-  std::map<Key, std::map<uint32_t, uint32_t>> counts{};
+  std::map<Key, std::map<uint32_t, uint32_t>> counts{}, held{};
+  uint64_t waiting_in_held = 0;
   std::map<std::string, uint64_t> left_over{}, turns{};
 };
 
@@ -99,6 +100,12 @@ void take(Sampling& sampling, CUpti_PCSamplingData& data) {
     sampling.counts.erase(next);
   }
   data.remainingNumPcs = sampling.counts.size();
+}
+
+// What is not decoded yet comes with the next fetch, or when sampling ends.
+void hold_back(Sampling& sampling) {
+  std::swap(sampling.counts, sampling.held);
+  std::swap(sampling.waiting, sampling.waiting_in_held);
 }
 
 CUptiResult configure(Sampling& sampling, CUpti_PCSamplingConfigurationInfo& info) {
@@ -193,6 +200,9 @@ CUPTI_FUNCTION cuptiPCSamplingEnable(CUpti_PCSamplingEnableParams* how) {
 CUPTI_FUNCTION cuptiPCSamplingDisable(CUpti_PCSamplingDisableParams* how) {
   std::lock_guard guard(state.lock);
   Sampling& sampling = sampling_of("cuptiPCSamplingDisable", how->ctx);
+  for (auto& [key, reasons] : sampling.held)
+    for (auto [reason, samples] : reasons) sampling.counts[key][reason] += samples;
+  sampling.waiting += sampling.waiting_in_held;
   if (sampling.buffer) take(sampling, *sampling.buffer);
   state.contexts.erase(reinterpret_cast<Context*>(how->ctx));
   return CUPTI_SUCCESS;
@@ -274,6 +284,7 @@ CUPTI_FUNCTION cuptiPCSamplingGetData(CUpti_PCSamplingGetDataParams* how) {
     sampling.full = setting("FAKE_CUPTI_STAYS_FULL", 0) != 0;
     return CUPTI_ERROR_OUT_OF_MEMORY;
   }
+  if (setting("FAKE_CUPTI_LATE", 0)) hold_back(sampling);
   take(sampling, data);
   return CUPTI_SUCCESS;
 }
