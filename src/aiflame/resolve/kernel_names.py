@@ -64,8 +64,9 @@ _WORD = re.compile(r"\w+$")
 _CARRIER = re.compile(r"^(?:Collective\w*|[A-Z]|S\w{0,3}_|.*_GLOBAL__N_.*)$")
 """Words of mangled names that come before what matters."""
 _LENGTH = re.compile(r"\d{1,4}")
-_MANGLED_PART = re.compile(r"IL[a-z](\d+)EE|(?<!L[a-z])(\d{1,4})(?=[A-Za-z_])")
-"""A number that is a template's only argument (sizes of tiles are `cute::C<128>`), or the length of a word."""
+_MANGLED_PART = re.compile(r"IL[a-z](\d+)EE|L[a-z]n?\d+E|[ST][0-9A-Z]*_|(\d{1,4})(?=[A-Za-z_])")
+"""A number that is a template's only argument (sizes of tiles are `cute::C<128>`), or the length of a word.
+Between them: other literals, and what refers to earlier parts."""
 
 
 class _Level(NamedTuple):
@@ -254,6 +255,8 @@ def _telling(symbol: str, at: int) -> Iterator[str]:
     while room > 0 and (match := _MANGLED_PART.search(symbol, at)):
         at = match.end() + int(match[2] or 0)
         word = match[1] or symbol[match.end() : at]
+        if not word:
+            continue
         telling = len(word) > 1 if match[1] else any(map(str.isupper, word)) or word.endswith("_t")
         if telling and not _DROPPED.match(word) and not _CARRIER.match(word) and (match[1] or word not in seen):
             yield word
