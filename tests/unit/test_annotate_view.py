@@ -183,6 +183,11 @@ def test_others_that_match_are_named_with_their_shares(tmp_path: Path) -> None:
     assert rows(shown(profile(tmp_path / "p", GEMM, other)), "also matches") == ["also matches (share of all samples): gemm2 20.0%"]
 
 
+def test_others_with_the_same_short_name_are_told_apart(tmp_path: Path) -> None:
+    other = replace(GEMM, name="_Z4gemmILi4EEvPd", full="void gemm<4>(double*)", code=[(0, "EXIT", (), {"wait": 250})])
+    assert rows(shown(profile(tmp_path / "p", GEMM, other)), "also matches")[0].endswith(": void gemm<4>(double*) 20.0%")
+
+
 WILD = Sampled(
     "k" * 10_000,
     [

@@ -103,7 +103,8 @@ def _others(answer: Annotation) -> str:
     def part(kernel: Kernel) -> str:
         sampled = answer.total_samples and answer.kernel.samples
         of = share(kernel.samples, answer.total_samples) if sampled else share(kernel.gpu_time_ns, answer.total_gpu_time_ns)
-        return f"{cut(harmless(kernel.short), _OTHER_WIDTH)} {of}"
+        name = kernel.full if kernel.short == answer.kernel.short else kernel.short  # a name to ask for it by
+        return f"{cut(harmless(name), _OTHER_WIDTH)} {of}"
 
     parts = [part(kernel) for kernel in answer.others[:_OTHERS]]
     more = f", and {len(answer.others) - _OTHERS} more" if len(answer.others) > _OTHERS else ""
