@@ -17,9 +17,8 @@ FRAMES = [
     Frame("a.cpp:1", Kind.CPU_LINE),
     Frame("a.cpp:2", Kind.CPU_LINE),
     Frame("mulss @ +0x4", Kind.CPU_INSTRUCTION),
-    Frame("[GPU idle]", Kind.GPU_IDLE),
 ]
-MAIN, SLOW, FAST, LINE1, LINE2, MULSS, IDLE = range(1, 8)
+MAIN, SLOW, FAST, LINE1, LINE2, MULSS = range(1, 7)
 
 
 def tree(*nodes: tuple[int, int, int]) -> Tree:
@@ -50,12 +49,10 @@ def test_the_sentence_gives_shares_of_the_whole_and_how_many_times_faster(compar
     )
 
 
-def test_the_shares_are_of_the_time_in_which_something_ran() -> None:
-    metric = replace(CPU_TIME, label="GPU time, with idle time")
-    rested = tree((0, SLOW, 750), (0, FAST, 250), (0, IDLE, 9000))
-    rested = rested.with_values(rested.values, (metric,))
-    said = sentence(rested, metric.name, ways(rested, metric.name, ("slow", "fast")))
-    assert said == "Same work, 2 ways: slow 75.0% of the GPU time, fast 25.0%; fast is 3.0 times as fast as slow."
+def test_the_sentence_has_the_label_without_its_remarks(compared: Tree) -> None:
+    remarked = replace(CPU_TIME, label="GPU time, divided inside kernels by their samples")
+    said = sentence(compared.with_values(compared.values, (remarked,)), CPU_TIME.name, ways(compared, CPU_TIME.name, ("slow", "fast")))
+    assert "slow 75.0% of the GPU time (most at a.cpp:1)" in said
 
 
 def test_a_way_that_calls_itself_counts_once() -> None:

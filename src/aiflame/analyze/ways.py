@@ -40,9 +40,8 @@ def sentence(tree: Tree, metric: str, found: Sequence[Way]) -> str:
     """What the comparison shows, for a person; "" when there is nothing to compare."""
     if len(found) < 2:
         return ""
-    # Of the time in which the device did anything; what a label says behind a comma is for pictures.
-    working = tree.kinds() != Kind.GPU_IDLE
-    whole, label = max(int(tree.values[metric][working].sum()), 1), tree.metric(metric).label.partition(",")[0]
+    # What a label says behind a comma is for pictures.
+    whole, label = tree.total(metric), tree.metric(metric).label.partition(",")[0]
     parts = [f"{way.name} {100 * way.value / whole:.1f}%{f' (most at {way.line})' if way.line else ''}" for way in found]
     parts[0] = parts[0].replace("%", f"% of the {label}", 1)
     slowest, fastest = found[0], found[-1]
