@@ -91,6 +91,8 @@ def short_name(name: str) -> str:
     path = path_of(text)
     if not path:
         return cut(text, LONGEST)
+    if path[-1].name == "device_kernel" and name.startswith("_Z"):
+        return _from_mangled(name)  # what tells one from another lies deep inside
     for depth in range(_DEEPEST, -1, -1):
         short = _kernel(path, _Level(depth))
         if len(short) <= LONGEST or (depth == 0 and _WORD.match(short) and len(short) <= LONGEST_PLAIN):
@@ -233,8 +235,9 @@ def _from_mangled(symbol: str) -> str:
     if not parts[-1]:
         return cut(symbol, LONGEST)
     words = list(_telling(symbol, symbol.find(parts[-1]) + len(parts[-1])))
-    if parts[-1] in _GENERIC and words and not words[0].isdigit():
-        return cut(_joined(words[0], words[1:]), LONGEST)
+    main = next((word for word in words if not word.isdigit() and not word.endswith("_t")), "")
+    if parts[-1] in _GENERIC and main:
+        return cut(_joined(main, [word for word in words if word != main]), LONGEST)
     name = f"{parts[0]}::{parts[-1]}" if parts[0] in _LIBRARIES and len(parts) > 1 else _SUFFIX.sub("", parts[-1])
     return cut(_joined(name, words), LONGEST)
 
