@@ -193,11 +193,11 @@ def test_a_cupti_that_was_chosen_is_the_only_one(tree: Tree) -> None:
 @pytest.mark.parametrize(
     ("api", "driver", "state", "says"),
     [
-        (19, "525.60.13", State.WORKS, "of CUDA 12.0"),
+        (18, "525.60.13", State.WORKS, "of CUDA 12.0"),
         (22, "580.65.06", State.WORKS, "of CUDA 12.4"),
         (99, "580.65.06", State.WORKS, "of CUDA 12 (API 99)"),
         (130500, "580.65.06", State.WORKS, "of CUDA 13.5"),
-        (18, "580.65.06", State.LIMITED, "older than 12.0"),
+        (17, "580.65.06", State.LIMITED, "older than 12.0"),
         (130001, "570.10", State.LIMITED, "it needs driver 580 or newer, this one is 570.10"),
         (0, "580.65.06", State.LIMITED, "cannot be loaded"),
     ],

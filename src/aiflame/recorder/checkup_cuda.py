@@ -20,10 +20,10 @@ _DRIVER_OF_CUDA_13 = 580
 _PERFMON_DRIVER = 565
 """From here on the driver takes CAP_PERFMON for CAP_SYS_ADMIN."""
 _CAP_SYS_ADMIN, _CAP_PERFMON = 21, 38
-_OLDEST_CUPTI = 19
+_OLDEST_CUPTI = 18
 _CUPTI_OF_CUDA_13 = 130000
-_CUPTI_VERSIONS = {19: "12.0", 20: "12.2", 21: "12.3", 22: "12.4", 23: "12.5", 24: "12.6", 26: "12.8", 27: "12.9", 28: "12.9"}
-"""CUPTI_API_VERSION → CUDA, from cupti_version.h; from 13.0 on the number itself tells it."""
+_CUPTI_VERSIONS = {18: "12.0", 19: "12.1", 20: "12.2", 21: "12.3", 22: "12.4", 23: "12.5", 24: "12.6", 26: "12.8", 27: "12.9", 28: "12.9"}
+"""CUPTI_API_VERSION → CUDA; from 13.0 on the number itself tells it. 12.0's cupti_version.h lists 19 for itself, and defines 18."""
 _CUPTI_FILES = ("libcupti.so.13", "libcupti.so.12")
 _SYSTEM_FOLDERS = ("usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib", "lib64", "usr/local/nvidia/lib64", "usr/lib/wsl/lib")
 _WITH_GPUS = "docker run --gpus all …"
