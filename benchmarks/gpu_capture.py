@@ -28,7 +28,7 @@ from gpu_common import Options, Report, median_of, parse, recorded, run, scratch
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = Path(os.environ.get("AIFLAME_TEST_PROGRAMS", ROOT / "build/dev/tests/collector"))
 LIBRARY = PROGRAMS / "liblaunch_capture.so"
-PYTHON_FRAMES = 16
+PYTHON_FRAMES = 18
 """Besides those that measure."""
 NATIVE_FRAMES = 40
 CAPTURES = 20_000

@@ -13,5 +13,6 @@ AIFLAME_OLD(pthread_attr_getstack, "2.2.5");
 AIFLAME_OLD(pthread_getattr_np, "2.2.5");
 AIFLAME_OLD(pthread_getspecific, "2.2.5");
 AIFLAME_OLD(pthread_key_create, "2.2.5");
+AIFLAME_OLD(pthread_setname_np, "2.12");
 AIFLAME_OLD(pthread_setspecific, "2.2.5");
 #undef AIFLAME_OLD

@@ -43,8 +43,10 @@ int look_at(dl_phdr_info* info, size_t, void* data) {
     memcpy(where, path.data(), bytes);
     where[bytes] = 0;
   };
-  if (path.substr(file).starts_with("libcupti.so")) keep(loaded->cupti, path.size());
-  if (path.substr(file).starts_with("libcudart.so")) keep(loaded->runtime, file);
+  // substr() may throw, which would bring all of libstdc++'s unwinder into the library.
+  std::string_view name(path.data() + file, path.size() - file);
+  if (name.starts_with("libcupti.so")) keep(loaded->cupti, path.size());
+  if (name.starts_with("libcudart.so")) keep(loaded->runtime, file);
   for (std::string_view packages : {"/site-packages/", "/dist-packages/"})
     if (size_t at = path.find(packages); at != path.npos) keep(loaded->packages, at + packages.size());
   return 0;
