@@ -110,6 +110,16 @@ def test_a_missing_file_or_a_folder_is_no_cubin(tmp_path: Path):
     assert Cubin.open(tmp_path / "none") is None
 
 
+def test_a_large_file_is_read_in_parts(monkeypatch: pytest.MonkeyPatch):
+    whole = Cubin.open(DATA / "lines.cubin")
+    monkeypatch.setattr("aiflame.resolve.cubin.IN_MEMORY", 0)
+    parts = Cubin.open(DATA / "lines.cubin")
+    assert whole and parts and whole is not parts
+    found = parts.find(SCALE)
+    assert found and parts.code(found.section) == whole.code(found.section)
+    assert CubinLines(parts).chain(found.section, 0xD0) == CubinLines(whole).chain(found.section, 0xD0)
+
+
 def survives(data: bytes) -> None:
     """Whatever the bytes: an answer, or a clear no."""
     try:

@@ -17,6 +17,8 @@ from aiflame.resolve.elf_file import RELOCATION, SYMBOL, ElfFile, NotElf, Sectio
 MACHINE = 190
 """EM_CUDA"""
 LARGEST = 1 << 30
+IN_MEMORY = 4 << 20
+"""A larger file (a library's) stays open and is read in parts: a few of its thousands of functions are wanted."""
 
 _CODE = ".text."
 _FUNCTION = 2
@@ -46,11 +48,11 @@ class Relocation:
 
 
 class Cubin:
-    """A cubin in memory. What does not fit together is left out: it may be cut short or damaged."""
+    """What does not fit together is left out: a file may be cut short or damaged."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, source: bytes | ElfFile) -> None:
         """NotElf when it is no cubin at all."""
-        self.elf = ElfFile(data)
+        self.elf = ElfFile(source) if isinstance(source, bytes) else source
         if self.elf.machine != MACHINE:
             raise NotElf
 
@@ -58,8 +60,9 @@ class Cubin:
     def open(cls, path: Path) -> Cubin | None:
         try:
             if path.is_file() and path.stat().st_size <= LARGEST:
-                return cls(path.read_bytes())
-        except (OSError, NotElf):
+                source = path.read_bytes() if path.stat().st_size <= IN_MEMORY else ElfFile.open(path)
+                return cls(source) if source is not None else None
+        except (OSError, ValueError, NotElf):
             pass
         return None
 
