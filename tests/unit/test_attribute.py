@@ -14,6 +14,7 @@ from profiles import _frame as frame_of
 from trees import is_sound
 
 from aiflame.attribute.build import default_metric, metrics, tree
+from aiflame.attribute.transforms import without_idle
 from aiflame.attribute.tree import Kind, Tree
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed
@@ -234,7 +235,7 @@ def test_the_default_metric_is_gpu_time_where_kernels_ran(tmp_path: Path) -> Non
     ("asked", "says"),
     [
         ({"metric": "gpu-time"}, "no gpu-time, only cpu-time: for gpu-time, record a program that uses a GPU"),
-        ({"metric": "love"}, "unknown metric 'love': use cpu-time, wall-time, gpu-time"),
+        ({"metric": "love"}, "unknown metric 'love': use cpu-time, wall-time, gpu-time, gpu-stalls, gpu-latency, bytes"),
         ({"by": "mood"}, "unknown grouping 'mood': use code, process, thread, module"),
         ({"detail": "atom"}, "unknown detail 'atom': use function, line, instruction"),
     ],
@@ -268,6 +269,9 @@ class InMemory:
     def __init__(self, tables: dict[str, list[Row]]) -> None:
         self.tables = {name: frame_of(name, rows) for name, rows in tables.items()}
 
+    def has(self, name: str) -> bool:
+        return name in self.tables
+
     def table(self, name: str) -> pl.DataFrame:
         return self.tables[name] if name in self.tables else frame_of(name, [])
 
@@ -300,7 +304,7 @@ def test_whatever_the_numbers_are_a_tree_is_made_and_no_time_lost(tables: dict[s
     assert is_sound(of)
     assert of.total("cpu-time") == sum(sample["weight"] * sample["period_ns"] for sample in samples)
     if tables["kernels"] or tables["copies"]:
-        on_device = tree(recorded, "gpu-time")
+        on_device = without_idle(tree(recorded, "gpu-time"))
         assert is_sound(on_device)
         longest = sum(max(0, row["end_ns"] - row["start_ns"]) for name in ("kernels", "copies") for row in tables[name])
         assert 0 <= on_device.total("gpu-time") <= longest

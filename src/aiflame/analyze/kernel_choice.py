@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from aiflame.attribute.gpu import LONGEST_NS
+from aiflame.attribute.gpu_work import LONGEST_NS
 from aiflame.errors import AiflameError
 from aiflame.profile.store import Profile
 from aiflame.resolve.names import clean, cut

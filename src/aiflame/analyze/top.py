@@ -9,14 +9,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute import nodes
-from aiflame.attribute.tree import Frame, Tree, frame_table
+from aiflame.attribute.tree import LAUNCHES, Frame, Tree, frame_table
 from aiflame.errors import AiflameError
 from aiflame.profile.kinds import Kind
 
-_FUNCTIONS = (Kind.PYTHON, Kind.C, Kind.CPP, Kind.OS_KERNEL, Kind.GPU_KERNEL, Kind.WAIT, Kind.UNATTRIBUTED)
+_GPU = (Kind.GPU_KERNEL, Kind.GPU_COPY, Kind.GPU_IDLE)
+_FUNCTIONS = (Kind.PYTHON, Kind.C, Kind.CPP, Kind.OS_KERNEL, *_GPU, Kind.WAIT, Kind.UNATTRIBUTED)
 ASKED: dict[str, tuple[Kind, ...]] = {
     "function": _FUNCTIONS,
-    "kernel": (Kind.GPU_KERNEL,),
+    "kernel": _GPU,
     "line": (*_FUNCTIONS, Kind.CPU_LINE, Kind.GPU_LINE),
     "module": _FUNCTIONS,
     "thread": (Kind.THREAD,),
@@ -33,7 +34,7 @@ def top(tree: Tree, by: str = "function", metric: str | None = None) -> pl.DataF
     """One row for each item, heaviest first: name, kind, self, total, self_percent, total_percent, file, line, module.
 
     `self` is what was spent in the item itself and sums up to the tree's total; `total` adds what it called, counted once where it
-    calls itself.
+    calls itself. Listed by kernel, where the tree knows how often each was launched, there are also launches and mean.
     """
     if by not in ASKED:
         raise AiflameError(f"cannot list the top by {by!r}: use {', '.join(ASKED)}")
@@ -49,12 +50,18 @@ def top(tree: Tree, by: str = "function", metric: str | None = None) -> pl.DataF
     total = _totals_once(tree, item, at == np.arange(len(tree)), metric, len(items))
     total[0] = own[0]  # what belongs to no item was called by none
     whole = max(tree.total(metric), 1)
+    counts = []
+    if by == "kernel" and LAUNCHES in tree.metrics:
+        launches = pl.Series("launches", nodes.gather(item, tree.values[LAUNCHES.name], len(items)))
+        mean = pl.when(launches > 0).then(pl.Series(total) / launches)
+        items = items.with_columns(launches, mean=mean)
+        counts = ["launches", "mean"]
     return (
         items.with_columns(pl.Series("self", own), pl.Series("total", total))
         .with_columns(self_percent=pl.col("self") * 100 / whole, total_percent=pl.col("total") * 100 / whole)
         .filter((pl.col("self") != 0) | (pl.col("total") != 0))
         .sort(["self", "total", "name"], descending=[True, True, False], maintain_order=True)
-        .select("name", "kind", "self", "total", "self_percent", "total_percent", "file", "line", "module")
+        .select("name", "kind", "self", "total", "self_percent", "total_percent", "file", "line", "module", *counts)
     )
 
 

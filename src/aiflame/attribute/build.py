@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import polars as pl
 
 from aiflame.attribute.cpu import CLOCK, cpu_tree
-from aiflame.attribute.gpu import gpu_tree
+from aiflame.attribute.gpu import bytes_tree, samples_tree, time_tree
 from aiflame.attribute.grouping import GROUPS, group
 from aiflame.attribute.stacks import Tables
-from aiflame.attribute.tree import CPU_TIME, GPU_TIME, METRICS, WALL_TIME, Tree
+from aiflame.attribute.tree import BYTES, CPU_TIME, GPU_LATENCY, GPU_STALLS, GPU_TIME, METRICS, WALL_TIME, Tree
 from aiflame.errors import AiflameError
 
 GROUPINGS = ("code", *GROUPS)
@@ -20,15 +20,22 @@ HOW_TO_RECORD = {
     CPU_TIME.name: "record without --cpu-rate 0",
     WALL_TIME.name: "record with --wall",
     GPU_TIME.name: "record a program that uses a GPU",
+    GPU_STALLS.name: "record a CUDA program that runs for longer, without --gpu-sampling off; `aiflame doctor` tells what it needs",
+    BYTES.name: "record a program that copies memory to or from a GPU",
 }
 
 
-def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: str = "function") -> Tree:
-    """The calling-context tree of one metric, raw: every frame as recorded. Without a metric, the profile's own (`default_metric`).
+HOW_TO_RECORD[GPU_LATENCY.name] = HOW_TO_RECORD[GPU_STALLS.name]
+
+
+def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: str | None = None) -> Tree:
+    """The calling-context tree of one metric, raw: every frame as recorded. Without a metric, the profile's own (`default_metric`);
+    without a detail, the metric's.
 
     `by` is "code", or what the code is grouped by first (`transforms.GROUPS`).
     """
     metric = metric or default_metric(profile)
+    detail = detail or default_detail(metric)
     _known("metric", metric, METRICS)
     _known("grouping", by, GROUPINGS)
     _known("detail", detail, DETAILS)
@@ -37,8 +44,13 @@ def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: s
         if not there:
             raise AiflameError(f"this profile has no {metric}, nor anything else: the program ended too soon to be sampled; {LONGER}")
         raise AiflameError(f"this profile has no {metric}, only {', '.join(there)}: for {metric}, {HOW_TO_RECORD[metric]}")
-    raw = gpu_tree(profile) if metric == GPU_TIME.name else cpu_tree(profile, METRICS[metric], detail)
+    raw = _raw(profile, metric, detail)
     return raw if by == "code" else group(raw, by)
+
+
+def default_detail(metric: str) -> str:
+    """Samples are there for what lies inside a kernel."""
+    return "instruction" if metric in (GPU_STALLS.name, GPU_LATENCY.name) else "function"
 
 
 def default_metric(profile: Tables) -> str:
@@ -46,16 +58,29 @@ def default_metric(profile: Tables) -> str:
     there = metrics(profile)
     if GPU_TIME.name in there and not _empty(profile, "kernels"):
         return GPU_TIME.name
-    return next((name for name in there if name != GPU_TIME.name), CPU_TIME.name)
+    return next((name for name in there if name in CLOCK), CPU_TIME.name)
 
 
 def metrics(profile: Tables) -> list[str]:
     """The metrics that the profile has values of."""
     clocks = set(profile.scan("cpu_samples").select(pl.col("clock").unique()).collect()["clock"])
     there = [name for name, clock in CLOCK.items() if clock in clocks]
-    if not (_empty(profile, "kernels") and _empty(profile, "copies")):
+    copied = not _empty(profile, "copies")
+    if copied or not _empty(profile, "kernels"):
         there.append(GPU_TIME.name)
-    return there
+    if not _empty(profile, "gpu_samples"):
+        there += [GPU_STALLS.name, GPU_LATENCY.name]
+    return [*there, BYTES.name] if copied else there
+
+
+def _raw(profile: Tables, metric: str, detail: str) -> Tree:
+    if metric == GPU_TIME.name:
+        return time_tree(profile, detail)
+    if metric == BYTES.name:
+        return bytes_tree(profile)
+    if metric in (GPU_STALLS.name, GPU_LATENCY.name):
+        return samples_tree(profile, METRICS[metric], detail)
+    return cpu_tree(profile, METRICS[metric], detail)
 
 
 def _empty(profile: Tables, table: str) -> bool:
@@ -63,6 +88,5 @@ def _empty(profile: Tables, table: str) -> bool:
 
 
 def _known(what: str, name: str, known: Iterable[str]) -> None:
-
     if name not in known:
         raise AiflameError(f"unknown {what} {name!r}: use {', '.join(known)}")

@@ -1,74 +1,148 @@
-"""GPU time by code: process → thread → the functions that launched → `-` → kernel or copy. Exact: each record names its launch."""
+"""What devices did, by code: process → thread → the functions that launched → `-` → kernel or copy → what lies inside the kernel.
+
+GPU time and bytes are exact: each record names its launch. Samples, and time inside kernels, are divided (`gpu_samples`).
+"""
 
 from __future__ import annotations
 
-import polars as pl
+from dataclasses import replace
 
-from aiflame.attribute.stacks import Tables, functions, hang
-from aiflame.attribute.tree import FRAME_COLUMNS, GPU_TIME, Frame, Tree, frame_table
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.attribute.division import Ints, scaled
+from aiflame.attribute.gpu_idle import idle
+from aiflame.attribute.gpu_inside import kernel_names, levels
+from aiflame.attribute.gpu_samples import DRIVER, Samples, elsewhere, samples
+from aiflame.attribute.gpu_work import work
+from aiflame.attribute.growth import Forest, Growth, Places
+from aiflame.attribute.stacks import Functions, Tables, functions, grow_threads
+from aiflame.attribute.tree import BYTES, FRAME_COLUMNS, GPU_LATENCY, GPU_TIME, LAUNCHES, Frame, Metric, Tree, frame_table
 from aiflame.profile.kinds import Kind
-from aiflame.profile.schema import CopyKind
 
 BOUNDARY = Frame("-", Kind.BOUNDARY)
+GRAPH_REPLAY = Frame("[graph replay]", Kind.BOUNDARY)
 NO_LAUNCH = Frame("[unattributed: no launch]", Kind.UNATTRIBUTED)
-COPY_NAMES = {
-    CopyKind.HOST_TO_DEVICE: "[copy host→device]",
-    CopyKind.DEVICE_TO_HOST: "[copy device→host]",
-    CopyKind.DEVICE_TO_DEVICE: "[copy device→device]",
-    CopyKind.FILL: "[fill]",
-    CopyKind.MAP: "[map]",
-}
-LONGEST_NS = 1 << 50
-"""No kernel runs for more than this, 13 days, unless its record is damaged."""
-JOIN = ["process", "api", "correlation"]
+NO_CAPTURE = Frame("[unattributed: graph node captured before recording]", Kind.UNATTRIBUTED)
+NO_THREAD = Frame("[unattributed: thread not recorded]", Kind.UNATTRIBUTED)
+IDLE = "[GPU idle]"
+DIVIDED = ", divided inside kernels by their samples"
+WITH_IDLE = ", with idle time"
 
 
-def gpu_tree(profile: Tables) -> Tree:
-    """The tree of kernels and copies, under the stacks that launched them."""
-    copy_name = pl.col("kind").replace_strict({int(kind): name for kind, name in COPY_NAMES.items()}, default="[copy]")
-    ended = pl.col("end_ns") > pl.col("start_ns")  # a record may be damaged
-    took = pl.when(ended).then(pl.col("end_ns") - pl.col("start_ns")).otherwise(0).clip(upper_bound=LONGEST_NS).sum().cast(pl.Int64)
-    named = ["name", "device"]
-    shapes = profile.scan("kernel_shapes").select("process", "name", "device", shape="id")
-    ran = pl.concat(
-        [
-            profile.scan("kernels")
-            .with_columns(pl.col("api").cast(pl.UInt32))
-            .group_by(*JOIN, "shape")
-            .agg(value=took)
-            .join(shapes, on=["process", "shape"], how="left")
-            .select(pl.col(JOIN), pl.col(named).fill_null(""), "value"),
-            profile.scan("copies").with_columns(name=copy_name).group_by(*JOIN, *named).agg(value=took),
-        ]
+def time_tree(profile: Tables, detail: str = "function") -> Tree:
+    """GPU time, and the time that devices were idle. What lies inside a kernel gets its part of the kernel's time by its samples."""
+    trie, done = functions(profile), work(profile)
+    growth = Growth()
+    place = _sites(growth, profile, trie, done.sites)
+    sites, value = np.arange(len(done.sites)), done.sites["took"].to_numpy()
+    metric = GPU_TIME
+    inner, inner_value = place[:0], value[:0]
+    if detail != "function":
+        sampled = samples(profile, done)
+        site, inner_value = _shared_out(sampled, value)
+        value = np.where(np.isin(sites, site), 0, value)
+        inner = _inside(growth, profile, sampled, place[site], sampled.placed["point"].to_numpy(), detail)
+        metric = replace(GPU_TIME, label=GPU_TIME.label + DIVIDED) if len(inner) else GPU_TIME
+    resting = idle(done, profile.table("processes"))
+    rest = _alone(growth, trie, resting.with_columns(name=pl.lit(IDLE)), {IDLE: Kind.GPU_IDLE})
+    if resting["value"].sum():
+        metric = replace(metric, label=metric.label + WITH_IDLE)
+    times = np.concatenate([value, inner_value, resting["value"].to_numpy()])
+    counts = done.sites["launches"].to_numpy()
+    return growth.finish((metric, LAUNCHES), {metric.name: (np.concatenate([place, inner, rest]), times), LAUNCHES.name: (place, counts)})
+
+
+def bytes_tree(profile: Tables) -> Tree:
+    """Bytes that were copied or filled, under the stacks that asked for it."""
+    copies = work(profile).sites.filter(pl.col("kind") == int(Kind.GPU_COPY))
+    growth = Growth()
+    place = _sites(growth, profile, functions(profile), copies)
+    return growth.finish(
+        (BYTES, LAUNCHES), {BYTES.name: (place, copies["bytes"].to_numpy()), LAUNCHES.name: (place, copies["launches"].to_numpy())}
     )
-    launches = profile.scan("launches").select(*JOIN, "thread", "stack").unique(JOIN, keep="first", maintain_order=True)
-    measured = (
-        ran.join(launches, on=JOIN, how="left")
-        .group_by("process", "thread", "stack", *named)
-        .agg(pl.col("value").sum())
-        .sort("process", "thread", "stack", *named)
-        .collect()
-    )
-    kernels = measured.select(named).unique(maintain_order=True).with_row_index("ending1")
-    launched = pl.col("thread").is_not_null()
-    measured = (
-        measured.join(kernels, on=named, how="left", maintain_order="left")
-        .with_columns(ending0=pl.when(launched).then(pl.lit(0, dtype=pl.UInt32)))
-        .with_columns(pl.col("thread", "stack").fill_null(0))
-    )
-    boundary = frame_table([BOUNDARY])[1:]
-    return hang(profile, functions(profile), measured, [boundary, _kernel_frames(kernels)], GPU_TIME, NO_LAUNCH)
 
 
-def _kernel_frames(kernels: pl.DataFrame) -> pl.DataFrame:
-    """Kernels as frames; the device stands where a function has its library."""
+def samples_tree(profile: Tables, metric: Metric, detail: str = "instruction") -> Tree:
+    """Samples of warps. Dropped ones and those in the driver's kernels stand for themselves, under their process."""
+    trie, done = functions(profile), work(profile)
+    latency = metric.name == GPU_LATENCY.name
+    sampled = samples(profile, done, not_issued=latency, detail=detail != "function")
+    growth = Growth()
+    used, which = np.unique(sampled.placed["site"].to_numpy(), return_inverse=True)
+    place = _sites(growth, profile, trie, done.sites[used])[which]
+    place = _inside(growth, profile, sampled, place, sampled.placed["point"].to_numpy(), detail)
+
+    lost = sampled.unplaced.with_columns(name=pl.col("why"))
+    ended = _alone(growth, trie, lost, dict.fromkeys(lost["why"].unique(), Kind.UNATTRIBUTED))
+    kernel = lost.join(sampled.points.with_row_index("point"), on="point", how="left", maintain_order="left")
+    kernel = kernel.select(pl.col("function").alias("name"), "device", "called", kind=pl.lit(int(Kind.GPU_KERNEL), pl.UInt8))
+    forest, node = _items(profile, kernel)
+    ended = growth.grow(ended, forest, np.where(kernel["called"].to_numpy(), 0, node))
+    ended = _inside(growth, profile, sampled, ended, lost["point"].to_numpy(), detail)
+
+    rest = elsewhere(profile).with_columns(name=pl.col("why"))
+    rest = rest.clear() if latency else rest
+    kinds = {name: Kind.GPU_KERNEL if name == DRIVER else Kind.UNATTRIBUTED for name in rest["why"].unique()}
+    places = np.concatenate([place, ended, _alone(growth, trie, rest, kinds)])
+    values = np.concatenate([each["value"].to_numpy() for each in (sampled.placed, lost, rest)])
+    return growth.finish((metric,), {metric.name: (places, values)})
+
+
+def _sites(growth: Growth, profile: Tables, trie: Functions, sites: pl.DataFrame) -> Places:
+    """Where each site's kernel or copy stands."""
+    process, thread, stack, captured = (sites[name].to_numpy().astype(np.int64) for name in ("process", "thread", "stack", "captured"))
+    launched, graph = thread >= 0, sites["graph"].to_numpy()
+    marks = Forest.of_frames(frame_table([BOUNDARY, GRAPH_REPLAY, NO_LAUNCH, NO_CAPTURE])[1:])
+    boundary, replay, no_launch, no_capture = range(1, 5)
+
+    place = growth.grow(np.zeros(len(sites), dtype=np.int64), trie.owners(), 1 + process)
+    place = growth.grow(place, marks, np.where(launched, 0, no_launch))
+    place = grow_threads(growth, place, profile, process, thread, NO_THREAD)
+    place = growth.grow(place, trie.forest(), np.where(launched, trie.on_threads(process, stack), 0))
+    made = np.where(graph, trie.on_threads(process, captured), 0)
+    place = growth.grow(place, marks, np.where(graph, replay, 0))
+    place = growth.grow(place, marks, np.where(graph & (made == 0), no_capture, 0))
+    place = growth.grow(place, trie.forest(), made)
+    place = growth.grow(place, marks, np.where(launched | graph, boundary, 0))
+    return growth.grow(place, *_items(profile, sites))
+
+
+def _items(profile: Tables, items: pl.DataFrame) -> tuple[Forest, Ints]:
+    """Kernels and copies (name, device, kind) as frames, and the node of each. The device stands where a function has its library."""
     text = pl.lit("")
-    return kernels.select(
-        "name",
-        kind=pl.lit(int(Kind.GPU_KERNEL), dtype=pl.UInt8),
+    frames = items.join(kernel_names(profile), on="name", how="left", maintain_order="left").select(
+        name=pl.coalesce("short", "name"),
+        kind=pl.col("kind").cast(pl.UInt8),
         file=text,
         line=pl.lit(0, dtype=pl.UInt32),
         module="device",
-        full_name=text,
+        full_name=pl.coalesce("full", "name"),
         approximate=pl.lit(False),
-    ).select(list(FRAME_COLUMNS))
+    )
+    frames = frames.with_columns(full_name=pl.when(pl.col("full_name") == pl.col("name")).then(text).otherwise("full_name"))
+    distinct = frames.select(list(FRAME_COLUMNS)).unique(maintain_order=True)
+    node = frames.join(distinct.with_row_index("node", offset=1), on=list(FRAME_COLUMNS), how="left", maintain_order="left")["node"]
+    return Forest.of_frames(distinct), node.to_numpy().astype(np.int64)
+
+
+def _inside(growth: Growth, profile: Tables, sampled: Samples, place: Places, point: NDArray[np.integer], detail: str) -> Places:
+    for level in levels(profile, sampled.points, detail):
+        place = growth.grow(place, level.forest, level.node[point])
+    return place
+
+
+def _alone(growth: Growth, trie: Functions, rows: pl.DataFrame, kinds: dict[str, Kind]) -> Places:
+    """Frames (`name`, `device`) that stand on their process (`process`) itself."""
+    place = growth.grow(np.zeros(len(rows), dtype=np.int64), trie.owners(), 1 + rows["process"].to_numpy().astype(np.int64))
+    distinct = rows.select("name", "device").unique(maintain_order=True)
+    frames = frame_table([Frame(name, kinds[name], module=device) for name, device in distinct.rows()])[1:]
+    node = rows.join(distinct.with_row_index("node", offset=1), on=["name", "device"], how="left", maintain_order="left")["node"]
+    return growth.grow(place, Forest.of_frames(frames), node.to_numpy().astype(np.int64))
+
+
+def _shared_out(sampled: Samples, took: Ints) -> tuple[Ints, Ints]:
+    """The time of each site that was sampled, by its samples: the site and the value of each row of `sampled.placed`."""
+    site = sampled.placed["site"].to_numpy()
+    return site, scaled(site, sampled.placed["value"].to_numpy(), took[site])

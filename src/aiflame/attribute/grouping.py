@@ -14,7 +14,7 @@ from aiflame.attribute.tree import Frame, Tree, assemble, frame_table
 from aiflame.errors import AiflameError
 from aiflame.profile.kinds import Kind
 
-CODE = (Kind.PYTHON, Kind.C, Kind.CPP, Kind.OS_KERNEL, Kind.GPU_KERNEL)
+CODE = (Kind.PYTHON, Kind.C, Kind.CPP, Kind.OS_KERNEL, Kind.GPU_KERNEL, Kind.GPU_COPY, Kind.GPU_IDLE)
 OWNERS = (Kind.PROCESS, Kind.THREAD)
 
 GROUPS: Mapping[str, tuple[tuple[Kind, ...], pl.Expr]] = {

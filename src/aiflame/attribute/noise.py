@@ -1,8 +1,11 @@
-"""Hiding what the program's author did not write: the interpreter at work, imports, how programs and threads begin, our own library."""
+"""Hiding what the program's author did not write: the interpreter at work, imports, how programs and threads begin, our own library,
+and how a GPU's driver does what it was called for."""
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from aiflame.attribute import nodes
 from aiflame.attribute.reshape import hide_nodes
@@ -39,6 +42,14 @@ _START = (
 INTERPRETER_MODULE = r"^(lib)?python[\d.]*[a-z]*(\.so[.\d]*)?$"
 _BETWEEN = r"^(libaiflame\b.*\.so|_ctypes\..*so|libffi\b.*)"
 """Our own library, and what lies between Python and a foreign function."""
+_DRIVER = r"^lib(cuda|cudart|cupti|nvidia-[\w-]+|nvperf_\w+)\b[^/]*\.so"
+_DRIVER_INSIDE = (
+    r"^(libcudart_static_[0-9a-f]+|__cudart\w*"
+    r"|cuda(Launch|Memcpy|Memset|Mem|Malloc|Free|Graph|Stream|Event|Device|Func|Get|Set|Ctx|Host|Occupancy)[A-Z]?\w*)"
+)
+"""What functions of the runtime are called where it is a part of the program itself."""
+_DRIVER_API = r"^_*cu(da)?[A-Z]\w*"
+_BENEATH_ALL = r"^(ld-linux|ld-musl|libc|libpthread|libdl|librt|libstdc\+\+|libgcc_s)\b[^/]*\.so"
 _IMPORT_FILES = r"^<frozen (importlib|zipimport|runpy)|[/\\]importlib[/\\](_bootstrap\w*|__init__)\.py$|[/\\]runpy\.py$|^runpy\.py$"
 _THREAD_START = r"^(Thread\.)?(_bootstrap|_bootstrap_inner|run)$"
 
@@ -46,13 +57,31 @@ _THREAD_START = r"^(Thread\.)?(_bootstrap|_bootstrap_inner|run)$"
 def hide_interpreter_noise(tree: Tree) -> Tree:
     """The tree as its author thinks of it. Time spent in hidden functions counts for what called them; totals stay. The raw tree is
     untouched, so that nothing is lost."""
-    noise = _is_noise(tree.frames).to_numpy()[tree.frame]
+    noise = _is_noise(tree.frames).to_numpy()[tree.frame] | _inside_driver(tree)
     noise[0] = False
     # Lines and instructions of a hidden native function are hidden with it; a line of Python (no module) is what one wants to see.
     detail = tree.frames.select(pl.col("kind").is_in(_DETAIL)).to_series().to_numpy()[tree.frame]
     native = (tree.frames["module"] != "").to_numpy()[tree.frame]
     owner = nodes.nearest(tree.parent, ~detail)
     return hide_nodes(tree, noise | (detail & native & noise[owner]))
+
+
+def _inside_driver(tree: Tree) -> NDArray[np.bool_]:
+    """Of each stretch of a GPU's driver the first function of its interface stays, or the first of all where none has a name. Functions
+    of the C library within a stretch stay too: they say what the driver waits for."""
+    native, name, module = pl.col("kind").is_in(_NATIVE), pl.col("name"), pl.col("module")
+    interface = name.str.contains(_DRIVER_API + r"(@.*)?$")
+    driver = native & (module.str.contains(_DRIVER) | name.str.contains(_DRIVER_INSIDE))
+    entry = driver & interface
+    outside = ~driver & ~(native & module.str.contains(_BENEATH_ALL))
+    is_driver, is_entry, is_outside = (tree.frames.select(which).to_series().to_numpy()[tree.frame] for which in (driver, entry, outside))
+    if not is_driver.any():
+        return is_driver
+    last = nodes.nearest(tree.parent, is_entry | is_outside, strict=True)
+    called = (last >= 0) & is_entry[last]
+    above = is_driver[np.maximum(tree.parent, 0)]
+    inside: NDArray[np.bool_] = is_driver & (called | (above & ~is_entry))
+    return inside
 
 
 def _is_noise(frames: pl.DataFrame) -> pl.Series:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 
 from aiflame.attribute import nodes
 from aiflame.attribute.difference import diff
+from aiflame.attribute.gpu import WITH_IDLE
 from aiflame.attribute.grouping import GROUPS, group
 from aiflame.attribute.invert import invert
 from aiflame.attribute.noise import hide_interpreter_noise
@@ -26,6 +29,7 @@ __all__ = [
     "merge_recursion",
     "prune",
     "without",
+    "without_idle",
 ]
 
 
@@ -54,6 +58,15 @@ def without(tree: Tree, pattern: str) -> Tree:
     """Without the frames that a regular expression finds and all they call: the total is less by what `focus` shows."""
     outside = ~(nodes.nearest(tree.parent, matching(tree, pattern)) >= 0)
     return subset(tree, outside, tree.parent, dict(tree.values))
+
+
+def without_idle(tree: Tree) -> Tree:
+    """Without the time in which devices had nothing to do: the total is what kernels and copies took."""
+    idle = tree.kinds() == Kind.GPU_IDLE
+    if not idle.any():
+        return tree
+    metrics = tuple(replace(metric, label=metric.label.removesuffix(WITH_IDLE)) for metric in tree.metrics)
+    return replace(subset(tree, ~idle, tree.parent, dict(tree.values)), metrics=metrics)
 
 
 def prune(tree: Tree, share: float, metric: str | None = None) -> Tree:

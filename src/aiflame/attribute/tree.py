@@ -29,7 +29,14 @@ class Metric:
 CPU_TIME = Metric("cpu-time", "ns", "CPU time")
 WALL_TIME = Metric("wall-time", "ns", "wall-clock time")
 GPU_TIME = Metric("gpu-time", "ns", "GPU time")
-METRICS: Mapping[str, Metric] = {metric.name: metric for metric in (CPU_TIME, WALL_TIME, GPU_TIME)}
+GPU_STALLS = Metric("gpu-stalls", "samples", "GPU samples, divided over launches by their time")
+GPU_LATENCY = Metric("gpu-latency", "samples", "GPU samples in whose cycle nothing was issued, divided over launches by their time")
+BYTES = Metric("bytes", "bytes", "bytes copied")
+METRICS: Mapping[str, Metric] = {metric.name: metric for metric in (CPU_TIME, WALL_TIME, GPU_TIME, GPU_STALLS, GPU_LATENCY, BYTES)}
+OF_GPU = frozenset(metric.name for metric in (GPU_TIME, GPU_STALLS, GPU_LATENCY, BYTES))
+"""Those whose values lie in kernels and copies."""
+LAUNCHES = Metric("launches", "launches", "launches")
+"""Beside GPU time and bytes: how often each kernel or copy ran."""
 
 FRAME_COLUMNS: Mapping[str, type[pl.DataType]] = {
     "name": pl.String,  # short, for reading

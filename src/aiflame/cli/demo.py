@@ -17,7 +17,7 @@ import typer
 import aiflame
 from aiflame.analyze.top import top
 from aiflame.analyze.ways import sentence, ways
-from aiflame.attribute.transforms import hide_interpreter_noise
+from aiflame.attribute.transforms import hide_interpreter_noise, without_idle
 from aiflame.attribute.tree import CPU_TIME, GPU_TIME
 from aiflame.errors import AiflameError
 from aiflame.recorder import RecordOptions, run
@@ -58,8 +58,8 @@ def demo(
 def _show(path: Path, chosen: DemoDevice) -> None:
     metric, question = (CPU_TIME.name, "function") if chosen is DemoDevice.CPU else (GPU_TIME.name, "kernel")
     profile = aiflame.open(path)
-    tree = hide_interpreter_noise(profile.tree(metric, detail="instruction"))
-    print_top(top(hide_interpreter_noise(profile.tree(metric)), question).head(_ROWS), tree, metric, question)
+    tree = without_idle(hide_interpreter_noise(profile.tree(metric, detail="instruction")))
+    print_top(top(without_idle(hide_interpreter_noise(profile.tree(metric))), question).head(_ROWS), tree, metric, question)
     picture = path.with_name(path.name.removesuffix(".aiflame") + ".svg")
     svg.write(tree, metric, picture, title="One matrix product in three ways", subtitle=f"aiflame demo: {tree.metric(metric).label}")
     typer.echo(sentence(tree, metric, ways(tree, metric, FUNCTIONS)))

@@ -11,7 +11,7 @@ from typing import Annotated, TextIO
 import typer
 
 from aiflame.attribute.tree import Tree
-from aiflame.cli.view import Detail, Focus, Grouping, MetricName, ProfilePath, Raw, view
+from aiflame.cli.view import Detail, Focus, Grouping, Idle, MetricName, ProfilePath, Raw, view
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed, speedscope
 
@@ -32,13 +32,14 @@ def export(
     to: Annotated[Format, typer.Option("--to", help="The format.")] = Format.COLLAPSED,
     metric: MetricName = "",
     by: Grouping = "code",
-    detail: Detail = "function",
+    detail: Detail = "",
     output: Annotated[Path | None, typer.Option("-o", "--output", help="File to write (default: stdout).")] = None,
     only: Focus = "",
     raw: Raw = False,
+    no_idle: Idle = False,
 ) -> None:
     """Write the profile for another tool."""
-    shown = view(profile, metric, by, detail, raw, only)
+    shown = view(profile, metric, by, detail, raw, only, no_idle)
     if output is None:
         _WRITERS[to](shown.tree, shown.metric, sys.stdout)
         return

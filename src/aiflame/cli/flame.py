@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from aiflame.attribute.transforms import diff, invert, merge_recursion
-from aiflame.cli.view import Detail, Focus, Grouping, MetricName, ProfilePath, Raw, view
+from aiflame.cli.view import Detail, Focus, Grouping, Idle, MetricName, ProfilePath, Raw, view
 from aiflame.errors import AiflameError
 from aiflame.render import svg
 
@@ -18,20 +18,21 @@ def flame(
     output: Annotated[Path, typer.Option("-o", "--output", help="The SVG file.")] = Path("flame.svg"),
     metric: MetricName = "",
     by: Grouping = "code",
-    detail: Detail = "function",
+    detail: Detail = "",
     baseline: Annotated[Path | None, typer.Option(metavar="PROFILE", help="Compare with this one: red is more, blue is less.")] = None,
     inverted: Annotated[bool, typer.Option("--inverted", help="From the leaves up: who calls what is expensive?")] = False,
     icicle: Annotated[bool, typer.Option("--icicle", help="Draw it hanging down.")] = False,
     recursion: Annotated[bool, typer.Option("--merge-recursion", help="Fold functions that call themselves.")] = False,
     only: Focus = "",
     raw: Raw = False,
+    no_idle: Idle = False,
     title: Annotated[str, typer.Option(help="The title.")] = "Flame graph",
 ) -> None:
     """Draw the flame graph."""
-    shown = view(profile, metric, by, detail, raw, only)
+    shown = view(profile, metric, by, detail, raw, only, no_idle)
     tree, subtitle = shown.tree, shown.title
     if baseline is not None:
-        before = view(baseline, shown.metric, by, detail, raw, only)
+        before = view(baseline, shown.metric, by, detail, raw, only, no_idle)
         tree, subtitle = diff(before.tree, tree, shown.metric), f"{subtitle}, compared with {before.of}"
     if recursion:
         tree = merge_recursion(tree)

@@ -8,7 +8,8 @@ import typer
 
 from aiflame.analyze.top import to_json
 from aiflame.analyze.top import top as ask
-from aiflame.cli.view import Focus, MetricName, ProfilePath, Raw, view
+from aiflame.attribute.tree import OF_GPU
+from aiflame.cli.view import Focus, Idle, MetricName, ProfilePath, Raw, view
 from aiflame.render.table import print_top
 
 
@@ -19,11 +20,12 @@ def top(
     rows: Annotated[int, typer.Option("-n", "--rows", min=1, help="How many rows.")] = 20,
     only: Focus = "",
     raw: Raw = False,
+    no_idle: Idle = False,
     json: Annotated[bool, typer.Option("--json", help="Machine-readable, to stdout.")] = False,
 ) -> None:
     """Show where the time went, heaviest first."""
-    shown = view(profile, metric, detail="line" if by == "line" else "function", raw=raw, only=only)
-    question = by or ("kernel" if shown.metric == "gpu-time" else "function")
+    shown = view(profile, metric, detail="line" if by == "line" else "function", raw=raw, only=only, no_idle=no_idle)
+    question = by or ("kernel" if shown.metric in OF_GPU else "function")
     answer = ask(shown.tree, question)
     if json:
         typer.echo(to_json(answer, shown.tree, shown.metric, rows))

@@ -25,6 +25,7 @@ MARKS = {
     Kind.OS_KERNEL: "_[k]",
     Kind.GPU_KERNEL: "_[G]",
     Kind.GPU_LINE: "_[G]",
+    Kind.GPU_COPY: "_[G]",
     Kind.GPU_INSTRUCTION: "_[g]",
     Kind.GPU_STALL: "_[g]",
     Kind.GPU_OFFSET: "_[g]",
@@ -32,9 +33,14 @@ MARKS = {
 }
 SAMPLES = Metric("samples", "samples", "samples")
 _OURS = ("[unattributed", "[… ")
+_COPIES = ("[copy", "[fill]", "[map]")
+_GRAPH_REPLAY = "[graph replay]"
+_GPU_IDLE = "[GPU idle]"
 _WAITS = ("[GIL]", "[lock]", "[I/O]", "[sleep]", "[waiting]")
 _SOURCE_LINE = re.compile(r"\.\w+:\d+$")
 _CPU_INSTRUCTION = re.compile(r" @ \+0x[0-9a-f]+$")
+_OFFSET = re.compile(r"^\+0x[0-9a-f]+$")
+_STALL = re.compile(r"^[a-z][a-z0-9_]+$")
 _WRITE_LINES = 10_000
 
 
@@ -136,20 +142,25 @@ def _rounded(count: bytes, path: str | Path, number: int) -> int:
 def _frame(written: bytes) -> Frame:
     """The frame as its marks tell it."""
     name = written.decode("utf-8", "replace")
-    if name == "-":
+    if name in ("-", _GRAPH_REPLAY):
         return Frame(name, Kind.BOUNDARY)
+    if name == _GPU_IDLE:
+        return Frame(name, Kind.GPU_IDLE)
     if name.startswith(PYTHON_MARK):
         return Frame(name[len(PYTHON_MARK) :], Kind.PYTHON)
-    if name.startswith("["):
+    if name.startswith("[") and name[-4:] not in MARKS.values():
         wait = name in _WAITS or name.endswith(" wait]")
         return Frame(name, Kind.WAIT if wait else Kind.UNATTRIBUTED if name.startswith(_OURS) else Kind.C)
     bare, mark = name[:-4], name[-4:]
     if mark == "_[k]":
         return Frame(bare, Kind.OS_KERNEL)
     if mark == "_[G]":
-        return Frame(bare, Kind.GPU_LINE if _SOURCE_LINE.search(bare) else Kind.GPU_KERNEL)
+        copy = bare.startswith(_COPIES)
+        return Frame(bare, Kind.GPU_COPY if copy else Kind.GPU_LINE if _SOURCE_LINE.search(bare) else Kind.GPU_KERNEL)
     if mark == "_[g]":
-        return Frame(bare, Kind.CPU_INSTRUCTION if _CPU_INSTRUCTION.search(bare) else Kind.GPU_INSTRUCTION)
+        cpu = _CPU_INSTRUCTION.search(bare)
+        gpu = Kind.GPU_OFFSET if _OFFSET.search(bare) else Kind.GPU_STALL if _STALL.search(bare) else Kind.GPU_INSTRUCTION
+        return Frame(bare, Kind.CPU_INSTRUCTION if cpu else gpu)
     if _SOURCE_LINE.search(name):
         return Frame(name, Kind.CPU_LINE)
     return Frame(name, Kind.CPP if "::" in name or "<" in name else Kind.C)

@@ -23,6 +23,8 @@ STYLES = {
     Kind.OS_KERNEL: "dark_orange",
     Kind.GPU_KERNEL: "cyan",
     Kind.GPU_LINE: "cyan",
+    Kind.GPU_COPY: "blue",
+    Kind.GPU_IDLE: "bright_black",
     Kind.CPU_LINE: "yellow",
     Kind.WAIT: "blue",
     Kind.UNATTRIBUTED: "bright_black",
@@ -50,6 +52,9 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
         numbers["Total"] = [amount(value, unit) for value in total]
     if width >= NARROW:
         numbers["% total"] = [share(value, whole) for value in total]
+    if "launches" in answer.columns and width >= MEDIUM:
+        numbers["Launches"] = [f"{count:,}" if count else "" for count in answer["launches"]]
+        numbers["Mean"] = ["" if mean is None else amount(round(mean), unit) for mean in answer["mean"]]
     texts = {HEADINGS.get(by, by): [Text(name, STYLES.get(Kind(kind), "")) for name, kind in answer.select("name", "kind").rows()]}
     if by in ("function", "line") and width >= MEDIUM:
         texts["Where"] = [Text(where(*place), "dim") for place in answer.select("file", "line", "module").rows()]

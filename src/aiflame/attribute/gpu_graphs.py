@@ -1,0 +1,32 @@
+"""Graphs: from the node that a kernel ran for to the stack that captured it, over the nodes that it was cloned from."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from aiflame.attribute.stacks import Tables
+
+
+def captured_stacks(profile: Tables) -> pl.DataFrame:
+    """One row for each node: process, node, and `captured`, the stack that made it or its original; 0 where none is known.
+
+    Jumps double, so that long chains cost few rounds; in a damaged profile originals may go in circles, which lead nowhere.
+    """
+    made = (
+        profile.scan("graph_nodes")
+        .select("process", "node", "original", "stack")
+        .filter(pl.col("node") != 0)
+        .sort("process", "node", pl.col("stack") == 0, "stack", "original")
+        .unique(["process", "node"], keep="first", maintain_order=True)
+        .collect()
+        .with_row_index("row")
+    )
+    originals = made.select("process", original="node", to="row")
+    stack = made["stack"].to_numpy()
+    to = made.join(originals, on=["process", "original"], how="left", maintain_order="left")["to"].to_numpy()
+    here = np.arange(len(made))
+    at = np.where((stack != 0) | np.isnan(to), here, np.nan_to_num(to)).astype(np.int64)
+    for _ in range(len(made).bit_length()):
+        at = at[at]
+    return made.select("process", "node", captured=pl.Series(stack[at], dtype=pl.UInt32))

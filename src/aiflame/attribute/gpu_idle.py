@@ -1,0 +1,34 @@
+"""When a device had nothing of a process to do: between the first and the last of its kernels and copies there."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.attribute.gpu_work import LONGEST_NS, Work
+
+
+def idle(work: Work, processes: pl.DataFrame) -> pl.DataFrame:
+    """process, device, value (ns): for each device that a process used, what no stream of it filled."""
+    started = processes.group_by("process").agg(pl.col("start_ns").min())
+    ran = (
+        work.ran.lazy()
+        .join(work.sites.lazy().select("process", "device").with_row_index("site"), on="site")
+        .join(started.lazy(), on="process", how="left")
+        .filter((pl.col("end_ns") > pl.col("start_ns")) & (pl.col("start_ns") >= pl.col("start_ns_right").fill_null(0)))
+        .select("process", "device", "start_ns", "end_ns")
+        .sort("start_ns")
+        .collect()
+    )
+    rows = [
+        (process, device, min(_gaps(each["start_ns"].to_numpy(), each["end_ns"].to_numpy()), LONGEST_NS))
+        for (process, device), each in ran.partition_by("process", "device", as_dict=True).items()
+    ]
+    return pl.DataFrame(rows, schema={"process": pl.UInt32, "device": pl.String, "value": pl.Int64}, orient="row").sort("process", "device")
+
+
+def _gaps(start: NDArray[np.uint64], end: NDArray[np.uint64]) -> int:
+    """What lies between intervals, sorted by their starts, that may overlap."""
+    reached = np.maximum.accumulate(end)
+    return int(np.where(start[1:] > reached[:-1], start[1:] - reached[:-1], np.uint64(0)).sum())

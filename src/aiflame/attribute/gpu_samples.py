@@ -1,0 +1,171 @@
+"""Samples of warps, divided over the launches of the kernel that they were taken in.
+
+A sample knows its function and its window of time. Within a window, the samples of a function are divided over its launches on that
+device by the time that these ran in the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from aiflame.attribute.division import Ints, divide
+from aiflame.attribute.gpu_windows import LATEST, overlaps
+from aiflame.attribute.gpu_work import Work
+from aiflame.attribute.stacks import Tables
+from aiflame.profile.kinds import Kind
+from aiflame.resolve.stall_reasons import NOT_ISSUED, short
+
+NO_KERNEL = "[unattributed: no kernel ran in the sample's window]"
+NO_CALLER = "[unattributed: called by an unknown kernel]"
+DROPPED = "[unattributed: samples dropped]"
+DRIVER = "[kernels of the driver]"
+MOST_SAMPLES = 1 << 40
+"""No window has more, unless it is damaged."""
+_DEVICE = ["process", "device"]
+_CODE = ["cubin", "function", "offset", "reason"]
+_PLACED = {"site": pl.Int64, "point": pl.Int64, "value": pl.Int64}
+_UNPLACED = {"process": pl.UInt32, "device": pl.String, "point": pl.UInt32, "why": pl.String, "value": pl.Int64}
+_NO_OVERLAP = pl.DataFrame(schema={"site": pl.Int64, "window": pl.Int64, "overlap": pl.Int64})
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    points: pl.DataFrame
+    """What was sampled: cubin, function (as compiled), offset, reason (short), and `called`: it is no kernel but called by one."""
+    placed: pl.DataFrame
+    """site (row of `Work.sites`), point (row of `points`), value"""
+    unplaced: pl.DataFrame
+    """process, device, why (a name for the frame), point, value: those whose launch is not known"""
+
+
+def samples(profile: Tables, work: Work, *, not_issued: bool = False, detail: bool = True) -> Samples:
+    """All samples, or those in whose cycle the scheduler issued nothing: a part of them that the device counts a second time.
+
+    Without `detail`, the points are functions alone.
+    """
+    kernels = work.sites.with_row_index("site").filter(pl.col("kind") == int(Kind.GPU_KERNEL))
+    taken = _taken(profile, not_issued, detail)
+    points = taken.select(_CODE).unique().sort(_CODE)
+    points = points.with_columns(called=~pl.col("function").is_in(kernels["name"].unique().implode()))
+    taken = taken.join(points.with_row_index("point"), on=_CODE).drop("offset", "reason")
+    cells, missed = [], []
+    windows = profile.table("gpu_windows").select("process", "device", "begin_ns", "end_ns", window="id")
+    by_device = kernels.partition_by(_DEVICE, as_dict=True)
+    for key, here in taken.partition_by(_DEVICE, as_dict=True).items():
+        ran = by_device.get(key, kernels.clear())
+        there = _Device.of(ran, windows.filter(process=key[0], device=key[1]), work)
+        for rows, names in there.functions(here, set(ran["name"])):
+            found = there.shares(rows["window"].unique(), names)
+            reached = rows["window"].is_in(found["window"].implode())
+            if not reached.all():
+                why = pl.lit(NO_KERNEL if names else NO_CALLER)
+                missed.append(rows.filter(~reached).select(*_DEVICE, "point", why=why, value="count"))
+                rows = rows.filter(reached)
+            if len(rows):
+                cells.append(divide(*_columns(rows, "point", "window", "count"), *_columns(found, "site", "window", "overlap")))
+    placed = pl.concat([pl.DataFrame(schema=_PLACED), *cells]).group_by("site", "point").agg(pl.col("value").sum()).sort("site", "point")
+    unplaced = pl.concat([pl.DataFrame(schema=_UNPLACED), *missed])
+    return Samples(points, placed, unplaced.group_by(*_DEVICE, "why", "point").agg(pl.col("value").sum()).sort(*_DEVICE, "why", "point"))
+
+
+def elsewhere(profile: Tables) -> pl.DataFrame:
+    """process, device, why, value: samples that were lost, or taken in kernels of the driver's own."""
+    count = {DROPPED: "dropped", DRIVER: "foreign"}
+    sums = [pl.col(column).clip(upper_bound=MOST_SAMPLES).sum().cast(pl.Int64).alias(why) for why, column in count.items()]
+    summed = profile.scan("gpu_windows").group_by(_DEVICE).agg(sums).collect()
+    return summed.unpivot(list(count), index=_DEVICE, variable_name="why").filter(pl.col("value") > 0).sort(*_DEVICE, "why")
+
+
+def _columns(frame: pl.DataFrame, *names: str) -> list[Ints]:
+    return [frame[name].to_numpy().astype(np.int64) for name in names]
+
+
+def _taken(profile: Tables, not_issued: bool, detail: bool) -> pl.DataFrame:
+    """process, device, window, cubin, function, offset, reason, count: samples of one of a reason's two counters."""
+    reasons = profile.table("stall_reasons").select("process", "name", reason="id").unique(["process", "reason"], keep="first")
+    names = {name: short(name) for name in reasons["name"].unique()}
+    reasons = reasons.with_columns(
+        short=pl.col("name").replace_strict(names, return_dtype=pl.String), partial=pl.col("name").str.ends_with(NOT_ISSUED)
+    ).drop("name")
+    functions = (
+        profile.table("gpu_functions").select("process", "cubin", "name", function="id").unique(["process", "function"], keep="first")
+    )
+    windows = profile.table("gpu_windows").select("process", "device", window="id").unique(["process", "window"], keep="first")
+    kept = ["offset", "short"] if detail else []
+    where = [pl.lit(0, pl.UInt32).alias("offset"), pl.lit("").alias("reason")]
+    if detail:
+        where = [pl.col("offset"), pl.col("short").fill_null("unknown").alias("reason")]
+    return (
+        profile.scan("gpu_samples")
+        .join(reasons.lazy(), on=["process", "reason"], how="left")
+        .filter(pl.col("partial").fill_null(False) == not_issued)
+        .group_by("process", "window", "function", *kept)
+        .agg(pl.col("count").cast(pl.Int64).sum())
+        .join(functions.lazy(), on=["process", "function"], how="left")
+        .join(windows.lazy(), on=["process", "window"], how="left")
+        .select(
+            "process",
+            pl.col("device").fill_null(""),
+            "window",
+            pl.col("cubin").fill_null(0),
+            pl.col("name").fill_null("").alias("function"),
+            "count",
+            *where,
+        )
+        .filter(pl.col("count") > 0)
+        .sort(*_DEVICE, "function", "window", "cubin", "offset", "reason")
+        .collect()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Device:
+    """When each kernel ran in the windows of sampling, on one device and for one process: site, window, overlap."""
+
+    near: Mapping[str, pl.DataFrame]
+    wide: Mapping[str, pl.DataFrame]
+    """The same with each window as wide as it and its neighbours: the kernels' clock and the windows' differ a little."""
+
+    @staticmethod
+    def of(kernels: pl.DataFrame, windows: pl.DataFrame, work: Work) -> _Device:
+        ran = work.ran.join(kernels.select("site"), on="site", how="semi")
+        begin, until = (np.minimum(windows[name].to_numpy(), LATEST).astype(np.int64) for name in ("begin_ns", "end_ns"))
+        number = windows["window"].cast(pl.Int64)
+
+        def found(wider: Ints) -> dict[str, pl.DataFrame]:
+            site, start, end = (ran[name].to_numpy() for name in ("site", "start_ns", "end_ns"))
+            rows = overlaps(site.astype(np.int64), start, end, np.maximum(begin - wider, 0), until + wider)
+            named = rows.with_columns(window=number.gather(rows["window"])).join(kernels.select("site", "name"), on="site")
+            return {name: one.drop("name") for (name,), one in named.partition_by("name", as_dict=True).items()}
+
+        return _Device(found(np.zeros_like(begin)), found(np.maximum(until - begin, 0)))
+
+    def functions(self, taken: pl.DataFrame, kernels: set[str]) -> Iterator[tuple[pl.DataFrame, tuple[str, ...]]]:
+        """The samples of each function, and the kernels that they belong to: for a function that is called, the one that its name
+        tells (`$kernel$function`), else all of its cubin."""
+        in_cubin: dict[int, set[str]] = {}
+        for cubin, name in taken.select("cubin", "function").unique().rows():
+            if name in kernels:
+                in_cubin.setdefault(cubin, set()).add(name)
+        for (name,), rows in taken.partition_by("function", as_dict=True, maintain_order=True).items():
+            caller = name.split("$")[1] if name.startswith("$") else ""
+            if name in kernels or caller in kernels:
+                yield rows, (name if name in kernels else caller,)
+                continue
+            for (cubin,), part in rows.partition_by("cubin", as_dict=True, maintain_order=True).items():
+                yield part, tuple(sorted(in_cubin.get(cubin, ())))
+
+    def shares(self, wanted: pl.Series, kernels: tuple[str, ...]) -> pl.DataFrame:
+        """How long each site of these kernels ran in each of the windows, or near it where none did."""
+        near = self._of(self.near, kernels, wanted)
+        left = wanted.filter(~wanted.is_in(near["window"].implode()))
+        return pl.concat([near, self._of(self.wide, kernels, left)]) if len(left) else near
+
+    def _of(self, found: Mapping[str, pl.DataFrame], kernels: tuple[str, ...], wanted: pl.Series) -> pl.DataFrame:
+        return pl.concat([_NO_OVERLAP, *(found[name] for name in kernels if name in found)]).filter(
+            pl.col("window").is_in(wanted.implode())
+        )

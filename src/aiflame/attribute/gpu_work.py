@@ -1,0 +1,111 @@
+"""What ran on devices, and where it was launched: kernels and copies joined with launches and graph nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from aiflame.attribute.gpu_graphs import captured_stacks
+from aiflame.attribute.stacks import Tables
+from aiflame.profile.kinds import Kind
+from aiflame.profile.schema import CopyKind
+
+COPY_NAMES = {
+    CopyKind.HOST_TO_DEVICE: "[copy host→device]",
+    CopyKind.DEVICE_TO_HOST: "[copy device→host]",
+    CopyKind.DEVICE_TO_DEVICE: "[copy device→device]",
+    CopyKind.FILL: "[fill]",
+    CopyKind.MAP: "[map]",
+    CopyKind.PEER: "[copy device→other device]",
+}
+LONGEST_NS = 1 << 50
+"""No kernel runs for more than this, 13 days, unless its record is damaged."""
+MOST_BYTES = 1 << 50
+NO_LAUNCH = -1
+"""`thread` of a site whose launch is not known."""
+
+JOIN = ["process", "api", "correlation"]
+SITE = ["process", "thread", "stack", "graph", "captured", "kind", "name", "device"]
+_RAN = ["process", "api", "correlation", "node", "kind", "item", "start_ns", "end_ns", "bytes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    sites: pl.DataFrame
+    """Each place that something was launched from, with what: SITE, and `took` (ns), `launches`, `bytes` of all that ran from there.
+    `graph`: it ran for a graph's node, that `captured` (a stack, 0: unknown) made."""
+    ran: pl.DataFrame
+    """`site` (row of `sites`), `start_ns`, `end_ns` (never before the start) of each."""
+
+
+def work(profile: Tables) -> Work:
+    """All that ran on devices. A kernel's launch has its correlation id; of several launches with one id the first counts."""
+    items, shapes, copies = _items(profile)
+    kernels = (
+        profile.scan("kernels")
+        .join(shapes.lazy(), on=["process", "shape"], how="left")
+        .with_columns(
+            pl.col("api").cast(pl.UInt32),
+            pl.col("item").fill_null(0),
+            kind=pl.lit(int(Kind.GPU_KERNEL), dtype=pl.UInt8),
+            bytes=pl.lit(0, dtype=pl.UInt64),
+        )
+        .select(_RAN)
+    )
+    moved = (
+        profile.scan("copies")
+        .join(copies.lazy(), left_on=["kind", "device"], right_on=["copy", "device"], how="left")
+        .with_columns(pl.col("item").fill_null(0), kind=pl.lit(int(Kind.GPU_COPY), dtype=pl.UInt8))
+        .select(_RAN)
+    )
+    launches = profile.scan("launches").select(*JOIN, "thread", "stack", "id").sort("id").drop("id")
+    longest = pl.col("start_ns") + LONGEST_NS
+    ran = (
+        pl.concat([kernels, moved])
+        .join(launches.unique(JOIN, keep="first", maintain_order=True), on=JOIN, how="left")
+        .join(captured_stacks(profile).lazy(), on=["process", "node"], how="left")
+        .select(
+            "process",
+            pl.col("thread").cast(pl.Int64).fill_null(NO_LAUNCH),
+            pl.col("stack").fill_null(0),
+            pl.col("captured").fill_null(0),
+            "item",
+            "start_ns",
+            "bytes",
+            graph=pl.col("node") != 0,
+            end_ns=pl.max_horizontal("start_ns", pl.min_horizontal("end_ns", longest)),
+        )
+        .collect()
+    )
+    key = ["process", "thread", "stack", "graph", "captured", "item"]
+    sites = (
+        ran.lazy()
+        .group_by(key)
+        .agg(
+            took=(pl.col("end_ns") - pl.col("start_ns")).sum().cast(pl.Int64),
+            launches=pl.len().cast(pl.Int64),
+            bytes=pl.col("bytes").clip(upper_bound=MOST_BYTES).sum().cast(pl.Int64),
+        )
+        .join(items.lazy(), on="item", how="left")
+        .sort(SITE)
+        .collect()
+        .with_row_index("site")
+    )
+    of_site = ran.select(*key, "start_ns", "end_ns").join(sites.select(*key, "site"), on=key, how="left")
+    return Work(sites.drop("site", "item"), of_site.select("site", "start_ns", "end_ns"))
+
+
+def _items(profile: Tables) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """What runs: distinct kernels and kinds of copies on their devices, by number; and the number of each shape and kind of copy."""
+    shapes = profile.table("kernel_shapes").select("process", "name", "device", shape="id").unique(["process", "shape"], keep="first")
+    copies = profile.scan("copies").select("kind", "device").unique().collect()
+    names = pl.col("kind").replace_strict({int(kind): name for kind, name in COPY_NAMES.items()}, default="[copy]", return_dtype=pl.String)
+    copies = copies.select("device", name=names, copy="kind")
+    kernel, copy = pl.lit(int(Kind.GPU_KERNEL), dtype=pl.UInt8), pl.lit(int(Kind.GPU_COPY), dtype=pl.UInt8)
+    unknown = pl.DataFrame({"name": "[unknown kernel]", "device": ""}).select("name", "device", kind=kernel)
+    found = pl.concat([shapes.select("name", "device", kind=kernel), copies.select("name", "device", kind=copy)]).unique()
+    items = pl.concat([unknown, found]).with_row_index("item")
+    of_shapes = shapes.join(items.filter(kind=int(Kind.GPU_KERNEL)), on=["name", "device"]).select("process", "shape", "item")
+    of_copies = copies.join(items.filter(kind=int(Kind.GPU_COPY)), on=["name", "device"]).select("copy", "device", "item")
+    return items, of_shapes.unique(["process", "shape"]), of_copies.unique(["copy", "device"])
