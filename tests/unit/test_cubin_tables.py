@@ -116,6 +116,13 @@ def test_device_code_without_samples_is_removed(tmp_path: Path, nvdisasm: Path):
     assert [file.name for file in (store.path / "cubins").iterdir()] == [f"{LINES:016x}.cubin"]
 
 
+def test_what_is_no_device_code_of_ours_stays(tmp_path: Path):
+    store = profile(tmp_path / "p")
+    (store.path / "cubins/folder").mkdir()
+    write(store)
+    assert [file.name for file in (store.path / "cubins").iterdir()] == ["folder"]
+
+
 def test_without_any_sample_no_device_code_stays_and_no_table_comes(tmp_path: Path):
     store = profile(tmp_path / "p")
     assert write(store) == []

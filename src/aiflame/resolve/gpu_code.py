@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -236,8 +237,9 @@ def _prune(folder: Path, sampled: set[int]) -> None:
     keep = {f"{crc:016x}.cubin" for crc in sampled}
     if not folder.is_dir() or folder.is_symlink():
         return
-    for file in list(folder.iterdir()):
-        if file.name not in keep and file.is_file():
-            file.unlink(missing_ok=True)
-    if not keep:
-        folder.rmdir()
+    with contextlib.suppress(OSError):
+        for file in list(folder.iterdir()):
+            if file.name not in keep and file.is_file():
+                file.unlink(missing_ok=True)
+        if not keep:
+            folder.rmdir()
