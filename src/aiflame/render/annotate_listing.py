@@ -11,7 +11,7 @@ from rich.text import Text
 
 from aiflame.analyze.annotate import Annotation, Count, Instruction, Line, SourceFile
 from aiflame.analyze.source_text import Origin
-from aiflame.render.annotate_cells import Cell, chain_text, fitted, harmless, heat, number, percent, place_name, reasons_text, row
+from aiflame.render.annotate_cells import Cell, chain_text, harmless, heat, number, percent, place_name, reasons_text, row
 
 SIDE_BY_SIDE = 140
 """Columns of the terminal from which on source and SASS stand beside each other."""
@@ -104,7 +104,7 @@ class Listing:
         path = _end(harmless(file.source.path), self._width - len(told))
         yield Text.assemble((path, "bold"), (told, heat(file.count.samples, self._whole)))
         if origin := _ORIGINS.get(file.source.origin):
-            yield fitted(origin, self._width, "yellow")
+            yield row([Cell(origin, self._width, "yellow")])
         heading = self._source_row("", ("%", "samples", "not iss.", "incl."), "line", "source", "bold", "bold")
         yield self._beside(heading, self._code_heading()) if self._widths.beside else heading
         before = 0
