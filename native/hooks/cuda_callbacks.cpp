@@ -124,7 +124,9 @@ bool enable_callbacks(CUpti_SubscriberHandle subscriber) noexcept {
 bool in_callback() noexcept { return calls.depth > 0 && calls.subscription == subscription.load(std::memory_order_relaxed); }
 
 void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
-  if (!collecting()) return;
+  // A context that goes is heard of also while collecting comes to its end: it is not sampled for the last time then.
+  bool context_goes = domain == CUPTI_CB_DOMAIN_RESOURCE && id == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING;
+  if (!collecting() && !context_goes) return;
   if (domain == CUPTI_CB_DOMAIN_RESOURCE) return on_resource(id, *static_cast<const CUpti_ResourceData*>(data));
   auto& call = *static_cast<const CUpti_CallbackData*>(data);
   call.callbackSite == CUPTI_API_ENTER ? enter(call, hooks::caller()) : leave_call(call);

@@ -32,6 +32,7 @@ struct Place {
   Plan plan;
   uint32_t device;
   uint32_t failures;
+  uint64_t begun_ns;
   uint64_t edge_ns;  // where the last window ended
   uint64_t due_ns;
 };
@@ -88,9 +89,16 @@ Device look_at(uint32_t ordinal) noexcept {
 bool begin(Place& place, CUcontext context) noexcept {
   if (!place.session.start(context, place.plan.period(), place.plan.device_bytes())) return false;
   place.failures = 0;
-  place.edge_ns = now_ns();
+  place.begun_ns = place.edge_ns = now_ns();
   place.due_ns = place.edge_ns + place.plan.interval_ns();
   return true;
+}
+
+// Of the time since the last edge. Samples come a little late, so one that is cut short reaches back into the one before.
+Window next_window(const Place& place, uint32_t period, bool is_last) noexcept {
+  Window window{.device = place.device, .period = period, .begin_ns = place.edge_ns, .end_ns = now_ns()};
+  if (is_last) window.begin_ns = std::max(place.begun_ns, std::min(window.begin_ns, window.end_ns - kBusyInterval));
+  return window;
 }
 
 void write(const Place& place, const Window& window, const Samples& samples, Fetched* fetched) noexcept {
@@ -102,7 +110,7 @@ void write(const Place& place, const Window& window, const Samples& samples, Fet
 
 // All that there is, in one window. False when CUPTI did not answer as it should.
 bool fetch(Place& place, bool is_last, Fetched* fetched) noexcept {
-  Window window{.device = place.device, .period = place.plan.period(), .begin_ns = place.edge_ns, .end_ns = now_ns()};
+  Window window = next_window(place, place.plan.period(), is_last);
   place.edge_ns = window.end_ns;
   *fetched = {.ns = window.end_ns - window.begin_ns};
   uint32_t reads = 0;
@@ -125,30 +133,29 @@ void tell_full(const Plan& plan) noexcept {
 }
 
 // Ends sampling, and writes what CUPTI had left.
-bool end(Place& place, uint32_t period, uint64_t begin_ns) noexcept {
+bool end(Place& place, uint32_t period) noexcept {
   if (!place.session.stop()) {
     place.session.abandon();
     leave(place);
     return false;
   }
   Fetched fetched{};
-  write(place, {.device = place.device, .period = period, .begin_ns = begin_ns, .end_ns = now_ns()}, place.session.left_over(), &fetched);
+  write(place, next_window(place, period, true), place.session.left_over(), &fetched);
   return true;
 }
 
 void finish(Place& place) noexcept {
-  uint64_t begin_ns = place.edge_ns;
   Fetched fetched;
   fetch(place, true, &fetched);
   if (fetched.full) tell_full(place.plan);
-  if (!end(place, place.plan.period(), begin_ns)) return;
+  if (!end(place, place.plan.period())) return;
   place.session.release();
   leave(place);
 }
 
 void start_anew(Place& place, uint32_t old_period) noexcept {
   CUcontext context = place.context.load(std::memory_order_relaxed);
-  if (!is_sampled(place) || !end(place, old_period, place.edge_ns)) return;
+  if (!is_sampled(place) || !end(place, old_period)) return;
   if (is_sampled(place) && begin(place, context)) return;
   place.session.release();
   leave(place);
