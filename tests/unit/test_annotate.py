@@ -288,6 +288,17 @@ def test_the_recorded_text_comes_first(tmp_path: Path) -> None:
     assert source(tmp_path, recorded=True) == (Origin.PROFILE, "recorded")
 
 
+def test_a_text_that_was_looked_for_and_not_kept_is_not_taken_from_disk(tmp_path: Path) -> None:
+    """It was no longer what the kernel had been compiled from."""
+    file = tmp_path / "attn.py"
+    file.write_text("a\nb\nwrong\n")
+    os.utime(file, ns=(1, 1))
+    meta = Meta(host=Host.here(), started=Clocks(realtime_ns=2))
+    kernel = Sampled("k", [(0, "NOP", line(3, str(file)), {"wait": 1})])
+    found = annotate(profile(tmp_path / "p", kernel, sources={"/other.py": "x"}, meta=meta), "k").files[0]
+    assert (found.source.origin, found.lines[0].text) == (Origin.MISSING, None)
+
+
 def test_else_the_file_on_disk_as_long_as_it_is_older_than_the_recording(tmp_path: Path) -> None:
     assert source(tmp_path) == (Origin.DISK, "on disk")
 

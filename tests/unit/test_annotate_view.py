@@ -169,7 +169,7 @@ def test_code_without_a_line_among_code_with_lines_is_listed_last(tmp_path: Path
 
 
 def test_a_missing_text_is_said(tmp_path: Path) -> None:
-    assert rows(shown(profile(tmp_path / "p", GEMM)), "no text: the file is neither in the profile nor on this disk")
+    assert rows(shown(profile(tmp_path / "p", GEMM)), "no text: the file was not there")
 
 
 def test_without_samples_there_is_the_header_and_what_to_do(tmp_path: Path) -> None:

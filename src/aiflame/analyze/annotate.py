@@ -239,7 +239,7 @@ def _of_code(profile: Profile, table: str, cubin: int, name: str, columns: Seque
 def _files(profile: Profile, instructions: Sequence[Instruction]) -> tuple[SourceFile, ...]:
     if not any(instruction.chain for instruction in instructions):
         return ()
-    recorded = dict(profile.table("sources").select("path", "text").rows()) if profile.has("sources") else {}
+    recorded = dict(profile.table("sources").select("path", "text").rows()) if profile.has("sources") else None
     inclusive: dict[tuple[str, int], list[Instruction]] = defaultdict(list)
     for instruction in instructions:
         for place in dict.fromkeys((place.file, place.line) for place in instruction.chain):

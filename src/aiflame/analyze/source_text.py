@@ -32,9 +32,13 @@ class SourceText:
         return self.lines[number - 1] if 0 < number <= len(self.lines) else None
 
 
-def source_text(path: str, recorded: Mapping[str, str], meta: Meta) -> SourceText:
-    if path in recorded:
-        return SourceText(path, Origin.PROFILE, _lines(recorded[path]))
+def source_text(path: str, recorded: Mapping[str, str] | None, meta: Meta) -> SourceText:
+    """`recorded`: the texts that the profile has; None when nobody has looked for any.
+
+    A text that was looked for and is not there was no longer what the kernel had been compiled from: then the disk does not help.
+    """
+    if recorded is not None:
+        return SourceText(path, Origin.PROFILE, _lines(recorded[path])) if path in recorded else SourceText(path, Origin.MISSING)
     if meta.host.name != platform.node():
         return SourceText(path, Origin.MISSING)
     try:

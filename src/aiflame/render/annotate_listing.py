@@ -34,7 +34,7 @@ _SASS_MOST, _SASS_LEAST, _SOURCE_LEAST = 60, 20, 24
 _ORIGINS = {
     Origin.DISK: "text from this disk: the profile does not have it",
     Origin.CHANGED: "no text: the file has changed since the recording, and the profile does not have it",
-    Origin.MISSING: "no text: the file is neither in the profile nor on this disk",
+    Origin.MISSING: "no text: the file was not there, or no longer as the kernel was compiled from it",
 }
 
 
