@@ -52,6 +52,7 @@ def main() -> None:
     print(json.dumps(report.values["capture"]), flush=True)
     report.put("launch", launches(options, report))
     print(json.dumps(report.values["launch"]), flush=True)
+    report.end()
 
 
 def launches(options: Options, report: Report) -> dict[str, object]:

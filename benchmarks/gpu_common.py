@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from aiflame.profile.meta import Host
 
@@ -90,6 +91,10 @@ class Report:
         failures.append({"what": what, "status": done.status, "errors": done.errors[-1500:]})
         self.put("failures", failures)
         print(f"FAILED {what}: status {done.status}\n{done.errors[-1500:]}", flush=True)
+
+    def end(self) -> NoReturn:
+        """Ends the program: with 1 where something failed."""
+        sys.exit("failures" in self.values)
 
 
 def machine() -> dict[str, object]:

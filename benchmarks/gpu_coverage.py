@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -40,25 +41,35 @@ def main() -> None:
             if done.status:
                 report.fail(name, done)
                 continue
-            try:
-                report.put(name, covered(aiflame.open(path)))
-            except AiflameError as error:
-                report.put(name, {"error": str(error)})
+            report.put(name, covered(path))
             print(name, json.dumps(report.values[name]), flush=True)
             if keep and name == "compiled":
                 with tarfile.open(keep, "w:gz") as archive:
                     archive.add(path, path.name)
+    report.end()
 
 
-def covered(profile: Profile) -> dict[str, object]:
-    found: dict[str, object] = {"notes": profile.store.notes(), "rows": {name: len(profile.table(name)) for name in _TABLES}}
-    found["gpu-time"] = time_covered(profile.tree("gpu-time"))
-    if found["rows"]["gpu_samples"]:  # type: ignore[index]
-        found["gpu-stalls"] = stalls_covered(profile.tree("gpu-stalls"))
-        found["triton"] = resolved(profile, triton=True)
-        found["all kernels"] = resolved(profile, triton=False)
-        found["windows"] = windows(profile)
-    return found
+def covered(path: Path) -> dict[str, object]:
+    """The answers; a question that fails does not take the others with it."""
+    profile = aiflame.open(path)
+    rows = {name: len(profile.table(name)) for name in _TABLES}
+    questions: dict[str, Callable[[], object]] = {"gpu-time": lambda: time_covered(profile.tree("gpu-time"))}
+    if rows["gpu_samples"]:
+        questions |= {
+            "gpu-stalls": lambda: stalls_covered(profile.tree("gpu-stalls")),
+            "triton": lambda: resolved(profile, triton=True),
+            "all kernels": lambda: resolved(profile, triton=False),
+            "windows": lambda: windows(profile),
+        }
+    answers: dict[str, object] = {"notes": profile.store.notes(), "rows": rows}
+    return answers | {name: _answer(question) for name, question in questions.items()}
+
+
+def _answer(question: Callable[[], object]) -> object:
+    try:
+        return question()
+    except (AiflameError, pl.exceptions.PolarsError, KeyError, ValueError, IndexError) as error:
+        return {"error": f"{type(error).__name__}: {error}"}
 
 
 _TABLES = ("launches", "kernels", "copies", "syncs", "graph_nodes", "cubins", "gpu_windows", "gpu_functions", "gpu_samples", "cpu_samples")

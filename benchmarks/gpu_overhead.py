@@ -36,6 +36,7 @@ def main() -> None:
             print(turn, {name: [round(ratio, 3) for ratio in columns["ratio"]] for name, columns in times.items()}, flush=True)
         done = run(recorded(program, folder / "p.aiflame", "--no-seal", "--gpu-sampling", "off"))
         report.put("without stall sampling, ms, one run", {name: result["ms"] for name, result in done.results.items()})
+    report.end()
 
 
 def _told(name: str, columns: dict[str, list[float]]) -> dict[str, object]:

@@ -48,6 +48,7 @@ def main() -> None:
             found[peer] = {name: _told(result) for name, result in done.results.items()}
             report.put("peers", found)
             print(peer, found[peer], flush=True)
+    report.end()
 
 
 def _told(result: dict[str, float]) -> dict[str, object]:

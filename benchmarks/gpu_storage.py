@@ -42,6 +42,7 @@ def main() -> None:
         for name in options.workloads:
             report.put(name, measured(name, options, folder, report))
             print(name, json.dumps(report.values[name]), flush=True)
+    report.end()
 
 
 def measured(name: str, options: Options, folder: Path, report: Report) -> dict[str, object]:

@@ -10,9 +10,10 @@
 #   CPU=1        try the benchmarks out in small where no GPU is; no number means anything then
 #   AIFLAME_TEST_PROGRAMS=DIR   where liblaunch_capture.so of the test build lies, for `capture` (default: build/dev/tests/collector)
 #
-# Wheels needed besides what torch brings: aiflame, polars, polars-runtime-32, symbolic, pyelftools, capstone, typer, rich, click, shellingham,
-# markdown-it-py, mdurl, pygments, nvidia-cuda-nvdisasm; for the tests pytest, pluggy, iniconfig. NVRTC comes with torch or the toolkit;
-# where it does not, add nvidia-cuda-nvrtc.
+# Wheels needed besides what torch brings: aiflame, polars, polars-runtime-32, symbolic, cffi, pycparser, milksnake, pyelftools, capstone,
+# nvidia-cuda-nvdisasm, typer, pydantic, pydantic-core, annotated-types, typing-inspection, typing-extensions, annotated-doc, shellingham,
+# rich, markdown-it-py, mdurl, pygments; for the tests pytest, pluggy, iniconfig, packaging. NVRTC comes with torch or the toolkit; where
+# it does not, add nvidia-cuda-nvrtc.
 #
 # A part that fails does not stop the others; the exit status tells whether any did.
 set -u
