@@ -144,6 +144,15 @@ void leave_at_exit() noexcept {
 
 bool wanted() noexcept { return control::has(schema::Feature::CUDA) && control::recording() && hooks::own_process(); }
 
+// The driver loads one tool. Nsight Systems, for one, names itself where we were named.
+void tell_if_taken() noexcept {
+  const char* tool = getenv("CUDA_INJECTION64_PATH");
+  if (!tool || !*tool || strstr(tool, "aiflame") || state.load() != LifeState::ABSENT || !wanted() || !driver_function("cuInit")) return;
+  char text[512];
+  int length = snprintf(text, sizeof text, "CUDA loaded %.300s in our place (CUDA_INJECTION64_PATH): GPU kernels are not recorded", tool);
+  spool::note({text, static_cast<size_t>(length)});
+}
+
 }  // namespace
 
 void start() noexcept {
@@ -153,6 +162,7 @@ void start() noexcept {
 }
 
 void stop() noexcept {
+  tell_if_taken();
   if (!in_callback()) happen(LifeEvent::STOP);
 }
 

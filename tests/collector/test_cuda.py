@@ -248,15 +248,24 @@ def test_a_recording_from_inside_need_not_be_ended(tmp_path: Path) -> None:
     assert Counter(joined(process, "kernels")["launched"]) == {"much": 30}
 
 
+def test_a_recording_from_inside_may_begin_before_cuda_does(tmp_path: Path) -> None:
+    assert started_by_itself("from_inside_before_cuda", tmp_path / "profile") == Outcome(0, "", "")
+    (process,) = processes(tmp_path / "profile")
+    assert Counter(joined(process, "kernels")["launched"]) == {"much": 30, "little": 10}
+
+
 def inside(name: str, *profiles: Path) -> list[Process]:
     """What a scene that records itself left: one process a profile."""
     for profile in profiles:
         (profile / "spool").mkdir(parents=True)
         ControlPage.create(profile, cpu_rate=999, features=EVERYTHING, gpu_sampling=GpuSampling.AUTO).close()
-    without_agent = {name: value for name, value in around().items() if name != "CUDA_INJECTION64_PATH"}
-    outcome = plain([sys.executable, PROGRAM, name, *profiles], profiles[0].parent, env={**without_agent, "COLLECTOR": str(library())})
-    assert outcome == Outcome(0, "", "")
+    assert started_by_itself(name, *profiles) == Outcome(0, "", "")
     return [process for profile in profiles for process in processes(profile)]
+
+
+def started_by_itself(name: str, *profiles: Path) -> Outcome:
+    without_agent = {name: value for name, value in around().items() if name != "CUDA_INJECTION64_PATH"}
+    return plain([sys.executable, PROGRAM, name, *profiles], profiles[0].parent, env={**without_agent, "COLLECTOR": str(library())})
 
 
 def test_a_kernel_that_never_completes_is_a_launch_without_times(scene: Scene) -> None:
@@ -280,6 +289,13 @@ def test_dropped_records_are_said(scene: Scene) -> None:
 def test_another_tool_that_has_cupti_is_said(scene: Scene) -> None:
     taken = scene("split", env={"FAKE_CUPTI_TAKEN": "1"})
     assert taken.notes == ["another tool uses CUPTI in this program: GPU kernels are not recorded"]
+
+
+def test_a_tool_in_our_place_is_said(scene: Scene) -> None:
+    taken = scene("split", env={"CUDA_INJECTION64_PATH": "/opt/nsight/libToolsInjection64.so"})
+    assert taken.notes == [
+        "CUDA loaded /opt/nsight/libToolsInjection64.so in our place (CUDA_INJECTION64_PATH): GPU kernels are not recorded"
+    ]
 
 
 def test_an_old_cupti_is_said(scene: Scene) -> None:

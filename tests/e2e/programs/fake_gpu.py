@@ -280,6 +280,17 @@ def from_inside_without_end() -> None:
     gpu.wait()
 
 
+def from_inside_before_cuda() -> None:
+    """A recording that begins before CUDA does, as `aiflame.record()` makes one."""
+    from pathlib import Path
+
+    from aiflame.recorder.inside import recording
+    from aiflame.recorder.options import RecordOptions
+
+    with recording(Path(sys.argv[2]), RecordOptions(), overwrite=True):
+        split()
+
+
 def fails_to_exec() -> None:
     """And goes on using CUDA."""
     gpu = Gpu()
