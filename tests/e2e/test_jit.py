@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from recording import PYTHON, Recorder, time_under
 
 MAKER = """
@@ -23,8 +25,11 @@ calls_jit()
 
 
 def test_a_perf_map_names_code_and_its_callers_are_whole(record: Recorder) -> None:
-    run = record(PYTHON, "-c", MAKER)
-    tree = run.profile().tree("cpu-time")
+    profile = record(PYTHON, "-c", MAKER).profile()
+    for pid in profile.table("processes")["pid"]:
+        Path(f"/tmp/perf-{pid}.map").unlink(missing_ok=True)
+    tree = profile.tree("cpu-time")
     spun = time_under(tree, "jit_spin")
-    assert spun > 1.2e9
+    assert spun > 1e9
+    assert spun / time_under(tree, "calls_jit") >= 0.95
     assert time_under(tree, "<module>", "calls_jit", "jit_spin") / spun >= 0.99
