@@ -24,6 +24,7 @@ from aiflame.api import Profile
 from aiflame.attribute.tree import Tree
 from aiflame.errors import AiflameError
 from aiflame.profile.kinds import Kind
+from aiflame.resolve.stall_reasons import NOT_ISSUED
 
 SAMPLED = ["cubin", "function", "offset"]
 
@@ -113,8 +114,10 @@ def stalls_covered(tree: Tree) -> dict[str, object]:
 def resolved(profile: Profile, *, triton: bool) -> dict[str, object]:
     """Shares of samples with a source line, with an instruction, with both."""
     functions = profile.table("gpu_functions").select("process", "cubin", function_row="id", function="name")
+    issued_or_not = profile.table("stall_reasons").filter(~pl.col("name").str.ends_with(NOT_ISSUED)).select("process", reason="id")
     samples = (
         profile.table("gpu_samples")
+        .join(issued_or_not, on=["process", "reason"], how="semi")
         .select("process", "offset", "count", function_row="function")
         .join(functions, on=["process", "function_row"], how="left")
     )
