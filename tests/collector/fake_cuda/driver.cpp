@@ -174,6 +174,9 @@ extern "C" __attribute__((visibility("default"))) void fake_kernel_duration(cons
   state.durations[function] = ns;
 }
 
+// What happens when the process ends.
+extern "C" __attribute__((visibility("default"))) void fake_shut_down() { state.gone = true; }
+
 API cuInit(unsigned) {
   Guard guard(state.lock);
   if (state.pid) return state.pid == getpid() && state.initialized ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;

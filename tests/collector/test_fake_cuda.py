@@ -1,0 +1,73 @@
+"""The fake CUPTI is as strict as the real one is fragile: what would crash or lose records there ends the program here, with a reason."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from live import plain
+from test_cuda import FAKES, pytestmark  # noqa: F401
+
+BEGIN = """
+import ctypes, os, sys
+from ctypes import byref, c_void_p
+driver, cupti = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libcupti.so.13")
+subscriber, context = c_void_p(), c_void_p()
+called = ctypes.CFUNCTYPE(None, c_void_p, ctypes.c_int, ctypes.c_uint, c_void_p)(lambda *_: None)
+sampling = (ctypes.c_uint64 * 4)(32, 0, 0, 0)
+assert cupti.cuptiSubscribe(byref(subscriber), called, None) == 0
+driver.cuInit(0)
+driver.cuCtxCreate_v2(byref(context), 0, 0)
+sampling[2] = context.value
+"""
+
+MISTAKES = {
+    "sampling that was not enabled": ("cupti.cuptiPCSamplingGetData(sampling)", "sampling is not enabled for this context"),
+    "data of a context that is gone": (
+        "cupti.cuptiPCSamplingEnable(sampling); driver.cuCtxDestroy_v2(context); cupti.cuptiPCSamplingGetData(sampling)",
+        "cuptiPCSamplingGetData: the context is gone",
+    ),
+    "sampling ended twice": (
+        "cupti.cuptiPCSamplingEnable(sampling); cupti.cuptiPCSamplingDisable(sampling); cupti.cuptiPCSamplingDisable(sampling)",
+        "cuptiPCSamplingDisable: sampling is not enabled for this context",
+    ),
+    "a subscriber that has left": (
+        "cupti.cuptiUnsubscribe(subscriber); cupti.cuptiEnableDomain(1, subscriber, 1)",
+        "cuptiEnableDomain: the subscriber has left",
+    ),
+    "a subscriber after the end": (
+        "cupti.cuptiFinalize(); cupti.cuptiUnsubscribe(subscriber)",
+        "cuptiUnsubscribe: the subscriber has left",
+    ),
+    "the child of a fork": (
+        "child = os.fork(); child or cupti.cuptiActivityFlushAll(0); child and os.kill(os.getpid(), os.waitpid(child, 0)[1] & 127)",
+        "cuptiActivityFlushAll: called in the child of a fork",
+    ),
+    "after the driver": (
+        "driver.fake_shut_down(); cupti.cuptiActivityFlushAll(1)",
+        "cuptiActivityFlushAll: the driver has shut down",
+    ),
+    "activity without buffers": (
+        "module, kernel = c_void_p(), c_void_p(); driver.cuModuleLoadData(byref(module), b'x')\n"
+        "driver.cuModuleGetFunction(byref(kernel), module, b'k'); cupti.cuptiActivityEnable(10)\n"
+        "driver.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, None, None)",
+        "activity is on without functions for buffers",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_call_in_the_wrong_order_ends_the_program(mistake: str, tmp_path: Path) -> None:
+    code, reason = MISTAKES[mistake]
+    paths = f"{FAKES / 'driver'}:{FAKES / 'cupti13'}"
+    outcome = plain([sys.executable, "-c", BEGIN + code], tmp_path, env={"LD_LIBRARY_PATH": paths})
+    assert outcome.status == -signal.SIGABRT
+    assert outcome.stderr.endswith(f"{reason}\n")
+
+
+def test_a_second_subscriber_is_refused(tmp_path: Path) -> None:
+    code = BEGIN + "print(cupti.cuptiSubscribe(byref(c_void_p()), called, None))"
+    paths = f"{FAKES / 'driver'}:{FAKES / 'cupti13'}"
+    assert plain([sys.executable, "-c", code], tmp_path, env={"LD_LIBRARY_PATH": paths}).stdout == "39\n"
