@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
@@ -13,9 +12,13 @@ CELLS = 4 << 20
 """So many cells of a matrix are worked on at once."""
 
 
-def divide(point: Ints, window: Ints, count: Ints, site: Ints, of_window: Ints, overlap: Ints) -> pl.DataFrame:
+Cells = tuple[Ints, Ints, Ints]
+"""site, point, value"""
+
+
+def divide(point: Ints, window: Ints, count: Ints, site: Ints, of_window: Ints, overlap: Ints) -> Cells:
     """Samples of one function (each row `count` of them at a `point` in a `window`) divided over its sites, in each window by their
-    `overlap` with it (rows `site`, `of_window`): site, point, value. Every window with samples has an overlap.
+    `overlap` with it (rows `site`, `of_window`). Every window with samples has an overlap.
 
     Each point keeps its number of samples exactly, and each site gets its part to within a few samples, however few a point has.
     """
@@ -23,7 +26,7 @@ def divide(point: Ints, window: Ints, count: Ints, site: Ints, of_window: Ints, 
     sites, site = np.unique(site, return_inverse=True)
     if len(sites) == 1:
         value = np.bincount(point, count, len(points)).astype(np.int64)
-        return _cells(np.zeros(len(points), dtype=np.int64), np.arange(len(points)), value, sites, points)
+        return np.full(len(points), sites[0]), points, value
     share, window = _shares(site, of_window, overlap, len(sites), window)
     order = np.argsort(point, kind="stable")
     point, window, count = point[order], window[order], count[order]
@@ -33,12 +36,18 @@ def divide(point: Ints, window: Ints, count: Ints, site: Ints, of_window: Ints, 
     for first in range(0, len(points), step):
         rows = slice(*np.searchsorted(point, [first, first + step]))
         size = min(step, len(points) - first)
-        cells = np.bincount((point[rows] - first) * len(share) + window[rows], count[rows], size * len(share))
-        cells = cells.reshape(size, len(share))
-        value = _rounded(cells @ share, cells.sum(axis=1).astype(np.int64), carried)
+        expected = _expected(point[rows] - first, window[rows], count[rows], share, size)
+        sums = np.bincount(point[rows] - first, count[rows], size).astype(np.int64)
+        value = _rounded(expected, sums, carried)
         at, to = np.nonzero(value)
-        found.append(_cells(to, first + at, value[at, to], sites, points))
-    return pl.concat(found)
+        found.append((sites[to], points[first + at], value[at, to]))
+    return joined(found)
+
+
+def joined(cells: list[Cells]) -> Cells:
+    none = np.zeros(0, dtype=np.int64)
+    site, point, value = (np.concatenate([none, *(each[column] for each in cells)]) for column in range(3))
+    return site, point, value
 
 
 def scaled(group: Ints, value: Ints, total: Ints) -> Ints:
@@ -70,6 +79,15 @@ def _shares(site: Ints, window: Ints, overlap: Ints, sites: int, wanted: Ints) -
     return shares / shares.sum(axis=1, keepdims=True), place // coarser
 
 
+def _expected(point: Ints, window: Ints, count: Ints, share: Floats, points: int) -> Floats:
+    """A row for each point (sorted, each there), in it the part of each site."""
+    if len(point) * 8 < points * len(share):
+        return np.add.reduceat(count[:, None] * share[window], np.searchsorted(point, np.arange(points)), axis=0)
+    cells = np.bincount(point * len(share) + window, count, points * len(share)).reshape(points, len(share))
+    expected: Floats = cells @ share
+    return expected
+
+
 def _rounded(expected: Floats, sums: Ints, carried: list[Floats]) -> Ints:
     """Whole numbers near the expected ones, whose rows have these sums.
 
@@ -97,7 +115,3 @@ def _rounded(expected: Floats, sums: Ints, carried: list[Floats]) -> Ints:
         carried[level] = running[-1] - reached[-1]
         value = np.stack([left, value - left], axis=2).reshape(rows, -1)
     return value[:, :columns]
-
-
-def _cells(site: Ints, point: Ints, value: Ints, sites: Ints, points: Ints) -> pl.DataFrame:
-    return pl.DataFrame({"site": sites[site], "point": points[point], "value": value.astype(np.int64)})

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from aiflame.attribute.division import Ints, divide
+from aiflame.attribute.division import Cells, Ints, divide, joined
 from aiflame.attribute.gpu_windows import LATEST, overlaps
 from aiflame.attribute.gpu_work import Work
 from aiflame.attribute.stacks import Tables
@@ -27,9 +27,7 @@ MOST_SAMPLES = 1 << 40
 """No window has more, unless it is damaged."""
 _DEVICE = ["process", "device"]
 _CODE = ["cubin", "function", "offset", "reason"]
-_PLACED = {"site": pl.Int64, "point": pl.Int64, "value": pl.Int64}
 _UNPLACED = {"process": pl.UInt32, "device": pl.String, "point": pl.UInt32, "why": pl.String, "value": pl.Int64}
-_NO_OVERLAP = pl.DataFrame(schema={"site": pl.Int64, "window": pl.Int64, "overlap": pl.Int64})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +49,25 @@ def samples(profile: Tables, work: Work, *, not_issued: bool = False, detail: bo
     taken = _taken(profile, not_issued, detail)
     points = taken.select(_CODE).unique().sort(_CODE)
     points = points.with_columns(called=~pl.col("function").is_in(kernels["name"].unique().implode()))
-    taken = taken.join(points.with_row_index("point"), on=_CODE).drop("offset", "reason")
-    cells, missed = [], []
+    taken = taken.join(points.with_row_index("point"), on=_CODE, maintain_order="left").drop("offset", "reason")
     windows = profile.table("gpu_windows").select("process", "device", "begin_ns", "end_ns", window="id")
     by_device = kernels.partition_by(_DEVICE, as_dict=True)
-    for key, here in taken.partition_by(_DEVICE, as_dict=True).items():
-        ran = by_device.get(key, kernels.clear())
-        there = _Device.of(ran, windows.filter(process=key[0], device=key[1]), work)
-        for rows, names in there.functions(here, set(ran["name"])):
-            found = there.shares(rows["window"].unique(), names)
-            reached = rows["window"].is_in(found["window"].implode())
-            if not reached.all():
-                why = pl.lit(NO_KERNEL if names else NO_CALLER)
-                missed.append(rows.filter(~reached).select(*_DEVICE, "point", why=why, value="count"))
-                rows = rows.filter(reached)
-            if len(rows):
-                cells.append(divide(*_columns(rows, "point", "window", "count"), *_columns(found, "site", "window", "overlap")))
-    placed = pl.concat([pl.DataFrame(schema=_PLACED), *cells]).group_by("site", "point").agg(pl.col("value").sum()).sort("site", "point")
-    unplaced = pl.concat([pl.DataFrame(schema=_UNPLACED), *missed])
-    return Samples(points, placed, unplaced.group_by(*_DEVICE, "why", "point").agg(pl.col("value").sum()).sort(*_DEVICE, "why", "point"))
+    cells, missed = [], [pl.DataFrame(schema=_UNPLACED)]
+    for (process, device), here in taken.partition_by(_DEVICE, as_dict=True).items():
+        ran = by_device.get((process, device), kernels.clear())
+        placed, unplaced = _Device.of(ran, windows.filter(process=process, device=device), work).place(here)
+        cells.append(placed)
+        for why, point, value in unplaced:
+            rows = pl.DataFrame({"point": point.astype(np.uint32), "value": value})
+            missed.append(
+                rows.select(
+                    pl.lit(process, pl.UInt32).alias("process"), pl.lit(device).alias("device"), "point", pl.lit(why).alias("why"), "value"
+                )
+            )
+    site, point, value = joined(cells)
+    found = pl.DataFrame({"site": site, "point": point, "value": value}).group_by("site", "point").agg(pl.col("value").sum())
+    lost = pl.concat(missed).group_by(*_DEVICE, "why", "point").agg(pl.col("value").sum())
+    return Samples(points, found.sort("site", "point"), lost.sort(*_DEVICE, "why", "point"))
 
 
 def elsewhere(profile: Tables) -> pl.DataFrame:
@@ -78,10 +76,6 @@ def elsewhere(profile: Tables) -> pl.DataFrame:
     sums = [pl.col(column).clip(upper_bound=MOST_SAMPLES).sum().cast(pl.Int64).alias(why) for why, column in count.items()]
     summed = profile.scan("gpu_windows").group_by(_DEVICE).agg(sums).collect()
     return summed.unpivot(list(count), index=_DEVICE, variable_name="why").filter(pl.col("value") > 0).sort(*_DEVICE, "why")
-
-
-def _columns(frame: pl.DataFrame, *names: str) -> list[Ints]:
-    return [frame[name].to_numpy().astype(np.int64) for name in names]
 
 
 def _taken(profile: Tables, not_issued: bool, detail: bool) -> pl.DataFrame:
@@ -117,17 +111,22 @@ def _taken(profile: Tables, not_issued: bool, detail: bool) -> pl.DataFrame:
             *where,
         )
         .filter(pl.col("count") > 0)
-        .sort(*_DEVICE, "function", "window", "cubin", "offset", "reason")
+        .sort(*_DEVICE, "function", "cubin", "window", "offset", "reason")
         .collect()
     )
 
 
+Shares = Mapping[str, Cells]
+"""For each kernel: site, window, overlap."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Device:
-    """When each kernel ran in the windows of sampling, on one device and for one process: site, window, overlap."""
+    """When each kernel ran in the windows of sampling, on one device and for one process."""
 
-    near: Mapping[str, pl.DataFrame]
-    wide: Mapping[str, pl.DataFrame]
+    kernels: frozenset[str]
+    near: Shares
+    wide: Shares
     """The same with each window as wide as it and its neighbours: the kernels' clock and the windows' differ a little."""
 
     @staticmethod
@@ -136,36 +135,59 @@ class _Device:
         begin, until = (np.minimum(windows[name].to_numpy(), LATEST).astype(np.int64) for name in ("begin_ns", "end_ns"))
         number = windows["window"].cast(pl.Int64)
 
-        def found(wider: Ints) -> dict[str, pl.DataFrame]:
+        def found(wider: Ints) -> Shares:
             site, start, end = (ran[name].to_numpy() for name in ("site", "start_ns", "end_ns"))
             rows = overlaps(site.astype(np.int64), start, end, np.maximum(begin - wider, 0), until + wider)
             named = rows.with_columns(window=number.gather(rows["window"])).join(kernels.select("site", "name"), on="site")
-            return {name: one.drop("name") for (name,), one in named.partition_by("name", as_dict=True).items()}
+            parts = named.partition_by("name", as_dict=True)
+            return {name: (_ints(one, "site"), _ints(one, "window"), _ints(one, "overlap")) for (name,), one in parts.items()}
 
-        return _Device(found(np.zeros_like(begin)), found(np.maximum(until - begin, 0)))
+        return _Device(frozenset(kernels["name"]), found(np.zeros_like(begin)), found(np.maximum(until - begin, 0)))
 
-    def functions(self, taken: pl.DataFrame, kernels: set[str]) -> Iterator[tuple[pl.DataFrame, tuple[str, ...]]]:
-        """The samples of each function, and the kernels that they belong to: for a function that is called, the one that its name
-        tells (`$kernel$function`), else all of its cubin."""
+    def place(self, taken: pl.DataFrame) -> tuple[Cells, list[tuple[str, Ints, Ints]]]:
+        """The samples on their sites; and those that have none: why, point, value."""
+        window, point, count = (_ints(taken, name) for name in ("window", "point", "count"))
+        cells, unplaced = [], []
+        for rows, kernels in self._functions(taken):
+            at, many = window[rows], count[rows]
+            shares = self._shares(np.unique(at), kernels)
+            has = np.isin(at, shares[1])
+            if has.any():
+                cells.append(divide(point[rows][has], at[has], many[has], *shares))
+            if not has.all():
+                unplaced.append((NO_KERNEL if kernels else NO_CALLER, point[rows][~has], many[~has]))
+        return joined(cells), unplaced
+
+    def _functions(self, taken: pl.DataFrame) -> Iterator[tuple[slice, list[str]]]:
+        """The rows of each function, and the kernels that they belong to: for a function that is called, the one that its name tells
+        (`$kernel$function`), else all of its cubin."""
         in_cubin: dict[int, set[str]] = {}
         for cubin, name in taken.select("cubin", "function").unique().rows():
-            if name in kernels:
+            if name in self.kernels:
                 in_cubin.setdefault(cubin, set()).add(name)
-        for (name,), rows in taken.partition_by("function", as_dict=True, maintain_order=True).items():
+        # A kernel's records do not tell its cubin: those of equal name are one.
+        own = pl.when(pl.col("function").is_in(self.kernels)).then(0).otherwise("cubin")
+        runs = taken.select(pl.struct("function", cubin=own).rle().alias("run")).unnest("run")
+        begin = 0
+        for length, key in zip(runs["len"].to_list(), runs["value"].to_list(), strict=True):
+            name = key["function"]
             caller = name.split("$")[1] if name.startswith("$") else ""
-            if name in kernels or caller in kernels:
-                yield rows, (name if name in kernels else caller,)
-                continue
-            for (cubin,), part in rows.partition_by("cubin", as_dict=True, maintain_order=True).items():
-                yield part, tuple(sorted(in_cubin.get(cubin, ())))
+            known = [one for one in (name, caller) if one in self.kernels][:1]
+            yield slice(begin, begin + length), known or sorted(in_cubin.get(key["cubin"], ()))
+            begin += length
 
-    def shares(self, wanted: pl.Series, kernels: tuple[str, ...]) -> pl.DataFrame:
+    def _shares(self, windows: Ints, kernels: list[str]) -> Cells:
         """How long each site of these kernels ran in each of the windows, or near it where none did."""
-        near = self._of(self.near, kernels, wanted)
-        left = wanted.filter(~wanted.is_in(near["window"].implode()))
-        return pl.concat([near, self._of(self.wide, kernels, left)]) if len(left) else near
+        near = self._of(self.near, kernels, windows)
+        left = np.setdiff1d(windows, near[1])
+        return joined([near, self._of(self.wide, kernels, left)]) if len(left) else near
 
-    def _of(self, found: Mapping[str, pl.DataFrame], kernels: tuple[str, ...], wanted: pl.Series) -> pl.DataFrame:
-        return pl.concat([_NO_OVERLAP, *(found[name] for name in kernels if name in found)]).filter(
-            pl.col("window").is_in(wanted.implode())
-        )
+    @staticmethod
+    def _of(shares: Shares, kernels: list[str], windows: Ints) -> Cells:
+        site, window, overlap = joined([shares[name] for name in kernels if name in shares])
+        kept = np.isin(window, windows)
+        return site[kept], window[kept], overlap[kept]
+
+
+def _ints(frame: pl.DataFrame, name: str) -> Ints:
+    return frame[name].to_numpy().astype(np.int64)
