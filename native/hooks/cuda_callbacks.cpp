@@ -124,10 +124,13 @@ bool enable_callbacks(CUpti_SubscriberHandle subscriber) noexcept {
 bool in_callback() noexcept { return calls.depth > 0 && calls.subscription == subscription.load(std::memory_order_relaxed); }
 
 void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
-  // A context that goes is heard of also while collecting comes to its end: it is not sampled for the last time then.
-  bool context_goes = domain == CUPTI_CB_DOMAIN_RESOURCE && id == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING;
-  if (!collecting() && !context_goes) return;
-  if (domain == CUPTI_CB_DOMAIN_RESOURCE) return on_resource(id, *static_cast<const CUpti_ResourceData*>(data));
+  // While collecting comes to its end, a context that goes is heard of: it is not sampled for the last time then; and a call that returns:
+  // its kernels are being written.
+  bool is_resource = domain == CUPTI_CB_DOMAIN_RESOURCE;
+  bool ends = is_resource ? id == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING
+                          : static_cast<const CUpti_CallbackData*>(data)->callbackSite == CUPTI_API_EXIT;
+  if (!collecting() && !ends) return;
+  if (is_resource) return on_resource(id, *static_cast<const CUpti_ResourceData*>(data));
   auto& call = *static_cast<const CUpti_CallbackData*>(data);
   call.callbackSite == CUPTI_API_ENTER ? enter(call, hooks::caller()) : leave_call(call);
 }
