@@ -127,8 +127,8 @@ void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId i
   // While collecting comes to its end, a context that goes is heard of: it is not sampled for the last time then; and a call that returns:
   // its kernels are being written.
   bool is_resource = domain == CUPTI_CB_DOMAIN_RESOURCE;
-  bool ends = is_resource ? id == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING
-                          : static_cast<const CUpti_CallbackData*>(data)->callbackSite == CUPTI_API_EXIT;
+  bool ends =
+      is_resource ? id == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING : static_cast<const CUpti_CallbackData*>(data)->callbackSite == CUPTI_API_EXIT;
   if (!collecting() && !ends) return;
   if (is_resource) return on_resource(id, *static_cast<const CUpti_ResourceData*>(data));
   auto& call = *static_cast<const CUpti_CallbackData*>(data);
