@@ -32,8 +32,8 @@ struct Place {
   Plan plan;
   uint32_t device;
   uint32_t failures;
-  uint64_t begun_ns;
-  uint64_t edge_ns;  // where the last window ended
+  uint64_t begun_ns, fetched_ns;
+  uint64_t edge_ns;  // where the next window begins
   uint64_t due_ns;
 };
 
@@ -89,7 +89,7 @@ Device look_at(uint32_t ordinal) noexcept {
 bool begin(Place& place, CUcontext context) noexcept {
   if (!place.session.start(context, place.plan.period(), place.plan.device_bytes())) return false;
   place.failures = 0;
-  place.begun_ns = place.edge_ns = now_ns();
+  place.begun_ns = place.fetched_ns = place.edge_ns = now_ns();
   place.due_ns = place.edge_ns + place.plan.interval_ns();
   return true;
 }
@@ -111,8 +111,8 @@ void write(const Place& place, const Window& window, const Samples& samples, Fet
 // All that there is, in one window. False when CUPTI did not answer as it should.
 bool fetch(Place& place, bool is_last, Fetched* fetched) noexcept {
   Window window = next_window(place, place.plan.period(), is_last);
-  place.edge_ns = window.end_ns;
-  *fetched = {.ns = window.end_ns - window.begin_ns};
+  *fetched = {.ns = window.end_ns - place.fetched_ns};
+  place.fetched_ns = window.end_ns;
   uint32_t reads = 0;
   do {
     CUptiResult result = place.session.read();
@@ -122,6 +122,8 @@ bool fetch(Place& place, bool is_last, Fetched* fetched) noexcept {
     // A second read is rare, and of the same window: a row more, with the same edges.
     write(place, window, place.session.samples(), fetched);
   } while (place.session.has_more() && ++reads < kMostReads && (is_last || is_sampled(place)));
+  // When nothing came, samples may be on their way.
+  place.edge_ns = fetched->samples ? window.end_ns : std::max(window.begin_ns, window.end_ns - kBusyInterval);
   return true;
 }
 
@@ -169,7 +171,7 @@ void visit(Place& place) noexcept {
   if (fetched.full) tell_full(place.plan);
   uint32_t period = place.plan.period();
   bool anew = place.plan.observe(fetched);
-  place.due_ns = place.edge_ns + place.plan.interval_ns();
+  place.due_ns = place.fetched_ns + place.plan.interval_ns();
   if (anew) start_anew(place, period);
 }
 
