@@ -91,6 +91,9 @@ class Tables:
             ),
         }
 
+    def has(self, name: str) -> bool:
+        return name in self.tables
+
     def table(self, name: str) -> pl.DataFrame:
         if name in self.tables:
             return self.tables[name]

@@ -6,13 +6,14 @@ import io
 import json
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given
 from rich.console import Console
 from trees import PROCESS, THREAD, TREES, c, paths, py, tree
 
 from aiflame.analyze.top import ASKED, to_json, top
-from aiflame.attribute.tree import Frame, Kind, Tree
+from aiflame.attribute.tree import LAUNCHES, Frame, Kind, Tree
 from aiflame.errors import AiflameError
 from aiflame.render.table import bar, print_top, where
 
@@ -79,6 +80,23 @@ def test_kernels_are_listed_by_what_they_took_whoever_launched_them() -> None:
     kernel, boundary = Frame("matmul", Kind.GPU_KERNEL), Frame("-", Kind.BOUNDARY)
     of = tree(((py("a"), boundary, kernel), 5), ((py("b"), boundary, kernel, Frame("m.cu:3", Kind.GPU_LINE)), 3))
     assert rows(of, "kernel") == {"matmul": (8, 8)}
+
+
+def test_copies_and_idle_time_are_listed_beside_kernels() -> None:
+    kernel, copy, idle = Frame("gemm", Kind.GPU_KERNEL), Frame("[fill]", Kind.GPU_COPY), Frame("[GPU idle]", Kind.GPU_IDLE)
+    of = tree(((PROCESS, py("a"), kernel), 5), ((PROCESS, py("a"), copy), 3), ((PROCESS, idle), 2))
+    assert rows(of, "kernel") == {"gemm": (5, 5), "[fill]": (3, 3), "[GPU idle]": (2, 2)}
+
+
+def test_kernels_are_listed_with_their_launches_and_the_mean_of_one() -> None:
+    kernel, line = Frame("gemm", Kind.GPU_KERNEL), Frame("g.cu:4", Kind.GPU_LINE)
+    of = tree(((py("a"), kernel, line), 6), ((py("b"), kernel), 3), ((PROCESS, Frame("[GPU idle]", Kind.GPU_IDLE)), 2))
+    launches = np.array([2 * (of.frames["name"][frame] == "gemm") for frame in of.frame.tolist()])
+    of = of.with_values({**of.values, LAUNCHES.name: launches.astype(np.int64)}, (*of.metrics, LAUNCHES))
+    assert top(of, "kernel").select("name", "launches", "mean").rows() == [("gemm", 4, 2.25), ("[GPU idle]", 0, None)]
+    text = io.StringIO()
+    print_top(top(of, "kernel"), of, "cpu-time", "kernel", Console(file=text, width=100))
+    assert text.getvalue().splitlines()[1].split()[-3:] == ["2", "ns", "gemm"]
 
 
 @pytest.mark.parametrize(

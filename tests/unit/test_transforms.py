@@ -24,6 +24,7 @@ from aiflame.attribute.transforms import (
     merge_recursion,
     prune,
     without,
+    without_idle,
 )
 from aiflame.attribute.tree import CPU_TIME, Frame, Kind, Tree, from_stacks
 from aiflame.errors import AiflameError
@@ -48,6 +49,46 @@ def test_totals_are_exact_and_the_tree_sound(transform: object, of: Tree) -> Non
     assert is_sound(after)
     assert after.total("cpu-time") == of.total("cpu-time")
     assert paths(of) == before, "the argument was changed"
+
+
+CUDART, CUDA, CUPTI = (f"lib{name}.so.12" for name in ("cudart", "cuda", "cupti"))
+
+
+def visible(*stack: Frame) -> tuple[str, ...]:
+    (path,) = paths(hide_interpreter_noise(tree((stack, 1))))
+    return path
+
+
+def test_of_a_gpu_s_driver_the_call_that_the_program_made_stays() -> None:
+    inside = (c("[unknown] a", CUDART), c("cuLaunchKernel", CUDA), c("[unknown] b", CUDA), c("[unknown] c", CUPTI))
+    assert visible(py("step"), c("launch"), c("cudaLaunchKernel", CUDART), *inside, Frame("-", Kind.BOUNDARY)) == (
+        "step", "launch", "cudaLaunchKernel", "-",
+    )  # fmt: skip
+
+
+def test_a_runtime_that_is_a_part_of_the_program_is_folded_too() -> None:
+    inside = (c("libcudart_static_0af3", "train"), c("cuMemcpyAsync", CUDA), c("[unknown] b", CUDA))
+    assert visible(c("load", "train"), c("cudaMemcpyAsync", "train"), *inside) == ("load", "cudaMemcpyAsync")
+
+
+def test_behind_a_graph_s_replay_the_captured_call_stays_as_well() -> None:
+    captured = (py("forward"), c("cudaLaunchKernel", CUDART), c("[unknown] a", CUDA))
+    replay = (py("replay"), c("cudaGraphLaunch", CUDART), c("cuGraphLaunch", CUDA), Frame("[graph replay]", Kind.BOUNDARY))
+    assert visible(*replay, *captured) == ("replay", "cudaGraphLaunch", "[graph replay]", "forward", "cudaLaunchKernel")
+
+
+def test_what_a_driver_waits_for_stays_and_of_nameless_functions_one() -> None:
+    wait = Frame("[lock]", Kind.WAIT)
+    nameless = (c("[unknown] a", CUDA), c("[unknown] b", CUDA), c("poll", "libc.so.6"), wait)
+    assert visible(c("cudaDeviceSynchronize", CUDART), *nameless) == ("cudaDeviceSynchronize", "poll", "[lock]")
+    assert visible(c("worker"), *nameless) == ("worker", "[unknown] a", "poll", "[lock]")
+
+
+def test_idle_time_can_be_left_out() -> None:
+    idle = Frame("[GPU idle]", Kind.GPU_IDLE)
+    of = tree(((PROCESS, idle), 5), ((PROCESS, THREAD, py("a")), 3))
+    assert without_idle(of).total("cpu-time") == 3
+    assert of.total("cpu-time") == 8
 
 
 @given(TREES, st.sampled_from(["^a$", "f|kernel", "train", "nowhere"]))
