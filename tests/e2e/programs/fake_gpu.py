@@ -14,9 +14,16 @@ import sys
 import threading
 import time
 from ctypes import byref, c_int, c_uint64, c_void_p
+from pathlib import Path
 
 NEVER = (1 << 64) - 1
-CUBIN = b"device code of the fake GPU"
+"""How long a kernel runs that does not complete."""
+
+
+def device_code() -> bytes:
+    """A real cubin's, where the test names one."""
+    path = os.environ.get("CUBIN")
+    return Path(path).read_bytes() if path else b"device code of the fake GPU"
 
 
 class Gpu:
@@ -28,7 +35,7 @@ class Gpu:
         self.context = c_void_p()
         self.call("cuCtxCreate_v2", byref(self.context), 0, device)
         self.module = c_void_p()
-        self.call("cuModuleLoadData", byref(self.module), CUBIN)
+        self.call("cuModuleLoadData", byref(self.module), device_code())
 
     def call(self, name: str, *arguments: object) -> None:
         status = getattr(self.driver, name)(*arguments)
@@ -95,6 +102,15 @@ def split() -> None:
     kernel = gpu.kernel("spin", 100_000)
     much(gpu, kernel)
     little(gpu, kernel)
+    gpu.wait()
+
+
+def named() -> None:
+    """A kernel of the name given, 20 times."""
+    gpu = Gpu()
+    kernel = gpu.kernel(sys.argv[2], 100_000)
+    for _ in range(20):
+        gpu.launch(kernel)
     gpu.wait()
 
 
@@ -282,8 +298,6 @@ def from_inside_without_end() -> None:
 
 def from_inside_before_cuda() -> None:
     """A recording that begins before CUDA does, as `aiflame.record()` makes one."""
-    from pathlib import Path
-
     from aiflame.recorder.inside import recording
     from aiflame.recorder.options import RecordOptions
 
