@@ -55,7 +55,8 @@ class Plan {
 
   // Of the buffer that the device writes into, which is memory that the program cannot have. CUPTI's own choice is 512 MB.
   constexpr uint64_t device_bytes() const noexcept {
-    // A record has 32 bytes or less; the hardware may look at each of four schedulers at once; twice the longest time between two fetches.
+    // Nobody tells how large a record is, or whether each of the four schedulers gives one: enough for 32 bytes from each, for twice the
+    // longest time between two fetches.
     constexpr uint64_t kRecordBytes = 32, kSchedulers = 4, kSmallest = 16 << 20, kLargest = 512 << 20;
     uint64_t rate = fixed_ ? cycles_ >> period_ : std::min(cycles_ >> finest_for(kMostRate), kMostRate);
     uint64_t second = rate * kRecordBytes * kSchedulers;

@@ -92,8 +92,8 @@ uint32_t row_of_unknown(uint32_t index) noexcept {
                            [&] { return spool::append(schema::StallReason{.index = index, .name = spool::text(kUnknown)}); });
 }
 
-// Most records share their function with the few before them. CUPTI gives each function's name once, as memory of the C library that
-// records of kernels point to as well: it is never freed, by us or by CUPTI.
+// Most records share their function with the few before them. A function's name is memory of the C library, shared by all records,
+// those of kernels too; CUPTI leaves it to us to free it once none of them is read any more, which is never.
 class Functions {
  public:
   uint32_t row(const CUpti_PCSamplingPCData& record) noexcept {
