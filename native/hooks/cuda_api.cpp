@@ -52,6 +52,13 @@ int look_at(dl_phdr_info* info, size_t, void* data) {
   return 0;
 }
 
+// A CUPTI works with drivers of its own major version and newer ones.
+bool suits_driver(const char* version) noexcept {
+  auto get = reinterpret_cast<int (*)(int*)>(driver_function("cuDriverGetVersion"));
+  int driver = 0;
+  return !get || get(&driver) != 0 || atoi(version) * 1000 <= driver;
+}
+
 void* find() noexcept {
   constexpr int kFlags = RTLD_LAZY | RTLD_LOCAL;
   if (const char* chosen = getenv("AIFLAME_CUPTI")) return dlopen(chosen, kFlags);
@@ -61,6 +68,7 @@ void* find() noexcept {
     if (void* found = dlopen(loaded.cupti, kFlags | RTLD_NOLOAD)) return found;
   for (const char* file : kFileNames) {
     const char* version = strrchr(file, '.') + 1;
+    if (!suits_driver(version)) continue;
     void* found = nullptr;
     if (*loaded.runtime) {
       found = open_at(kFlags, "%s%s", loaded.runtime, file);

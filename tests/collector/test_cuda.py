@@ -87,6 +87,13 @@ def test_every_launch_has_its_kernel_and_its_stack(scene: Scene, env: dict[str, 
     assert kernels["thread"].n_unique() == 1
 
 
+def test_cupti_is_not_newer_than_the_driver(scene: Scene) -> None:
+    paths = ":".join(str(FAKES / folder) for folder in ("driver", "cupti13", "cupti12"))
+    process = scene("split", env={"FAKE_CUDA_DRIVER": "12080", "LD_LIBRARY_PATH": paths}).process
+    assert len(joined(process, "kernels")) == 40
+    assert [Path(path).name for path in process.table("modules")["path"] if "cupti" in path] == ["libcupti.so.12"]
+
+
 def test_kernels_are_on_our_clock(scene: Scene) -> None:
     process = scene("split").process
     kernels, launches = joined(process, "kernels"), process.table("launches")
