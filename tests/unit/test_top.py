@@ -86,6 +86,7 @@ def test_copies_and_idle_time_are_listed_beside_kernels() -> None:
     kernel, copy, idle = Frame("gemm", Kind.GPU_KERNEL), Frame("[fill]", Kind.GPU_COPY), Frame("[GPU idle]", Kind.GPU_IDLE)
     of = tree(((PROCESS, py("a"), kernel), 5), ((PROCESS, py("a"), copy), 3), ((PROCESS, idle), 2))
     assert rows(of, "kernel") == {"gemm": (5, 5), "[fill]": (3, 3), "[GPU idle]": (2, 2)}
+    assert rows(tree(((PROCESS, copy), 3)), "kernel") == {"[fill]": (3, 3)}
 
 
 def test_kernels_are_listed_with_their_launches_and_the_mean_of_one() -> None:

@@ -25,7 +25,7 @@ ASKED: dict[str, tuple[Kind, ...]] = {
 }
 """The kinds of frames that a question is about: a value belongs to the nearest one at or above it."""
 _NEEDED: dict[str, tuple[tuple[Kind, ...], str]] = {
-    "kernel": ((Kind.GPU_KERNEL,), "no GPU kernel ran in it"),
+    "kernel": ((Kind.GPU_KERNEL, Kind.GPU_COPY), "no GPU kernel ran in it"),
     "line": ((Kind.CPU_LINE, Kind.GPU_LINE), "no source line is known in it"),
 }
 

@@ -6,8 +6,9 @@ device by the time that these ran in the window.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import polars as pl
@@ -126,23 +127,24 @@ class _Device:
 
     kernels: frozenset[str]
     near: Shares
-    wide: Shares
+    wide: Callable[[], Shares]
     """The same with each window as wide as it and its neighbours: the kernels' clock and the windows' differ a little."""
 
     @staticmethod
     def of(kernels: pl.DataFrame, windows: pl.DataFrame, work: Work) -> _Device:
         ran = work.ran.join(kernels.select("site"), on="site", how="semi")
         begin, until = (np.minimum(windows[name].to_numpy(), LATEST).astype(np.int64) for name in ("begin_ns", "end_ns"))
-        number = windows["window"].cast(pl.Int64)
+        number, length = windows["window"].cast(pl.Int64), np.maximum(until - begin, 0)
 
-        def found(wider: Ints) -> Shares:
+        @cache
+        def found(wider: int) -> Shares:
             site, start, end = (ran[name].to_numpy() for name in ("site", "start_ns", "end_ns"))
-            rows = overlaps(site.astype(np.int64), start, end, np.maximum(begin - wider, 0), until + wider)
+            rows = overlaps(site.astype(np.int64), start, end, np.maximum(begin - wider * length, 0), until + wider * length)
             named = rows.with_columns(window=number.gather(rows["window"])).join(kernels.select("site", "name"), on="site")
             parts = named.partition_by("name", as_dict=True)
             return {name: (_ints(one, "site"), _ints(one, "window"), _ints(one, "overlap")) for (name,), one in parts.items()}
 
-        return _Device(frozenset(kernels["name"]), found(np.zeros_like(begin)), found(np.maximum(until - begin, 0)))
+        return _Device(frozenset(kernels["name"]), found(0), lambda: found(1))
 
     def place(self, taken: pl.DataFrame) -> tuple[Cells, list[tuple[str, Ints, Ints]]]:
         """The samples on their sites; and those that have none: why, point, value."""
@@ -180,7 +182,7 @@ class _Device:
         """How long each site of these kernels ran in each of the windows, or near it where none did."""
         near = self._of(self.near, kernels, windows)
         left = np.setdiff1d(windows, near[1])
-        return joined([near, self._of(self.wide, kernels, left)]) if len(left) else near
+        return joined([near, self._of(self.wide(), kernels, left)]) if len(left) else near
 
     @staticmethod
     def _of(shares: Shares, kernels: list[str], windows: Ints) -> Cells:
