@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trees import PROCESS, THREAD, TREES, c, is_sound, paths, py, tree
 
-from aiflame.attribute.tree import Frame, Kind, Tree
+from aiflame.attribute.tree import CPU_TIME, Frame, Kind, Tree, from_stacks
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed
 
@@ -138,3 +138,25 @@ def test_what_is_no_collapsed_stack_is_said_with_its_line(tmp_path: Path, text: 
 def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     with pytest.raises(AiflameError, match="cannot read"):
         collapsed.read(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        Frame("[copy host→device]", Kind.GPU_COPY),
+        Frame("[fill]", Kind.GPU_COPY),
+        Frame("[GPU idle]", Kind.GPU_IDLE),
+        Frame("[graph replay]", Kind.BOUNDARY),
+        Frame("[unattributed: samples dropped]", Kind.UNATTRIBUTED),
+        Frame("[kernels of the driver]", Kind.GPU_KERNEL),
+        Frame("dot dot.cuh:12", Kind.GPU_LINE),
+        Frame("LDG.E.128", Kind.GPU_INSTRUCTION),
+        Frame("long_scoreboard", Kind.GPU_STALL),
+        Frame("+0x1f0", Kind.GPU_OFFSET),
+    ],
+)
+def test_what_a_gpu_did_keeps_its_kind(frame: Frame, tmp_path: Path) -> None:
+    file = tmp_path / "stacks.txt"
+    with file.open("w", encoding="utf-8") as text:
+        collapsed.write(from_stacks([((frame,), 1)], CPU_TIME), CPU_TIME.name, text)
+    assert collapsed.read(file).frames.select("name", "kind").rows()[1:] == [(frame.name, int(frame.kind))]

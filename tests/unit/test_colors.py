@@ -39,6 +39,7 @@ def test_labels_are_readable_on_every_frame(theme: str) -> None:
         (Kind.OS_KERNEL, 20, 38),
         (Kind.GPU_KERNEL, 170, 196),
         (Kind.GPU_LINE, 170, 196),
+        (Kind.GPU_COPY, 200, 220),
         (Kind.GPU_INSTRUCTION, 80, 150),
         (Kind.GPU_STALL, 70, 150),
         (Kind.GPU_OFFSET, 80, 165),
