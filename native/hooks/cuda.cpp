@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 
 namespace aiflame::cuda {
 
@@ -121,8 +122,11 @@ void happen(LifeEvent event) noexcept {
   bool begins = event == LifeEvent::START || event == LifeEvent::REGAIN;
   if (begins && sharing::in_use()) return tell_user(sharing::user());
   LifeChange change = life_change(state.load(std::memory_order_relaxed), event);
+  // Launches are heard of until device activity is recorded no more: no kernel without its launch.
+  bool ends = change.steps[0] == LifeStep::DISABLE_ACTIVITY;
+  if (ends) take(LifeStep::DISABLE_ACTIVITY);
   state.store(change.next, std::memory_order_release);
-  for (LifeStep step : change.steps)
+  for (LifeStep step : std::span(change.steps).subspan(ends))
     if (!take(step) && change.next == LifeState::COLLECTING) {
       state.store(LifeState::STOPPED, std::memory_order_release);
       return;

@@ -64,7 +64,7 @@ AIFLAME_SAME(Memory, CUpti_ActivityMemory3, deviceId);
 #undef AIFLAME_SAME
 
 // 5,000 kernels or so. A few are kept for the next time.
-constexpr size_t kBufferBytes = 1 << 20;
+constexpr size_t kBufferBytes = 1 << 20, kMappedBytes = kBufferBytes + 4096;
 constexpr uint32_t kMostSpare = 8;
 std::atomic<void*> spare[kMostSpare];
 
@@ -182,6 +182,10 @@ constinit std::atomic<uint32_t> buffers_out{0};
 // A buffer with a kernel in it that still runs stays with CUPTI: it is given this long.
 constexpr uint64_t kPatience = 300'000'000;
 
+// Behind the buffer: it was lent for our own records. Another tool may switch its activities on before it registers where they go.
+bool& is_for_us(uint8_t* buffer) noexcept { return *reinterpret_cast<bool*>(buffer + kBufferBytes); }
+void mark(uint8_t* buffer) noexcept { is_for_us(buffer) = collecting(); }
+
 void CUPTIAPI on_buffer_wanted(uint8_t** buffer, size_t* bytes, size_t* most_records) {
   buffers_out.fetch_add(1, std::memory_order_relaxed);
   *most_records = 0;
@@ -189,9 +193,11 @@ void CUPTIAPI on_buffer_wanted(uint8_t** buffer, size_t* bytes, size_t* most_rec
   for (auto& place : spare)
     if (void* kept = place.exchange(nullptr, std::memory_order_acquire)) {
       *buffer = static_cast<uint8_t*>(kept);
+      mark(*buffer);
       return;
     }
-  *buffer = static_cast<uint8_t*>(sys::map_memory(kBufferBytes));
+  *buffer = static_cast<uint8_t*>(sys::map_memory(kMappedBytes));
+  if (*buffer) mark(*buffer);
   if (*buffer) return;
   *bytes = 0;
   buffers_out.fetch_sub(1, std::memory_order_relaxed);
@@ -210,7 +216,8 @@ void CUPTIAPI on_buffer_full(CUcontext context, uint32_t stream, uint8_t* buffer
   if (sharing::give_back(context, stream, buffer, bytes, used)) return;
   buffers_out.fetch_sub(1, std::memory_order_relaxed);
   CUpti_Activity* activity = nullptr;
-  while (used && control::recording() && cupti().ActivityGetNextRecord(buffer, used, &activity) == CUPTI_SUCCESS) write(*activity);
+  while (used && is_for_us(buffer) && control::recording() && cupti().ActivityGetNextRecord(buffer, used, &activity) == CUPTI_SUCCESS)
+    write(*activity);
   size_t dropped = 0;
   if (cupti().ActivityGetNumDroppedRecords(context, stream, &dropped) == CUPTI_SUCCESS && dropped) {
     char text[128];
@@ -221,7 +228,7 @@ void CUPTIAPI on_buffer_full(CUcontext context, uint32_t stream, uint8_t* buffer
     void* nothing = nullptr;
     if (place.compare_exchange_strong(nothing, buffer, std::memory_order_release)) return;
   }
-  sys::unmap_memory(buffer, kBufferBytes);
+  sys::unmap_memory(buffer, kMappedBytes);
 }
 
 bool enable_activity() noexcept {
@@ -240,6 +247,8 @@ void disable_activity() noexcept {
   for (CUpti_ActivityKind kind : kKinds) cupti().ActivityDisable(kind);
   if (control::has(schema::Feature::GPU_MEMORY)) cupti().ActivityDisable(CUPTI_ACTIVITY_KIND_MEMORY2);
 }
+
+bool has_lent_buffers() noexcept { return buffers_out.load(std::memory_order_relaxed) > 0; }
 
 void flush_activity(bool all) noexcept {
   cupti().ActivityFlushAll(0);

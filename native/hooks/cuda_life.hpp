@@ -47,7 +47,7 @@ constexpr LifeChange life_change(LifeState state, LifeEvent event) noexcept {
   using enum LifeState;
   using enum LifeStep;
   constexpr LifeChange begin{COLLECTING, {SUBSCRIBE, ENABLE_ACTIVITY, START_SAMPLING, START_WORKER}};
-  constexpr std::array<LifeStep, 5> end{STOP_WORKER, STOP_SAMPLING, DISABLE_ACTIVITY, FLUSH, UNSUBSCRIBE};
+  constexpr std::array<LifeStep, 5> end{DISABLE_ACTIVITY, STOP_WORKER, STOP_SAMPLING, FLUSH, UNSUBSCRIBE};
   switch (event) {
     case LifeEvent::START:
       return state == ABSENT || state == STOPPED ? begin : LifeChange{state};

@@ -16,6 +16,8 @@ void disable_activity() noexcept;
 void flush_activity(bool all) noexcept;
 // Once all is flushed: times of records are converted when they are delivered.
 void give_clock_back() noexcept;
+// CUPTI has buffers of ours.
+bool has_lent_buffers() noexcept;
 // CUPTI has filled a buffer: ours, or one of another user's.
 void CUPTIAPI on_buffer_full(CUcontext context, uint32_t stream, uint8_t* buffer, size_t bytes, size_t used);
 

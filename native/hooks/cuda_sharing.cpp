@@ -213,7 +213,10 @@ CUptiResult ActivityRegisterCallbacks(Call call, CUpti_BuffersCallbackRequestFun
   complete.store(their_complete);
   request.store(their_request);
   registered_with.store(&call.real);
-  return call.real.ActivityRegisterCallbacks(on_buffer_wanted, on_buffer_full);
+  CUptiResult result = call.real.ActivityRegisterCallbacks(on_buffer_wanted, on_buffer_full);
+  // What they switched on before came into a buffer of ours: from here on it comes into theirs.
+  if (is_ours(call.real) && has_lent_buffers()) cupti().ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  return result;
 }
 
 // While we collect, times are by our clock; theirs is set when we step aside.

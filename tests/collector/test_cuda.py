@@ -350,6 +350,14 @@ def test_another_tool_may_stay_to_the_end(scene: Scene, tool: str) -> None:
     assert Counter(joined(shared.process, "kernels")["launched"]) == {"little": 10}
 
 
+@pytest.mark.parametrize("sampling", [GpuSampling.OFF, GpuSampling.AUTO])
+def test_another_tool_may_come_and_go_while_threads_launch(scene: Scene, tool: str, sampling: int) -> None:
+    shared = scene("shared_while_busy", gpu_sampling=sampling, env={"TOOL": str(TOOLS[tool])})
+    assert json.loads(shared.outcome.stdout) is True
+    kernels = shared.process.table("kernels")
+    assert kernels.join(shared.process.table("launches"), on="correlation").height > 0.9 * kernels.height > 0
+
+
 def test_another_tool_may_come_in_the_middle_of_a_call(scene: Scene, tool: str) -> None:
     shared = scene("shared_in_the_middle_of_a_call", env={"TOOL": str(TOOLS[tool])})
     assert Counter(joined(shared.process, "kernels")["launched"])["little"] == 10

@@ -14,7 +14,7 @@ PROGRAM = Path(os.environ.get("AIFLAME_TEST_PROGRAMS", Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason=f"no {PROGRAM}: `make test` builds it")
 
 BEGIN = ("SUBSCRIBE", "ENABLE_ACTIVITY", "START_SAMPLING", "START_WORKER")
-END = ("STOP_WORKER", "STOP_SAMPLING", "DISABLE_ACTIVITY", "FLUSH", "UNSUBSCRIBE")
+END = ("DISABLE_ACTIVITY", "STOP_WORKER", "STOP_SAMPLING", "FLUSH", "UNSUBSCRIBE")
 EVENTS = ("START", "YIELD", "REGAIN", "STOP", "EXIT", "FORK_CHILD")
 
 Change = tuple[str, tuple[str, ...]]

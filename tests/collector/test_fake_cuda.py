@@ -49,12 +49,6 @@ MISTAKES = {
         "driver.fake_shut_down(); cupti.cuptiActivityFlushAll(1)",
         "cuptiActivityFlushAll: the driver has shut down",
     ),
-    "activity without buffers": (
-        "module, kernel = c_void_p(), c_void_p(); driver.cuModuleLoadData(byref(module), b'x')\n"
-        "driver.cuModuleGetFunction(byref(kernel), module, b'k'); cupti.cuptiActivityEnable(10)\n"
-        "driver.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, None, None)",
-        "activity is on without functions for buffers",
-    ),
 }
 
 

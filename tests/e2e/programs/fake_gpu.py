@@ -408,6 +408,31 @@ def shared_to_the_end() -> None:
     print(json.dumps(tool.library.tool_launches()))
 
 
+def shared_while_busy() -> None:
+    """The other tool comes and goes while threads launch, with contexts of their own that come and go too."""
+    ended = threading.Event()
+
+    def launch() -> None:
+        while not ended.is_set():
+            gpu = Gpu()
+            little(gpu, gpu.kernel("spin", 1000))
+            gpu.call("cuCtxDestroy_v2", gpu.context)
+
+    started = [threading.Thread(target=launch) for _ in range(3)]
+    for thread in started:
+        thread.start()
+    tool = Tool()
+    for _ in range(5):
+        with tool:
+            time.sleep(0.05)
+        until_recorded_again()
+        time.sleep(0.02)
+    ended.set()
+    for thread in started:
+        thread.join()
+    print(json.dumps(tool.seen()[0] > 0))
+
+
 def shared_in_the_middle_of_a_call() -> None:
     """The other tool comes while a thread waits in a call, and goes after it."""
     gpu = Gpu()
