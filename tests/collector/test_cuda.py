@@ -251,6 +251,9 @@ def test_a_child_process_is_recorded_beside_its_parent(scene: Scene) -> None:
 def test_recording_from_inside_may_begin_and_end_again(tmp_path: Path) -> None:
     for process in inside("from_inside", tmp_path / "first", tmp_path / "second"):
         assert Counter(joined(process, "kernels")["launched"]) == {"much": 30}
+        (period,) = set(process.table("gpu_windows")["period_log2"])
+        assert samples(process).samples == 30 * 1_000_000 >> period, "of a context that was there before"
+        assert process.table("gpu_functions")["name"].to_list() == ["spin"]
 
 
 def test_a_recording_from_inside_need_not_be_ended(tmp_path: Path) -> None:

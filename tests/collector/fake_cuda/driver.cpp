@@ -292,6 +292,15 @@ API cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   });
 }
 
+API cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
+  if (CUresult result = driver::usable()) return result;
+  Guard guard(state.lock);
+  Context* primary = state.primaries[device];
+  *flags = 0;
+  *active = primary && primary->alive;
+  return CUDA_SUCCESS;
+}
+
 API cuDevicePrimaryCtxRelease(CUdevice device) {
   return api(CBID(cuDevicePrimaryCtxRelease_v2), "cuDevicePrimaryCtxRelease_v2", nullptr, [&] {
     Context* primary = state.primaries[device];

@@ -33,9 +33,12 @@ class Gpu:
         self.driver = ctypes.CDLL("libcuda.so.1")
         self.call("cuInit", 0)
         self.context = c_void_p()
-        self.call("cuCtxCreate_v2", byref(self.context), 0, device)
+        self.make_context(device)
         self.module = c_void_p()
         self.call("cuModuleLoadData", byref(self.module), device_code())
+
+    def make_context(self, device: int) -> None:
+        self.call("cuCtxCreate_v2", byref(self.context), 0, device)
 
     def call(self, name: str, *arguments: object) -> None:
         status = getattr(self.driver, name)(*arguments)
@@ -76,6 +79,14 @@ class Gpu:
         ready = c_void_p()
         self.call("cuGraphInstantiateWithFlags", byref(ready), graph, c_uint64(0))
         return ready
+
+
+class RuntimeGpu(Gpu):
+    """With the device's primary context, as the CUDA runtime has it."""
+
+    def make_context(self, device: int) -> None:
+        self.call("cuDevicePrimaryCtxRetain", byref(self.context), device)
+        self.call("cuCtxSetCurrent", self.context)
 
 
 def captured_here(gpu: Gpu, kernel: c_void_p, stream: c_void_p) -> None:
@@ -274,8 +285,8 @@ def spawns() -> None:
 def from_inside() -> None:
     """Recordings that begin and end while CUDA is in use."""
     collector = ctypes.CDLL(os.environ["COLLECTOR"])
-    gpu = Gpu()
-    kernel = gpu.kernel("spin")
+    gpu = RuntimeGpu()
+    kernel = gpu.kernel("spin", 1_000_000)
     little(gpu, kernel)
     gpu.wait()
     for profile in sys.argv[2:]:
@@ -370,7 +381,7 @@ def until_recorded_again() -> None:
 
 def shared() -> None:
     """Kernels before, while and after another tool uses CUPTI, twice; what it saw of them."""
-    gpu = Gpu()
+    gpu = RuntimeGpu()
     kernel = gpu.kernel("spin")
     tool = Tool()
     little(gpu, kernel)
