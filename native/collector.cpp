@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "base/sys.hpp"
 #include "hooks/cuda.hpp"
+#include "hooks/cuda_sharing.hpp"
 #include "hooks/hooks.hpp"
 #include "hooks/kernel_shapes.hpp"
 #include "hooks/opencl.hpp"
@@ -110,7 +111,10 @@ bool start(const char* profile) noexcept {
   if (!profile) profile = getenv("AIFLAME_PROFILE");
   if (!profile || !control::attach(profile)) return false;
   hooks::resolve();
-  if (!preloaded()) openmp::patch_callers();
+  if (!preloaded()) {
+    openmp::patch_callers();
+    cuda::sharing::lead_callers();
+  }
   python::attach();
   forget_last_recording();
   owner = sys::process_id();

@@ -2,6 +2,7 @@
 // up by itself (Proton) does so with dlsym(), which we stand in front of: an address that it would give for one of these functions is
 // replaced by our wrapper's; every other look-up is libc's own, as if called by the caller.
 #include "hooks/cuda_sharing.hpp"
+#include "hooks/late_binding.hpp"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -198,3 +199,21 @@ AIFLAME_LINKED(ActivityEnableAndDump, (CUpti_ActivityKind kind), (AIFLAME_CALL, 
 AIFLAME_LINKED(ActivityEnableContext, (CUcontext context, CUpti_ActivityKind kind), (AIFLAME_CALL, context, kind))
 AIFLAME_LINKED(ActivityDisable, (CUpti_ActivityKind kind), (AIFLAME_CALL, kind))
 AIFLAME_LINKED(ActivityDisableContext, (CUcontext context, CUpti_ActivityKind kind), (AIFLAME_CALL, context, kind))
+
+namespace aiflame::cuda::sharing {
+
+namespace {
+
+void* ours(const char* name) noexcept {
+#define AIFLAME_OURS(function) \
+  if (strcmp(name, "cupti" #function) == 0) return reinterpret_cast<void*>(&cupti##function);
+  AIFLAME_SHARED_CUPTI(AIFLAME_OURS)
+#undef AIFLAME_OURS
+  return nullptr;
+}
+
+}  // namespace
+
+void lead_callers() noexcept { hooks::lead_callers("cupti", ours); }
+
+}  // namespace aiflame::cuda::sharing

@@ -44,6 +44,9 @@ CUpti_TimestampCallbackFunc clock() noexcept;
 // Only the thread that forked lives on in the child.
 void after_fork_child() noexcept;
 
+// Without LD_PRELOAD: those that are linked with CUPTI by now call us from here on. Who looks its functions up is not heard of.
+void lead_callers() noexcept;
+
 // A function of a library itself, past our wrappers.
 void* function(void* library, const char* name) noexcept;
 

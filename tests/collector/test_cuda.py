@@ -256,6 +256,12 @@ def test_recording_from_inside_may_begin_and_end_again(tmp_path: Path) -> None:
         assert process.table("gpu_functions")["name"].to_list() == ["spin"]
 
 
+def test_a_recording_from_inside_steps_aside_for_a_tool_that_is_linked_with_cupti(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOL", str(FAKES / "tools" / "libtorch_tool.so"))
+    (process,) = inside("from_inside_beside_a_tool", tmp_path / "only")
+    assert Counter(joined(process, "kernels")["launched"]) == {"little": 20}
+
+
 def test_a_recording_from_inside_need_not_be_ended(tmp_path: Path) -> None:
     (process,) = inside("from_inside_without_end", tmp_path / "only")
     assert Counter(joined(process, "kernels")["launched"]) == {"much": 30}

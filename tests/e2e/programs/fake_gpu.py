@@ -298,6 +298,28 @@ def from_inside() -> None:
         gpu.wait()
 
 
+def from_inside_beside_a_tool() -> None:
+    """The other tool was loaded before the recording began, and used before and in it."""
+    collector = ctypes.CDLL(os.environ["COLLECTOR"])
+    gpu = RuntimeGpu()
+    kernel = gpu.kernel("spin")
+    tool = Tool()
+    with tool:
+        much(gpu, kernel)
+        gpu.wait()
+    assert collector.aiflame_start(os.fsencode(sys.argv[2])) == 1
+    little(gpu, kernel)
+    with tool:
+        much(gpu, kernel)
+        gpu.wait()
+    while tool.library.fake_cupti_kinds() == 0:
+        time.sleep(0.01)
+    little(gpu, kernel)
+    gpu.wait()
+    collector.aiflame_stop()
+    assert tool.seen()[0] == 60
+
+
 def from_inside_without_end() -> None:
     """The program ends while it records."""
     collector = ctypes.CDLL(os.environ["COLLECTOR"])

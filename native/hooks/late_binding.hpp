@@ -1,0 +1,9 @@
+// Libraries that were bound before we came, in a program that records itself: their table entries for functions are pointed at ours.
+#pragma once
+
+namespace aiflame::hooks {
+
+// In every library of the process, entries for functions whose names begin so; `ours` gives the address to call instead, or nullptr.
+void lead_callers(const char* beginning, void* (*ours)(const char* name) noexcept) noexcept;
+
+}  // namespace aiflame::hooks
