@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from cuda_scenes import FAKES, needs_fakes
 from live import plain
-from test_cuda import FAKES, pytestmark  # noqa: F401
+
+pytestmark = needs_fakes
 
 BEGIN = """
 import ctypes, os, sys

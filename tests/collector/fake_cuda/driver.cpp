@@ -391,8 +391,9 @@ API cuMemFree(CUdeviceptr pointer) {
 
 API cuGetProcAddress(const char* name, void** function, int, cuuint64_t, CUdriverProcAddressQueryResult* found) {
   std::string versioned = std::string(name) + "_v2";
-  *function = dlsym(RTLD_DEFAULT, versioned.c_str());
-  if (!*function) *function = dlsym(RTLD_DEFAULT, name);
+  void* self = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  *function = dlsym(self, versioned.c_str());
+  if (!*function) *function = dlsym(self, name);
   if (found) *found = *function ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   return *function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }

@@ -1,0 +1,76 @@
+"""Other users of CUPTI in a recorded program work as they do alone, and what we do not record meanwhile is said."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from cuda_scenes import FAKES, Scene, inside, joined, needs_fakes
+
+from aiflame.profile.schema import GpuSampling
+
+pytestmark = needs_fakes
+
+
+TOOLS = {"torch.profiler": FAKES / "tools" / "libtorch_tool.so", "Proton": FAKES / "tools" / "libproton_tool.so"}
+
+
+@pytest.fixture(params=TOOLS)
+def tool(request: pytest.FixtureRequest) -> str:
+    """Another user of CUPTI: one is linked with it, one looks its functions up."""
+    return str(request.param)
+
+
+@pytest.mark.parametrize("sampling", [GpuSampling.OFF, GpuSampling.AUTO])
+def test_another_tool_in_the_program_works_and_we_record_the_rest(scene: Scene, tool: str, sampling: int) -> None:
+    shared = scene("shared", gpu_sampling=sampling, env={"TOOL": str(TOOLS[tool])})
+    assert json.loads(shared.outcome.stdout) == [60, 60 if tool == "Proton" else 0], "it saw all that ran in its time"
+    assert Counter(joined(shared.process, "kernels")["launched"]) == {"little": 30}
+    assert shared.notes == [f"{tool} uses CUPTI: GPU kernels are not recorded until it has finished"]
+    kernels = joined(shared.process, "kernels")
+    assert (kernels["start_ns"] < kernels["begin_ns"] + 1_000_000_000).all(), "by our clock again"
+
+
+def test_another_tool_may_be_there_first(scene: Scene, tool: str) -> None:
+    shared = scene("shared_from_the_start", env={"TOOL": str(TOOLS[tool])})
+    assert json.loads(shared.outcome.stdout) == [30, 30 if tool == "Proton" else 0]
+    assert Counter(joined(shared.process, "kernels")["launched"]) == {"little": 10}
+    assert shared.notes == [f"{tool} uses CUPTI: GPU kernels are not recorded until it has finished"]
+
+
+def test_another_tool_may_stay_to_the_end(scene: Scene, tool: str) -> None:
+    shared = scene("shared_to_the_end", env={"TOOL": str(TOOLS[tool])})
+    assert Counter(joined(shared.process, "kernels")["launched"]) == {"little": 10}
+
+
+@pytest.mark.parametrize("sampling", [GpuSampling.OFF, GpuSampling.AUTO])
+def test_another_tool_may_come_and_go_while_threads_launch(scene: Scene, tool: str, sampling: int) -> None:
+    shared = scene("shared_while_busy", gpu_sampling=sampling, env={"TOOL": str(TOOLS[tool])})
+    assert json.loads(shared.outcome.stdout) is True
+    kernels = shared.process.table("kernels")
+    assert kernels.join(shared.process.table("launches"), on="correlation").height > 0.9 * kernels.height > 0
+
+
+def test_another_tool_may_come_in_the_middle_of_a_call(scene: Scene, tool: str) -> None:
+    shared = scene("shared_in_the_middle_of_a_call", env={"TOOL": str(TOOLS[tool])})
+    assert Counter(joined(shared.process, "kernels")["launched"])["little"] == 10
+
+
+def test_a_recording_from_inside_steps_aside_for_a_tool_that_is_linked_with_cupti(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOL", str(FAKES / "tools" / "libtorch_tool.so"))
+    (process,) = inside("from_inside_beside_a_tool", tmp_path / "only")
+    assert Counter(joined(process, "kernels")["launched"]) == {"little": 20}
+
+
+def test_another_tool_that_has_cupti_is_said(scene: Scene) -> None:
+    taken = scene("split", env={"FAKE_CUPTI_TAKEN": "1"})
+    assert taken.notes == ["another tool uses CUPTI in this program: GPU kernels are not recorded"]
+
+
+def test_a_tool_in_our_place_is_said(scene: Scene) -> None:
+    taken = scene("split", env={"CUDA_INJECTION64_PATH": "/opt/nsight/libToolsInjection64.so"})
+    assert taken.notes == [
+        "CUDA loaded /opt/nsight/libToolsInjection64.so in our place (CUDA_INJECTION64_PATH): GPU kernels are not recorded"
+    ]
