@@ -96,6 +96,29 @@ def test_of_nodes_with_one_number_the_one_with_a_stack_counts(tmp_path: Path) ->
     assert lines(tree(recorded, "gpu-time"), "gpu-time") == {f"{UNDER};[graph replay];main;py::run;-;gemm_[G]": 5}
 
 
+# Threads
+
+
+@pytest.mark.parametrize(
+    ("launch", "creator", "under"),
+    [
+        (1, 2, "autograd;main;py::run;[thread started here];main"),
+        (2, 2, "autograd;main;py::run"),
+        (1, 1, "autograd;main"),
+        (1, 0, "autograd;main"),
+        (1, 77, "autograd;main"),
+    ],
+    ids=["no Python of its own", "Python of its own", "started by native code", "start unknown", "start lost"],
+)
+def test_work_of_a_thread_without_python_lies_under_the_python_that_started_it(
+    tmp_path: Path, launch: int, creator: int, under: str
+) -> None:
+    threads = [*THREADS, {"tid": 99, "name": "autograd", "creator": creator}]
+    launches = [{"thread": len(threads), "stack": launch, "api": 2, "correlation": 1}]
+    recorded = profile(tmp_path, threads=threads, launches=launches, **ran(kernel(1, 0, 5)))
+    assert lines(tree(recorded, "gpu-time"), "gpu-time") == {f"train.py (4711);{under};-;gemm_[G]": 5}
+
+
 # Names, devices, copies
 
 

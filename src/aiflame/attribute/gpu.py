@@ -18,6 +18,7 @@ from aiflame.attribute.gpu_samples import DRIVER, Samples, elsewhere, samples
 from aiflame.attribute.gpu_work import work
 from aiflame.attribute.growth import Forest, Growth, Places
 from aiflame.attribute.stacks import Functions, Tables, functions, grow_threads
+from aiflame.attribute.thread_starts import STARTED, starts
 from aiflame.attribute.tree import BYTES, FRAME_COLUMNS, GPU_LATENCY, GPU_TIME, LAUNCHES, Frame, Metric, Tree, frame_table
 from aiflame.profile.kinds import Kind
 
@@ -94,13 +95,17 @@ def _sites(growth: Growth, profile: Tables, trie: Functions, sites: pl.DataFrame
     """Where each site's kernel or copy stands."""
     process, thread, stack, captured = (sites[name].to_numpy().astype(np.int64) for name in ("process", "thread", "stack", "captured"))
     launched, graph = thread >= 0, sites["graph"].to_numpy()
-    marks = Forest.of_frames(frame_table([BOUNDARY, GRAPH_REPLAY, NO_LAUNCH, NO_CAPTURE])[1:])
-    boundary, replay, no_launch, no_capture = range(1, 5)
+    marks = Forest.of_frames(frame_table([BOUNDARY, GRAPH_REPLAY, NO_LAUNCH, NO_CAPTURE, STARTED])[1:])
+    boundary, replay, no_launch, no_capture, started = range(1, 6)
 
     place = growth.grow(np.zeros(len(sites), dtype=np.int64), trie.owners(), 1 + process)
     place = growth.grow(place, marks, np.where(launched, 0, no_launch))
     place = grow_threads(growth, place, profile, process, thread, NO_THREAD)
-    place = growth.grow(place, trie.forest(), np.where(launched, trie.on_threads(process, stack), 0))
+    calling = np.where(launched, trie.on_threads(process, stack), 0)
+    starting = starts(profile, trie, process, thread, calling)
+    place = growth.grow(place, trie.forest(), starting)
+    place = growth.grow(place, marks, np.where(starting > 0, started, 0))
+    place = growth.grow(place, trie.forest(), calling)
     made = np.where(graph, trie.on_threads(process, captured), 0)
     place = growth.grow(place, marks, np.where(graph, replay, 0))
     place = growth.grow(place, marks, np.where(graph & (made == 0), no_capture, 0))

@@ -1,0 +1,29 @@
+"""Threads that run no Python of their own, such as autograd's: their work belongs to the Python that started them."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.attribute import nodes
+from aiflame.attribute.stacks import Functions, Tables
+from aiflame.attribute.tree import Frame
+from aiflame.profile.kinds import Kind
+
+STARTED = Frame("[thread started here]", Kind.BOUNDARY)
+
+
+def starts(
+    profile: Tables, trie: Functions, process: NDArray[np.int64], thread: NDArray[np.int64], node: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """For each stack (`node` of the trie, on its thread), the node of the stack that started the thread, when that has Python functions and
+    the stack itself has none; else 0."""
+    kinds = trie.frames["kind"].to_numpy()[trie.frame]
+    is_python = (kinds == int(Kind.PYTHON)) & (np.arange(len(trie.parent)) > trie.processes)
+    has_python = nodes.nearest(trie.parent, is_python) >= 0
+    wanted = pl.DataFrame({"process": process, "id": thread})
+    creators = profile.table("threads").select(pl.col("process", "id", "creator").cast(pl.Int64)).unique(["process", "id"], keep="first")
+    creator = wanted.join(creators, on=["process", "id"], how="left", maintain_order="left")["creator"].fill_null(0).to_numpy()
+    start = np.where(creator > 0, trie.on_threads(process, creator), 0)
+    return np.where((node > 0) & ~has_python[node] & has_python[start], start, 0)
