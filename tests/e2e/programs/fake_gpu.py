@@ -13,84 +13,10 @@ import signal
 import sys
 import threading
 import time
-from ctypes import byref, c_int, c_uint64, c_void_p
+from ctypes import byref, c_int, c_void_p
 from pathlib import Path
 
-NEVER = (1 << 64) - 1
-"""How long a kernel runs that does not complete."""
-
-
-def device_code() -> bytes:
-    """A real cubin's, where the test names one."""
-    path = os.environ.get("CUBIN")
-    return Path(path).read_bytes() if path else b"device code of the fake GPU"
-
-
-class Gpu:
-    """The driver's functions, with a context of its own."""
-
-    def __init__(self, device: int = 0) -> None:
-        self.driver = ctypes.CDLL("libcuda.so.1")
-        self.call("cuInit", 0)
-        self.context = c_void_p()
-        self.make_context(device)
-        self.module = c_void_p()
-        self.call("cuModuleLoadData", byref(self.module), device_code())
-
-    def make_context(self, device: int) -> None:
-        self.call("cuCtxCreate_v2", byref(self.context), 0, device)
-
-    def call(self, name: str, *arguments: object) -> None:
-        status = getattr(self.driver, name)(*arguments)
-        if status:
-            raise RuntimeError(f"{name}: error {status}")
-
-    def kernel(self, name: str, ns: int = 10_000) -> c_void_p:
-        self.driver.fake_kernel_duration(name.encode(), c_uint64(ns))
-        function = c_void_p()
-        self.call("cuModuleGetFunction", byref(function), self.module, name.encode())
-        return function
-
-    def stream(self) -> c_void_p:
-        stream = c_void_p()
-        self.call("cuStreamCreate", byref(stream), 0)
-        return stream
-
-    def memory(self, size: int) -> c_uint64:
-        pointer = c_uint64()
-        self.call("cuMemAlloc_v2", byref(pointer), ctypes.c_size_t(size))
-        return pointer
-
-    def launch(self, kernel: c_void_p, stream: c_void_p | None = None, grid: int = 4) -> None:
-        self.call("cuLaunchKernel", kernel, grid, 1, 1, 32, 2, 1, 128, stream, None, None)
-
-    def wait(self) -> None:
-        self.call("cuCtxSynchronize")
-
-    def capture(self, stream: c_void_p, *launches: c_void_p) -> c_void_p:
-        self.call("cuStreamBeginCapture_v2", stream, 0)
-        for kernel in launches:
-            captured_here(self, kernel, stream)
-        graph = c_void_p()
-        self.call("cuStreamEndCapture", stream, byref(graph))
-        return graph
-
-    def ready(self, graph: c_void_p) -> c_void_p:
-        ready = c_void_p()
-        self.call("cuGraphInstantiateWithFlags", byref(ready), graph, c_uint64(0))
-        return ready
-
-
-class RuntimeGpu(Gpu):
-    """With the device's primary context, as the CUDA runtime has it."""
-
-    def make_context(self, device: int) -> None:
-        self.call("cuDevicePrimaryCtxRetain", byref(self.context), device)
-        self.call("cuCtxSetCurrent", self.context)
-
-
-def captured_here(gpu: Gpu, kernel: c_void_p, stream: c_void_p) -> None:
-    gpu.launch(kernel, stream)
+from fake_gpu_driver import NEVER, Gpu, RuntimeGpu, Tool, until_recorded_again
 
 
 def replayed_here(gpu: Gpu, graph: c_void_p, stream: c_void_p) -> None:
@@ -375,30 +301,6 @@ def two_devices() -> None:
         for _ in range(device + 1):
             gpu.launch(gpu.kernel("spin"))
         gpu.wait()
-
-
-class Tool:
-    """Another user of CUPTI in this program."""
-
-    def __init__(self) -> None:
-        self.library = ctypes.CDLL(os.environ["TOOL"])
-
-    def __enter__(self) -> Tool:
-        self.library.tool_start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.library.tool_stop()
-
-    def seen(self) -> list[int]:
-        return [self.library.tool_kernels(), self.library.tool_launches()]
-
-
-def until_recorded_again() -> None:
-    """Somebody records activity: whoever records this program, since the other tool has left."""
-    if "AIFLAME_PROFILE" in os.environ:
-        while ctypes.CDLL("libcupti.so.13").fake_cupti_kinds() == 0:
-            time.sleep(0.01)
 
 
 def shared() -> None:
