@@ -33,6 +33,13 @@ def test_another_tool_in_the_program_works_and_we_record_the_rest(scene: Scene, 
     assert (kernels["start_ns"] < kernels["begin_ns"] + 1_000_000_000).all(), "by our clock again"
 
 
+def test_another_tool_may_bring_its_own_copy_of_cupti(scene: Scene) -> None:
+    """The driver serves one copy: ours lets go of it, and takes it again."""
+    shared = scene("shared", env={"TOOL": str(TOOLS["Proton"]), "TOOL_CUPTI": str(FAKES / "cupti12" / "libcupti.so.12")})
+    assert json.loads(shared.outcome.stdout) == [60, 60]
+    assert Counter(joined(shared.process, "kernels")["launched"]) == {"little": 30}
+
+
 def test_another_tool_may_be_there_first(scene: Scene, tool: str) -> None:
     shared = scene("shared_from_the_start", env={"TOOL": str(TOOLS[tool])})
     assert json.loads(shared.outcome.stdout) == [30, 30 if tool == "Proton" else 0]

@@ -89,11 +89,12 @@ const Driver& driver() {
     auto get = library ? reinterpret_cast<const Driver* (*)()>(dlsym(library, "fake_driver")) : nullptr;
     if (!get) wrong("the fake CUPTI found another driver: put both folders on LD_LIBRARY_PATH");
     const Driver* driver = get();
-    driver->listen(&listener);
     return driver;
   }();
   return *found;
 }
+
+bool attach() { return driver().listen(&listener); }
 
 void enter(const char* function) {
   if (driver().gone()) wrong("%s: the driver has shut down", function);
@@ -126,7 +127,7 @@ CUPTI_FUNCTION cuptiSubscribe(CUpti_SubscriberHandle* subscriber, CUpti_Callback
   enter("cuptiSubscribe");
   if (setting("FAKE_CUPTI_TAKEN", 0)) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
   std::lock_guard guard(state.lock);
-  if (state.subscriber) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+  if (state.subscriber || !attach()) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
   *subscriber = new CUpti_Subscriber_st{.function = function, .user = user};
   state.subscriber = *subscriber;
   return CUPTI_SUCCESS;
@@ -193,6 +194,7 @@ CUPTI_FUNCTION cuptiFinalize() {
   std::lock_guard guard(state.lock);
   if (state.subscriber) state.subscriber.load()->subscribed = false;
   state.subscriber = nullptr;
+  fake::cupti::driver().unlisten(&listener);
   return CUPTI_SUCCESS;
 }
 

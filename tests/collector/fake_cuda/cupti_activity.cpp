@@ -276,6 +276,7 @@ using namespace fake::cupti;
 
 CUPTI_FUNCTION cuptiActivityEnable(CUpti_ActivityKind kind) {
   enter("cuptiActivityEnable");
+  if (!attach()) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
   std::lock_guard guard(state.lock);
   state.kinds.insert(kind);
   return CUPTI_SUCCESS;

@@ -32,9 +32,14 @@ State& state = *new State;
 thread_local std::vector<Context*> stack;
 thread_local uint32_t correlation = 0;
 
-void listen(const Listener* listener) { state.listener.store(listener); }
+bool listen(const Listener* listener) {
+  const Listener* nobody = nullptr;
+  return state.listener.compare_exchange_strong(nobody, listener) || nobody == listener;
+}
+void unlisten(const Listener* listener) { state.listener.compare_exchange_strong(listener, nullptr); }
 
-const Driver table{listen, driver::now, [] { return state.gone.load(); }, [] { return static_cast<uint32_t>(setting("FAKE_CUDA_DEVICES", 1)); }};
+const Driver table{listen, unlisten, driver::now, [] { return state.gone.load(); },
+                   [] { return static_cast<uint32_t>(setting("FAKE_CUDA_DEVICES", 1)); }};
 
 using Guard = std::lock_guard<std::recursive_mutex>;
 

@@ -91,9 +91,10 @@ struct Listener {
 };
 
 struct Driver {
-  void (*listen)(const Listener* listener);
-  uint64_t (*now)();  // the device's clock: CLOCK_MONOTONIC plus a day, so that nobody takes it for another
-  bool (*gone)();     // the process ends and the driver has shut down
+  bool (*listen)(const Listener* listener);    // false: another copy of CUPTI has the driver
+  void (*unlisten)(const Listener* listener);  // it lets go
+  uint64_t (*now)();                           // the device's clock: CLOCK_MONOTONIC plus a day, so that nobody takes it for another
+  bool (*gone)();                              // the process ends and the driver has shut down
   uint32_t (*devices)();
 };
 

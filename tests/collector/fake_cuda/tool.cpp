@@ -20,7 +20,8 @@ namespace {
 
 #ifdef LOOKS_UP
 void* library() {
-  static void* const found = dlopen("libcupti.so.13", RTLD_LOCAL | RTLD_LAZY);
+  const char* copy = getenv("TOOL_CUPTI");
+  static void* const found = dlopen(copy ? copy : "libcupti.so.13", RTLD_LOCAL | RTLD_LAZY);
   return found;
 }
 CUpti_SubscriberHandle subscriber;
