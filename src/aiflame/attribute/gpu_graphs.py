@@ -11,13 +11,17 @@ from aiflame.attribute.stacks import Tables
 def captured_stacks(profile: Tables) -> pl.DataFrame:
     """One row for each node: process, node, and `captured`, the stack that made it or its original; 0 where none is known.
 
+    CUPTI tells of a node that was cloned twice: first that it was made, by the call that instantiates the graph, then what it was
+    cloned from. It was made where its original was.
+
     Jumps double, so that long chains cost few rounds; in a damaged profile originals may go in circles, which lead nowhere.
     """
     made = (
         profile.scan("graph_nodes")
         .select("process", "node", "original", "stack")
         .filter(pl.col("node") != 0)
-        .sort("process", "node", pl.col("stack") == 0, "stack", "original")
+        .with_columns(stack=pl.when(pl.col("original") == 0).then("stack").otherwise(0))
+        .sort("process", "node", pl.col("original") == 0, pl.col("stack") == 0, "stack", "original")
         .unique(["process", "node"], keep="first", maintain_order=True)
         .collect()
         .with_row_index("row")
@@ -26,7 +30,7 @@ def captured_stacks(profile: Tables) -> pl.DataFrame:
     stack = made["stack"].to_numpy()
     to = made.join(originals, on=["process", "original"], how="left", maintain_order="left")["to"].to_numpy()
     here = np.arange(len(made))
-    at = np.where((stack != 0) | np.isnan(to), here, np.nan_to_num(to)).astype(np.int64)
+    at = np.where(np.isnan(to), here, np.nan_to_num(to)).astype(np.int64)
     for _ in range(len(made).bit_length()):
         at = at[at]
     return made.select("process", "node", captured=pl.Series(stack[at], dtype=pl.UInt32))

@@ -14,10 +14,11 @@ namespace {
 constexpr uint64_t kCopyTook = 2'000;
 
 void tell_node(uint32_t id, Graph* graph, Node* node) {
+  bool cloned = id == CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED;
   CUpti_GraphData data{.graph = reinterpret_cast<CUgraph>(graph),
-                       .originalGraph = reinterpret_cast<CUgraph>(graph->original),
+                       .originalGraph = cloned ? reinterpret_cast<CUgraph>(graph->original) : nullptr,
                        .node = reinterpret_cast<CUgraphNode>(node),
-                       .originalNode = reinterpret_cast<CUgraphNode>(node->original),
+                       .originalNode = cloned ? reinterpret_cast<CUgraphNode>(node->original) : nullptr,
                        .nodeType = node->type};
   driver::announce(id, driver::current(), nullptr, &data);
 }
@@ -34,6 +35,8 @@ Graph* clone(Graph* graph) {
   for (Node* original : graph->nodes) {
     auto* node = new Node{.id = driver::next_id() << 8, .type = original->type, .work = original->work, .original = original};
     made->nodes.push_back(node);
+    // Both, as the real driver does.
+    tell_node(CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, made, node);
     tell_node(CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED, made, node);
     if (original->child) node->child = clone(original->child);
   }
