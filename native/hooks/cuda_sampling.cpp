@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <ctime>
 
 namespace aiflame::cuda::sampling {
@@ -30,28 +31,49 @@ struct Place {
   std::atomic<bool> taken;
   Session session;
   Plan plan;
-  uint32_t device;
-  uint32_t failures;
-  uint64_t begun_ns, fetched_ns;
+  // CUPTI said that it cannot go on: nothing is fetched any more. Sampling is ended with the context or the recording; ending it from the
+  // worker would hang a program that launches kernels meanwhile.
+  bool failed;
+  uint64_t begun_ns;
   uint64_t edge_ns;  // where the next window begins
   uint64_t due_ns;
 };
 
-constexpr uint32_t kMostContexts = 64;
+// One for each device. Of two contexts of a device that are both sampled, CUPTI slows the second one's launches a thousandfold, fails to
+// fetch samples, and loses the records of all kernels from then on.
+constexpr uint32_t kMostDevices = 64;
 constexpr uint64_t kPatience = 1'000'000'000;
-constexpr uint32_t kMostReads = 32, kMostFailures = 8;
-constinit Place places[kMostContexts];
+constexpr uint32_t kMostReads = 32;
+constexpr uint64_t kWorthTelling = 100;  // one dropped in so many
+constinit Place places[kMostDevices];
+
+uint32_t device_of(const Place& place) noexcept { return static_cast<uint32_t>(&place - places); }
 
 bool try_take(Place& place) noexcept { return !place.taken.exchange(true, std::memory_order_acquire); }
 void let_go(Place& place) noexcept { place.taken.store(false, std::memory_order_release); }
 
-bool take(Place& place) noexcept {
+void pause() noexcept {
   timespec moment{0, 200'000};
-  for (uint64_t begin = now_ns(); !try_take(place);) {
+  sys::call(SYS_nanosleep, reinterpret_cast<long>(&moment), 0);
+}
+
+bool take(Place& place) noexcept {
+  for (uint64_t begin = now_ns(); !try_take(place); pause())
     if (now_ns() - begin > kPatience) return false;
-    sys::call(SYS_nanosleep, reinterpret_cast<long>(&moment), 0);
-  }
   return true;
+}
+
+// Takes it, unless it has a context. Who took a free one looks at it and lets go, or is about to give it a context.
+bool take_free(Place& place) noexcept {
+  while (!place.context.load(std::memory_order_acquire)) {
+    if (!try_take(place)) {
+      pause();
+    } else {
+      if (!place.context.load(std::memory_order_acquire)) return true;
+      let_go(place);
+    }
+  }
+  return false;
 }
 
 bool is_sampled(const Place& place) noexcept { return place.state.load(std::memory_order_acquire) == State::SAMPLED; }
@@ -67,16 +89,6 @@ Place* find(CUcontext context) noexcept {
   return nullptr;
 }
 
-// Taken, when there is one.
-Place* find_free() noexcept {
-  for (Place& place : places) {
-    if (place.context.load(std::memory_order_acquire) || !try_take(place)) continue;
-    if (!place.context.load(std::memory_order_acquire)) return &place;
-    let_go(place);
-  }
-  return nullptr;
-}
-
 Device look_at(uint32_t ordinal) noexcept {
   constexpr int kClockRate = 13, kMultiprocessors = 16;  // CU_DEVICE_ATTRIBUTE_…
   auto ask = reinterpret_cast<int (*)(int*, int, int)>(driver_function("cuDeviceGetAttribute"));
@@ -86,93 +98,82 @@ Device look_at(uint32_t ordinal) noexcept {
   return {.multiprocessors = static_cast<uint32_t>(multiprocessors), .clock_khz = static_cast<uint32_t>(clock_khz)};
 }
 
+void tell_failed(CUptiResult result) noexcept {
+  char text[256];
+  snprintf(text, sizeof text, "GPU stalls are not recorded from here on: CUPTI says: %s", reason(result));
+  spool::note(text);
+}
+
+// Each once.
+void tell_missing(const Fetched& fetched) noexcept {
+  // CUPTI does not say whether it goes on after that.
+  if (fetched.full)
+    spool::note("the GPU's sampling buffer was full: stalls are missing, perhaps all from here on; record with a longer --gpu-sampling period");
+  if (fetched.dropped * kWorthTelling > fetched.samples)
+    spool::note("the GPU dropped many of its stall samples (the profile has their number): record with a longer --gpu-sampling period");
+}
+
 bool begin(Place& place, CUcontext context) noexcept {
   if (!place.session.start(context, place.plan.period(), place.plan.device_bytes())) return false;
-  place.failures = 0;
-  place.begun_ns = place.fetched_ns = place.edge_ns = now_ns();
+  place.failed = false;
+  place.begun_ns = place.edge_ns = now_ns();
   place.due_ns = place.edge_ns + place.plan.interval_ns();
   return true;
 }
 
 // Of the time since the last edge. Samples come a little late, so one that is cut short reaches back into the one before.
-Window next_window(const Place& place, uint32_t period, bool is_last) noexcept {
-  Window window{.device = place.device, .period = period, .begin_ns = place.edge_ns, .end_ns = now_ns()};
+Window next_window(const Place& place, bool is_last) noexcept {
+  Window window{.device = device_of(place), .period = place.plan.period(), .begin_ns = place.edge_ns, .end_ns = now_ns()};
   if (is_last) window.begin_ns = std::max(place.begun_ns, std::min(window.begin_ns, window.end_ns - kBusyInterval));
   return window;
 }
 
-void write(const Place& place, const Window& window, const Samples& samples, Fetched* fetched) noexcept {
-  const CUpti_PCSamplingData& totals = samples.totals();
-  fetched->samples += count_samples(place.session.reasons(), samples);
-  fetched->dropped += totals.droppedSamples;
-  if (samples.size() || totals.totalSamples || totals.droppedSamples) write_window(window, place.session.reasons(), samples);
+void write(const Place& place, const Window& window, const Samples& samples) noexcept {
+  if (samples.size() || samples.totals().totalSamples) write_window(window, place.session.reasons(), samples);
 }
 
-// All that there is, in one window. False when CUPTI did not answer as it should.
-bool fetch(Place& place, bool is_last, Fetched* fetched) noexcept {
-  Window window = next_window(place, place.plan.period(), is_last);
-  *fetched = {.ns = window.end_ns - place.fetched_ns};
-  place.fetched_ns = window.end_ns;
+// All that there is, in one window.
+Fetched fetch(Place& place, bool is_last) noexcept {
+  Window window = next_window(place, is_last);
+  Fetched fetched{};
   uint32_t reads = 0;
   do {
     CUptiResult result = place.session.read();
-    fetched->full |= result == CUPTI_ERROR_OUT_OF_MEMORY || place.session.samples().totals().hardwareBufferFull;
-    fetched->overflowed |= reads > 0;
-    if (result != CUPTI_SUCCESS && result != CUPTI_ERROR_OUT_OF_MEMORY) return worked(result, "fetching the GPU's samples");
+    Samples samples = place.session.samples();
+    fetched.full |= result == CUPTI_ERROR_OUT_OF_MEMORY || samples.totals().hardwareBufferFull;
+    fetched.overflowed |= reads > 0;
+    if (result == CUPTI_ERROR_NOT_READY) break;
+    if (result != CUPTI_SUCCESS && result != CUPTI_ERROR_OUT_OF_MEMORY) {
+      place.failed = true;
+      tell_failed(result);
+      break;
+    }
+    fetched.samples += samples.totals().totalSamples;
+    fetched.dropped += samples.totals().droppedSamples;
     // A second read is rare, and of the same window: a row more, with the same edges.
-    write(place, window, place.session.samples(), fetched);
+    write(place, window, samples);
   } while (place.session.has_more() && ++reads < kMostReads && (is_last || is_sampled(place)));
   // When nothing came, samples may be on their way.
-  place.edge_ns = fetched->samples ? window.end_ns : std::max(window.begin_ns, window.end_ns - kBusyInterval);
-  return true;
+  place.edge_ns = fetched.samples ? window.end_ns : std::max(window.begin_ns, window.end_ns - kBusyInterval);
+  tell_missing(fetched);
+  return fetched;
 }
 
-void tell_full(const Plan& plan) noexcept {
-  if (control::page().gpu_sampling < kFinestPeriod)
-    spool::note("the GPU's sampling buffer was full for a moment: samples of that time are missing, and a longer period is used from then on");
-  else if (plan.period() < kCoarsestPeriod)
-    spool::note("the GPU's sampling buffer keeps filling up: samples are missing; record with a longer --gpu-sampling period, or auto");
-}
-
-// Ends sampling, and writes what CUPTI had left.
-bool end(Place& place, uint32_t period) noexcept {
-  if (!place.session.stop()) {
-    place.session.abandon();
-    leave(place);
-    return false;
-  }
-  Fetched fetched{};
-  write(place, next_window(place, period, true), place.session.left_over(), &fetched);
-  return true;
-}
-
+// Ends sampling, and writes what nobody had fetched.
 void finish(Place& place) noexcept {
-  Fetched fetched;
-  fetch(place, true, &fetched);
-  if (fetched.full) tell_full(place.plan);
-  if (!end(place, place.plan.period())) return;
-  place.session.release();
-  leave(place);
-}
-
-void start_anew(Place& place, uint32_t old_period) noexcept {
-  CUcontext context = place.context.load(std::memory_order_relaxed);
-  if (!is_sampled(place) || !end(place, old_period)) return;
-  if (is_sampled(place) && begin(place, context)) return;
-  place.session.release();
+  if (!place.failed) fetch(place, true);
+  if (place.session.stop()) {
+    write(place, next_window(place, true), place.session.left_over());
+    place.session.release();
+  } else {
+    place.session.abandon();
+  }
   leave(place);
 }
 
 void visit(Place& place) noexcept {
-  Fetched fetched;
-  bool answered = fetch(place, false, &fetched);
-  place.failures = answered ? 0 : place.failures + 1;
-  if (place.failures == kMostFailures && is_sampled(place)) return finish(place);
-  if (fetched.full) tell_full(place.plan);
-  uint32_t period = place.plan.period();
-  bool anew = place.plan.observe(fetched);
-  place.due_ns = place.fetched_ns + place.plan.interval_ns();
-  if (anew) start_anew(place, period);
+  place.plan.observe(fetch(place, false));
+  place.due_ns = now_ns() + place.plan.interval_ns();
 }
 
 // False when its holder did not let go of it.
@@ -200,19 +201,19 @@ bool end_soon(Place& place) noexcept {
 void context_created(CUcontext context, uint32_t device) noexcept {
   uint32_t setting = control::page().gpu_sampling;
   if (!context || setting == static_cast<uint32_t>(schema::GpuSampling::OFF) || find(context)) return;
-  Place* place = find_free();
-  if (!place) return spool::note("GPU stalls are recorded of the first 64 contexts alone");
-  place->device = device;
-  place->plan = Plan(look_at(device), setting);
-  place->context.store(context, std::memory_order_seq_cst);
+  if (device >= kMostDevices) return spool::note("GPU stalls are recorded of the first 64 devices alone");
+  Place& place = places[device];
+  if (!take_free(place)) return spool::note("GPU stalls are recorded of one CUDA context a device: those of its other contexts are missing");
+  place.plan = Plan(look_at(device), setting);
+  place.context.store(context, std::memory_order_seq_cst);
   // stop() ends what it finds; who comes too late to be found sees that nothing is collected any more.
   if (!collecting()) {
-    leave(*place);
-  } else if (!begin(*place, context)) {
-    place->session.release();
-    leave(*place);
+    leave(place);
+  } else if (!begin(place, context)) {
+    place.session.release();
+    leave(place);
   }
-  let_go(*place);
+  let_go(place);
 }
 
 void context_ending(CUcontext context) noexcept {
@@ -221,24 +222,20 @@ void context_ending(CUcontext context) noexcept {
 }
 
 uint64_t drain() noexcept {
-  bool any = false;
-  uint64_t next = now_ns() + kIdleInterval;
+  uint64_t next = now_ns() + kBusyInterval;  // a context may come
   for (Place& place : places) {
     if (!place.context.load(std::memory_order_acquire) || !try_take(place)) continue;
-    if (place.context.load(std::memory_order_acquire) && place.state.load(std::memory_order_acquire) == State::GONE) {
-      place.session.abandon();
-      leave(place);
-    }
-    if (place.context.load(std::memory_order_acquire) && is_sampled(place)) {
-      if (place.due_ns <= now_ns()) visit(place);
-      if (place.context.load(std::memory_order_relaxed)) {
+    if (place.context.load(std::memory_order_acquire)) {
+      if (place.state.load(std::memory_order_acquire) == State::GONE) {
+        place.session.abandon();
+        leave(place);
+      } else if (is_sampled(place) && !place.failed) {
+        if (place.due_ns <= now_ns()) visit(place);
         next = std::min(next, place.due_ns);
-        any = true;
       }
     }
     let_go(place);
   }
-  if (!any) return kBusyInterval;  // a context may come
   uint64_t now = now_ns();
   return next > now ? next - now : 0;
 }

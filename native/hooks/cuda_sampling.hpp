@@ -1,6 +1,6 @@
-// Continuous sampling of what warps wait for, per context: kernels run as they would without it.
+// Continuous sampling of what warps wait for, of one context a device: kernels run as they would without it.
 //
-// Files: cuda_sampling_plan.hpp (period and interval, chosen from load), cuda_sampling_session.cpp (CUPTI's side),
+// Files: cuda_sampling_plan.hpp (period and interval), cuda_sampling_session.cpp (CUPTI's side),
 // cuda_sampling_records.cpp (the rows), this one (contexts, and who may touch them when).
 #pragma once
 #include "hooks/cuda_api.hpp"
@@ -9,12 +9,13 @@
 
 namespace aiflame::cuda::sampling {
 
-// Begins to sample it. In the callback of its creation, or for one that exists; again for the same context does nothing.
+// Begins to sample it, when no other context of its device is sampled. In the callback of its creation, or for one that exists; again for
+// the same context does nothing.
 void context_created(CUcontext context, uint32_t device) noexcept;
 // In the callback that announces its end: the last samples are written.
 void context_ending(CUcontext context) noexcept;
 
-// Fetches the samples of every context that is due, and changes a period that does not suit the load; the time until the next is due, ns.
+// Fetches the samples of every context that is due; the time until the next is due, ns.
 // From one thread, outside of callbacks.
 uint64_t drain() noexcept;
 

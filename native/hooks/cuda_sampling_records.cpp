@@ -146,21 +146,6 @@ void write_window(const Window& window, const Reasons& reasons, const Samples& s
   }
 }
 
-uint64_t count_samples(const Reasons& reasons, const Samples& samples) noexcept {
-  uint64_t count = samples.totals().droppedSamples + samples.totals().nonUsrKernelsTotalSamples;
-  // A sample in whose cycle nothing was issued is counted under its reason and once more under the reason's twin, ..._not_issued.
-  bool twin[kMostReasons];
-  for (uint32_t at = 0; at < reasons.count; at++) twin[at] = name_of(reasons, at).ends_with("_not_issued");
-  for (size_t number = 0; number < samples.size(); number++) {
-    const CUpti_PCSamplingPCData& record = samples[number];
-    for (size_t at = 0; at < record.stallReasonCount && at < reasons.count; at++) {
-      uint32_t place = find(reasons, record.stallReason[at].pcSamplingStallReasonIndex);
-      if (place == kMostReasons || !twin[place]) count += record.stallReason[at].samples;
-    }
-  }
-  return count;
-}
-
 void forget_written() noexcept {
   functions.forget();
   stall_reasons.forget();

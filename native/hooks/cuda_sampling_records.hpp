@@ -15,9 +15,6 @@ struct Window {
 // From any thread.
 void write_window(const Window& window, const Reasons& reasons, const Samples& samples) noexcept;
 
-// Samples in it, each counted once, and those that were lost.
-uint64_t count_samples(const Reasons& reasons, const Samples& samples) noexcept;
-
 // New tables: what was written is gone.
 void forget_written() noexcept;
 

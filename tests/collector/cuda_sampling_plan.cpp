@@ -1,12 +1,13 @@
 // The plan of GPU sampling against a device that we make up.
 //
-// cuda_sampling_plan MULTIPROCESSORS CLOCK_KHZ SETTING WARPS BUFFER SECONDS PHASE...: warps looked at in each period by a multiprocessor;
-// the buffer's size in hundredths of what the plan asks for; how long it runs; and what the device does, again and again:
-// milliseconds:thousandths busy[:thousandths of the samples dropped]. Prints the buffer's bytes, then a line for each fetch: the time
-// in ms, the period of the samples, how many they are, how full the buffer was in thousandths (1000: it overflowed), the interval to the
-// next in ms, and whether sampling was started anew.
+// cuda_sampling_plan MULTIPROCESSORS CLOCK_KHZ SETTING WARPS SECONDS PHASE...: warps that a multiprocessor gives each period; how long it
+// runs; and what the device does, again and again: milliseconds:thousandths busy. Prints the period and the buffer's bytes, then a line
+// for each fetch: the time in ms, the samples, how full the buffer was in thousandths (1000: it overflowed), and the interval to the next
+// in ms.
 #include "hooks/cuda_sampling_plan.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
@@ -16,68 +17,53 @@ using namespace aiflame::cuda::sampling;
 namespace {
 
 struct Phase {
-  double ms, busy, dropped;
+  double ms, busy;
 };
 
-// The mean over a stretch of time.
-Phase mean(const std::vector<Phase>& phases, double from_ms, double to_ms) {
+// How busy the device was, in ms of all of it.
+double busy_ms(const std::vector<Phase>& phases, double from_ms, double to_ms) {
   constexpr double kStep = 1;
-  Phase sum{};
-  double round_ms = 0;
+  double round_ms = 0, sum = 0;
   for (const Phase& phase : phases) round_ms += phase.ms;
   for (double at = from_ms; at < to_ms; at += kStep) {
-    double in_round = at - static_cast<double>(static_cast<long>(at / round_ms)) * round_ms;
+    double in_round = std::fmod(at, round_ms);
     for (const Phase& phase : phases) {
       if (in_round < phase.ms) {
-        sum.busy += phase.busy;
-        sum.dropped += phase.dropped;
+        sum += kStep * phase.busy / 1000;
         break;
       }
       in_round -= phase.ms;
     }
-    sum.ms++;
   }
-  return {.ms = to_ms - from_ms, .busy = sum.busy / sum.ms, .dropped = sum.dropped / sum.ms};
+  return sum;
 }
 
 }  // namespace
 
 int main(int count, char** arguments) {
   auto number = [&](int at) { return strtoul(arguments[at], nullptr, 10); };
-  if (count < 8) return 2;
-  double multiprocessors = static_cast<double>(number(1)), hz = static_cast<double>(number(2)) * 1000;
-  Plan plan({.multiprocessors = static_cast<uint32_t>(number(1)), .clock_khz = static_cast<uint32_t>(number(2))}, static_cast<uint32_t>(number(3)));
-  double warps = static_cast<double>(number(4)), capacity = static_cast<double>(plan.device_bytes()) * static_cast<double>(number(5)) / 100;
-  double end_ms = static_cast<double>(number(6)) * 1000;
+  if (count < 7) return 2;
+  Device device{.multiprocessors = static_cast<uint32_t>(number(1)), .clock_khz = static_cast<uint32_t>(number(2))};
+  Plan plan(device, static_cast<uint32_t>(number(3)));
+  double warps = static_cast<double>(number(4)), end_ms = static_cast<double>(number(5)) * 1000;
   std::vector<Phase> phases;
-  for (int at = 7; at < count; at++) {
+  for (int at = 6; at < count; at++) {
     Phase phase{};
-    if (sscanf(arguments[at], "%lf:%lf:%lf", &phase.ms, &phase.busy, &phase.dropped) < 2) return 2;
+    if (sscanf(arguments[at], "%lf:%lf", &phase.ms, &phase.busy) < 2) return 2;
     phases.push_back(phase);
   }
 
-  constexpr double kRecordBytes = 32;
-  printf("%llu\n", static_cast<unsigned long long>(plan.device_bytes()));
-  bool halted = false;  // a buffer that overflowed ends sampling until it is started anew
-  double sampled_to = 0;
-  for (double now = 0; now < end_ms;) {
+  constexpr double kRecordBytes = 32, kOurInstructions = 16384;
+  printf("%u %llu\n", plan.period(), static_cast<unsigned long long>(plan.device_bytes()));
+  double a_ms = static_cast<double>(device.multiprocessors) * device.clock_khz * warps / static_cast<double>(1ull << plan.period());
+  double now = 0, fetched_to = 0;
+  while (now < end_ms) {
     now += static_cast<double>(plan.interval_ns()) / 1e6;
-    Phase load = mean(phases, sampled_to, now);
-    uint32_t period = plan.period();
-    double taken = halted ? 0 : load.ms / 1000 * load.busy / 1000 * multiprocessors * hz * warps / static_cast<double>(1ull << period);
+    double samples = std::floor(a_ms * busy_ms(phases, fetched_to, now));
     // Nobody empties the buffer but our fetch.
-    double fill = taken * kRecordBytes / capacity;
-    halted = halted || fill >= 1;
-    if (halted) taken = 0;
-    Fetched fetched{.ns = static_cast<uint64_t>(load.ms * 1e6),
-                    .samples = static_cast<uint64_t>(taken),
-                    .dropped = static_cast<uint64_t>(taken * load.dropped / 1000),
-                    .overflowed = taken > 16384,
-                    .full = halted};
-    bool anew = plan.observe(fetched);
-    if (anew) halted = false;
-    printf("%.0f %u %llu %.0f %.0f %d\n", now, period, static_cast<unsigned long long>(fetched.samples), fill >= 1 ? 1000 : fill * 1000,
-           static_cast<double>(plan.interval_ns()) / 1e6, anew);
-    sampled_to = now;
+    double fill = std::min(samples * kRecordBytes / static_cast<double>(plan.device_bytes()), 1.0);
+    plan.observe({.samples = static_cast<uint64_t>(samples), .dropped = 0, .overflowed = samples > kOurInstructions, .full = fill >= 1});
+    printf("%.0f %.0f %.0f %.0f\n", now, samples, fill * 1000, static_cast<double>(plan.interval_ns()) / 1e6);
+    fetched_to = now;
   }
 }

@@ -1,4 +1,4 @@
-"""Sampling of programs that run for a while, on the fake driver and the strict fake CUPTI: windows, periods that change, contexts that go.
+"""Sampling of programs that run for a while, on the fake driver and the strict fake CUPTI: windows, contexts that go, what fails.
 
 A kernel of 1 ms gives 1 ms / 2^period samples, and every kernel that has ended is counted exactly.
 """
@@ -24,6 +24,7 @@ PROGRAM = Path(__file__).parents[1] / "e2e" / "programs" / "fake_gpu_sampling.py
 pytestmark = pytest.mark.skipif(not (FAKES / "driver").exists(), reason=f"no {FAKES}: `make test` builds it")
 
 PERIOD = 10
+ONE_A_DEVICE = "GPU stalls are recorded of one CUDA context a device: those of its other contexts are missing"
 
 Scene = Callable[..., tuple[Outcome, Process]]
 
@@ -80,24 +81,67 @@ def test_more_instructions_than_one_fetch_takes_are_all_there(scene: Scene) -> N
     assert windows.select("begin_ns", "end_ns").is_duplicated().any(), "or it shows nothing"
 
 
-def test_a_load_beyond_the_budget_makes_the_period_coarser(scene: Scene) -> None:
-    """Each kernel comes with 2000 samples of others, whatever the period."""
-    outcome, process = scene("steady", "4", gpu_sampling=GpuSampling.AUTO, env={"FAKE_CUPTI_FOREIGN_SAMPLES": "2000"})
-    windows = process.table("gpu_windows").sort("begin_ns")
-    periods = windows["period_log2"].to_list()
-    assert periods == sorted(periods)
-    assert periods[-1] > periods[0]
-    assert windows["foreign"].sum() >= 0.98 * 2000 * int(outcome.stdout), "but for kernels while sampling was started anew"
+def test_the_period_is_chosen_once_whatever_the_load(scene: Scene) -> None:
+    """Each kernel comes with 20,000 samples of others, a hundred times the budget. The fake ends a program that is sampled anew."""
+    outcome, process = scene("steady", "3", gpu_sampling=GpuSampling.AUTO, env={"FAKE_CUPTI_FOREIGN_SAMPLES": "20000"})
+    windows = process.table("gpu_windows")
+    assert windows["period_log2"].n_unique() == 1
+    assert windows["foreign"].sum() == 20_000 * int(outcome.stdout)
+    assert process.table("notes").is_empty()
+
+
+def test_samples_that_are_dropped_are_counted_and_told_once(scene: Scene) -> None:
+    """Each kernel gives 976 or 977."""
+    outcome, process = scene("steady", "1", env={"FAKE_CUPTI_DROPPED_SAMPLES": "100"})
+    assert process.table("gpu_windows")["dropped"].sum() == 100 * int(outcome.stdout)
+    (note,) = process.table("notes")["text"]
+    assert "dropped many of its stall samples" in note
+
+
+def test_a_few_dropped_samples_are_not_worth_a_note(scene: Scene) -> None:
+    outcome, process = scene("steady", "1", env={"FAKE_CUPTI_DROPPED_SAMPLES": "1"})
+    assert process.table("gpu_windows")["dropped"].sum() == int(outcome.stdout)
+    assert process.table("notes").is_empty()
+
+
+def test_a_fetch_that_fails_for_good_is_the_last_and_costs_stalls_alone(scene: Scene) -> None:
+    """The fake ends a program that fetches again, or ends sampling while the program may be launching kernels."""
+    outcome, process = scene("steady", "2", env={"FAKE_CUPTI_FAILS": "4"})
+    assert process.table("kernels").height == int(outcome.stdout)
+    assert 0 < process.table("gpu_samples")["count"].sum() <= expected(int(outcome.stdout))
+    (note,) = process.table("notes")["text"]
+    assert note.startswith("GPU stalls are not recorded from here on: CUPTI says: ")
+
+
+def test_a_fetch_that_is_not_ready_is_made_up_for(scene: Scene) -> None:
+    outcome, process = scene("steady", "1", env={"FAKE_CUPTI_NOT_READY": "3"})
+    assert process.table("gpu_samples")["count"].sum() == expected(int(outcome.stdout))
+    assert process.table("notes").is_empty()
 
 
 def test_contexts_may_go_while_others_are_sampled(scene: Scene) -> None:
-    _, process = scene("come_and_go")
+    _, process = scene("come_and_go", "12", env={"FAKE_CUDA_DEVICES": "12"})
     kernels, names = process.table("kernels"), process.table("gpu_functions")["name"]
     assert set(names) == {f"of_{number}" for number in range(12)}
     # Each function of each context keeps less than a sample for itself.
     exact = (kernels["end_ns"] - kernels["start_ns"]).sum() >> PERIOD
     assert exact - 60 <= process.table("gpu_samples")["count"].sum() <= exact
     assert process.table("notes").is_empty()
+
+
+def test_one_context_a_device_is_sampled_and_the_next_one_when_it_has_gone(scene: Scene) -> None:
+    _, process = scene("several_contexts")
+    assert set(process.table("gpu_functions")["name"]) == {"first", "third"}
+    launched = process.table("kernels").join(process.table("kernel_shapes"), left_on="shape", right_on="id")
+    assert set(launched["name"]) == {"first", "second", "third"}
+    assert process.table("notes")["text"].to_list() == [ONE_A_DEVICE]
+
+
+def test_never_two_contexts_of_a_device_however_they_come_and_go(scene: Scene) -> None:
+    """The fake ends a program in which two are sampled."""
+    _, process = scene("come_and_go", "2")
+    assert process.table("gpu_samples")["count"].sum() > 0
+    assert process.table("notes")["text"].to_list() == [ONE_A_DEVICE]
 
 
 def test_a_context_that_goes_while_it_is_fetched_delays_nobody_for_long_and_is_not_touched_again(scene: Scene) -> None:

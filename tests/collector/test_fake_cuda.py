@@ -35,6 +35,15 @@ MISTAKES = {
         "cupti.cuptiPCSamplingEnable(sampling); cupti.cuptiPCSamplingDisable(sampling); cupti.cuptiPCSamplingDisable(sampling)",
         "cuptiPCSamplingDisable: sampling is not enabled for this context",
     ),
+    "two contexts of a device": (
+        "cupti.cuptiPCSamplingEnable(sampling); driver.cuCtxCreate_v2(byref(context), 0, 0); sampling[2] = context.value; "
+        "cupti.cuptiPCSamplingEnable(sampling)",
+        "cuptiPCSamplingEnable: another context of this device is sampled",
+    ),
+    "sampling ended by a thread of the tool": (
+        "cupti.cuptiPCSamplingEnable(sampling); ctypes.CDLL(None).prctl(15, b'aiflame'); cupti.cuptiPCSamplingDisable(sampling)",
+        "cuptiPCSamplingDisable: hangs beside threads that launch kernels",
+    ),
     "a subscriber that has left": (
         "cupti.cuptiUnsubscribe(subscriber); cupti.cuptiEnableDomain(1, subscriber, 1)",
         "cuptiEnableDomain: the subscriber has left",

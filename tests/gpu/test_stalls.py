@@ -41,11 +41,20 @@ def test_samples_lead_to_source_lines_and_instructions(stalls: GpuRun) -> None:
 
 
 def test_samples_of_the_barrier_kernel_lie_at_the_barrier(stalls: GpuRun) -> None:
+    """Or at the instruction after it: the counter of a warp that waits at a barrier has gone on."""
     key = ["cubin", "function", "offset"]
+    instructions = stalls.profile.table("gpu_instructions").sort(key)
+    instructions = instructions.with_columns(before=pl.col("sass").shift(1, fill_value="").over("cubin", "function"))
     waits = stalls.samples().filter((pl.col("kernel") == "wait_at_barrier") & (pl.col("reason") == "barrier"))
-    placed = waits.select("cubin", "offset", "count", function="kernel").join(stalls.profile.table("gpu_instructions"), on=key)
-    at_barrier = placed.filter(pl.col("sass").str.contains("BAR"))["count"].sum()
+    placed = waits.select("cubin", "offset", "count", function="kernel").join(instructions, on=key)
+    at_barrier = placed.filter(pl.any_horizontal(pl.col("sass", "before").str.contains("BAR")))["count"].sum()
     assert at_barrier >= 0.9 * waits["count"].sum()
+
+
+def test_each_sample_is_counted_under_one_reason(stalls: GpuRun) -> None:
+    """And once more under that reason's twin, `..._not_issued`, where nothing was issued: samples() leaves those out."""
+    windows = stalls.profile.table("gpu_windows")
+    assert stalls.samples()["count"].sum() == windows["samples"].sum() - windows["dropped"].sum() - windows["foreign"].sum()
 
 
 def test_the_source_is_kept(stalls: GpuRun) -> None:

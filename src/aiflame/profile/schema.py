@@ -386,7 +386,7 @@ TABLES: tuple[Table, ...] = (
             ("samples", T.U64, "taken, whether or not they name a function"),
             ("dropped", T.U64, "samples lost: no room in a buffer"),
             ("foreign", T.U64, "samples in kernels that are not the program's (the driver's own)"),
-            ("period_log2", T.U32, "a warp of each scheduler is looked at every 2^n cycles"),
+            ("period_log2", T.U32, "a warp of each multiprocessor is looked at every 2^n cycles"),
         ),
     ),
     Table(

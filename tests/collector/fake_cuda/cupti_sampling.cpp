@@ -1,6 +1,7 @@
 // PC sampling: a kernel of d ns at 1 GHz gives d / 2^period samples, which go round kPattern. Exactly: what is left over counts for the next.
 #include "cupti.hpp"
 
+#include <pthread.h>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -38,7 +39,8 @@ struct Key {
 };
 
 struct Sampling {
-  bool enabled = false, configured = false, started = false, full = false;
+  bool enabled = false, configured = false, started = false, full = false, failed = false;
+  long fetches = 0;
   uint32_t period = 10;
   uint32_t start_stop = 0;
   uint64_t capacity = 1 << 24;
@@ -66,6 +68,20 @@ Sampling& sampling_of(const char* function, CUcontext handle) {
   Sampling& sampling = state.contexts[context_of(function, handle)];
   if (!sampling.enabled) wrong("%s: sampling is not enabled for this context", function);
   return sampling;
+}
+
+// With two contexts of a device CUPTI gets into a state in which it records nothing any more.
+void must_be_alone(const Context& context) {
+  for (const auto& [other, sampling] : state.contexts)
+    if (other != &context && other->alive && other->device == context.device && sampling.enabled)
+      wrong("cuptiPCSamplingEnable: another context of this device is sampled");
+}
+
+// It waits for CUPTI's threads, and they for who launches kernels: from a thread that has nothing else to do, it never returns.
+void must_not_be_a_tools_thread(const char* function) {
+  char name[16] = "";
+  pthread_getname_np(pthread_self(), name, sizeof name);
+  if (!strcmp(name, "aiflame")) wrong("%s: hangs beside threads that launch kernels", function);
 }
 
 // Names are shared by all records and stay: who frees one is told by the allocator.
@@ -192,6 +208,7 @@ CUPTI_FUNCTION cuptiPCSamplingEnable(CUpti_PCSamplingEnableParams* how) {
   Context* context = context_of("cuptiPCSamplingEnable", how->ctx);
   if (setting("FAKE_CUPTI_DENIED", 0)) return CUPTI_ERROR_INSUFFICIENT_PRIVILEGES;
   std::lock_guard guard(state.lock);
+  must_be_alone(*context);
   if (state.contexts[context].enabled) return CUPTI_ERROR_INVALID_OPERATION;
   state.contexts[context] = {.enabled = true};
   return CUPTI_SUCCESS;
@@ -200,6 +217,7 @@ CUPTI_FUNCTION cuptiPCSamplingEnable(CUpti_PCSamplingEnableParams* how) {
 CUPTI_FUNCTION cuptiPCSamplingDisable(CUpti_PCSamplingDisableParams* how) {
   std::lock_guard guard(state.lock);
   Sampling& sampling = sampling_of("cuptiPCSamplingDisable", how->ctx);
+  must_not_be_a_tools_thread("cuptiPCSamplingDisable");
   for (auto& [key, reasons] : sampling.held)
     for (auto [reason, samples] : reasons) sampling.counts[key][reason] += samples;
   sampling.waiting += sampling.waiting_in_held;
@@ -275,6 +293,11 @@ CUPTI_FUNCTION cuptiPCSamplingGetData(CUpti_PCSamplingGetDataParams* how) {
   Sampling& sampling = sampling_of("cuptiPCSamplingGetData", how->ctx);
   auto& data = *static_cast<CUpti_PCSamplingData*>(how->pcSamplingData);
   if (&data == sampling.buffer) wrong("cuptiPCSamplingGetData: threads of CUPTI write into the configured buffer");
+  if (sampling.failed) wrong("cuptiPCSamplingGetData: called again after an error that lasts");
+  long fetch = ++sampling.fetches;
+  if (fetch == setting("FAKE_CUPTI_NOT_READY", 0)) return CUPTI_ERROR_NOT_READY;
+  sampling.failed = fetch == setting("FAKE_CUPTI_FAILS", 0);
+  if (sampling.failed) return CUPTI_ERROR_UNKNOWN;
   if (sampling.full) {
     data.totalNumPcs = data.remainingNumPcs = 0;
     data.totalSamples = data.droppedSamples = data.nonUsrKernelsTotalSamples = 0;

@@ -27,11 +27,12 @@ def steady() -> None:
 
 
 def come_and_go() -> None:
-    """Twelve threads make and destroy contexts while those of others are being sampled."""
+    """Twelve threads make and destroy contexts while those of others are being sampled; as many devices as argument 2 says."""
+    devices = int(sys.argv[2])
 
     def some(number: int) -> None:
         for turn in range(5):
-            gpu = Gpu(number % 2)
+            gpu = Gpu(number % devices)
             work(gpu, f"of_{number}", 0.02 * (1 + (number + 3 * turn) % 12))
             gpu.call("cuCtxDestroy_v2", gpu.context)
 
@@ -42,9 +43,23 @@ def come_and_go() -> None:
         thread.join()
 
 
+def several_contexts() -> None:
+    """Two contexts of one device; the first goes, and a third comes."""
+    first, second = Gpu(), Gpu()
+    for gpu, name in ((first, "first"), (second, "second")):
+        gpu.call("cuCtxSetCurrent", gpu.context)
+        work(gpu, name, 0.3)
+    first.call("cuCtxDestroy_v2", first.context)
+    third = Gpu()
+    for gpu, name in ((second, "second"), (third, "third")):
+        gpu.call("cuCtxSetCurrent", gpu.context)
+        work(gpu, name, 0.3)
+
+
 def gone_meanwhile() -> None:
-    """A context goes while its samples are being fetched, and another is used until that has come to its end."""
-    gone, stays = Gpu(), Gpu()
+    """A context goes while its samples are being fetched, and one of another device is used until that has come to its end."""
+    gone, stays = Gpu(), Gpu(1)
+    gone.call("cuCtxSetCurrent", gone.context)
     work(gone, "gone", 0.5)
     gone.call("cuCtxDestroy_v2", gone.context)
     stays.call("cuCtxSetCurrent", stays.context)
