@@ -128,9 +128,16 @@ def test_inlined_code_shows_its_chain(tmp_path: Path, width: int) -> None:
 
 def test_the_order_of_the_code_shows_each_instruction_with_its_line(gemm: Profile) -> None:
     of = shown(gemm, by_code=True)
-    code = [row.split() for row in of[of.index("SASS") + 2 :]]
+    begin = of.index("SASS") + 2
+    code = [row.split() for row in of[begin : of.index("", begin)]]
     assert [row[1] if row[0] == "►" else row[0] for row in code] == ["0000", "0010", "0020", "0030", "0040"]
     assert code[1][:6] == ["►", "0010", "65.0%", "650", "500", "attn.py:4"]
+
+
+def test_it_is_said_that_samples_stand_behind_what_they_wait_for(gemm: Profile, tmp_path: Path) -> None:
+    told = "samples stand at the instruction that waits to be issued; what it waits for (a load, a barrier) lies before it"
+    assert told in shown(gemm, width=120)
+    assert told not in shown(profile(tmp_path / "p", replace(GEMM, code=[])), width=120)
 
 
 def test_cold_instructions_are_told_not_shown(tmp_path: Path) -> None:

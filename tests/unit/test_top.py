@@ -89,6 +89,23 @@ def test_copies_and_idle_time_are_listed_beside_kernels() -> None:
     assert rows(tree(((PROCESS, copy), 3)), "kernel") == {"[fill]": (3, 3)}
 
 
+def test_what_warps_waited_for_is_listed_over_all_kernels() -> None:
+    def at(kernel: str, instruction: str, reason: str) -> tuple[Frame, ...]:
+        frames = Frame(kernel, Kind.GPU_KERNEL), Frame(instruction, Kind.GPU_INSTRUCTION), Frame(reason, Kind.GPU_STALL)
+        return (*frames, Frame("+0x10", Kind.GPU_OFFSET))
+
+    of = tree(
+        (at("gemm", "LDG", "barrier"), 3),
+        (at("relu", "STG", "barrier"), 2),
+        (at("relu", "STG", "wait"), 1),
+        ((Frame("not sampled", Kind.GPU_KERNEL),), 4),
+    )
+    assert rows(of, "stall") == {"barrier": (5, 5), "[reason unknown]": (4, 4), "wait": (1, 1)}
+    lines = printed(of, 120, "stall")
+    assert lines[1].split()[4] == "barrier"
+    assert "waits at a block's barrier" in lines[1]
+
+
 def test_kernels_are_listed_with_their_launches_and_the_mean_of_one() -> None:
     kernel, line = Frame("gemm", Kind.GPU_KERNEL), Frame("g.cu:4", Kind.GPU_LINE)
     of = tree(((py("a"), kernel, line), 6), ((py("b"), kernel), 3), ((PROCESS, Frame("[GPU idle]", Kind.GPU_IDLE)), 2))
@@ -103,7 +120,7 @@ def test_kernels_are_listed_with_their_launches_and_the_mean_of_one() -> None:
 @pytest.mark.parametrize(
     ("by", "says"),
     [
-        ("rank", "cannot list the top by 'rank': use function, kernel, line, module, thread, process"),
+        ("rank", "cannot list the top by 'rank': use function, kernel, stall, line, module, thread, process"),
         ("kernel", "no GPU kernel ran in it: use function, module, thread, process"),
         ("line", "no source line is known in it"),
     ],
@@ -165,6 +182,19 @@ def test_a_table_fits_its_terminal_a_line_a_row(width: int) -> None:
     lines = printed(TWO, width)
     assert max(map(len, lines)) <= width
     assert sum("25.0%" in line or "75.0%" in line for line in lines) <= 2
+
+
+def test_totals_that_say_nothing_more_are_left_out() -> None:
+    kernel = Frame("gemm", Kind.GPU_KERNEL)
+    of = tree(((py("a"), kernel), 5), ((py("b"), kernel), 3))
+    assert "Total" not in printed(of, 120, "kernel")[0]
+    assert "Total" in printed(of, 120)[0]
+
+
+@pytest.mark.parametrize(("idle", "told"), [(9, True), (1, False), (0, False)])
+def test_where_a_gpu_had_mostly_nothing_to_do_it_is_said_how_to_see_the_rest(idle: int, told: bool) -> None:
+    of = tree(((PROCESS, Frame("gemm", Kind.GPU_KERNEL)), 1), ((PROCESS, Frame("[GPU idle]", Kind.GPU_IDLE)), idle))
+    assert ("The GPU was idle in 90.0% of it: --no-idle leaves that out" in printed(of, 120, "kernel")) is told
 
 
 def test_names_are_shown_as_they_are() -> None:

@@ -21,6 +21,7 @@ from aiflame.attribute.transforms import (
     hide,
     hide_interpreter_noise,
     invert,
+    inverted_for_reading,
     merge_recursion,
     prune,
     without,
@@ -34,6 +35,7 @@ KEEPING = [
     hide_interpreter_noise,
     merge_recursion,
     invert,
+    inverted_for_reading,
     lambda of: hide(of, "^[a-f]"),
     lambda of: hide(of, pl.col("kind") == int(Kind.C)),
     lambda of: prune(of, 0.1),
@@ -122,6 +124,17 @@ def test_inverted_the_totals_below_the_root_are_what_functions_took_themselves(o
     for node in first.tolist():
         totals[names[turned.frame[node]]] += int(turned.totals("cpu-time")[node])
     assert totals == Counter({name: value for name, value in functions(of).items() if name})
+
+
+def test_read_from_the_leaves_samples_begin_with_what_was_waited_for() -> None:
+    """An offset means nothing without its kernel, and those of different kernels would be one frame."""
+
+    def inside(kernel: str) -> tuple[Frame, ...]:
+        kinds = (Kind.GPU_KERNEL, Kind.GPU_INSTRUCTION, Kind.GPU_STALL, Kind.GPU_OFFSET)
+        return tuple(Frame(name, kind) for name, kind in zip((kernel, "LDG", "long_scoreboard", "+0x10"), kinds, strict=True))
+
+    of = tree((inside("gemm"), 3), (inside("relu"), 2))
+    assert paths(inverted_for_reading(of)) == {("long_scoreboard", "LDG", "gemm"): 3, ("long_scoreboard", "LDG", "relu"): 2}
 
 
 @given(TREES)
@@ -228,6 +241,26 @@ def test_work_is_not_noise(frame: Frame) -> None:
 def test_noise_is_hidden(frame: Frame) -> None:
     of = tree(((PROCESS, frame, py("kept")), 1))
     assert paths(hide_interpreter_noise(of)) == {("train.py (7)", "kept"): 1}
+
+
+def test_of_a_stripped_interpreter_the_nameless_functions_are_hidden_around_python() -> None:
+    nameless, leaf = libpython("[unknown] libpython3.11.so.1.0+0x1f"), libpython("PyList_Append")
+    of = tree(((PROCESS, nameless, py("a"), nameless, py("b"), nameless, leaf), 2), ((PROCESS, nameless, py("a"), nameless), 3))
+    assert paths(hide_interpreter_noise(of)) == {("train.py (7)", "a", "b", "PyList_Append"): 2, ("train.py (7)", "a"): 3}
+
+
+def test_where_python_is_not_read_the_nameless_functions_are_all_there_is() -> None:
+    of = tree(((PROCESS, THREAD, libpython("[unknown] libpython3.11.so.1.0+0x1f"), c("work")), 1))
+    assert paths(hide_interpreter_noise(of)) == paths(of)
+
+
+LIBC = c("[unknown] libc.so.6+0x2a1c9", "libc.so.6")
+
+
+@pytest.mark.parametrize("start", [THREAD, PROCESS, Frame("[graph replay]", Kind.BOUNDARY)])
+def test_how_a_stripped_libc_starts_programs_and_threads_is_hidden(start: Frame) -> None:
+    of = tree(((start, c("_start", "train"), LIBC, LIBC, c("main", "train"), LIBC), 2), ((start, LIBC), 1))
+    assert paths(hide_interpreter_noise(of)) == {(start.name, "main", LIBC.name): 2, (start.name, LIBC.name): 1}
 
 
 def test_lines_go_with_the_native_function_that_is_hidden_but_python_lines_stay() -> None:

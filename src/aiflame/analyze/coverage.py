@@ -35,6 +35,12 @@ def resolved(tree: Tree, metric: str, kernels: str, kinds: Collection[Kind] = (K
     return _share(tree, metric, in_all, inside)
 
 
+def idle(tree: Tree, metric: str) -> float:
+    """The share in which GPUs had nothing to do."""
+    total = tree.total(metric)
+    return int(tree.values[metric][_of_kind(tree, Kind.GPU_IDLE)].sum()) / total if total else 0.0
+
+
 def _of_kind(tree: Tree, kind: Kind) -> Mask:
     mask: Mask = tree.kinds() == kind
     return mask

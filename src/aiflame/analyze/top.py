@@ -1,4 +1,4 @@
-"""What took the time, heaviest first: functions, lines, modules, threads, processes or kernels."""
+"""What took the time, heaviest first: functions, lines, modules, threads, processes, kernels or what a GPU's warps waited for."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ _FUNCTIONS = (Kind.PYTHON, Kind.C, Kind.CPP, Kind.OS_KERNEL, *_GPU, Kind.WAIT, K
 ASKED: dict[str, tuple[Kind, ...]] = {
     "function": _FUNCTIONS,
     "kernel": _GPU,
+    "stall": (Kind.GPU_STALL, Kind.GPU_COPY, Kind.GPU_IDLE),
     "line": (*_FUNCTIONS, Kind.CPU_LINE, Kind.GPU_LINE),
     "module": _FUNCTIONS,
     "thread": (Kind.THREAD,),
@@ -26,6 +27,7 @@ ASKED: dict[str, tuple[Kind, ...]] = {
 """The kinds of frames that a question is about: a value belongs to the nearest one at or above it."""
 _NEEDED: dict[str, tuple[tuple[Kind, ...], str]] = {
     "kernel": ((Kind.GPU_KERNEL, Kind.GPU_COPY), "no GPU kernel ran in it"),
+    "stall": ((Kind.GPU_STALL,), "no GPU instruction was sampled in it"),
     "line": ((Kind.CPU_LINE, Kind.GPU_LINE), "no source line is known in it"),
 }
 
@@ -83,7 +85,7 @@ def to_json(answer: pl.DataFrame, tree: Tree, metric: str, rows: int | None = No
 
 def _items(frames: pl.DataFrame, by: str) -> tuple[pl.DataFrame, NDArray[np.int64]]:
     """The distinct items, row 0 for values outside all of them, and for each frame its item."""
-    none = frame_table([Frame(f"[no {by}]", Kind.UNATTRIBUTED)])[1:]
+    none = frame_table([Frame("[reason unknown]" if by == "stall" else f"[no {by}]", Kind.UNATTRIBUTED)])[1:]
     if by == "module":
         module = pl.when(pl.col("kind") == int(Kind.PYTHON)).then(pl.lit("Python")).when(pl.col("module") != "").then("module")
         empty = pl.lit("")

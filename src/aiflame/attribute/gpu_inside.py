@@ -12,6 +12,7 @@ from aiflame.attribute.growth import Forest
 from aiflame.attribute.stacks import Tables
 from aiflame.attribute.tree import FRAME_COLUMNS
 from aiflame.profile.kinds import Kind
+from aiflame.resolve.stall_reasons import MEANINGS
 
 _PLACE = ["cubin", "function", "offset"]
 _MNEMONIC = r"^\s*(?:@!?\w+\s+)?([\w.]+)"
@@ -46,7 +47,8 @@ def levels(profile: Tables, points: pl.DataFrame, detail: str) -> list[Level]:
         mnemonic = sass.str.extract(_MNEMONIC)
         offset = pl.select(pl.format("+0x{}", points["offset"].map_elements(lambda at: f"{at:x}", return_dtype=pl.String))).to_series()
         found.append(_level(mnemonic, Kind.GPU_INSTRUCTION))
-        found.append(_level(points["reason"], Kind.GPU_STALL))
+        told = points["reason"].replace_strict(MEANINGS, default="", return_dtype=pl.String)
+        found.append(_level(points["reason"], Kind.GPU_STALL, full=told))
         found.append(_level(offset, Kind.GPU_OFFSET, full=sass))
     return [level for level in found if level.node.any()]
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from aiflame.attribute import nodes
+from aiflame.attribute.reshape import hide_nodes
 from aiflame.attribute.tree import Tree, assemble
+from aiflame.profile.kinds import Kind
+
+
+def inverted_for_reading(tree: Tree) -> Tree:
+    """Inverted, but a GPU's samples begin with their reasons: an offset says nothing without the kernel that it lies in."""
+    return invert(hide_nodes(tree, tree.kinds() == Kind.GPU_OFFSET))
 
 
 def invert(tree: Tree) -> Tree:

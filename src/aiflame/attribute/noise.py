@@ -50,6 +50,7 @@ _DRIVER_INSIDE = (
 """What functions of the runtime are called where it is a part of the program itself."""
 _DRIVER_API = r"^_*cu(da)?[A-Z]\w*"
 _BENEATH_ALL = r"^(ld-linux|ld-musl|libc|libpthread|libdl|librt|libstdc\+\+|libgcc_s)\b[^/]*\.so"
+_BEFORE_START = (Kind.ROOT, Kind.PROCESS, Kind.THREAD, Kind.BOUNDARY)
 _IMPORT_FILES = r"^<frozen (importlib|zipimport|runpy)|[/\\]importlib[/\\](_bootstrap\w*|__init__)\.py$|[/\\]runpy\.py$|^runpy\.py$"
 _THREAD_START = r"^(Thread\.)?(_bootstrap|_bootstrap_inner|run)$"
 
@@ -58,12 +59,42 @@ def hide_interpreter_noise(tree: Tree) -> Tree:
     """The tree as its author thinks of it. Time spent in hidden functions counts for what called them; totals stay. The raw tree is
     untouched, so that nothing is lost."""
     noise = _is_noise(tree.frames).to_numpy()[tree.frame] | _inside_driver(tree)
+    noise |= _nameless_interpreter(tree)
+    noise |= _nameless_start(tree, noise)
     noise[0] = False
     # Lines and instructions of a hidden native function are hidden with it; a line of Python (no module) is what one wants to see.
     detail = tree.frames.select(pl.col("kind").is_in(_DETAIL)).to_series().to_numpy()[tree.frame]
     native = (tree.frames["module"] != "").to_numpy()[tree.frame]
     owner = nodes.nearest(tree.parent, ~detail)
     return hide_nodes(tree, noise | (detail & native & noise[owner]))
+
+
+def _nameless_interpreter(tree: Tree) -> NDArray[np.bool_]:
+    """A stripped interpreter's private functions, in stacks with Python functions: which of those called tells more."""
+    python = tree.kinds() == Kind.PYTHON
+    place, count = nodes.preorder(tree.parent)
+    before = np.zeros(len(tree) + 1, dtype=np.int64)
+    before[place + 1] = python
+    before = before.cumsum()
+    around = (before[place + count] > before[place]) | (nodes.nearest(tree.parent, python) >= 0)
+    nameless: NDArray[np.bool_] = _unknown_of(tree, INTERPRETER_MODULE) & around
+    return nameless
+
+
+def _nameless_start(tree: Tree, noise: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The C library's private functions that begin a stack and call others: how a program or a thread starts."""
+    nameless = _unknown_of(tree, _BENEATH_ALL)
+    base = nodes.nearest(tree.parent, ~(nameless | noise), strict=True)
+    calls = np.zeros(len(tree), dtype=np.bool_)
+    calls[tree.parent[1:]] = True
+    start: NDArray[np.bool_] = nameless & calls & np.isin(tree.kinds()[np.maximum(base, 0)], _BEFORE_START)
+    return start
+
+
+def _unknown_of(tree: Tree, module: str) -> NDArray[np.bool_]:
+    unknown = pl.col("kind").is_in(_NATIVE) & pl.col("name").str.starts_with("[unknown]") & pl.col("module").str.contains(module)
+    mask: NDArray[np.bool_] = tree.frames.select(unknown).to_series().to_numpy()[tree.frame]
+    return mask
 
 
 def _inside_driver(tree: Tree) -> NDArray[np.bool_]:

@@ -11,7 +11,7 @@ from aiflame.attribute import nodes
 from aiflame.attribute.difference import diff
 from aiflame.attribute.gpu import WITH_IDLE
 from aiflame.attribute.grouping import GROUPS, group
-from aiflame.attribute.invert import invert
+from aiflame.attribute.invert import invert, inverted_for_reading
 from aiflame.attribute.noise import hide_interpreter_noise
 from aiflame.attribute.recursion import merge_recursion
 from aiflame.attribute.reshape import hide_nodes, matching, subset
@@ -26,6 +26,7 @@ __all__ = [
     "hide",
     "hide_interpreter_noise",
     "invert",
+    "inverted_for_reading",
     "merge_recursion",
     "prune",
     "without",

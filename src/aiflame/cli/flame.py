@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from aiflame.attribute.transforms import diff, invert, merge_recursion
+from aiflame.attribute.transforms import diff, inverted_for_reading, merge_recursion
 from aiflame.cli.view import Detail, Focus, Grouping, Idle, MetricName, ProfilePath, Raw, view
 from aiflame.errors import AiflameError
 from aiflame.render import svg
+from aiflame.render.table import idle_note
 
 
 def flame(
@@ -33,11 +34,11 @@ def flame(
     tree, subtitle = shown.tree, shown.title
     if baseline is not None:
         before = view(baseline, shown.metric, by, detail, raw, only, no_idle)
-        tree, subtitle = diff(before.tree, tree, shown.metric), f"{subtitle}, compared with {before.of}"
+        tree, subtitle = diff(before.tree, tree, shown.metric), f"{shown.of} compared with {before.of}"
     if recursion:
         tree = merge_recursion(tree)
     if inverted:
-        tree = invert(tree)
+        tree = inverted_for_reading(tree)
     try:
         if baseline is not None:
             svg.write_diff(tree, output, title=title, subtitle=subtitle, inverted=inverted or icicle)
@@ -46,3 +47,5 @@ def flame(
     except OSError as error:
         raise AiflameError(f"cannot write {output}: {(error.strerror or str(error)).lower()}: choose another place with -o") from None
     typer.echo(output)
+    if told := idle_note(shown.tree, shown.metric):
+        typer.echo(told, err=True)

@@ -40,7 +40,11 @@ class View:
 
     @property
     def title(self) -> str:
-        return f"{self.tree.metric(self.metric).label} of {self.of}"
+        return f"{self.of}: {self.label}"
+
+    @property
+    def label(self) -> str:
+        return self.tree.metric(self.metric).label
 
 
 def view(

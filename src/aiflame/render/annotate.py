@@ -20,7 +20,8 @@ _RANK, _PERCENT, _SAMPLES = 3, 6, 11
 _MEDIUM = 100
 """Columns from which on the digest has the samples without issue too."""
 _FOLDED = "⋮: instructions with few samples; --least 0 shows all"
-_TELLS = "not issued: no other warp could go on either"
+_WHERE = "samples stand at the instruction that waits to be issued; what it waits for (a load, a barrier) lies before it"
+_TELLS = "not issued: no other warp could go on either, so the time was lost"
 
 
 def print_annotation(
@@ -44,8 +45,11 @@ def annotation_lines(answer: Annotation, width: int, least_percent: float = LEAS
         code_alone = by_code or not answer.files
         listing = Listing(answer, width, least_percent, code_alone=code_alone)
         yield from listing.in_order_of_code() if code_alone else listing.in_order_of_source()
-        if listing.folded:
+        if answer.count.samples or listing.folded:
             yield Text()
+        if answer.count.samples:
+            yield from wrapped(_WHERE, width, "dim")
+        if listing.folded:
             yield from wrapped(_FOLDED if code_alone else f"{_FOLDED}; --sass: in the order of the code", width, "dim")
     if answer.notes:
         yield Text()
@@ -74,10 +78,6 @@ def _stalls(answer: Annotation, width: int) -> Iterator[Text]:
         other = sum(rest, Count())
         yield line((share(other.samples, whole), number(other.samples), number(other.not_issued), f"{len(rest)} more"), "", "dim", "dim")
     yield line((share(whole, whole), number(whole), number(answer.count.not_issued), "all"), _TELLS, "dim", "dim")
-
-
-_FOLDED = "⋮: instructions with few samples; --least 0 shows all"
-_TELLS = "not issued: no other warp could go on either, so the time was lost"
 
 
 def _digest(answer: Annotation, width: int) -> Iterator[Text]:

@@ -9,9 +9,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from aiflame.analyze.coverage import idle
 from aiflame.attribute.tree import Tree
 from aiflame.profile.kinds import Kind
 from aiflame.render.units import amount, share
+from aiflame.resolve.stall_reasons import meaning
 
 BAR, GAP = 16, 2
 NARROW, MEDIUM, WIDE = 40, 72, 100
@@ -23,13 +25,22 @@ STYLES = {
     Kind.OS_KERNEL: "dark_orange",
     Kind.GPU_KERNEL: "cyan",
     Kind.GPU_LINE: "cyan",
+    Kind.GPU_STALL: "green",
     Kind.GPU_COPY: "blue",
     Kind.GPU_IDLE: "bright_black",
     Kind.CPU_LINE: "yellow",
     Kind.WAIT: "blue",
     Kind.UNATTRIBUTED: "bright_black",
 }
-HEADINGS = {"function": "Function", "kernel": "Kernel", "line": "Line", "module": "Module", "thread": "Thread", "process": "Process"}
+HEADINGS = {
+    "function": "Function",
+    "kernel": "Kernel",
+    "stall": "Waited for",
+    "line": "Line",
+    "module": "Module",
+    "thread": "Thread",
+    "process": "Process",
+}
 
 
 def print_top(answer: pl.DataFrame, tree: Tree, metric: str, by: str = "function", console: Console | None = None) -> None:
@@ -38,6 +49,14 @@ def print_top(answer: pl.DataFrame, tree: Tree, metric: str, by: str = "function
     console.print(top_table(answer, tree, metric, by, console.width))
     kind = tree.metric(metric)
     console.print(Text(f"{kind.label}: {amount(tree.total(metric), kind.unit)} in all", style="dim"))
+    if told := idle_note(tree, metric):
+        console.print(Text(told, style="dim"))
+
+
+def idle_note(tree: Tree, metric: str) -> str:
+    """Where idle time leaves little room for the rest: how to do without it."""
+    part = idle(tree, metric)
+    return f"The GPU was idle in {100 * part:.1f}% of it: --no-idle leaves that out" if part > 0.5 else ""
 
 
 def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int) -> Table:
@@ -48,9 +67,10 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
     if width >= WIDE:
         longest = max([*own, 1])
         numbers[""] = [bar(value / longest, BAR) for value in own]
-    if width >= MEDIUM:
+    # Kernels and stalls call nothing: their totals are what they took themselves.
+    if width >= MEDIUM and own != total:
         numbers["Total"] = [amount(value, unit) for value in total]
-    if width >= NARROW:
+    if width >= NARROW and own != total:
         numbers["% total"] = [share(value, whole) for value in total]
     if "launches" in answer.columns and width >= MEDIUM:
         numbers["Launches"] = [f"{count:,}" if count else "" for count in answer["launches"]]
@@ -58,6 +78,8 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
     texts = {HEADINGS.get(by, by): [Text(name, STYLES.get(Kind(kind), "")) for name, kind in answer.select("name", "kind").rows()]}
     if by in ("function", "line") and width >= MEDIUM:
         texts["Where"] = [Text(where(*place), "dim") for place in answer.select("file", "line", "module").rows()]
+    if by == "stall" and width >= MEDIUM:
+        texts["Meaning"] = [Text(meaning(name), "dim") for name in answer["name"]]
 
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
     left = width
