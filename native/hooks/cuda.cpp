@@ -54,13 +54,6 @@ void sample_primary_contexts() noexcept {
   }
 }
 
-// The driver has to be at rest: CUPTI's own rule.
-bool detach() noexcept {
-  auto synchronize = reinterpret_cast<int (*)()>(driver_function("cuCtxSynchronize"));
-  if (synchronize) synchronize();
-  return cupti().Finalize && worked(cupti().Finalize(), "letting go of the driver");
-}
-
 bool take(LifeStep step) noexcept {
   switch (step) {
     case LifeStep::NONE:
@@ -90,8 +83,6 @@ bool take(LifeStep step) noexcept {
       return true;
     case LifeStep::UNSUBSCRIBE:
       return worked(cupti().Unsubscribe(subscriber), "unsubscribing from CUPTI");
-    case LifeStep::DETACH:
-      return detach();
     case LifeStep::FORGET:
       forget_worker();
       sampling::after_fork_child();
@@ -194,9 +185,9 @@ void after_fork_child() noexcept {
   happen(LifeEvent::FORK_CHILD);
 }
 
-void yield_to(const char* tool, bool uses_our_copy) noexcept {
+void yield_to(const char* tool) noexcept {
   if (collecting()) tell_user(tool);
-  happen(uses_our_copy ? LifeEvent::YIELD : LifeEvent::YIELD_ALL);  // also when another thread is at it: this one waits
+  happen(LifeEvent::YIELD);  // also when another thread is at it: this one waits
 }
 
 void regain() noexcept {

@@ -15,7 +15,7 @@ void forget_rows() noexcept;
 void after_fork_child() noexcept;
 
 // Another tool in the program is about to use CUPTI (returns when it can) / has left it.
-void yield_to(const char* tool, bool uses_our_copy) noexcept;
+void yield_to(const char* tool) noexcept;
 void regain() noexcept;
 // Nothing is collected, and would be if nobody else used CUPTI.
 bool may_return() noexcept;

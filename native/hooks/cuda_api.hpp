@@ -23,7 +23,6 @@
 // Not in every version.
 #define AIFLAME_CUPTI_OPTIONAL(F)        \
   F(ActivityRegisterTimestampCallback)   \
-  F(Finalize)                            \
   F(GetGraphNodeId)                      \
   F(GetCubinCrc)                         \
   F(PCSamplingEnable)                    \

@@ -18,7 +18,6 @@ enum class LifeState : uint8_t {
 enum class LifeEvent : uint8_t {
   START,       // cuInit ran, or a recording begins in a program that uses CUDA
   YIELD,       // another tool is about to subscribe
-  YIELD_ALL,   // the same, to a copy of CUPTI that is not ours: the driver serves one copy
   REGAIN,      // it has left
   STOP,        // the recording ends
   EXIT,        // the process ends
@@ -36,28 +35,24 @@ enum class LifeStep : uint8_t {
   DISABLE_ACTIVITY,  // first, so that no record comes into a buffer after the flush: the next tool would be given it
   FLUSH,
   UNSUBSCRIBE,
-  DETACH,  // our copy lets go of the driver; subscribing attaches it again
   FORGET,  // drop what we know without a call to CUPTI
 };
 
 struct LifeChange {
   LifeState next;
-  std::array<LifeStep, 6> steps{};
+  std::array<LifeStep, 5> steps{};
 };
 
 constexpr LifeChange life_change(LifeState state, LifeEvent event) noexcept {
   using enum LifeState;
   using enum LifeStep;
   constexpr LifeChange begin{COLLECTING, {SUBSCRIBE, ENABLE_ACTIVITY, START_SAMPLING, START_WORKER}};
-  constexpr std::array<LifeStep, 6> end{DISABLE_ACTIVITY, STOP_WORKER, STOP_SAMPLING, FLUSH, UNSUBSCRIBE};
-  constexpr std::array<LifeStep, 6> detach{DISABLE_ACTIVITY, STOP_WORKER, STOP_SAMPLING, FLUSH, UNSUBSCRIBE, DETACH};
+  constexpr std::array<LifeStep, 5> end{DISABLE_ACTIVITY, STOP_WORKER, STOP_SAMPLING, FLUSH, UNSUBSCRIBE};
   switch (event) {
     case LifeEvent::START:
       return state == ABSENT || state == STOPPED ? begin : LifeChange{state};
     case LifeEvent::YIELD:
       return state == COLLECTING ? LifeChange{ASIDE, end} : LifeChange{state};
-    case LifeEvent::YIELD_ALL:
-      return state == COLLECTING ? LifeChange{ASIDE, detach} : LifeChange{state};
     case LifeEvent::REGAIN:
       return state == ASIDE ? begin : LifeChange{state};
     case LifeEvent::STOP:

@@ -76,7 +76,7 @@ class Arrival {
     entering.fetch_add(1);
     tell_name(call.caller);
     bool were_collecting = collecting();
-    yield_to(name, is_ours(call.real));
+    yield_to(name);
     // We may have registered ours over theirs since they registered.
     if (const Real* theirs = registered_with.load(); were_collecting && theirs) register_theirs(*theirs);
   }

@@ -8,7 +8,7 @@ using namespace aiflame::cuda;
 namespace {
 
 constexpr const char* kStates[] = {"ABSENT", "COLLECTING", "ASIDE", "STOPPED", "GONE"};
-constexpr const char* kEvents[] = {"START", "YIELD", "YIELD_ALL", "REGAIN", "STOP", "EXIT", "FORK_CHILD"};
+constexpr const char* kEvents[] = {"START", "YIELD", "REGAIN", "STOP", "EXIT", "FORK_CHILD"};
 const char* name(LifeStep step) {
   switch (step) {
     case LifeStep::NONE:
@@ -31,8 +31,6 @@ const char* name(LifeStep step) {
       return " FLUSH";
     case LifeStep::UNSUBSCRIBE:
       return " UNSUBSCRIBE";
-    case LifeStep::DETACH:
-      return " DETACH";
     case LifeStep::FORGET:
       return " FORGET";
   }
@@ -43,7 +41,7 @@ const char* name(LifeStep step) {
 
 int main() {
   for (int state = 0; state < 5; state++)
-    for (int event = 0; event < 7; event++) {
+    for (int event = 0; event < 6; event++) {
       LifeChange change = life_change(static_cast<LifeState>(state), static_cast<LifeEvent>(event));
       printf("%s %s %s", kStates[state], kEvents[event], kStates[static_cast<int>(change.next)]);
       for (LifeStep step : change.steps) fputs(name(step), stdout);

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason=f"no {PROGRAM}: `ma
 
 BEGIN = ("SUBSCRIBE", "ENABLE_ACTIVITY", "START_SAMPLING", "START_WORKER")
 END = ("DISABLE_ACTIVITY", "STOP_WORKER", "STOP_SAMPLING", "FLUSH", "UNSUBSCRIBE")
-EVENTS = ("START", "YIELD", "YIELD_ALL", "REGAIN", "STOP", "EXIT", "FORK_CHILD")
+EVENTS = ("START", "YIELD", "REGAIN", "STOP", "EXIT", "FORK_CHILD")
 
 Change = tuple[str, tuple[str, ...]]
 
@@ -31,35 +31,30 @@ def test_every_event_in_every_state(table: dict[tuple[str, str], Change]) -> Non
     assert table == {
         ("ABSENT", "START"): ("COLLECTING", BEGIN),
         ("ABSENT", "YIELD"): ("ABSENT", nothing),
-        ("ABSENT", "YIELD_ALL"): ("ABSENT", nothing),
         ("ABSENT", "REGAIN"): ("ABSENT", nothing),
         ("ABSENT", "STOP"): ("ABSENT", nothing),
         ("ABSENT", "EXIT"): ("GONE", nothing),
         ("ABSENT", "FORK_CHILD"): ("ABSENT", nothing),
         ("COLLECTING", "START"): ("COLLECTING", nothing),
         ("COLLECTING", "YIELD"): ("ASIDE", END),
-        ("COLLECTING", "YIELD_ALL"): ("ASIDE", (*END, "DETACH")),
         ("COLLECTING", "REGAIN"): ("COLLECTING", nothing),
         ("COLLECTING", "STOP"): ("STOPPED", END),
         ("COLLECTING", "EXIT"): ("GONE", END),
         ("COLLECTING", "FORK_CHILD"): ("GONE", ("FORGET",)),
         ("ASIDE", "START"): ("ASIDE", nothing),
         ("ASIDE", "YIELD"): ("ASIDE", nothing),
-        ("ASIDE", "YIELD_ALL"): ("ASIDE", nothing),
         ("ASIDE", "REGAIN"): ("COLLECTING", BEGIN),
         ("ASIDE", "STOP"): ("STOPPED", nothing),
         ("ASIDE", "EXIT"): ("GONE", nothing),
         ("ASIDE", "FORK_CHILD"): ("GONE", ("FORGET",)),
         ("STOPPED", "START"): ("COLLECTING", BEGIN),
         ("STOPPED", "YIELD"): ("STOPPED", nothing),
-        ("STOPPED", "YIELD_ALL"): ("STOPPED", nothing),
         ("STOPPED", "REGAIN"): ("STOPPED", nothing),
         ("STOPPED", "STOP"): ("STOPPED", nothing),
         ("STOPPED", "EXIT"): ("GONE", nothing),
         ("STOPPED", "FORK_CHILD"): ("GONE", ("FORGET",)),
         ("GONE", "START"): ("GONE", nothing),
         ("GONE", "YIELD"): ("GONE", nothing),
-        ("GONE", "YIELD_ALL"): ("GONE", nothing),
         ("GONE", "REGAIN"): ("GONE", nothing),
         ("GONE", "STOP"): ("GONE", nothing),
         ("GONE", "EXIT"): ("GONE", nothing),
@@ -85,8 +80,6 @@ def test_whatever_happens_cupti_is_asked_in_an_order_that_it_bears(table: dict[t
                     assert on == {"SUBSCRIBE"}, "records may come from what is still on"
                 elif step == "UNSUBSCRIBE":
                     on.remove("SUBSCRIBE")
-                    assert not on
-                elif step == "DETACH":
                     assert not on
                 elif step == "FORGET":
                     on.clear()

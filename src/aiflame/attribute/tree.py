@@ -115,7 +115,8 @@ def assemble(
 ) -> Tree:
     """A Tree from loose nodes: equal frames become one row, unused ones go, equal siblings become one node with their values' sum.
 
-    Every transform ends here. Nodes come out level by level, siblings beside each other.
+    Every transform ends here. Nodes come out level by level, siblings beside each other, both they and frames in an order that does not
+    depend on how they came.
     """
     frames, row = _distinct_frames(frames, frame)
     parent, frame, place = nodes.merge_siblings(parent, row[frame])
@@ -149,7 +150,7 @@ def from_stacks(stacks: Iterable[tuple[Sequence[Frame], int]], metric: Metric) -
 
 
 def _distinct_frames(frames: pl.DataFrame, frame: NDArray[np.uint32]) -> tuple[pl.DataFrame, NDArray[np.uint32]]:
-    """The frames in use, each once, the root's first; and for each old row its new one."""
+    """The frames in use, each once, in one order whatever theirs was, the root's first; and for each old row its new one."""
     used = np.bincount(frame, minlength=len(frames)) > 0
     used[0] = True
     old = np.flatnonzero(used)
@@ -157,12 +158,13 @@ def _distinct_frames(frames: pl.DataFrame, frame: NDArray[np.uint32]) -> tuple[p
         frames.select(list(FRAME_COLUMNS))
         .with_columns(pl.Series("old", np.arange(len(frames), dtype=np.uint32)))
         .filter(pl.Series(used))
+        .sort(pl.col("old") > 0, *FRAME_COLUMNS)
         .group_by(list(FRAME_COLUMNS), maintain_order=True)
         .agg("old")
     )
     row = np.zeros(len(frames), dtype=np.uint32)
     if len(groups) == len(old):
-        row[old] = np.arange(len(old), dtype=np.uint32)
+        row[groups["old"].list.first().to_numpy()] = np.arange(len(old), dtype=np.uint32)
     else:
         lists = groups["old"]
         row[lists.explode().to_numpy()] = np.repeat(np.arange(len(groups), dtype=np.uint32), lists.list.len().to_numpy())
