@@ -80,7 +80,7 @@ def test_what_is_folded_stays_in_the_totals(tree: Tree, min_share: float, max_no
 
 def test_a_frame_that_only_another_metric_has_is_kept() -> None:
     tree = from_stacks([([FRAMES[0]], 0), ([FRAMES[1]], 5)], CPU_TIME)
-    both = tree.with_values({"cpu-time": tree.values["cpu-time"], "gpu-time": np.asarray([0, 9, 0])}, METRICS)
+    both = tree.with_values({"cpu-time": tree.values["cpu-time"], "gpu-time": 9 * (tree.values["cpu-time"] == 0)}, METRICS)
     assert len(lay_out(both, ("cpu-time", "gpu-time"))) == 3
     assert len(lay_out(both, ("cpu-time",))) == 2
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import given
-from trees import PROCESS, THREAD, TREES, c, is_sound, paths, py, tree
+from hypothesis import strategies as st
+from trees import PROCESS, STACKS, THREAD, TREES, c, is_sound, paths, py, tree
 
 from aiflame.attribute import nodes
-from aiflame.attribute.tree import CPU_TIME, Tree, assemble, frame_table
+from aiflame.attribute.tree import CPU_TIME, Frame, Tree, assemble, frame_table, from_stacks
+
+Stack = tuple[tuple[Frame, ...], int]
 
 
 def test_equal_stacks_are_one_path_with_the_sum_of_their_values() -> None:
@@ -37,6 +40,20 @@ def test_loose_nodes_are_merged_with_frames_that_are_written_twice() -> None:
     of = assemble(frames, parent, frame, {"cpu-time": np.array([0, 1, 2, 4, 8])}, (CPU_TIME,))
     assert is_sound(of)
     assert paths(of) == {("a",): 3, ("a", "b"): 12}
+
+
+@given(
+    st.lists(st.tuples(STACKS, st.integers(1, 9)), max_size=8).flatmap(lambda stacks: st.tuples(st.just(stacks), st.permutations(stacks)))
+)
+def test_a_tree_is_the_same_in_whatever_order_its_stacks_came(stacks: tuple[list[Stack], list[Stack]]) -> None:
+    one, other = (from_stacks(order, CPU_TIME) for order in stacks)
+    assert one.frames.equals(other.frames)
+    for mine, theirs in zip(columns(one), columns(other), strict=True):
+        assert mine.tolist() == theirs.tolist()
+
+
+def columns(of: Tree) -> tuple[np.ndarray, ...]:
+    return of.parent, of.frame, of.values["cpu-time"]
 
 
 @given(TREES)

@@ -71,19 +71,24 @@ def hide_interpreter_noise(tree: Tree) -> Tree:
 
 def _nameless_interpreter(tree: Tree) -> NDArray[np.bool_]:
     """A stripped interpreter's private functions, in stacks with Python functions: which of those called tells more."""
+    unknown = _unknown_of(tree, INTERPRETER_MODULE)
+    if not unknown.any():
+        return unknown
     python = tree.kinds() == Kind.PYTHON
     place, count = nodes.preorder(tree.parent)
     before = np.zeros(len(tree) + 1, dtype=np.int64)
     before[place + 1] = python
     before = before.cumsum()
     around = (before[place + count] > before[place]) | (nodes.nearest(tree.parent, python) >= 0)
-    nameless: NDArray[np.bool_] = _unknown_of(tree, INTERPRETER_MODULE) & around
+    nameless: NDArray[np.bool_] = unknown & around
     return nameless
 
 
 def _nameless_start(tree: Tree, noise: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """The C library's private functions that begin a stack and call others: how a program or a thread starts."""
     nameless = _unknown_of(tree, _BENEATH_ALL)
+    if not nameless.any():
+        return nameless
     base = nodes.nearest(tree.parent, ~(nameless | noise), strict=True)
     calls = np.zeros(len(tree), dtype=np.bool_)
     calls[tree.parent[1:]] = True

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes.util
 import os
 import platform
+import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -121,10 +121,10 @@ def _debugger() -> Finding:
 
 def _container() -> Finding:
     inside = Path("/.dockerenv").exists() or Path("/run/.containerenv").exists()
-    limits = subprocess.run(["sh", "-c", "ulimit -v"], capture_output=True, text=True, check=False).stdout.strip()
-    text = ("in a container" if inside else "on the host") + (
-        f", address space limited to {limits} kB" if limits not in ("", "unlimited") else ""
-    )
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    text = "in a container" if inside else "on the host"
+    if limit != resource.RLIM_INFINITY:
+        text += f", address space limited to {limit >> 10} kB"
     return Finding("surroundings", State.WORKS, text)
 
 
