@@ -66,7 +66,7 @@ def launches(options: Options, report: Report) -> dict[str, object]:
             "recorded, no stall sampling": recorded(program, path, "--no-seal", "--gpu-sampling", "off"),
             "recorded, native frames alone": recorded(program, path, "--no-seal", "--no-python"),
         }
-        for _ in range(min(options.pairs, 3)):
+        for _ in range(min(options.pairs, 2)):
             for way, command in ways.items():
                 done = run(command)
                 if done.status:

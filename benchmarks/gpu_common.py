@@ -43,7 +43,7 @@ class Options:
         return [*command, *(["--small"] if self.small else []), *(["--steps", str(steps)] if steps else [])]
 
 
-def parse(description: str | None, workloads: Iterable[str], *, pairs: int = 5, seconds: float = 3.0) -> Options:
+def parse(description: str | None, workloads: Iterable[str], *, pairs: int = 5, seconds: float = 1.5) -> Options:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, required=True, help="the JSON file to write")
     parser.add_argument("--pairs", type=int, default=pairs)

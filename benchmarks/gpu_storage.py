@@ -19,7 +19,7 @@ from gpu_common import Finished, Options, Report, parse, recorded, run, scratch
 from aiflame.profile.schema import SPOOL_HEADER, layout
 
 COUNTED = ("launches", "kernels", "kernel_shapes", "stacks", "codes", "modules", "jit_methods", "marks", "strings", "graph_nodes")
-STEPS = {"many": 1000, "decode": 1000}
+STEPS = {"many": 1000, "decode": 200}
 SEAL = """
 import json, resource, sys, time, aiflame
 begin = time.perf_counter()

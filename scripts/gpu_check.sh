@@ -1,12 +1,12 @@
 #!/bin/sh
 # Everything that has to be shown on a real GPU, in one call: the tests of tests/gpu and the GPU benchmarks, as JSON.
 #
-#   scripts/gpu_check.sh [tests] [overhead] [peers] [coverage] [capture] [storage]     all of them by default
+#   scripts/gpu_check.sh [tests] [overhead] [coverage] [storage] [capture] [peers]     all of them by default
 #
 #   OUT=DIR      where the results go: PART.json each, and log.txt (default: gpu-results)
 #   WHEELS=DIR   install from there first, without an index (see gpu_wheels.sh); else aiflame must be installed for PYTHON
 #   PYTHON=...   a Python with torch (default: python3)
-#   LIMIT=SECS   time limit of each part (default: below); what a part has found by then is in its JSON
+#   LIMIT=SECS   time limit of each part (default: below; all six take nine minutes or so on an H200); what a part has found by then is in its JSON
 #   CPU=1        try the benchmarks out in small where no GPU is; no number means anything then
 #   AIFLAME_TEST_PROGRAMS=DIR   where liblaunch_capture.so of the test build lies, for `capture` (default: build/dev/tests/collector)
 #
@@ -19,7 +19,7 @@
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
-parts=${*:-tests overhead peers coverage capture storage}
+parts=${*:-tests overhead coverage storage capture peers}
 python=${PYTHON:-python3}
 out=${OUT:-gpu-results}
 cpu=${CPU:+--cpu}

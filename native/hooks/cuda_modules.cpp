@@ -16,8 +16,11 @@ namespace {
 // Cubins with a row already, by crc. Two threads may write the same row twice: readers take either.
 constexpr uint32_t kPlaces = 1 << 13, kMostSteps = 8;
 std::atomic<uint64_t> written[kPlaces];
+// Most processes load no device code: to forget nothing is not to touch all of that.
+std::atomic<bool> any{false};
 
 bool is_new(uint64_t crc) noexcept {
+  any.store(true, std::memory_order_relaxed);
   for (uint32_t step = 0; step < kMostSteps; step++) {
     uint64_t there = 0;
     std::atomic<uint64_t>& place = written[(crc + step) % kPlaces];
@@ -69,6 +72,8 @@ void on_module_loaded(const CUpti_ModuleResourceData& module) noexcept {
 }
 
 void forget_cubins() noexcept {
+  if (!any.load(std::memory_order_relaxed)) return;
+  any.store(false, std::memory_order_relaxed);
   for (auto& place : written) place.store(0, std::memory_order_relaxed);
 }
 

@@ -19,6 +19,7 @@ class Written {
   uint32_t row(uint64_t hash, Write write) noexcept {
     constexpr uint32_t kMostSteps = 16;
     hash |= 1;
+    if (!any_.load(std::memory_order_relaxed)) any_.store(true, std::memory_order_relaxed);
     for (uint32_t step = 0; step < kMostSteps; step++) {
       Place& place = places_[(hash / 2 + step) % kPlaces];
       uint64_t there = place.hash.load(std::memory_order_acquire);
@@ -34,7 +35,10 @@ class Written {
     return write();
   }
 
+  // Most processes write none: to forget nothing is not to touch all places.
   void forget() noexcept {
+    if (!any_.load(std::memory_order_relaxed)) return;
+    any_.store(false, std::memory_order_relaxed);
     for (Place& place : places_) {
       place.row.store(0, std::memory_order_relaxed);
       place.hash.store(0, std::memory_order_release);
@@ -47,6 +51,7 @@ class Written {
     std::atomic<uint32_t> row;   // 0: being written
   };
   Place places_[kPlaces];
+  std::atomic<bool> any_{false};
 };
 
 constinit Written<1 << 14> functions;

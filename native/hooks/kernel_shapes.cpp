@@ -16,6 +16,8 @@ struct Place {
   std::atomic<uint32_t> row;   // 0: being written
 };
 Place places[kPlaces];
+// Most processes launch no kernels: to forget nothing is not to touch all of that.
+std::atomic<bool> any{false};
 
 uint64_t hash_of(const schema::KernelShape& shape) noexcept {
   spool::Hash hash;
@@ -38,6 +40,7 @@ bool same(const schema::KernelShape& shape, uint32_t row) noexcept {
 uint32_t row(const schema::KernelShape& shape) noexcept {
   control::Use use;
   uint64_t hash = hash_of(shape);
+  if (!any.load(std::memory_order_relaxed)) any.store(true, std::memory_order_relaxed);
   for (uint32_t step = 0; step < kMostSteps; step++) {
     Place& place = places[(hash + step) % kPlaces];
     uint64_t there = place.hash.load(std::memory_order_acquire);
@@ -54,6 +57,8 @@ uint32_t row(const schema::KernelShape& shape) noexcept {
 }
 
 void forget_rows() noexcept {
+  if (!any.load(std::memory_order_relaxed)) return;
+  any.store(false, std::memory_order_relaxed);
   for (Place& place : places) {
     place.row.store(0, std::memory_order_relaxed);
     place.hash.store(0, std::memory_order_release);

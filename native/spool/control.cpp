@@ -20,7 +20,11 @@ schema::Control off;
 schema::Control* shared = &off;
 char profile[400];
 std::atomic<bool> stopped{true};
-std::atomic<int> users{0};
+// Written by all threads all the time: on a cache line of its own, for what is beside it is only read.
+struct alignas(64) Users : std::atomic<int> {
+  using std::atomic<int>::atomic;
+};
+constinit Users users{0};
 }  // namespace
 
 bool attach(const char* path) noexcept {
