@@ -6,6 +6,7 @@ import io
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -259,6 +260,12 @@ def test_a_sample_goes_down_to_line_instruction_reason_and_offset(inside: Profil
         "GPU_OFFSET",
     ]
     assert of.frames.filter(name="+0x10")["full_name"].to_list() == ["@!P0 LDG.E.128 R4, [R2.64]"]
+
+
+def test_a_reason_says_what_it_means(inside: Profile) -> None:
+    frames = tree(inside, "gpu-stalls").frames.filter(pl.col("kind") == int(Kind.GPU_STALL))
+    told = dict(frames.select("name", "full_name").rows())
+    assert told["long_scoreboard"] == "waits for a result from global, local, surface or texture memory"
 
 
 def test_with_less_detail_a_sample_ends_at_its_line_or_kernel(inside: Profile) -> None:
