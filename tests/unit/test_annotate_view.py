@@ -71,6 +71,15 @@ def test_reasons_have_all_samples_those_without_issue_and_a_meaning(gemm: Profil
     assert rows(shown(gemm), " all ")[0].split()[:3] == ["100.0%", "1,000", "650"]
 
 
+@pytest.mark.parametrize(("many", "told"), [(9, False), (10, True)])
+def test_of_many_reasons_the_rare_ones_are_told_together(tmp_path: Path, many: int, told: bool) -> None:
+    waits = {f"reason_{at}": 100 - at for at in range(many)}
+    of = shown(profile(tmp_path / "p", replace(GEMM, code=[(0, "NOP", line(4), waits)])))
+    assert bool(rows(of, "2 more")) is told
+    assert not rows(of, "1 more")
+    assert any(row.endswith(" reason_8") for row in of) is not told
+
+
 def test_the_hottest_lines_are_numbered_and_found_again_in_the_listing(gemm: Profile) -> None:
     first = rows(shown(gemm), "#1")
     assert [row.split()[:3] for row in first] == [["#1", "79.9%", "799"]] * 2

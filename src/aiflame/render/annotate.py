@@ -70,11 +70,12 @@ def _stalls(answer: Annotation, width: int) -> Iterator[Text]:
         return row([*numbers, *([Cell(told, left, told_style)] if left >= 20 else [])])
 
     yield line(("%", "Samples", "Not issued", "Waited for"), "", "bold", "")
-    shown = list(answer.reasons.items())[:_REASONS]
+    most = _REASONS if len(answer.reasons) > _REASONS + 1 else _REASONS + 1  # a row that says `1 more` could as well be that one
+    shown = list(answer.reasons.items())[:most]
     for reason, count in shown:
         cells = (share(count.samples, whole), number(count.samples), number(count.not_issued), harmless(reason))
         yield line(cells, meaning(reason), heat(count.samples, whole, reason), "dim")
-    if rest := list(answer.reasons.values())[_REASONS:]:
+    if rest := list(answer.reasons.values())[most:]:
         other = sum(rest, Count())
         yield line((share(other.samples, whole), number(other.samples), number(other.not_issued), f"{len(rest)} more"), "", "dim", "dim")
     yield line((share(whole, whole), number(whole), number(answer.count.not_issued), "all"), _TELLS, "dim", "dim")
