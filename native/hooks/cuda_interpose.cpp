@@ -1,11 +1,16 @@
 // How others' calls to CUPTI reach cuda_sharing.cpp. Who is linked with CUPTI (torch) finds the functions that we export. Who looks them
 // up by itself (Proton) does so with dlsym(), which we stand in front of: an address that it would give for one of these functions is
 // replaced by our wrapper's; every other look-up is libc's own, as if called by the caller.
+//
+// The driver serves one copy of CUPTI a process, the first that takes it, and for good. Who brings a copy of its own (Proton does) is led
+// to ours for all that it looks up. Who had functions of another copy before we had loaded ours keeps them, and we take that copy too.
+#include "hooks/cuda_api.hpp"
 #include "hooks/cuda_sharing.hpp"
 #include "hooks/late_binding.hpp"
 
 #include <dlfcn.h>
 #include <link.h>
+#include <sched.h>
 #include <atomic>
 #include <cstddef>
 #include <cstring>
@@ -87,10 +92,13 @@ void* real_dlsym(void* library, const char* name) noexcept {
   return aiflame_real_dlsym.load(std::memory_order_acquire)(library, name);
 }
 
-// A copy of CUPTI in the process, for those who found it by themselves; the last place is that of the copy that others are linked with.
+// The copies of CUPTI in the process that somebody has looked functions up in; the last place is that of the copy that others are linked
+// with. A place is taken by its address and can be read once it is decided whose functions its users get.
 constexpr uint32_t kMostCopies = 4, kLinked = kMostCopies;
+enum class Use : uint8_t { UNDECIDED, ITS_OWN, OURS };
 constinit Real copies[kMostCopies + 1]{};
-constinit std::atomic<const void*> libraries[kMostCopies]{};
+constinit std::atomic<const void*> bases[kMostCopies]{};
+constinit std::atomic<Use> uses[kMostCopies]{};
 
 template <auto kWrapper, uint32_t kCopy>
 struct Thunk;
@@ -123,35 +131,79 @@ void fill(Real& real, void* library) noexcept {
 #undef AIFLAME_FILL
 }
 
-// The place of the copy that a function belongs to; kMostCopies when there is none left.
-uint32_t copy_of(const void* base, void* library) noexcept {
-  for (uint32_t copy = 0; copy < kMostCopies; copy++) {
-    const void* there = libraries[copy].load(std::memory_order_acquire);
-    if (there == base) return copy;
-    if (there) continue;
-    Real real{};
-    fill(real, library);
-    real.library = base;
-    copies[copy] = real;  // two that come at once write the same, or one of them comes again
-    if (libraries[copy].compare_exchange_strong(there, base, std::memory_order_acq_rel) || there == base) return copy;
-    copy--;
+// Of what lies at an address. It stays loaded: what is known of it holds for good.
+void* keep(const void* address, const void** base) noexcept {
+  Dl_info module{};
+  if (!dladdr(address, &module)) return nullptr;
+  *base = module.dli_fbase;
+  return dlopen(module.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+}
+
+const void* base_of(const void* address) noexcept {
+  Dl_info module{};
+  return dladdr(address, &module) ? module.dli_fbase : nullptr;
+}
+
+const void* address_of(auto* function) noexcept { return reinterpret_cast<const void*>(function); }
+
+// Its functions belong together, or the next best library that has one of that name would pass for a CUPTI.
+bool is_cupti(const Real& real, const void* base) noexcept {
+  return real.Subscribe && real.ActivityEnable && real.ActivityRegisterCallbacks && base_of(address_of(real.Subscribe)) == base &&
+         base_of(address_of(real.ActivityEnable)) == base;
+}
+
+// The place of the copy that a function belongs to; kMostCopies when it is none, or none is left.
+uint32_t copy_of(const void* function) noexcept {
+  const void* base = base_of(function);
+  Real real{};
+  for (uint32_t copy = 0; base && copy < kMostCopies; copy++) {
+    const void* there = bases[copy].load(std::memory_order_acquire);
+    // All look-ups come before the place is taken: whoever waits for it may hold the dynamic linker's lock.
+    if (!there && !real.library) {
+      void* library = keep(function, &base);
+      fill(real, library);
+      if (!library) return kMostCopies;
+      if (!is_cupti(real, base)) {
+        dlclose(library);
+        return kMostCopies;
+      }
+      real.library = library;
+    }
+    if (!there && bases[copy].compare_exchange_strong(there, base, std::memory_order_acq_rel)) {
+      copies[copy] = real;
+      bool other = cupti().version && base_of(address_of(cupti().GetVersion)) != base;
+      uses[copy].store(other ? Use::OURS : Use::ITS_OWN, std::memory_order_release);
+      return copy;
+    }
+    if (there != base) continue;
+    for (uint32_t turns = 0; uses[copy].load(std::memory_order_acquire) == Use::UNDECIDED; turns++) {
+      if (turns == 1000) return kMostCopies;  // a fork took who was at it
+      sched_yield();
+    }
+    return copy;
   }
   return kMostCopies;
 }
 
-int find_cupti(dl_phdr_info* info, size_t, void* found) {
+struct Search {
+  char path[4096];
+};
+
+// What may be opened is opened after the search, which holds a lock that opening takes second.
+int find_cupti(dl_phdr_info* info, size_t, void* data) {
   const char* slash = info->dlpi_name ? strrchr(info->dlpi_name, '/') : nullptr;
-  if (!std::string_view(slash ? slash + 1 : "").starts_with("libcupti.so")) return 0;
-  *static_cast<void**>(found) = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
-  return *static_cast<void**>(found) != nullptr;
+  auto* search = static_cast<Search*>(data);
+  if (!std::string_view(slash ? slash + 1 : "").starts_with("libcupti.so") || strlen(info->dlpi_name) >= sizeof search->path) return 0;
+  strcpy(search->path, info->dlpi_name);
+  return 1;
 }
 
 // The copy that linked callers were bound to before us: the first that the process loaded.
 const Real& linked() noexcept {
   static std::atomic<bool> known{false};
   if (!known.load(std::memory_order_acquire)) {
-    void* library = nullptr;
-    dl_iterate_phdr(find_cupti, &library);
+    Search search;
+    void* library = dl_iterate_phdr(find_cupti, &search) ? dlopen(search.path, RTLD_LAZY | RTLD_NOLOAD) : nullptr;
     if (library) {
       fill(copies[kLinked], library);
       known.store(true, std::memory_order_release);
@@ -160,9 +212,30 @@ const Real& linked() noexcept {
   return copies[kLinked];
 }
 
+// What dlsym() answers instead of a function that it found.
+void* instead_of(void* found, const char* name) noexcept {
+  uint32_t copy = copy_of(found);
+  if (copy == kMostCopies) return found;
+  if (uses[copy].load(std::memory_order_acquire) == Use::OURS) {
+    uint32_t ours = copy_of(address_of(cupti().GetVersion));
+    if (ours == kMostCopies) return nullptr;
+    // Last, for dlerror(): it is told of when ours lacks it.
+    found = real_dlsym(const_cast<void*>(copies[ours].library), name);
+    copy = ours;
+  }
+  void* wrapper = found ? wrapper_of(name, copy) : nullptr;
+  return wrapper ? wrapper : found;
+}
+
 }  // namespace
 
 void* function(void* library, const char* name) noexcept { return real_dlsym(library, name); }
+
+void* copy_of_others() noexcept {
+  for (uint32_t copy = 0; copy < kMostCopies; copy++)
+    if (uses[copy].load(std::memory_order_acquire) == Use::ITS_OWN) return const_cast<void*>(copies[copy].library);
+  return nullptr;
+}
 
 }  // namespace aiflame::cuda::sharing
 
@@ -171,12 +244,11 @@ using namespace aiflame::cuda::sharing;
 
 void* aiflame_dlsym_cupti(void* library, const char* name) noexcept {
   void* found = real_dlsym(library, name);
-  Dl_info module, own;
-  if (!found || !dladdr(found, &module) || !dladdr(reinterpret_cast<void*>(&aiflame_dlsym_cupti), &own) || module.dli_fbase == own.dli_fbase)
-    return found;
-  if (!wrapper_of(name, 0)) return found;
-  uint32_t copy = copy_of(module.dli_fbase, library);
-  return copy < kMostCopies ? wrapper_of(name, copy) : found;
+  if (!found || base_of(found) == base_of(address_of(&aiflame_dlsym_cupti))) return found;
+  void* answer = instead_of(found, name);
+  // Ours have left what dlerror() tells: it is to be as after a look-up that succeeded.
+  if (answer) real_dlsym(library, name);
+  return answer;
 }
 
 #define AIFLAME_LINKED(function, declared, passed)                                                  \

@@ -47,6 +47,9 @@ void after_fork_child() noexcept;
 // Without LD_PRELOAD: those that are linked with CUPTI by now call us from here on. Who looks its functions up is not heard of.
 void lead_callers() noexcept;
 
+// The copy of CUPTI that somebody has functions of since before ours was loaded, as dlopen() gives it; nullptr: none. It must be ours too.
+void* copy_of_others() noexcept;
+
 // A function of a library itself, past our wrappers.
 void* function(void* library, const char* name) noexcept;
 

@@ -15,6 +15,7 @@ pytestmark = needs_fakes
 
 
 TOOLS = {"torch.profiler": FAKES / "tools" / "libtorch_tool.so", "Proton": FAKES / "tools" / "libproton_tool.so"}
+COPY_OF_ITS_OWN = {"TOOL": str(TOOLS["Proton"]), "TOOL_CUPTI": str(FAKES / "cupti12" / "libcupti.so.12")}
 
 
 @pytest.fixture(params=TOOLS)
@@ -34,10 +35,20 @@ def test_another_tool_in_the_program_works_and_we_record_the_rest(scene: Scene, 
 
 
 def test_another_tool_may_bring_its_own_copy_of_cupti(scene: Scene) -> None:
-    """The driver serves one copy: ours lets go of it, and takes it again."""
-    shared = scene("shared", env={"TOOL": str(TOOLS["Proton"]), "TOOL_CUPTI": str(FAKES / "cupti12" / "libcupti.so.12")})
+    """The driver serves one copy: the tool is led to ours."""
+    shared = scene("shared", env=COPY_OF_ITS_OWN)
     assert json.loads(shared.outcome.stdout) == [60, 60]
     assert Counter(joined(shared.process, "kernels")["launched"]) == {"little": 30}
+
+
+@pytest.mark.parametrize("name", ["shared_from_the_start", "shared_with_one_that_was_ready"])
+def test_another_tool_may_have_its_own_copy_of_cupti_before_cuda_starts(scene: Scene, name: str) -> None:
+    """The driver serves one copy: we use the tool's, not the one that the program had first."""
+    shared = scene(name, env=COPY_OF_ITS_OWN | {"LOADED_FIRST": str(FAKES / "cupti13" / "libcupti.so.13")})
+    ready = name == "shared_with_one_that_was_ready"
+    assert json.loads(shared.outcome.stdout) == ([60, 60] if ready else [30, 30])
+    assert Counter(joined(shared.process, "kernels")["launched"]) == {"little": 20 if ready else 10}
+    assert shared.notes == ["Proton uses CUPTI: GPU kernels are not recorded until it has finished"]
 
 
 def test_another_tool_may_be_there_first(scene: Scene, tool: str) -> None:

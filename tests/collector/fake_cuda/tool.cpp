@@ -24,6 +24,11 @@ void* library() {
   static void* const found = dlopen(copy ? copy : "libcupti.so.13", RTLD_LOCAL | RTLD_LAZY);
   return found;
 }
+// Kept from the first look-up on, as Proton keeps them.
+decltype(&cuptiSubscribe) subscribe() {
+  static auto* const found = CUPTI(cuptiSubscribe);
+  return found;
+}
 CUpti_SubscriberHandle subscriber;
 int launches;
 void CUPTIAPI called(void*, CUpti_CallbackDomain, CUpti_CallbackId, const void* data) {
@@ -70,8 +75,10 @@ void CUPTIAPI complete(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t used
 
 #ifdef LOOKS_UP
 
+EXPORT void tool_look_up() { subscribe(); }
+
 EXPORT void tool_start() {
-  MUST(CUPTI(cuptiSubscribe)(&subscriber, called, nullptr));
+  MUST(subscribe()(&subscriber, called, nullptr));
   MUST(CUPTI(cuptiActivityEnable)(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL));
   MUST(CUPTI(cuptiActivityRegisterCallbacks)(request, complete));
   MUST(CUPTI(cuptiEnableCallback)(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel));

@@ -155,6 +155,32 @@ def leave_at_once() -> None:
     os._exit(3)
 
 
+def leave_holding_a_lock() -> None:
+    """The ways out of a program, in a thread that CUPTI waits for."""
+    gpu = Gpu()
+    little(gpu, gpu.kernel("spin"))
+    gpu.wait()
+    time.sleep(1.5)  # what is recorded is written twice a second
+    if "AIFLAME_PROFILE" in os.environ:
+        ctypes.CDLL("libcupti.so.13").fake_cupti_hold()
+    match sys.argv[2]:
+        case "_exit":
+            os._exit(3)
+        case "signal":
+            signal.signal(signal.SIGALRM, lambda *_: os._exit(3))
+            signal.raise_signal(signal.SIGALRM)
+        case "quick_exit":
+            ctypes.CDLL(None).quick_exit(3)
+        case "exec":
+            os.execv("/bin/sh", ["sh", "-c", "exit 3"])
+        case "failed exec":
+            with contextlib.suppress(FileNotFoundError):
+                os.execv("/nowhere", ["nowhere"])
+            sys.exit(3)
+        case "exit":
+            sys.exit(3)
+
+
 def killed() -> None:
     gpu = Gpu()
     little(gpu, gpu.kernel("spin"))
@@ -328,6 +354,22 @@ def shared_from_the_start() -> None:
         gpu.wait()
     until_recorded_again()
     little(gpu, kernel)
+    gpu.wait()
+    print(json.dumps(tool.seen()))
+
+
+def shared_with_one_that_was_ready() -> None:
+    """The other tool looked CUPTI's functions up before the program started CUDA, and uses them later."""
+    tool = Tool()
+    tool.library.tool_look_up()
+    gpu = RuntimeGpu()
+    kernel = gpu.kernel("spin")
+    for _ in range(2):
+        little(gpu, kernel)
+        with tool:
+            much(gpu, kernel)
+            gpu.wait()
+        until_recorded_again()
     gpu.wait()
     print(json.dumps(tool.seen()))
 

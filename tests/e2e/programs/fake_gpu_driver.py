@@ -105,5 +105,6 @@ class Tool:
 def until_recorded_again() -> None:
     """Somebody records activity: whoever records this program, since the other tool has left."""
     if "AIFLAME_PROFILE" in os.environ:
-        while ctypes.CDLL("libcupti.so.13").fake_cupti_kinds() == 0:
+        copies = [ctypes.CDLL(copy) for copy in ("libcupti.so.13", os.environ.get("TOOL_CUPTI")) if copy]
+        while all(copy.fake_cupti_kinds() == 0 for copy in copies):
             time.sleep(0.01)
