@@ -48,7 +48,7 @@ bool keep(uint64_t crc, const char* bytes, size_t size) noexcept {
   snprintf(path, sizeof path, "%s/%016llx.cubin", folder, static_cast<unsigned long long>(crc));
   snprintf(draft, sizeof draft, "%s.%u", path, sys::thread_id());
   if (sys::call(SYS_access, reinterpret_cast<long>(path), 0) == 0) return true;
-  if (!control::take(size)) return false;
+  if (!control::try_take(size)) return false;
   sys::call(SYS_mkdir, reinterpret_cast<long>(folder), 0777);
   long file = sys::call(SYS_open, reinterpret_cast<long>(draft), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   bool kept = !sys::failed(file) && write_all(file, bytes, size);
@@ -57,7 +57,6 @@ bool keep(uint64_t crc, const char* bytes, size_t size) noexcept {
   if (kept) return true;
   sys::call(SYS_unlink, reinterpret_cast<long>(draft));
   control::give_back(size);
-  spool::note("CUDA: device code could not be kept: its kernels have no source lines");
   return false;
 }
 
@@ -68,6 +67,7 @@ void on_module_loaded(const CUpti_ModuleResourceData& module) noexcept {
   CUpti_GetCubinCrcParams params{.size = CUpti_GetCubinCrcParamsSize, .cubinSize = module.cubinSize, .cubin = module.pCubin, .cubinCrc = 0};
   if (cupti().GetCubinCrc(&params) != CUPTI_SUCCESS || !is_new(params.cubinCrc)) return;
   bool kept = keep(params.cubinCrc, static_cast<const char*>(params.cubin), module.cubinSize);
+  if (!kept) spool::note("CUDA: device code could not be kept: its kernels have no source lines");
   spool::append(schema::CubinRecord{.crc = params.cubinCrc, .bytes = kept ? module.cubinSize : 0, .time_ns = now_ns()});
 }
 

@@ -69,6 +69,15 @@ bool take(uint64_t bytes) noexcept {
   return false;
 }
 
+// What does not fit is never on the page: it would end the recording for who books at that moment.
+bool try_take(uint64_t bytes) noexcept {
+  std::atomic_ref used(shared->used_bytes);
+  for (uint64_t before = used.load(std::memory_order_relaxed);;) {
+    if (shared->max_bytes != 0 && (before > shared->max_bytes || bytes > shared->max_bytes - before)) return false;
+    if (used.compare_exchange_weak(before, before + bytes, std::memory_order_relaxed)) return true;
+  }
+}
+
 void give_back(uint64_t bytes) noexcept { std::atomic_ref(shared->used_bytes).fetch_sub(bytes, std::memory_order_relaxed); }
 
 void stop(schema::StopReason reason, uint32_t error) noexcept {

@@ -18,6 +18,8 @@ bool has(schema::Feature feature) noexcept;
 
 // Books `bytes` of disk; false, and recording stops, when --max-size is reached.
 bool take(uint64_t bytes) noexcept;
+// The same for what can be done without: when it does not fit, recording goes on.
+bool try_take(uint64_t bytes) noexcept;
 void give_back(uint64_t bytes) noexcept;
 
 // This process records no more. The first reason of the whole recording stays on the page for the recorder to tell.

@@ -72,6 +72,26 @@ Hash hash_of(std::string_view bytes) noexcept {
   return hash;
 }
 
+// Notes that were told, by hash: from the first place on. When all are full, no more are told.
+std::atomic<uint64_t> told[64];
+
+// New tables: what was told is gone. Most processes tell nothing.
+void forget_notes() noexcept {
+  if (!told[0].load(std::memory_order_relaxed)) return;
+  for (auto& place : told) place.store(0, std::memory_order_relaxed);
+}
+
+// True the first time, as long as there is a place.
+bool is_new_note(std::string_view line) noexcept {
+  uint64_t hash = hash_of(line).state | 1;
+  for (auto& place : told) {
+    uint64_t there = 0;
+    if (place.compare_exchange_strong(there, hash)) return true;
+    if (there == hash) return false;
+  }
+  return false;
+}
+
 template <class... Records>
 void open_tables() noexcept {
   static_assert(sizeof...(Records) == schema::kTables);
@@ -112,12 +132,14 @@ void abandon() noexcept {
   for (TableFile& file : tables) file.abandon();
   strings.abandon();
   seen.forget();
+  forget_notes();
 }
 
 void leave_behind() noexcept {
   for (TableFile& file : tables) file.leave_behind();
   strings.leave_behind();
   seen.forget();
+  forget_notes();
 }
 
 TableFile& table(uint32_t number) noexcept { return tables[number]; }
@@ -154,14 +176,7 @@ uint32_t text(std::string_view bytes) noexcept {
 
 void note(std::string_view line) noexcept {
   control::Use use;
-  if (!control::recording()) return;
-  static std::atomic<uint64_t> told[64];
-  uint64_t hash = hash_of(line).state | 1;
-  for (auto& slot : told) {
-    uint64_t empty = 0;
-    if (slot.compare_exchange_strong(empty, hash)) break;
-    if (empty == hash) return;
-  }
+  if (!control::recording() || !is_new_note(line)) return;
   append(schema::NoteRecord{.text = text(line), .time_ns = now_ns()});
 }
 

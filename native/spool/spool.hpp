@@ -67,7 +67,8 @@ const Record* at(uint32_t id) noexcept {
 // Bytes into the strings stream; the same bytes give the same reference most of the time. 0 for no bytes, or when stopped.
 uint32_t text(std::string_view bytes) noexcept;
 
-// A one-line note on what could not be done; each distinct text is kept once a process.
+// A one-line note on what could not be done; each distinct text is kept once a process, and no more than 64 of them: no numbers
+// in it that differ each time.
 void note(std::string_view text) noexcept;
 
 }  // namespace aiflame::spool

@@ -6,6 +6,8 @@
 //   spool_writer PROFILE sharers RECORDS         a child of fork that never leaves its parent's tables: both append to them
 //   spool_writer PROFILE starved RECORDS         no descriptors can be had for the second third of the records
 //   spool_writer PROFILE texts                   strings of every length that matters
+//   spool_writer PROFILE notes TEXTS             as many notes, each told twice; the same into new tables
+//   spool_writer PROFILE booked BYTES            what can be done without is booked, and then as much again; exits with 5 when that fits
 //   spool_writer PROFILE cost TABLE RECORDS      nanoseconds an append, as JSON
 #include "base/clock.hpp"
 #include "base/sys.hpp"
@@ -183,6 +185,19 @@ void texts() {
   for (int number = 0; number < 20000; number++) write_text("text " + std::to_string(number));
 }
 
+void notes(uint64_t texts) {
+  for (int recording = 0; recording < 2; recording++) {
+    if (recording > 0) {
+      spool::abandon();
+      spool::open(now_ns());
+      write_process(false);
+    }
+    for (uint64_t number = 0; number < 2 * texts; number++) spool::note("note " + std::to_string(number % texts));
+  }
+}
+
+bool fits_twice(uint64_t bytes) { return control::try_take(bytes) && control::try_take(bytes); }
+
 // CPU time of this thread, so that others on the machine do not count.
 template <class Work>
 double cost_of(uint64_t times, Work work) {
@@ -224,6 +239,9 @@ int main(int count, char** arguments) {
   if (what == "sharers") sharers(number(3));
   if (what == "starved") starved(number(3));
   if (what == "texts") texts();
+  if (what == "notes") notes(number(3));
+  if (what == "booked" && fits_twice(number(3))) return 5;
+  if (what == "booked") append(0, 0);
   if (what == "cost") cost(arguments[3], number(4));
   write_end();
   for (uint64_t writer = 0; what != "cost" && writer < kWriters; writer++) printf("%llu\n", static_cast<unsigned long long>(finished[writer].load()));

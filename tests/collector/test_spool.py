@@ -136,6 +136,22 @@ def test_texts_of_every_length_come_back(tmp_path):
     assert texts[49:] == [f"text {number}" for number in range(20_000)]
 
 
+@pytest.mark.parametrize(("texts", "told"), [(3, 3), (64, 64), (100, 64)])
+def test_notes_are_told_once_in_each_recording_and_do_not_flood_it(tmp_path: Path, texts: int, told: int) -> None:
+    path = recording(tmp_path)
+    write(path, "notes", texts)
+    rows = Profile.open(path).table("notes")
+    for process in (0, 1):
+        assert rows.filter(process=process)["text"].to_list() == [f"note {number}" for number in range(told)]
+
+
+def test_what_can_be_done_without_is_refused_near_the_size_limit_and_recording_goes_on(tmp_path: Path) -> None:
+    path = recording(tmp_path, max_bytes=8_000_000)
+    finished = write(path, "booked", 4_500_000)
+    assert stop(path) == (StopReason.NONE, 0)
+    assert check(path, finished).height == 1
+
+
 def test_the_size_limit_stops_recording_and_not_the_program(tmp_path):
     path = recording(tmp_path, max_bytes=5_000_000)
     finished = write(path, "crowd", 4, 200_000)
