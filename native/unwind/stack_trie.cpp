@@ -47,10 +47,12 @@ bool is(uint32_t node, uint32_t parent, FrameWord frame) noexcept {
 uint32_t node(uint32_t parent, FrameWord frame) noexcept {
   uint64_t hash = mix(parent, frame);
   uint32_t made = 0;
+  std::atomic<uint64_t>* last = nullptr;
   for (uint32_t level = 0; level < kLevels; level++) {
     std::atomic<uint64_t>* slots = level_at(level);
-    if (!slots) return 0;
+    if (!slots) break;
     uint64_t mask = slots_of(level) - 1;
+    last = &slots[hash & mask];
     for (uint32_t step = 0; step < kWindow; step++) {
       std::atomic<uint64_t>& slot = slots[(hash + step) & mask];
       uint64_t value = slot.load(std::memory_order_acquire);
@@ -64,7 +66,10 @@ uint32_t node(uint32_t parent, FrameWord frame) noexcept {
       if (value >> 32 == hash >> 32 && is(static_cast<uint32_t>(value), parent, frame)) return static_cast<uint32_t>(value);
     }
   }
-  return made ? made : spool::append(schema::StackNode{.parent = parent, .frame = frame});
+  // Full, or no memory for a further level: who comes last is found again, and another will be written twice.
+  if (!made) made = spool::append(schema::StackNode{.parent = parent, .frame = frame});
+  if (made && last) last->store((hash >> 32) << 32 | made, std::memory_order_release);
+  return made;
 }
 
 // The memory stays (it reads as zeros): a capture may still be looking.

@@ -7,12 +7,14 @@
 //   spool_writer PROFILE starved RECORDS         no descriptors can be had for the second third of the records
 //   spool_writer PROFILE texts                   strings of every length that matters
 //   spool_writer PROFILE notes TEXTS             as many notes, each told twice; the same into new tables
+//   spool_writer PROFILE stacks NODES            nodes of stacks, where no memory is left to find them again; exits with 5 when one is lost
 //   spool_writer PROFILE booked BYTES            what can be done without is booked, and then as much again; exits with 5 when that fits
 //   spool_writer PROFILE cost TABLE RECORDS      nanoseconds an append, as JSON
 #include "base/clock.hpp"
 #include "base/sys.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
+#include "unwind/stack_trie.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -196,6 +198,26 @@ void notes(uint64_t texts) {
   }
 }
 
+// Room for the table to grow, and none for the trie's next level.
+void leave_little_memory() {
+  FILE* file = fopen("/proc/self/statm", "r");
+  unsigned long pages = 0;
+  if (!file || fscanf(file, "%lu", &pages) != 1) exit(6);
+  fclose(file);
+  rlimit little{};
+  getrlimit(RLIMIT_AS, &little);
+  little.rlim_cur = pages * 4096 + (1 << 20);
+  setrlimit(RLIMIT_AS, &little);
+}
+
+bool all_stacks_are_kept(uint64_t nodes) {
+  trie::node(0, 1);
+  leave_little_memory();
+  for (uint64_t number = 2; number <= nodes; number++)
+    if (uint32_t node = trie::node(0, number); !node || trie::node(0, number) != node) return false;
+  return true;
+}
+
 bool fits_twice(uint64_t bytes) { return control::try_take(bytes) && control::try_take(bytes); }
 
 // CPU time of this thread, so that others on the machine do not count.
@@ -240,6 +262,7 @@ int main(int count, char** arguments) {
   if (what == "starved") starved(number(3));
   if (what == "texts") texts();
   if (what == "notes") notes(number(3));
+  if (what == "stacks" && !all_stacks_are_kept(number(3))) return 5;
   if (what == "booked" && fits_twice(number(3))) return 5;
   if (what == "booked") append(0, 0);
   if (what == "cost") cost(arguments[3], number(4));

@@ -136,6 +136,12 @@ def test_texts_of_every_length_come_back(tmp_path):
     assert texts[49:] == [f"text {number}" for number in range(20_000)]
 
 
+def test_no_stack_is_lost_where_memory_is_short(tmp_path: Path) -> None:
+    path = recording(tmp_path)
+    write(path, "stacks", 10_000)
+    assert sorted(Profile.open(path).table("stacks")["frame"].to_list()) == list(range(1, 10_001))
+
+
 @pytest.mark.parametrize(("texts", "told"), [(3, 3), (64, 64), (100, 64)])
 def test_notes_are_told_once_in_each_recording_and_do_not_flood_it(tmp_path: Path, texts: int, told: int) -> None:
     path = recording(tmp_path)
