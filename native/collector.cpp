@@ -101,6 +101,14 @@ void forget_last_recording() noexcept {
   forget_rows();
 }
 
+void end(void (*write_cuda)() noexcept) noexcept {
+  if (!ours()) return;
+  write_cuda();  // while records still have a place to go
+  if (!running.exchange(false)) return;
+  write_end();
+  control::stop(schema::StopReason::NONE, 0);
+}
+
 void tick(siginfo_t* info, ucontext_t* context) noexcept { timers::tick(info, context); }
 
 }  // namespace
@@ -127,13 +135,7 @@ bool start(const char* profile) noexcept {
   return true;
 }
 
-void stop() noexcept {
-  if (!ours()) return;
-  cuda::stop();  // while records still have a place to go
-  if (!running.exchange(false)) return;
-  write_end();
-  control::stop(schema::StopReason::NONE, 0);
-}
+void stop() noexcept { end(cuda::stop); }
 
 bool active() noexcept { return running.load(std::memory_order_relaxed) && control::recording(); }
 
@@ -168,7 +170,7 @@ void after_fork_child() noexcept {
 
 void before_exec() noexcept {
   if (!ours() || !control::recording()) return;
-  cuda::stop();
+  cuda::flush_anywhere();
   write_end();
 }
 
@@ -189,7 +191,8 @@ void before_sandbox() noexcept {
   signals::uninstall();
 }
 
-void before_exit() noexcept { stop(); }
+// Of _exit() and exec, which signal handlers may call.
+void before_exit() noexcept { end(cuda::flush_anywhere); }
 
 }  // namespace aiflame::collector
 

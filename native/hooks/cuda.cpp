@@ -1,5 +1,6 @@
 #include "hooks/cuda.hpp"
 
+#include "base/clock.hpp"
 #include "base/sys.hpp"
 #include "hooks/cuda_life.hpp"
 #include "hooks/cuda_parts.hpp"
@@ -10,10 +11,12 @@
 #include "spool/spool.hpp"
 
 #include <sched.h>
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <span>
 
 namespace aiflame::cuda {
@@ -22,6 +25,9 @@ namespace {
 
 constinit std::atomic<LifeState> state{LifeState::ABSENT};
 constinit std::atomic<uint32_t> changing{0};  // thread that changes the state
+// CUPTI did not come back in time, a kernel hangs perhaps: what is begun is not gone on with, and nothing is begun any more.
+constinit std::atomic<bool> given_up{false};
+constexpr uint64_t kPatience = 2'000'000'000, kPatienceAtExit = 5'000'000'000;
 CUpti_SubscriberHandle subscriber;
 
 constexpr uint32_t kMostDevices = 64;
@@ -116,9 +122,12 @@ void tell_user(const char* tool) noexcept {
   spool::note({text, static_cast<size_t>(length)});
 }
 
+bool may_call_cupti() noexcept { return !given_up.load(std::memory_order_acquire); }
+
 void happen(LifeEvent event) noexcept {
+  if (!may_call_cupti()) return;
   Changing lock;
-  if (lock.nested()) return;
+  if (lock.nested() || !may_call_cupti()) return;
   bool begins = event == LifeEvent::START || event == LifeEvent::REGAIN;
   if (begins && sharing::in_use()) return tell_user(sharing::user());
   LifeChange change = life_change(state.load(std::memory_order_relaxed), event);
@@ -127,11 +136,27 @@ void happen(LifeEvent event) noexcept {
   if (ends) take(LifeStep::DISABLE_ACTIVITY);
   state.store(change.next, std::memory_order_release);
   for (LifeStep step : std::span(change.steps).subspan(ends))
-    if (!take(step) && change.next == LifeState::COLLECTING) {
+    if (may_call_cupti() && !take(step) && change.next == LifeState::COLLECTING) {
       state.store(LifeState::STOPPED, std::memory_order_release);
       return;
     }
 }
+
+// Whoever changes the state has finished. False: it took longer.
+bool settled(uint64_t patience) noexcept {
+  timespec moment{0, 200'000};
+  for (uint64_t begin = now_ns(); changing.load(std::memory_order_acquire); sys::call(SYS_nanosleep, reinterpret_cast<long>(&moment), 0))
+    if (now_ns() - begin >= patience) return false;
+  return true;
+}
+
+// Without a call to CUPTI in this thread. Afterwards CUPTI is known to answer, or is given up.
+void flush_elsewhere(uint64_t patience) noexcept {
+  if (!may_call_cupti()) return;
+  if (!settled(patience) || !flush_by_worker(patience) || !settled(patience)) given_up.store(true, std::memory_order_release);
+}
+
+bool changes_it() noexcept { return changing.load(std::memory_order_relaxed) == sys::thread_id(); }
 
 // The driver is in the process and cuInit has run.
 bool is_in_use() noexcept {
@@ -170,8 +195,15 @@ void stop() noexcept {
   if (!in_callback()) happen(LifeEvent::STOP);
 }
 
+void flush_anywhere() noexcept {
+  if (!in_callback() && !changes_it()) flush_elsewhere(kPatience);
+}
+
+// Handlers that run at exit may call CUPTI, unless it does not answer any more.
 void leave() noexcept {
-  if (!in_callback()) happen(LifeEvent::EXIT);
+  if (in_callback() || changes_it()) return;
+  flush_elsewhere(kPatienceAtExit);
+  happen(LifeEvent::EXIT);
 }
 
 void forget_rows() noexcept {

@@ -8,7 +8,10 @@ namespace aiflame::cuda {
 void start() noexcept;
 // The recording ends: everything that CUPTI still holds is written.
 void stop() noexcept;
-// The same where the process ends: CUPTI is never called again.
+// The process is about to end or to exec, in a thread that may be in a signal handler and hold any lock: what CUPTI holds is written by
+// another, within two seconds or not at all. Collecting goes on.
+void flush_anywhere() noexcept;
+// The recording ends where the process ends: CUPTI is never called again.
 void leave() noexcept;
 // Rows of tables that are gone are not referred to again.
 void forget_rows() noexcept;

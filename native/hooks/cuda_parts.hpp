@@ -31,6 +31,9 @@ void forget_cubins() noexcept;
 // cuda_worker.cpp: the thread that drains and flushes.
 void start_worker() noexcept;
 void stop_worker() noexcept;
+// It writes all that CUPTI holds, if there is a worker; whoever calls this waits for it and takes no lock. False: it takes longer, and is
+// the worker no more.
+bool flush_by_worker(uint64_t patience) noexcept;
 void forget_worker() noexcept;
 
 }  // namespace aiflame::cuda

@@ -47,6 +47,32 @@ constexpr uint32_t kMostReads = 32;
 constexpr uint64_t kWorthTelling = 100;  // one dropped in so many
 constinit Place places[kMostDevices];
 
+// Contexts on which sampling has begun, until they go. It begins once on each: beside threads that launch kernels, a second time has locked
+// up the driver.
+constexpr uint32_t kMostBegun = 256;
+constinit std::atomic<CUcontext> begun[kMostBegun];
+
+bool remember(CUcontext context) noexcept {
+  for (auto& one : begun) {
+    CUcontext none = nullptr;
+    if (one.compare_exchange_strong(none, context)) return true;
+  }
+  return false;
+}
+
+void forget(CUcontext context) noexcept {
+  for (auto& one : begun) {
+    CUcontext same = context;
+    one.compare_exchange_strong(same, nullptr);
+  }
+}
+
+bool has_begun(CUcontext context) noexcept {
+  for (const auto& one : begun)
+    if (one.load() == context) return true;
+  return false;
+}
+
 uint32_t device_of(const Place& place) noexcept { return static_cast<uint32_t>(&place - places); }
 
 bool try_take(Place& place) noexcept { return !place.taken.exchange(true, std::memory_order_acquire); }
@@ -114,7 +140,13 @@ void tell_missing(const Fetched& fetched) noexcept {
 }
 
 bool begin(Place& place, CUcontext context) noexcept {
-  if (!place.session.start(context, place.plan.period(), place.plan.device_bytes())) return false;
+  if (!remember(context)) {
+    spool::note("GPU stalls are recorded of the first 256 CUDA contexts alone");
+    return false;
+  }
+  bool started = place.session.start(context, place.plan.period(), place.plan.device_bytes());
+  if (!place.session.was_enabled()) forget(context);
+  if (!started) return false;
   place.failed = false;
   place.begun_ns = place.edge_ns = now_ns();
   place.due_ns = place.edge_ns + place.plan.interval_ns();
@@ -201,6 +233,10 @@ bool end_soon(Place& place) noexcept {
 void context_created(CUcontext context, uint32_t device) noexcept {
   uint32_t setting = control::page().gpu_sampling;
   if (!context || setting == static_cast<uint32_t>(schema::GpuSampling::OFF) || find(context)) return;
+  if (has_begun(context))
+    return spool::note(
+        "GPU stalls are not recorded any more: sampling ended for another tool that used CUPTI, or with an earlier recording; to begin again "
+        "could hang the program");
   if (device >= kMostDevices) return spool::note("GPU stalls are recorded of the first 64 devices alone");
   Place& place = places[device];
   if (!take_free(place)) return spool::note("GPU stalls are recorded of one CUDA context a device: those of its other contexts are missing");
@@ -219,9 +255,12 @@ void context_created(CUcontext context, uint32_t device) noexcept {
 void context_ending(CUcontext context) noexcept {
   Place* place = context ? find(context) : nullptr;
   if (place && !end_soon(*place)) spool::note("a CUDA context went away while CUPTI was busy with it: its last samples are missing");
+  forget(context);
 }
 
-uint64_t drain() noexcept {
+void context_is_new(CUcontext context) noexcept { forget(context); }
+
+uint64_t drain(bool all) noexcept {
   uint64_t next = now_ns() + kBusyInterval;  // a context may come
   for (Place& place : places) {
     if (!place.context.load(std::memory_order_acquire) || !try_take(place)) continue;
@@ -230,7 +269,7 @@ uint64_t drain() noexcept {
         place.session.abandon();
         leave(place);
       } else if (is_sampled(place) && !place.failed) {
-        if (place.due_ns <= now_ns()) visit(place);
+        if (all || place.due_ns <= now_ns()) visit(place);
         next = std::min(next, place.due_ns);
       }
     }

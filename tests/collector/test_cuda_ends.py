@@ -30,6 +30,14 @@ def test_nothing_is_lost_when_a_program_leaves_at_once(scene: Scene, sampling: i
     assert len(joined(ended.process, "kernels")) == 10
 
 
+@pytest.mark.parametrize("way", ["_exit", "signal", "quick_exit", "exec", "failed exec", "exit"])
+def test_a_program_ends_though_cupti_cannot(scene: Scene, way: str) -> None:
+    ended = scene("leave_holding_a_lock", way)
+    assert ended.outcome.status == 3
+    assert len(joined(ended.processes[0], "kernels")) == 10, "what was flushed before"
+    assert not ended.processes[0].table("process_ends").is_empty()
+
+
 def test_what_was_flushed_survives_a_kill(scene: Scene) -> None:
     killed = scene("killed")
     assert killed.outcome.status == -signal.SIGKILL
