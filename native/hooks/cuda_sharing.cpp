@@ -43,7 +43,10 @@ bool is_ours(const Real& real) noexcept { return cupti().version && real.Activit
 bool disturbs_us(const Real& real) noexcept { return collecting() && is_ours(real); }
 
 void CUPTIAPI on_buffer_wanted(uint8_t** buffer, size_t* bytes, size_t* most_records) {
-  request.load()(buffer, bytes, most_records);
+  *buffer = nullptr;
+  *bytes = *most_records = 0;
+  auto* theirs = request.load();
+  if (theirs) theirs(buffer, bytes, most_records);  // else they have ended all use of CUPTI while this was on its way
   if (!*buffer) return;
   lent_count.fetch_add(1);
   for (auto& place : lent) {
@@ -141,6 +144,7 @@ void forget_theirs() noexcept {
   lent_count.store(0);
   request.store(nullptr);
   complete.store(nullptr);
+  their_clock.store(nullptr);
   registered_with.store(nullptr);
 }
 

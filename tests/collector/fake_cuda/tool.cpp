@@ -11,7 +11,7 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 #ifdef LOOKS_UP
-#define CUPTI(name) reinterpret_cast<decltype(&name)>(dlsym(library(), #name))
+#define CUPTI(name) reinterpret_cast<decltype(&name)>(look_up(#name))
 #else
 #define CUPTI(name) name
 #endif
@@ -23,6 +23,11 @@ void* library() {
   const char* copy = getenv("TOOL_CUPTI");
   static void* const found = dlopen(copy ? copy : "libcupti.so.13", RTLD_LOCAL | RTLD_LAZY);
   return found;
+}
+void* look_up(const char* name) {
+  void* function = dlsym(library(), name);
+  if (const char* error = dlerror()) fake::wrong("the other tool: dlsym() found %s and dlerror() says: %s", name, error);
+  return function;
 }
 // Kept from the first look-up on, as Proton keeps them.
 decltype(&cuptiSubscribe) subscribe() {
