@@ -237,6 +237,7 @@ bool enable_activity() noexcept {
     return false;
   }
   if (!worked(cupti().ActivityRegisterCallbacks(on_buffer_wanted, on_buffer_full), "asking for records")) return false;
+  sharing::registered_ours();
   bool any = false;
   for (CUpti_ActivityKind kind : kKinds) any |= worked(cupti().ActivityEnable(kind), "recording device activity");
   if (control::has(schema::Feature::GPU_MEMORY)) worked(cupti().ActivityEnable(CUPTI_ACTIVITY_KIND_MEMORY2), "recording device memory");

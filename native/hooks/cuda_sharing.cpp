@@ -38,6 +38,12 @@ char name[128];
 // for by themselves, or by us when they take too long.
 constexpr uint32_t kPauseMs = 100, kMostPauses = 50;
 constinit std::atomic<bool> waiting{false};
+// We have left for them, or could not begin beside them: nobody else is waited for, since most that use CUPTI never meet us. The driver may
+// still be in its cuInit when they leave: we try for as long as that may take.
+constexpr uint32_t kMostTries = 100;
+constinit std::atomic<bool> owed{false};
+// Our functions for buffers are the registered ones.
+constinit std::atomic<bool> ours_registered{false};
 
 bool is_ours(const Real& real) noexcept { return cupti().version && real.ActivityEnable == cupti().ActivityEnable; }
 bool disturbs_us(const Real& real) noexcept { return collecting() && is_ours(real); }
@@ -56,7 +62,9 @@ void CUPTIAPI on_buffer_wanted(uint8_t** buffer, size_t* bytes, size_t* most_rec
 }
 
 void register_theirs(const Real& real) noexcept {
-  if (request.load()) real.ActivityRegisterCallbacks(on_buffer_wanted, on_buffer_full);
+  if (!request.load()) return;
+  real.ActivityRegisterCallbacks(on_buffer_wanted, on_buffer_full);
+  if (is_ours(real)) ours_registered.store(false);
 }
 
 void tell_name(const void* caller) noexcept {
@@ -78,10 +86,10 @@ class Arrival {
   explicit Arrival(const Call& call) noexcept {
     entering.fetch_add(1);
     tell_name(call.caller);
-    bool were_collecting = collecting();
     yield_to(name);
-    // We may have registered ours over theirs since they registered.
-    if (const Real* theirs = registered_with.load(); were_collecting && theirs) register_theirs(*theirs);
+    if (!ours_registered.load()) return;
+    owed.store(true);
+    if (const Real* theirs = registered_with.load()) register_theirs(*theirs);
   }
   ~Arrival();
   Arrival(const Arrival&) = delete;
@@ -93,22 +101,33 @@ void pause() noexcept {
   sys::call(SYS_nanosleep, reinterpret_cast<long>(&time), 0);
 }
 
+bool is_there() noexcept {
+  if (entering.load() || subscribers.load()) return true;
+  for (auto& word : kinds)
+    if (word.load()) return true;
+  return false;
+}
+
+bool to_return() noexcept { return owed.load() && may_return() && !is_there(); }
+
 void* wait_for_the_last(void*) noexcept {
+  uint32_t tries = 0;
   do {
     uint32_t pauses = 0;
     do pause();
-    while (!in_use() && lent_count.load() && ++pauses < kMostPauses);
-    if (!in_use() && lent_count.load() && may_return()) flush_activity(true);
-    if (!in_use()) regain();
+    while (!is_there() && lent_count.load() && ++pauses < kMostPauses);
+    if (!is_there() && lent_count.load() && may_return()) flush_activity(true);
+    if (!is_there()) regain();
+    if (++tries == kMostTries) owed.store(false);
     waiting.store(false);
     // Somebody may have left before that, and found us waiting.
-  } while (may_return() && !in_use() && !waiting.exchange(true));
+  } while (to_return() && !waiting.exchange(true));
   return nullptr;
 }
 
 // From a thread of its own: who leaves may be in one of CUPTI's callbacks, and may have more to do to it.
 void come_back_later() noexcept {
-  if (!may_return() || in_use() || waiting.exchange(true)) return;
+  if (!to_return() || waiting.exchange(true)) return;
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -151,11 +170,13 @@ void forget_theirs() noexcept {
 }  // namespace
 
 bool in_use() noexcept {
-  if (entering.load() || subscribers.load()) return true;
-  for (auto& word : kinds)
-    if (word.load()) return true;
+  bool before = owed.exchange(true);  // before the look: whoever leaves after it sees that
+  if (is_there()) return true;
+  owed.store(before);
   return false;
 }
+
+void registered_ours() noexcept { ours_registered.store(true); }
 
 const char* user() noexcept { return name; }
 
@@ -175,6 +196,8 @@ CUpti_TimestampCallbackFunc clock() noexcept { return their_clock.load(); }
 
 void after_fork_child() noexcept {
   waiting.store(false);
+  owed.store(false);
+  ours_registered.store(false);
   entering.store(0);
 }
 

@@ -30,8 +30,10 @@ struct Real {
   const void* library;
 };
 
-// Somebody uses CUPTI, or is about to.
+// Somebody uses CUPTI, or is about to: who wanted to begin is called when they have left.
 bool in_use() noexcept;
+// Our functions for buffers are registered now.
+void registered_ours() noexcept;
 // Who came last, for a person.
 const char* user() noexcept;
 

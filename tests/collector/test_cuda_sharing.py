@@ -58,6 +58,11 @@ def test_another_tool_may_be_there_first(scene: Scene, tool: str) -> None:
     assert shared.notes == [f"{tool} uses CUPTI: GPU kernels are not recorded until it has finished"]
 
 
+def test_nobody_waits_in_a_program_that_does_not_use_cuda(scene: Scene, tool: str) -> None:
+    unused = scene("tool_without_cuda", env={"TOOL": str(TOOLS[tool])})
+    assert json.loads(unused.outcome.stdout) is False
+
+
 def test_another_tool_may_stay_to_the_end(scene: Scene, tool: str) -> None:
     shared = scene("shared_to_the_end", env={"TOOL": str(TOOLS[tool])})
     assert Counter(joined(shared.process, "kernels")["launched"]) == {"little": 10}

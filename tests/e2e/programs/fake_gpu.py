@@ -374,6 +374,13 @@ def shared_with_one_that_was_ready() -> None:
     print(json.dumps(tool.seen()))
 
 
+def tool_without_cuda() -> None:
+    """The other tool comes and goes in a program that does not use CUDA; then whether a thread was started."""
+    with Tool():
+        pass
+    print(json.dumps("aiflame\n" in [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]))
+
+
 def shared_to_the_end() -> None:
     """The other tool does not leave."""
     gpu = Gpu()
