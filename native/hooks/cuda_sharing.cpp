@@ -59,6 +59,11 @@ void CUPTIAPI on_buffer_wanted(uint8_t** buffer, size_t* bytes, size_t* most_rec
     uint8_t* nothing = nullptr;
     if (place.compare_exchange_strong(nothing, *buffer)) return;
   }
+  // One that cannot be told from ours would end as one of ours. CUPTI counts what it has no buffer for.
+  lent_count.fetch_sub(1);
+  if (auto* theirs_again = complete.load()) theirs_again(nullptr, 0, *buffer, *bytes, 0);
+  *buffer = nullptr;
+  *bytes = 0;
 }
 
 void register_theirs(const Real& real) noexcept {

@@ -41,7 +41,7 @@ void CUPTIAPI called(void*, CUpti_CallbackDomain, CUpti_CallbackId, const void* 
 }
 #endif
 
-constexpr size_t kBytes = 64 << 10;
+size_t buffer_bytes() { return static_cast<size_t>(fake::setting("TOOL_BUFFER_BYTES", 64 << 10)); }
 // Its own clock: nothing of the program's, or of ours, is at these times.
 constexpr uint64_t kLater = 1'000'000'000'000'000;
 
@@ -55,8 +55,8 @@ void must(CUptiResult result, const char* what) {
 #define MUST(call) must(call, #call)
 
 void CUPTIAPI request(uint8_t** buffer, size_t* bytes, size_t* most) {
-  *buffer = static_cast<uint8_t*>(aligned_alloc(8, kBytes));
-  *bytes = kBytes;
+  *buffer = static_cast<uint8_t*>(aligned_alloc(8, buffer_bytes()));
+  *bytes = buffer_bytes();
   *most = 0;
   std::lock_guard guard(lock);
   buffers.insert(*buffer);
@@ -121,3 +121,4 @@ EXPORT int tool_launches() { return 0; }
 #endif
 
 EXPORT int tool_kernels() { return kernels; }
+EXPORT int tool_buffers_out() { return static_cast<int>(buffers.size()); }

@@ -374,6 +374,17 @@ def shared_with_one_that_was_ready() -> None:
     print(json.dumps(tool.seen()))
 
 
+def shared_with_one_of_many_buffers() -> None:
+    """The other tool lends a buffer for each of many kernels that do not complete; then how many it did not get back."""
+    gpu = RuntimeGpu()
+    kernel = gpu.kernel("spin", NEVER)
+    tool = Tool()
+    with tool:
+        for _ in range(4500):
+            gpu.launch(kernel)
+    print(json.dumps(tool.library.tool_buffers_out()))
+
+
 def tool_without_cuda() -> None:
     """The other tool comes and goes in a program that does not use CUDA; then whether a thread was started."""
     with Tool():
