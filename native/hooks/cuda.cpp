@@ -31,7 +31,20 @@ constexpr uint64_t kPatience = 2'000'000'000, kPatienceAtExit = 5'000'000'000;
 CUpti_SubscriberHandle subscriber;
 
 constexpr uint32_t kMostDevices = 64;
-char device_names[kMostDevices][128];
+enum class Name : uint8_t { UNKNOWN, BEING_WRITTEN, KNOWN };
+constinit std::atomic<Name> names_known[kMostDevices];
+constexpr size_t kLongestName = 128;
+char device_names[kMostDevices][kLongestName];
+
+bool write_name(char (&name)[kLongestName], uint32_t ordinal) noexcept {
+  constexpr int kMost = 100;
+  auto get_name = reinterpret_cast<int (*)(char*, int, int)>(driver_function("cuDeviceGetName"));
+  bool known = get_name && get_name(name, kMost, static_cast<int>(ordinal)) == 0;
+  if (!known) strcpy(name, "GPU");
+  size_t length = strnlen(name, kMost);
+  snprintf(name + length, sizeof name - length, " [%u]", ordinal);
+  return known;
+}
 
 bool subscribe() noexcept {
   CUptiResult result = cupti().Subscribe(&subscriber, reinterpret_cast<CUpti_CallbackFunc>(on_callback), nullptr);
@@ -42,14 +55,17 @@ bool subscribe() noexcept {
   return worked(result, "subscribing to CUPTI") && enable_callbacks(subscriber);
 }
 
-// Contexts that were made before we were told of any. Those that the program makes itself (not the primary ones) stay unknown.
-void sample_primary_contexts() noexcept {
+// Their names, and the contexts that were made before we were told of any: those that the program makes itself (not the primary ones)
+// stay unknown.
+void look_at_devices() noexcept {
   auto count = reinterpret_cast<int (*)(int*)>(driver_function("cuDeviceGetCount"));
   auto active = reinterpret_cast<int (*)(int, unsigned*, int*)>(driver_function("cuDevicePrimaryCtxGetState"));
   auto retain = reinterpret_cast<int (*)(CUcontext*, int)>(driver_function("cuDevicePrimaryCtxRetain"));
   auto release = reinterpret_cast<int (*)(int)>(driver_function("cuDevicePrimaryCtxRelease_v2"));
   int devices = 0;
-  if (!count || !active || !retain || !release || count(&devices) != 0) return;
+  if (!count || count(&devices) != 0) return;
+  for (int device = 0; device < devices; device++) learn_name(static_cast<uint32_t>(device));
+  if (!active || !retain || !release) return;
   for (int device = 0; device < devices; device++) {
     unsigned flags = 0;
     int is_active = 0;
@@ -69,7 +85,7 @@ bool take(LifeStep step) noexcept {
     case LifeStep::ENABLE_ACTIVITY:
       return enable_activity();
     case LifeStep::START_SAMPLING:
-      sample_primary_contexts();
+      look_at_devices();
       return true;
     case LifeStep::START_WORKER:
       start_worker();
@@ -160,6 +176,7 @@ bool changes_it() noexcept { return changing.load(std::memory_order_relaxed) == 
 
 // The driver is in the process and cuInit has run.
 bool is_in_use() noexcept {
+  find_driver();
   auto count = reinterpret_cast<int (*)(int*)>(driver_function("cuDeviceGetCount"));
   int devices = 0;
   return count && count(&devices) == 0;
@@ -176,7 +193,9 @@ bool wanted() noexcept { return control::has(schema::Feature::CUDA) && control::
 // The driver loads one tool. Nsight Systems, for one, names itself where we were named.
 void tell_if_taken() noexcept {
   const char* tool = getenv("CUDA_INJECTION64_PATH");
-  if (!tool || !*tool || strstr(tool, "aiflame") || state.load() != LifeState::ABSENT || !wanted() || !driver_function("cuInit")) return;
+  if (!tool || !*tool || strstr(tool, "aiflame") || state.load() != LifeState::ABSENT || !wanted()) return;
+  find_driver();
+  if (!driver_function("cuInit")) return;
   char text[512];
   int length = snprintf(text, sizeof text, "CUDA loaded %.300s in our place (CUDA_INJECTION64_PATH): GPU kernels are not recorded", tool);
   spool::note({text, static_cast<size_t>(length)});
@@ -235,19 +254,21 @@ bool may_return() noexcept {
 
 bool collecting() noexcept { return state.load(std::memory_order_acquire) == LifeState::COLLECTING; }
 
+void learn_name(uint32_t ordinal) noexcept {
+  Name unknown = Name::UNKNOWN;
+  if (ordinal >= kMostDevices || !names_known[ordinal].compare_exchange_strong(unknown, Name::BEING_WRITTEN)) return;
+  bool known = write_name(device_names[ordinal], ordinal);
+  names_known[ordinal].store(known ? Name::KNOWN : Name::UNKNOWN, std::memory_order_release);
+}
+
 uint32_t device_text(uint32_t ordinal) noexcept {
   if (ordinal >= kMostDevices) return spool::text("[unknown device]");
-  char* name = device_names[ordinal];
-  if (!*name) {
-    // Written by whoever comes first; two write the same.
-    char text[128];
-    auto get_name = reinterpret_cast<int (*)(char*, int, int)>(driver_function("cuDeviceGetName"));
-    if (!get_name || get_name(text, 100, static_cast<int>(ordinal)) != 0) strcpy(text, "GPU");
-    size_t length = strnlen(text, 100);
-    snprintf(text + length, sizeof text - length, " [%u]", ordinal);
-    memcpy(name, text, sizeof text);
-  }
-  return spool::text({name, strnlen(name, sizeof device_names[0])});
+  if (names_known[ordinal].load(std::memory_order_acquire) == Name::KNOWN)
+    return spool::text({device_names[ordinal], strnlen(device_names[ordinal], kLongestName)});
+  // Of a context that was there before us.
+  char name[kLongestName];
+  write_name(name, ordinal);
+  return spool::text({name, strnlen(name, sizeof name)});
 }
 
 }  // namespace aiflame::cuda

@@ -25,6 +25,8 @@ bool may_return() noexcept;
 
 bool collecting() noexcept;
 
+// Asks the driver for a device's name, before the first record of it: not in CUPTI's buffer functions.
+void learn_name(uint32_t ordinal) noexcept;
 // The `device` text of a device by its number, a spool::text reference: `NVIDIA H200 [0]`.
 uint32_t device_text(uint32_t ordinal) noexcept;
 

@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +16,19 @@ namespace aiflame::cuda {
 namespace {
 
 Cupti table;
+
+// All that we ask of the driver.
+constexpr const char* kDriverNames[] = {"cuInit",
+                                        "cuDriverGetVersion",
+                                        "cuDeviceGetCount",
+                                        "cuDeviceGetName",
+                                        "cuDeviceGetAttribute",
+                                        "cuDevicePrimaryCtxGetState",
+                                        "cuDevicePrimaryCtxRetain",
+                                        "cuDevicePrimaryCtxRelease_v2",
+                                        "cuThreadExchangeStreamCaptureMode"};
+constexpr uint32_t kDriverFunctions = sizeof kDriverNames / sizeof *kDriverNames;
+constinit std::atomic<void*> driver_table[kDriverFunctions]{};
 
 // The newest first; a copy that the process has already is taken whatever its number.
 constexpr const char* kFileNames[] = {"libcupti.so.13", "libcupti.so.12"};
@@ -96,6 +110,7 @@ const Cupti& cupti() noexcept { return table; }
 
 bool load_cupti() noexcept {
   if (table.version) return true;
+  find_driver();
   void* library = find();
   if (!library) {
     spool::note("CUPTI was not found: GPU kernels are not recorded; mend it with: pip install nvidia-cuda-cupti");
@@ -132,8 +147,16 @@ bool worked(CUptiResult result, const char* what) noexcept {
 }
 
 void* driver_function(const char* name) noexcept {
+  for (uint32_t i = 0; i < kDriverFunctions; i++)
+    if (!strcmp(name, kDriverNames[i])) return driver_table[i].load(std::memory_order_acquire);
+  return nullptr;
+}
+
+void find_driver() noexcept {
   void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  return driver ? dlsym(driver, name) : nullptr;
+  if (!driver) return;
+  for (uint32_t i = 0; i < kDriverFunctions; i++) driver_table[i].store(dlsym(driver, kDriverNames[i]), std::memory_order_release);
+  dlclose(driver);
 }
 
 }  // namespace aiflame::cuda

@@ -58,7 +58,11 @@ const char* reason(CUptiResult result) noexcept;
 // CUPTI's calls as expressions: false, and one note for each distinct failure, when it is not CUPTI_SUCCESS.
 bool worked(CUptiResult result, const char* what) noexcept;
 
-// A function of the driver, which is in the process already; nullptr when it is not.
+// Looks up what we ask of the driver, if it is in the process. Outside of callbacks: others may call the driver with the loader's lock
+// held, in constructors of libraries, so that to ask the loader inside a call of the driver may never end.
+void find_driver() noexcept;
+
+// A function of the driver, of those that find_driver() knows; nullptr before it has found them. Takes no lock.
 void* driver_function(const char* name) noexcept;
 
 }  // namespace aiflame::cuda

@@ -60,8 +60,11 @@ void leave_call(const CUpti_CallbackData& data) noexcept {
 void on_resource(CUpti_CallbackId id, const CUpti_ResourceData& resource) noexcept {
   switch (id) {
     case CUPTI_CBID_RESOURCE_CONTEXT_CREATED: {
+      sampling::context_is_new(resource.context);
       uint32_t device = 0;
-      if (cupti().GetDeviceId(resource.context, &device) == CUPTI_SUCCESS) sampling::context_created(resource.context, device);
+      if (cupti().GetDeviceId(resource.context, &device) != CUPTI_SUCCESS) break;
+      learn_name(device);
+      sampling::context_created(resource.context, device);
       break;
     }
     case CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING:
