@@ -9,8 +9,8 @@
 
 namespace aiflame::cuda::sampling {
 
-// Begins to sample it, when no other context of its device is sampled, and never a second time once that has ended. In the callback of its creation,
-// or for one that exists; again for the same context does nothing.
+// Begins to sample it, when no other context of its device is sampled, and never a second time once that has ended. In the callback of its
+// creation, or for one that exists; again for the same context does nothing.
 void context_created(CUcontext context, uint32_t device) noexcept;
 // Before that, where it is known to be new: one with the same address may have gone while nobody told us.
 void context_is_new(CUcontext context) noexcept;

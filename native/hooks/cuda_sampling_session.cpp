@@ -70,6 +70,7 @@ bool went_well(CUptiResult result) noexcept {
 }  // namespace
 
 bool Session::start(CUcontext context, uint32_t period, uint64_t device_bytes) noexcept {
+  enabled_ = false;
   if (!is_there()) {
     spool::note("GPU stalls are not recorded: this version of CUPTI cannot sample");
     return false;
@@ -77,6 +78,7 @@ bool Session::start(CUcontext context, uint32_t period, uint64_t device_bytes) n
   context_ = context;
   CUpti_PCSamplingEnableParams enable{.size = CUpti_PCSamplingEnableParamsSize, .pPriv = nullptr, .ctx = context};
   if (!map() || !went_well(cupti().PCSamplingEnable(&enable))) return false;
+  enabled_ = true;
   if (ask_reasons() && configure(period, device_bytes)) return true;
   stop();
   return false;

@@ -35,6 +35,8 @@ class Session {
  public:
   // Nothing is sampled when it fails; a note says why.
   bool start(CUcontext context, uint32_t period, uint64_t device_bytes) noexcept;
+  // It began on this context, even if start() failed after that.
+  bool was_enabled() const noexcept { return enabled_; }
   // What was sampled since the last time, or a part of it (see has_more()).
   CUptiResult read() noexcept;
   // Ends sampling. left_over() is what nobody had read by then.
@@ -57,6 +59,7 @@ class Session {
   void prepare(CUpti_PCSamplingData* data, char* records, char* counts, size_t instructions) const noexcept;
 
   CUcontext context_ = nullptr;
+  bool enabled_ = false;
   char* memory_ = nullptr;
   size_t stride_ = 0;
   // Two buffers: CUPTI's own threads write the one that it was configured with at any time.

@@ -71,6 +71,13 @@ def around() -> dict[str, str]:
     }
 
 
+SAMPLED_ONCE = (
+    "GPU stalls are not recorded any more: sampling ended for another tool that used CUPTI, or with an earlier recording; "
+    "to begin again could hang the program"
+)
+"""The fake ends a program that samples a context a second time."""
+
+
 def inside(name: str, *profiles: Path) -> list[Process]:
     """What a scene that records itself left: one process a profile."""
     for profile in profiles:

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from cuda_scenes import Scene, inside, joined, needs_fakes, samples, started_by_itself
+from cuda_scenes import SAMPLED_ONCE, Scene, inside, joined, needs_fakes, samples, started_by_itself
 from live import Outcome, processes
 
 from aiflame.profile.schema import GpuSampling
@@ -85,11 +85,15 @@ def test_a_child_process_is_recorded_beside_its_parent(scene: Scene) -> None:
 
 
 def test_recording_from_inside_may_begin_and_end_again(tmp_path: Path) -> None:
-    for process in inside("from_inside", tmp_path / "first", tmp_path / "second"):
+    first, second = inside("from_inside", tmp_path / "first", tmp_path / "second")
+    for process in (first, second):
         assert Counter(joined(process, "kernels")["launched"]) == {"much": 30}
-        (period,) = set(process.table("gpu_windows")["period_log2"])
-        assert samples(process).samples == 30 * 1_000_000 >> period, "of a context that was there before"
-        assert process.table("gpu_functions")["name"].to_list() == ["spin"]
+    (period,) = set(first.table("gpu_windows")["period_log2"])
+    assert samples(first).samples == 30 * 1_000_000 >> period, "of a context that was there before"
+    assert first.table("gpu_functions")["name"].to_list() == ["spin"]
+    assert first.table("notes").is_empty()
+    assert second.table("gpu_windows").is_empty()
+    assert second.table("notes")["text"].to_list() == [SAMPLED_ONCE]
 
 
 def test_a_recording_from_inside_need_not_be_ended(tmp_path: Path) -> None:

@@ -64,6 +64,11 @@ def test_another_tool_may_lend_more_buffers_than_we_keep_apart(scene: Scene) -> 
     assert json.loads(many.outcome.stdout) == 0, "all came back to it, and none to us"
 
 
+def test_another_user_has_left_when_nothing_of_theirs_is_on_in_any_context(scene: Scene) -> None:
+    by_context = scene("shared_by_context")
+    assert Counter(joined(by_context.process, "kernels")["launched"]) == {"little": 10}
+
+
 def test_nobody_waits_in_a_program_that_does_not_use_cuda(scene: Scene, tool: str) -> None:
     unused = scene("tool_without_cuda", env={"TOOL": str(TOOLS[tool])})
     assert json.loads(unused.outcome.stdout) is False

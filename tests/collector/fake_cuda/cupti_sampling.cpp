@@ -39,7 +39,7 @@ struct Key {
 };
 
 struct Sampling {
-  bool enabled = false, configured = false, started = false, full = false, failed = false;
+  bool enabled = false, ended = false, configured = false, started = false, full = false, failed = false;
   long fetches = 0;
   uint32_t period = 10;
   uint32_t start_stop = 0;
@@ -209,6 +209,7 @@ CUPTI_FUNCTION cuptiPCSamplingEnable(CUpti_PCSamplingEnableParams* how) {
   if (setting("FAKE_CUPTI_DENIED", 0)) return CUPTI_ERROR_INSUFFICIENT_PRIVILEGES;
   std::lock_guard guard(state.lock);
   must_be_alone(*context);
+  if (state.contexts[context].ended) wrong("cuptiPCSamplingEnable: a second time on a context, the driver may lock up");
   if (state.contexts[context].enabled) return CUPTI_ERROR_INVALID_OPERATION;
   state.contexts[context] = {.enabled = true};
   return CUPTI_SUCCESS;
@@ -222,7 +223,7 @@ CUPTI_FUNCTION cuptiPCSamplingDisable(CUpti_PCSamplingDisableParams* how) {
     for (auto [reason, samples] : reasons) sampling.counts[key][reason] += samples;
   sampling.waiting += sampling.waiting_in_held;
   if (sampling.buffer) take(sampling, *sampling.buffer);
-  state.contexts.erase(reinterpret_cast<Context*>(how->ctx));
+  sampling = {.ended = true};
   return CUPTI_SUCCESS;
 }
 
