@@ -64,9 +64,21 @@ AIFLAME_SAME(Memory, CUpti_ActivityMemory3, deviceId);
 #undef AIFLAME_SAME
 
 // 5,000 kernels or so. A few are kept for the next time.
-constexpr size_t kBufferBytes = 1 << 20, kMappedBytes = kBufferBytes + 4096;
-constexpr uint32_t kMostSpare = 8;
-std::atomic<void*> spare[kMostSpare];
+constexpr size_t kBufferBytes = 1 << 20;
+constexpr uint32_t kMostBuffers = 4096, kMostSpare = 8;
+
+// A buffer of ours. CUPTI gives any buffer to whoever has registered last: those of others come here too, and are known by not being here.
+struct Buffer {
+  enum State : uint8_t { NONE, BEING_CHANGED, SPARE, OUT };
+  std::atomic<State> state;
+  bool is_for_us;  // lent for our own records: another tool may switch its activities on before it registers where they go
+  std::atomic<uint8_t*> memory;
+
+  bool take(State in) noexcept { return state.compare_exchange_strong(in, BEING_CHANGED, std::memory_order_acquire); }
+  void leave(State in) noexcept { state.store(in, std::memory_order_release); }
+};
+constinit Buffer buffers[kMostBuffers];
+constinit std::atomic<uint32_t> spare_count{0}, buffers_out{0};
 
 constexpr auto kApi = static_cast<uint8_t>(schema::GpuApi::CUDA);
 
@@ -178,29 +190,55 @@ void write(const CUpti_Activity& activity) noexcept {
   }
 }
 
-constinit std::atomic<uint32_t> buffers_out{0};
 // A buffer with a kernel in it that still runs stays with CUPTI: it is given this long.
 constexpr uint64_t kPatience = 300'000'000;
 
-// Behind the buffer: it was lent for our own records. Another tool may switch its activities on before it registers where they go.
-bool& is_for_us(uint8_t* buffer) noexcept { return *reinterpret_cast<bool*>(buffer + kBufferBytes); }
-void mark(uint8_t* buffer) noexcept { is_for_us(buffer) = collecting(); }
-
-void CUPTIAPI on_buffer_wanted(uint8_t** buffer, size_t* bytes, size_t* most_records) {
-  buffers_out.fetch_add(1, std::memory_order_relaxed);
-  *most_records = 0;
-  *bytes = kBufferBytes;
-  for (auto& place : spare)
-    if (void* kept = place.exchange(nullptr, std::memory_order_acquire)) {
-      *buffer = static_cast<uint8_t*>(kept);
-      mark(*buffer);
-      return;
+Buffer* take_spare() noexcept {
+  if (!spare_count.load(std::memory_order_relaxed)) return nullptr;
+  for (Buffer& buffer : buffers)
+    if (buffer.take(Buffer::SPARE)) {
+      spare_count.fetch_sub(1, std::memory_order_relaxed);
+      return &buffer;
     }
-  *buffer = static_cast<uint8_t*>(sys::map_memory(kMappedBytes));
-  if (*buffer) mark(*buffer);
-  if (*buffer) return;
-  *bytes = 0;
-  buffers_out.fetch_sub(1, std::memory_order_relaxed);
+  return nullptr;
+}
+
+Buffer* make_buffer() noexcept {
+  for (Buffer& buffer : buffers) {
+    if (!buffer.take(Buffer::NONE)) continue;
+    auto* memory = static_cast<uint8_t*>(sys::map_memory(kBufferBytes));
+    buffer.memory.store(memory, std::memory_order_relaxed);
+    if (memory) return &buffer;
+    buffer.leave(Buffer::NONE);
+    return nullptr;
+  }
+  return nullptr;
+}
+
+// nullptr: it is not ours.
+Buffer* take_back(const uint8_t* memory) noexcept {
+  for (Buffer& buffer : buffers)
+    if (buffer.memory.load(std::memory_order_relaxed) == memory && buffer.take(Buffer::OUT)) return &buffer;
+  return nullptr;
+}
+
+void keep_or_unmap(Buffer& buffer) noexcept {
+  if (spare_count.fetch_add(1, std::memory_order_relaxed) < kMostSpare) return buffer.leave(Buffer::SPARE);
+  spare_count.fetch_sub(1, std::memory_order_relaxed);
+  sys::unmap_memory(buffer.memory.exchange(nullptr, std::memory_order_relaxed), kBufferBytes);
+  buffer.leave(Buffer::NONE);
+}
+
+void CUPTIAPI on_buffer_wanted(uint8_t** memory, size_t* bytes, size_t* most_records) {
+  Buffer* buffer = take_spare();
+  if (!buffer) buffer = make_buffer();
+  *memory = buffer ? buffer->memory.load(std::memory_order_relaxed) : nullptr;
+  *bytes = buffer ? kBufferBytes : 0;
+  *most_records = 0;
+  if (!buffer) return;
+  buffer->is_for_us = collecting();
+  buffers_out.fetch_add(1, std::memory_order_relaxed);
+  buffer->leave(Buffer::OUT);
 }
 
 uint64_t our_clock() { return now_ns(); }
@@ -212,11 +250,12 @@ constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, 
 
 }  // namespace
 
-void CUPTIAPI on_buffer_full(CUcontext context, uint32_t stream, uint8_t* buffer, size_t bytes, size_t used) {
-  if (sharing::give_back(context, stream, buffer, bytes, used)) return;
-  buffers_out.fetch_sub(1, std::memory_order_relaxed);
+void CUPTIAPI on_buffer_full(CUcontext context, uint32_t stream, uint8_t* memory, size_t bytes, size_t used) {
+  if (sharing::give_back(context, stream, memory, bytes, used)) return;
+  Buffer* buffer = take_back(memory);
+  if (!buffer) return;
   CUpti_Activity* activity = nullptr;
-  while (used && is_for_us(buffer) && control::recording() && cupti().ActivityGetNextRecord(buffer, used, &activity) == CUPTI_SUCCESS)
+  while (used && buffer->is_for_us && control::recording() && cupti().ActivityGetNextRecord(memory, used, &activity) == CUPTI_SUCCESS)
     write(*activity);
   size_t dropped = 0;
   if (cupti().ActivityGetNumDroppedRecords(context, stream, &dropped) == CUPTI_SUCCESS && dropped) {
@@ -224,11 +263,8 @@ void CUPTIAPI on_buffer_full(CUcontext context, uint32_t stream, uint8_t* buffer
     int length = snprintf(text, sizeof text, "CUDA: %zu records of kernels and copies were dropped: no memory for CUPTI's buffers", dropped);
     spool::note({text, static_cast<size_t>(length)});
   }
-  for (auto& place : spare) {
-    void* nothing = nullptr;
-    if (place.compare_exchange_strong(nothing, buffer, std::memory_order_release)) return;
-  }
-  sys::unmap_memory(buffer, kMappedBytes);
+  keep_or_unmap(*buffer);
+  buffers_out.fetch_sub(1, std::memory_order_relaxed);
 }
 
 bool enable_activity() noexcept {
