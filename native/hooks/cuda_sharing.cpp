@@ -21,6 +21,9 @@ constexpr uint32_t kMostKinds = 256;
 constinit std::atomic<uint32_t> entering{0};  // in a wrapper: what they do is not counted yet
 constinit std::atomic<uint32_t> subscribers{0};
 constinit std::atomic<uint64_t> kinds[kMostKinds / 64]{};  // activities that they have switched on
+// Those that they have switched on in one context: its address and the kind. What finds no place here counts as on in all.
+constexpr uint32_t kMostInContexts = 128;
+constinit std::atomic<uint64_t> in_contexts[kMostInContexts]{};
 
 // Their two functions for buffers, and which buffers they have lent. CUPTI gives a buffer back to whoever has registered last, so that
 // each has to be sent to where it came from.
@@ -110,6 +113,8 @@ bool is_there() noexcept {
   if (entering.load() || subscribers.load()) return true;
   for (auto& word : kinds)
     if (word.load()) return true;
+  for (auto& place : in_contexts)
+    if (place.load()) return true;
   return false;
 }
 
@@ -121,7 +126,8 @@ void* wait_for_the_last(void*) noexcept {
     uint32_t pauses = 0;
     do pause();
     while (!is_there() && lent_count.load() && ++pauses < kMostPauses);
-    if (!is_there() && lent_count.load() && may_return()) flush_activity(true);
+    // Theirs, or one of ours that they have filled: what comes into it is not for us.
+    if (!is_there() && (lent_count.load() || has_lent_buffers()) && may_return()) flush_activity(true);
     if (!is_there()) regain();
     if (++tries == kMostTries) owed.store(false);
     waiting.store(false);
@@ -161,9 +167,36 @@ void switch_off(CUpti_ActivityKind kind) noexcept {
   if (static_cast<uint32_t>(kind) < kMostKinds) kinds[kind / 64].fetch_and(~(1ull << (kind % 64)));
 }
 
+uint64_t in_context(CUcontext context, CUpti_ActivityKind kind) noexcept { return reinterpret_cast<uint64_t>(context) * kMostKinds + kind; }
+
+void switch_on_in(CUcontext context, CUpti_ActivityKind kind) noexcept {
+  uint64_t wanted = in_context(context, kind);
+  for (auto& place : in_contexts) {
+    uint64_t there = 0;
+    if (place.compare_exchange_strong(there, wanted) || there == wanted) return;
+  }
+  switch_on(kind);
+}
+
+void switch_off_in(CUcontext context, CUpti_ActivityKind kind) noexcept {
+  bool found = false;
+  for (auto& place : in_contexts) {
+    uint64_t there = in_context(context, kind);
+    found |= place.compare_exchange_strong(there, 0);
+  }
+  if (!found) switch_off(kind);
+}
+
+void switch_off_everywhere(CUpti_ActivityKind kind) noexcept {
+  switch_off(kind);
+  for (auto& place : in_contexts)
+    if (uint64_t there = place.load(); there && there % kMostKinds == static_cast<uint64_t>(kind)) place.compare_exchange_strong(there, 0);
+}
+
 void forget_theirs() noexcept {
   subscribers.store(0);
   for (auto& word : kinds) word.store(0);
+  for (auto& place : in_contexts) place.store(0);
   for (auto& place : lent) place.store(nullptr);
   lent_count.store(0);
   request.store(nullptr);
@@ -275,14 +308,14 @@ CUptiResult ActivityEnableAndDump(Call call, CUpti_ActivityKind kind) noexcept {
 CUptiResult ActivityEnableContext(Call call, CUcontext context, CUpti_ActivityKind kind) noexcept {
   Arrival arrival(call);
   CUptiResult result = call.real.ActivityEnableContext(context, kind);
-  if (result == CUPTI_SUCCESS) switch_on(kind);
+  if (result == CUPTI_SUCCESS) switch_on_in(context, kind);
   return result;
 }
 
 CUptiResult ActivityDisable(Call call, CUpti_ActivityKind kind) noexcept {
   if (disturbs_us(call.real)) return CUPTI_SUCCESS;
   CUptiResult result = call.real.ActivityDisable(kind);
-  switch_off(kind);
+  switch_off_everywhere(kind);
   come_back_later();
   return result;
 }
@@ -290,7 +323,7 @@ CUptiResult ActivityDisable(Call call, CUpti_ActivityKind kind) noexcept {
 CUptiResult ActivityDisableContext(Call call, CUcontext context, CUpti_ActivityKind kind) noexcept {
   if (disturbs_us(call.real)) return CUPTI_SUCCESS;
   CUptiResult result = call.real.ActivityDisableContext(context, kind);
-  switch_off(kind);
+  switch_off_in(context, kind);
   come_back_later();
   return result;
 }

@@ -47,6 +47,7 @@ struct State {
   CUpti_BuffersCallbackCompleteFunc complete = nullptr;
   CUpti_TimestampCallbackFunc clock = nullptr;
   std::set<int> kinds;
+  std::set<std::pair<CUcontext, int>> kinds_in_contexts;
   std::unique_ptr<Buffer> current;
   std::deque<std::unique_ptr<Buffer>> full;
   std::set<uint8_t*> lent;
@@ -238,7 +239,7 @@ bool new_buffer() {
 
 void record(const Work& work) {
   std::lock_guard guard(state.lock);
-  if (!state.kinds.contains(kind_of(work))) return;
+  if (!state.kinds.contains(kind_of(work)) && !state.kinds_in_contexts.contains({reinterpret_cast<CUcontext>(work.context), kind_of(work)})) return;
   if (long every = setting("FAKE_CUPTI_DROP", 0); every && ++state.seen % every == 0) {
     state.dropped++;
     return;
@@ -261,6 +262,7 @@ void forget_activity() {
   std::lock_guard one_at_a_time(state.delivery);
   std::lock_guard guard(state.lock);
   state.kinds.clear();
+  state.kinds_in_contexts.clear();
   state.current = nullptr;
   state.full.clear();
   state.lent.clear();
@@ -277,6 +279,7 @@ using namespace fake::cupti;
 CUPTI_FUNCTION cuptiActivityEnable(CUpti_ActivityKind kind) {
   enter("cuptiActivityEnable");
   if (!attach()) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+  if (setting("FAKE_CUPTI_REFUSES", 0)) return CUPTI_ERROR_NOT_COMPATIBLE;
   std::lock_guard guard(state.lock);
   state.kinds.insert(kind);
   return CUPTI_SUCCESS;
@@ -289,7 +292,22 @@ CUPTI_FUNCTION cuptiActivityDisable(CUpti_ActivityKind kind) {
   return CUPTI_SUCCESS;
 }
 
-// How many kinds of activity are on.
+CUPTI_FUNCTION cuptiActivityEnableContext(CUcontext context, CUpti_ActivityKind kind) {
+  enter("cuptiActivityEnableContext");
+  if (!attach()) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+  std::lock_guard guard(state.lock);
+  state.kinds_in_contexts.insert({context, kind});
+  return CUPTI_SUCCESS;
+}
+
+CUPTI_FUNCTION cuptiActivityDisableContext(CUcontext context, CUpti_ActivityKind kind) {
+  enter("cuptiActivityDisableContext");
+  std::lock_guard guard(state.lock);
+  state.kinds_in_contexts.erase({context, kind});
+  return CUPTI_SUCCESS;
+}
+
+// How many kinds of activity are on in all contexts.
 CUPTI_FUNCTION fake_cupti_kinds() {
   std::lock_guard guard(state.lock);
   return static_cast<CUptiResult>(state.kinds.size());

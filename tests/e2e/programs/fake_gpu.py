@@ -385,6 +385,24 @@ def shared_with_one_of_many_buffers() -> None:
     print(json.dumps(tool.library.tool_buffers_out()))
 
 
+def shared_by_context() -> None:
+    """Another user has kernels recorded in two contexts, and ends that in one of them first."""
+    cupti, kernels = ctypes.CDLL("libcupti.so.13"), 10
+    gpus = [Gpu(), Gpu()]
+    kernel = gpus[1].kernel("spin")
+    for gpu in gpus:
+        assert cupti.cuptiActivityEnableContext(gpu.context, kernels) == 0
+    much(gpus[1], kernel)
+    assert cupti.cuptiActivityDisableContext(gpus[0].context, kernels) == 0
+    time.sleep(0.5)  # whoever would come back after the first would be back
+    much(gpus[1], kernel)
+    gpus[1].wait()
+    assert cupti.cuptiActivityDisableContext(gpus[1].context, kernels) == 0
+    until_recorded_again()
+    little(gpus[1], kernel)
+    gpus[1].wait()
+
+
 def tool_without_cuda() -> None:
     """The other tool comes and goes in a program that does not use CUDA; then whether a thread was started."""
     with Tool():
@@ -448,6 +466,14 @@ def shared_in_the_middle_of_a_call() -> None:
     until_recorded_again()
     little(gpu, gpu.kernel("spin"))
     gpu.wait()
+
+
+def subscribes() -> None:
+    """Another user subscribes to CUPTI; what it is told."""
+    Gpu()
+    subscriber = c_void_p()
+    called = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_int, c_void_p)(lambda *_: None)
+    print(json.dumps(ctypes.CDLL("libcupti.so.13").cuptiSubscribe(byref(subscriber), called, None)))
 
 
 def no_cuda() -> None:
