@@ -140,6 +140,15 @@ void tell_user(const char* tool) noexcept {
 
 bool may_call_cupti() noexcept { return !given_up.load(std::memory_order_acquire); }
 
+// A beginning that failed there: CUPTI is as it was.
+void undo(LifeStep failed) noexcept {
+  state.store(LifeState::STOPPED, std::memory_order_release);
+  if (failed != LifeStep::ENABLE_ACTIVITY) return;
+  take(LifeStep::DISABLE_ACTIVITY);
+  take(LifeStep::FLUSH);
+  take(LifeStep::UNSUBSCRIBE);
+}
+
 void happen(LifeEvent event) noexcept {
   if (!may_call_cupti()) return;
   Changing lock;
@@ -152,10 +161,7 @@ void happen(LifeEvent event) noexcept {
   if (ends) take(LifeStep::DISABLE_ACTIVITY);
   state.store(change.next, std::memory_order_release);
   for (LifeStep step : std::span(change.steps).subspan(ends))
-    if (may_call_cupti() && !take(step) && change.next == LifeState::COLLECTING) {
-      state.store(LifeState::STOPPED, std::memory_order_release);
-      return;
-    }
+    if (may_call_cupti() && !take(step) && change.next == LifeState::COLLECTING) return undo(step);
 }
 
 // Whoever changes the state has finished. False: it took longer.

@@ -298,6 +298,8 @@ void flush_activity(bool all) noexcept {
   cupti().ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
 }
 
-void give_clock_back() noexcept { cupti().ActivityRegisterTimestampCallback(sharing::clock() ? sharing::clock() : time_of_day); }
+void give_clock_back() noexcept {
+  if (cupti().ActivityRegisterTimestampCallback) cupti().ActivityRegisterTimestampCallback(sharing::clock() ? sharing::clock() : time_of_day);
+}
 
 }  // namespace aiflame::cuda

@@ -3,6 +3,7 @@ where those would crash, hang or lose records."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -198,3 +199,9 @@ def test_a_full_hardware_buffer_is_said_and_survived(scene: Scene, stays: str) -
     assert len(joined(full.process, "kernels")) == 40
     (note,) = full.notes
     assert "sampling buffer" in note
+
+
+def test_where_no_activity_can_be_recorded_others_find_cupti_free(scene: Scene) -> None:
+    refused = scene("subscribes", env={"FAKE_CUPTI_REFUSES": "1"})
+    assert json.loads(refused.outcome.stdout) == 0
+    assert any("recording device activity failed" in note for note in refused.notes)
