@@ -72,6 +72,7 @@ void look_at_devices() noexcept {
     CUcontext context = nullptr;
     if (active(device, &flags, &is_active) != 0 || !is_active || retain(&context, device) != 0) continue;
     sampling::context_created(context, static_cast<uint32_t>(device));
+    leave_before_cuptis_own();
     release(device);
   }
 }
@@ -229,6 +230,12 @@ void leave() noexcept {
   if (in_callback() || changes_it()) return;
   flush_elsewhere(kPatienceAtExit);
   happen(LifeEvent::EXIT);
+}
+
+// And before the handlers of libraries that CUPTI loads when the first context is sampled.
+void leave_before_cuptis_own() noexcept {
+  static std::atomic<bool> registered{false};
+  if (!registered.exchange(true)) atexit([] { leave(); });
 }
 
 void forget_rows() noexcept {

@@ -13,6 +13,8 @@ void stop() noexcept;
 void flush_anywhere() noexcept;
 // The recording ends where the process ends: CUPTI is never called again.
 void leave() noexcept;
+// A context is sampled: leave() is called at exit before anything that CUPTI has registered for that.
+void leave_before_cuptis_own() noexcept;
 // Rows of tables that are gone are not referred to again.
 void forget_rows() noexcept;
 void after_fork_child() noexcept;

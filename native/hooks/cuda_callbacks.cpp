@@ -65,6 +65,7 @@ void on_resource(CUpti_CallbackId id, const CUpti_ResourceData& resource) noexce
       if (cupti().GetDeviceId(resource.context, &device) != CUPTI_SUCCESS) break;
       learn_name(device);
       sampling::context_created(resource.context, device);
+      leave_before_cuptis_own();
       break;
     }
     case CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING:
