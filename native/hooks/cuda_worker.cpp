@@ -43,6 +43,14 @@ bool wait_while(uint32_t in, uint64_t patience) noexcept {
   return true;
 }
 
+// What CUPTI calls for us would break the captures of streams that the program has under way, as calls of any thread do unless it says
+// that it knows. The driver takes it once cuInit has returned.
+void spare_captures(bool& spared) noexcept {
+  auto exchange = reinterpret_cast<int (*)(int*)>(driver_function("cuThreadExchangeStreamCaptureMode"));
+  int mode = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
+  if (!spared) spared = !exchange || exchange(&mode) == 0;
+}
+
 void flush_all() noexcept {
   flush_activity(true);
   sampling::drain(true);
@@ -53,7 +61,9 @@ void flush_all() noexcept {
 
 void drain_and_flush() noexcept {
   uint64_t flushed = now_ns();
+  bool spared = false;
   for (uint32_t now_in = RUNNING; now_in == RUNNING || now_in == FLUSHING; now_in = state.load(std::memory_order_acquire)) {
+    spare_captures(spared);
     if (now_in == FLUSHING) {
       flush_all();
       continue;

@@ -84,6 +84,13 @@ void must_not_be_a_tools_thread(const char* function) {
   if (!strcmp(name, "aiflame")) wrong("%s: hangs beside threads that launch kernels", function);
 }
 
+// A thread of the program's own may capture; one of a tool is not to disturb that.
+void must_spare_captures(const char* function) {
+  char name[16] = "";
+  pthread_getname_np(pthread_self(), name, sizeof name);
+  if (!strcmp(name, "aiflame") && driver().may_break_captures()) wrong("%s: breaks captures of streams that are under way", function);
+}
+
 // Names are shared by all records and stay: who frees one is told by the allocator.
 char* shared_name(const std::string& name) {
   static auto& names = *new std::map<std::string, std::vector<char>>;
@@ -288,6 +295,7 @@ CUPTI_FUNCTION cuptiPCSamplingGetStallReasons(CUpti_PCSamplingGetStallReasonsPar
 CUPTI_FUNCTION cuptiPCSamplingGetData(CUpti_PCSamplingGetDataParams* how) {
   // As if it waited for a lock of the driver; the context may go in that time.
   Context* context = context_of("cuptiPCSamplingGetData", how->ctx);
+  must_spare_captures("cuptiPCSamplingGetData");
   if (long ms = setting("FAKE_CUPTI_SLOW_MS", 0)) std::this_thread::sleep_for(std::chrono::milliseconds(ms));
   if (!context->alive) return CUPTI_ERROR_INVALID_CONTEXT;
   std::lock_guard guard(state.lock);

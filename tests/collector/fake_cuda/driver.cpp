@@ -31,6 +31,7 @@ struct State {
 State& state = *new State;
 thread_local std::vector<Context*> stack;
 thread_local uint32_t correlation = 0;
+thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 bool listen(const Listener* listener) {
   const Listener* nobody = nullptr;
@@ -39,7 +40,8 @@ bool listen(const Listener* listener) {
 void unlisten(const Listener* listener) { state.listener.compare_exchange_strong(listener, nullptr); }
 
 const Driver table{listen, unlisten, driver::now, [] { return state.gone.load(); },
-                   [] { return static_cast<uint32_t>(setting("FAKE_CUDA_DEVICES", 1)); }};
+                   [] { return static_cast<uint32_t>(setting("FAKE_CUDA_DEVICES", 1)); },
+                   [] { return capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED; }};
 
 using Guard = std::lock_guard<std::recursive_mutex>;
 
@@ -203,6 +205,12 @@ API cuDriverGetVersion(int* version) {
 API cuDeviceGetCount(int* count) {
   *count = static_cast<int>(table.devices());
   return driver::usable();
+}
+
+API cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  if (CUresult result = driver::usable()) return result;
+  std::swap(*mode, capture_mode);
+  return CUDA_SUCCESS;
 }
 
 API cuDeviceGet(CUdevice* device, int ordinal) {

@@ -96,6 +96,7 @@ struct Driver {
   uint64_t (*now)();                           // the device's clock: CLOCK_MONOTONIC plus a day, so that nobody takes it for another
   bool (*gone)();                              // the process ends and the driver has shut down
   uint32_t (*devices)();
+  bool (*may_break_captures)();  // the calling thread's calls, since it has not said otherwise
 };
 
 [[noreturn]] void wrong(const char* format, ...) __attribute__((format(printf, 1, 2)));
