@@ -161,8 +161,8 @@ uint32_t copy_of(const void* function) noexcept {
     // All look-ups come before the place is taken: whoever waits for it may hold the dynamic linker's lock.
     if (!there && !real.library) {
       void* library = keep(function, &base);
-      fill(real, library);
       if (!library) return kMostCopies;
+      fill(real, library);
       if (!is_cupti(real, base)) {
         dlclose(library);
         return kMostCopies;
