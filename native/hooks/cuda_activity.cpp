@@ -102,7 +102,7 @@ void write(const Kernel& kernel) noexcept {
                             .dynamic_shared = static_cast<uint32_t>(kernel.dynamicSharedMemory),
                             .local_bytes = kernel.localMemoryPerThread};
   spool::append(schema::KernelRecord{.shape = kernel_shapes::row(shape),
-                                     .correlation = kernel.correlationId,
+                                     .correlation = correlation(kernel.correlationId),
                                      .node = kernel.graphNodeId,
                                      .start_ns = kernel.start,
                                      .end_ns = kernel.end,
@@ -133,7 +133,7 @@ void write_copy(const Record& copy, schema::CopyKind kind) noexcept {
   spool::append(schema::CopyRecord{.kind = static_cast<uint32_t>(kind),
                                    .device = device_text(copy.deviceId),
                                    .api = kApi,
-                                   .correlation = copy.correlationId,
+                                   .correlation = correlation(copy.correlationId),
                                    .node = copy.graphNodeId,
                                    .start_ns = copy.start,
                                    .end_ns = copy.end,
@@ -150,7 +150,7 @@ void write(const Sync& sync) noexcept {
   bool of_stream = sync.streamId != CUPTI_SYNCHRONIZATION_INVALID_VALUE;
   spool::append(schema::SyncRecord{.kind = static_cast<uint32_t>(kind),
                                    .api = kApi,
-                                   .correlation = sync.correlationId,
+                                   .correlation = correlation(sync.correlationId),
                                    .start_ns = sync.start,
                                    .end_ns = sync.end,
                                    .stream = of_stream ? stream_number(sync.contextId, sync.streamId) : 0});
@@ -161,7 +161,7 @@ void write(const Memory& memory) noexcept {
   spool::append(schema::AllocationRecord{.kind = static_cast<uint32_t>(taken ? schema::AllocationKind::TAKE : schema::AllocationKind::RELEASE),
                                          .device = device_text(memory.deviceId),
                                          .api = kApi,
-                                         .correlation = memory.correlationId,
+                                         .correlation = correlation(memory.correlationId),
                                          .address = memory.address,
                                          .bytes = memory.bytes,
                                          .time_ns = memory.timestamp});

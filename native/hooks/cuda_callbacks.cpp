@@ -54,7 +54,7 @@ void leave_call(const CUpti_CallbackData& data) noexcept {
                                .api = static_cast<uint32_t>(schema::GpuApi::CUDA),
                                .begin_ns = calls.begin_ns,
                                .end_ns = now_ns(),
-                               .correlation = data.correlationId});
+                               .correlation = correlation(data.correlationId)});
 }
 
 void on_resource(CUpti_CallbackId id, const CUpti_ResourceData& resource) noexcept {
@@ -123,6 +123,11 @@ bool enable_callbacks(CUpti_SubscriberHandle subscriber) noexcept {
   if (!driver) spool::note("CUDA: no launch can be listened to: kernels are recorded without their stacks");
   enable_api(subscriber, CUPTI_CB_DOMAIN_RUNTIME_API);
   return true;
+}
+
+uint64_t correlation(uint32_t id) noexcept {
+  uint64_t before = subscription.load(std::memory_order_relaxed) - 1;
+  return id ? before << 32 | id : 0;
 }
 
 bool in_callback() noexcept { return calls.depth > 0 && calls.subscription == subscription.load(std::memory_order_relaxed); }

@@ -33,6 +33,7 @@ def test_another_tool_in_the_program_works_and_we_record_the_rest(scene: Scene, 
     assert shared.notes == [f"{tool} uses CUPTI: GPU kernels are not recorded until it has finished", *stalls]
     kernels = joined(shared.process, "kernels")
     assert (kernels["start_ns"] < kernels["begin_ns"] + 1_000_000_000).all(), "by our clock again"
+    assert Counter(kernels["correlation"] // (1 << 32)) == {0: 10, 1: 10, 2: 10}, "CUPTI may begin its ids anew each time"
 
 
 def test_another_tool_may_bring_its_own_copy_of_cupti(scene: Scene) -> None:
