@@ -39,7 +39,10 @@ bool listen(const Listener* listener) {
 }
 void unlisten(const Listener* listener) { state.listener.compare_exchange_strong(listener, nullptr); }
 
-const Driver table{listen, unlisten, driver::now, [] { return state.gone.load(); },
+const Driver table{listen,
+                   unlisten,
+                   driver::now,
+                   [] { return state.gone.load(); },
                    [] { return static_cast<uint32_t>(setting("FAKE_CUDA_DEVICES", 1)); },
                    [] { return capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED; }};
 
