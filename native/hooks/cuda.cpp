@@ -245,6 +245,7 @@ void forget_rows() noexcept {
 
 void after_fork_child() noexcept {
   changing.store(0, std::memory_order_relaxed);
+  given_up.store(false, std::memory_order_relaxed);
   sharing::after_fork_child();
   happen(LifeEvent::FORK_CHILD);
 }
