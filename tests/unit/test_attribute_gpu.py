@@ -110,6 +110,39 @@ def test_of_nodes_that_were_made_under_one_number_the_one_with_a_stack_counts(tm
     assert lines(tree(recorded, "gpu-time"), "gpu-time") == {f"{UNDER};[graph replay];main;py::run;-;gemm_[G]": 5}
 
 
+# Threads
+
+
+@pytest.mark.parametrize(
+    ("launch", "creator", "under"),
+    [
+        (1, 2, "autograd;main;py::run;[thread started here];main"),
+        (2, 2, "autograd;main;py::run;[thread started here];main;py::run"),
+        (1, 1, "autograd;main"),
+        (1, 0, "autograd;main"),
+        (1, 77, "autograd;main"),
+    ],
+    ids=["native", "Python called by native code", "started by native code", "start unknown", "start lost"],
+)
+def test_work_of_a_thread_that_native_code_started_lies_under_the_python_behind_it(
+    tmp_path: Path, launch: int, creator: int, under: str
+) -> None:
+    threads = [*THREADS, {"tid": 99, "name": "autograd", "creator": creator}]
+    launches = [{"thread": len(threads), "stack": launch, "api": 2, "correlation": 1}]
+    recorded = profile(tmp_path, threads=threads, launches=launches, **ran(kernel(1, 0, 5)))
+    assert lines(tree(recorded, "gpu-time"), "gpu-time") == {f"train.py (4711);{under};-;gemm_[G]": 5}
+
+
+def test_a_thread_of_pythons_own_stands_for_itself(tmp_path: Path) -> None:
+    codes = [{**CODES[0], "qualname": "Thread._bootstrap", "filename": "/usr/lib/python3.12/threading.py"}]
+    symbols = [row if row["name"] != "run" else {**row, "name": "Thread._bootstrap"} for row in SYMBOLS]
+    threads = [*THREADS, {"tid": 99, "name": "worker", "creator": 2}]
+    launches = [{"thread": len(threads), "stack": 3, "api": 2, "correlation": 1}]
+    recorded = profile(tmp_path, threads=threads, codes=codes, symbols=symbols, launches=launches, **ran(kernel(1, 0, 5)))
+    found = lines(tree(recorded, "gpu-time"), "gpu-time")
+    assert found == {"train.py (4711);worker;main;py::Thread._bootstrap;work;-;gemm_[G]": 5}
+
+
 # Names, devices, copies
 
 
@@ -186,15 +219,23 @@ def test_division_favours_nobody_however_few_samples_a_point_has(tmp_path: Path)
 
 
 def test_a_sample_whose_kernel_ran_beside_its_window_belongs_to_it(tmp_path: Path) -> None:
-    """The kernels' clock and the windows' differ a little; what is further away than a window is not meant."""
-    windows = [window(100, 200), window(5000, 5100)]
+    """The kernels' clock and the windows' differ a little; a kernel further ahead than a window is not meant."""
+    windows = [window(100, 200), window(900, 1000)]
     recorded = profile(
-        tmp_path, gpu_functions=GEMM, gpu_windows=windows, gpu_samples=[sample(5, 1), sample(3, 2)], **ran(kernel(2, 201, 250))
+        tmp_path, gpu_functions=GEMM, gpu_windows=windows, gpu_samples=[sample(3, 1), sample(5, 2)], **ran(kernel(2, 1001, 1050))
     )
     assert lines(tree(recorded, "gpu-stalls", detail="function"), "gpu-stalls") == {
         f"{UNDER};py::run;-;gemm_[G]": 5,
         "train.py (4711);[unattributed: no kernel ran in the sample's window];gemm_[G]": 3,
     }
+
+
+def test_samples_that_come_late_belong_to_the_kernels_since_the_window_before(tmp_path: Path) -> None:
+    """As those do that are fetched when sampling ends. The kernel in the window before the last two is not meant."""
+    windows = [window(100, 200), window(300, 400), window(5000, 5100)]
+    kernels = ran(kernel(3, 150, 160), kernel(2, 450, 460))
+    recorded = profile(tmp_path, gpu_functions=GEMM, gpu_windows=windows, gpu_samples=[sample(3, 3)], **kernels)
+    assert lines(tree(recorded, "gpu-stalls", detail="function"), "gpu-stalls") == {f"{UNDER};py::run;-;gemm_[G]": 3}
 
 
 def test_samples_of_equal_kernels_stay_on_their_device(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import polars as pl
@@ -126,9 +126,9 @@ class _Device:
     """When each kernel ran in the windows of sampling, on one device and for one process."""
 
     kernels: frozenset[str]
-    near: Shares
-    wide: Callable[[], Shares]
-    """The same with each window as wide as it and its neighbours: the kernels' clock and the windows' differ a little."""
+    reaches: tuple[Callable[[], Shares], ...]
+    """First the windows as they are; then each as wide as it and its neighbours, for the kernels' clock and the windows' differ a little;
+    then each back to the beginning of the one before, then to all that ran earlier: samples may come late, some only when sampling ends."""
 
     @staticmethod
     def of(kernels: pl.DataFrame, windows: pl.DataFrame, work: Work) -> _Device:
@@ -136,15 +136,21 @@ class _Device:
         begin, until = (np.minimum(windows[name].to_numpy(), LATEST).astype(np.int64) for name in ("begin_ns", "end_ns"))
         number, length = windows["window"].cast(pl.Int64), np.maximum(until - begin, 0)
 
+        order = np.argsort(begin, kind="stable")
+        before = np.zeros_like(begin)
+        before[order[1:]] = begin[order[:-1]]
+        opens = (begin, np.maximum(begin - length, 0), before, np.zeros_like(begin))
+        closes = (until, until + length, until, until)
+
         @cache
-        def found(wider: int) -> Shares:
+        def found(reach: int) -> Shares:
             site, start, end = (ran[name].to_numpy() for name in ("site", "start_ns", "end_ns"))
-            rows = overlaps(site.astype(np.int64), start, end, np.maximum(begin - wider * length, 0), until + wider * length)
+            rows = overlaps(site.astype(np.int64), start, end, opens[reach], closes[reach])
             named = rows.with_columns(window=number.gather(rows["window"])).join(kernels.select("site", "name"), on="site")
             parts = named.partition_by("name", as_dict=True)
             return {name: (_ints(one, "site"), _ints(one, "window"), _ints(one, "overlap")) for (name,), one in parts.items()}
 
-        return _Device(frozenset(kernels["name"]), found(0), lambda: found(1))
+        return _Device(frozenset(kernels["name"]), tuple(partial(found, reach) for reach in range(len(opens))))
 
     def place(self, taken: pl.DataFrame) -> tuple[Cells, list[tuple[str, Ints, Ints]]]:
         """The samples on their sites; and those that have none: why, point, value."""
@@ -180,9 +186,12 @@ class _Device:
 
     def _shares(self, windows: Ints, kernels: list[str]) -> Cells:
         """How long each site of these kernels ran in each of the windows, or near it where none did."""
-        near = self._of(self.near, kernels, windows)
-        left = np.setdiff1d(windows, near[1])
-        return joined([near, self._of(self.wide(), kernels, left)]) if len(left) else near
+        cells = [self._of(self.reaches[0](), kernels, windows)]
+        for reach in self.reaches[1:]:
+            windows = np.setdiff1d(windows, cells[-1][1])
+            if len(windows):
+                cells.append(self._of(reach(), kernels, windows))
+        return joined(cells)
 
     @staticmethod
     def _of(shares: Shares, kernels: list[str], windows: Ints) -> Cells:

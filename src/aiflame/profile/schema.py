@@ -367,7 +367,10 @@ TABLES: tuple[Table, ...] = (
         "stall_reasons",
         "StallReason",
         "what a device may say of a sampled warp",
-        _columns(("index", T.U32, "its number on that device"), ("name", T.STR, "as the vendor names it; ends in _not_issued where the warp did not issue")),
+        _columns(
+            ("index", T.U32, "its number on that device"),
+            ("name", T.STR, "as the vendor names it; ends in _not_issued where the warp did not issue"),
+        ),
     ),
     Table(
         "gpu_functions",
