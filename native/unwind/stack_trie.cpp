@@ -72,9 +72,9 @@ uint32_t node(uint32_t parent, FrameWord frame) noexcept {
   return made;
 }
 
-// The memory stays (it reads as zeros): a capture may still be looking.
 uint32_t generation() noexcept { return cleared.load(std::memory_order_relaxed); }
 
+// The memory stays (it reads as zeros): a capture may still be looking.
 void clear() noexcept {
   cleared.fetch_add(1, std::memory_order_relaxed);
   for (uint32_t level = 0; level < kLevels; level++)
