@@ -10,7 +10,6 @@
 
 #include <atomic>
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
 
 namespace aiflame::cuda {
@@ -258,11 +257,8 @@ void CUPTIAPI on_buffer_full(CUcontext context, uint32_t stream, uint8_t* memory
   while (used && buffer->is_for_us && control::recording() && cupti().ActivityGetNextRecord(memory, used, &activity) == CUPTI_SUCCESS)
     write(*activity);
   size_t dropped = 0;
-  if (cupti().ActivityGetNumDroppedRecords(context, stream, &dropped) == CUPTI_SUCCESS && dropped) {
-    char text[128];
-    int length = snprintf(text, sizeof text, "CUDA: %zu records of kernels and copies were dropped: no memory for CUPTI's buffers", dropped);
-    spool::note({text, static_cast<size_t>(length)});
-  }
+  if (cupti().ActivityGetNumDroppedRecords(context, stream, &dropped) == CUPTI_SUCCESS && dropped)
+    spool::note("CUDA: records of kernels and copies were dropped: no memory for CUPTI's buffers");
   keep_or_unmap(*buffer);
   buffers_out.fetch_sub(1, std::memory_order_relaxed);
 }

@@ -3,10 +3,9 @@
 #include "base/sys.hpp"
 #include "hooks/cuda.hpp"
 #include "hooks/cuda_parts.hpp"
+#include "hooks/own_thread.hpp"
 
 #include <dlfcn.h>
-#include <pthread.h>
-#include <signal.h>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
@@ -139,19 +138,7 @@ void* wait_for_the_last(void*) noexcept {
 // From a thread of its own: who leaves may be in one of CUPTI's callbacks, and may have more to do to it.
 void come_back_later() noexcept {
   if (!to_return() || waiting.exchange(true)) return;
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_t thread;
-  if (pthread_create(&thread, &attributes, wait_for_the_last, nullptr) == 0)
-    pthread_setname_np(thread, "aiflame");
-  else
-    waiting.store(false);
-  pthread_attr_destroy(&attributes);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!hooks::start_own_thread(wait_for_the_last)) waiting.store(false);
 }
 
 Arrival::~Arrival() {

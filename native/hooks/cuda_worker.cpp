@@ -1,14 +1,12 @@
 // The one thread that we start, once the driver has started threads of its own: it drains samples and has records flushed, so that
-// little is lost when the process is killed; and it calls CUPTI for
-// threads that may hold any lock, those of signal handlers.
+// little is lost when the process is killed; and it calls CUPTI for threads that may hold any lock, those of signal handlers.
 #include "base/clock.hpp"
 #include "base/sys.hpp"
 #include "hooks/cuda_parts.hpp"
 #include "hooks/cuda_sampling.hpp"
+#include "hooks/own_thread.hpp"
 
 #include <linux/futex.h>
-#include <pthread.h>
-#include <signal.h>
 #include <atomic>
 #include <ctime>
 
@@ -99,20 +97,7 @@ void start_worker() noexcept {
   uint32_t before_us = STOPPING;
   if (state.compare_exchange_strong(before_us, RUNNING) || before_us != NONE) return;
   if (!state.compare_exchange_strong(before_us, RUNNING)) return start_worker();
-  // The program's signals are none of this thread's business.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_t thread;
-  if (pthread_create(&thread, &attributes, work, nullptr) == 0)
-    pthread_setname_np(thread, "aiflame");
-  else
-    state.store(NONE, std::memory_order_release);
-  pthread_attr_destroy(&attributes);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!hooks::start_own_thread(work)) state.store(NONE, std::memory_order_release);
 }
 
 void stop_worker() noexcept {

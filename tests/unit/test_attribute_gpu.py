@@ -238,6 +238,14 @@ def test_samples_that_come_late_belong_to_the_kernels_since_the_window_before(tm
     assert lines(tree(recorded, "gpu-stalls", detail="function"), "gpu-stalls") == {f"{UNDER};py::run;-;gemm_[G]": 3}
 
 
+def test_samples_may_come_many_windows_after_their_kernels(tmp_path: Path) -> None:
+    """Some are fetched when sampling ends: those of the last time that the kernel ran."""
+    windows = [window(begin, begin + 100) for begin in range(0, 20_000, 100)]
+    kernels = ran(kernel(3, 110, 120), kernel(2, 310, 320))
+    recorded = profile(tmp_path, gpu_functions=GEMM, gpu_windows=windows, gpu_samples=[sample(3, len(windows))], **kernels)
+    assert lines(tree(recorded, "gpu-stalls", detail="function"), "gpu-stalls") == {f"{UNDER};py::run;-;gemm_[G]": 3}
+
+
 def test_samples_of_equal_kernels_stay_on_their_device(tmp_path: Path) -> None:
     kernels = ran(kernel(2, 0, 100), kernel(3, 0, 100, device=OTHER))
     windows = [window(0, 100), window(0, 100, device=OTHER)]

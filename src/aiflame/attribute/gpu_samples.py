@@ -128,7 +128,7 @@ class _Device:
     kernels: frozenset[str]
     reaches: tuple[Callable[[], Shares], ...]
     """First the windows as they are; then each as wide as it and its neighbours, for the kernels' clock and the windows' differ a little;
-    then each back to the beginning of the one before, then to all that ran earlier: samples may come late, some only when sampling ends."""
+    then each back to the beginning of the one before: samples may come late."""
 
     @staticmethod
     def of(kernels: pl.DataFrame, windows: pl.DataFrame, work: Work) -> _Device:
@@ -139,8 +139,8 @@ class _Device:
         order = np.argsort(begin, kind="stable")
         before = np.zeros_like(begin)
         before[order[1:]] = begin[order[:-1]]
-        opens = (begin, np.maximum(begin - length, 0), before, np.zeros_like(begin))
-        closes = (until, until + length, until, until)
+        opens = (begin, np.maximum(begin - length, 0), before)
+        closes = (until, until + length, until)
 
         @cache
         def found(reach: int) -> Shares:
@@ -185,19 +185,37 @@ class _Device:
             begin += length
 
     def _shares(self, windows: Ints, kernels: list[str]) -> Cells:
-        """How long each site of these kernels ran in each of the windows, or near it where none did."""
+        """How long each site of these kernels ran in each of the windows, or near it where none did; else when they last ran."""
         cells = [self._of(self.reaches[0](), kernels, windows)]
         for reach in self.reaches[1:]:
             windows = np.setdiff1d(windows, cells[-1][1])
             if len(windows):
                 cells.append(self._of(reach(), kernels, windows))
+        cells.append(self._last_time(kernels, np.setdiff1d(windows, cells[-1][1])))
         return joined(cells)
+
+    def _last_time(self, kernels: list[str], windows: Ints) -> Cells:
+        """For each of the windows, how long each site of these kernels ran in the last window before it in which they did: some samples
+        come only when sampling ends. Windows are numbered in the order of time."""
+        site, window, overlap = _of_kernels(self.reaches[0](), kernels)
+        order = np.argsort(window, kind="stable")
+        known = window[order]
+        upto = np.searchsorted(known, windows)
+        has = upto > 0
+        first = np.searchsorted(known, known[upto[has] - 1])
+        count = upto[has] - first
+        rows = order[np.repeat(first - np.concatenate([[0], np.cumsum(count)[:-1]]), count) + np.arange(count.sum())]
+        return site[rows], np.repeat(windows[has], count), overlap[rows]
 
     @staticmethod
     def _of(shares: Shares, kernels: list[str], windows: Ints) -> Cells:
-        site, window, overlap = joined([shares[name] for name in kernels if name in shares])
+        site, window, overlap = _of_kernels(shares, kernels)
         kept = np.isin(window, windows)
         return site[kept], window[kept], overlap[kept]
+
+
+def _of_kernels(shares: Shares, kernels: list[str]) -> Cells:
+    return joined([shares[name] for name in kernels if name in shares])
 
 
 def _ints(frame: pl.DataFrame, name: str) -> Ints:
