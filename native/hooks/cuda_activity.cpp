@@ -1,4 +1,4 @@
-// CUPTI's activity buffers → `kernels`, `copies`, `syncs`, `allocations`.
+// CUPTI's activity buffers → `kernels`, `copies`, `allocations`.
 #include "base/clock.hpp"
 #include "base/sys.hpp"
 #include "hooks/cuda.hpp"
@@ -21,7 +21,6 @@ using Kernel = CUpti_ActivityKernel10;
 using Copy = CUpti_ActivityMemcpy6;
 using PeerCopy = CUpti_ActivityMemcpyPtoP4;
 using Fill = CUpti_ActivityMemset4;
-using Sync = CUpti_ActivitySynchronization2;
 using Memory = CUpti_ActivityMemory4;
 #define AIFLAME_SAME(Newer, Older, field) static_assert(offsetof(Newer, field) == offsetof(Older, field))
 AIFLAME_SAME(Kernel, CUpti_ActivityKernel8, start);
@@ -52,10 +51,6 @@ AIFLAME_SAME(Fill, CUpti_ActivityMemset3, bytes);
 AIFLAME_SAME(Fill, CUpti_ActivityMemset3, start);
 AIFLAME_SAME(Fill, CUpti_ActivityMemset3, correlationId);
 AIFLAME_SAME(Fill, CUpti_ActivityMemset3, graphNodeId);
-AIFLAME_SAME(Sync, CUpti_ActivitySynchronization, type);
-AIFLAME_SAME(Sync, CUpti_ActivitySynchronization, start);
-AIFLAME_SAME(Sync, CUpti_ActivitySynchronization, correlationId);
-AIFLAME_SAME(Sync, CUpti_ActivitySynchronization, streamId);
 AIFLAME_SAME(Memory, CUpti_ActivityMemory3, correlationId);
 AIFLAME_SAME(Memory, CUpti_ActivityMemory3, bytes);
 AIFLAME_SAME(Memory, CUpti_ActivityMemory3, timestamp);
@@ -140,21 +135,6 @@ void write_copy(const Record& copy, schema::CopyKind kind) noexcept {
                                    .stream = stream_number(copy.contextId, copy.streamId)});
 }
 
-void write(const Sync& sync) noexcept {
-  using enum schema::SyncKind;
-  auto kind = EVENT;
-  if (sync.type == CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_WAIT_EVENT) kind = STREAM_WAIT;
-  if (sync.type == CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE) kind = STREAM;
-  if (sync.type == CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_CONTEXT_SYNCHRONIZE) kind = CONTEXT;
-  bool of_stream = sync.streamId != CUPTI_SYNCHRONIZATION_INVALID_VALUE;
-  spool::append(schema::SyncRecord{.kind = static_cast<uint32_t>(kind),
-                                   .api = kApi,
-                                   .correlation = correlation(sync.correlationId),
-                                   .start_ns = sync.start,
-                                   .end_ns = sync.end,
-                                   .stream = of_stream ? stream_number(sync.contextId, sync.streamId) : 0});
-}
-
 void write(const Memory& memory) noexcept {
   bool taken = memory.memoryOperationType == CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION;
   spool::append(schema::AllocationRecord{.kind = static_cast<uint32_t>(taken ? schema::AllocationKind::TAKE : schema::AllocationKind::RELEASE),
@@ -180,8 +160,6 @@ void write(const CUpti_Activity& activity) noexcept {
       return write_copy(as(static_cast<const PeerCopy*>(nullptr)), schema::CopyKind::PEER);
     case CUPTI_ACTIVITY_KIND_MEMSET:
       return write_copy(as(static_cast<const Fill*>(nullptr)), schema::CopyKind::FILL);
-    case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION:
-      return write(as(static_cast<const Sync*>(nullptr)));
     case CUPTI_ACTIVITY_KIND_MEMORY2:
       return write(as(static_cast<const Memory*>(nullptr)));
     default:
@@ -244,8 +222,10 @@ uint64_t our_clock() { return now_ns(); }
 // What CUPTI's own stamps are; another tool in the program expects them.
 uint64_t time_of_day() { return clock_ns(CLOCK_REALTIME); }
 
+// Not CUPTI_ACTIVITY_KIND_SYNCHRONIZATION: on an H200 it alone costs a launch-bound training step 25 to 40%, and these 2 to 4%. Our own
+// callbacks tell how long the program waited (`syncs`).
 constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY2,
-                                         CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_SYNCHRONIZATION};
+                                         CUPTI_ACTIVITY_KIND_MEMSET};
 
 }  // namespace
 

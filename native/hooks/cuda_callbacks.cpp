@@ -51,7 +51,7 @@ void leave_call(const CUpti_CallbackData& data) noexcept {
   if (!calls.stack || (calls.depth && data.correlationId == calls.correlation)) return;
   spool::append(schema::Launch{.thread = calls.thread,
                                .stack = calls.stack,
-                               .api = static_cast<uint32_t>(schema::GpuApi::CUDA),
+                               .api = static_cast<uint16_t>(schema::GpuApi::CUDA),
                                .begin_ns = calls.begin_ns,
                                .end_ns = now_ns(),
                                .correlation = correlation(data.correlationId)});

@@ -152,7 +152,7 @@ void launched(const Launching& launch, Queue queue, const Work& work, Event even
   if (same_recording)
     spool::append(schema::Launch{.thread = launch.thread,
                                  .stack = launch.stack,
-                                 .api = static_cast<uint32_t>(schema::GpuApi::OPENCL),
+                                 .api = static_cast<uint16_t>(schema::GpuApi::OPENCL),
                                  .begin_ns = launch.begin_ns,
                                  .end_ns = end_ns,
                                  .correlation = correlation});

@@ -8,6 +8,7 @@
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
 
+#include <algorithm>
 #include <sched.h>
 
 namespace aiflame::timers {
@@ -97,7 +98,7 @@ void tick(siginfo_t* info, ucontext_t* context) noexcept {
   sys::call(SYS_getcpu, reinterpret_cast<long>(&cpu), 0, 0);
   schema::CpuSample sample{
       .thread = thread->row,
-      .weight = 1 + static_cast<uint32_t>(info->si_overrun > 0 ? info->si_overrun : 0),
+      .weight = static_cast<uint16_t>(1 + std::clamp(info->si_overrun, 0, 0xFFFE)),
       .time_ns = now_ns(),
       .period_ns = period_of(wall ? control::page().wall_rate : control::page().cpu_rate),
       .clock = wall,

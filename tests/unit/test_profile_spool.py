@@ -121,7 +121,7 @@ def test_many_entries_are_checked_like_one():
 
 def test_a_damaged_record_is_left_out_and_counted(tmp_path):
     folder = busy_process(samples=10).write(tmp_path)
-    flip(folder / "cpu_samples.table", HEADER_BYTES + 3 * 32 + 17)
+    flip(folder / "cpu_samples.table", HEADER_BYTES + 3 * 40 + 17)
     assert read(folder)["cpu_samples"]["id"].to_list() == [1, 2, 3, 5, 6, 7, 8, 9, 10]
     assert damage_of(folder) == {"damaged records of cpu_samples left out": 1}
 

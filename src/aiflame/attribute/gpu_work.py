@@ -59,7 +59,7 @@ def work(profile: Tables) -> Work:
         .with_columns(pl.col("item").fill_null(0), kind=pl.lit(int(Kind.GPU_COPY), dtype=pl.UInt8))
         .select(_RAN)
     )
-    launches = profile.scan("launches").select(*JOIN, "thread", "stack", "id").sort("id").drop("id")
+    launches = profile.scan("launches").with_columns(pl.col("api").cast(pl.UInt32)).sort("id").select(*JOIN, "thread", "stack")
     longest = pl.col("start_ns") + LONGEST_NS
     ran = (
         pl.concat([kernels, moved])

@@ -47,6 +47,14 @@ def parser() -> argparse.ArgumentParser:
         help="sample what GPU instructions wait for: never, as often as is cheap, or every PERIOD cycles (default: auto)",
     )
     result.add_argument("--gpu-memory", action="store_true", help="also record what GPU memory is taken and given back")
+    result.add_argument(
+        "--no-meaning", action="store_true", help="run no Python of ours in the program: no names of layers, steps and kernels"
+    )
+    result.add_argument("--no-regions", action="store_true", help="leave NVTX and ITT alone")
+    result.add_argument(
+        "--triton-names", action="store_true", help="put readable names of Triton kernels into the binaries, for other tools too"
+    )
+    result.add_argument("--keep-ir", action="store_true", help="keep what compilers make on the way: FX graphs, TTIR, TTGIR, PTX, HLO")
     result.add_argument("--no-seal", action="store_true", help="leave the raw recording; the next command that opens it seals it")
     result.add_argument("-q", "--quiet", action="store_true", help="print no summary")
     result.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...", help="what to run")
@@ -71,6 +79,10 @@ def record(arguments: list[str]) -> int:
             cuda=not options.no_cuda,
             gpu_sampling=parse_sampling(options.gpu_sampling),
             gpu_memory=options.gpu_memory,
+            meaning=not options.no_meaning,
+            regions=not options.no_regions,
+            triton_names=options.triton_names,
+            keep_ir=options.keep_ir,
         ),
         overwrite=options.force,
     )

@@ -76,6 +76,8 @@ class FrameKind(IntEnum):
     """[31:0] row of `marks`: a frame that we put there ourselves, such as [OpenMP wait]"""
     KERNEL = 7
     """[31:0] row of `marks`: a frame of the operating system's kernel"""
+    LAYER = 8
+    """[31:0] row of `layers`: the torch module whose call the Python frame just outside of this one evaluates"""
 
 
 class LeafFlag(IntEnum):
@@ -117,6 +119,36 @@ class SyncKind(IntEnum):
 class AllocationKind(IntEnum):
     TAKE = 1
     RELEASE = 2
+
+
+class RegionApi(IntEnum):
+    """Who marked a region."""
+
+    NVTX = 1
+    ITT = 2
+    AIFLAME = 3
+    """`aiflame.region()`"""
+    AUTOMATIC = 4
+    """seen by aiflame itself: optimizer steps, data loading"""
+
+
+class RegionKind(IntEnum):
+    NESTED = 1
+    """pushed and popped on one thread: what the thread does meanwhile belongs to it"""
+    FREE = 2
+    """may end on another thread, and overlap others: what the thread that began it does meanwhile belongs to it, outside of nested ones"""
+    MARK = 3
+    """a moment"""
+    FRAME = 4
+    """of the whole process (ITT frames)"""
+
+
+class PayloadType(IntEnum):
+    NONE = 0
+    UNSIGNED = 1
+    SIGNED = 2
+    FLOAT = 3
+    """the bits of a double"""
 
 
 class GpuSampling(IntEnum):
@@ -243,7 +275,9 @@ TABLES: tuple[Table, ...] = (
         _columns(
             ("thread", T.U32, "row of `threads`"),
             ("stack", T.U32, "row of `stacks`"),
-            ("weight", T.U32, "ticks it stands for: 1 and the timer's overruns"),
+            ("weight", T.U16, "ticks it stands for: 1 and the timer's overruns"),
+            ("autograd", T.U16, "as in launches"),
+            ("sequence", T.U32, "as in launches"),
             ("time_ns", T.U64, "CLOCK_MONOTONIC"),
             ("period_ns", T.U32, "time one tick stands for"),
             ("state", T.U8, "SampleState"),
@@ -258,7 +292,15 @@ TABLES: tuple[Table, ...] = (
         _columns(
             ("thread", T.U32, "row of `threads`"),
             ("stack", T.U32, "row of `stacks`"),
-            ("api", T.U32, "GpuApi"),
+            ("api", T.U16, "GpuApi"),
+            (
+                "autograd",
+                T.U16,
+                "0: torch's autograd is not in the program; low 15 bits: torch's number of the thread whose counter `sequence` is from; "
+                "bit 15: work of the backward node with that number, else of forward code whose last node has it",
+            ),
+            ("sequence", T.U32, "low 32 bits of the sequence number of an autograd node"),
+            ("variant", T.U32, "row of `kernel_variants`, 0: not known to be one"),
             ("begin_ns", T.U64, "CLOCK_MONOTONIC"),
             ("end_ns", T.U64, "CLOCK_MONOTONIC"),
             ("correlation", T.U64, "joins it to `kernels` and `copies` of the same process and api"),
@@ -323,6 +365,9 @@ TABLES: tuple[Table, ...] = (
             ("original", T.U64, "the node that it was cloned from, 0: made at this stack"),
             ("thread", T.U32, "row of `threads`"),
             ("stack", T.U32, "row of `stacks` where it was made, 0 for a clone"),
+            ("autograd", T.U16, "as in launches, where it was made"),
+            ("sequence", T.U32, "as in launches"),
+            ("variant", T.U32, "row of `kernel_variants` where known"),
             ("time_ns", T.U64, "CLOCK_MONOTONIC"),
         ),
     ),
@@ -405,6 +450,115 @@ TABLES: tuple[Table, ...] = (
         ),
     ),
     Table(
+        "regions",
+        "RegionRecord",
+        "a region of time that the program marks, written when it begins",
+        _columns(
+            ("thread", T.U32, "row of `threads` that began it"),
+            ("api", T.U8, "RegionApi"),
+            ("kind", T.U8, "RegionKind"),
+            ("payload_type", T.U8, "PayloadType"),
+            ("color", T.U32, "ARGB, 0: none given"),
+            ("domain", T.STR, "empty: the default one"),
+            ("category", T.STR, "its name, or its number where it has none"),
+            ("name", T.STR, ""),
+            ("payload", T.U64, "by payload_type"),
+            ("begin_ns", T.U64, "CLOCK_MONOTONIC"),
+        ),
+    ),
+    Table(
+        "region_ends",
+        "RegionEnd",
+        "a region's end; one without ends with its thread, or with the region around it",
+        _columns(("region", T.U32, "row of `regions`"), ("thread", T.U32, "that ended it"), ("end_ns", T.U64, "CLOCK_MONOTONIC")),
+    ),
+    Table(
+        "region_data",
+        "RegionData",
+        "what a program tells of a region (ITT metadata)",
+        _columns(("region", T.U32, "row of `regions`"), ("key", T.STR, ""), ("value", T.STR, "numbers in JSON")),
+    ),
+    Table(
+        "counters",
+        "CounterRecord",
+        "a value that the program reports",
+        _columns(
+            ("thread", T.U32, "row of `threads`"),
+            ("name", T.STR, ""),
+            ("domain", T.STR, ""),
+            ("value", T.U64, "the bits of a double"),
+            ("time_ns", T.U64, "CLOCK_MONOTONIC"),
+        ),
+    ),
+    Table(
+        "layers",
+        "LayerRecord",
+        "a torch module that was called, told by its address; an address that is used again is a new row",
+        _columns(
+            ("address", T.U64, "of the object"),
+            ("type", T.STR, "its class, as CPython names the type"),
+            ("seen_ns", T.U64, "CLOCK_MONOTONIC"),
+        ),
+    ),
+    Table(
+        "layer_names",
+        "LayerName",
+        "where a module hangs in a model; a module that hangs in several places has several rows",
+        _columns(
+            ("layer", T.U32, "row of `layers`"),
+            ("root", T.U32, "row of `layers` of the outermost module"),
+            ("path", T.STR, "as named_modules() of the root gives it: `layers.3.attn`; empty for the root"),
+            ("type", T.STR, "its class with its module"),
+        ),
+    ),
+    Table(
+        "layer_calls",
+        "LayerCall",
+        "a call of a module, written when it returns (only in programs that launch nothing on a GPU)",
+        _columns(
+            ("thread", T.U32, "row of `threads`"),
+            ("layer", T.U32, "row of `layers`"),
+            ("autograd", T.U16, "torch's number of the thread"),
+            ("sequence_begin", T.U32, "autograd nodes that the call made: from this number …"),
+            ("sequence_end", T.U32, "… to before this one"),
+            ("begin_ns", T.U64, "CLOCK_MONOTONIC"),
+            ("end_ns", T.U64, "CLOCK_MONOTONIC"),
+        ),
+    ),
+    Table(
+        "kernel_variants",
+        "KernelVariant",
+        "a specialization of a Triton kernel",
+        _columns(
+            ("name", T.STR, "as compiled"),
+            ("readable", T.STR, "for reading: `vadd_bs256_w8_s2`"),
+            ("details", T.STR, "JSON: constexprs, signature, num_warps, num_stages, num_ctas, target, file, line, hash"),
+        ),
+    ),
+    Table(
+        "kernel_origins",
+        "KernelOrigin",
+        "what a kernel that a compiler made was made from",
+        _columns(
+            ("kernel", T.STR, "name of the kernel (Triton), of the function (C++), or of the HLO instruction"),
+            ("compiler", T.STR, "inductor or xla"),
+            ("module", T.STR, "compiled graph or HLO module that it is of"),
+            ("file", T.STR, "generated source it lies in, empty when unknown"),
+            ("origins", T.STR, "JSON: see docs/profile-format.md"),
+        ),
+    ),
+    Table(
+        "kept_files",
+        "KeptFile",
+        "intermediate representations, with --keep-ir: `kept/FILE` in the profile",
+        _columns(
+            ("kernel", T.STR, "as in kernel_origins, or a kernel's compiled name; empty: of the whole graph"),
+            ("module", T.STR, "as in kernel_origins"),
+            ("kind", T.STR, "fx, inductor, ttir, ttgir, ptx, hlo …"),
+            ("file", T.STR, ""),
+        ),
+    ),
+    Table(
         "clocks",
         "ClockRecord",
         "the same moment on three clocks",
@@ -472,3 +626,10 @@ class Feature(IntEnum):
     CHILDREN = 16
     CUDA = 32
     GPU_MEMORY = 64
+    MEANING = 128
+    """Python of ours runs in the program: names of layers, steps, kernels"""
+    NVTX = 256
+    ITT = 512
+    TRITON_NAMES = 1024
+    """specializations of Triton kernels get their readable names in the binary, too"""
+    KEEP_IR = 2048

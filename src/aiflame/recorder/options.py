@@ -28,6 +28,14 @@ class RecordOptions:
     """GpuSampling, or 5 to 31: the logarithm of a fixed period in cycles."""
     gpu_memory: bool = False
     """Record what device memory is taken and given back."""
+    meaning: bool = True
+    """Run Python of ours in the program: names of layers, steps and kernels. Off: frames alone."""
+    regions: bool = True
+    """Record what the program marks by NVTX and ITT."""
+    triton_names: bool = False
+    """Give specializations of Triton kernels their readable names in the binary, too."""
+    keep_ir: bool = False
+    """Keep the compilers' intermediate representations."""
 
     def __post_init__(self) -> None:
         for name, rate in (("--cpu-rate", self.cpu_rate), ("--wall", self.wall_rate)):

@@ -58,6 +58,11 @@ def features(options: RecordOptions) -> int:
         Feature.CUDA: options.cuda,
         Feature.GPU_MEMORY: options.gpu_memory,
         Feature.CHILDREN: options.children,
+        Feature.MEANING: options.meaning and options.python,
+        Feature.NVTX: options.regions,
+        Feature.ITT: options.regions,
+        Feature.TRITON_NAMES: options.triton_names,
+        Feature.KEEP_IR: options.keep_ir,
     }
     return sum(int(feature) for feature, on in chosen.items() if on)
 
