@@ -76,9 +76,6 @@ constinit std::atomic<uint32_t> spare_count{0}, buffers_out{0};
 
 constexpr auto kApi = static_cast<uint8_t>(schema::GpuApi::CUDA);
 
-// The default stream of each context has the same number.
-uint32_t stream_number(uint32_t context, uint32_t stream) noexcept { return context <= 1 ? stream : (context - 1) << 20 | (stream & 0xFFFFF); }
-
 void write(const Kernel& kernel) noexcept {
   if (!kernel.start || kernel.end < kernel.start) return spool::note("CUDA: some kernels have no time stamps and are left out");
   std::string_view name = kernel.name ? std::string_view(kernel.name) : std::string_view("[unnamed kernel]");
@@ -228,6 +225,8 @@ constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, 
                                          CUPTI_ACTIVITY_KIND_MEMSET};
 
 }  // namespace
+
+uint32_t stream_number(uint32_t context, uint32_t stream) noexcept { return context <= 1 ? stream : (context - 1) << 20 | (stream & 0xFFFFF); }
 
 void CUPTIAPI on_buffer_full(CUcontext context, uint32_t stream, uint8_t* memory, size_t bytes, size_t used) {
   if (sharing::give_back(context, stream, memory, bytes, used)) return;

@@ -24,6 +24,7 @@
 #define AIFLAME_CUPTI_OPTIONAL(F)        \
   F(ActivityRegisterTimestampCallback)   \
   F(GetGraphNodeId)                      \
+  F(GetStreamIdEx)                       \
   F(GetCubinCrc)                         \
   F(PCSamplingEnable)                    \
   F(PCSamplingDisable)                   \

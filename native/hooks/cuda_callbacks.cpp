@@ -1,4 +1,4 @@
-// Calls of the driver's and the runtime's API → `launches`, each with its stack.
+// Calls of the driver's and the runtime's API → `launches`, each with its stack, and `syncs`.
 #include "base/clock.hpp"
 #include "hooks/caller.hpp"
 #include "hooks/cuda.hpp"
@@ -23,14 +23,17 @@ struct Calls {
   uint64_t begin_ns;
   uint32_t correlation;
   uint32_t subscription;
+  uint32_t wait_depth;  // of the outermost that waits, 0: none does
+  Wait wait;
+  uint64_t wait_begin_ns;
 };
 thread_local Calls calls;
 // Of a call that was under way when we stepped aside, only the beginning was told.
 constinit std::atomic<uint32_t> subscription{0};
 
-void enter(const CUpti_CallbackData& data, const Registers& from) noexcept {
+void enter_call(const CUpti_CallbackData& data, const Registers& from) noexcept {
   uint32_t current = subscription.load(std::memory_order_relaxed);
-  if (calls.subscription != current || from.sp >= calls.frame) calls.depth = 0;
+  if (calls.subscription != current || from.sp >= calls.frame) calls.depth = calls.wait_depth = 0;
   calls.subscription = current;
   if (calls.depth++) return;
   calls.frame = from.sp;
@@ -42,6 +45,21 @@ void enter(const CUpti_CallbackData& data, const Registers& from) noexcept {
   calls.thread = thread->row;
   calls.stack = capture(*thread, from);
   calls.correlation = data.correlationId;
+}
+
+// A runtime call that waits makes a driver call that waits: one wait.
+void enter_wait(CUpti_CallbackDomain domain, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
+  if (calls.wait_depth) return;
+  calls.wait = wait_of(domain, id, data);
+  if (!calls.wait.kind) return;
+  calls.wait_depth = calls.depth;
+  calls.wait_begin_ns = now_ns();
+}
+
+void leave_wait(const CUpti_CallbackData& data) noexcept {
+  if (!in_callback() || calls.wait_depth != calls.depth) return;
+  if (calls.stack) write_wait(calls.wait, data.correlationId, calls.wait_begin_ns, now_ns());
+  calls.wait_depth = 0;
 }
 
 void leave_call(const CUpti_CallbackData& data) noexcept {
@@ -90,24 +108,23 @@ bool is_wanted(CUpti_CallbackDomain domain, std::string_view name) noexcept {
     return false;
   };
   if (domain == CUPTI_CB_DOMAIN_DRIVER_API) {
-    if (begins({"cuLaunch", "cuGraphLaunch", "cuMemcpy", "cuMemset", "cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize"}))
-      return name != "cuLaunchHostFunc" && name != "cuLaunchHostFunc_ptsz";
+    if (begins({"cuLaunch", "cuGraphLaunch", "cuMemcpy", "cuMemset"})) return name != "cuLaunchHostFunc" && name != "cuLaunchHostFunc_ptsz";
     return control::has(schema::Feature::GPU_MEMORY) && begins({"cuMemAlloc", "cuMemFree", "cuMemPool"});
   }
   // The runtime's launches are the driver's. Its copies may reach the driver by ways of its own.
-  if (begins({"cudaMemcpy", "cudaMemset", "cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize"})) return true;
+  if (begins({"cudaMemcpy", "cudaMemset"})) return true;
   return control::has(schema::Feature::GPU_MEMORY) && begins({"cudaMalloc", "cudaFree"});
 }
 
 // By name, so that calls of releases to come are heard of too.
 bool enable_api(CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain domain) noexcept {
-  constexpr uint32_t kMost = 4096, kGap = 32;
+  constexpr uint32_t kGap = 32;
   bool any = false;
-  for (uint32_t id = 1, missing = 0; id < kMost && missing < kGap; id++) {
+  for (uint32_t id = 1, missing = 0; id < kMostCalls && missing < kGap; id++) {
     const char* name = nullptr;
     bool known = cupti().GetCallbackName(domain, id, &name) == CUPTI_SUCCESS && name;
     missing = known ? 0 : missing + 1;
-    if (known && is_wanted(domain, name)) any |= cupti().EnableCallback(1, subscriber, domain, id) == CUPTI_SUCCESS;
+    if (known && (learn_wait(domain, id, name) || is_wanted(domain, name))) any |= cupti().EnableCallback(1, subscriber, domain, id) == CUPTI_SUCCESS;
   }
   return any;
 }
@@ -141,7 +158,13 @@ void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId i
   if (!collecting() && !ends) return;
   if (is_resource) return on_resource(id, *static_cast<const CUpti_ResourceData*>(data));
   auto& call = *static_cast<const CUpti_CallbackData*>(data);
-  call.callbackSite == CUPTI_API_ENTER ? enter(call, hooks::caller()) : leave_call(call);
+  if (call.callbackSite == CUPTI_API_ENTER) {
+    enter_call(call, hooks::caller());
+    enter_wait(domain, id, call);
+  } else {
+    leave_wait(call);
+    leave_call(call);
+  }
 }
 
 }  // namespace aiflame::cuda

@@ -2,6 +2,8 @@
 #pragma once
 #include "hooks/cuda_api.hpp"
 
+#include <string_view>
+
 namespace aiflame::cuda {
 
 // cuda_callbacks.cpp: which calls we hear of, and what each does.
@@ -12,12 +14,25 @@ uint64_t correlation(uint32_t id) noexcept;
 // The calling thread is inside a call that we were told of: CUPTI's and the driver's locks may be held.
 bool in_callback() noexcept;
 
+// cuda_waits.cpp: calls in which the program waits for a device.
+inline constexpr uint32_t kMostCalls = 4096;  // of an API: their ids are below
+struct Wait {
+  uint32_t kind;    // schema::SyncKind, 0: it does not wait
+  uint32_t stream;  // 0: all, or unknown
+};
+// Whether a call waits, by its name; known by its id from then on.
+bool learn_wait(CUpti_CallbackDomain domain, CUpti_CallbackId id, std::string_view name) noexcept;
+Wait wait_of(CUpti_CallbackDomain domain, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
+void write_wait(const Wait& wait, uint32_t id, uint64_t begin_ns, uint64_t end_ns) noexcept;
+
 // cuda_activity.cpp
 bool enable_activity() noexcept;
 void disable_activity() noexcept;
 void flush_activity(bool all) noexcept;
 // Once all is flushed: times of records are converted when they are delivered.
 void give_clock_back() noexcept;
+// A stream as tables have it: the default stream of each context has the same number.
+uint32_t stream_number(uint32_t context, uint32_t stream) noexcept;
 // CUPTI has buffers of ours.
 bool has_lent_buffers() noexcept;
 // CUPTI has filled a buffer: ours, or one of another user's.

@@ -72,12 +72,23 @@ def test_copies_waits_and_memory_are_recorded(scene: Scene) -> None:
         ("DEVICE_TO_HOST", 500),
     ]
     assert set(copies["launched"]) == {"copies"}
-    syncs = joined(process, "syncs").sort("begin_ns")
-    assert [SyncKind(kind).name for kind in syncs["kind"]] == ["STREAM", "CONTEXT"]
-    assert set(syncs["launched"]) == {"copies", "wait"}
+    assert set(joined(process, "syncs")["launched"]) == {"copies", "wait"}
     memory = joined(process, "allocations").sort("begin_ns")
     assert [AllocationKind(kind).name for kind in memory["kind"]] == ["TAKE", "TAKE", "RELEASE"]
     assert memory["address"][0] == memory["address"][2] != memory["address"][1]
+
+
+def test_every_wait_is_one_row(scene: Scene) -> None:
+    process = scene("waits").process
+    waits, kernels = joined(process, "syncs").sort("begin_ns"), joined(process, "kernels").sort("begin_ns")
+    once = ["STREAM", "EVENT", "CONTEXT"]
+    assert [SyncKind(kind).name for kind in waits["kind"]] == [*once, *once, "STREAM", "STREAM", "STREAM"]
+    assert (waits["start_ns"] <= waits["end_ns"]).all()
+    assert ((waits["begin_ns"] <= waits["start_ns"]) & (waits["end_ns"] <= waits["end_ns_launch"])).all()
+    # Each of the first six waited for a kernel to its end; converting between two clocks may be off by a little.
+    assert (waits["end_ns"][:6] + 1_000_000 >= kernels["end_ns"]).all()
+    one, _, default, other, _, _ = kernels["stream"]
+    assert waits["stream"].to_list() == [one, 0, 0, other, 0, 0, default, default + 1, default]
 
 
 def test_memory_is_recorded_on_demand(scene: Scene) -> None:

@@ -112,8 +112,6 @@ class SyncKind(IntEnum):
     EVENT = 1
     STREAM = 2
     CONTEXT = 3
-    STREAM_WAIT = 4
-    """a stream waits for an event; the host does not"""
 
 
 class AllocationKind(IntEnum):
@@ -374,14 +372,14 @@ TABLES: tuple[Table, ...] = (
     Table(
         "syncs",
         "SyncRecord",
-        "the host waited for a device, or a stream for an event",
+        "the host waited for a device",
         _columns(
             ("kind", T.U32, "SyncKind"),
             ("api", T.U32, "GpuApi"),
             ("correlation", T.U64, "see launches"),
             ("start_ns", T.U64, "CLOCK_MONOTONIC"),
             ("end_ns", T.U64, "CLOCK_MONOTONIC"),
-            ("stream", T.U32, "stream, 0 for the whole context"),
+            ("stream", T.U32, "stream as in kernels; 0: the whole context, an event, or unknown"),
         ),
     ),
     Table(

@@ -39,7 +39,8 @@ bool wanted(CUpti_SubscriberHandle subscriber, int domain, uint32_t id) {
 
 void call_back(Call& call, CUpti_ApiCallbackSite site) {
   CUpti_SubscriberHandle subscriber = state.subscriber.load();
-  if (!wanted(subscriber, CUPTI_CB_DOMAIN_DRIVER_API, call.id)) return;
+  CUpti_CallbackDomain domain = call.interface == Interface::RUNTIME ? CUPTI_CB_DOMAIN_RUNTIME_API : CUPTI_CB_DOMAIN_DRIVER_API;
+  if (!wanted(subscriber, domain, call.id)) return;
   CUpti_CallbackData data{.callbackSite = site,
                           .functionName = call.name,
                           .functionParams = call.parameters,
@@ -49,13 +50,13 @@ void call_back(Call& call, CUpti_ApiCallbackSite site) {
                           .contextUid = call.context ? call.context->id : 0,
                           .correlationData = &call.data,
                           .correlationId = call.correlation};
-  subscriber->function(subscriber->user, CUPTI_CB_DOMAIN_DRIVER_API, call.id, &data);
+  subscriber->function(subscriber->user, domain, call.id, &data);
 }
 
 const Listener listener{
     .enter =
         [](Call& call) {
-          call.correlation = ++state.correlation;
+          if (!call.correlation) call.correlation = ++state.correlation;
           call_back(call, CUPTI_API_ENTER);
         },
     .leave = [](Call& call) { call_back(call, CUPTI_API_EXIT); },
@@ -157,9 +158,10 @@ CUPTI_FUNCTION cuptiEnableDomain(uint32_t on, CUpti_SubscriberHandle subscriber,
 
 // Those that the fake driver has, under their names.
 CUPTI_FUNCTION cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_t id, const char** name) {
-#define NAMED(function)                    \
-  case CUPTI_DRIVER_TRACE_CBID_##function: \
-    *name = #function;                     \
+#define NAMED(function) NAMED_OF(DRIVER, function)
+#define NAMED_OF(api, function)             \
+  case CUPTI_##api##_TRACE_CBID_##function: \
+    *name = #function;                      \
     return CUPTI_SUCCESS;
   bool driver_api = domain == CUPTI_CB_DOMAIN_DRIVER_API;
   uint32_t end = driver_api ? static_cast<uint32_t>(CUPTI_DRIVER_TRACE_CBID_SIZE) : static_cast<uint32_t>(CUPTI_RUNTIME_TRACE_CBID_SIZE);
@@ -176,13 +178,24 @@ CUPTI_FUNCTION cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_t id, co
       NAMED(cuMemcpyPeerAsync)
       NAMED(cuMemsetD8Async)
       NAMED(cuStreamSynchronize)
+      NAMED(cuStreamSynchronize_ptsz)
+      NAMED(cuEventSynchronize)
       NAMED(cuCtxSynchronize)
       NAMED(cuMemAlloc_v2)
       NAMED(cuMemFree_v2)
       default:
         break;
     }
+  else
+    switch (id) {
+      NAMED_OF(RUNTIME, cudaStreamSynchronize_v3020)
+      NAMED_OF(RUNTIME, cudaEventSynchronize_v3020)
+      NAMED_OF(RUNTIME, cudaDeviceSynchronize_v3020)
+      default:
+        break;
+    }
 #undef NAMED
+#undef NAMED_OF
   *name = driver_api ? "cuSomethingElse" : "cudaSomethingElse";
   return CUPTI_SUCCESS;
 }
@@ -211,6 +224,14 @@ CUPTI_FUNCTION cuptiGetDeviceId(CUcontext context, uint32_t* id) {
   if (!context) return CUPTI_ERROR_INVALID_CONTEXT;
   if (!reinterpret_cast<Context*>(context)->alive) wrong("cuptiGetDeviceId: the context is gone");
   *id = reinterpret_cast<Context*>(context)->device;
+  return CUPTI_SUCCESS;
+}
+
+// A thread's own default stream comes right after the context's.
+CUPTI_FUNCTION cuptiGetStreamIdEx(CUcontext context, CUstream stream, uint8_t of_thread, uint32_t* id) {
+  enter("cuptiGetStreamIdEx");
+  if (!reinterpret_cast<Context*>(context)->alive) wrong("cuptiGetStreamIdEx: the context is gone");
+  *id = stream ? reinterpret_cast<Stream*>(stream)->id : reinterpret_cast<Context*>(context)->default_stream.id + of_thread;
   return CUPTI_SUCCESS;
 }
 

@@ -20,12 +20,10 @@ namespace {
 #ifdef FAKE_CUPTI_12
 using KernelRecord = CUpti_ActivityKernel9;
 using CopyRecord = CUpti_ActivityMemcpy5;
-using SyncRecord = CUpti_ActivitySynchronization;
 using MemoryRecord = CUpti_ActivityMemory3;
 #else
 using KernelRecord = CUpti_ActivityKernel10;
 using CopyRecord = CUpti_ActivityMemcpy6;
-using SyncRecord = CUpti_ActivitySynchronization2;
 using MemoryRecord = CUpti_ActivityMemory4;
 #endif
 using PeerRecord = CUpti_ActivityMemcpyPtoP4;
@@ -59,6 +57,8 @@ State& state = *new State;
 
 CUpti_ActivityKind kind_of(const Work& work) {
   switch (work.kind) {
+    case Work::NOTHING:
+      break;
     case Work::KERNEL:
       return CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
     case Work::COPY:
@@ -67,8 +67,6 @@ CUpti_ActivityKind kind_of(const Work& work) {
       return CUPTI_ACTIVITY_KIND_MEMCPY2;
     case Work::SET:
       return CUPTI_ACTIVITY_KIND_MEMSET;
-    case Work::SYNC:
-      return CUPTI_ACTIVITY_KIND_SYNCHRONIZATION;
     case Work::MEMORY:
       return CUPTI_ACTIVITY_KIND_MEMORY2;
   }
@@ -85,8 +83,6 @@ size_t size_of(int kind) {
       return sizeof(PeerRecord);
     case CUPTI_ACTIVITY_KIND_MEMSET:
       return sizeof(SetRecord);
-    case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION:
-      return sizeof(SyncRecord);
     case CUPTI_ACTIVITY_KIND_MEMORY2:
       return sizeof(MemoryRecord);
     default:
@@ -135,6 +131,8 @@ void fill_device(Record& record, const Work& work) {
 
 void write_record(uint8_t*& at, const Work& work) {
   switch (work.kind) {
+    case Work::NOTHING:
+      return;
     case Work::KERNEL:
       return write<KernelRecord>(at, work, [&](KernelRecord& record) {
         fill_device(record, work);
@@ -164,13 +162,6 @@ void write_record(uint8_t*& at, const Work& work) {
       return write<SetRecord>(at, work, [&](SetRecord& record) {
         fill_device(record, work);
         record.bytes = work.bytes;
-      });
-    case Work::SYNC:
-      return write<SyncRecord>(at, work, [&](SyncRecord& record) {
-        stamps(work, &record.start, &record.end);
-        record.type = static_cast<CUpti_ActivitySynchronizationType>(work.detail);
-        record.contextId = work.context ? work.context->id : 0;
-        record.streamId = work.stream;
       });
     case Work::MEMORY:
       return write<MemoryRecord>(at, work, [&](MemoryRecord& record) {

@@ -31,6 +31,7 @@ struct State {
 State& state = *new State;
 thread_local std::vector<Context*> stack;
 thread_local uint32_t correlation = 0;
+thread_local bool in_runtime = false;
 thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 bool listen(const Listener* listener) {
@@ -79,12 +80,6 @@ uint64_t busy_until(Context* context) {
   uint64_t latest = until(context->default_stream.busy_until);
   for (Stream* stream : context->streams) latest = std::max(latest, until(stream->busy_until));
   return latest;
-}
-
-void synchronize(uint32_t how, uint32_t stream, uint64_t until) {
-  uint64_t start = driver::now();
-  wait_until(until);
-  driver::perform({.kind = Work::SYNC, .detail = how, .stream = stream, .start = start, .end = driver::now()}, nullptr);
 }
 
 size_t image_bytes(const char* image) {
@@ -154,16 +149,20 @@ void perform(Work work, Stream* stream) {
   if (const Listener* listener = state.listener.load()) listener->work(work);
 }
 
-CUresult call(uint32_t id, const char* name, const void* parameters, const char* symbol, CUresult (*body)(void*), void* argument) {
+CUresult call(Call one, CUresult (*body)(void*), void* argument) {
   if (CUresult result = usable()) return result;
   CUresult result = CUDA_SUCCESS;
-  Call one{.id = id, .name = name, .parameters = parameters, .result = &result, .context = current(), .symbol = symbol};
+  one.result = &result;
+  if (in_runtime) one.correlation = correlation;
   const Listener* listener = state.listener.load();
   if (listener) listener->enter(one);
   uint32_t outer = correlation;
+  bool outer_in_runtime = in_runtime;
   correlation = one.correlation;
+  in_runtime |= one.interface == Interface::RUNTIME;
   result = body(argument);
   correlation = outer;
+  in_runtime = outer_in_runtime;
   one.context = current();
   if (listener && state.listener.load() == listener) listener->leave(one);
   return result;
@@ -288,7 +287,7 @@ API cuCtxGetDevice(CUdevice* device) {
 API cuCtxSynchronize() {
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   return api(CBID(cuCtxSynchronize), "cuCtxSynchronize", nullptr, [&] {
-    synchronize(CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_CONTEXT_SYNCHRONIZE, 0, busy_until(current()));
+    wait_until(busy_until(current()));
     return CUDA_SUCCESS;
   });
 }
@@ -344,11 +343,57 @@ API cuStreamCreate(CUstream* stream, unsigned) {
 API cuStreamSynchronize(CUstream stream) {
   cuStreamSynchronize_params parameters{stream};
   return api(CBID(cuStreamSynchronize), "cuStreamSynchronize", &parameters, [&] {
-    Stream* known = driver::stream_of(stream);
-    synchronize(CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE, known->id, known->busy_until);
+    wait_until(driver::stream_of(stream)->busy_until);
     return CUDA_SUCCESS;
   });
 }
+
+// Of a program whose default stream is each thread's own. The fake does its work in the context's.
+extern "C" __attribute__((visibility("default"))) CUresult cuStreamSynchronize_ptsz(CUstream stream) {
+  cuStreamSynchronize_ptsz_params parameters{stream};
+  return api(CBID(cuStreamSynchronize_ptsz), "cuStreamSynchronize_ptsz", &parameters, [&] {
+    wait_until(driver::stream_of(stream)->busy_until);
+    return CUDA_SUCCESS;
+  });
+}
+
+API cuEventCreate(CUevent* event, unsigned) {
+  *event = reinterpret_cast<CUevent>(new Event);
+  return driver::usable();
+}
+
+API cuEventRecord(CUevent event, CUstream stream) {
+  Guard guard(state.lock);
+  reinterpret_cast<Event*>(event)->done_at = driver::stream_of(stream)->busy_until;
+  return driver::usable();
+}
+
+API cuEventSynchronize(CUevent event) {
+  cuEventSynchronize_params parameters{event};
+  return api(CBID(cuEventSynchronize), "cuEventSynchronize", &parameters, [&] {
+    wait_until(reinterpret_cast<Event*>(event)->done_at);
+    return CUDA_SUCCESS;
+  });
+}
+
+// The runtime's, which call the driver's.
+#define RUNTIME(name) extern "C" __attribute__((visibility("default"))) cudaError_t CUDARTAPI name
+#define RUNTIME_CBID(name) CUPTI_RUNTIME_TRACE_CBID_##name, #name
+RUNTIME(cudaStreamSynchronize)(cudaStream_t stream) {
+  cudaStreamSynchronize_v3020_params parameters{stream};
+  return driver::runtime(RUNTIME_CBID(cudaStreamSynchronize_v3020), &parameters, [&] { return cuStreamSynchronize(stream); });
+}
+
+RUNTIME(cudaEventSynchronize)(cudaEvent_t event) {
+  cudaEventSynchronize_v3020_params parameters{event};
+  return driver::runtime(RUNTIME_CBID(cudaEventSynchronize_v3020), &parameters, [&] { return cuEventSynchronize(event); });
+}
+
+RUNTIME(cudaDeviceSynchronize)() {
+  return driver::runtime(RUNTIME_CBID(cudaDeviceSynchronize_v3020), nullptr, [] { return cuCtxSynchronize(); });
+}
+#undef RUNTIME
+#undef RUNTIME_CBID
 
 API cuModuleLoadData(CUmodule* module, const void* image) {
   cuModuleLoadData_params parameters{module, image};

@@ -4,6 +4,7 @@
 // that whoever uses one after its end is told so instead of crashing.
 #pragma once
 #include <cuda.h>
+#include <driver_types.h>
 
 #include <atomic>
 #include <cstdint>
@@ -47,8 +48,8 @@ struct Dimensions {
 
 // What the device does, or did.
 struct Work {
-  enum Kind { KERNEL, COPY, PEER_COPY, SET, SYNC, MEMORY } kind;
-  uint32_t detail = 0;  // the vendor's number of the kind of copy, synchronization or operation
+  enum Kind { NOTHING, KERNEL, COPY, PEER_COPY, SET, MEMORY } kind = NOTHING;
+  uint32_t detail = 0;  // the vendor's number of the kind of copy or operation
   uint32_t correlation = 0;
   Context* context = nullptr;
   uint32_t stream = 0, to_device = 0;
@@ -66,19 +67,26 @@ struct Node {
   Node* original = nullptr;
 };
 
+struct Event {
+  uint64_t done_at = 0;
+};
+
 struct Graph {
   std::vector<Node*> nodes{};
   Graph* original = nullptr;
 };
 
+enum class Interface : uint8_t { DRIVER, RUNTIME };
+
 struct Call {
-  uint32_t id;  // CUPTI_DRIVER_TRACE_CBID_…
+  Interface interface;
+  uint32_t id;  // CUPTI_DRIVER_TRACE_CBID_… or CUPTI_RUNTIME_TRACE_CBID_…
   const char* name;
   const void* parameters;
-  CUresult* result;
+  CUresult* result = nullptr;
   Context* context;
-  const char* symbol;
-  uint32_t correlation = 0;
+  const char* symbol = nullptr;
+  uint32_t correlation = 0;  // 0: the listener gives it one; a call inside of one of the runtime's has the outer one's
   uint64_t data = 0;
 };
 
@@ -111,12 +119,20 @@ void perform(Work work, Stream* stream);
 uint64_t now();
 uint64_t next_id();
 void announce(uint32_t id, Context* context, Stream* stream, void* descriptor);
-CUresult call(uint32_t id, const char* name, const void* parameters, const char* symbol, CUresult (*body)(void*), void* argument);
+CUresult call(Call one, CUresult (*body)(void*), void* argument);
 
-// Runs `body` as the API function `name`: between CUPTI's two callbacks.
+// Runs `body` as the function `name` of the driver's API: between CUPTI's two callbacks.
 template <class Body>
 CUresult api(uint32_t id, const char* name, const void* parameters, Body body, const char* symbol = nullptr) {
-  return call(id, name, parameters, symbol, [](void* argument) { return (*static_cast<Body*>(argument))(); }, &body);
+  Call one{.interface = Interface::DRIVER, .id = id, .name = name, .parameters = parameters, .context = current(), .symbol = symbol};
+  return call(one, [](void* argument) { return (*static_cast<Body*>(argument))(); }, &body);
+}
+
+// The same, of the runtime's.
+template <class Body>
+cudaError_t runtime(uint32_t id, const char* name, const void* parameters, Body body) {
+  Call one{.interface = Interface::RUNTIME, .id = id, .name = name, .parameters = parameters, .context = current()};
+  return static_cast<cudaError_t>(call(one, [](void* argument) { return (*static_cast<Body*>(argument))(); }, &body));
 }
 }  // namespace driver
 

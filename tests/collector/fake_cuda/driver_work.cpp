@@ -170,7 +170,7 @@ API cuGraphAddKernelNode(CUgraphNode* node, CUgraph graph, const CUgraphNode*, s
 
 API cuGraphAddChildGraphNode(CUgraphNode* node, CUgraph graph, const CUgraphNode*, size_t, CUgraph child) {
   return api(CBID(cuGraphAddChildGraphNode), "cuGraphAddChildGraphNode", nullptr, [&] {
-    Node* made = add_node(reinterpret_cast<Graph*>(graph), CU_GRAPH_NODE_TYPE_GRAPH, {.kind = Work::SYNC});
+    Node* made = add_node(reinterpret_cast<Graph*>(graph), CU_GRAPH_NODE_TYPE_GRAPH, {});
     made->child = clone(reinterpret_cast<Graph*>(child));
     *node = reinterpret_cast<CUgraphNode>(made);
     return CUDA_SUCCESS;

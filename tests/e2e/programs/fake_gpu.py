@@ -76,6 +76,25 @@ def copies() -> None:
     gpu.call("cuMemFree_v2", one)
 
 
+def waits() -> None:
+    """Every way of waiting, each for a kernel of its own, by the driver's functions and the runtime's."""
+    gpu = Gpu()
+    event = c_void_p()
+    gpu.call("cuEventCreate", byref(event), 0)
+    for prefix in ("cu", "cuda"):
+        stream = gpu.stream()
+        gpu.launch(gpu.kernel("for_stream", 2_000_000), stream)
+        gpu.call(f"{prefix}StreamSynchronize", stream)
+        gpu.launch(gpu.kernel("for_event", 2_000_000), stream)
+        gpu.call("cuEventRecord", event, stream)
+        gpu.call(f"{prefix}EventSynchronize", event)
+        gpu.launch(gpu.kernel("for_context", 2_000_000))
+        gpu.call({"cu": "cuCtxSynchronize", "cuda": "cudaDeviceSynchronize"}[prefix])
+    gpu.call("cuStreamSynchronize", None)
+    gpu.call("cuStreamSynchronize_ptsz", None)
+    gpu.call("cuStreamSynchronize_ptsz", c_void_p(1))  # CU_STREAM_LEGACY
+
+
 def graphs() -> None:
     """Two kernels captured, replayed five times; then as a child of another graph, twice."""
     gpu = Gpu()
