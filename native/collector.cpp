@@ -8,6 +8,7 @@
 #include "hooks/kernel_shapes.hpp"
 #include "hooks/opencl.hpp"
 #include "hooks/openmp.hpp"
+#include "hooks/regions.hpp"
 #include "sampler/signals.hpp"
 #include "sampler/threads.hpp"
 #include "sampler/timers.hpp"
@@ -93,6 +94,7 @@ void forget_rows() noexcept {
   kernel_shapes::forget_rows();
   cuda::forget_rows();
   opencl::forget_rows();
+  regions::forget_rows();
 }
 
 // Recording may stop and start again in one process. A tick of the last recording may still be running in some thread.

@@ -1,4 +1,10 @@
-// Regions of time that the program marks: rows of `regions` and `region_ends`.
+// Regions of time that the program marks (NVTX, ITT, aiflame.region()), and what it tells of them.
+//
+// A row is written when a region begins, and another when it ends, so that a process which is killed loses nothing that began. Regions
+// that are pushed and popped nest for each thread, api and domain. What is open is remembered whether or not anything is recorded: a
+// recording that begins or ends between a push and its pop leaves the pops after it with the pushes that they belong to.
+//
+// A region belongs to the recording, and to the process, in which it began: one that was open before has no row.
 #pragma once
 #include "aiflame_schema.hpp"
 
@@ -16,13 +22,26 @@ struct Spec {
   schema::PayloadType payload_type;
 };
 
-// A nested region of the calling thread; its row, 0 when nothing is recorded.
+// A region inside those that the calling thread has pushed with this api and domain. Its row; 0: nothing is recorded.
 uint32_t push(const Spec& spec) noexcept;
-// Ends the region of that api and domain that the thread pushed last; its row, 0: there is none.
+// Ends the innermost of them: the row it closed; 0: none was open (which is noted once), or it has no row.
 uint32_t pop(schema::RegionApi api, std::string_view domain) noexcept;
 
-// Any region; its row. Ended by any thread.
+// A region that any thread may end, or a moment (MARK: it has no end).
 uint32_t begin(const Spec& spec) noexcept;
 void end(uint32_t row) noexcept;
+// A region that lay in the past, told when it is over.
+uint32_t submit(const Spec& spec, uint64_t begin_ns, uint64_t end_ns) noexcept;
+
+// The innermost open region that the calling thread has pushed with this api and domain, 0: none.
+uint32_t innermost(schema::RegionApi api, std::string_view domain) noexcept;
+void tell(uint32_t row, std::string_view key, std::string_view value) noexcept;
+void count(std::string_view domain, std::string_view name, double value) noexcept;
+
+// Rows are of one recording in one process: who keeps one for later keeps this number with it, and forgets both when it has changed.
+uint32_t recording_number() noexcept;
+
+// New tables: rows of the last ones mean nothing.
+void forget_rows() noexcept;
 
 }  // namespace aiflame::regions
