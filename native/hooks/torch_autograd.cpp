@@ -3,6 +3,7 @@
 namespace aiflame::torch_autograd {
 
 Point now() noexcept { return {}; }
+Point next() noexcept { return {}; }
 
 void calibrate(uint64_t, uint64_t, uint64_t) noexcept {}
 

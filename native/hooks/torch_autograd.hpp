@@ -10,6 +10,8 @@ struct Point {
   uint32_t sequence;
 };
 Point now() noexcept;
+// torch's number of the calling thread, and the number that the next node will get which it makes, also inside a backward node.
+Point next() noexcept;
 
 // The C++ node at this address has these numbers: where they lie in it is where they lie in all.
 void calibrate(uint64_t node, uint64_t sequence, uint64_t thread) noexcept;

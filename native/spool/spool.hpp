@@ -46,16 +46,21 @@ inline uint32_t check_word(const void* record, size_t bytes) noexcept {
   return hash.check();
 }
 
+// Appends a record, 8-byte aligned, of a table known by its number alone.
+inline uint32_t append_bytes(uint32_t number, const void* record, size_t bytes) noexcept {
+  control::Use use;
+  uint64_t index;
+  auto* slot = static_cast<char*>(table(number).reserve(1, &index));
+  if (!slot) return 0;
+  memcpy(slot + 4, static_cast<const char*>(record) + 4, bytes - 4);
+  std::atomic_ref(*reinterpret_cast<uint32_t*>(slot)).store(check_word(record, bytes), std::memory_order_release);
+  return static_cast<uint32_t>(index) + 1;
+}
+
 // Appends a record; its id, counted from 1, or 0 when nothing is recorded any more.
 template <class Record>
 uint32_t append(const Record& record) noexcept {
-  control::Use use;
-  uint64_t index;
-  auto* slot = static_cast<char*>(table(Record::kTable).reserve(1, &index));
-  if (!slot) return 0;
-  memcpy(slot + 4, reinterpret_cast<const char*>(&record) + 4, sizeof(Record) - 4);
-  std::atomic_ref(*reinterpret_cast<uint32_t*>(slot)).store(check_word(&record, sizeof(Record)), std::memory_order_release);
-  return static_cast<uint32_t>(index) + 1;
+  return append_bytes(Record::kTable, &record, sizeof(Record));
 }
 
 // A record appended earlier by this process; nullptr for id 0 or an unmapped one.

@@ -46,6 +46,7 @@ bool find_api(Api* out) noexcept {
   void* library;
   if (!find_interpreter(&library)) return false;
   *out = {};
+  out->library = library;
   find(library, "PyGILState_GetThisThreadState", &out->this_thread);
   find(library, "Py_AddPendingCall", &out->add_pending_call);
   find(library, "PyEval_GetFrame", &out->current_frame);

@@ -29,6 +29,7 @@ struct Api {
   void (*clear_error)();
 
   uint32_t version;  // PY_VERSION_HEX >> 16
+  void* library;     // where dlsym() finds the interpreter's symbols
 };
 
 // False when no interpreter is loaded (yet). Not for signal handlers.

@@ -49,6 +49,7 @@ def _lines(schema: ModuleType) -> Iterator[str]:
         yield from _struct(schema, table.cpp, (schema.COMMIT, *table.columns), *extra)
     yield f"inline constexpr uint32_t kTables = {len(schema.TABLES)};"
     yield "#define AIFLAME_SCHEMA_RECORDS " + ", ".join(table.cpp for table in schema.TABLES)
+    yield from _layouts(schema)
     yield "}  // namespace aiflame::schema"
 
 
@@ -72,6 +73,23 @@ def _struct(schema: ModuleType, name: str, columns: tuple[Any, ...], *extra: str
     yield "};"
     yield from (f"static_assert(offsetof({name}, {column.name}) == {offset});" for column, offset in placed)
     yield f"static_assert(sizeof({name}) == {size});"
+
+
+def _layouts(schema: ModuleType) -> Iterator[str]:
+    """What a writer needs that has a table's name alone: Python in the program."""
+    yield f"enum class Cell : uint8_t {{ {', '.join(schema.Type.__members__)} }};"
+    yield "struct ColumnLayout { const char* name; uint16_t offset; Cell cell; };"
+    yield "struct TableLayout { const char* name; uint32_t table; uint16_t bytes, columns; const ColumnLayout* column; };"
+    for table in schema.TABLES:
+        placed, _ = schema.layout((schema.COMMIT, *table.columns))
+        columns = ", ".join(f'{{"{column.name}", {offset}, Cell::{column.type.name}}}' for column, offset in placed[1:])
+        yield f"inline constexpr ColumnLayout k{table.cpp}Columns[] = {{{columns}}};"
+    rows = ", ".join(
+        f"{{{table.cpp}::kName, {table.cpp}::kTable, sizeof({table.cpp}), {len(table.columns)}, k{table.cpp}Columns}}"
+        for table in schema.TABLES
+    )
+    yield f"inline constexpr TableLayout kLayouts[] = {{{rows}}};"
+    yield f"inline constexpr size_t kLargestRecord = {max(schema.layout((schema.COMMIT, *table.columns))[1] for table in schema.TABLES)};"
 
 
 def _padding(begin: int, end: int) -> Iterator[str]:
