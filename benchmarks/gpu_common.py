@@ -6,7 +6,9 @@ import argparse
 import datetime
 import importlib.metadata
 import json
+import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -140,6 +142,45 @@ def run(command: list[str], env: dict[str, str] | None = None) -> Finished:
             told = json.loads(line.removeprefix("RESULT "))
             results[told["workload"]] = told
     return Finished(results, status, time.monotonic() - began, ended_ns, errors)
+
+
+class Player:
+    """A process of `gpu_workloads.py --turns` that waits for its turn."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._process = subprocess.Popen(
+            [*command, "--turns"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def wait_until_ready(self) -> None:
+        self._told()
+
+    def play(self, workload: str, seconds: float) -> dict[str, float]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{workload} {seconds}\n")
+        self._process.stdin.flush()
+        return self._told()
+
+    def end(self) -> Finished:
+        began = time.monotonic()
+        try:
+            _, errors = self._process.communicate(timeout=LONGEST)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            _, errors = self._process.communicate()
+        return Finished({}, self._process.returncode, time.monotonic() - began, time.monotonic_ns(), errors)
+
+    def _told(self) -> dict[str, float]:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("RESULT "):
+                told: dict[str, float] = json.loads(line.removeprefix("RESULT "))
+                return told
+        raise PlayerEnded
+
+
+class PlayerEnded(Exception):
+    """It told nothing more."""
 
 
 def _text(captured: object) -> str:

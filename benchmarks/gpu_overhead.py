@@ -2,57 +2,66 @@
 
     python benchmarks/gpu_overhead.py --output overhead.json [--pairs 5] [--workloads launch gpu decode]
 
-Each turn runs the workloads in one process alone and in one under `aiflame record`, whichever came second last time first. The cost
-is the median of the ratios of their median steps (`ratio`). Where the machine's own speed changes from process to process, two more tell
-what is ours: `at_equal_speed`, with both medians divided by what a fixed piece of Python took between the steps, and `fastest_tenth`,
-of the steps that the machine disturbed least. A last run with `--gpu-sampling off` tells what sampling adds.
+A pair is two processes of the program, one alone and one under `aiflame record`, that live at the same time and take turns of half a
+second (ABBAABBA…): the speed of a shared machine may change by half from one second to the next, and both meet the same. The cost in a
+pair is the median, over its turns, of the ratios of their median steps (`ratio`); told is the median over the pairs. `fastest_tenth` is
+the same for the steps that the machine disturbed least.
 """
 
 from __future__ import annotations
 
-from gpu_common import Report, median_of, parse, recorded, run, scratch
+import statistics
+from pathlib import Path
+
+from gpu_common import Options, Player, PlayerEnded, Report, median_of, parse, recorded, scratch
 
 TARGETS = {"launch": 1.10, "gpu": 1.01, "decode": 1.12}
-COLUMNS = ("alone", "recorded", "ratio", "at_equal_speed", "fastest_tenth")
+COLUMNS = ("alone", "recorded", "ratio", "fastest_tenth")
+TURNS = 8
+Columns = dict[str, list[float]]
 
 
 def main() -> None:
-    options = parse(__doc__, TARGETS, pairs=5)
+    options = parse(__doc__, TARGETS, pairs=5, seconds=0.5)
     report = Report(options.output)
-    program = options.program(*options.workloads)
-    times: dict[str, dict[str, list[float]]] = {name: {column: [] for column in COLUMNS} for name in options.workloads}
+    times: dict[str, Columns] = {name: {column: [] for column in COLUMNS} for name in options.workloads}
     with scratch() as folder:
-        ways = {"alone": program, "recorded": recorded(program, folder / "p.aiflame", "--no-seal")}
-        for turn in range(options.pairs):
-            found = {}
-            for way in list(ways) if turn % 2 == 0 else reversed(ways):
-                done = run(ways[way])
-                if done.status:
-                    report.fail(f"{way}, turn {turn}", done)
-                found[way] = done.results
-            for name, columns in times.items():
-                if name in found["alone"] and name in found["recorded"]:
-                    for column, value in _compared(found["alone"][name], found["recorded"][name]).items():
-                        columns[column].append(value)
+        for number in range(options.pairs):
+            for name, found in pair(options, folder, report, number).items():
+                for column in COLUMNS:
+                    times[name][column].append(statistics.median(found[column]))
             report.put("workloads", {name: _told(name, columns) for name, columns in times.items() if columns["ratio"]})
-            print(turn, {name: [round(ratio, 3) for ratio in columns["ratio"]] for name, columns in times.items()}, flush=True)
-        done = run(recorded(program, folder / "p.aiflame", "--no-seal", "--gpu-sampling", "off"))
-        report.put("without stall sampling, ms, one run", {name: result["ms"] for name, result in done.results.items()})
+            print(number, {name: [round(ratio, 3) for ratio in columns["ratio"]] for name, columns in times.items()}, flush=True)
     report.end()
 
 
-def _compared(alone: dict[str, float], recorded: dict[str, float]) -> dict[str, float]:
-    ratio = recorded["ms"] / alone["ms"]
-    return {
-        "alone": alone["ms"],
-        "recorded": recorded["ms"],
-        "ratio": ratio,
-        "at_equal_speed": ratio * alone["probe_ms"] / recorded["probe_ms"],
-        "fastest_tenth": recorded["tenth_ms"] / alone["tenth_ms"],
-    }
+def pair(options: Options, folder: Path, report: Report, number: int) -> dict[str, Columns]:
+    """What each turn found; nothing of a pair that did not end well."""
+    program = options.program(*options.workloads)
+    players = {"alone": Player(program), "recorded": Player(recorded(program, folder / "p.aiflame", "--no-seal"))}
+    found: dict[str, Columns] = {name: {column: [] for column in COLUMNS} for name in options.workloads}
+    ended_early = False
+    try:
+        for player in players.values():
+            player.wait_until_ready()
+        for turn in range(TURNS):
+            order = sorted(players, reverse=(turn + number) % 2 == 1)
+            for name, columns in found.items():
+                told = {way: players[way].play(name, options.seconds) for way in order}
+                columns["alone"].append(told["alone"]["ms"])
+                columns["recorded"].append(told["recorded"]["ms"])
+                columns["ratio"].append(told["recorded"]["ms"] / told["alone"]["ms"])
+                columns["fastest_tenth"].append(told["recorded"]["tenth_ms"] / told["alone"]["tenth_ms"])
+    except (PlayerEnded, BrokenPipeError):
+        ended_early = True
+    ends = {way: player.end() for way, player in players.items()}
+    for way, done in ends.items():
+        if done.status or ended_early:
+            report.fail(f"{way}, pair {number}", done)
+    return {} if ended_early else found
 
 
-def _told(name: str, columns: dict[str, list[float]]) -> dict[str, object]:
+def _told(name: str, columns: Columns) -> dict[str, object]:
     target = TARGETS.get(name)
     ratio = median_of(columns["ratio"])
     met = None if target is None else ratio["median"] <= target  # type: ignore[operator]
@@ -60,7 +69,6 @@ def _told(name: str, columns: dict[str, list[float]]) -> dict[str, object]:
         "alone_ms": median_of(columns["alone"]),
         "recorded_ms": median_of(columns["recorded"]),
         "ratio": ratio,
-        "at_equal_speed": median_of(columns["at_equal_speed"]),
         "fastest_tenth": median_of(columns["fastest_tenth"]),
         "target": target,
         "met": met,

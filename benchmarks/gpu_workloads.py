@@ -7,6 +7,8 @@ Several workloads in one process share what starting a process costs. `--small` 
 - `decode`: one token of a Llama-like decoder, module in module in module: 20 and more Python frames a launch, hundreds of launches
 - `compiled`: the small transformer under torch.compile · `graph`: its whole step replayed from a CUDA graph
 - `many`: a thousand small kernels
+
+With `--turns` each line that it reads, `launch 0.4`, has it run that workload for so many seconds: two processes can take turns.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -279,17 +282,8 @@ WORKLOADS: dict[str, Callable[[Place], Step]] = {
 }
 
 
-def probe() -> float:
-    """Milliseconds of a fixed piece of Python: how fast the processor is at the moment. On shared machines it changes by half."""
-    begin = time.perf_counter()
-    kept: dict[int, int] = {}
-    for number in range(10_000):
-        kept[number & 1023] = number
-    return (time.perf_counter() - begin) * 1e3
-
-
-def timed(step: Step, place: Place, seconds: float, steps: int = 0, probes: list[float] | None = None) -> list[float]:
-    """Milliseconds of each step: for so many seconds, or so many steps. `probes`: after every tenth, one of these."""
+def timed(step: Step, place: Place, seconds: float, steps: int = 0) -> list[float]:
+    """Milliseconds of each step: for so many seconds, or so many steps."""
     took: list[float] = []
     end = time.perf_counter() + seconds
     while len(took) < steps if steps else time.perf_counter() < end or len(took) < 3:
@@ -297,8 +291,6 @@ def timed(step: Step, place: Place, seconds: float, steps: int = 0, probes: list
         step()
         place.synchronize()
         took.append((time.perf_counter() - begin) * 1e3)
-        if probes is not None and len(took) % 10 == 1:
-            probes.append(probe())
     return took
 
 
@@ -328,6 +320,14 @@ def peak_memory() -> dict[str, int]:
     return {"peak_kb": int(status["VmHWM"].split()[0]), "own_kb": int(status["RssAnon"].split()[0])}
 
 
+def take_turns(steps: dict[str, Step], place: Place) -> None:
+    tell({"ready": list(steps)})
+    for line in sys.stdin:
+        name, seconds = line.split()
+        timed(steps[name], place, 0, steps=2)  # caches are another's now
+        tell(summary(name, timed(steps[name], place, float(seconds))))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workloads", nargs="+", choices=WORKLOADS)
@@ -335,16 +335,19 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=0, help="so many steps instead")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--turns", action="store_true", help="run what is read from the standard input")
     options = parser.parse_args()
     place = Place(options.device, options.small)
     if options.device == "cpu":
         torch.set_num_threads(1)
+    if options.turns:
+        take_turns({name: warmed(name, place) for name in options.workloads}, place)
+        return
     for name in options.workloads:
         step = warmed(name, place)
-        probes: list[float] = []
-        took = timed(step, place, options.seconds, options.steps, probes)
+        took = timed(step, place, options.seconds, options.steps)
         del step
-        tell(summary(name, took, probe_ms=round(statistics.median(probes), 4), **peak_memory(), last_ns=time.monotonic_ns()))
+        tell(summary(name, took, **peak_memory(), last_ns=time.monotonic_ns()))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
 #   OUT=DIR      where the results go: PART.json each, and log.txt (default: gpu-results)
 #   WHEELS=DIR   install from there first, without an index (see gpu_wheels.sh); else aiflame must be installed for PYTHON
 #   PYTHON=...   a Python with torch (default: python3)
-#   LIMIT=SECS   time limit of each part (default: below; on an H200 the tests take 80 s and the overhead four minutes); what a part has found by then is in its JSON
+#   LIMIT=SECS   time limit of each part (default: below; on an H200 the tests take 80 s and the overhead three minutes); what a part has found by then is in its JSON
 #   CPU=1        try the benchmarks out in small where no GPU is; no number means anything then
 #   AIFLAME_TEST_PROGRAMS=DIR   where liblaunch_capture.so of the test build lies, for `capture` (default: build/dev/tests/collector)
 #
