@@ -6,6 +6,7 @@
 #include "hooks/cuda_sharing.hpp"
 #include "hooks/hooks.hpp"
 #include "hooks/kernel_shapes.hpp"
+#include "hooks/kernel_variants.hpp"
 #include "hooks/opencl.hpp"
 #include "hooks/openmp.hpp"
 #include "hooks/regions.hpp"
@@ -92,6 +93,7 @@ void forget_rows() noexcept {
   jit::forget_rows();
   python::forget_rows();
   kernel_shapes::forget_rows();
+  kernel_variants::forget_rows();
   cuda::forget_rows();
   opencl::forget_rows();
   regions::forget_rows();

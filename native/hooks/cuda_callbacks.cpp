@@ -4,6 +4,7 @@
 #include "hooks/cuda.hpp"
 #include "hooks/cuda_parts.hpp"
 #include "hooks/cuda_sampling.hpp"
+#include "hooks/kernel_variants.hpp"
 #include "sampler/threads.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
@@ -20,6 +21,7 @@ struct Calls {
   uint32_t depth;
   uint64_t frame;  // stack address of the outermost: what runs above it has left it by longjmp
   uint32_t thread, stack;
+  uint32_t variant;  // of the kernel that it launches
   uint64_t begin_ns;
   uint32_t correlation;
   uint32_t subscription;
@@ -31,6 +33,29 @@ thread_local Calls calls;
 // Of a call that was under way when we stepped aside, only the beginning was told.
 constinit std::atomic<uint32_t> subscription{0};
 
+template <class Parameters>
+uint64_t function_of(const CUpti_CallbackData& data) noexcept {
+  return data.functionParams ? reinterpret_cast<uint64_t>(static_cast<const Parameters*>(data.functionParams)->f) : 0;
+}
+
+// What a driver call launches as a specialization of a Triton kernel, 0: none. Its parameters lie alike from CUDA 12.0 to 13.5.
+uint32_t launched_variant(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
+  if (!kernel_variants::any()) return 0;
+  switch (id) {
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel:
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz:
+      return kernel_variants::of(function_of<cuLaunchKernel_params>(data));
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx:
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz:
+      return kernel_variants::of(function_of<cuLaunchKernelEx_params>(data));
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel:
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz:
+      return kernel_variants::of(function_of<cuLaunchCooperativeKernel_params>(data));
+    default:
+      return 0;
+  }
+}
+
 void enter_call(const CUpti_CallbackData& data, const Registers& from) noexcept {
   uint32_t current = subscription.load(std::memory_order_relaxed);
   if (calls.subscription != current || from.sp >= calls.frame) calls.depth = calls.wait_depth = 0;
@@ -39,6 +64,7 @@ void enter_call(const CUpti_CallbackData& data, const Registers& from) noexcept 
   calls.frame = from.sp;
   calls.correlation = 0;
   calls.stack = 0;
+  calls.variant = 0;
   calls.begin_ns = now_ns();
   Thread* thread = control::recording() ? threads::self() : nullptr;
   if (!thread) return;
@@ -70,6 +96,7 @@ void leave_call(const CUpti_CallbackData& data) noexcept {
   spool::append(schema::Launch{.thread = calls.thread,
                                .stack = calls.stack,
                                .api = static_cast<uint16_t>(schema::GpuApi::CUDA),
+                               .variant = calls.variant,
                                .begin_ns = calls.begin_ns,
                                .end_ns = now_ns(),
                                .correlation = correlation(data.correlationId)});
@@ -147,6 +174,8 @@ uint64_t correlation(uint32_t id) noexcept {
   return id ? before << 32 | id : 0;
 }
 
+uint32_t variant_being_launched() noexcept { return in_callback() ? calls.variant : 0; }
+
 bool in_callback() noexcept { return calls.depth > 0 && calls.subscription == subscription.load(std::memory_order_relaxed); }
 
 void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
@@ -160,6 +189,7 @@ void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId i
   auto& call = *static_cast<const CUpti_CallbackData*>(data);
   if (call.callbackSite == CUPTI_API_ENTER) {
     enter_call(call, hooks::caller());
+    if (domain == CUPTI_CB_DOMAIN_DRIVER_API && calls.depth == 1) calls.variant = launched_variant(id, call);
     enter_wait(domain, id, call);
   } else {
     leave_wait(call);

@@ -27,6 +27,7 @@ void on_graph_node(CUpti_CallbackId id, const CUpti_GraphData& graph) noexcept {
     if (!thread) return;
     row.thread = thread->row;
     row.stack = capture(*thread, hooks::caller());
+    row.variant = variant_being_launched();
   }
   spool::append(row);
 }

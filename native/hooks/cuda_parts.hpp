@@ -13,6 +13,8 @@ void CUPTIAPI on_callback(void* user, CUpti_CallbackDomain domain, CUpti_Callbac
 uint64_t correlation(uint32_t id) noexcept;
 // The calling thread is inside a call that we were told of: CUPTI's and the driver's locks may be held.
 bool in_callback() noexcept;
+// Row of `kernel_variants` of the kernel that the calling thread's driver call launches, 0: none.
+uint32_t variant_being_launched() noexcept;
 
 // cuda_waits.cpp: calls in which the program waits for a device.
 inline constexpr uint32_t kMostCalls = 4096;  // of an API: their ids are below

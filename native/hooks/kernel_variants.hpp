@@ -1,5 +1,6 @@
 // Which specialization of a Triton kernel a CUfunction is.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <string_view>
 
@@ -8,7 +9,15 @@ namespace aiflame::kernel_variants {
 // A row of `kernel_variants`; a function of 0 is not known yet. The row, 0 when nothing is recorded.
 uint32_t add(uint64_t function, std::string_view name, std::string_view readable, std::string_view details) noexcept;
 
-// The row for a function, 0: it is none.
+// The row for a function, 0: it is none. A function that was unloaded keeps its row until its address is another variant's: whoever
+// reads a row compares its name with the kernel's.
 uint32_t of(uint64_t function) noexcept;
+
+// No function has a row any more: rows are of a process, and of a recording.
+void forget_rows() noexcept;
+
+extern std::atomic<bool> known;
+// False for most programs, in which no launch is looked up.
+inline bool any() noexcept { return known.load(std::memory_order_relaxed); }
 
 }  // namespace aiflame::kernel_variants
