@@ -1,0 +1,202 @@
+"""Names of Triton kernels: which specialization is loaded as which function of the driver, and, when asked for, its name in the binary.
+
+What is loaded is heard of by `CompiledKernel._init_handles`, the one place through which a compiled kernel of Triton's own launcher gets
+its function (3.2 to 3.9), for cache hits, autotuning and what worker processes have compiled alike. Inductor's kernels are left alone: they
+have readable names of their own, and its static launcher looks them up in the binary by the name in the source.
+
+The name in the binary is asked for when a source becomes IR, by `ASTSource.make_ir`: constexprs, warps and stages are known there, and
+Triton's hooks, of which there is one each, stay free. The key of Triton's cache gets a mark then: a kernel that was cached under its old
+name is compiled anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .triton_spelling import LONGEST, Specialization, identity, readable, specialization, stable, suffixes
+
+TRITON_NAMES = 1024
+"""Bit of `_aiflame.features`."""
+MARK = "-aiflame-names-1"
+"""Behind the key of Triton's cache, for sources whose kernels we name."""
+INDUCTOR = "torch._inductor."
+_DONE = "_aiflame_names"
+
+
+def install(triton: Any) -> None:
+    """Once the program has imported triton. Called again (another recording in the process), what is loaded already is told again."""
+    compiler = sys.modules.get("triton.compiler.compiler")
+    kernel, source = getattr(compiler, "CompiledKernel", None), getattr(compiler, "ASTSource", None)
+    if not hasattr(kernel, "_init_handles") or source is None:
+        raise RuntimeError(f"Triton {getattr(triton, '__version__', '?')} loads kernels in a way that is not known: they keep their names")
+    if not getattr(kernel, _DONE, False):
+        _listen(kernel)
+        setattr(kernel, _DONE, True)
+    if _bridge().features & TRITON_NAMES and not getattr(source, _DONE, False):
+        _name_binaries(source)
+        setattr(source, _DONE, True)
+    _tell_loaded(triton, kernel)
+
+
+def _bridge() -> Any:
+    return sys.modules["_aiflame"]
+
+
+def _listen(kernel: Any) -> None:
+    load: Callable[[Any], Any] = kernel._init_handles
+
+    def _init_handles(self: Any) -> Any:
+        was_loaded = self.module is not None
+        answer = load(self)
+        if not was_loaded and self.module is not None:
+            _tell(self)
+        return answer
+
+    kernel._init_handles = _init_handles
+
+
+def _tell_loaded(triton: Any, kernel: Any) -> None:
+    """What the program has loaded before we came. Nothing can be if Triton has no driver yet, which is the usual case."""
+    driver = getattr(getattr(getattr(triton, "runtime", None), "driver", None), "driver", None)
+    if getattr(driver, "_active", None) is None and getattr(driver, "_default", None) is None:
+        return
+    import gc
+
+    for one in gc.get_objects():
+        if type(one) is kernel and one.__dict__.get("module") is not None:
+            _tell(one)
+
+
+def _tell(kernel: Any) -> None:
+    """A kernel is loaded. Whatever its source is, the program goes on."""
+    try:
+        source = kernel.src
+        one = None if _is_inductors(source) else specialization(source, kernel.metadata)
+        if one is None or not isinstance(kernel.function, int):
+            return
+        _bridge().variant(kernel.function, kernel.name, _name_of(kernel.name, one), json.dumps(_details(kernel, one)))
+    except Exception as error:
+        _bridge().note(f"Triton: a kernel keeps its name: {type(error).__name__}: {error}"[:200])
+
+
+def _name_of(compiled: str, one: Specialization) -> str:
+    """A name other than the function's was chosen: by the program's `repr=`, or by us."""
+    return readable(one) if compiled == one.function else compiled
+
+
+def _details(kernel: Any, one: Specialization) -> dict[str, Any]:
+    code = getattr(getattr(kernel.src.fn, "fn", None), "__code__", None)
+    target = getattr(kernel.metadata, "target", None)
+    name = readable(one)
+    ours = kernel.name == one.function or kernel.name.startswith(name)
+    binary = getattr(kernel, "kernel", None)
+    return {
+        "constexprs": {name: stable(value) for name, value in one.constexprs},
+        "constants": {name: stable(value) for name, value in one.hidden},
+        "signature": {name: kind for name, kind in one.signature.items() if kind != "constexpr"},
+        "attributes": one.attributes,
+        **{name: one.options.get(name) for name in ("num_warps", "num_stages", "num_ctas")},
+        "target": f"{target.backend}:{target.arch}" if target is not None else "",
+        "file": code.co_filename if code else "",
+        "line": code.co_firstlineno if code else 0,
+        "hash": str(kernel.hash),
+        "suffixes": suffixes(one) if ours else [],
+        "binary": hashlib.sha256(binary).hexdigest() if isinstance(binary, bytes) else "",
+    }
+
+
+def _is_inductors(source: Any) -> bool:
+    return str(getattr(getattr(source, "fn", None), "__module__", "")).startswith(INDUCTOR)
+
+
+class _Named(threading.local):
+    """The source that this thread is making IR of, and its name."""
+
+    function: Any = None
+    name: str = ""
+
+
+_now = _Named()
+_taken: dict[str, str] = {}
+"""Names in binaries that this process has made → the identity of the specialization."""
+
+
+def _name_binaries(source: Any) -> None:
+    key: Callable[[Any], str] = source.hash
+    make: Callable[..., Any] = source.make_ir
+
+    def hash(self: Any) -> str:
+        return key(self) + MARK if _is_ours(self) else key(self)
+
+    def make_ir(self: Any, *arguments: Any, **options: Any) -> Any:
+        with _naming(self, [*arguments, *options.values()]):
+            return make(self, *arguments, **options)
+
+    def _is_ours(one: Any) -> bool:
+        return type(one) is source and not _is_inductors(one)  # Gluon's sources make their IR themselves
+
+    source.hash, source.make_ir = hash, make_ir
+
+
+@contextlib.contextmanager
+def _naming(source: Any, arguments: list[Any]) -> Iterator[None]:
+    """While IR is made, the kernel's function answers with our name. Other threads may compile the same function meanwhile."""
+    name = ""
+    try:
+        name = _binary_name(source, arguments)
+    except Exception as error:
+        _bridge().note(f"Triton: a kernel keeps its name in the binary: {type(error).__name__}: {error}"[:200])
+    before = _now.function, _now.name
+    _now.function, _now.name = (source.fn, name) if name else (None, "")
+    try:
+        yield
+    finally:
+        _now.function, _now.name = before
+
+
+def _binary_name(source: Any, arguments: list[Any]) -> str:
+    """Empty: it keeps its own."""
+    options = next((each for each in arguments if hasattr(each, "num_warps")), None)
+    one = None if options is None or _is_inductors(source) else specialization(source, options)
+    if one is None:
+        return ""
+    _ask_us(source.fn)
+    return _free_name(one)
+
+
+def _ask_us(function: Any) -> None:
+    """A kernel's `repr` goes by us from here on. It is a method of Triton's class; up to 3.3, a member of each function."""
+    holder = next((one for one in type(function).__mro__ if "repr" in vars(one)), None)
+    if holder is None and not hasattr(function.repr, _DONE):
+        function.repr = functools.partial(_repr, function.repr, function)
+        setattr(function.repr, _DONE, True)
+    elif holder is not None and not hasattr(vars(holder)["repr"], _DONE):
+        own = vars(holder)["repr"]
+
+        def repr(self: Any, specialization: Any) -> str:
+            return _repr(functools.partial(own, self), self, specialization)
+
+        setattr(repr, _DONE, True)
+        type.__setattr__(holder, "repr", repr)
+
+
+def _repr(own: Callable[[Any], str], function: Any, specialization: Any) -> str:
+    name = str(own(specialization))
+    is_default = name.rpartition(".")[2] == function.__name__
+    return _now.name if is_default and _now.function is function else name
+
+
+def _free_name(one: Specialization) -> str:
+    """The readable name, or with a suffix if another specialization has taken it in this process."""
+    name, own = readable(one), identity(one)
+    for candidate in [name, *(f"{name}_{suffix}"[:LONGEST] for suffix in suffixes(one))]:
+        if _taken.setdefault(candidate, own) == own:
+            return candidate
+    return candidate
