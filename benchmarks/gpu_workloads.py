@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import time
@@ -320,7 +321,18 @@ def peak_memory() -> dict[str, int]:
     return {"peak_kb": int(status["VmHWM"].split()[0]), "own_kb": int(status["RssAnon"].split()[0])}
 
 
+def pin(place: Place, forward: int, backward: int) -> None:
+    """This thread and autograd's on processors of their own: those of shared machines differ in speed, and both processes of a pair
+    are to meet the same."""
+    x = torch.ones(1, device=place.device, requires_grad=True) * 1
+    x.register_hook(lambda _: os.sched_setaffinity(0, {backward}))
+    x.sum().backward()
+    os.sched_setaffinity(0, {forward})
+
+
 def take_turns(steps: dict[str, Step], place: Place) -> None:
+    if len(cores := sorted(os.sched_getaffinity(0))) >= 4:
+        pin(place, cores[-1], cores[-2])
     tell({"ready": list(steps)})
     for line in sys.stdin:
         name, seconds = line.split()
