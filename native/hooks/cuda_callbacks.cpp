@@ -5,6 +5,7 @@
 #include "hooks/cuda_parts.hpp"
 #include "hooks/cuda_sampling.hpp"
 #include "hooks/kernel_variants.hpp"
+#include "hooks/torch_autograd.hpp"
 #include "sampler/threads.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
@@ -21,6 +22,7 @@ struct Calls {
   uint32_t depth;
   uint64_t frame;  // stack address of the outermost: what runs above it has left it by longjmp
   uint32_t thread, stack;
+  torch_autograd::Point point;
   uint32_t variant;  // of the kernel that it launches
   uint64_t begin_ns;
   uint32_t correlation;
@@ -70,6 +72,7 @@ void enter_call(const CUpti_CallbackData& data, const Registers& from) noexcept 
   if (!thread) return;
   calls.thread = thread->row;
   calls.stack = capture(*thread, from);
+  calls.point = torch_autograd::now();
   calls.correlation = data.correlationId;
 }
 
@@ -93,9 +96,12 @@ void leave_call(const CUpti_CallbackData& data) noexcept {
   calls.depth--;
   // An inner call is written by itself only when its records carry another id than the outer one's.
   if (!calls.stack || (calls.depth && data.correlationId == calls.correlation)) return;
+  torch_autograd::launches_tell();
   spool::append(schema::Launch{.thread = calls.thread,
                                .stack = calls.stack,
                                .api = static_cast<uint16_t>(schema::GpuApi::CUDA),
+                               .autograd = calls.point.autograd,
+                               .sequence = calls.point.sequence,
                                .variant = calls.variant,
                                .begin_ns = calls.begin_ns,
                                .end_ns = now_ns(),

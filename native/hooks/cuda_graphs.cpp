@@ -2,6 +2,7 @@
 #include "base/clock.hpp"
 #include "hooks/caller.hpp"
 #include "hooks/cuda_parts.hpp"
+#include "hooks/torch_autograd.hpp"
 #include "sampler/threads.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
@@ -27,6 +28,9 @@ void on_graph_node(CUpti_CallbackId id, const CUpti_GraphData& graph) noexcept {
     if (!thread) return;
     row.thread = thread->row;
     row.stack = capture(*thread, hooks::caller());
+    torch_autograd::Point point = torch_autograd::now();
+    row.autograd = point.autograd;
+    row.sequence = point.sequence;
     row.variant = variant_being_launched();
   }
   spool::append(row);

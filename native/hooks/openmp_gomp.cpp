@@ -4,6 +4,7 @@
 #include "hooks/hooks.hpp"
 #include "hooks/openmp.hpp"
 #include "hooks/openmp_runtimes.hpp"
+#include "hooks/torch_autograd.hpp"
 #include "spool/control.hpp"
 
 namespace aiflame::openmp {
@@ -53,6 +54,7 @@ struct Region {
   uint32_t stack;
   Thread* launcher;
   const Runtime* runtime;
+  uint64_t point;
 };
 
 // From now on the thread waits, whenever it is in its runtime's code.
@@ -73,6 +75,7 @@ void run_region(void* argument) {
   if (thread) {
     thread->omp_worker |= thread != region->launcher;
     thread->omp_waiting = false;
+    thread->launched_point = region->point;
   }
   {
     Under under(thread, region->stack, stack_pointer());
@@ -88,7 +91,7 @@ class Launch {
  public:
   Launch(const Registers& from, uint64_t sp, Body* theirs, void* their_data) noexcept
       : runtime_(runtime_of(from.pc)),
-        region_{nullptr, theirs, their_data, runtime_ ? region_stack(from) : 0, nullptr, runtime_},
+        region_{nullptr, theirs, their_data, runtime_ ? region_stack(from) : 0, nullptr, runtime_, torch_autograd::packed(torch_autograd::now())},
         under_(region_.stack ? region_.launcher = threads::self() : nullptr, region_.stack, sp) {
     // Until its own share begins it waits for the team to gather.
     if (region_.launcher) wait_in(*region_.launcher, *runtime_);

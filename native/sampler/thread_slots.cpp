@@ -87,7 +87,7 @@ Thread* take(uint32_t tid) noexcept {
     free_slot(slot);
     return nullptr;
   }
-  thread->row = thread->launched_by = thread->base = thread->depth = 0;
+  thread->row = thread->launched_by = thread->base = thread->depth = thread->nodes_made.layer = 0;
   thread->omp_worker = thread->omp_waiting = thread->adopted = false;
   thread->busy = false;
   thread->stack_low = thread->stack_high = 0;

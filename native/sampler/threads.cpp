@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/sys.hpp"
+#include "hooks/torch_autograd.hpp"
 #include "sampler/stack_bounds.hpp"
 #include "sampler/task_list.hpp"
 #include "sampler/thread_slots.hpp"
@@ -57,6 +58,7 @@ void retire(Thread& thread, Fate fate) noexcept {
   thread.depth = 0;
   if (!row) return;
   uint32_t tid = thread.tid.load(std::memory_order_relaxed);
+  torch_autograd::finish_nodes(thread, row);
   bool gone = fate == Fate::GONE;  // its tid may be another's by now
   uint64_t cpu = gone ? thread.cpu_alive_ns : sys::thread_cpu_ns(tid);
   spool::append(schema::ThreadEnd{
@@ -242,7 +244,7 @@ void after_fork() noexcept {
   awaited.store(0, std::memory_order_relaxed);
   thread_slots::each([](Thread& thread) {
     thread.cpu_timer = thread.wall_timer = -1;
-    thread.row = thread.depth = thread.launched_by = 0;
+    thread.row = thread.depth = thread.launched_by = thread.nodes_made.layer = 0;
     thread.busy = false;
   });
   thread_slots::keep_only(current);

@@ -18,6 +18,16 @@ struct KnownStack {
 };
 inline constexpr size_t kKnownStacks = 1024;
 
+// Autograd nodes that a thread has made one after another in calls of one module.
+struct NodeRun {
+  uint32_t layer;  // 0: none
+  uint32_t sequence_begin, sequence_end;
+  uint64_t begin_ns, end_ns;
+  uint16_t autograd;
+};
+
+struct LayerCalls;
+
 struct Thread {
   std::atomic<uint32_t> tid;  // 0: free
   uint32_t slot;              // where it is kept
@@ -27,6 +37,7 @@ struct Thread {
   NativeUnwinder* unwinder;
   uint32_t launched_by;                        // stack under which this thread's work belongs (an OpenMP region's), 0: its own
   uint64_t launched_at;                        // with launched_by: frames at or above this stack address are the runtime's and are left out
+  uint64_t launched_point;                     // with launched_by: where torch's autograd was when the region was launched
   bool omp_worker;                             // has run an OpenMP region: outside one it waits for the next
   bool omp_waiting;                            // its runtime says that it waits …
   uint64_t wait_low, wait_high;                // … whenever its pc is here: what it runs elsewhere meanwhile (a task) is work
@@ -35,11 +46,13 @@ struct Thread {
   uint64_t cpu_start_ns;                       // its CPU clock when recording began
   uint64_t cpu_seen_ns;                        // its CPU clock at the last wall-clock tick
   uint64_t cpu_alive_ns;                       // its CPU clock when an adopted one was last seen alive
+  NodeRun nodes_made;
   // The last capture, outermost first, with the trie node of each frame: what did not change costs one comparison.
   uint32_t base;  // launched_by of that capture
   uint32_t depth;
   FrameWord frames[kMaxFrames];
   uint32_t nodes[kMaxFrames];
+  LayerCalls* layer_calls;         // of hooks/layer_calls, made when first needed; stays with this place
   KnownStack known[kKnownStacks];  // where this thread calls a hook from, again and again
   NativeFrame native[kMaxFrames];  // scratch, innermost first
   PythonFrame python[kMaxFrames];

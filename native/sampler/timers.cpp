@@ -3,13 +3,14 @@
 #include "base/clock.hpp"
 #include "base/safe_load.hpp"
 #include "base/sys.hpp"
+#include "hooks/torch_autograd.hpp"
 #include "sampler/housekeeping.hpp"
 #include "sampler/signals.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
 
-#include <algorithm>
 #include <sched.h>
+#include <algorithm>
 
 namespace aiflame::timers {
 
@@ -113,6 +114,9 @@ void tick(siginfo_t* info, ucontext_t* context) noexcept {
                                       .all = registers,
                                       .exact = true,
                                   });
+  torch_autograd::Point point = torch_autograd::in_tick(*thread);
+  sample.autograd = point.autograd;
+  sample.sequence = point.sequence;
   spool::append(sample);
   housekeeping(sample.time_ns);
 }

@@ -1,0 +1,85 @@
+// Which module's call made which autograd nodes → `layer_calls`: what a CPU's backward work is led to its layer by.
+//
+// A sample every few milliseconds meets few of the nodes that forward code makes, so each is looked at when it takes its number: libtorch's
+// own function for that is called through tables that can be pointed at ours. Nothing in Python is wrapped or hooked, so nothing there can
+// tell. Launches on a GPU are met one by one anyway: from the first on, nodes are let go by.
+#include "base/clock.hpp"
+#include "hooks/late_binding.hpp"
+#include "hooks/torch_autograd.hpp"
+#include "spool/control.hpp"
+#include "spool/spool.hpp"
+#include "unwind/python_frames.hpp"
+
+#include <dlfcn.h>
+#include <atomic>
+#include <cstring>
+
+namespace aiflame::torch_autograd {
+
+namespace {
+
+constexpr const char* kTakeNumber = "_ZN2at15sequence_number17get_and_incrementEv";
+uint64_t (*take_number)();
+constinit std::atomic<bool> listening{false};
+
+// Row of the module whose call is the innermost on the calling thread, 0: none near.
+uint32_t innermost_layer() noexcept {
+  constexpr size_t kNear = 48;
+  PythonFrame frames[kNear];
+  size_t count = python::walk(frames, kNear);
+  for (size_t at = 0; at < count; at++)
+    if (frames[at].word >> 60 == static_cast<uint64_t>(schema::FrameKind::LAYER)) return static_cast<uint32_t>(frames[at].word);
+  return 0;
+}
+
+// Nodes made one after another in the same call are one row.
+void node_made(uint64_t number) noexcept {
+  control::Use use;
+  Thread* thread = control::recording() ? threads::self() : nullptr;
+  if (!thread || !thread->row) return;
+  uint32_t layer = innermost_layer(), sequence = static_cast<uint32_t>(number);
+  NodeRun& run = thread->nodes_made;
+  if (run.layer != layer || run.sequence_end != sequence) {
+    finish_nodes(*thread, thread->row);
+    if (!layer) return;
+    run = {.layer = layer, .sequence_begin = sequence, .begin_ns = now_ns(), .autograd = next().autograd};
+  }
+  run.sequence_end = sequence + 1;
+  run.end_ns = now_ns();
+}
+
+uint64_t taken() noexcept {
+  uint64_t number = take_number();
+  if (listening.load(std::memory_order_relaxed)) node_made(number);
+  return number;
+}
+
+void* ours(const char* name) noexcept { return strcmp(name, kTakeNumber) == 0 ? reinterpret_cast<void*>(taken) : nullptr; }
+
+}  // namespace
+
+void listen_to_nodes(void* library) noexcept {
+  take_number = reinterpret_cast<uint64_t (*)()>(dlsym(library, kTakeNumber));
+  if (!take_number) return;
+  listening.store(true, std::memory_order_relaxed);
+  hooks::lead_callers(kTakeNumber, ours);
+}
+
+void launches_tell() noexcept {
+  if (listening.load(std::memory_order_relaxed)) listening.store(false, std::memory_order_relaxed);
+}
+
+void finish_nodes(Thread& thread, uint32_t row) noexcept {
+  NodeRun run = thread.nodes_made;
+  thread.nodes_made.layer = 0;
+  if (!run.layer || !run.autograd) return;
+  spool::append(schema::LayerCall{.thread = row,
+                                  .layer = run.layer,
+                                  .autograd = run.autograd,
+                                  .sequence_begin = run.sequence_begin,
+                                  .sequence_end = run.sequence_end,
+                                  .begin_ns = run.begin_ns,
+                                  .end_ns = run.end_ns});
+}
+
+}  // namespace aiflame::torch_autograd
