@@ -1,0 +1,40 @@
+"""What aiflame finds without markers is what markers placed by hand say: examples/llama and its twin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from recording import PYTHON, Recorder
+from twin import cpu_agreement
+
+pytest.importorskip("torch", reason="torch is not installed")
+LLAMA = Path(__file__).parents[2] / "examples" / "llama"
+STEPS = 12
+SMALL = ("--device", "cpu", "--steps", str(STEPS), "--layers", "4", "--batch", "4", "--width", "256")
+
+
+def test_steps_phases_and_layers_are_where_the_markers_say(record: Recorder) -> None:
+    run = record(PYTHON, LLAMA / "train_llama_marked.py", "--markers", "itt", *SMALL, options=("--cpu-rate", "997"))
+    assert run.status == 0, run.stderr
+    found = cpu_agreement(run.profile().store)
+    assert found.items > 500
+    assert found.all >= 0.99, found.differing
+
+
+def test_the_path_of_a_step_appears_without_a_marker(record: Recorder) -> None:
+    run = record(PYTHON, LLAMA / "train_llama.py", *SMALL)
+    assert run.status == 0, run.stderr
+    tree = run.profile().tree("cpu-time", by="step")
+    names_of = tree.frames["name"].to_list()
+    paths = set()
+    for node in range(1, len(tree)):
+        path, at = [], node
+        while at > 0:
+            path.append(names_of[tree.frame[at]])
+            at = int(tree.parent[at])
+        paths.add(tuple(reversed(path))[1:5])
+    for number in range(STEPS):
+        assert any(path[:4] == (f"Step.{number}", "Forward", "layers.3", "attn") for path in paths), number
+        assert any(path[:4] == (f"Step.{number}", "Backward", "layers.3", "attn") for path in paths), number
+    assert not any(path[0] == f"Step.{STEPS}" for path in paths)
