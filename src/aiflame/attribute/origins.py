@@ -11,7 +11,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute.stacks import Tables
+from aiflame.attribute import nodes
+from aiflame.attribute.division import divide
+from aiflame.attribute.stacks import Tables, callers
+from aiflame.profile.schema import FrameKind
+from aiflame.resolve.provenance import Provenance, provenance
 
 Ints = NDArray[np.int64]
 
@@ -46,6 +50,8 @@ class KernelOrigins:
     """process << 32 | stack id, sorted: stacks that run in generated code."""
     of_key: Ints
     """For each key its set."""
+    kernels: pl.DataFrame
+    """`process`, `kernel` (name as compiled), `set`: of all calls of kernels with that name together."""
 
     def of_stacks(self, process: Ints, stack: Ints) -> Ints:
         """The set of each stack, 0 where it runs no compiled code."""
@@ -55,27 +61,88 @@ class KernelOrigins:
         at = np.minimum(np.searchsorted(self.key, wanted), len(self.key) - 1)
         return np.where(self.key[at] == wanted, self.of_key[at], 0)
 
+    def of_kernels(self, process: Ints, stack: Ints, name: pl.Series) -> Ints:
+        """The set of each kernel (its name as compiled) launched at a stack: by the stack, else by the name."""
+        found = self.of_stacks(process, stack)
+        if not len(self.kernels):
+            return found
+        wanted = pl.DataFrame({"process": process.astype(np.uint32), "kernel": name})
+        by_name = wanted.join(self.kernels, on=["process", "kernel"], how="left", maintain_order="left")["set"].fill_null(0)
+        return np.where(found > 0, found, by_name.to_numpy().astype(np.int64))
+
     def divide(self, sets: Ints, value: Ints) -> Division:
-        """Each value divided over the parts of its set."""
-        return Division(np.arange(len(value)), np.full(len(value), -1), value.astype(np.int64))
+        """Each value divided over the parts of its set, by their shares. Of the values of a set together each part has its share to
+        within a few units, however small the values are."""
+        of_set = self.parts["set"].to_numpy().astype(np.int64)
+        share = self.parts["share"].to_numpy().astype(np.int64)
+        value = value.astype(np.int64)
+        first, end = np.searchsorted(of_set, sets), np.searchsorted(of_set, sets, side="right")
+        several = (end - first > 1) & (value != 0)
+        whole = np.flatnonzero(~several)
+        items, parts, values = [whole], [np.where(end > first, first, -1)[whole]], [value[whole]]
+        for number in np.unique(sets[several]).tolist():
+            item = np.flatnonzero(several & (sets == number))
+            part = np.arange(*np.searchsorted(of_set, [number, number + 1]))
+            site, point, cell = divide(item, 0 * item, value[item], part, 0 * part, share[part])
+            items, parts, values = [*items, point], [*parts, site], [*values, cell]
+        item, row, amount = (np.concatenate(each) for each in (items, parts, values))
+        order = np.lexsort((row, item))
+        return Division(item[order], row[order], amount[order])
 
 
 def kernel_origins(profile: Tables) -> KernelOrigins:
     """What is known of all compiled code of the profile; without any, every stack has set 0."""
+    told = provenance(profile.table("kernel_origins"))
+    key, of_key = _of_stacks(profile, told)
+    kernels = _joined(told, told.calls, "kernel")
+    return KernelOrigins(told.parts, told.labels, key, of_key, kernels)
+
+
+def _of_stacks(profile: Tables, told: Provenance) -> tuple[Ints, Ints]:
+    """The innermost frame of generated Python decides, by its line; in threads that have none (OpenMP's), the innermost function of a
+    library that was made for one kernel."""
     none = np.zeros(0, dtype=np.int64)
-    return KernelOrigins(pl.DataFrame(schema=PARTS), [""], none, none)
+    if told.calls.is_empty():
+        return none, none
+    stacks = profile.table("stacks").select("process", "id", "parent", "frame").sort("process", "id")
+    if stacks.is_empty():
+        return none, none
+    key, caller = callers(stacks)
+    parent = np.concatenate([[-1], caller + 1]).astype(np.int32)
+    python, native = _python_frames(profile, told), _native_frames(profile, told, stacks)
+    found = np.zeros(len(stacks), dtype=np.int64)
+    for frames in (native, python):
+        at = stacks.join(frames, on=["process", "frame"], how="left", maintain_order="left")["set"]
+        mark = np.concatenate([[False], at.is_not_null().to_numpy()])
+        place = nodes.nearest(parent, mark)[1:]
+        inherited = np.append(0, at.fill_null(0).to_numpy().astype(np.int64))[np.maximum(place, 0)]
+        found = np.where(place > 0, inherited, found)
+    kept = found > 0
+    return key[kept], found[kept]
 
 
-PARTS = {
-    "set": pl.UInt32,
-    "op": pl.String,
-    "layer": pl.String,
-    "outer": pl.String,
-    "type": pl.String,
-    "file": pl.String,
-    "line": pl.UInt32,
-    "function": pl.String,
-    "code": pl.String,
-    "backward": pl.Boolean,
-    "share": pl.Int64,
-}
+def _python_frames(profile: Tables, told: Provenance) -> pl.DataFrame:
+    """Frame words of generated Python (process, frame), with their set: 0 at lines that call no kernel."""
+    files = told.calls.select("process", "file").unique()
+    lines = _joined(told, told.calls.filter(pl.col("line") > 0), "file", "line")
+    python = pl.col("frame") // (1 << 60) == FrameKind.PYTHON
+    words = profile.table("symbols").filter(python).select("process", "frame", "file", "line").join(files, on=["process", "file"])
+    return words.join(lines, on=["process", "file", "line"], how="left").select("process", "frame", pl.col("set").fill_null(0))
+
+
+def _native_frames(profile: Tables, told: Provenance, stacks: pl.DataFrame) -> pl.DataFrame:
+    libraries = _joined(told, told.calls.filter(pl.col("library") != ""), "library")
+    modules = profile.table("modules").select("process", "path", module="id").join(
+        libraries, left_on=["process", "path"], right_on=["process", "library"]
+    )  # fmt: skip
+    native = pl.col("frame") // (1 << 60) == FrameKind.NATIVE
+    module = (pl.col("frame") // (1 << 40) % (1 << 20)).cast(pl.UInt32)
+    words = stacks.filter(native).select("process", "frame").unique().with_columns(module=module)
+    return words.join(modules, on=["process", "module"]).unique(["process", "frame"]).select("process", "frame", "set")
+
+
+def _joined(told: Provenance, calls: pl.DataFrame, *keys: str) -> pl.DataFrame:
+    """The set of all calls that have the same `keys` in a process."""
+    groups = calls.group_by("process", *keys, maintain_order=True).agg(pl.col("set").unique().sort())
+    sets = pl.Series("set", [told.joint(each.to_list()) for each in groups["set"]], pl.UInt32)
+    return groups.with_columns(sets)
