@@ -21,12 +21,16 @@ KEEP_IR = 2048
 """Feature.KEEP_IR"""
 
 _TRACING = "set_kernel_post_grad_provenance_tracing"
+_DONE = "_aiflame_done"
 _CALLS = "_aiflame_calls"
 _ORIGINS = "_aiflame_origins"
 _FROM_ELSEWHERE = (
     "torch.compile: graphs came from a cache that was filled without recording: their kernels have ops and lines, but no layers; "
     "with an empty cache (TORCHINDUCTOR_CACHE_DIR) they have"
 )
+_told: list[tuple[str, str, str, str, str]] = []
+"""Rows of `kernel_origins`"""
+
 _VIEWS = {f"aten::{name}" for name in ("t", "permute", "view", "reshape", "transpose", "expand", "unsqueeze", "squeeze", "slice", "select")}
 _DEFINITION = re.compile(r"^\s*(?:def (?:call|partition_\d+)\(|class Runner\b)")
 _FUSED = re.compile(r"^(?:cpp|triton_[a-z]+)_fused_(?P<ops>\w+?)(?:_\d+)?$")
@@ -37,6 +41,8 @@ def install(module: Any) -> None:
     """`module`: torch._inductor.compile_fx, which has just been imported; nothing was compiled yet."""
     debug, graphs = (importlib.import_module(f"torch._inductor.{name}") for name in ("debug", "output_code"))
     original = getattr(debug, _TRACING)
+    if getattr(original, _DONE, False):
+        return
 
     @functools.wraps(original)
     def tracing(*args: Any, **named: Any) -> Any:
@@ -44,6 +50,7 @@ def install(module: Any) -> None:
         _guarded(_remember, *args, **named)
         return handle
 
+    setattr(tracing, _DONE, True)
     # Some modules have the function by its name already, the others will take it from here.
     for name, loaded in list(sys.modules.items()):
         if name.startswith("torch._inductor") and getattr(loaded, "__dict__", {}).get(_TRACING) is original:
@@ -53,6 +60,12 @@ def install(module: Any) -> None:
     _follow(graph, "post_compile", _publish)
     if _aiflame().features & KEEP_IR:
         _precede(module, "_recursive_pre_grad_passes", _keep_pre_grad)
+
+
+def recording_began() -> None:
+    """Another recording in this process: graphs that are ready are told of again."""
+    for row in _told:
+        _aiflame().append("kernel_origins", *row)
 
 
 def _follow(owner: Any, name: str, then: Callable[..., None]) -> None:
@@ -250,7 +263,9 @@ def _publish(self: Any, *_: Any, **__: Any) -> None:
     for call in told["calls"]:
         library = getattr(getattr(getattr(module, call["kernel"], None), "__self__", None), "__file__", None) or ""
         text = json.dumps({"line": call["line"], "library": library, "backward": told["backward"], "ops": call["ops"]})
-        aiflame.append("kernel_origins", call["kernel"], "inductor", name, file, text)
+        row = (call["kernel"], "inductor", name, file, text)
+        _told.append(row)
+        aiflame.append("kernel_origins", *row)
     if aiflame.features & KEEP_IR:
         _keep(name, "inductor", self.source_code, ".py")
         _keep(name, "fx post grad", getattr(self, "inductor_post_grad_graph_str", ""), ".fx.txt")
@@ -305,6 +320,7 @@ def _from_source(graph: Any) -> dict[str, Any]:
     source = graph.source_code.splitlines()
     stacks = sorted((line, trace or "") for line, trace in graph.__dict__.get("cache_linemap") or ())
     starts = [line for line, _ in stacks]
+    backward = bool((graph.__dict__.get("fx_kwargs") or {}).get("is_backward"))
     calls: list[dict[str, Any]] = []
     for number, line in _code(graph.source_code):
         found = _CALL.search(line)
@@ -319,10 +335,9 @@ def _from_source(graph: Any) -> dict[str, Any]:
         ops = [op.strip().replace(".", "::", 1) for op in listed[1].split(",") if op.strip()] if listed else _named_ops(found["name"])
         ops = [op for op in ops if op not in _VIEWS] or ops
         where = {"layer": "", "outer": "", "type": "", "file": file, "line": place, "function": function, "code": code}
-        parts = [{"op": op, **where, "backward": False, "bytes": 1} for op in ops]
+        parts = [{"op": op, **where, "backward": backward, "bytes": 1} for op in ops]
         calls.append({"kernel": found["name"], "line": number, "ops": parts})
-    kwargs = graph.__dict__.get("fx_kwargs") or {}
-    return {"backward": bool(kwargs.get("is_backward")), "calls": calls}
+    return {"backward": backward, "calls": calls}
 
 
 def _named_ops(kernel: str) -> list[str]:
