@@ -42,3 +42,14 @@ EXPORT int InitializeInjection() {
   auto* initialize = collectors<int()>("aiflame_cuda_initialize");
   return initialize ? initialize() : 1;
 }
+
+// NVTX_INJECTION64_PATH. Called once by each library that has NVTX in it; 0: it shall go on without a tool.
+EXPORT int InitializeInjectionNvtx2(const void* (*get_export_table)(unsigned)) {
+  auto* initialize = collectors<int(const void* (*)(unsigned))>("aiflame_nvtx_initialize");
+  return initialize ? initialize(get_export_table) : 0;
+}
+
+// INTEL_LIBITTNOTIFY64. Called once by each library that has ITT in it.
+EXPORT void __itt_api_init(void* client, unsigned groups) {
+  if (auto* initialize = collectors<void(void*, unsigned)>("aiflame_itt_initialize")) initialize(client, groups);
+}

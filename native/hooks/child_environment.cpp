@@ -22,8 +22,8 @@ struct Carried {
   std::string_view name;
   char entry[1024];  // NAME=value as we were started; empty when it was not set
 };
-constinit Carried carried[] = {{"AIFLAME_PROFILE", ""},       {"LD_PRELOAD", ""},    {"INTEL_JIT_PROFILER64", ""},
-                               {"CUDA_INJECTION64_PATH", ""}, {"OPENCL_LAYERS", ""}, {"OMP_TOOL_LIBRARIES", ""}};
+constinit Carried carried[] = {{"AIFLAME_PROFILE", ""}, {"LD_PRELOAD", ""},         {"INTEL_JIT_PROFILER64", ""},  {"CUDA_INJECTION64_PATH", ""},
+                               {"OPENCL_LAYERS", ""},   {"OMP_TOOL_LIBRARIES", ""}, {"NVTX_INJECTION64_PATH", ""}, {"INTEL_LIBITTNOTIFY64", ""}};
 constexpr size_t kProfile = 0, kPreload = 1;
 
 // Linux takes a null environment for an empty one.

@@ -18,6 +18,7 @@ namespace {
 // A region that a thread has pushed and not popped yet.
 struct Open {
   uint64_t nest;  // which of the thread's nests it lies in: nest_of(); 0: popped while those inside of it, in other nests, are still open
+  Tag tag;
   uint32_t row, recording;
 };
 
@@ -37,9 +38,9 @@ struct OpenRegions {
   }
 
   // The innermost of a nest; nullptr: none is open.
-  Open* find(uint64_t nest) noexcept {
+  Open* find(uint64_t nest, Tag tag) noexcept {
     for (uint32_t number = top; number != bottom; number--)
-      if (at(number - 1).nest == nest) return &at(number - 1);
+      if (Open& open = at(number - 1); open.nest == nest && (tag == kAny || open.tag == tag)) return &open;
     return nullptr;
   }
 
@@ -120,22 +121,22 @@ void note_unbalanced(schema::RegionApi api) noexcept {
 
 }  // namespace
 
-uint32_t push(const Spec& spec) noexcept {
+uint32_t push(const Spec& spec, Tag tag) noexcept {
   control::Use use;
   Thread* thread = calling_thread();
   OpenRegions* open = thread ? open_regions(*thread) : nullptr;
   if (!open) return 0;  // it could never be popped
   uint32_t row = write(thread, spec, now_ns());
-  open->push({nest_of(spec.api, spec.domain), row, recordings.load(std::memory_order_relaxed)});
+  open->push({nest_of(spec.api, spec.domain), tag, row, recordings.load(std::memory_order_relaxed)});
   return row;
 }
 
-uint32_t pop(schema::RegionApi api, std::string_view domain) noexcept {
+uint32_t pop(schema::RegionApi api, std::string_view domain, Tag tag) noexcept {
   uint64_t end_ns = now_ns();
   control::Use use;
   Thread* thread = calling_thread();
   OpenRegions* open = thread ? open_regions(*thread) : nullptr;
-  Open* innermost = open ? open->find(nest_of(api, domain)) : nullptr;
+  Open* innermost = open ? open->find(nest_of(api, domain), tag) : nullptr;
   if (!innermost) {
     note_unbalanced(api);
     return 0;
@@ -165,11 +166,11 @@ uint32_t submit(const Spec& spec, uint64_t begin_ns, uint64_t end_ns) noexcept {
   return row;
 }
 
-uint32_t innermost(schema::RegionApi api, std::string_view domain) noexcept {
+uint32_t innermost(schema::RegionApi api, std::string_view domain, Tag tag) noexcept {
   control::Use use;
   Thread* thread = calling_thread();
   OpenRegions* open = thread ? open_regions(*thread) : nullptr;
-  Open* found = open ? open->find(nest_of(api, domain)) : nullptr;
+  Open* found = open ? open->find(nest_of(api, domain), tag) : nullptr;
   return found && found->recording == recordings.load(std::memory_order_relaxed) ? found->row : 0;
 }
 

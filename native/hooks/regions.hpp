@@ -22,10 +22,14 @@ struct Spec {
   schema::PayloadType payload_type;
 };
 
+// What tells a region from others that a thread has pushed with the same api and domain: the program's own number for it.
+using Tag = uint64_t;
+inline constexpr Tag kAny = 0;
+
 // A region inside those that the calling thread has pushed with this api and domain. Its row; 0: nothing is recorded.
-uint32_t push(const Spec& spec) noexcept;
+uint32_t push(const Spec& spec, Tag tag = kAny) noexcept;
 // Ends the innermost of them: the row it closed; 0: none was open (which is noted once), or it has no row.
-uint32_t pop(schema::RegionApi api, std::string_view domain) noexcept;
+uint32_t pop(schema::RegionApi api, std::string_view domain, Tag tag = kAny) noexcept;
 
 // A region that any thread may end, or a moment (MARK: it has no end).
 uint32_t begin(const Spec& spec) noexcept;
@@ -34,7 +38,7 @@ void end(uint32_t row) noexcept;
 uint32_t submit(const Spec& spec, uint64_t begin_ns, uint64_t end_ns) noexcept;
 
 // The innermost open region that the calling thread has pushed with this api and domain, 0: none.
-uint32_t innermost(schema::RegionApi api, std::string_view domain) noexcept;
+uint32_t innermost(schema::RegionApi api, std::string_view domain, Tag tag = kAny) noexcept;
 void tell(uint32_t row, std::string_view key, std::string_view value) noexcept;
 void count(std::string_view domain, std::string_view name, double value) noexcept;
 

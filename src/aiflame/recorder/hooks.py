@@ -37,6 +37,8 @@ HOOKS = (
     Hook("LD_PRELOAD", Chain.FIRST, None),
     Hook("INTEL_JIT_PROFILER64", Chain.YIELD, Feature.JIT, "names of oneDNN's run-time code", agent),
     Hook("CUDA_INJECTION64_PATH", Chain.YIELD, Feature.CUDA, "GPU kernels", agent),
+    Hook("NVTX_INJECTION64_PATH", Chain.YIELD, Feature.NVTX, "what the program marks by NVTX", agent),
+    Hook("INTEL_LIBITTNOTIFY64", Chain.YIELD, Feature.ITT, "what the program marks by ITT", agent),
     Hook("OPENCL_LAYERS", Chain.LAST, Feature.OPENCL),
     Hook("OMP_TOOL_LIBRARIES", Chain.LAST, Feature.OPENMP),
 )
