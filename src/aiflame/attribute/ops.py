@@ -1,34 +1,102 @@
-"""Which op each stack is of: `aten::addmm`."""
+"""Which op each stack is of: `aten::addmm`.
+
+The op is the innermost one of the stack, as in torch.profiler's own times: of `linear`, which calls `addmm`, the time lies in `addmm`.
+The outermost one inside the innermost Python function is what the program called. Overloads are left out.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
+from aiflame.attribute import nodes
 from aiflame.attribute.stacks import Tables
+from aiflame.attribute.torch_frames import TorchFrames, torch_frames
+from aiflame.attribute.words import Ints, find
+
+_ENDS = -1
+"""Stands for a frame inside of which an op outside of it is none."""
+
+
+class Where(IntEnum):
+    """Where a stack is, as seen from torch's backward pass."""
+
+    FORWARD = 0
+    """not in it"""
+    ENGINE = 1
+    """in the engine that runs it, between its nodes: sums of gradients, hooks"""
+    NODE = 2
+    """in a node"""
+    RECOMPUTED = 3
+    """in a module that is called inside of it: activation checkpointing, functions whose backward calls modules"""
 
 
 @dataclass(frozen=True, slots=True)
 class StackOps:
     names: list[str]
     """Of each op; op 0 is none, and its name is empty."""
-    key: NDArray[np.int64]
+    key: Ints
     """process << 32 | stack id, sorted."""
-    op: NDArray[np.int64]
-    """For each key its row of `names`."""
+    op: Ints
+    """For each key its row of `names`: the op that ran."""
+    called: Ints
+    """The op that Python called."""
+    node: Ints
+    """Of stacks in a node of the backward pass: the forward op that made it."""
+    where: Ints
+    """Where"""
+    call: Ints
+    """Something that is equal for two stacks only if their ops began in the same place, 0 without op."""
 
-    def of_stacks(self, process: NDArray[np.int64], stack: NDArray[np.int64]) -> NDArray[np.int64]:
+    def of_stacks(self, process: Ints, stack: Ints) -> Ints:
         """The op of each stack, 0 where the profile has no such stack."""
-        wanted = process << 32 | stack
-        at = np.minimum(np.searchsorted(self.key, wanted), max(len(self.key) - 1, 0))
-        if not len(self.key):
-            return np.zeros(len(wanted), dtype=np.int64)
-        return np.where(self.key[at] == wanted, self.op[at], 0)
+        return self._of(self.op, process, stack)
+
+    def called_of(self, process: Ints, stack: Ints) -> Ints:
+        """The op that Python called."""
+        return self._of(self.called, process, stack)
+
+    def node_of(self, process: Ints, stack: Ints) -> Ints:
+        """The forward op that made the node of the backward pass which runs there, 0 for none."""
+        return self._of(self.node, process, stack)
+
+    def where_of(self, process: Ints, stack: Ints) -> Ints:
+        """Where; FORWARD where the profile has no such stack."""
+        return self._of(self.where, process, stack)
+
+    def call_of(self, process: Ints, stack: Ints) -> Ints:
+        """What tells calls of ops from one another, as `call`."""
+        return self._of(self.call, process, stack)
+
+    def _of(self, value: Ints, process: Ints, stack: Ints) -> Ints:
+        at, there = find(self.key, process << 32 | stack)
+        return np.where(there, np.append(value, 0)[at], 0)
 
 
-def ops(profile: Tables) -> StackOps:
+def ops(profile: Tables, frames: TorchFrames | None = None) -> StackOps:
     """The op of every stack of the profile."""
-    none = np.zeros(0, dtype=np.int64)
-    return StackOps([""], none, none)
+    frames = frames or torch_frames(profile)
+    words = frames.words
+    boundary = frames.layer | frames.engine | frames.in_node | frames.imports
+    begins = np.where(frames.op > 0, frames.op, np.where(boundary, _ENDS, 0))
+    op = words.nearest(begins)
+    # Called is an op with nothing but native code between it and Python, or whatever else ends what is outside.
+    outer = nodes.nearest(words.parent, (begins != 0) | frames.python, strict=True)
+    first = (frames.op > 0) & ((outer < 0) | (frames.op[outer] == 0) | frames.python[outer])
+    called = words.nearest(np.where(first, frames.op, np.where(boundary, _ENDS, 0)))
+    node = words.nearest(np.where(frames.node > 0, frames.node, np.where(boundary, _ENDS, 0)))
+    at = nodes.nearest(words.parent, begins != 0)
+    call = np.where((at >= 0) & (begins[at] > 0), at, 0)
+    found = (np.maximum(value, 0)[1:] for value in (op, called, node, _where(frames), call))
+    return StackOps(frames.names, words.key, *found)
+
+
+def _where(frames: TorchFrames) -> Ints:
+    words = frames.words
+    backward = frames.engine | frames.in_node
+    plain = np.where(frames.layer, 4, np.where(frames.in_node, int(Where.NODE), np.where(frames.engine, int(Where.ENGINE), 0)))
+    nearest = words.nearest(plain)
+    inside = nodes.nearest(words.parent, backward) >= 0
+    return np.where(nearest == 4, np.where(inside, int(Where.RECOMPUTED), int(Where.FORWARD)), nearest)
