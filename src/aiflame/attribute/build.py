@@ -9,11 +9,12 @@ import polars as pl
 from aiflame.attribute.cpu import CLOCK, cpu_tree
 from aiflame.attribute.gpu import bytes_tree, samples_tree, time_tree
 from aiflame.attribute.grouping import GROUPS, group
+from aiflame.attribute.prefixes import PREFIXES, Prefix
 from aiflame.attribute.stacks import Tables
-from aiflame.attribute.tree import BYTES, CPU_TIME, GPU_LATENCY, GPU_STALLS, GPU_TIME, METRICS, WALL_TIME, Tree
+from aiflame.attribute.tree import BYTES, CPU_TIME, GPU_LATENCY, GPU_STALLS, GPU_TIME, METRICS, OF_GPU, WALL_TIME, Tree
 from aiflame.errors import AiflameError
 
-GROUPINGS = ("code", *GROUPS)
+GROUPINGS = ("code", *PREFIXES, *GROUPS)
 DETAILS = ("function", "line", "instruction")
 LONGER = "record it for longer, with a higher --cpu-rate, or with --wall"
 HOW_TO_RECORD = {
@@ -32,7 +33,7 @@ def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: s
     """The calling-context tree of one metric, raw: every frame as recorded. Without a metric, the profile's own (`default_metric`);
     without a detail, the metric's.
 
-    `by` is "code", or what the code is grouped by first (`transforms.GROUPS`).
+    `by` is "code", or what the code is grouped by first (`transforms.GROUPS`), or what it means (`prefixes.PREFIXES`).
     """
     metric = metric or default_metric(profile)
     detail = detail or default_detail(metric)
@@ -44,8 +45,10 @@ def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: s
         if not there:
             raise AiflameError(f"this profile has no {metric}, nor anything else: the program ended too soon to be sampled; {LONGER}")
         raise AiflameError(f"this profile has no {metric}, only {', '.join(there)}: for {metric}, {HOW_TO_RECORD[metric]}")
-    raw = _raw(profile, metric, detail)
-    return raw if by == "code" else group(raw, by)
+    if by == "family" and metric not in OF_GPU:
+        raise AiflameError(f"families are of GPU kernels, and {metric} is not: use --metric {GPU_TIME.name}, or another grouping")
+    raw = _raw(profile, metric, detail, PREFIXES.get(by))
+    return group(raw, by) if by in GROUPS else raw
 
 
 def default_detail(metric: str) -> str:
@@ -76,14 +79,14 @@ def metrics(profile: Tables) -> list[str]:
     return [*there, BYTES.name] if copied else there
 
 
-def _raw(profile: Tables, metric: str, detail: str) -> Tree:
+def _raw(profile: Tables, metric: str, detail: str, by: Prefix | None) -> Tree:
     if metric == GPU_TIME.name:
-        return time_tree(profile, detail)
+        return time_tree(profile, detail, by)
     if metric == BYTES.name:
-        return bytes_tree(profile)
+        return bytes_tree(profile, by)
     if metric in (GPU_STALLS.name, GPU_LATENCY.name):
-        return samples_tree(profile, METRICS[metric], detail)
-    return cpu_tree(profile, METRICS[metric], detail)
+        return samples_tree(profile, METRICS[metric], detail, by)
+    return cpu_tree(profile, METRICS[metric], detail, by)
 
 
 def _empty(profile: Tables, table: str) -> bool:

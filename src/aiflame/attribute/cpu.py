@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
+from aiflame.attribute.context import of_samples
+from aiflame.attribute.growth import Growth, Places
 from aiflame.attribute.leaves import instruction_frames, line_frames
+from aiflame.attribute.prefixes import Prefix, grow_prefix
 from aiflame.attribute.stacks import Tables, functions, hang
 from aiflame.attribute.states import state_frames
 from aiflame.attribute.tree import CPU_TIME, WALL_TIME, Frame, Metric, Tree
@@ -17,20 +20,27 @@ CLOCK = {CPU_TIME.name: 0, WALL_TIME.name: 1}
 NO_THREAD = Frame("[unattributed: thread not recorded]", Kind.UNATTRIBUTED)
 
 
-def cpu_tree(profile: Tables, metric: Metric, detail: str = "function") -> Tree:
+def cpu_tree(profile: Tables, metric: Metric, detail: str = "function", by: Prefix | None = None) -> Tree:
     """The tree of the samples of one clock. `detail` is "function", "line" or "instruction": how far it goes inside the innermost
-    function."""
+    function. `by`: what stands between the process and the code; without code, only the innermost function is left of it."""
+    trie = functions(profile)
+    key = ["process", "thread", "stack", "state"]
+    if by is None:
+        samples, forests = profile.scan("cpu_samples").filter(pl.col("clock") == CLOCK[metric.name]), {}
+    else:
+        meaning = of_samples(profile, trie, CLOCK[metric.name])
+        samples, forests = meaning.samples.lazy(), meaning.forests
+        key += by.columns
+        if not by.code:
+            samples = samples.with_columns(thread=pl.lit(0, pl.UInt32))
     measured = (
-        profile.scan("cpu_samples")
-        .filter(pl.col("clock") == CLOCK[metric.name])
-        .group_by("process", "thread", "stack", "state")
+        samples.group_by(key)
         .agg(
             value=(pl.col("weight").cast(pl.UInt64) * pl.col("period_ns").cast(pl.UInt64)).clip(upper_bound=LONGEST_NS).sum().cast(pl.Int64)
         )
-        .sort("process", "thread", "stack", "state")
+        .sort(key)
         .collect()
     )
-    trie = functions(profile)
     states, measured = state_frames(trie, measured)
     endings = [states]
     finer = {"function": (), "line": (line_frames,), "instruction": (line_frames, instruction_frames)}[detail]
@@ -40,4 +50,8 @@ def cpu_tree(profile: Tables, metric: Metric, detail: str = "function") -> Tree:
         running = pl.when(pl.col("state") == SampleState.ON_CPU).then("row").alias(ending)
         measured = measured.join(of_stacks, on=["process", "stack"], how="left").with_columns(running).drop("row")
         endings.append(frames)
-    return hang(profile, trie, measured, endings, metric, NO_THREAD)
+
+    def begun(growth: Growth, place: Places) -> Places:
+        return place if by is None else grow_prefix(growth, place, measured, by, forests)
+
+    return hang(profile, trie, measured, endings, metric, NO_THREAD, begun, whole=by is None or by.code)

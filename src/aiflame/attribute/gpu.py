@@ -5,18 +5,22 @@ GPU time and bytes are exact: each record names its launch. Samples, and time in
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from aiflame.attribute.context import of_devices
 from aiflame.attribute.division import Ints, scaled
+from aiflame.attribute.families import families
 from aiflame.attribute.gpu_idle import idle
 from aiflame.attribute.gpu_inside import kernel_names, levels
 from aiflame.attribute.gpu_samples import DRIVER, Samples, elsewhere, samples
-from aiflame.attribute.gpu_work import work
+from aiflame.attribute.gpu_work import Grouped, Work, work
 from aiflame.attribute.growth import Forest, Growth, Places
+from aiflame.attribute.prefixes import Prefix, grow_prefix
 from aiflame.attribute.stacks import Functions, Tables, functions, grow_threads
 from aiflame.attribute.thread_starts import STARTED, starts
 from aiflame.attribute.tree import BYTES, FRAME_COLUMNS, GPU_LATENCY, GPU_TIME, LAUNCHES, Frame, Metric, Tree, frame_table
@@ -32,11 +36,14 @@ DIVIDED = ", divided inside kernels by their samples"
 WITH_IDLE = ", with idle time"
 
 
-def time_tree(profile: Tables, detail: str = "function") -> Tree:
-    """GPU time, and the time that devices were idle. What lies inside a kernel gets its part of the kernel's time by its samples."""
-    trie, done = functions(profile), work(profile)
+def time_tree(profile: Tables, detail: str = "function", by: Prefix | None = None) -> Tree:
+    """GPU time, and the time that devices were idle. What lies inside a kernel gets its part of the kernel's time by its samples.
+
+    `by`: what stands between the process and the code, or in its place."""
+    plan = _Plan.of(profile, by)
+    trie, done = plan.trie, plan.done
     growth = Growth()
-    place = _sites(growth, profile, trie, done.sites)
+    place = plan.sites(growth, done.sites)
     sites, value = np.arange(len(done.sites)), done.sites["took"].to_numpy()
     metric = GPU_TIME
     inner, inner_value = place[:0], value[:0]
@@ -55,24 +62,26 @@ def time_tree(profile: Tables, detail: str = "function") -> Tree:
     return growth.finish((metric, LAUNCHES), {metric.name: (np.concatenate([place, inner, rest]), times), LAUNCHES.name: (place, counts)})
 
 
-def bytes_tree(profile: Tables) -> Tree:
+def bytes_tree(profile: Tables, by: Prefix | None = None) -> Tree:
     """Bytes that were copied or filled, under the stacks that asked for it."""
-    copies = work(profile).sites.filter(pl.col("kind") == int(Kind.GPU_COPY))
+    plan = _Plan.of(profile, by)
+    copies = plan.done.sites.filter(pl.col("kind") == int(Kind.GPU_COPY))
     growth = Growth()
-    place = _sites(growth, profile, functions(profile), copies)
+    place = plan.sites(growth, copies)
     return growth.finish(
         (BYTES, LAUNCHES), {BYTES.name: (place, copies["bytes"].to_numpy()), LAUNCHES.name: (place, copies["launches"].to_numpy())}
     )
 
 
-def samples_tree(profile: Tables, metric: Metric, detail: str = "instruction") -> Tree:
+def samples_tree(profile: Tables, metric: Metric, detail: str = "instruction", by: Prefix | None = None) -> Tree:
     """Samples of warps. Dropped ones and those in the driver's kernels stand for themselves, under their process."""
-    trie, done = functions(profile), work(profile)
+    plan = _Plan.of(profile, by)
+    trie, done = plan.trie, plan.done
     latency = metric.name == GPU_LATENCY.name
     sampled = samples(profile, done, not_issued=latency, detail=detail != "function")
     growth = Growth()
     used, which = np.unique(sampled.placed["site"].to_numpy(), return_inverse=True)
-    place = _sites(growth, profile, trie, done.sites[used])[which]
+    place = plan.sites(growth, done.sites[used])[which]
     place = _inside(growth, profile, sampled, place, sampled.placed["point"].to_numpy(), detail)
 
     lost = sampled.unplaced.with_columns(name=pl.col("why"))
@@ -91,15 +100,49 @@ def samples_tree(profile: Tables, metric: Metric, detail: str = "instruction") -
     return growth.finish((metric,), {metric.name: (places, values)})
 
 
-def _sites(growth: Growth, profile: Tables, trie: Functions, sites: pl.DataFrame) -> Places:
-    """Where each site's kernel or copy stands."""
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What ran, and how it is grouped."""
+
+    profile: Tables
+    trie: Functions
+    done: Work
+    by: Prefix | None
+    forests: Mapping[str, Forest]
+
+    @staticmethod
+    def of(profile: Tables, by: Prefix | None) -> _Plan:
+        trie = functions(profile)
+        if by is None:
+            return _Plan(profile, trie, work(profile), None, {})
+        if by.columns == ("family",):
+            done = work(profile, Grouped(by, None))
+            forest, node = _families(profile, done.sites["name"])
+            done = replace(done, sites=done.sites.with_columns(family=pl.Series(node)))
+            return _Plan(profile, trie, done, by, {"family": forest})
+        meaning = of_devices(profile, trie)
+        return _Plan(profile, trie, work(profile, Grouped(by, meaning)), by, meaning.forests)
+
+    def sites(self, growth: Growth, sites: pl.DataFrame) -> Places:
+        """Where each site's kernel or copy stands."""
+        process, thread = (sites[name].to_numpy().astype(np.int64) for name in ("process", "thread"))
+        place = growth.grow(np.zeros(len(sites), dtype=np.int64), self.trie.owners(), 1 + process)
+        if self.by is not None:
+            place = grow_prefix(growth, place, sites, self.by, self.forests)
+        no_launch = Forest.of_frames(frame_table([NO_LAUNCH])[1:])
+        place = growth.grow(place, no_launch, (thread < 0).astype(np.int64))
+        if self.by is None or self.by.code:
+            place = _launched(growth, place, self.profile, self.trie, sites)
+        return growth.grow(place, *_items(self.profile, sites))
+
+
+def _launched(growth: Growth, place: Places, profile: Tables, trie: Functions, sites: pl.DataFrame) -> Places:
+    """Where the code that launched ends, on these places of processes."""
     process, thread, stack, captured = (sites[name].to_numpy().astype(np.int64) for name in ("process", "thread", "stack", "captured"))
     launched, graph = thread >= 0, sites["graph"].to_numpy()
-    marks = Forest.of_frames(frame_table([BOUNDARY, GRAPH_REPLAY, NO_LAUNCH, NO_CAPTURE, STARTED])[1:])
-    boundary, replay, no_launch, no_capture, started = range(1, 6)
+    marks = Forest.of_frames(frame_table([BOUNDARY, GRAPH_REPLAY, NO_CAPTURE, STARTED])[1:])
+    boundary, replay, no_capture, started = range(1, 5)
 
-    place = growth.grow(np.zeros(len(sites), dtype=np.int64), trie.owners(), 1 + process)
-    place = growth.grow(place, marks, np.where(launched, 0, no_launch))
     place = grow_threads(growth, place, profile, process, thread, NO_THREAD)
     calling = np.where(launched, trie.on_threads(process, stack), 0)
     starting = starts(profile, trie, process, thread, calling)
@@ -110,8 +153,16 @@ def _sites(growth: Growth, profile: Tables, trie: Functions, sites: pl.DataFrame
     place = growth.grow(place, marks, np.where(graph, replay, 0))
     place = growth.grow(place, marks, np.where(graph & (made == 0), no_capture, 0))
     place = growth.grow(place, trie.forest(), made)
-    place = growth.grow(place, marks, np.where(launched | graph, boundary, 0))
-    return growth.grow(place, *_items(profile, sites))
+    return growth.grow(place, marks, np.where(launched | graph, boundary, 0))
+
+
+def _families(profile: Tables, names: pl.Series) -> tuple[Forest, Ints]:
+    """Families of kernels as frames, and the node of each of these kernels; copies are their own."""
+    of_name = families(profile, names)
+    known = sorted({one for one in of_name.values() if one})
+    node = {name: known.index(one) + 1 if one else 0 for name, one in of_name.items()}
+    frames = frame_table([Frame(name, Kind.FAMILY) for name in known])[1:]
+    return Forest.of_frames(frames), names.replace_strict(node, return_dtype=pl.Int64).to_numpy()
 
 
 def _items(profile: Tables, items: pl.DataFrame) -> tuple[Forest, Ints]:

@@ -9,7 +9,8 @@ from aiflame.attribute.stacks import Tables
 
 
 def captured_stacks(profile: Tables) -> pl.DataFrame:
-    """One row for each node: process, node, and `captured`, the stack that made it or its original; 0 where none is known.
+    """One row for each node: process, node, `made`, the node that it was cloned from in the end (itself, or one without an original), and
+    `captured`, the stack that made that one; 0 where none is known.
 
     CUPTI tells of a node that was cloned twice: first that it was made, by the call that instantiates the graph, then what it was
     cloned from. It was made where its original was.
@@ -33,4 +34,4 @@ def captured_stacks(profile: Tables) -> pl.DataFrame:
     at = np.where(np.isnan(to), here, np.nan_to_num(to)).astype(np.int64)
     for _ in range(len(made).bit_length()):
         at = at[at]
-    return made.select("process", "node", captured=pl.Series(stack[at], dtype=pl.UInt32))
+    return made.select("process", "node", made=pl.col("node").gather(at), captured=pl.Series(stack[at], dtype=pl.UInt32))

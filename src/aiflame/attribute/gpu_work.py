@@ -6,7 +6,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from aiflame.attribute.context import BRINGS, CONTEXT, Meaning
+from aiflame.attribute.families import COLLECTIVE, families
 from aiflame.attribute.gpu_graphs import captured_stacks
+from aiflame.attribute.phases import Phase
+from aiflame.attribute.prefixes import Prefix
 from aiflame.attribute.stacks import Tables
 from aiflame.profile.kinds import Kind
 from aiflame.profile.schema import CopyKind
@@ -39,8 +43,19 @@ class Work:
     """`site` (row of `sites`), `start_ns`, `end_ns` (never before the start) of each."""
 
 
-def work(profile: Tables) -> Work:
-    """All that ran on devices. A kernel's launch has its correlation id; of several launches with one id the first counts."""
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """How work is to be told apart beyond where it was launched."""
+
+    by: Prefix
+    meaning: Meaning | None
+    """None where no column of CONTEXT is asked for."""
+
+
+def work(profile: Tables, grouped: Grouped | None = None) -> Work:
+    """All that ran on devices. A kernel's launch has its correlation id; of several launches with one id the first counts.
+
+    `sites` have the columns of `grouped.by` too; without code, they are not told apart by the code that launched."""
     items, shapes, copies = _items(profile)
     kernels = (
         profile.scan("kernels")
@@ -59,7 +74,7 @@ def work(profile: Tables) -> Work:
         .with_columns(pl.col("item").fill_null(0), kind=pl.lit(int(Kind.GPU_COPY), dtype=pl.UInt8))
         .select(_RAN)
     )
-    launches = profile.scan("launches").with_columns(pl.col("api").cast(pl.UInt32)).sort("id").select(*JOIN, "thread", "stack")
+    launches = profile.scan("launches").with_columns(pl.col("api").cast(pl.UInt32)).sort("id").select(*JOIN, "thread", "stack", "id")
     longest = pl.col("start_ns") + LONGEST_NS
     ran = (
         pl.concat([kernels, moved])
@@ -73,12 +88,19 @@ def work(profile: Tables) -> Work:
             "item",
             "start_ns",
             "bytes",
+            "id",
+            "made",
             graph=pl.col("node") != 0,
             end_ns=pl.max_horizontal("start_ns", pl.min_horizontal("end_ns", longest)),
         )
         .collect()
     )
     key = ["process", "thread", "stack", "graph", "captured", "item"]
+    more: list[str] = []
+    if grouped is not None:
+        ran = _told(profile, ran, items, grouped)
+        more = [column for column in grouped.by.columns if column != "family"]
+    key += more
     sites = (
         ran.lazy()
         .group_by(key)
@@ -88,12 +110,53 @@ def work(profile: Tables) -> Work:
             bytes=pl.col("bytes").clip(upper_bound=MOST_BYTES).sum().cast(pl.Int64),
         )
         .join(items.lazy(), on="item", how="left")
-        .sort(SITE)
+        .sort(SITE + more)
         .collect()
         .with_row_index("site")
     )
     of_site = ran.select(*key, "start_ns", "end_ns").join(sites.select(*key, "site"), on=key, how="left")
     return Work(sites.drop("site", "item"), of_site.select("site", "start_ns", "end_ns"))
+
+
+def _told(profile: Tables, ran: pl.DataFrame, items: pl.DataFrame, grouped: Grouped) -> pl.DataFrame:
+    """With what each was of. A graph's kernels have the step and region of their replay; phase, layer and op are those of their capture."""
+    if grouped.meaning is not None:
+        launches, nodes = grouped.meaning.launches, grouped.meaning.nodes
+        kinds = items.select(
+            "item", copied=pl.col("name") == COPY_NAMES[CopyKind.HOST_TO_DEVICE], collective=_is_collective(profile, items)
+        )
+        of_capture = [name for name in CONTEXT if name not in ("step", "region")]
+        captured = nodes.select("process", pl.col("node").alias("made"), *(pl.col(name).alias(f"{name}_made") for name in of_capture))
+        phase = (
+            pl.when("collective")
+            .then(int(Phase.COMMUNICATION))
+            .when(pl.col("copied") & pl.col(BRINGS).fill_null(False))
+            .then(int(Phase.DATA))
+            .otherwise(pl.coalesce("phase_made", "phase", pl.lit(int(Phase.OTHER))))
+        )
+        ran = (
+            ran.lazy()
+            .join(launches.lazy().select("process", "id", *CONTEXT, BRINGS), on=["process", "id"], how="left", maintain_order="left")
+            .join(captured.lazy(), on=["process", "made"], how="left", maintain_order="left")
+            .join(kinds.lazy(), on="item", how="left", maintain_order="left")
+            .with_columns(
+                step=pl.col("step").fill_null(-1),
+                region=pl.col("region").fill_null(0),
+                layer=pl.coalesce("layer_made", "layer", pl.lit(0)),
+                op=pl.coalesce("op_made", "op", pl.lit(0)),
+                phase=phase.cast(pl.Int32),
+            )
+            .collect()
+        )
+    if grouped.by.code:
+        return ran
+    thread = pl.when(pl.col("thread") >= 0).then(0).otherwise(NO_LAUNCH).cast(pl.Int64)
+    nothing = [pl.lit(0, dtype=ran.schema[name]).alias(name) for name in ("stack", "captured")]
+    return ran.with_columns(*nothing, thread=thread, graph=pl.lit(False))
+
+
+def _is_collective(profile: Tables, items: pl.DataFrame) -> pl.Series:
+    return items["name"].is_in([name for name, family in families(profile, items["name"]).items() if family == COLLECTIVE])
 
 
 def _items(profile: Tables) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:

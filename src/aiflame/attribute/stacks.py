@@ -6,6 +6,7 @@ inlined ones included; a measurement then only touches the nodes that it needs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -94,6 +95,11 @@ def functions(profile: Tables) -> Functions:
     each = np.arange(size)
     all_parent = np.concatenate([[-1], 0 * each, 1 + each, parent]).astype(np.int32)
     all_frame = np.concatenate([[0], 1 + each, 0 * each + 1 + size, 2 + size + rows["function"].to_numpy()]).astype(np.uint32)
+    # A layer is no function: what it calls is called by the function outside of it.
+    is_function = np.append(np.ones(1 + 2 * size, dtype=np.bool_), (rows["frame"] // (1 << 60) != FrameKind.LAYER).to_numpy())
+    if not is_function.all():
+        outside = nodes.nearest(all_parent, is_function)
+        all_parent, end = np.where(all_parent >= 0, outside[all_parent], np.int32(-1)), outside[end]
     merged_parent, merged_frame, place = nodes.merge_siblings(all_parent, all_frame)
     return Functions(frames, merged_parent, merged_frame, size, key, place[end])
 
@@ -106,14 +112,31 @@ def callers(stacks: pl.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]
     return key, np.where(caller < np.arange(len(key)), caller, -1)  # a damaged profile may name a later stack: never follow it
 
 
-def hang(profile: Tables, trie: Functions, measured: pl.DataFrame, endings: list[pl.DataFrame], metric: Metric, no_thread: Frame) -> Tree:
+def hang(
+    profile: Tables,
+    trie: Functions,
+    measured: pl.DataFrame,
+    endings: list[pl.DataFrame],
+    metric: Metric,
+    no_thread: Frame,
+    begun: Callable[[Growth, Places], Places],
+    *,
+    whole: bool,
+) -> Tree:
     """The Tree of `measured`: columns process, thread, stack, value, and for each of `endings` (tables of frames that follow the
-    stack, outermost first) a column `ending0`, `ending1` … with its row, null for none. `no_thread` stands for thread 0."""
+    stack, outermost first) a column `ending0`, `ending1` … with its row, null for none. `no_thread` stands for thread 0.
+
+    `begun` puts what it likes on the places of processes; then comes the `whole` stack on its thread, or its innermost function alone."""
     growth = Growth()
     process, thread, stack = (measured[column].to_numpy().astype(np.int64) for column in ("process", "thread", "stack"))
     place = growth.grow(np.zeros(len(measured), dtype=np.int64), trie.owners(), 1 + process)
-    place = grow_threads(growth, place, profile, process, thread, no_thread)
-    place = growth.grow(place, trie.forest(), trie.on_threads(process, stack))
+    place = begun(growth, place)
+    node = trie.on_threads(process, stack)
+    if whole:
+        place = grow_threads(growth, place, profile, process, thread, no_thread)
+        place = growth.grow(place, trie.forest(), node)
+    else:
+        place = growth.grow(place, Forest.of_frames(trie.frames), np.where(node > 0, trie.frame[node].astype(np.int64) + 1, 0))
     for number, table in enumerate(endings):
         place = growth.grow(place, Forest.of_frames(table), measured[f"ending{number}"].cast(pl.Int64).fill_null(-1).to_numpy() + 1)
     return growth.finish((metric,), {metric.name: (place, measured["value"].to_numpy())})

@@ -34,3 +34,11 @@ class Kind(IntEnum):
     """Memory moved or filled on a device."""
     GPU_IDLE = 20
     """A device on which nothing of the program ran."""
+    STEP = 21
+    """`Step.7`: once more around the loop of training or inference."""
+    PHASE = 22
+    """Of a step: Forward, Backward …"""
+    OP = 23
+    """`aten::addmm`"""
+    FAMILY = 24
+    """What kernels do: gemm, attention …"""

@@ -1,0 +1,201 @@
+"""What each launch, each node of a graph and each CPU sample is of: its step, phase, layer, op and region.
+
+What the stack alone tells is told once for each stack (`layers`, `ops`, `phases.marks`); what depends on the moment, for each item.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.attribute import nodes
+from aiflame.attribute.backward import BACKWARD, origins
+from aiflame.attribute.growth import Forest
+from aiflame.attribute.items import ints, launch_items, mother_threads, node_items, sample_items
+from aiflame.attribute.layers import StackLayers, layers
+from aiflame.attribute.ops import StackOps, ops
+from aiflame.attribute.phases import Marks, Phase, Told, marks, phase_forest, phases
+from aiflame.attribute.regions import Regions, regions
+from aiflame.attribute.stacks import Functions, Tables, callers
+from aiflame.attribute.steps import DATA, LATEST, OPTIMIZER, Seen, Steps, automatic_regions, steps
+from aiflame.attribute.tree import Frame, frame_table
+from aiflame.profile.kinds import Kind
+from aiflame.profile.schema import FrameKind
+
+Ints = NDArray[np.int64]
+CONTEXT = ("step", "phase", "layer", "op", "region")
+"""Columns of what is told of an item: `step` (-1: none), `phase` (Phase), and nodes of the forests of layers, ops and regions (0: none)."""
+BRINGS = "brings"
+"""Beside them: if the item copies to a device, its phase is data loading."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """The items of a profile with what they are of, and the forests that the columns name nodes of."""
+
+    launches: pl.DataFrame
+    """process, id (of the launch), CONTEXT, BRINGS"""
+    nodes: pl.DataFrame
+    """process, node (made at a stack), CONTEXT: layer, op and phase are those of its capture"""
+    samples: pl.DataFrame
+    """process, thread, stack, state, weight, period_ns, CONTEXT"""
+    forests: dict[str, Forest]
+    """Of phases, layers, ops and regions."""
+
+
+def of_devices(profile: Tables, trie: Functions) -> Meaning:
+    """What launches and nodes of graphs are of."""
+    launched = launch_items(profile).with_columns(pl.lit(0, pl.UInt64).alias("node"))
+    made = node_items(profile).with_columns(pl.lit(0, pl.UInt32).alias("id"))
+    columns = [name for name in launched.columns if name in made.columns]
+    items = pl.concat([launched.select(columns), made.select(columns)])
+    known = _Known(profile, trie)
+    told = items.hstack(known.context(items, captured=np.arange(len(items)) >= len(launched)))
+    none = told.clear()
+    return Meaning(told[: len(launched)], told[len(launched) :], none, known.forests)
+
+
+def of_samples(profile: Tables, trie: Functions, clock: int) -> Meaning:
+    """What the CPU samples of a clock are of."""
+    items = sample_items(profile, clock)
+    known = _Known(profile, trie)
+    told = items.hstack(known.context(items, captured=np.zeros(len(items), dtype=np.bool_)))
+    return Meaning(told.clear(), told.clear(), told, known.forests)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known of a profile's stacks and threads, before any item is asked about."""
+
+    profile: Tables
+    trie: Functions
+
+    def context(self, items: pl.DataFrame, captured: NDArray[np.bool_]) -> pl.DataFrame:
+        """CONTEXT and BRINGS of each item; `captured`: it is a graph's node, which does not run when it is made."""
+        process, thread, stack, time_ns, autograd = ints(items, "process", "thread", "stack", "time_ns", "autograd")
+        mother = mother_threads(items)
+        step = np.where(captured, -1, self._steps.of(process, mother, time_ns))
+        origin = origins(self.profile, items, self._layers, self._ops)
+        _, group = np.unique(process << 32 | mother, return_inverse=True)
+        told = Told(
+            order=np.lexsort((time_ns, captured, group)),
+            group=group << 1 | captured,
+            time_ns=time_ns,
+            static=self._marks.phase[self.trie.of_stacks(process, stack)],
+            backward=autograd >= BACKWARD,
+            layer=self._roots.of_stacks(process, stack) > 0,
+            op=origin.op > 0,
+            step=step,
+            anywhere=captured,
+            region=self._automatic(process, mother, time_ns),
+        )
+        phase, brings = phases(told)
+        region = self._regions.paths(process, thread, time_ns)
+        away = (mother != thread) & (region == 0)
+        region[away] = self._regions.paths(process[away], mother[away], time_ns[away])
+        op = np.where(origin.backward & (origin.op > 0), origin.op + len(self._ops.names) - 1, origin.op)
+        columns = {"step": step, "phase": phase, "layer": origin.layer, "op": op, "region": region, BRINGS: brings}
+        return pl.DataFrame({name: column if name == BRINGS else column.astype(np.int32) for name, column in columns.items()})
+
+    @property
+    def forests(self) -> dict[str, Forest]:
+        names = self._ops.names[1:]
+        op = frame_table([Frame(name, Kind.OP) for name in (*names, *(f"{name} (backward)" for name in names))])[1:]
+        return {"phase": phase_forest(), "layer": self._layers.forest, "op": Forest.of_frames(op), "region": self._regions.forest}
+
+    @cached_property
+    def _steps(self) -> Steps:
+        """Launches tell all of the programs that have some; of others there are CPU samples."""
+        launched = launch_items(self.profile)
+        rest = sample_items(self.profile).join(launched.select("process").unique(), on="process", how="anti")
+        both = [(launched, True), (rest, False)]
+        return steps(self.profile, {key: seen for items, exact in both for key, seen in self._seen(items, exact).items()})
+
+    def _seen(self, items: pl.DataFrame, exact: bool) -> dict[tuple[int, int], Seen]:
+        process, thread, stack, time_ns, autograd, sequence = ints(items, "process", "thread", "stack", "time_ns", "autograd", "sequence")
+        node = self.trie.of_stacks(process, stack)
+        static, root = self._marks.phase[node], self._roots.of_stacks(process, stack)
+        backward = (static == Phase.BACKWARD) | ((autograd >= BACKWARD) & np.isin(static, (0, Phase.FORWARD)))
+        mother = mother_threads(items)
+        order = np.lexsort((time_ns, mother, process))
+        key = (process << 32 | mother)[order]
+        starts = np.flatnonzero(np.diff(key, prepend=-1))
+        found = {}
+        for rows in np.split(order, starts[1:]) if len(order) else ():
+            forward = root[rows] > 0
+            found[int(process[rows[0]]), int(mother[rows[0]])] = Seen(
+                time_ns[rows],
+                backward[rows],
+                forward & ~backward[rows],
+                self._marks.scaler[node[rows]],
+                sequence[rows],
+                stack[rows],
+                root[rows],
+                thread[rows] == mother[rows],
+                exact,
+            )
+        return found
+
+    def _automatic(self, process: Ints, thread: Ints, time_ns: Ints) -> NDArray[np.int8]:
+        """The phase of the automatic region that a thread is in."""
+        found = np.zeros(len(process), dtype=np.int8)
+        for (of_process, of_thread), rows in automatic_regions(self.profile).partition_by("process", "thread", as_dict=True).items():
+            here = np.flatnonzero((process == of_process) & (thread == of_thread))
+            for name, phase in ((DATA, Phase.DATA), (OPTIMIZER, Phase.OPTIMIZER)):
+                named = rows.filter((pl.col("name") == name) & (pl.col("end_ns") < LATEST))
+                begin, end = named["begin_ns"].to_numpy(), np.maximum.accumulate(named["end_ns"].to_numpy())
+                if len(begin):
+                    at = np.searchsorted(begin, time_ns[here], side="right") - 1
+                    found[here[(at >= 0) & (time_ns[here] < end[np.maximum(at, 0)])]] = phase
+        return found
+
+    @cached_property
+    def _marks(self) -> Marks:
+        return marks(self.trie)
+
+    @cached_property
+    def _layers(self) -> StackLayers:
+        return layers(self.profile)
+
+    @cached_property
+    def _ops(self) -> StackOps:
+        return ops(self.profile)
+
+    @cached_property
+    def _regions(self) -> Regions:
+        return regions(self.profile)
+
+    @cached_property
+    def _roots(self) -> _Roots:
+        return _Roots.of(self.profile)
+
+
+@dataclass(frozen=True, slots=True)
+class _Roots:
+    """The outermost layer of each stack."""
+
+    key: Ints
+    layer: Ints
+
+    @staticmethod
+    def of(profile: Tables) -> _Roots:
+        rows = profile.scan("stacks").select("process", "id", "parent", "frame").sort("process", "id").collect()
+        key, caller = callers(rows)
+        parent = np.concatenate([[-1], caller + 1]).astype(np.int32)
+        word = rows["frame"].to_numpy()
+        layer = np.concatenate([[0], np.where(word >> np.uint64(60) == FrameKind.LAYER, word & np.uint64(0xFFFFFFFF), 0).astype(np.int64)])
+        outermost = (layer > 0) & (nodes.nearest(parent, layer > 0, strict=True) < 0)
+        at = nodes.nearest(parent, outermost)[1:]
+        return _Roots(key, np.where(at >= 0, layer[at], 0))
+
+    def of_stacks(self, process: Ints, stack: Ints) -> Ints:
+        """0 where there is none."""
+        if not len(self.key):
+            return np.zeros(len(process), dtype=np.int64)
+        wanted = process << 32 | stack
+        at = np.minimum(np.searchsorted(self.key, wanted), len(self.key) - 1)
+        return np.where(self.key[at] == wanted, self.layer[at], 0)

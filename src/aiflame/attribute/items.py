@@ -1,0 +1,71 @@
+"""What meaning is asked of: launches, nodes of graphs where they were made, and CPU samples, as tables with the same columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.attribute.stacks import Tables
+
+ITEM = ("process", "thread", "stack", "time_ns", "autograd", "sequence", "gpu")
+"""Columns of every table of items; beside them `id` (of the launch or sample) or `node`."""
+AUTOGRAD_THREAD = 0x7FFF
+"""Bits of the column `autograd`: torch's number of a thread."""
+
+
+def launch_items(profile: Tables) -> pl.DataFrame:
+    """A row for each launch, with its `id` and `api`."""
+    return _items(profile.scan("launches"), "begin_ns", gpu=True, more=("id", "api"))
+
+
+def node_items(profile: Tables) -> pl.DataFrame:
+    """A row for each node of a graph that was made at a stack, with its `node`; each node once (see `gpu_graphs`)."""
+    nodes = profile.scan("graph_nodes").filter(pl.col("node") != 0)
+    cloned = nodes.filter(pl.col("original") != 0).select("process", "node")
+    made = nodes.filter((pl.col("original") == 0) & (pl.col("stack") != 0)).join(cloned, on=["process", "node"], how="anti")
+    return _items(made, "time_ns", gpu=True, more=("node",)).sort("process", "node", "stack").unique(["process", "node"], keep="first")
+
+
+def sample_items(profile: Tables, clock: int | None = None) -> pl.DataFrame:
+    """A row for each CPU sample, of one clock or of both, with what it counts."""
+    samples = profile.scan("cpu_samples")
+    if clock is not None:
+        samples = samples.filter(pl.col("clock") == clock)
+    return _items(samples, "time_ns", gpu=False, more=("id", "state", "weight", "period_ns"))
+
+
+def ints(items: pl.DataFrame, *names: str) -> tuple[NDArray[np.int64], ...]:
+    return tuple(items[name].cast(pl.Int64).to_numpy() for name in names)
+
+
+def mother_threads(items: pl.DataFrame) -> NDArray[np.int64]:
+    """The thread that each item works for: work of a backward node belongs to the thread whose forward code made the node, when torch's
+    number of that thread is known from forward work; all other to its own."""
+    low = pl.col("autograd") & AUTOGRAD_THREAD
+    backward = pl.col("autograd") > AUTOGRAD_THREAD
+    owners = (
+        items.lazy()
+        .filter(~backward & (low > 0))
+        .group_by("process", low.alias("number"), "thread")
+        .agg(many=pl.len())
+        .sort("process", "number", "many", "thread", descending=[False, False, True, False])
+        .unique(["process", "number"], keep="first")
+        .select("process", "number", mother="thread")
+    )
+    found = (
+        items.lazy()
+        .select("process", "thread", number=pl.when(backward).then(low))
+        .join(owners, on=["process", "number"], how="left", maintain_order="left")
+        .select(pl.coalesce("mother", "thread"))
+        .collect()
+    )
+    return found["mother"].to_numpy()
+
+
+def _items(rows: pl.LazyFrame, time: str, gpu: bool, more: tuple[str, ...]) -> pl.DataFrame:
+    """Profiles of before a column was recorded have none of it: it is 0."""
+    there = rows.collect_schema().names()
+    later = [pl.lit(0).alias(name) for name in ("autograd", "sequence") if name not in there]
+    columns = [pl.col(name).cast(pl.Int64) for name in ("process", "thread", "stack", "time_ns", "autograd", "sequence")]
+    return rows.with_columns(later).rename({time: "time_ns"}).select(*columns, pl.lit(gpu).alias("gpu"), *more).collect()

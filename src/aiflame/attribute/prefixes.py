@@ -1,0 +1,49 @@
+"""Groupings by meaning: what stands between a process and its code, or in the place of its code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from aiflame.attribute.growth import Forest, Growth, Places
+from aiflame.attribute.tree import Frame, frame_table
+from aiflame.profile.kinds import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    columns: tuple[str, ...]
+    """From the outermost: columns of `context.CONTEXT`, or `family`."""
+    code: bool = False
+    """Threads, Python and native functions follow; else only the kernel, or the innermost function."""
+
+
+PREFIXES: Mapping[str, Prefix] = {
+    "layer": Prefix(("phase", "layer", "op")),
+    "step": Prefix(("step", "phase", "layer", "op")),
+    "region": Prefix(("region",), code=True),
+    "op": Prefix(("op",)),
+    "phase": Prefix(("phase", "op")),
+    "family": Prefix(("family",)),
+}
+
+
+def grow_prefix(growth: Growth, place: Places, rows: pl.DataFrame, prefix: Prefix, forests: Mapping[str, Forest]) -> Places:
+    """Puts on each place what its row is of. What has no step, layer, op or region stands under `[no step]` … where others have one."""
+    for column in prefix.columns:
+        node = rows[column].cast(pl.Int64).to_numpy()
+        if column == "step":
+            node = node + 1
+        forest = forests[column] if column in forests else _steps(int(node.max(initial=0)))
+        shared = np.isin(place, np.unique(place[node > 0]))
+        none = Forest.of_frames(frame_table([Frame(f"[no {column}]", Kind.UNATTRIBUTED)])[1:])
+        without = growth.grow(place, none, ((node == 0) & shared).astype(np.int64))
+        place = np.where(node == 0, without, growth.grow(place, forest, node))
+    return place
+
+
+def _steps(count: int) -> Forest:
+    return Forest.of_frames(frame_table([Frame(f"Step.{number}", Kind.STEP) for number in range(count)])[1:])
