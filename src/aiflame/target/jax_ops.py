@@ -1,0 +1,82 @@
+"""What XLA's kernels are made from: the ops of a jitted function by their name stack, and its source lines, told when XLA has compiled it
+or JAX has found it in its persistent cache.
+
+A kernel of XLA's is an instruction of the compiled HLO module: a fusion, or an instruction that stands for itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from .hlo_text import kernels
+
+KEEP_IR = 2048
+"""Feature.KEEP_IR"""
+COMPILE = ("compile_or_get_cached", "backend_compile_and_load", "backend_compile")
+"""Of jax._src.compiler; the first one that there is has all that JAX runs pass through it, whether from its cache or not."""
+
+_DONE = "_aiflame_done"
+_told: list[tuple[str, str, str, str, str]] = []
+"""Rows of `kernel_origins`"""
+
+
+def install(jax: Any) -> None:
+    compiler = importlib.import_module("jax._src.compiler")
+    name = next((name for name in COMPILE if hasattr(compiler, name)), None)
+    if name is None:
+        raise RuntimeError(f"JAX {getattr(jax, '__version__', '?')} compiles in a way that is not known: its kernels have no origins")
+    original = getattr(compiler, name)
+    if getattr(original, _DONE, False):
+        return
+
+    @functools.wraps(original)
+    def compiled(*args: Any, **named: Any) -> Any:
+        executable = original(*args, **named)
+        try:
+            tell(executable)
+        except Exception as error:
+            sys.modules["_aiflame"].note(f"JAX: origins of kernels are incomplete ({type(error).__name__})")
+        return executable
+
+    setattr(compiled, _DONE, True)
+    setattr(compiler, name, compiled)
+
+
+def recording_began() -> None:
+    """Another recording in this process: what was compiled is told of again."""
+    for row in _told:
+        sys.modules["_aiflame"].append("kernel_origins", *row)
+
+
+def tell(executable: Any) -> None:
+    aiflame = sys.modules["_aiflame"]
+    for module in executable.hlo_modules():
+        text = module.to_string()
+        for kernel in kernels(text):
+            told = json.dumps({"line": 0, "library": "", "backward": any(op["backward"] for op in kernel.ops), "ops": kernel.ops})
+            row = (kernel.name, "xla", str(module.name), "", told)
+            _told.append(row)
+            aiflame.append("kernel_origins", *row)
+        if aiflame.features & KEEP_IR:
+            _keep(str(module.name), text)
+
+
+def _keep(module: str, text: str) -> None:
+    aiflame = sys.modules["_aiflame"]
+    folder = Path(aiflame.profile) / "kept"
+    folder.mkdir(exist_ok=True)
+    base = "".join(letter if letter.isalnum() or letter == "_" else "-" for letter in module)[:100]
+    for number in range(1_000_000):
+        file = f"hlo-{base}{f'-{number}' if number else ''}.txt"
+        try:
+            with (folder / file).open("x", encoding="utf-8") as out:
+                out.write(text)
+        except FileExistsError:
+            continue
+        aiflame.append("kept_files", "", module, "hlo", file)
+        return
