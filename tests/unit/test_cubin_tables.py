@@ -163,8 +163,8 @@ def test_every_kernel_has_its_names(tmp_path: Path):
     store = profile(tmp_path / "p", (LINES, SCALE), kernel_shapes=[{"name": "_attn_fwd"}, {"name": SCALE}])
     write(store)
     assert store.table("kernel_names").rows() == [
-        (SCALE, "scale<float,4>", "void scale<float, 4>(float*, int)"),
-        ("_attn_fwd", "_attn_fwd", "_attn_fwd"),
+        (SCALE, "scale<float,4>", "void scale<float, 4>(float*, int)", "other"),
+        ("_attn_fwd", "_attn_fwd", "_attn_fwd", "attention"),
     ]
 
 

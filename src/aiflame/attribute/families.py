@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
-
 import polars as pl
 
 from aiflame.attribute.stacks import Tables
+from aiflame.resolve.kernel_families import COPY, family
 
 COLLECTIVE = "collective"
-_NCCL = re.compile(r"^(_Z\d+)?nccl", re.IGNORECASE)
 
 
 def families(profile: Tables, names: pl.Series) -> dict[str, str]:
-    """Of each of these kernels (as compiled) and copies, "" where it is in none."""
+    """Of each of these kernels (as compiled) and copies; by their names where the profile does not tell."""
     told: dict[str, str] = {}
     if profile.has("kernel_names"):
         known = profile.table("kernel_names")
         if "family" in known.columns:
             told = dict(known.select("name", pl.col("family").fill_null("")).rows())
-    return {name: told.get(name) or (COLLECTIVE if _NCCL.match(name) else "") for name in names.unique()}
+    return {name: told.get(name) or (COPY if name.startswith("[") else family(name)) for name in names.unique()}

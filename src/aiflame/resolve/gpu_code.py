@@ -14,6 +14,7 @@ from aiflame.errors import AiflameError
 from aiflame.profile.store import Profile
 from aiflame.resolve.cubin import Cubin, Function
 from aiflame.resolve.cubin_lines import Chain, File, Place
+from aiflame.resolve.kernel_families import family
 from aiflame.resolve.kernel_names import full_name, own_name, short_name
 from aiflame.resolve.names import clean, readable
 from aiflame.resolve.nvdisasm import Code, Listing, disassemble, tools
@@ -34,14 +35,14 @@ LINES = {
     "depth": pl.UInt16, "name": pl.String, "file": pl.String, "line": pl.UInt32,
 }  # fmt: skip
 SOURCES = {"path": pl.String, "text": pl.String}
-NAMES = {"name": pl.String, "short": pl.String, "full": pl.String}
+NAMES = {"name": pl.String, "short": pl.String, "full": pl.String, "family": pl.String}
 
 
 def write_gpu_tables(profile: Profile, progress: Callable[[float], None], nvdisasm: Sequence[Path] | None = None) -> list[str]:
     """Writes what the profile has something for, and removes the cubins that no sample is in; returns what is missing, a line each."""
     names = pl.concat([profile.table("kernel_shapes")["name"], profile.table("gpu_functions")["name"]]).unique().sort().to_list()
     if names:
-        profile.write_table("kernel_names", _frame(NAMES, [(name, short_name(name), full_name(name)) for name in names]))
+        profile.write_table("kernel_names", _frame(NAMES, [(name, short_name(name), full_name(name), family(name)) for name in names]))
     sampled = _sampled(profile)
     notes: list[str] = []
     if sampled:

@@ -1,7 +1,8 @@
 """Names of GPU kernels for reading: what the kernel does and on which type, in some sixty letters.
 
 `void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::BFloat16>, std::array<char*, 3ul> >(…)` becomes
-`vectorized_elementwise<CUDAFunctor_add<BFloat16>>`. Names that are not C++ (Triton, nvjet, NCCL) stay as they are.
+`vectorized_elementwise<CUDAFunctor_add<BFloat16>>`. Names that are not C++ (Triton, NCCL) stay as they are, but for those of
+matrix products that tell type and tile in one word (`gemm_names.py`). What kind of work a kernel does: `kernel_families.py`.
 
 Two steps, both linear in the name: `cpp_types.py` reads a demangled name into components with arguments; here these are judged.
 """
@@ -14,6 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from aiflame.resolve.cpp_types import Component, path_of, split
+from aiflame.resolve.gemm_names import short_gemm
 from aiflame.resolve.long_names import outline
 from aiflame.resolve.names import LONGEST_FULL, clean, cut, demangle
 
@@ -87,7 +89,7 @@ def short_name(name: str) -> str:
     """Of a kernel as compiled; a demangled name is taken as well. Never longer than `LONGEST_PLAIN`."""
     text = clean(demangle(own_name(name)))
     if _WORD.match(text):
-        return _from_mangled(text) if text.startswith("_Z") else cut(text, LONGEST_PLAIN)
+        return _from_mangled(text) if text.startswith("_Z") else short_gemm(text) or cut(text, LONGEST_PLAIN)
     path = path_of(text)
     if not path:
         return cut(text, LONGEST)
@@ -114,7 +116,7 @@ def _kernel(path: list[Component], level: _Level) -> str:
     last = path[-1]
     arguments = _arguments(last, level)
     if last.name in _GENERIC and len(arguments) == 1:
-        return arguments[0]  # the type is the name
+        return short_gemm(arguments[0]) or arguments[0]  # the type is the name
     before = [one.name for one in path[:-1]]
     library = next((name + "::" for name in before if name in _LIBRARIES), "")
     base = last.name if library else _SUFFIX.sub("", last.name)
