@@ -9,6 +9,7 @@
 #include "hooks/kernel_variants.hpp"
 #include "hooks/opencl.hpp"
 #include "hooks/openmp.hpp"
+#include "hooks/python_bridge.hpp"
 #include "hooks/regions.hpp"
 #include "sampler/signals.hpp"
 #include "sampler/threads.hpp"
@@ -92,6 +93,7 @@ void forget_rows() noexcept {
   modules::forget_rows();
   jit::forget_rows();
   python::forget_rows();
+  bridge::forget_rows();
   kernel_shapes::forget_rows();
   kernel_variants::forget_rows();
   cuda::forget_rows();
@@ -127,6 +129,7 @@ bool start(const char* profile) noexcept {
     openmp::patch_callers();
     cuda::sharing::lead_callers();
   }
+  bridge::prepare();
   python::attach();
   forget_last_recording();
   owner = sys::process_id();
@@ -136,6 +139,7 @@ bool start(const char* profile) noexcept {
   threads::self();
   threads::adopt_all();
   cuda::start();
+  bridge::start();
   return true;
 }
 

@@ -3,6 +3,7 @@
 #include "spool/spool.hpp"
 #include "unwind/python_chain.hpp"
 #include "unwind/python_codes.hpp"
+#include "unwind/python_layers.hpp"
 #include "unwind/python_self_test.hpp"
 
 #include <pthread.h>
@@ -20,6 +21,7 @@ std::atomic<Status> status{Status::NOT_FOUND};
 std::atomic<bool> looking{false}, test_pending{false};
 // Why reading is off: told by a walk, since there are no tables yet when attach() runs.
 std::atomic<const char*> untold{nullptr};
+int (*ready)(const Api&) noexcept = nullptr;
 
 // The state to read the calling thread's frames from.
 uint64_t thread_state() noexcept {
@@ -110,7 +112,7 @@ int on_pending_call(void*) noexcept {
     refuse("Python frames are not read: what was read from the interpreter's memory differs from what its C API says");
   }
   test_pending.store(false, std::memory_order_release);
-  return 0;
+  return ready && verdict != Verdict::NOTHING_RUNS ? ready(api) : 0;
 }
 
 void look_for_interpreter() noexcept {
@@ -120,6 +122,7 @@ void look_for_interpreter() noexcept {
     refuse(reason);
     return;
   }
+  layers::use(layout);
   codes::use(layout, {.code = api.code_type, .text = api.text_type, .bytes = api.bytes_type});
   status.store(Status::ATTACHED, std::memory_order_release);
 }
@@ -144,6 +147,13 @@ void schedule_self_test() noexcept {
   if (status.load(std::memory_order_acquire) != Status::ATTACHED || !api.this_thread()) return;
   if (test_pending.exchange(true, std::memory_order_acq_rel)) return;
   if (api.add_pending_call(on_pending_call, nullptr) != 0) test_pending.store(false, std::memory_order_release);
+}
+
+void when_ready(int (*call)(const Api&) noexcept) noexcept { ready = call; }
+
+bool call_soon(int (*function)(void*)) noexcept {
+  return status.load(std::memory_order_acquire) != Status::NOT_FOUND && api.this_thread && api.this_thread() &&
+         api.add_pending_call(function, nullptr) == 0;
 }
 
 bool attached() noexcept {
@@ -183,6 +193,7 @@ uint64_t self_of(size_t index) noexcept {
 
 void forget_rows() noexcept {
   codes::forget_rows();
+  layers::forget_rows();
   // A child of a fork need not have inherited the pending call.
   test_pending.store(false, std::memory_order_release);
 }

@@ -1,6 +1,7 @@
 // Python frames of the calling thread, read from the interpreter's memory: no GIL, no C API, nothing allocated.
 #pragma once
 #include "unwind/frames.hpp"
+#include "unwind/python_api.hpp"
 
 namespace aiflame::python {
 
@@ -14,6 +15,14 @@ void attach() noexcept;
 // (its sigaction(), of which CPython makes dozens while it starts), never from a tick: registering a pending
 // call takes a lock that the interrupted code may hold.
 void schedule_self_test() noexcept;
+
+// What runs in that pending call, after the self-test: under the GIL, on the main thread. What it returns is the pending call's result
+// (-1: an exception is set). Before attach().
+void when_ready(int (*call)(const Api&) noexcept) noexcept;
+
+// Has the main thread call `function` soon, with the GIL. False when there is no interpreter (yet, or any more), or no room. Takes
+// a lock, as told of schedule_self_test().
+bool call_soon(int (*function)(void*)) noexcept;
 
 // An interpreter was found and its layout is known. (The self-test may still be to come.)
 bool attached() noexcept;

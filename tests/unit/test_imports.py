@@ -45,6 +45,9 @@ MAY_IMPORT: dict[str, set[str]] = {
 STANDARD_LIBRARY_ONLY = {"target", "demo", "errors", "version"}
 """Code that runs inside the profiled program, or that it may import: it has nothing but Python."""
 
+MADE_BY_THE_COLLECTOR = {"_aiflame"}
+"""Modules that exist in the profiled program alone."""
+
 RECORDING = ("aiflame", "aiflame.cli.main", "aiflame.cli.record", "aiflame.recorder.inside")
 """What `aiflame record` and `aiflame.record()` import."""
 
@@ -85,7 +88,7 @@ def forbidden(path: Path) -> list[str]:
         if top == "aiflame":
             if rest.partition(".")[0] not in allowed:
                 wrong.append(f"line {line}: {name}")
-        elif room in STANDARD_LIBRARY_ONLY and top not in sys.stdlib_module_names:
+        elif room in STANDARD_LIBRARY_ONLY and top not in sys.stdlib_module_names | MADE_BY_THE_COLLECTOR:
             wrong.append(f"line {line}: {name}")
     return wrong
 
