@@ -5,6 +5,7 @@
 // tell. Launches on a GPU are met one by one anyway: from the first on, nodes are let go by.
 #include "base/clock.hpp"
 #include "hooks/late_binding.hpp"
+#include "hooks/python_bridge.hpp"
 #include "hooks/torch_autograd.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
@@ -37,15 +38,17 @@ void node_made(uint64_t number) noexcept {
   control::Use use;
   Thread* thread = control::recording() ? threads::self() : nullptr;
   if (!thread || !thread->row) return;
+  uint64_t time = now_ns();
   uint32_t layer = innermost_layer(), sequence = static_cast<uint32_t>(number);
   NodeRun& run = thread->nodes_made;
   if (run.layer != layer || run.sequence_end != sequence) {
     finish_nodes(*thread, thread->row);
     if (!layer) return;
-    run = {.layer = layer, .sequence_begin = sequence, .begin_ns = now_ns(), .autograd = next().autograd};
+    run = {.layer = layer, .sequence_begin = sequence, .begin_ns = time, .autograd = next().autograd};
   }
   run.sequence_end = sequence + 1;
-  run.end_ns = now_ns();
+  run.end_ns = time;
+  bridge::poke(time);  // a new layer is named while it is being called
 }
 
 uint64_t taken() noexcept {

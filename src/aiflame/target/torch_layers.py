@@ -1,0 +1,153 @@
+"""What torch's modules are called: `layers.3.attn` of which model.
+
+Nothing of torch is wrapped or hooked for it. When the collector has met modules in the program's stacks that have no name yet, it calls us
+between two instructions of the main thread: the frames of all threads show which modules are being called just then; the outermost of
+a stack is a model, and all that hangs in it gets its names at once.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import sys
+import weakref
+from collections.abc import Iterator
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+import _aiflame
+
+MOST_PLACES = 250_000
+"""In one model: modules that share modules that share modules have more places than anybody could read."""
+
+_names: Names | None = None
+
+
+def install(torch: Any) -> None:
+    global _names
+    if _names is None:
+        atexit.register(at_exit)
+        os.register_at_fork(after_in_child=recording_began)
+    _names = Names(torch.nn.Module)
+    _aiflame.when_layers_are_new(_names.name_running)
+
+
+def recording_began() -> None:
+    """Rows are new: what was told before is told again when it is met."""
+    if _names:
+        _names.forget()
+
+
+def at_exit() -> None:
+    """Models that only threads beside the main one ran, while it waited for them, or that ran too shortly to be met."""
+    if _names and not _names.told:
+        _names.name_all()
+
+
+class Gone(weakref.ref):  # type: ignore[type-arg]
+    """Knows the address of what it referred to."""
+
+    __slots__ = ("address",)
+    address: int
+
+
+class Names:
+    def __init__(self, module_class: type) -> None:
+        self._module = module_class
+        calls = (vars(module_class).get(name) for name in ("_call_impl", "_wrapped_call_impl"))
+        self._calls: set[CodeType] = {call.__code__ for call in calls if isinstance(call, FunctionType)}
+        self._alive: dict[int, Gone] = {}
+        self.told: dict[int, dict[str, Gone]] = {}
+        """Model → path → who was told to hang there."""
+
+    def forget(self) -> None:
+        self.told.clear()
+
+    def name_running(self) -> None:
+        for frame in sys._current_frames().values():
+            inside: set[int] = set()
+            for module in self._called(frame):
+                if id(module) not in inside:
+                    inside |= self._name(module)
+
+    def name_all(self) -> None:
+        modules = [found for found in gc.get_objects() if self._is_module(found)]
+        inner = {id(child) for module in modules for _, child in self._children(module)}
+        for module in modules:
+            if id(module) not in inner:
+                self._name(module)
+
+    def _called(self, frame: FrameType | None) -> list[Any]:
+        """The modules whose calls are on a stack, outermost first."""
+        found = []
+        while frame is not None:
+            if frame.f_code in self._calls:
+                module = frame.f_locals.get("self")
+                if self._is_module(module):
+                    found.append(module)
+            frame = frame.f_back
+        return found[::-1]
+
+    def _name(self, root: Any) -> set[int]:
+        """Tells every place below a model that was not told before; which modules are there."""
+        told = self.told.setdefault(id(root), {})
+        inside = set()
+        for places, (path, module) in enumerate(self._places(root)):
+            if places == MOST_PLACES:
+                _aiflame.note(f"a model has more than {MOST_PLACES:,} places for modules: the others have no names")
+                break
+            inside.add(id(module))
+            alive = self._watch(module)
+            if told.get(path) is not alive:
+                told[path] = alive
+                _aiflame.name_layer(id(module), id(root), path, name_of(type(module)))
+        return inside
+
+    def _places(self, root: Any) -> Iterator[tuple[str, Any]]:
+        """As named_modules(), but a module that hangs in two places comes twice. One that hangs in itself ends there."""
+        above: set[int] = set()
+        waiting: list[tuple[str | None, Any]] = [("", root)]
+        while waiting:
+            path, module = waiting.pop()
+            if path is None:
+                above.discard(id(module))
+                continue
+            yield path, module
+            children = self._children(module)
+            if not children:
+                continue
+            above.add(id(module))
+            waiting.append((None, module))
+            waiting += [(f"{path}.{name}" if path else name, child) for name, child in reversed(children) if id(child) not in above]
+
+    def _children(self, module: Any) -> list[tuple[str, Any]]:
+        # The program's own __getattr__, properties and __class__ are never run.
+        children = object.__getattribute__(module, "__dict__").get("_modules")
+        if not isinstance(children, dict):
+            return []
+        return [(name, child) for name, child in list(children.items()) if isinstance(name, str) and self._is_module(child)]
+
+    def _is_module(self, found: Any) -> bool:
+        return issubclass(type(found), self._module)
+
+    def _watch(self, module: Any) -> Gone:
+        alive = self._alive.get(id(module))
+        if alive is None or alive() is not module:
+            alive = Gone(module, self._gone)
+            alive.address = id(module)
+            self._alive[id(module)] = alive
+        return alive
+
+    def _gone(self, reference: Gone) -> None:
+        """Another object may come to lie there."""
+        if self._alive.get(reference.address) is not reference:
+            return
+        del self._alive[reference.address]
+        self.told.pop(reference.address, None)
+        _aiflame.forget_layer(reference.address)
+
+
+def name_of(kind: type) -> str:
+    module, name = type.__getattribute__(kind, "__module__"), type.__getattribute__(kind, "__qualname__")
+    return f"{module}.{name}" if isinstance(module, str) else str(name)
