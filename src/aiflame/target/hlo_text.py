@@ -166,7 +166,7 @@ def _scope(op_name: str) -> tuple[str, str]:
     """`jit(step)/transpose(jvp(Encoder))/layers_3/attn/dot_general` → (`Encoder.layers_3.attn`, `dot_general`)."""
     parts = [_bare(part) for part in _split(op_name.split(";")[0])]
     names = [part for part in parts[:-1] if part and part not in _STRUCTURE]
-    return ".".join(names), parts[-1] or "jit"
+    return ".".join(names), parts[-1].partition("[")[0] or "jit"
 
 
 def _bare(part: str) -> str:
