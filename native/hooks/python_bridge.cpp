@@ -28,7 +28,8 @@ constexpr const char* kBootstrap = "_aiflame_target.bootstrap";
 
 // Under the GIL.
 Object ours = nullptr, bootstrap = nullptr;
-void* library = nullptr;  // where the interpreter's symbols are
+void* library = nullptr;  // where the interpreter's symbols are; null is RTLD_DEFAULT
+bool library_known = false;
 bool tried = false;
 
 std::atomic<bool> made{false};     // the bootstrap has run
@@ -182,7 +183,7 @@ void add_holder(const void* code) noexcept {
 
 // Again when the interpreter is known: a program that embeds one may have loaded it late.
 void find_holders() noexcept {
-  add_holder(dlsym(library ? library : RTLD_DEFAULT, "Py_AddPendingCall"));
+  add_holder(dlsym(library, "Py_AddPendingCall"));
   for (const char* name : {"sem_wait", "sem_trywait", "sem_clockwait", "sem_timedwait", "sem_post", "pthread_mutex_lock", "pthread_mutex_unlock",
                            "pthread_cond_wait", "pthread_cond_signal", "clock_gettime", "__tls_get_addr", "malloc", "syscall"}) {
     add_holder(dlsym(RTLD_DEFAULT, name));
@@ -239,12 +240,13 @@ int serve() noexcept {
 
 int on_pending_call(void*) noexcept {
   waiting.store(false, std::memory_order_release);
-  return library && wanted() ? serve() : 0;
+  return library_known && wanted() ? serve() : 0;
 }
 
 // Beside the self-test: the interpreter is known to work.
 int on_ready(const python::Api& api) noexcept {
   library = api.library;
+  library_known = true;
   return wanted() ? serve() : 0;
 }
 
