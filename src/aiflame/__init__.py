@@ -2,6 +2,7 @@
 
 from aiflame.api import open, record
 from aiflame.errors import AiflameError
+from aiflame.region import region
 from aiflame.version import VERSION as __version__
 
-__all__ = ["AiflameError", "__version__", "open", "record"]
+__all__ = ["AiflameError", "__version__", "open", "record", "region"]

@@ -21,8 +21,9 @@ def record(path: str | Path, options: RecordOptions | None = None, *, overwrite:
     """Records the block into the profile `path`. Inside a program that is being recorded already, the block just runs."""
     from aiflame.recorder.inside import recording
     from aiflame.recorder.options import RecordOptions
+    from aiflame.region import listening
 
-    with recording(Path(path), options or RecordOptions(), overwrite=overwrite) as profile:
+    with listening(), recording(Path(path), options or RecordOptions(), overwrite=overwrite) as profile:
         yield profile
 
 

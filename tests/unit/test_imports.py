@@ -26,6 +26,7 @@ EVERYTHING = RENDER | RECORDER | {"exchange", "cli", "api", "demo", ""}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "version": set(),
+    "region": set(),
     "target": {"target"},
     "profile": PROFILE,
     "recorder": RECORDER,
@@ -36,13 +37,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "exchange": PROFILE | {"attribute", "exchange"},
     "demo": {"demo"},
     "cli": EVERYTHING,
-    "api": RENDER | RECORDER,
-    "": {"api"},
+    "api": RENDER | RECORDER | {"region"},
+    "": {"api", "region"},
     "__main__": {"cli"},
 }
 """Room (folder, or file of the package itself; "" is `aiflame/__init__.py`) → rooms of ours it may import, beside PUBLIC."""
 
-STANDARD_LIBRARY_ONLY = {"target", "demo", "errors", "version"}
+STANDARD_LIBRARY_ONLY = {"target", "demo", "errors", "version", "region"}
 """Code that runs inside the profiled program, or that it may import: it has nothing but Python."""
 
 MADE_BY_THE_COLLECTOR = {"_aiflame"}

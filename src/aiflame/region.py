@@ -1,0 +1,171 @@
+"""`aiflame.region("Forward")`: a region of time that the program names itself, as a context manager or a decorator.
+
+    with aiflame.region("Forward"):
+        ...
+
+    @aiflame.region("load", domain="io")
+    def load(path): ...
+
+Runs in the profiled program: the standard library alone, and next to nothing while nothing is recorded. Who records is the module
+`_aiflame`, which the collector puts into `sys.modules`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_modules = sys.modules
+
+
+class region:
+    """What the calling thread does inside lies in a region of this name, inside the regions that it is in already.
+
+    One object may be used again and again, in several threads at once. A coroutine or a generator that is decorated lies in the region
+    whenever it runs, not while it waits: a `with` around an `await` would hold other tasks' work too.
+    """
+
+    __slots__ = ("category", "color", "domain", "name")
+
+    def __init__(self, name: str, *, domain: str = "", category: str = "", color: int = 0) -> None:
+        """`color` is ARGB, such as 0xff76b900; 0 leaves it to the viewer."""
+        if not isinstance(name, str):
+            raise TypeError(f'a region has a name: aiflame.region("Forward"), not {name!r}')
+        self.name = name
+        self.domain = domain
+        self.category = category
+        self.color = color
+
+    # While nothing is recorded: functions in C that take what a `with` gives and return nothing, for a call of Python costs as much as
+    # the whole may. listen() puts the real ones in their place.
+    __enter__: Any = {}.clear
+    __exit__: Any = "".format
+
+    def __call__(self, function: Function) -> Function:
+        """`function`, each call of it in this region."""
+        wrapped: Function = _wrapped(self, function)
+        return wrapped
+
+    def __repr__(self) -> str:
+        return f"aiflame.region({self.name!r})"
+
+
+def _enter(self: region) -> None:
+    bridge: Any = _modules.get("_aiflame")
+    if bridge is not None:
+        bridge.push(self.name, self.domain, self.category, self.color)
+
+
+def _exit(self: region, *_: object) -> None:
+    bridge: Any = _modules.get("_aiflame")
+    if bridge is not None:
+        bridge.pop(self.domain)
+
+
+_NOTHING = region.__enter__, region.__exit__
+_listeners = 0
+
+
+def _listen(change: int) -> None:
+    global _listeners
+    _listeners += change
+    region.__enter__, region.__exit__ = (_enter, _exit) if _listeners else _NOTHING
+
+
+@contextmanager
+def listening() -> Iterator[None]:
+    """A recording from inside the program: regions are told meanwhile."""
+    _listen(1)
+    try:
+        yield
+    finally:
+        _listen(-1)
+
+
+# A program that is recorded from outside knows it when it starts.
+if "_aiflame" in _modules or "AIFLAME_PROFILE" in os.environ:
+    _listen(1)
+
+
+def _wrapped(where: region, function: Any) -> Any:
+    import inspect
+
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def coroutine(*args: Any, **kwargs: Any) -> Any:
+            return await _Resumed(where, function(*args, **kwargs))
+
+        return coroutine
+    if inspect.isasyncgenfunction(function):
+
+        @functools.wraps(function)
+        async def async_generator(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+            inner = function(*args, **kwargs)
+            step = inner.__anext__()
+            while True:
+                try:
+                    value = await _Resumed(where, step)
+                except StopAsyncIteration:
+                    return
+                try:
+                    sent = yield value
+                except GeneratorExit:
+                    await _Resumed(where, inner.aclose())
+                    raise
+                except BaseException as error:
+                    step = inner.athrow(error)
+                else:
+                    step = inner.asend(sent)
+
+        return async_generator
+    if inspect.isgeneratorfunction(function):
+
+        @functools.wraps(function)
+        def generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+            return (yield from _Resumed(where, function(*args, **kwargs)))
+
+        return generator
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with where:
+            return function(*args, **kwargs)
+
+    return call
+
+
+class _Resumed:
+    """A coroutine or generator that is in a region each time it goes on."""
+
+    __slots__ = ("_inner", "_where")
+
+    def __init__(self, where: region, inner: Generator[Any, Any, Any] | Coroutine[Any, Any, Any]) -> None:
+        self._where = where
+        self._inner = inner
+
+    def __iter__(self) -> _Resumed:
+        return self
+
+    __await__ = __iter__
+
+    def __next__(self) -> Any:
+        return self.send(None)
+
+    def send(self, value: Any) -> Any:
+        with self._where:
+            return self._inner.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        with self._where:
+            return self._inner.throw(*error)
+
+    def close(self) -> None:
+        with self._where:
+            self._inner.close()
