@@ -143,7 +143,7 @@ class _Loop:
         unfinished = late[late > ends[-1]]
         if len(unfinished):
             ends = np.append(ends, unfinished[-1] + 1)
-        return self._begun(ends)
+        return self._begun(ends, whole=len(ends) - (len(unfinished) > 0))
 
     def _works(self, ends: Ints) -> Mask:
         """Whether there is backward work, or a call of a layer that prepares some, between each end and the one before it."""
@@ -152,11 +152,16 @@ class _Loop:
         many = np.searchsorted(np.sort(np.concatenate([backward, graded])), ends, side="right")
         return np.diff(many, prepend=0) > 0
 
-    def _begun(self, ends: Ints) -> list[tuple[int, int]]:
+    def _begun(self, ends: Ints, whole: int) -> list[tuple[int, int]]:
         """A step begins where the last one ended, but for evaluation in between: forward work whose autograd nodes no backward of the step
-        uses, where there is more of it than in most steps (a teacher's forward is in all)."""
-        lead = [self._evaluated(begin, end) for begin, end in zip([-1, *ends[:-1].tolist()], ends.tolist(), strict=True)]
-        usual = sorted(map(len, lead))[(len(lead) - 1) // 2] if len(lead) > 1 else 0
+        uses, where there is more of it than in other steps (a teacher's forward, or what is done to inputs, is in all). `whole`: how many
+        steps came to their end."""
+        begins = [-1, *ends[:-1].tolist()]
+        lead = [self._evaluated(begin, end, step < whole) for step, (begin, end) in enumerate(zip(begins, ends.tolist(), strict=True))]
+        if whole > 1:
+            usual = sorted(map(len, lead[:whole]))[(whole - 1) // 2]
+        else:  # nothing to compare with: evaluation is a pass through the whole model
+            usual = len(lead[0]) if 2 * len(lead[0]) < self._layer_works(ends[0]) else 0
         found, last = [], -1
         for times, end in zip(lead, ends.tolist(), strict=True):
             over = len(times) - usual
@@ -165,22 +170,32 @@ class _Loop:
             last = end
         return found
 
-    def _evaluated(self, low: int, high: int) -> Ints:
+    def _evaluated(self, low: int, high: int, whole: bool) -> Ints:
         """When work of layers without use for backward was done, before the first that has some."""
         if len(self.calls.end_ns):
-            here = slice(*np.searchsorted(self.calls.end_ns, (low, high), side="right").tolist())
-            graded = self.calls.graded[here]
-            return self.calls.end_ns[here][: int(np.argmax(graded))] if graded.any() else self.calls.end_ns[:0]
-        if not self.seen.exact:
-            return self.seen.time_ns[:0]
+            recorded = slice(*np.searchsorted(self.calls.end_ns, (low, high), side="right").tolist())
+            graded = self.calls.graded[recorded]
+            return self.calls.end_ns[recorded][: int(np.argmax(graded))] if graded.any() else self.calls.end_ns[:0]
         here = self.seen.within(low, high)
         backward, sequence, time_ns = self.seen.backward[here], self.seen.sequence[here], self.seen.time_ns[here]
-        used = sequence[backward & (sequence != NO_NODE)]
-        if not len(used) or not (used > 0).any():
+        used = sequence[backward & (sequence != NO_NODE)] if whole else self._nodes_before(here.start) + 1
+        if not self.seen.exact or not (used > 0).any():
             return time_ns[:0]
-        idle = self.seen.layer[here] & ~backward
-        needed = np.flatnonzero(idle & (sequence >= used.min()))
-        return time_ns[idle][: int(np.searchsorted(np.flatnonzero(idle), needed[0]))] if len(needed) else time_ns[:0]
+        layer = self.seen.layer[here]
+        forward = sequence[layer]
+        return time_ns[layer][: int(np.argmax(forward >= used.min()))]
+
+    def _layer_works(self, high: int) -> int:
+        """How often something was done for layers, counted as `_evaluated` counts, up to a moment."""
+        if len(self.calls.end_ns):
+            return int(np.searchsorted(self.calls.end_ns, high, side="right"))
+        return int(self.seen.layer[self.seen.within(-1, high)].sum())
+
+    def _nodes_before(self, item: int) -> Ints:
+        """The number of the newest node of all that was seen before."""
+        known = self.seen.sequence[:item]
+        known = known[known != NO_NODE]
+        return np.array([known.max()]) if len(known) else known
 
     def _first_work(self, low: int, high: int) -> int:
         """Where a step begins that does not follow another: with the data for its first layer, else with that layer."""
