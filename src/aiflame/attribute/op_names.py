@@ -12,7 +12,12 @@ from functools import cache
 
 NAMESPACE = "aten::"
 
-_OVERLOADS = frozenset(
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_OVERLOADS = _words(
     """
 IntList IntList_out KN L List List_out OutScalar_Other OutScalar_Self OutTensor Q Scalar ScalarAndTensor ScalarList ScalarList_out
 ScalarOpt_dim ScalarOpt_dim_dtype ScalarOpt_dim_dtype_out ScalarOpt_dtype ScalarOpt_dtype_out ScalarOther ScalarSelf Scalar_Other
@@ -35,9 +40,9 @@ source_Tensor_storage_offset sparse_dim sparse_dim_out src src_out stable stable
 str_ord_out tensor_indices_or_sections tensor_lr tensor_lr_out tensor_qparams tensor_qparams_out tensorarray tensorarrayint tensors
 tensors_out to to_out tol_tensor two two_out unary_out using_ints value value_out value_reduce value_reduce_out values values_stable
 vec vec_out x x_scalar x_scalar_out
-""".split()
+"""
 )
-_WHOLE = frozenset(
+_WHOLE = _words(
     """
 _add_batch_dim _assert_scalar _copy_from _cufft_get_plan_cache_max_size _cufft_get_plan_cache_size _cufft_set_plan_cache_max_size
 _empty_affine_quantized _empty_per_channel_affine_quantized _fake_quantize_per_tensor_affine_cachemask_tensor_qparams _foreach_sign
@@ -51,11 +56,11 @@ flatten_dense_tensors get_device index_reduce is_same_size is_set_to linalg_eigv
 max_pool3d_with_indices mkldnn_linear_backward_input norm_except_dim row_indices scatter_reduce segment_reduce set_data slice_inverse
 sparse_dim special_legendre_polynomial_p split_with_sizes sum_to_size sym_constrain_range_for_size sym_size take_along_dim
 tril_indices triu_indices unflatten_dense_tensors unique_dim unsafe_split_with_sizes
-""".split()
+"""
 )
 """Ops whose own names end like an overload."""
 
-_UNDERSCORED = frozenset(
+_UNDERSCORED = _words(
     """
 adaptive_avg_pool2d adaptive_avg_pool2d_backward adaptive_avg_pool3d adaptive_avg_pool3d_backward batch_norm_no_update
 batch_norm_with_update cdist_backward conj conj_physical conv_depthwise2d ctc_loss cudnn_ctc_loss cudnn_rnn cudnn_rnn_backward
@@ -75,7 +80,7 @@ unsafe_masked_index_put_accumulate unsafe_view upsample_bicubic2d_aa upsample_bi
 upsample_bilinear2d_aa_backward upsample_lanczos2d_aa upsample_lanczos2d_aa_backward upsample_nearest_exact1d
 upsample_nearest_exact1d_backward upsample_nearest_exact2d upsample_nearest_exact2d_backward upsample_nearest_exact3d
 upsample_nearest_exact3d_backward weight_norm_interface
-""".split()
+"""
 )
 """Ops that begin with an underscore, which the names of their nodes do not show."""
 _UNLIKE = {

@@ -60,3 +60,15 @@ def find(keys: Ints, wanted: Ints) -> tuple[Ints, Mask]:
         return np.zeros(len(wanted), dtype=np.int64), np.zeros(len(wanted), dtype=np.bool_)
     at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return at, keys[at] == wanted
+
+
+def latest(group: Ints, time_ns: Ints, wanted: Ints, before_ns: Ints) -> Ints:
+    """Of moments sorted by group and time, for each wanted one the place of the last of the same group at or before that time; -1 for none."""
+    groups, times = nodes.distinct(group), nodes.distinct(time_ns)
+    if not len(groups):
+        return np.full(len(wanted), -1)
+    key = np.searchsorted(groups, group) << 32 | np.searchsorted(times, time_ns)
+    number, there = find(groups, wanted)
+    rank = np.searchsorted(times, before_ns, side="right") - 1
+    at = np.searchsorted(key, number << 32 | np.maximum(rank, 0), side="right") - 1
+    return np.where(there & (rank >= 0) & (at >= 0) & (key[at] >> 32 == number), at, -1)
