@@ -214,13 +214,12 @@ def test_a_region_may_outlive_the_recording_that_it_began_in(monkeypatch: pytest
 
 
 @pytest.mark.skipif("_aiflame" in sys.modules, reason="these tests are being recorded")
-def test_nothing_is_told_and_nothing_stays_while_nobody_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_told_while_nobody_records(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = Bridge()
     monkeypatch.setitem(sys.modules, "_aiflame", ours)
-    kept = RuntimeError("the program's own")
     with pytest.raises(RuntimeError), aiflame.region("a") as value:
         assert value is None
-        raise kept
+        raise RuntimeError("the program's own")
 
     @aiflame.region("f")
     def function() -> int:
@@ -228,9 +227,6 @@ def test_nothing_is_told_and_nothing_stays_while_nobody_records(monkeypatch: pyt
 
     assert function() == 1
     assert ours.told == {}
-    assert not [
-        holder for holder in __import__("gc").get_referrers(kept) if type(holder) in (tuple, dict) and "region" in repr(type(holder))
-    ]
 
 
 def test_a_name_is_a_text() -> None:

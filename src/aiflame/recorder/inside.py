@@ -28,7 +28,7 @@ def recording(profile: Path, options: RecordOptions, *, overwrite: bool) -> Iter
     try:
         library = ctypes.CDLL(str(collector()))
         page = prepare(profile, options, sys.orig_argv, overwrite=overwrite)
-        with _cuda_asks_for_us(options):
+        with _runtimes_ask_for_us(options):
             if not library.aiflame_start(os.fsencode(profile.absolute())):
                 raise AiflameError(f"recording into {profile} could not be started: run `aiflame doctor`")
             try:
@@ -41,13 +41,14 @@ def recording(profile: Path, options: RecordOptions, *, overwrite: bool) -> Iter
 
 
 @contextmanager
-def _cuda_asks_for_us(options: RecordOptions) -> Iterator[None]:
-    """CUDA reads the variable when it starts, which may be while we record."""
-    if not options.cuda or "CUDA_INJECTION64_PATH" in os.environ:
-        yield
-        return
-    os.environ["CUDA_INJECTION64_PATH"] = str(agent())
+def _runtimes_ask_for_us(options: RecordOptions) -> Iterator[None]:
+    """CUDA, and libraries with NVTX or ITT in them, read their variables when they start or mark for the first time, which may be while we
+    record."""
+    wanted = {"CUDA_INJECTION64_PATH": options.cuda, "NVTX_INJECTION64_PATH": options.regions, "INTEL_LIBITTNOTIFY64": options.regions}
+    ours = [variable for variable, on in wanted.items() if on and variable not in os.environ]
+    os.environ.update(dict.fromkeys(ours, str(agent())))
     try:
         yield
     finally:
-        os.environ.pop("CUDA_INJECTION64_PATH", None)
+        for variable in ours:
+            os.environ.pop(variable, None)
