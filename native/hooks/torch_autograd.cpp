@@ -23,14 +23,18 @@ struct Library {
   uint64_t (*thread_number)();
   // A smart pointer by value: std::shared_ptr up to 2.12, c10::intrusive_ptr since. Both come through memory of the caller's, pointer first.
   void* (*current_node)(void* result);
-  const uint8_t* (*modes)();
+  const void* (*modes)();
+  bool (*nodes_are_made)();
+  void (*make_nodes)(bool);
 };
 Library library;
 
-// Of the three variables, in libtorch's block of thread-local memory; of two members, in a node; and the code of Python's own nodes.
+// Of the three variables, in libtorch's block of thread-local memory; of two members, in a node; of the mode, a word and a bit of it, 0 when
+// that is not known; and of the library whose nodes are Python's own.
 struct Places {
   uint64_t next_number, thread_number, current_node;
   uint64_t node_sequence, node_thread;
+  uint64_t mode_word, mode_bit;
   uint64_t python_low, python_high;
 };
 Places places;
@@ -38,7 +42,7 @@ constinit std::atomic<bool> known{false};
 
 struct Here {
   uint64_t block;  // the thread's copy of libtorch's thread-local memory, 0: not known
-  uint64_t modes;  // address of its modes: bit 0, whether nodes are made
+  uint64_t modes;  // address of the thread's modes: one says whether nodes are made
   uint64_t last;   // the backward node that was met last, packed
   uint32_t asked;
 };
@@ -50,7 +54,7 @@ bool find_block() noexcept {
   if (asked & (asked - 1)) return false;
   void* block = nullptr;
   if (dlinfo(library.handle, RTLD_DI_TLS_DATA, &block) != 0 || !block) return false;
-  here.modes = library.modes ? reinterpret_cast<uint64_t>(library.modes()) : 0;
+  here.modes = places.mode_bit ? reinterpret_cast<uint64_t>(library.modes()) : 0;
   std::atomic_signal_fence(std::memory_order_seq_cst);  // a tick that finds the block finds the modes
   here.block = reinterpret_cast<uint64_t>(block);
   return true;
@@ -63,7 +67,7 @@ Point unpacked(uint64_t point) noexcept { return {static_cast<uint16_t>(point >>
 
 // A node of Python's that runs with nodes being made runs forward code again: activation checkpointing.
 bool recomputes(uint64_t node) noexcept {
-  if (!here.modes || !(safe_load(here.modes) & 1)) return false;
+  if (!here.modes || !(safe_load(here.modes + places.mode_word) & places.mode_bit)) return false;
   uint64_t type = safe_load(node);
   return type >= places.python_low && type < places.python_high;
 }
@@ -112,6 +116,8 @@ bool find_library() noexcept {
   find("_ZN2at14RecordFunction15currentThreadIdEv", &library.thread_number);
   find("_ZN5torch8autograd16get_current_nodeEv", &library.current_node);
   find("_ZN3c1013AutogradState13get_tls_stateEv", &library.modes);
+  find("_ZN3c108GradMode10is_enabledEv", &library.nodes_are_made);
+  find("_ZN3c108GradMode11set_enabledEb", &library.make_nodes);
   return library.next_number && library.thread_number && library.current_node;
 }
 
@@ -171,6 +177,24 @@ uint64_t current_node() noexcept {
   return result[0];
 }
 
+// Which bit of the modes changes with the mode.
+void find_mode() noexcept {
+  if (!library.modes || !library.nodes_are_made || !library.make_nodes) return;
+  auto modes = reinterpret_cast<uint64_t>(library.modes());
+  bool was = library.nodes_are_made();
+  uint64_t on[4], off[4];
+  library.make_nodes(true);
+  for (uint32_t word = 0; word < 4; word++) on[word] = safe_load(modes + 8 * word);
+  library.make_nodes(false);
+  for (uint32_t word = 0; word < 4; word++) off[word] = safe_load(modes + 8 * word);
+  library.make_nodes(was);
+  for (uint32_t word = 0; word < 4; word++) {
+    if (on[word] == off[word]) continue;
+    places.mode_word = 8 * word;
+    places.mode_bit = on[word] & ~off[word];
+  }
+}
+
 bool find_words() noexcept {
   library.next_number();
   if (!library.thread_number() || current_node()) return false;  // each touches its variable, so that it exists
@@ -182,6 +206,7 @@ bool find_words() noexcept {
   bool found = find_word(block, library.next_number() + 0x5a5a5a, library.next_number, &places.next_number) &&
                find_word(block, library.thread_number() + 0x5a5a5a, library.thread_number, &places.thread_number) &&
                find_word(block, reinterpret_cast<uint64_t>(pretended_node), current_node, &places.current_node);
+  find_mode();
   sys::call(SYS_rt_sigprocmask, SIG_SETMASK, reinterpret_cast<long>(&mask), 0, sizeof mask);
   return found;
 }
