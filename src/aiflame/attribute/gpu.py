@@ -166,15 +166,17 @@ def _families(profile: Tables, names: pl.Series) -> tuple[Forest, Ints]:
 
 
 def _items(profile: Tables, items: pl.DataFrame) -> tuple[Forest, Ints]:
-    """Kernels and copies (name, device, kind) as frames, and the node of each. The device stands where a function has its library."""
+    """Kernels and copies (name, device, kind) as frames, and the node of each. The device stands where a function has its library. Some may
+    be known as specializations (readable, told)."""
     text = pl.lit("")
+    known = ["readable", "told"] if "readable" in items.columns else [pl.lit(None, dtype=pl.String)] * 2
     frames = items.join(kernel_names(profile), on="name", how="left", maintain_order="left").select(
-        name=pl.coalesce("short", "name"),
+        name=pl.coalesce(known[0], "short", "name"),
         kind=pl.col("kind").cast(pl.UInt8),
         file=text,
         line=pl.lit(0, dtype=pl.UInt32),
         module="device",
-        full_name=pl.coalesce("full", "name"),
+        full_name=pl.coalesce(known[1], "full", "name"),
         approximate=pl.lit(False),
     )
     frames = frames.with_columns(full_name=pl.when(pl.col("full_name") == pl.col("name")).then(text).otherwise("full_name"))

@@ -10,16 +10,17 @@ from aiflame.attribute.stacks import Tables
 
 def captured_stacks(profile: Tables) -> pl.DataFrame:
     """One row for each node: process, node, `made`, the node that it was cloned from in the end (itself, or one without an original), and
-    `captured`, the stack that made that one; 0 where none is known.
+    `captured`, the stack that made that one, 0 where none is known, and `variant`, the specialization that it launches.
 
     CUPTI tells of a node that was cloned twice: first that it was made, by the call that instantiates the graph, then what it was
     cloned from. It was made where its original was.
 
     Jumps double, so that long chains cost few rounds; in a damaged profile originals may go in circles, which lead nowhere.
     """
+    variant = pl.col("variant") if profile.has("kernel_variants") else pl.lit(0, dtype=pl.UInt32).alias("variant")
     made = (
         profile.scan("graph_nodes")
-        .select("process", "node", "original", "stack")
+        .select("process", "node", "original", "stack", variant)
         .filter(pl.col("node") != 0)
         .with_columns(stack=pl.when(pl.col("original") == 0).then("stack").otherwise(0))
         .sort("process", "node", pl.col("original") == 0, pl.col("stack") == 0, "stack", "original")
@@ -34,4 +35,5 @@ def captured_stacks(profile: Tables) -> pl.DataFrame:
     at = np.where(np.isnan(to), here, np.nan_to_num(to)).astype(np.int64)
     for _ in range(len(made).bit_length()):
         at = at[at]
-    return made.select("process", "node", made=pl.col("node").gather(at), captured=pl.Series(stack[at], dtype=pl.UInt32))
+    captured = pl.Series(stack[at], dtype=pl.UInt32)
+    return made.select("process", "node", made=pl.col("node").gather(at), captured=captured, variant=pl.col("variant").gather(at))

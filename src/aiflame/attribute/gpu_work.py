@@ -12,6 +12,7 @@ from aiflame.attribute.gpu_graphs import captured_stacks
 from aiflame.attribute.phases import Phase
 from aiflame.attribute.prefixes import Prefix
 from aiflame.attribute.stacks import Tables
+from aiflame.attribute.variants import with_variants
 from aiflame.profile.kinds import Kind
 from aiflame.profile.schema import CopyKind
 
@@ -30,7 +31,7 @@ NO_LAUNCH = -1
 """`thread` of a site whose launch is not known."""
 
 JOIN = ["process", "api", "correlation"]
-SITE = ["process", "thread", "stack", "graph", "captured", "kind", "name", "device"]
+SITE = ["process", "thread", "stack", "graph", "captured", "kind", "name", "device", "readable", "told"]
 _RAN = ["process", "api", "correlation", "node", "kind", "item", "start_ns", "end_ns", "bytes"]
 
 
@@ -38,7 +39,8 @@ _RAN = ["process", "api", "correlation", "node", "kind", "item", "start_ns", "en
 class Work:
     sites: pl.DataFrame
     """Each place that something was launched from, with what: SITE, and `took` (ns), `launches`, `bytes` of all that ran from there.
-    `graph`: it ran for a graph's node, that `captured` (a stack, 0: unknown) made."""
+    `graph`: it ran for a graph's node, that `captured` (a stack, 0: unknown) made. `readable` and `told`: short and full name of a kernel
+    that is a known specialization, else null."""
     ran: pl.DataFrame
     """`site` (row of `sites`), `start_ns`, `end_ns` (never before the start) of each."""
 
@@ -74,12 +76,15 @@ def work(profile: Tables, grouped: Grouped | None = None) -> Work:
         .with_columns(pl.col("item").fill_null(0), kind=pl.lit(int(Kind.GPU_COPY), dtype=pl.UInt8))
         .select(_RAN)
     )
-    launches = profile.scan("launches").with_columns(pl.col("api").cast(pl.UInt32)).sort("id").select(*JOIN, "thread", "stack", "id")
+    variant = pl.col("variant") if profile.has("kernel_variants") else pl.lit(0, dtype=pl.UInt32).alias("variant")
+    launches = (
+        profile.scan("launches").with_columns(pl.col("api").cast(pl.UInt32)).sort("id").select(*JOIN, "thread", "stack", "id", variant)
+    )
     longest = pl.col("start_ns") + LONGEST_NS
     ran = (
         pl.concat([kernels, moved])
         .join(launches.unique(JOIN, keep="first", maintain_order=True), on=JOIN, how="left")
-        .join(captured_stacks(profile).lazy(), on=["process", "node"], how="left")
+        .join(captured_stacks(profile).lazy(), on=["process", "node"], how="left", suffix="_made")
         .select(
             "process",
             pl.col("thread").cast(pl.Int64).fill_null(NO_LAUNCH),
@@ -90,12 +95,14 @@ def work(profile: Tables, grouped: Grouped | None = None) -> Work:
             "bytes",
             "id",
             "made",
+            variant=pl.when(pl.col("node") != 0).then("variant_made").otherwise("variant"),
             graph=pl.col("node") != 0,
             end_ns=pl.max_horizontal("start_ns", pl.min_horizontal("end_ns", longest)),
         )
         .collect()
     )
-    key = ["process", "thread", "stack", "graph", "captured", "item"]
+    ran, specializations = with_variants(profile, ran, items)
+    key = ["process", "thread", "stack", "graph", "captured", "item", "specialization"]
     more: list[str] = []
     if grouped is not None:
         ran = _told(profile, ran, items, grouped)
@@ -110,12 +117,13 @@ def work(profile: Tables, grouped: Grouped | None = None) -> Work:
             bytes=pl.col("bytes").clip(upper_bound=MOST_BYTES).sum().cast(pl.Int64),
         )
         .join(items.lazy(), on="item", how="left")
+        .join(specializations.lazy(), on="specialization", how="left")
         .sort(SITE + more)
         .collect()
         .with_row_index("site")
     )
     of_site = ran.select(*key, "start_ns", "end_ns").join(sites.select(*key, "site"), on=key, how="left")
-    return Work(sites.drop("site", "item"), of_site.select("site", "start_ns", "end_ns"))
+    return Work(sites.drop("site", "item", "specialization"), of_site.select("site", "start_ns", "end_ns"))
 
 
 def _told(profile: Tables, ran: pl.DataFrame, items: pl.DataFrame, grouped: Grouped) -> pl.DataFrame:
