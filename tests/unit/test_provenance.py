@@ -16,7 +16,7 @@ from profiles import Row, native, python, sealed, stack
 from aiflame.attribute.origins import KernelOrigins, kernel_origins
 from aiflame.profile.kinds import Kind
 from aiflame.profile.store import Profile
-from aiflame.resolve.provenance import label, provenance
+from aiflame.resolve.provenance import kernel_labels, label, provenance, with_kernels
 
 GENERATED = "/tmp/torchinductor_me/ab/cabc.py"
 LIBRARY = "/tmp/torchinductor_me/cd/ccdc.main.so"
@@ -164,3 +164,31 @@ def test_small_values_are_shared_out_fairly(compiled: Profile) -> None:
     divided = origins.divide(np.full(100, 1), np.ones(100, dtype=np.int64))
     of_add = divided.part == origins.parts["op"].to_list().index("aten::add")
     assert abs(int(divided.value[of_add].sum()) - 75) <= 1
+
+
+def test_a_kernels_library_lends_its_function_the_kernels_name(tmp_path: Path) -> None:
+    told = provenance(sealed(tmp_path / "p.aiflame", kernel_origins=[FUSED]).table("kernel_origins"))
+    modules = pl.DataFrame(
+        {"process": [0, 0], "id": [1, 2], "path": [LIBRARY, "/usr/lib/other.so"]}, schema_overrides={"process": pl.UInt32}
+    )
+    names = ["kernel", "kernel._omp_fn", "kernels", "at::vec::Vectorized", "kernel"]
+    symbols = pl.DataFrame(
+        {"process": [0] * 5, "id": [1, 1, 1, 1, 2], "name": names, "full_name": [""] * 5}, schema_overrides={"process": pl.UInt32}
+    )
+    found = with_kernels(symbols, modules, told)
+    name = "cpp_fused_add_native_layer_norm_2"
+    assert found["name"].to_list() == [name, f"{name}._omp_fn", "kernels", "at::vec::Vectorized", "kernel"]
+    assert found["full_name"][0] == f"{name}: fused: aten::add (layers.2), aten::native_layer_norm (layers.3.norm)"
+    assert found["full_name"].to_list()[2:] == ["", "", ""]
+
+
+def test_the_label_of_a_kernel_has_the_ops_of_all_its_calls(tmp_path: Path) -> None:
+    rows = [call("triton_poi_fused_gelu_1", line, op("aten::gelu", f"layers.{line}")) for line in (3, 4)]
+    told = provenance(sealed(tmp_path / "p.aiflame", kernel_origins=rows).table("kernel_origins"))
+    assert kernel_labels(told) == {"triton_poi_fused_gelu_1": "fused: aten::gelu (layers.3), aten::gelu (layers.4)"}
+
+
+def test_a_kernel_of_xlas_is_named_as_in_the_binary(tmp_path: Path) -> None:
+    row = {**call("loop_add-fusion.3", 0, ADD), "compiler": "xla"}
+    told = provenance(sealed(tmp_path / "p.aiflame", kernel_origins=[row]).table("kernel_origins"))
+    assert told.calls["kernel"].to_list() == ["loop_add_fusion_3"]

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import polars as pl
 
@@ -38,17 +39,29 @@ SOURCES = {"path": pl.String, "text": pl.String}
 NAMES = {"name": pl.String, "short": pl.String, "full": pl.String, "family": pl.String}
 
 
-def write_gpu_tables(profile: Profile, progress: Callable[[float], None], nvdisasm: Sequence[Path] | None = None) -> list[str]:
-    """Writes what the profile has something for, and removes the cubins that no sample is in; returns what is missing, a line each."""
+def write_gpu_tables(
+    profile: Profile,
+    progress: Callable[[float], None],
+    nvdisasm: Sequence[Path] | None = None,
+    made_from: Mapping[str, str] = MappingProxyType({}),
+) -> list[str]:
+    """Writes what the profile has something for, and removes the cubins that no sample is in; returns what is missing, a line each.
+    `made_from`: of compiled kernels (name) their ops, for the full name."""
     names = pl.concat([profile.table("kernel_shapes")["name"], profile.table("gpu_functions")["name"]]).unique().sort().to_list()
     if names:
-        profile.write_table("kernel_names", _frame(NAMES, [(name, short_name(name), full_name(name), family(name)) for name in names]))
+        profile.write_table(
+            "kernel_names", _frame(NAMES, [(name, short_name(name), _full(name, made_from), family(name)) for name in names])
+        )
     sampled = _sampled(profile)
     notes: list[str] = []
     if sampled:
         notes = _write_code(profile, sampled, tools() if nvdisasm is None else nvdisasm, progress)
     _prune(profile.path / "cubins", {crc for crc, _ in sampled})
     return notes
+
+
+def _full(name: str, made_from: Mapping[str, str]) -> str:
+    return f"{full_name(name)}: {made_from[name]}" if name in made_from else full_name(name)
 
 
 def add_instructions(profile: Profile) -> None:

@@ -6,13 +6,14 @@ A row's JSON was written inside the program by another version of us perhaps, or
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
-from aiflame.resolve.names import clean
+from aiflame.resolve.names import LONGEST_FULL, clean, cut
 
 PARTS = {
     "set": pl.UInt32,
@@ -38,6 +39,7 @@ CALLS = {
     "set": pl.UInt32,
 }
 LARGEST_SHARE = 1 << 40
+XLA = "xla"
 
 _TEXTS = ("op", "layer", "outer", "type", "file", "function", "code")
 _Part = tuple[str, str, str, str, str, int, str, str, bool, int]
@@ -69,6 +71,7 @@ def provenance(origins: pl.DataFrame) -> Provenance:
         told = _parsed(text)
         found = sets.number(tuple(_part(op) for op in told.get("ops", ()) if isinstance(op, dict)))
         line = _whole(told.get("line"), (1 << 32) - 1)
+        kernel = _as_compiled(kernel) if compiler == XLA else kernel
         if found:
             calls.append((process, kernel, compiler, module, file, line, _text(told.get("library")), found))
     frame = pl.DataFrame(calls, schema=CALLS, orient="row").unique(maintain_order=True)
@@ -82,6 +85,44 @@ def label(parts: list[tuple[str, str]]) -> str:
     """(op, layer) pairs as `fused: aten::add (layers.2), aten::native_layer_norm (layers.3.norm)`."""
     named = list(dict.fromkeys(f"{op} ({layer})" if layer else op for op, layer in parts))
     return ("fused: " if len(named) > 1 else "") + ", ".join(named)
+
+
+def kernel_labels(told: Provenance) -> dict[str, str]:
+    """For each kernel's name all that its calls are made from."""
+    found: dict[str, dict[int, None]] = {}
+    for kernel, number in told.calls.select("kernel", "set").iter_rows():
+        found.setdefault(kernel, {})[number] = None
+    ops: dict[int, list[tuple[str, str]]] = {}
+    for number, op, layer in told.parts.select("set", "op", "layer").iter_rows():
+        ops.setdefault(number, []).append((op, layer))
+    return {kernel: cut(label([pair for number in sets for pair in ops[number]]), LONGEST_FULL) for kernel, sets in found.items()}
+
+
+def with_kernels(symbols: pl.DataFrame, modules: pl.DataFrame, told: Provenance) -> pl.DataFrame:
+    """Inductor builds each C++ kernel into a library of its own, whose function is called `kernel`: here it gets the kernel's name, and
+    what that was made from for a full name. `symbols` has process, id (of the module), name and full_name."""
+    built = told.calls.filter(pl.col("library") != "").select("process", "library", "kernel").unique(["process", "library"], keep="first")
+    if built.is_empty():
+        return symbols
+    labels = kernel_labels(told)
+    names = built.join(modules.select("process", "id", library="path"), on=["process", "library"]).select(
+        "process", "id", "kernel", made_from=pl.col("kernel").replace_strict(labels, return_dtype=pl.String)
+    )
+    inside = pl.col("kernel").is_not_null() & pl.col("name").str.contains(r"^kernel(_py)?\b")
+    named = pl.col("name").str.replace("kernel", pl.col("kernel"), literal=True)
+    return (
+        symbols.join(names.unique(["process", "id"]), on=["process", "id"], how="left", maintain_order="left")
+        .with_columns(
+            name=pl.when(inside).then(named).otherwise("name"),
+            full_name=pl.when(inside).then(pl.format("{}: {}", named, "made_from")).otherwise("full_name"),
+        )
+        .drop("kernel", "made_from")
+    )
+
+
+def _as_compiled(instruction: str) -> str:
+    """The name of a kernel that XLA makes for an instruction."""
+    return re.sub(r"[^\w]", "_", instruction)
 
 
 class _Sets:

@@ -16,6 +16,7 @@ from aiflame.resolve.jit_symbols import address_symbols, method_symbols
 from aiflame.resolve.kept import DEBUG_ROOTS
 from aiflame.resolve.names import clean
 from aiflame.resolve.native_symbols import native_symbols
+from aiflame.resolve.provenance import kernel_labels, provenance, with_kernels
 from aiflame.resolve.python_names import python_symbols
 
 SYMBOLS = {
@@ -37,7 +38,8 @@ _DEFAULTS = {"depth": 0, "full_name": "", "module": "", "file": "", "line": 0, "
 def resolve(profile: Profile, progress: Callable[[float], None] | None = None, debug_roots: Sequence[Path] = DEBUG_ROOTS) -> None:
     """Writes all derived tables into the profile; `progress` gets the share done, 0 to 1. `symbols` comes last: where it is, all are."""
     tell = progress or (lambda share: None)
-    notes = write_gpu_tables(profile, lambda share: tell(0.4 * share))
+    compiled = provenance(profile.table("kernel_origins"))
+    notes = write_gpu_tables(profile, lambda share: tell(0.4 * share), made_from=kernel_labels(compiled))
     frames = _words(profile.scan("stacks").select("process", "frame").unique().collect())
     native = native_symbols(
         _of(frames, FrameKind.NATIVE, FrameKind.NATIVE_APPROX),
@@ -48,7 +50,7 @@ def resolve(profile: Profile, progress: Callable[[float], None] | None = None, d
         debug_roots,
     )
     parts = [
-        native.symbols,
+        with_kernels(native.symbols, profile.table("modules"), compiled),
         python_symbols(_of(frames, FrameKind.PYTHON), profile.table("codes")),
         method_symbols(_of(frames, FrameKind.JIT), profile.table("jit_methods")),
         address_symbols(_of(frames, FrameKind.ADDRESS), profile.table("processes"), _time_of_day(profile), profile.path),

@@ -103,7 +103,12 @@ def _guarded(function: Callable[..., None], *args: Any, **named: Any) -> None:
 
 
 def _aiflame() -> Any:
-    return importlib.import_module("_aiflame")
+    return sys.modules["_aiflame"]
+
+
+def _torch(name: str) -> Any:
+    """A module that Inductor has imported itself."""
+    return importlib.import_module(f"torch.{name}")
 
 
 # While a graph is compiled
@@ -111,9 +116,7 @@ def _aiflame() -> Any:
 
 def _remember(node_schedule: Any, kernel_name: str, *_: Any, **__: Any) -> None:
     """A call of a kernel has been written, for these nodes of Inductor's."""
-    from torch._inductor.virtualized import V  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
-    graph = V.graph
+    graph = _torch("_inductor.virtualized").V.graph
     while (parent := getattr(graph, "parent", None)) is not None:
         graph = parent
     graph.__dict__.setdefault(_CALLS, []).append((kernel_name, _parts(_fx_nodes(node_schedule))))
@@ -272,21 +275,15 @@ def _publish(self: Any, *_: Any, **__: Any) -> None:
 
 
 def _file(graph: Any) -> str:
-    from torch._inductor.codecache import get_path  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
-    return str(get_path(graph.cache_key, "py")[2])
+    return str(_torch("_inductor.codecache").get_path(graph.cache_key, "py")[2])
 
 
 def _generated() -> list[Any]:
-    from torch._inductor.codecache import PyCodeCache  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
-    return list(PyCodeCache.modules)
+    return list(_torch("_inductor.codecache").PyCodeCache.modules)
 
 
 def _compile_id(graph: Any) -> str:
-    from torch._guards import CompileContext  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
-    context = CompileContext.try_get()
+    context = _torch("_guards").CompileContext.try_get()
     if context is not None and context.compile_id is not None:
         return str(context.compile_id)
     return str(graph.__dict__.get("fx_kwargs", {}).get("graph_id", ""))
@@ -356,9 +353,7 @@ def _named_ops(kernel: str) -> list[str]:
 
 @functools.lru_cache(maxsize=1)
 def _aten_names() -> frozenset[str]:
-    import torch  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
-    names = torch._C._dispatch_get_all_op_names()
+    names = _torch("_C")._dispatch_get_all_op_names()
     return frozenset(name.split("::", 1)[1].split(".")[0] for name in names if name.startswith("aten::"))
 
 
