@@ -60,13 +60,13 @@ def layers(profile: Tables, frames: TorchFrames | None = None) -> StackLayers:
     # Chains of modules, of stacks and of calls alike: few, however many stacks and calls there are.
     module = np.concatenate([process << 32 | word, calls.process << 32 | calls.layer])
     parent = np.concatenate([outer, np.where(calls.parent >= 0, calls.parent + len(met), -1)])
-    known, which = np.unique(module, return_inverse=True)
+    known = nodes.distinct(module)
+    which = np.searchsorted(known, module)
     above = np.concatenate([[-1], parent + 1]).astype(np.int32)
     chains, chain_module, place = nodes.merge_siblings(above, np.concatenate([[0], which]).astype(np.uint32))
     modules = [(number >> 32, number & _ROW) for number in known.tolist()]
-    forest, of_chain = _paths(
-        LayerNames(profile, modules), chains.tolist(), [modules[row] for row in chain_module.tolist()] if modules else []
-    )
+    of_chains = [modules[row] for row in chain_module.tolist()[1:]]
+    forest, of_chain = _paths(LayerNames(profile, modules), chains.tolist()[1:], of_chains)
 
     path = of_chain[place[1:]]
     of_node = np.where(at >= 0, np.append(path, 0)[np.searchsorted(met, np.maximum(at, 0))], 0)
