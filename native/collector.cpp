@@ -115,7 +115,10 @@ void end(void (*write_cuda)() noexcept) noexcept {
   control::stop(schema::StopReason::NONE, 0);
 }
 
-void tick(siginfo_t* info, ucontext_t* context) noexcept { timers::tick(info, context); }
+void tick(siginfo_t* info, ucontext_t* context) noexcept {
+  timers::tick(info, context);
+  bridge::poke_in_tick(now_ns(), static_cast<uint64_t>(context->uc_mcontext.gregs[REG_RIP]));
+}
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include "hooks/cuda_parts.hpp"
 #include "hooks/cuda_sampling.hpp"
 #include "hooks/kernel_variants.hpp"
+#include "hooks/python_bridge.hpp"
 #include "hooks/torch_autograd.hpp"
 #include "sampler/threads.hpp"
 #include "spool/control.hpp"
@@ -97,6 +98,7 @@ void leave_call(const CUpti_CallbackData& data) noexcept {
   // An inner call is written by itself only when its records carry another id than the outer one's.
   if (!calls.stack || (calls.depth && data.correlationId == calls.correlation)) return;
   torch_autograd::launches_tell();
+  uint64_t end_ns = now_ns();
   spool::append(schema::Launch{.thread = calls.thread,
                                .stack = calls.stack,
                                .api = static_cast<uint16_t>(schema::GpuApi::CUDA),
@@ -104,8 +106,9 @@ void leave_call(const CUpti_CallbackData& data) noexcept {
                                .sequence = calls.point.sequence,
                                .variant = calls.variant,
                                .begin_ns = calls.begin_ns,
-                               .end_ns = now_ns(),
+                               .end_ns = end_ns,
                                .correlation = correlation(data.correlationId)});
+  bridge::poke(end_ns);
 }
 
 void on_resource(CUpti_CallbackId id, const CUpti_ResourceData& resource) noexcept {

@@ -5,6 +5,7 @@
 #include "hooks/kernel_shapes.hpp"
 #include "hooks/opencl.hpp"
 #include "hooks/opencl_devices.hpp"
+#include "hooks/python_bridge.hpp"
 #include "sampler/threads.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
@@ -156,6 +157,7 @@ void launched(const Launching& launch, Queue queue, const Work& work, Event even
                                  .begin_ns = launch.begin_ns,
                                  .end_ns = end_ns,
                                  .correlation = correlation});
+  bridge::poke(end_ns);
   const QueueInfo* info = pending ? find_queue(queue) : nullptr;
   if (!info || !info->device) {
     if (pending) pending->owner.store(kFree, std::memory_order_release);

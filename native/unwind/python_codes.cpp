@@ -3,6 +3,7 @@
 #include "base/safe_load.hpp"
 #include "base/scratch.hpp"
 #include "base/sys.hpp"
+#include "spool/control.hpp"
 #include "spool/spool.hpp"
 
 #include <sys/mman.h>
@@ -21,11 +22,11 @@ Types types;
 // One word holds fingerprint and id, so that a reader never joins the fingerprint of one code to the id of another.
 struct Entry {
   std::atomic<uint64_t> address;
-  std::atomic<uint64_t> mark;  // fingerprint, and the id in the low bits; 0 while it changes hands
+  std::atomic<uint64_t> mark;  // fingerprint, and what look_up() answers in the low bits; 0 while it changes hands
 };
 constexpr uint32_t kEntries = 1 << 18;  // 4 MiB of address space, of which only what is touched is taken
 constexpr uint32_t kProbes = 16;
-constexpr uint64_t kIdMask = (1ull << kIdBits) - 1;
+constexpr uint64_t kIdMask = (1ull << kIdBits) - 1, kAnswer = kIdMask | kLayerCall;
 std::atomic<Entry*> table;
 
 constexpr size_t kLongestName = 4096;
@@ -59,7 +60,7 @@ uint64_t fingerprint(uint64_t code) noexcept {
               std::rotl(safe_load(words + (size / 2 & ~7ull)), 29) ^ std::rotl(safe_load(words + ((size - 1) & ~7ull)), 47);
   }
   uint64_t mixed = place * 0xD6E8FEB86659FD93u ^ std::rotl(content * kOdd, 32);
-  return mixed * kOdd & ~kIdMask;
+  return mixed * kOdd & ~kAnswer;
 }
 
 bool is_a(uint64_t object, uint64_t type) noexcept { return object > 4096 && object % 8 == 0 && safe_load(object + at.object_type) == type; }
@@ -119,25 +120,34 @@ size_t encode(uint64_t from, uint64_t length, uint32_t width, char* out, size_t 
   return done;
 }
 
+// torch.nn.Module._call_impl, which every call of a module comes through. Only 3.10 does not know its class.
+bool is_layer_call(uint64_t code, std::string_view qualname, std::string_view filename) noexcept {
+  return qualname == (at.version < 0x030b ? "_call_impl" : "Module._call_impl") && filename.ends_with("torch/nn/modules/module.py") &&
+         static_cast<int32_t>(safe_load(code + at.code_arguments)) >= 1 && control::has(schema::Feature::MEANING);
+}
+
 __attribute__((noinline)) uint32_t record(uint64_t code) noexcept {
   Scratch scratch;
   if (!is_a(code, types.code) || !scratch.data()) return 0;
-  auto text = [&](uint16_t offset) { return spool::text({scratch.data(), copy_text(safe_load(code + offset), scratch.data(), kLongestName)}); };
+  char* second = scratch.data() + kLongestName;
+  std::string_view filename(scratch.data(), copy_text(safe_load(code + at.code_filename), scratch.data(), kLongestName));
+  std::string_view qualname(second, copy_text(safe_load(code + at.code_qualname), second, kLongestName));
   schema::CodeRecord row{
       .first_line = static_cast<uint32_t>(safe_load(code + at.code_first_line)),
-      .filename = text(at.code_filename),
-      .qualname = text(at.code_qualname),
+      .filename = spool::text(filename),
+      .qualname = spool::text(qualname),
       .python = at.version,
   };
+  uint32_t layer_call = is_layer_call(code, qualname, filename) ? kLayerCall : 0;
   row.linetable = spool::text({scratch.data(), copy_bytes(safe_load(code + at.code_linetable), scratch.data(), scratch.size())});
   uint32_t id = spool::append(row);
-  return id <= kIdMask ? id : 0;
+  return id && id <= kIdMask ? id | layer_call : 0;
 }
 
 // Two threads may record the same code at once: two equal rows, which is no harm.
 __attribute__((noinline)) uint32_t add(Entry* all, uint32_t home, uint64_t code, uint64_t print) noexcept {
-  uint32_t id = record(code);
-  if (!id) return 0;
+  uint32_t answer = record(code);
+  if (!answer) return 0;
   // Its own entry, a free one, or (where the neighbourhood is full of code that may be long gone) the first.
   Entry* entry = &all[home];
   for (uint32_t probe = 0; probe < kProbes; probe++) {
@@ -150,8 +160,8 @@ __attribute__((noinline)) uint32_t add(Entry* all, uint32_t home, uint64_t code,
   }
   entry->mark.store(0, std::memory_order_release);
   entry->address.store(code, std::memory_order_release);
-  entry->mark.store(print | id, std::memory_order_release);
-  return id;
+  entry->mark.store(print | answer, std::memory_order_release);
+  return answer;
 }
 
 }  // namespace
@@ -161,7 +171,7 @@ void use(const Layout& layout, const Types& known_types) noexcept {
   types = known_types;
 }
 
-uint32_t id_of(uint64_t code) noexcept {
+uint32_t look_up(uint64_t code) noexcept {
   Entry* all = entries();
   if (!all) return 0;
   uint64_t print = fingerprint(code);
@@ -172,7 +182,7 @@ uint32_t id_of(uint64_t code) noexcept {
     uint64_t owner = entry.address.load(std::memory_order_acquire);
     if (owner == code) {
       uint64_t mark = entry.mark.load(std::memory_order_acquire);
-      if ((mark & ~kIdMask) == print && (mark & kIdMask)) return static_cast<uint32_t>(mark & kIdMask);
+      if ((mark & ~kAnswer) == print && (mark & kIdMask)) return static_cast<uint32_t>(mark & kAnswer);
       break;
     }
     if (owner == 0) break;

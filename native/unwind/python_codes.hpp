@@ -19,8 +19,11 @@ inline constexpr uint32_t kIdBits = 28;  // as a frame word has room for
 // Not for signal handlers; before any other.
 void use(const Layout& layout, const Types& types) noexcept;
 
-// The row of the code object at `address`; 0 when no code object is there, or nothing is recorded any more.
-uint32_t id_of(uint64_t address) noexcept;
+// The row of the code object at `address`; 0 when no code object is there, or nothing is recorded any more. With it, the bit kLayerCall
+// for the code that calls a torch module's forward: its first argument is the module.
+inline constexpr uint32_t kLayerCall = 1u << kIdBits;
+uint32_t look_up(uint64_t address) noexcept;
+inline uint32_t id_of(uint64_t address) noexcept { return look_up(address) & (kLayerCall - 1); }
 
 // UTF-8 of the str at `address`, or the contents of the bytes there; how many bytes, cut at `room`. 0 when it is something else.
 size_t copy_text(uint64_t address, char* out, size_t room) noexcept;

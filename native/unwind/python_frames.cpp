@@ -36,13 +36,38 @@ uint64_t thread_state() noexcept {
 // No instruction of any function is elsewhere; up to 3.12 a frame that has not begun is one code unit before its first.
 bool is_place(int64_t offset) noexcept { return offset >= -2 && offset < 1 << 30; }
 
+// 3.10 keeps cells behind the locals: co_cell2arg says which argument each took over.
+uint64_t cell_of_first_argument(const RawFrame& frame) noexcept {
+  constexpr uint64_t kLocals = 28, kCellNames = 88, kCellToArgument = 96;  // co_nlocals, co_cellvars, co_cell2arg
+  uint64_t taken = safe_load(frame.code + kCellToArgument), count = safe_load(safe_load(frame.code + kCellNames) + layout.object_size);
+  for (uint64_t cell = 0; taken && cell < count && cell < 64; cell++) {
+    if (safe_load(taken + 8 * cell, ~0ull) != 0) continue;
+    uint64_t local = (safe_load(frame.code + kLocals) & 0xFFFFFFFFu) + cell;
+    return safe_load(frame.address + layout.frame_locals + 8 * local);
+  }
+  return 0;
+}
+
+// Address of the object that is the first argument (`self`) of a frame, 0 when unknown. An argument that an inner function uses lives in
+// a cell. The caller stores it before the frame is linked into the chain.
+uint64_t first_argument(const RawFrame& frame) noexcept {
+  uint64_t object = safe_load(frame.address + layout.frame_locals) & layout.pointer_mask;
+  if (!object && layout.chain == Chain::FRAME_OBJECTS) object = cell_of_first_argument(frame);
+  if (is_address(object) && safe_load(object + layout.object_type) == api.cell_type) object = safe_load(object + layout.cell_content);
+  return object;
+}
+
 class Frames {
  public:
   Frames(PythonFrame* out, size_t room) noexcept : out_(out), room_(room) {}
 
   Take frame(const RawFrame& raw) noexcept {
-    uint32_t id = codes::id_of(raw.code);
+    uint32_t id = codes::look_up(raw.code);
     if (!id || !is_place(raw.offset)) return Take::STALE;
+    if (id & codes::kLayerCall) [[unlikely]] {
+      id -= codes::kLayerCall;
+      layer(raw);
+    }
     auto place = static_cast<uint32_t>(raw.offset < 0 ? 0 : raw.offset + 1);
     out_[count_++] = {.word = frame_word(schema::FrameKind::PYTHON, id, place), .evaluator = 0, .entry = false};
     return count_ < room_ ? Take::MORE : Take::ENOUGH;
@@ -59,40 +84,15 @@ class Frames {
   size_t count() const noexcept { return count_; }
 
  private:
+  // What a module's call does is the module's: its word lies just inside of the frame that calls.
+  void layer(const RawFrame& call) noexcept {
+    uint32_t row = count_ + 1 < room_ ? layers::row_of(first_argument(call)) : 0;
+    if (row) out_[count_++] = {.word = frame_word(schema::FrameKind::LAYER, 0, row), .evaluator = 0, .entry = false};
+  }
+
   PythonFrame* out_;
   size_t room_, count_ = 0, group_ = 0;
 };
-
-// Finds the index-th frame of the same walk.
-struct Nth {
-  size_t index;
-  RawFrame found{};
-  size_t seen = 0;
-
-  Take frame(const RawFrame& raw) noexcept {
-    if (!codes::id_of(raw.code) || !is_place(raw.offset)) return Take::STALE;
-    if (seen++ != index) return Take::MORE;
-    found = raw;
-    return Take::ENOUGH;
-  }
-  void close(uint64_t) noexcept {}
-  void reset() noexcept {
-    found = {};
-    seen = 0;
-  }
-};
-
-// 3.10 keeps cells behind the locals: co_cell2arg says which argument each took over.
-uint64_t cell_of_first_argument(const RawFrame& frame) noexcept {
-  constexpr uint64_t kLocals = 28, kCellNames = 88, kCellToArgument = 96;  // co_nlocals, co_cellvars, co_cell2arg
-  uint64_t taken = safe_load(frame.code + kCellToArgument), count = safe_load(safe_load(frame.code + kCellNames) + layout.object_size);
-  for (uint64_t cell = 0; taken && cell < count && cell < 64; cell++) {
-    if (safe_load(taken + 8 * cell, ~0ull) != 0) continue;
-    uint64_t local = (safe_load(frame.code + kLocals) & 0xFFFFFFFFu) + cell;
-    return safe_load(frame.address + layout.frame_locals + 8 * local);
-  }
-  return 0;
-}
 
 void refuse(const char* reason) noexcept {
   untold.store(reason, std::memory_order_release);
@@ -175,20 +175,6 @@ size_t walk(PythonFrame* out, size_t room) noexcept {
   Frames frames(out, room);
   ChainWalk<Frames>(layout, frames).run(thread);
   return frames.count();
-}
-
-uint64_t self_of(size_t index) noexcept {
-  if (!attached()) return 0;
-  uint64_t thread = thread_state();
-  if (!is_address(thread)) return 0;
-  Nth nth{index};
-  ChainWalk<Nth>(layout, nth).run(thread);
-  if (!nth.found.address || static_cast<int32_t>(safe_load(nth.found.code + layout.code_arguments)) < 1) return 0;
-  uint64_t object = safe_load(nth.found.address + layout.frame_locals) & layout.pointer_mask;
-  if (!object && layout.chain == Chain::FRAME_OBJECTS) object = cell_of_first_argument(nth.found);
-  // An argument that an inner function uses lives in a cell.
-  if (is_address(object) && safe_load(object + layout.object_type) == api.cell_type) object = safe_load(object + layout.cell_content);
-  return is_address(object) ? object : 0;
 }
 
 void forget_rows() noexcept {

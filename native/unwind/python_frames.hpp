@@ -32,12 +32,9 @@ bool refused() noexcept;
 // PY_VERSION_HEX >> 16 of the interpreter, 0 when there is none that we read.
 uint32_t version() noexcept;
 
-// Frames of the calling thread, innermost first; 0 when it runs no Python.
+// Frames of the calling thread, innermost first; 0 when it runs no Python. A call of a torch module has a LAYER word just before the
+// word of its Python frame.
 size_t walk(PythonFrame* out, size_t room) noexcept;
-
-// Address of the object held by local variable 0 (`self`) of the frame that walk() put at `index`, 0 when unknown: read it at
-// once, in the same handler or callback. For layer attribution.
-uint64_t self_of(size_t index) noexcept;
 
 // Rows for the child of a fork.
 void forget_rows() noexcept;

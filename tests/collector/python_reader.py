@@ -80,7 +80,6 @@ class Reader:
         self.library.test_sample.restype = ctypes.c_size_t
         self.library.test_stop_ticks.restype = ctypes.c_size_t
         self.library.test_stack_address.restype = ctypes.c_uint64
-        self.library.test_self_of.restype = ctypes.c_uint64
         self.library.test_code_id.argtypes = [ctypes.c_uint64]
         self.library.test_time_walk.restype = ctypes.c_double
         self.library.test_sampled.restype = ctypes.c_size_t

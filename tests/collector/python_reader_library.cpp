@@ -91,7 +91,6 @@ size_t test_walk(uint64_t* words, uint64_t* evaluators, uint8_t* entries, size_t
 // An address in this very function's native frame: stacks grow down, so evaluators of the caller lie above it.
 uint64_t test_stack_address() { return reinterpret_cast<uint64_t>(__builtin_frame_address(0)); }
 
-uint64_t test_self_of(size_t index) { return python::self_of(index); }
 uint32_t test_code_id(uint64_t code) { return python::codes::id_of(code); }
 void test_forget_rows() { python::forget_rows(); }
 

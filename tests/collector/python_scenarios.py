@@ -267,33 +267,6 @@ def released(reader: Reader) -> dict[str, object]:
     return {"samples": len(functions), "in_sleeper": len(inside), "others": [names for names in functions if names not in inside][:3]}
 
 
-def self_argument(reader: Reader) -> dict[str, object]:
-    """The object that a method was called on, read from its frame."""
-
-    class Layer:
-        def forward(self) -> list[int]:
-            return [reader.library.test_self_of(ctypes.c_size_t(0)), reader.library.test_self_of(ctypes.c_size_t(1))]
-
-        def captured(self) -> list[int]:
-            return [(lambda: self)() is self, reader.library.test_self_of(ctypes.c_size_t(0))]
-
-    def no_arguments() -> int:
-        local = Layer()  # noqa: F841
-        return reader.library.test_self_of(ctypes.c_size_t(0))
-
-    layer = Layer()
-
-    def caller(argument: object) -> list[int]:
-        return layer.forward()
-
-    token = object()
-    return {
-        "method": caller(token) == [id(layer), id(token)],
-        "cell": layer.captured()[1] == id(layer),
-        "none": no_arguments() == 0,
-    }
-
-
 def self_test(reader: Reader) -> dict[str, object]:
     """The verdict of the real self-test, and of one with a wrong layout."""
     for _ in range(1000):
@@ -400,7 +373,6 @@ SCENARIOS: dict[str, Callable[[Reader], dict[str, object]]] = {
         released,
         codes,
         reuse,
-        self_argument,
         self_test,
         unborn,
         preloaded,

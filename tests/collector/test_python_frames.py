@@ -4,32 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from interpreters import VERSIONS, interpreter
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = Path(__file__).parent / "python_scenarios.py"
 PROGRAMS = Path(os.environ.get("AIFLAME_TEST_PROGRAMS", ROOT / "build/dev/tests/collector"))
 LIBRARY = PROGRAMS / "libpython_reader.so"
-VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
 Json = dict[str, Any]
-
-
-def interpreter(version: str) -> str | None:
-    """An executable of that minor version: on PATH, or one that pyenv keeps."""
-    candidates = [shutil.which(f"python{version}"), *map(str, Path.home().glob(f".pyenv/versions/{version}*/bin/python{version}"))]
-    if sys.version_info[:2] == tuple(map(int, version.split("."))):
-        candidates.insert(0, sys.executable)
-    for candidate in filter(None, candidates):
-        if subprocess.run([candidate, "-c", ""], capture_output=True, check=False).returncode == 0:
-            return candidate
-    return None
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -98,10 +86,6 @@ def test_an_address_used_again_is_a_new_code_object(python: str) -> None:
     found = run(python, "reuse")
     assert found["reuses"] > 3000
     assert found["wrong"] == 0
-
-
-def test_the_first_argument_of_a_frame(python: str) -> None:
-    assert run(python, "self_argument") == {"method": True, "cell": True, "none": True}
 
 
 def test_the_self_test_passes_and_sees_each_wrong_offset(python: str) -> None:

@@ -1,0 +1,302 @@
+"""Calls of torch modules in stacks: a stand-in for torch whose calls come through a function of the same name in a file of the same
+name, so that each program knows which module's call lies where."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from interpreters import VERSIONS, interpreter
+from live import EVERYTHING, Process, processes, recorded
+
+from aiflame.profile.schema import Feature, FrameKind
+
+MODULE = """
+import time
+
+class Module:
+    def _wrapped_call_impl(self, *args):
+        return self._call_impl(*args)
+
+    def _call_impl(self, *args):
+        return self.forward(*args)
+
+    __call__ = _wrapped_call_impl
+
+def spin(seconds=0.15):
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        sum(range(200))
+"""
+CELL = MODULE.replace("return self.forward(*args)", "inner = lambda: self.forward(*args)\n        return inner()")
+"""As torch does it: an inner function uses `self`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What the program printed, and what was recorded of it."""
+
+    said: Any
+    processes: list[Process]
+
+    @property
+    def process(self) -> Process:
+        return self.processes[0]
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def python(request: pytest.FixtureRequest) -> str:
+    found = interpreter(request.param)
+    if found is None:
+        pytest.skip(f"no CPython {request.param} here")
+    return found
+
+
+def run(python: str, folder: Path, program: str, *, module: str = MODULE, file: str = "torch/nn/modules/module.py", **options: Any) -> Run:
+    """Records a program that has Module and spin, and prints one line of JSON. No package is named torch: nothing of ours that knows the
+    real one comes in."""
+    path = folder / file
+    path.parent.mkdir(parents=True)
+    path.write_text(module)
+    start = f"import json, sys\nsys.path.insert(0, {str(path.parent)!r})\nfrom {path.stem} import Module, spin\nimport _aiflame\n"
+    source = folder / "program.py"
+    source.write_text(start.replace("import _aiflame\n", "" if "features" in options else "import _aiflame\n") + textwrap.dedent(program))
+    outcome = recorded([python, source], folder / "profile", **options)
+    assert (outcome.status, outcome.stderr) == (0, "")
+    found = processes(folder / "profile")
+    assert all(process.table("notes").is_empty() for process in found)
+    return Run(json.loads(outcome.stdout), found)
+
+
+Frame = tuple[FrameKind, Any]
+
+
+def stacks(process: Process) -> list[list[Frame]]:
+    """Of each sample, outermost first: (PYTHON, qualname), (LAYER, address of the module), (other kind, None)."""
+    nodes = {row["id"]: (row["parent"], row["frame"]) for row in process.table("stacks").iter_rows(named=True)}
+    codes = {row["id"]: str(row["qualname"]) for row in process.table("codes").iter_rows(named=True)}
+    layers = {row["id"]: int(row["address"]) for row in process.table("layers").iter_rows(named=True)}
+    found = []
+    for node in process.table("cpu_samples")["stack"]:
+        frames: list[Frame] = []
+        while node:
+            node, word = nodes[node]
+            kind = FrameKind(word >> 60)
+            named = {FrameKind.PYTHON: lambda word: codes[word >> 32 & 0xFFFFFFF], FrameKind.LAYER: lambda word: layers[word & 0xFFFFFFFF]}
+            frames.append((kind, named[kind](word) if kind in named else None))
+        found.append(frames[::-1])
+    return found
+
+
+def layers(frames: list[Frame]) -> list[int]:
+    return [value for kind, value in frames if kind is FrameKind.LAYER]
+
+
+def functions(frames: list[Frame]) -> list[str]:
+    """Without classes: 3.10 does not know them."""
+    return [value.rpartition(".")[2] for kind, value in frames if kind is FrameKind.PYTHON]
+
+
+NESTED = """
+class A(Module):
+    def forward(self):
+        return self.inner()
+
+class B(Module):
+    def forward(self):
+        return self.inner() if hasattr(self, "inner") else spin(0.4)
+
+a, b, c = A(), B(), B()
+a.inner, b.inner = b, c
+a()
+spin()
+print(json.dumps([id(a), id(b), id(c)]))
+"""
+
+
+@pytest.mark.parametrize("module", [MODULE, CELL], ids=["local", "cell"])
+def test_each_call_is_followed_by_its_module(python: str, tmp_path: Path, module: str) -> None:
+    """Two modules of one class, one inside the other: what distinguishes their calls is the object."""
+    found = run(python, tmp_path, NESTED, module=module)
+    inside = [frames for frames in stacks(found.process) if functions(frames).count("forward") == 3]
+    assert len(inside) > 50
+    assert all(layers(frames) == found.said for frames in inside)
+    for frames in inside:
+        for at, frame in enumerate(frames):
+            if frame[0] is FrameKind.LAYER:
+                assert functions([frames[at - 1]]) == ["_call_impl"]
+    outside = [frames for frames in stacks(found.process) if "forward" not in functions(frames) and "spin" in functions(frames)]
+    assert outside and not any(layers(frames) for frames in outside)
+
+
+def test_a_layer_is_a_row_with_address_and_class(python: str, tmp_path: Path) -> None:
+    found = run(python, tmp_path, NESTED)
+    rows = found.process.table("layers")
+    assert sorted(rows["address"]) == sorted(found.said)
+    types = dict(zip(rows["address"], rows["type"], strict=True))
+    assert [types[address] for address in found.said] == ["A", "B", "B"]
+
+
+def test_without_meaning_there_are_no_layers(python: str, tmp_path: Path) -> None:
+    found = run(python, tmp_path, NESTED, features=EVERYTHING - Feature.MEANING)
+    assert found.process.table("layers").is_empty()
+    assert not any(layers(frames) for frames in stacks(found.process))
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [("torch/nn/modules/other.py", "", ""), ("torch/nn/modules/module.py", "_call_impl", "_call_implicit")],
+    ids=["file", "function"],
+)
+def test_other_functions_and_other_files_are_no_layer_calls(python: str, tmp_path: Path, file: str, old: str, new: str) -> None:
+    found = run(python, tmp_path, NESTED, file=file, module=MODULE.replace(old, new) if old else MODULE)
+    assert found.process.table("layers").is_empty()
+
+
+def test_threads_have_their_own_layers(python: str, tmp_path: Path) -> None:
+    found = run(
+        python,
+        tmp_path,
+        """
+        import threading
+
+        def make(name):
+            return type(name, (Module,), {"forward": eval(f"lambda self: {name}_spins()")})()
+
+        def one_spins(): spin(0.3)
+        def two_spins(): spin(0.3)
+
+        modules = [make("one"), make("two")]
+        threads = [threading.Thread(target=module) for module in modules]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        print(json.dumps([id(module) for module in modules]))
+        """,
+    )
+    for name, address in zip(("one_spins", "two_spins"), found.said, strict=True):
+        inside = [frames for frames in stacks(found.process) if name in functions(frames)]
+        assert len(inside) > 20 and all(layers(frames) == [address] for frames in inside)
+
+
+def test_a_generator_runs_inside_the_layer_that_resumes_it(python: str, tmp_path: Path) -> None:
+    found = run(
+        python,
+        tmp_path,
+        """
+        def steps():
+            while True:
+                spin(0.02)
+                yield
+
+        class Resumes(Module):
+            def forward(self):
+                for _ in range(8):
+                    next(generator)
+
+        generator = steps()
+        one, two = Resumes(), Resumes()
+        one.name, two.name = "one", "two"
+        def first(): one()
+        def second(): two()
+        first(), second()
+        print(json.dumps({"first": id(one), "second": id(two)}))
+        """,
+    )
+    for name, address in found.said.items():
+        inside = [frames for frames in stacks(found.process) if name in functions(frames) and "steps" in functions(frames)]
+        assert len(inside) > 20 and all(layers(frames) == [address] for frames in inside)
+
+
+def test_a_call_that_raised_is_over(python: str, tmp_path: Path) -> None:
+    found = run(
+        python,
+        tmp_path,
+        """
+        class Raises(Module):
+            def forward(self):
+                raise ValueError
+
+        class Catches(Module):
+            def forward(self):
+                try:
+                    self.raises()
+                except ValueError:
+                    spin(0.3)
+
+        catches = Catches()
+        catches.raises = Raises()
+        catches()
+        print(json.dumps(id(catches)))
+        """,
+    )
+    inside = [frames for frames in stacks(found.process) if "spin" in functions(frames)]
+    assert len(inside) > 50 and all(layers(frames) == [found.said] for frames in inside)
+
+
+def test_an_object_of_another_class_at_an_address_is_another_layer(python: str, tmp_path: Path) -> None:
+    found = run(
+        python,
+        tmp_path,
+        """
+        class A(Module):
+            def forward(self): spin()
+        class B(A):
+            pass
+        module = A()
+        module()
+        module.__class__ = B
+        module()
+        print(json.dumps(id(module)))
+        """,
+    )
+    rows = found.process.table("layers").sort("id")
+    assert rows["address"].to_list() == [found.said] * 2
+    assert rows["type"].to_list() == ["A", "B"]
+
+
+def test_what_is_forgotten_is_another_layer_when_it_is_met_again(python: str, tmp_path: Path) -> None:
+    found = run(
+        python,
+        tmp_path,
+        """
+        class A(Module):
+            def forward(self): spin()
+        module = A()
+        module()
+        module()
+        _aiflame.forget_layer(id(module))
+        module()
+        print(json.dumps(id(module)))
+        """,
+    )
+    assert found.process.table("layers")["address"].to_list() == [found.said] * 2
+
+
+def test_a_forked_child_has_layers_of_its_own(python: str, tmp_path: Path) -> None:
+    found = run(
+        python,
+        tmp_path,
+        """
+        import os
+        class A(Module):
+            def forward(self): spin(0.2)
+        module = A()
+        module()
+        if os.fork() == 0:
+            module()
+            _aiflame.name_layer(id(module), id(module), "", "child")
+            os._exit(0)
+        os.wait()
+        print(json.dumps(id(module)))
+        """,
+    )
+    parent, child = found.processes
+    for process in (parent, child):
+        assert process.table("layers")["address"].to_list() == [found.said]
+        assert any(layers(frames) == [found.said] for frames in stacks(process))
+    assert parent.table("layer_names").is_empty()
+    assert child.table("layer_names")["type"].to_list() == ["child"]
