@@ -47,10 +47,23 @@ def cpu_agreement(profile: Tables) -> Agreement:
 def gpu_agreement(profile: Tables) -> Agreement:
     """Of kernels, launched one by one."""
     meaning = of_devices(profile, functions(profile))
+    return _compared(meaning, _kernels(profile, meaning))
+
+
+def layers_known(profile: Tables) -> float:
+    """The part of the GPU time of forward and backward work whose layer is known."""
+    meaning = of_devices(profile, functions(profile))
+    phases = ["".join(name) for name in names(meaning.forests["phase"])]
+    rows = _kernels(profile, meaning)
+    inside = rows.filter(pl.col("phase").is_in([phases.index("Forward"), phases.index("Backward")]))
+    return float(inside.filter(pl.col("layer") > 0)["time"].sum() / max(int(inside["time"].sum()), 1))
+
+
+def _kernels(profile: Tables, meaning: Meaning) -> pl.DataFrame:
     kernels = profile.table("kernels").select("process", "correlation", time=(pl.col("end_ns") - pl.col("start_ns")).cast(pl.Int64))
     launches = profile.table("launches").filter(pl.col("api") == int(GpuApi.CUDA)).select("process", "correlation", "id")
     took = kernels.join(launches, on=["process", "correlation"]).group_by("process", "id").agg(pl.col("time").sum())
-    return _compared(meaning, meaning.launches.join(took, on=["process", "id"]))
+    return meaning.launches.join(took, on=["process", "id"])
 
 
 def _compared(meaning: Meaning, items: pl.DataFrame) -> Agreement:
