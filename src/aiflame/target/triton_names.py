@@ -15,8 +15,10 @@ import contextlib
 import functools
 import hashlib
 import json
+import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -29,20 +31,29 @@ MARK = "-aiflame-names-1"
 INDUCTOR = "torch._inductor."
 _DONE = "_aiflame_names"
 
+_loaded: weakref.WeakSet[Any] = weakref.WeakSet()
+_process = os.getpid()
+
 
 def install(triton: Any) -> None:
-    """Once the program has imported triton. Called again (another recording in the process), what is loaded already is told again."""
+    """Once the program has imported triton."""
     compiler = sys.modules.get("triton.compiler.compiler")
     kernel, source = getattr(compiler, "CompiledKernel", None), getattr(compiler, "ASTSource", None)
     if not hasattr(kernel, "_init_handles") or source is None:
         raise RuntimeError(f"Triton {getattr(triton, '__version__', '?')} loads kernels in a way that is not known: they keep their names")
-    if not getattr(kernel, _DONE, False):
-        _listen(kernel)
-        setattr(kernel, _DONE, True)
     if _bridge().features & TRITON_NAMES and not getattr(source, _DONE, False):
         _name_binaries(source)
         setattr(source, _DONE, True)
-    _tell_loaded(triton, kernel)
+    if not getattr(kernel, _DONE, False):
+        _listen(kernel)
+        setattr(kernel, _DONE, True)
+        _find_loaded(triton, kernel)
+
+
+def recording_began() -> None:
+    """Rows are new. The child of a fork has no use for what its parent has loaded."""
+    for kernel in [*_loaded] if _process == os.getpid() else []:
+        _tell(kernel)
 
 
 def _bridge() -> Any:
@@ -62,8 +73,8 @@ def _listen(kernel: Any) -> None:
     kernel._init_handles = _init_handles
 
 
-def _tell_loaded(triton: Any, kernel: Any) -> None:
-    """What the program has loaded before we came. Nothing can be if Triton has no driver yet, which is the usual case."""
+def _find_loaded(triton: Any, kernel: Any) -> None:
+    """What the program has loaded before we came: nothing if Triton has no driver yet, which is the usual case."""
     driver = getattr(getattr(getattr(triton, "runtime", None), "driver", None), "driver", None)
     if getattr(driver, "_active", None) is None and getattr(driver, "_default", None) is None:
         return
@@ -81,6 +92,7 @@ def _tell(kernel: Any) -> None:
         one = None if _is_inductors(source) else specialization(source, kernel.metadata)
         if one is None or not isinstance(kernel.function, int):
             return
+        _loaded.add(kernel)
         _bridge().variant(kernel.function, kernel.name, _name_of(kernel.name, one), json.dumps(_details(kernel, one)))
     except Exception as error:
         _bridge().note(f"Triton: a kernel keeps its name: {type(error).__name__}: {error}"[:200])
