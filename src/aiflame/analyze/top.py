@@ -1,4 +1,5 @@
-"""What took the time, heaviest first: functions, lines, modules, threads, processes, kernels or what a GPU's warps waited for."""
+"""What took the time, heaviest first: functions, lines, modules, threads, processes, kernels, what a GPU's warps waited for, or what it was
+for: layers, ops, phases, steps …"""
 
 from __future__ import annotations
 
@@ -23,20 +24,36 @@ ASKED: dict[str, tuple[Kind, ...]] = {
     "module": _FUNCTIONS,
     "thread": (Kind.THREAD,),
     "process": (Kind.PROCESS,),
+    "layer": (Kind.LAYER, Kind.GPU_IDLE),
+    "region": (Kind.REGION, Kind.GPU_IDLE),
+    "op": (Kind.OP, Kind.GPU_IDLE),
+    "phase": (Kind.PHASE, Kind.GPU_IDLE),
+    "family": (Kind.FAMILY, Kind.GPU_IDLE),
+    "step": (Kind.STEP, Kind.GPU_IDLE),
 }
 """The kinds of frames that a question is about: a value belongs to the nearest one at or above it."""
 _NEEDED: dict[str, tuple[tuple[Kind, ...], str]] = {
     "kernel": ((Kind.GPU_KERNEL, Kind.GPU_COPY), "no GPU kernel ran in it"),
     "stall": ((Kind.GPU_STALL,), "no GPU instruction was sampled in it"),
     "line": ((Kind.CPU_LINE, Kind.GPU_LINE), "no source line is known in it"),
+    "layer": ((Kind.LAYER,), "no layer of a model is known in it"),
+    "region": ((Kind.REGION,), "the program marked no region"),
+    "op": ((Kind.OP,), "no op of torch is known in it"),
+    "phase": ((Kind.PHASE,), "it was not grouped by phase"),
+    "family": ((Kind.FAMILY,), "no GPU kernel ran in it"),
+    "step": ((Kind.STEP,), "it is not clear what repeats in it"),
 }
+BY_MEANING = ("layer", "region", "op", "phase", "family", "step")
+_PATHS = {"layer": (Kind.LAYER, "."), "region": (Kind.REGION, " > ")}
+"""Listed by their whole paths, and what stands between two names."""
 
 
 def top(tree: Tree, by: str = "function", metric: str | None = None) -> pl.DataFrame:
     """One row for each item, heaviest first: name, kind, self, total, self_percent, total_percent, file, line, module.
 
     `self` is what was spent in the item itself and sums up to the tree's total; `total` adds what it called, counted once where it
-    calls itself. Listed by kernel, where the tree knows how often each was launched, there are also launches and mean.
+    calls itself. Where the tree knows how often each kernel was launched, there are also launches (by kernel, or by meaning) and mean (by
+    kernel). For a list by layer, region, op, phase, family or step the tree must be grouped so.
     """
     if by not in ASKED:
         raise AiflameError(f"cannot list the top by {by!r}: use {', '.join(ASKED)}")
@@ -44,9 +61,10 @@ def top(tree: Tree, by: str = "function", metric: str | None = None) -> pl.DataF
         others = [name for name in ASKED if name not in _NEEDED]
         raise AiflameError(f"this profile cannot be listed by {by}, as {_NEEDED[by][1]}: use {', '.join(others)}")
     metric = metric or tree.metrics[0].name
-    items, item_of_frame = _items(tree.frames, by)
     at = nodes.nearest(tree.parent, np.isin(tree.kinds(), ASKED[by]))
-    item = np.where(at >= 0, item_of_frame[tree.frame[at]], 0)
+    frames, frame = _whole_paths(tree, *_PATHS[by]) if by in _PATHS else (tree.frames, tree.frame)
+    items, item_of_frame = _items(frames, by)
+    item = np.where(at >= 0, item_of_frame[frame[at]], 0)
 
     own = nodes.gather(item, tree.values[metric], len(items))
     total = _totals_once(tree, item, at == np.arange(len(tree)), metric, len(items))
@@ -58,6 +76,11 @@ def top(tree: Tree, by: str = "function", metric: str | None = None) -> pl.DataF
         mean = pl.when(launches > 0).then(pl.Series(total) / launches)
         items = items.with_columns(launches, mean=mean)
         counts = ["launches", "mean"]
+    elif by in BY_MEANING and LAUNCHES in tree.metrics:
+        launched = _totals_once(tree, item, at == np.arange(len(tree)), LAUNCHES.name, len(items))
+        launched[0] = nodes.gather(item, tree.values[LAUNCHES.name], len(items))[0]
+        items = items.with_columns(launches=pl.Series(launched))
+        counts = ["launches"]
     return (
         items.with_columns(pl.Series("self", own), pl.Series("total", total))
         .with_columns(self_percent=pl.col("self") * 100 / whole, total_percent=pl.col("total") * 100 / whole)
@@ -67,8 +90,9 @@ def top(tree: Tree, by: str = "function", metric: str | None = None) -> pl.DataF
     )
 
 
-def to_json(answer: pl.DataFrame, tree: Tree, metric: str, rows: int | None = None) -> str:
-    """The answer for programs: {"metric", "unit", "total", "rows": [{"name", "kind", "self", …}]}."""
+def to_json(answer: pl.DataFrame, tree: Tree, metric: str, rows: int | None = None, steps: pl.DataFrame | None = None) -> str:
+    """The answer for programs: {"metric", "unit", "total", "rows": [{"name", "kind", "self", …}]}; by step also {"steps": [{"phase",
+    "total", "min", "median", "max"}]}, over all steps (`phases.over_steps`), the first for whole steps."""
     listed = answer.head(rows) if rows is not None else answer
     kinds = [Kind(kind).name.lower() for kind in listed["kind"]]
     return json.dumps(
@@ -77,10 +101,31 @@ def to_json(answer: pl.DataFrame, tree: Tree, metric: str, rows: int | None = No
             "unit": tree.metric(metric).unit,
             "total": tree.total(metric),
             "rows": [row | {"kind": kind} for row, kind in zip(listed.to_dicts(), kinds, strict=True)],
+            **({"steps": steps.to_dicts()} if steps is not None else {}),
         },
         ensure_ascii=False,
         indent=1,
     )
+
+
+def _whole_paths(tree: Tree, kind: Kind, between: str) -> tuple[pl.DataFrame, NDArray[np.int64]]:
+    """The frames, and one for each path of frames of a kind, with the whole path as its name; and the row of each node."""
+    row = tree.frame.astype(np.int64)
+    of_kind = tree.kinds() == kind
+    around = nodes.nearest(tree.parent, of_kind, strict=True)
+    names = tree.frames["name"].to_list()
+    known: dict[tuple[int, int], int] = {}
+    paths: list[str] = []
+    frames: list[int] = []
+    for node in np.flatnonzero(of_kind).tolist():
+        outer, frame = int(row[around[node]]) if around[node] >= 0 else -1, int(tree.frame[node])
+        if (outer, frame) not in known:
+            known[outer, frame] = len(names) + len(paths)
+            paths.append(f"{paths[outer - len(names)]}{between}{names[frame]}" if outer >= 0 else names[frame])
+            frames.append(frame)
+        row[node] = known[outer, frame]
+    whole = tree.frames[frames].with_columns(name=pl.Series(paths, dtype=pl.String))
+    return pl.concat([tree.frames, whole]), row
 
 
 def _items(frames: pl.DataFrame, by: str) -> tuple[pl.DataFrame, NDArray[np.int64]]:

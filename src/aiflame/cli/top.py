@@ -6,18 +6,19 @@ from typing import Annotated
 
 import typer
 
-from aiflame.analyze.top import to_json
+from aiflame.analyze.phases import over_steps, phase_times
+from aiflame.analyze.top import ASKED, BY_MEANING, to_json
 from aiflame.analyze.top import top as ask
 from aiflame.attribute.tree import GPU_STALLS, OF_GPU
 from aiflame.cli.view import Focus, Idle, MetricName, ProfilePath, Raw, view
-from aiflame.render.table import print_top
+from aiflame.render.table import print_steps, print_top
 
 _DETAIL = {"line": "line", "stall": "instruction"}
 
 
 def top(
     profile: ProfilePath = None,
-    by: Annotated[str, typer.Option("--by", help="function, kernel, stall, line, module, thread or process.")] = "",
+    by: Annotated[str, typer.Option("--by", help=f"{', '.join(list(ASKED)[:-1])} or {list(ASKED)[-1]}.")] = "",
     metric: MetricName = "",
     rows: Annotated[int, typer.Option("-n", "--rows", min=1, help="How many rows.")] = 20,
     only: Focus = "",
@@ -27,10 +28,15 @@ def top(
 ) -> None:
     """Show where the time went, heaviest first."""
     detail = _DETAIL.get(by, "function")
-    shown = view(profile, metric or (GPU_STALLS.name if by == "stall" else ""), detail=detail, raw=raw, only=only, no_idle=no_idle)
+    asked = metric or (GPU_STALLS.name if by == "stall" else "")
+    grouped = by if by in BY_MEANING else "code"
+    shown = view(profile, asked, grouped, detail, raw=raw, only=only, no_idle=no_idle)
     question = by or ("kernel" if shown.metric in OF_GPU else "function")
     answer = ask(shown.tree, question)
+    steps = over_steps(phase_times(shown.tree, shown.metric)) if question == "step" else None
     if json:
-        typer.echo(to_json(answer, shown.tree, shown.metric, rows))
-    else:
-        print_top(answer.head(rows), shown.tree, shown.metric, question)
+        typer.echo(to_json(answer, shown.tree, shown.metric, rows, steps))
+        return
+    if steps is not None:
+        print_steps(steps, shown.tree.metric(shown.metric))
+    print_top(answer.head(rows), shown.tree, shown.metric, question)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import aiflame
-from aiflame.attribute.build import default_metric
+from aiflame.attribute.build import GROUPINGS, default_metric
 from aiflame.attribute.transforms import focus, hide_interpreter_noise, without_idle
 from aiflame.attribute.tree import METRICS, Tree
 from aiflame.errors import AiflameError
@@ -19,7 +19,7 @@ ProfilePath = Annotated[
     Path | None, typer.Argument(metavar="PROFILE", help="The profile, or a file of collapsed stacks (default: the newest profile here).")
 ]
 MetricName = Annotated[str, typer.Option("--metric", help=f"{', '.join(METRICS)} (default: gpu-time where kernels ran).")]
-Grouping = Annotated[str, typer.Option("--by", help="How to group: code, or one of the properties of a frame.")]
+Grouping = Annotated[str, typer.Option("--by", help=f"How to group: {', '.join(GROUPINGS)}.")]
 Detail = Annotated[
     str,
     typer.Option(

@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from aiflame.analyze.coverage import idle
-from aiflame.attribute.tree import Tree
+from aiflame.analyze.phases import WHOLE
+from aiflame.attribute.tree import Metric, Tree
 from aiflame.profile.kinds import Kind
 from aiflame.render.units import amount, share
 from aiflame.resolve.stall_reasons import meaning
@@ -30,6 +31,12 @@ STYLES = {
     Kind.GPU_IDLE: "bright_black",
     Kind.CPU_LINE: "yellow",
     Kind.WAIT: "blue",
+    Kind.STEP: "magenta",
+    Kind.PHASE: "magenta",
+    Kind.LAYER: "magenta",
+    Kind.REGION: "magenta",
+    Kind.OP: "yellow",
+    Kind.FAMILY: "cyan",
     Kind.UNATTRIBUTED: "bright_black",
 }
 HEADINGS = {
@@ -40,6 +47,12 @@ HEADINGS = {
     "module": "Module",
     "thread": "Thread",
     "process": "Process",
+    "layer": "Layer",
+    "region": "Region",
+    "op": "Op",
+    "phase": "Phase",
+    "family": "Family",
+    "step": "Step",
 }
 
 
@@ -51,6 +64,20 @@ def print_top(answer: pl.DataFrame, tree: Tree, metric: str, by: str = "function
     console.print(Text(f"{kind.label}: {amount(tree.total(metric), kind.unit)} in all", style="dim"))
     if told := idle_note(tree, metric):
         console.print(Text(told, style="dim"))
+
+
+def print_steps(steps: pl.DataFrame, metric: Metric, console: Console | None = None) -> None:
+    """Print what steps took, and each of their phases (`analyze.phases.over_steps`)."""
+    console = console or Console(highlight=False)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
+    for heading in ("Total", "Shortest", "Median", "Longest"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("In a step", no_wrap=True, overflow="ellipsis")
+    for phase, count, *values in steps.select("phase", "steps", "total", "min", "median", "max").rows():
+        name = Text(f"Step ({count:,} steps)", "bold") if phase == WHOLE else Text(phase, STYLES[Kind.PHASE])
+        table.add_row(*(amount(value, metric.unit) for value in values), name)
+    console.print(table)
+    console.print()
 
 
 def idle_note(tree: Tree, metric: str) -> str:
@@ -74,6 +101,7 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
         numbers["% total"] = [share(value, whole) for value in total]
     if "launches" in answer.columns and width >= MEDIUM:
         numbers["Launches"] = [f"{count:,}" if count else "" for count in answer["launches"]]
+    if "mean" in answer.columns and width >= MEDIUM:
         numbers["Mean"] = ["" if mean is None else amount(round(mean), unit) for mean in answer["mean"]]
     texts = {HEADINGS.get(by, by): [Text(name, STYLES.get(Kind(kind), "")) for name, kind in answer.select("name", "kind").rows()]}
     if by in ("function", "line") and width >= MEDIUM:
