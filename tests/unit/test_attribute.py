@@ -23,7 +23,8 @@ from aiflame.profile.spool import empty_frame
 from aiflame.profile.store import Profile
 
 MS = 1_000_000
-MAIN, WORK, PYMAIN, MARK = native(1, 0x100), native(1, 0x200), python(1, 8), FrameKind.MARK << 60 | 1
+MAIN, WORK, PYMAIN = native(1, 0x100), native(1, 0x200), python(1, 8)
+MARK, LAYER = FrameKind.MARK << 60 | 1, FrameKind.LAYER << 60 | 1
 WORK_PC, EVAL_PC = native(1, 0x210, exact=True), native(2, 0x900, exact=True)
 
 
@@ -199,6 +200,14 @@ def test_inside_the_interpreter_the_line_is_that_of_the_python_function(tmp_path
     recorded = profile(tmp_path, stacks=stack(PYMAIN, EVAL_PC), cpu_samples=[sample(2, 2)])
     found = tree(recorded, detail="line")
     assert lines(found) == {"train.py (4711);main thread;py::run;_PyEval_EvalFrameDefault;train.py:44": 2}
+
+
+def test_a_layer_is_no_function(tmp_path: Path) -> None:
+    """What a layer's call does is done by the function that calls it, also where nothing lies inside of it."""
+    recorded = profile(tmp_path, stacks=stack(MAIN, PYMAIN, LAYER, WORK), cpu_samples=[sample(4, 5), sample(3, 2)])
+    under = "train.py (4711);main thread;main;py::run"
+    assert lines(tree(recorded)) == {f"{under};work": 5, under: 2}
+    assert lines(tree(recorded, detail="line")) == {f"{under};work;work.c:12": 5, f"{under};train.py:44": 2}
 
 
 def test_gpu_time_lies_under_the_stack_that_launched_it(tmp_path: Path) -> None:

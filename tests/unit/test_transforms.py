@@ -211,6 +211,7 @@ def test_the_interpreter_at_work_is_hidden_and_its_time_is_its_callers() -> None
         c("type_call", "libmine.so"),
         py("run", "/app/threading_tools.py"),
         py("load", "/app/importlib_helper.py"),
+        py("train", "/app/target/train.py"),
         Frame("[OpenMP wait]", Kind.WAIT),
         Frame("at::native::conv2d", Kind.CPP, module="libtorch_cpu.so"),
     ],
@@ -225,6 +226,7 @@ def test_work_is_not_noise(frame: Frame) -> None:
     [
         py("_find_and_load", "<frozen importlib._bootstrap>"),
         py("exec_module", "<frozen importlib._bootstrap_external>"),
+        py("look_around", "/usr/lib/python3.11/site-packages/aiflame/target/bootstrap.py"),
         py("_run_code", "/usr/lib/python3.11/runpy.py"),
         py("_run_module_as_main", "<frozen runpy>"),
         py("Thread._bootstrap_inner", "/usr/lib/python3.11/threading.py"),

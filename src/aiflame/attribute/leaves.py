@@ -62,9 +62,21 @@ def instruction_frames(profile: Tables, stacks: pl.DataFrame) -> tuple[pl.DataFr
 
 def _innermost(profile: Tables, stacks: pl.DataFrame) -> pl.DataFrame:
     """The innermost function, inlined ones looked into, of each stack: its symbol, with process and stack."""
-    words = profile.table("stacks").select("process", "frame", stack="id")
+    words = _words_of_functions(profile).select("process", "frame", stack="id")
     symbols = profile.table("symbols").sort("depth").unique(["process", "frame"], keep="last", maintain_order=True)
     return stacks.join(words, on=["process", "stack"]).join(symbols, on=["process", "frame"])
+
+
+def _words_of_functions(profile: Tables) -> pl.DataFrame:
+    """The stacks, sorted by process and id. A layer is no function: inside it runs what calls it."""
+    stacks = profile.table("stacks").select("process", "id", "parent", "frame").sort("process", "id")
+    frame = stacks["frame"].to_numpy()
+    layer = frame >> np.uint64(60) == FrameKind.LAYER
+    if not layer.any():
+        return stacks
+    _, caller = callers(stacks)
+    outside = np.where(layer & (caller >= 0), caller, np.arange(len(stacks)))
+    return stacks.with_columns(frame=pl.Series(frame[outside]))
 
 
 def _innermost_python(profile: Tables, stacks: pl.DataFrame) -> pl.DataFrame:

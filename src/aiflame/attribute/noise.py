@@ -52,6 +52,8 @@ _DRIVER_API = r"^_*cu(da)?[A-Z]\w*"
 _BENEATH_ALL = r"^(ld-linux|ld-musl|libc|libpthread|libdl|librt|libstdc\+\+|libgcc_s)\b[^/]*\.so"
 _BEFORE_START = (Kind.ROOT, Kind.PROCESS, Kind.THREAD, Kind.BOUNDARY)
 _IMPORT_FILES = r"^<frozen (importlib|zipimport|runpy)|[/\\]importlib[/\\](_bootstrap\w*|__init__)\.py$|[/\\]runpy\.py$|^runpy\.py$"
+_TARGET_FILES = r"(^|[/\\])aiflame[/\\]target[/\\]\w+\.py$"
+"""The Python that we run inside the program."""
 _THREAD_START = r"^(Thread\.)?(_bootstrap|_bootstrap_inner|run)$"
 
 
@@ -130,6 +132,8 @@ def _is_noise(frames: pl.DataFrame) -> pl.Series:
         | module.str.contains(_BETWEEN)
     )
     python = (pl.col("kind") == int(Kind.PYTHON)) & (
-        file.str.contains(_IMPORT_FILES) | (file.str.contains(r"(^|[/\\])threading\.py$") & name.str.contains(_THREAD_START))
+        file.str.contains(_IMPORT_FILES)
+        | file.str.contains(_TARGET_FILES)
+        | (file.str.contains(r"(^|[/\\])threading\.py$") & name.str.contains(_THREAD_START))
     )
     return frames.select(native | python).to_series()
