@@ -1,4 +1,13 @@
-"""From work of the backward pass to the forward code that made its autograd node."""
+"""From work of the backward pass to the forward code that made its autograd node.
+
+A node is known by torch's number of the thread that made it and its number in that thread's sequence. Forward work knows the node that its
+thread made last: an op makes its node before it runs, so that what it launches has the node's number. In programs without a GPU, where few
+of these moments are seen, `layer_calls` tell which module's call made a node: there the layer is exact, and the stack is that of forward
+work of the same layer and op.
+
+What a node did not launch itself in the forward pass (a view, say) lies between its neighbours in the sequence: in their layer, or in what
+the paths of both share. Sums of gradients and hooks run between nodes: they belong to the node before.
+"""
 
 from __future__ import annotations
 
@@ -6,33 +15,141 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from aiflame.attribute import nodes
+from aiflame.attribute.layer_calls import NUMBER
 from aiflame.attribute.layers import StackLayers
-from aiflame.attribute.ops import StackOps
+from aiflame.attribute.op_names import same_op
+from aiflame.attribute.ops import StackOps, Where
+from aiflame.attribute.sequences import Moments, Sequences
 from aiflame.attribute.stacks import Tables
+from aiflame.attribute.words import Ints, Mask, find
 
 BACKWARD = 1 << 15
 """Bit of the column `autograd`: work of a backward node."""
+COMPILED = "CompiledFunction"
+"""The node of a whole compiled graph: its ops are those that run inside of it."""
+_NO_NUMBER = 0xFFFFFFFF
+"""`sequence` of nodes that add up the gradient of a parameter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origins:
     """For each item, forward work too."""
 
-    backward: NDArray[np.bool_]
-    """It is work of a backward node."""
-    stack: NDArray[np.int64]
+    backward: Mask
+    """It is work of the backward pass; code that is run anew there, for checkpointing, is forward work."""
+    stack: Ints
     """The stack to take a Python line from: its own; of backward work the forward stack of the same process that made the node, 0 where
     none is known."""
-    layer: NDArray[np.int64]
+    layer: Ints
     """Its layer path (node of the layers' forest), 0: none. Of backward work that of its node, or what the node's neighbours share."""
-    op: NDArray[np.int64]
+    op: Ints
     """Its op (row of the ops' names), 0: none. Of backward work the forward op that made its node."""
 
 
 def origins(profile: Tables, items: pl.DataFrame, layers: StackLayers, ops: StackOps) -> Origins:
     """`items`: process, thread, stack, time_ns, autograd, sequence, and `gpu`: it is a launch or a graph's node, no CPU sample."""
-    backward = (items["autograd"].to_numpy() & BACKWARD) != 0
-    process, stack = (items[name].to_numpy().astype(np.int64) for name in ("process", "stack"))
-    return Origins(backward, np.where(backward, 0, stack), layers.of_stacks(process, stack), ops.of_stacks(process, stack))
+    columns = (items[name].to_numpy().astype(np.int64) for name in ("process", "thread", "stack", "time_ns", "autograd", "sequence"))
+    process, thread, stack, time_ns, autograd, sequence = columns
+    where, own, node_op = ops.where_of(process, stack), layers.of_stacks(process, stack), ops.node_of(process, stack)
+    told = (autograd & BACKWARD) != 0
+    backward = told | (where == Where.ENGINE) | ((where == Where.NODE) & (autograd == 0))
+    placed = ~backward | (where == Where.RECOMPUTED)  # the stack itself tells the layer
+
+    same = _same_ops(ops)
+    number = process << 15 | autograd & NUMBER
+    owner = np.searchsorted(nodes.distinct(number), number)
+    sequences = Sequences.of_forward(
+        Moments(owner, sequence, time_ns, process << 32 | thread, same[ops.of_stacks(process, stack)]),
+        np.flatnonzero((autograd > 0) & ~backward),
+    )
+    asked = np.flatnonzero(told & ~placed & (sequence != _NO_NUMBER))
+    maker = np.full(len(items), -1)
+    maker[asked] = sequences.makers(asked, same[node_op[asked]])
+
+    layer, known = np.where(placed, own, 0), placed.copy()
+    rest = asked[maker[asked] < 0]
+    layer[rest], known[rest] = _between_neighbours(sequences, rest, own, layers)
+    made = asked[maker[asked] >= 0]
+    layer[made], known[made] = own[maker[made]], True
+    layer[asked], known[asked] = _by_calls(
+        layers, process[asked], autograd[asked], sequence[asked], time_ns[asked], layer[asked], known[asked]
+    )
+    _fill(process << 32 | thread, time_ns, items["gpu"].to_numpy(), backward, known, layer, layers)
+    layer = np.where(backward & ~known & (layer == 0), own, layer)
+
+    op = ops.of_stacks(process, stack)
+    in_node = np.flatnonzero(backward & ~placed & (where != Where.ENGINE))
+    op[in_node] = _forward_ops(ops, node_op[in_node], np.where(maker[in_node] >= 0, op[maker[in_node]], 0), op[in_node])
+    line = np.where(placed, stack, np.where(maker >= 0, stack[maker], 0))
+    lost = np.flatnonzero(backward & (line == 0) & (layer > 0))
+    line[lost] = _alike(process, stack, layer, same[op], np.flatnonzero(~backward), lost)
+    return Origins(backward, line, layer, op)
+
+
+def _same_ops(ops: StackOps) -> Ints:
+    """For each op a number that it shares with its in-place form and with what the name of its node tells; 0 for none."""
+    numbers: dict[str, int] = {"": 0}
+    return np.array([numbers.setdefault(same_op(name), len(numbers)) for name in ops.names], dtype=np.int64)
+
+
+def _between_neighbours(sequences: Sequences, asked: Ints, own: Ints, layers: StackLayers) -> tuple[Ints, Mask]:
+    """The layer that the neighbours of each node share, and whether there are any."""
+    before, after = sequences.neighbours(asked)
+    one, other = own[np.where(before >= 0, before, after)], own[np.where(after >= 0, after, before)]
+    there = (before >= 0) | (after >= 0)
+    return np.where(there, layers.shared(one, other), 0), there
+
+
+def _by_calls(
+    layers: StackLayers, process: Ints, autograd: Ints, sequence: Ints, time_ns: Ints, layer: Ints, known: Mask
+) -> tuple[Ints, Mask]:
+    """The layer of the call that made each node; where calls tell nothing, what is known already."""
+    number = autograd & NUMBER
+    call = layers.calls.of_nodes(process, number, sequence, time_ns)
+    if not len(layers.call_path):
+        return layer, known
+    seen = layers.calls.cover(process, number, time_ns)
+    return np.where(call >= 0, layers.call_path[call], np.where(seen, 0, layer)), known | (call >= 0) | seen
+
+
+def _fill(owner: Ints, time_ns: Ints, gpu: Mask, backward: Mask, known: Mask, layer: Ints, layers: StackLayers) -> None:
+    """Work between nodes: all launches are seen, so theirs is the layer of the launch before; of CPU samples few are, so that theirs is
+    what the samples before and after share. Forward work of the thread ends a backward pass."""
+    order = np.lexsort((time_ns, owner))
+    place = np.arange(len(order))
+    new_owner = np.append(True, np.diff(owner[order]) != 0)[: len(order)]
+    anchor = (backward & known)[order]
+    stop = (~backward)[order]
+    since = np.maximum.accumulate(np.where(stop | new_owner, place, 0))
+    before = np.maximum.accumulate(np.where(anchor, place, -1))
+    before = np.where((before >= since) & ~stop, before, -1)
+    ends = np.append(new_owner[1:], True)[: len(order)]
+    until = np.minimum.accumulate(np.where(stop | ends, place, len(order))[::-1])[::-1]
+    after = np.minimum.accumulate(np.where(anchor, place, len(order))[::-1])[::-1]
+    after = np.where((after <= until) & ~stop, after, -1)
+    wanted = np.flatnonzero((backward & ~known)[order] & (before >= 0))
+    one = layer[order[before[wanted]]]
+    second = np.where(gpu[order[wanted]] | (after[wanted] < 0), before[wanted], after[wanted])
+    layer[order[wanted]] = layers.shared(one, layer[order[second]])
+    known[order[wanted]] = True
+
+
+def _forward_ops(ops: StackOps, node: Ints, maker: Ints, own: Ints) -> Ints:
+    """The forward op of work in a node: as the node is called, else that which launched there in the forward pass, else what runs."""
+    compiled = np.array([name == COMPILED for name in ops.names])[node]
+    named = np.where(compiled, own, node)
+    return np.where(named > 0, named, np.where(maker > 0, maker, np.where(own > 0, own, node)))
+
+
+def _alike(process: Ints, stack: Ints, layer: Ints, same: Ints, forward: Ints, asked: Ints) -> Ints:
+    """The first stack of forward work with the layer and the op of each asked item; 0 for none."""
+    forward = forward[(layer[forward] > 0) & (same[forward] > 0)]
+    place = process << 32 | layer
+    places = nodes.distinct(place[forward])
+    at, there = find(places, place[asked])
+    key = np.searchsorted(places, place[forward]) << 32 | same[forward]
+    order = np.argsort(key, kind="stable")
+    found, alike = find(key[order], at << 32 | same[asked])
+    return np.where(there & alike, np.append(stack[forward][order], 0)[found], 0)

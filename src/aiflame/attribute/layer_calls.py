@@ -42,6 +42,10 @@ class LayerCalls:
         same = (earlier >= 0) & (np.append(self.owner, -1)[earlier] == process << 15 | number)
         return np.where(same, self._innermost(np.where(same, earlier, -1), sequence), found)
 
+    def cover(self, process: Ints, number: Ints, time_ns: Ints) -> Mask:
+        """Whether calls of a thread were told at all before a time: then what is of none of them is of no module."""
+        return latest(self.owner, self.started, process << 15 | number, time_ns) >= 0
+
     def _innermost(self, line: Ints, sequence: Ints) -> Ints:
         if not len(self.key):
             return np.full(len(line), -1)
