@@ -41,6 +41,8 @@ def recording_began() -> None:
 
 def at_exit() -> None:
     """Models that only threads beside the main one ran, while it waited for them, or that ran too shortly to be met."""
+    # After this the interpreter takes its modules apart, ours too.
+    _aiflame.when_layers_are_new(None)
     if _names and not _names.told:
         _names.name_all()
 
@@ -65,9 +67,9 @@ class Names:
         self.told.clear()
 
     def name_running(self) -> None:
-        for frame in sys._current_frames().values():
+        for called in self._called_now():
             inside: set[int] = set()
-            for module in self._called(frame):
+            for module in called:
                 if id(module) not in inside:
                     inside |= self._name(module)
 
@@ -77,6 +79,14 @@ class Names:
         for module in modules:
             if id(module) not in inner:
                 self._name(module)
+
+    def _called_now(self) -> list[list[Any]]:
+        """Of each thread. A frame of ours that held itself would keep all frames around it, and the program's tensors, until a collection."""
+        frames = sys._current_frames()
+        try:
+            return [self._called(frames.pop(thread)) for thread in list(frames)]
+        finally:
+            frames.clear()
 
     def _called(self, frame: FrameType | None) -> list[Any]:
         """The modules whose calls are on a stack, outermost first."""

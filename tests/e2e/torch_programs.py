@@ -1,0 +1,25 @@
+"""Programs with torch on the CPU, to be recorded: small models whose ops are long enough to be met by samples."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from recording import PROGRAMS, PYTHON, Recorder, Run
+
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+TRAINING = PROGRAMS / "torch_training.py"
+
+
+def record_training(record: Recorder, *arguments: str, options: tuple[str, ...] = ()) -> Run:
+    """A tiny transformer that is trained for a few steps, on one thread: see programs/torch_training.py for what it prints."""
+    run = record(PYTHON, TRAINING, *arguments, options=options, env={"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"})
+    assert run.status == 0, run.stderr
+    return run
+
+
+def program(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "program.py"
+    path.write_text(text)
+    return path
