@@ -27,6 +27,9 @@ inline std::string_view view(const char* text) noexcept { return text ? std::str
 inline std::string_view name_of(const Domain* domain) noexcept { return domain ? view(domain->name) : std::string_view(); }
 inline std::string_view text_of(const StringHandle* string) noexcept { return string ? view(string->text) : std::string_view(); }
 
+// A client leaves out the calls of a domain that is switched off; but for the one that made it ask for a collector.
+inline bool is_off(const Domain* domain) noexcept { return domain && !domain->flags; }
+
 inline regions::Spec spec_of(const Domain* domain, std::string_view name, schema::RegionKind kind) noexcept {
   return {.api = schema::RegionApi::ITT, .kind = kind, .domain = name_of(domain), .name = name};
 }

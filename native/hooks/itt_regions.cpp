@@ -17,7 +17,7 @@ using schema::RegionApi;
 using schema::RegionKind;
 
 void region_begin(const Domain* domain, Id id, Id, StringHandle* name) noexcept {
-  begin_keyed(spec_of(domain, text_of(name), RegionKind::FREE), key_of(domain, id));
+  if (!is_off(domain)) begin_keyed(spec_of(domain, text_of(name), RegionKind::FREE), key_of(domain, id));
 }
 void region_end(const Domain* domain, Id id) noexcept { end_keyed(key_of(domain, id)); }
 
@@ -27,9 +27,12 @@ uint64_t frame_key(const Domain* domain, const Id* id) noexcept {
 }
 regions::Spec frame_spec(const Domain* domain) noexcept { return spec_of(domain, name_of(domain), RegionKind::FRAME); }
 
-void frame_begin_v3(const Domain* domain, Id* id) noexcept { begin_keyed(frame_spec(domain), frame_key(domain, id)); }
+void frame_begin_v3(const Domain* domain, Id* id) noexcept {
+  if (!is_off(domain)) begin_keyed(frame_spec(domain), frame_key(domain, id));
+}
 void frame_end_v3(const Domain* domain, Id* id) noexcept { end_keyed(frame_key(domain, id)); }
 void frame_submit_v3(const Domain* domain, Id*, Timestamp begin, Timestamp end) noexcept {
+  if (is_off(domain)) return;
   uint64_t now = now_ns();
   if (end == kNow) end = now;
   if (begin == kNow) begin = now;
@@ -38,7 +41,9 @@ void frame_submit_v3(const Domain* domain, Id*, Timestamp begin, Timestamp end) 
 }
 Timestamp get_timestamp() noexcept { return now_ns(); }
 
-void marker(const Domain* domain, Id, StringHandle* name, Scope) noexcept { regions::begin(spec_of(domain, text_of(name), RegionKind::MARK)); }
+void marker(const Domain* domain, Id, StringHandle* name, Scope) noexcept {
+  if (!is_off(domain)) regions::begin(spec_of(domain, text_of(name), RegionKind::MARK));
+}
 void marker_ex(const Domain* domain, void*, Timestamp, Id id, StringHandle* name, Scope scope) noexcept { marker(domain, id, name, scope); }
 
 // Kinds of marks and of events: a client gives them a name once, and gets a number.

@@ -18,20 +18,24 @@ using schema::RegionKind;
 struct Clock;
 
 void task_begin(const Domain* domain, Id id, Id, StringHandle* name) noexcept {
+  if (is_off(domain)) return;
   regions::push(spec_of(domain, text_of(name), RegionKind::NESTED), key_of(domain, id));
 }
 void task_begin_ex(const Domain* domain, Clock*, Timestamp, Id id, Id parent, StringHandle* name) noexcept { task_begin(domain, id, parent, name); }
 void task_begin_fn(const Domain* domain, Id id, Id, void*) noexcept {
+  if (is_off(domain)) return;
   regions::push(spec_of(domain, "[function]", RegionKind::NESTED), key_of(domain, id));
 }
 void task_begin_fn_ex(const Domain* domain, Clock*, Timestamp, Id id, Id parent, void* function) noexcept {
   task_begin_fn(domain, id, parent, function);
 }
-void task_end(const Domain* domain) noexcept { regions::pop(RegionApi::ITT, name_of(domain)); }
+void task_end(const Domain* domain) noexcept {
+  if (!is_off(domain)) regions::pop(RegionApi::ITT, name_of(domain));
+}
 void task_end_ex(const Domain* domain, Clock*, Timestamp) noexcept { task_end(domain); }
 
 void overlapped_begin(const Domain* domain, Id id, Id, StringHandle* name) noexcept {
-  begin_keyed(spec_of(domain, text_of(name), RegionKind::FREE), key_of(domain, id));
+  if (!is_off(domain)) begin_keyed(spec_of(domain, text_of(name), RegionKind::FREE), key_of(domain, id));
 }
 void overlapped_begin_ex(const Domain* domain, Clock*, Timestamp, Id id, Id parent, StringHandle* name) noexcept {
   overlapped_begin(domain, id, parent, name);
@@ -112,7 +116,7 @@ class Json {
 
 void metadata_add(const Domain* domain, Id id, StringHandle* key, MetadataType type, size_t count, void* data) noexcept {
   constexpr size_t kMost = 16;
-  if (!data || !count) return;
+  if (!data || !count || is_off(domain)) return;
   Json json;
   if (count > 1) json.text("[");
   for (size_t index = 0; index < count && index < kMost; index++) {
@@ -125,7 +129,7 @@ void metadata_add(const Domain* domain, Id id, StringHandle* key, MetadataType t
 }
 
 void metadata_str_add(const Domain* domain, Id id, StringHandle* key, const char* data, size_t length) noexcept {
-  if (!data) return;
+  if (!data || is_off(domain)) return;
   regions::tell(row_of(domain, id), text_of(key), {data, length ? strnlen(data, length) : strlen(data)});
 }
 

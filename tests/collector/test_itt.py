@@ -119,6 +119,12 @@ def test_what_runtimes_mark_for_their_vendors_tools_is_left_out_unless_asked_for
     assert regions(scene("quiet", env=env))["domain"].to_list() == domains
 
 
+@pytest.mark.parametrize("env, count", [({}, 0), ({"AIFLAME_ITT": "all"}, 2)])
+def test_so_it_is_when_such_a_mark_is_the_first_of_all(scene: Callable[..., Process], env: dict[str, str], count: int) -> None:
+    found = regions(scene("quiet_first", env=env))
+    assert (len(found), found["end_ns"].null_count()) == (count, 0)
+
+
 @pytest.mark.parametrize("env, count", [({}, 0), ({"AIFLAME_ITT": "all"}, 3)])
 def test_a_runtime_of_openmp_is_left_alone_unless_asked_for(
     scene: Callable[..., Process], tmp_path: Path, env: dict[str, str], count: int
