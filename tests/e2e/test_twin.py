@@ -10,15 +10,15 @@ from twin import cpu_agreement
 
 pytest.importorskip("torch", reason="torch is not installed")
 LLAMA = Path(__file__).parents[2] / "examples" / "llama"
-STEPS = 12
-SMALL = ("--device", "cpu", "--steps", str(STEPS), "--layers", "4", "--batch", "4", "--width", "256")
+STEPS = 10
+SMALL = ("--device", "cpu", "--steps", str(STEPS), "--layers", "4", "--batch", "4", "--width", "128", "--tokens", "64")
 
 
 def test_steps_phases_and_layers_are_where_the_markers_say(record: Recorder) -> None:
-    run = record(PYTHON, LLAMA / "train_llama_marked.py", "--markers", "itt", *SMALL, options=("--cpu-rate", "997"))
+    run = record(PYTHON, LLAMA / "train_llama_marked.py", "--markers", "itt", *SMALL, options=("--cpu-rate", "1999"))
     assert run.status == 0, run.stderr
     found = cpu_agreement(run.profile().store)
-    assert found.items > 500
+    assert found.items > 200
     assert found.all >= 0.99, found.differing
 
 
