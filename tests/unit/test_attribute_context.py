@@ -227,6 +227,7 @@ def test_by_step_a_kernel_lies_under_its_step_phase_layer_and_op(tmp_path: Path)
     found = lines(tree(training(tmp_path), "gpu-time", by="step"))
     assert found["Step.1;Forward;layers.0;aten::addmm;kernel_[G]"] == 1
     assert found["Step.1;Forward;[no layer];aten::nll_loss;loss_[G]"] == 1
+    assert found["Step.1;Backward;layers.0;aten::addmm (backward);kernel_[G]"] == 1
     assert found["Step.1;Optimizer;adam_[G]"] == 1
     assert found["[no step];Other;init_[G]"] == 1
 

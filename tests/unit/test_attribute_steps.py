@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from torch_programs import SCALER_STEP, TRAIN, Program
+from torch_programs import CALL_IMPL, OPTIMIZER_STEP, SCALER_STEP, TRAIN, Program
 
-from aiflame.attribute.context import of_devices
+from aiflame.attribute.context import of_devices, of_samples
 from aiflame.attribute.stacks import functions
 
 
@@ -245,3 +245,53 @@ def test_requests_that_several_threads_serve_are_no_steps(tmp_path: Path) -> Non
         program.forward("model", grad=False)
         program.forward("model", grad=False, thread=other)
     assert set(steps(program, tmp_path)) == {-1}
+
+
+# Programs without a GPU: few samples, but every call of a layer
+
+
+def cpu_steps(program: Program, path: Path) -> list[int]:
+    """The step of each CPU sample."""
+    profile = program.profile(path)
+    return of_samples(profile, functions(profile), 0).samples.sort("id")["step"].to_list()
+
+
+def train_on_cpu(program: Program) -> None:
+    """Two samples; backward is too short to be seen."""
+    with program.called("model", grad=True):
+        program.sample(TRAIN, CALL_IMPL, "layer model", autograd=1, sequence=program.sequence)
+    with program.region("optimizer", 0xA):
+        program.sample(TRAIN, OPTIMIZER_STEP, autograd=1)
+
+
+def test_without_a_gpu_calls_of_layers_tell_what_samples_do_not(tmp_path: Path) -> None:
+    """An optimizer that is set up, evaluation, and training after it."""
+    program = Program()
+    program.optimizer(0xA)
+    program.tables["launches"], program.kernels = [], []
+    for training in (True, True, False, True):
+        if training:
+            train_on_cpu(program)
+        else:
+            with program.called("model", grad=False):
+                program.sample(TRAIN, CALL_IMPL, "layer model")
+    assert cpu_steps(program, tmp_path) == [0, 0, 1, 1, -1, 2, 2]
+
+
+def test_without_a_gpu_inference_is_the_calls_of_the_outermost_layer(tmp_path: Path) -> None:
+    program = Program()
+    for _ in range(3):
+        with program.called("model", grad=False), program.called("model/layers.0", grad=False):
+            program.sample(TRAIN, CALL_IMPL, "layer model")
+        program.sample(TRAIN, "sleep")
+    assert cpu_steps(program, tmp_path) == [0, -1, 1, -1, 2, -1]
+
+
+def test_samples_of_a_program_with_a_gpu_have_the_steps_of_its_launches(tmp_path: Path) -> None:
+    program = Program()
+    for _ in range(2):
+        train(program)
+        program.sample(TRAIN)
+    program.sample(TRAIN)
+    train(program)
+    assert cpu_steps(program, tmp_path) == [1, 2, 2]

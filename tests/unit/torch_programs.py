@@ -106,11 +106,10 @@ class Program:
 
     def backward(self, nodes: int = 1, thread: int = 1, of: int = 1) -> None:
         """The newest nodes are worked off: by an own thread of torch's, when one is told; `of` is torch's number of the thread."""
-        start = [TRAIN, TENSOR_BACKWARD] if thread == 1 else []
+        engine = ["torch::autograd::Engine::evaluate_function", "torch::autograd::Node::operator()"]
+        start = [TRAIN, TENSOR_BACKWARD, *engine] if thread == 1 else engine
         for back in range(nodes):
-            self.launch(
-                *start, "torch::autograd::Engine::evaluate_function", thread=thread, autograd=BACKWARD | of, sequence=self.sequence - back
-            )
+            self.launch(*start, thread=thread, autograd=BACKWARD | of, sequence=self.sequence - back)
 
     def region(self, name: str, payload: int = 0, thread: int = 1, domain: str = "aiflame", api: RegionApi = RegionApi.AUTOMATIC) -> Any:
         return _Region(
