@@ -22,7 +22,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .triton_spelling import LONGEST, Specialization, identity, readable, specialization, stable, suffixes
+from .triton_spelling import Specialization, readable, specialization, stable, suffixes
 
 TRITON_NAMES = 1024
 """Bit of `_aiflame.features`."""
@@ -108,6 +108,8 @@ def _details(kernel: Any, one: Specialization) -> dict[str, Any]:
     target = getattr(kernel.metadata, "target", None)
     name = readable(one)
     ours = kernel.name == one.function or kernel.name.startswith(name)
+    if ours and kernel.name != one.function:
+        _taken.setdefault(kernel.name, tuple(suffixes(one)))
     binary = getattr(kernel, "kernel", None)
     return {
         "constexprs": {name: stable(value) for name, value in one.constexprs},
@@ -136,8 +138,8 @@ class _Named(threading.local):
 
 
 _now = _Named()
-_taken: dict[str, str] = {}
-"""Names in binaries that this process has made → the identity of the specialization."""
+_taken: dict[str, tuple[str, ...]] = {}
+"""Names in binaries of this process → the suffixes of the specialization."""
 
 
 def _name_binaries(source: Any) -> None:
@@ -206,9 +208,11 @@ def _repr(own: Callable[[Any], str], function: Any, specialization: Any) -> str:
 
 
 def _free_name(one: Specialization) -> str:
-    """The readable name, or with a suffix if another specialization has taken it in this process."""
-    name, own = readable(one), identity(one)
-    for candidate in [name, *(f"{name}_{suffix}"[:LONGEST] for suffix in suffixes(one))]:
-        if _taken.setdefault(candidate, own) == own:
-            return candidate
-    return candidate
+    """The readable name, or with a suffix if another specialization has taken it in this process: its types where these differ."""
+    name, own = readable(one), tuple(suffixes(one))
+    first = _taken.setdefault(name, own)
+    if first == own:
+        return name
+    if len(own) > 1 and first[0] != own[0] and _taken.setdefault(f"{name}_{own[0]}", own) == own:
+        return f"{name}_{own[0]}"
+    return f"{name}_{own[-1]}"

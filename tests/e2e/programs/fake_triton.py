@@ -1,5 +1,6 @@
-"""Triton without a GPU: `python fake_triton.py SCENE` compiles for an H100 and launches through the CUDA driver's own functions, as Triton's
-launcher does. The driver is whatever `libcuda.so.1` is on the library path. Prints what each compiled kernel is called in its binary.
+"""Triton without a GPU: `python fake_triton.py SCENE` compiles for an H100 and launches through the CUDA driver's own functions.
+
+The driver is whatever `libcuda.so.1` is on the library path. Prints what each compiled kernel is called in its binary.
 """
 
 from __future__ import annotations
@@ -74,8 +75,12 @@ def named(x, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     tl.store(x + at, 0.0, at < n)
 
 
+TYPES = {kind: Dtype(kind) for kind in ("float32", "float16")}
+"""Triton remembers a type by its address."""
+
+
 def tensor(kind: str = "float32") -> Any:
-    return MockTensor(Dtype(kind))
+    return MockTensor(TYPES[kind])
 
 
 def add(block: int, warps: int, times: int = 1, kind: str = "float32", n: int = 1000) -> Any:

@@ -1,0 +1,75 @@
+"""Triton kernels by their specializations, from `aiflame record` to the tree: a real Triton on a fake driver (see programs/fake_triton.py)."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recording import PROGRAMS, Recorder, Run
+from test_cuda_trees import FAKES
+
+from aiflame.profile.kinds import Kind
+
+pytestmark = [
+    pytest.mark.skipif(not (FAKES / "driver").exists(), reason=f"no {FAKES}: `make test` builds it"),
+    pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="no triton"),
+]
+Scene = Callable[..., tuple[dict[str, int], list[dict[str, Any]]]]
+
+
+@pytest.fixture
+def scene(record: Recorder, tmp_path: Path) -> Scene:
+    """Records a scene: how often each kernel ran, and what is in the binaries."""
+
+    def run(name: str, *options: str) -> tuple[dict[str, int], list[dict[str, Any]]]:
+        env = {"LD_LIBRARY_PATH": f"{FAKES / 'driver'}:{FAKES / 'cupti13'}", "TRITON_CACHE_DIR": str(tmp_path / "cache")}
+        done = record(sys.executable, PROGRAMS / "fake_triton.py", name, options=options, env=env)
+        assert done.status == 0, done.stderr
+        return launches(done), json.loads(done.stdout.splitlines()[0])
+
+    return run
+
+
+def launches(run: Run) -> dict[str, int]:
+    tree = run.profile().tree("gpu-time")
+    kernels = tree.frames.with_row_index("row").filter(kind=int(Kind.GPU_KERNEL)).select("row", "name").rows()
+    return {name: int(tree.values["launches"][tree.frame == row].sum()) for row, name in kernels}
+
+
+def test_two_specializations_have_their_names_and_the_binary_keeps_its_own(scene: Scene) -> None:
+    expected = {"vadd_bs128_w4_s2": 3, "vadd_bs256_w8_s2": 2}
+    for _ in ("compiled", "from Triton's cache"):
+        assert scene("two") == (expected, [{"name": "vadd", "entry": True}] * 2)
+
+
+def test_the_binary_has_the_names_when_asked_for_whatever_is_cached(scene: Scene) -> None:
+    expected = {"vadd_bs128_w4_s2": 3, "vadd_bs256_w8_s2": 2}
+    scene("two")
+    for _ in ("compiled anew", "from Triton's cache"):
+        found, binaries = scene("two", "--triton-names")
+        assert found == expected
+        assert binaries == [{"name": name, "entry": True} for name in expected]
+    assert scene("two")[1] == [{"name": "vadd", "entry": True}] * 2
+
+
+def test_what_only_hidden_things_tell_apart_gets_a_suffix(scene: Scene) -> None:
+    found, _ = scene("alike")
+    assert found.pop("vadd_bs128_w4_s2_fp32") == 1
+    assert found.pop("vadd_bs128_w4_s2_fp16") == 2
+    assert sorted(found.values()) == [3, 4] and all(name.startswith("vadd_bs256_w4_s2_") for name in found)
+    _, binaries = scene("alike", "--triton-names")
+    assert len({one["name"] for one in binaries}) == 4
+
+
+def test_a_name_of_the_programs_own_wins(scene: Scene) -> None:
+    for options in ((), ("--triton-names",)):
+        assert scene("own", *options) == ({"mine_64": 1}, [{"name": "mine_64", "entry": True}])
+
+
+def test_a_replayed_kernel_has_the_name_of_what_was_captured(scene: Scene) -> None:
+    assert scene("graph")[0] == {"vadd_bs256_w8_s2": 6}
