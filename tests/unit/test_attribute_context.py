@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 from profiles import Row
 from test_attribute_gpu import REASONS, sample
-from torch_programs import BACKWARD, CALL_IMPL, FETCH, OPTIMIZER_STEP, TENSOR_BACKWARD, TORCH, TRAIN, Program
 from trees import is_sound
+from written_programs import BACKWARD, CALL_IMPL, FETCH, OPTIMIZER_STEP, TENSOR_BACKWARD, TORCH, TRAIN, Program
 
 from aiflame.attribute.build import tree
 from aiflame.attribute.context import of_devices

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from torch_programs import CALL_IMPL, OPTIMIZER_STEP, SCALER_STEP, TRAIN, Program
+from written_programs import CALL_IMPL, OPTIMIZER_STEP, SCALER_STEP, TRAIN, Program
 
 from aiflame.attribute.context import of_devices, of_samples
 from aiflame.attribute.stacks import functions
