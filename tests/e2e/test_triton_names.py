@@ -1,4 +1,4 @@
-"""Triton kernels by their specializations, from `aiflame record` to the tree: a real Triton on a fake driver (see programs/fake_triton.py)."""
+"""Triton kernels by their specializations, from `aiflame record` to the tree: a real Triton, a fake driver (programs/fake_triton.py)."""
 
 from __future__ import annotations
 
