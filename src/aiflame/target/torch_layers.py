@@ -81,7 +81,7 @@ class Names:
                 self._name(module)
 
     def _called_now(self) -> list[list[Any]]:
-        """Of each thread. A frame of ours that held itself would keep all frames around it, and the program's tensors, until a collection."""
+        """Of each thread. A frame of ours that held itself would keep those around it, and the program's tensors, until a collection."""
         frames = sys._current_frames()
         try:
             return [self._called(frames.pop(thread)) for thread in list(frames)]

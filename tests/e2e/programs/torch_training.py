@@ -49,10 +49,7 @@ class Transformer(torch.nn.Module):
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         value = self.embed(tokens)
         for layer in self.layers:
-            if self.checkpointed:
-                value = checkpoint(layer, value, use_reentrant=self.checkpointed == "reentrant")
-            else:
-                value = layer(value)
+            value = checkpoint(layer, value, use_reentrant=self.checkpointed == "reentrant") if self.checkpointed else layer(value)
         return self.head(value)
 
 
