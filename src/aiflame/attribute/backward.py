@@ -52,7 +52,8 @@ def origins(profile: Tables, items: pl.DataFrame, layers: StackLayers, ops: Stac
     """`items`: process, thread, stack, time_ns, autograd, sequence, and `gpu`: it is a launch or a graph's node, no CPU sample."""
     columns = (items[name].to_numpy().astype(np.int64) for name in ("process", "thread", "stack", "time_ns", "autograd", "sequence"))
     process, thread, stack, time_ns, autograd, sequence = columns
-    where, own, node_op = ops.where_of(process, stack), layers.of_stacks(process, stack), ops.node_of(process, stack)
+    place, own = ops.places(process, stack), layers.of_stacks(process, stack)
+    op, node_op, where = (ops.at(column, place) for column in (ops.op, ops.node, ops.where))
     told = (autograd & BACKWARD) != 0
     backward = told | (where == Where.ENGINE) | ((where == Where.NODE) & (autograd == 0))
     placed = ~backward | (where == Where.RECOMPUTED)  # the stack itself tells the layer
@@ -61,7 +62,7 @@ def origins(profile: Tables, items: pl.DataFrame, layers: StackLayers, ops: Stac
     number = process << 15 | autograd & NUMBER
     owner = np.searchsorted(nodes.distinct(number), number)
     sequences = Sequences.of_forward(
-        Moments(owner, sequence, time_ns, process << 32 | thread, same[ops.of_stacks(process, stack)]),
+        Moments(owner, sequence, time_ns, process << 32 | thread, same[op]),
         np.flatnonzero((autograd > 0) & ~backward),
     )
     asked = np.flatnonzero(told & ~placed & (sequence != _NO_NUMBER))
@@ -79,7 +80,6 @@ def origins(profile: Tables, items: pl.DataFrame, layers: StackLayers, ops: Stac
     _fill(process << 32 | thread, time_ns, items["gpu"].to_numpy(), backward, known, layer, layers)
     layer = np.where(backward & ~known & (layer == 0), own, layer)
 
-    op = ops.of_stacks(process, stack)
     in_node = np.flatnonzero(backward & ~placed & (where != Where.ENGINE))
     op[in_node] = _forward_ops(ops, node_op[in_node], np.where(maker[in_node] >= 0, op[maker[in_node]], 0), op[in_node])
     line = np.where(placed, stack, np.where(maker >= 0, stack[maker], 0))

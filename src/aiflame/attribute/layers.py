@@ -15,10 +15,10 @@ from aiflame.attribute import nodes
 from aiflame.attribute.growth import Forest
 from aiflame.attribute.layer_calls import LayerCalls, layer_calls
 from aiflame.attribute.layer_names import LayerNames, Module, Place
-from aiflame.attribute.stacks import Tables
+from aiflame.attribute.stacks import Tables, find_stacks
 from aiflame.attribute.torch_frames import TorchFrames, torch_frames
 from aiflame.attribute.tree import Frame, frame_table
-from aiflame.attribute.words import Ints, find
+from aiflame.attribute.words import Ints
 
 _ROW = 0xFFFFFFFF
 """Bits of a LAYER word: row of `layers`."""
@@ -38,8 +38,7 @@ class StackLayers:
 
     def of_stacks(self, process: Ints, stack: Ints) -> Ints:
         """The layer path of each stack, 0 where the profile has no such stack."""
-        at, there = find(self.key, process << 32 | stack)
-        return np.where(there, np.append(self.path, 0)[at], 0)
+        return np.append(self.path, 0)[find_stacks(self.key, process << 32 | stack)]
 
     def shared(self, one: Ints, other: Ints) -> Ints:
         """The path that two paths have in common, 0 for none."""

@@ -12,9 +12,9 @@ from enum import IntEnum
 import numpy as np
 
 from aiflame.attribute import nodes
-from aiflame.attribute.stacks import Tables
+from aiflame.attribute.stacks import Tables, find_stacks
 from aiflame.attribute.torch_frames import TorchFrames, torch_frames
-from aiflame.attribute.words import Ints, find
+from aiflame.attribute.words import Ints
 
 _ENDS = -1
 """Stands for a frame inside of which an op outside of it is none."""
@@ -47,32 +47,19 @@ class StackOps:
     """Of stacks in a node of the backward pass: the forward op that made it."""
     where: Ints
     """Where"""
-    call: Ints
-    """Something that is equal for two stacks only if their ops began in the same place, 0 without op."""
 
     def of_stacks(self, process: Ints, stack: Ints) -> Ints:
         """The op of each stack, 0 where the profile has no such stack."""
-        return self._of(self.op, process, stack)
+        return self.at(self.op, self.places(process, stack))
 
-    def called_of(self, process: Ints, stack: Ints) -> Ints:
-        """The op that Python called."""
-        return self._of(self.called, process, stack)
+    def places(self, process: Ints, stack: Ints) -> Ints:
+        """The place of each stack among the keys, -1 where the profile has no such stack."""
+        return find_stacks(self.key, process << 32 | stack)
 
-    def node_of(self, process: Ints, stack: Ints) -> Ints:
-        """The forward op that made the node of the backward pass which runs there, 0 for none."""
-        return self._of(self.node, process, stack)
-
-    def where_of(self, process: Ints, stack: Ints) -> Ints:
-        """Where; FORWARD where the profile has no such stack."""
-        return self._of(self.where, process, stack)
-
-    def call_of(self, process: Ints, stack: Ints) -> Ints:
-        """What tells calls of ops from one another, as `call`."""
-        return self._of(self.call, process, stack)
-
-    def _of(self, value: Ints, process: Ints, stack: Ints) -> Ints:
-        at, there = find(self.key, process << 32 | stack)
-        return np.where(there, np.append(value, 0)[at], 0)
+    @staticmethod
+    def at(value: Ints, places: Ints) -> Ints:
+        """What a column says of these places, 0 of none."""
+        return np.append(value, 0)[places]
 
 
 def ops(profile: Tables, frames: TorchFrames | None = None) -> StackOps:
@@ -87,9 +74,7 @@ def ops(profile: Tables, frames: TorchFrames | None = None) -> StackOps:
     first = (frames.op > 0) & ((outer < 0) | (frames.op[outer] == 0) | frames.python[outer])
     called = words.nearest(np.where(first, frames.op, np.where(boundary, _ENDS, 0)))
     node = words.nearest(np.where(frames.node > 0, frames.node, np.where(boundary, _ENDS, 0)))
-    at = nodes.nearest(words.parent, begins != 0)
-    call = np.where((at >= 0) & (begins[at] > 0), at, 0)
-    found = (np.maximum(value, 0)[1:] for value in (op, called, node, _where(frames), call))
+    found = (np.maximum(value, 0)[1:] for value in (op, called, node, _where(frames)))
     return StackOps(frames.names, words.key, *found)
 
 

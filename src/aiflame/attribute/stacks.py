@@ -51,7 +51,7 @@ class Functions:
     def of_stacks(self, process: NDArray[np.int64], stack: NDArray[np.int64]) -> NDArray[np.int64]:
         """The node of each stack; that of its process where the profile has no such stack."""
         key = process << 32 | stack
-        at = _find(self.key, key)
+        at = find_stacks(self.key, key)
         found = np.append(self.innermost, 0)[at]
         return np.where(at >= 0, found, 1 + process).astype(np.int64)
 
@@ -108,7 +108,7 @@ def callers(stacks: pl.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]
     """Of stacks sorted by process and id: their keys (process << 32 | id), and the row of each one's caller, -1 for none."""
     process = stacks["process"].to_numpy().astype(np.int64)
     key = process << 32 | stacks["id"].to_numpy()
-    caller = _find(key, process << 32 | stacks["parent"].to_numpy())
+    caller = find_stacks(key, process << 32 | stacks["parent"].to_numpy())
     return key, np.where(caller < np.arange(len(key)), caller, -1)  # a damaged profile may name a later stack: never follow it
 
 
@@ -183,7 +183,7 @@ def _functions_of_words(profile: Tables, words: pl.DataFrame) -> tuple[pl.DataFr
     return distinct.drop("function").select(pl.col(name).cast(type_) for name, type_ in FRAME_COLUMNS.items()), of_words
 
 
-def _find(keys: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+def find_stacks(keys: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
     """Place of each wanted key (process << 32 | id) among sorted keys, -1 where it is not."""
     if not len(keys):
         return np.full(len(wanted), -1)
