@@ -76,6 +76,8 @@ def test_a_step_goes_through_its_phases(tmp_path: Path) -> None:
         ((TENSOR_BACKWARD, ("hook", "/app/train.py"), OPTIMIZER_STEP), "Optimizer"),
         ((("Optimizer.zero_grad", TORCH + "optim/optimizer.py"),), "Optimizer"),
         ((("AdamW.__init__", TORCH + "optim/adamw.py"),), "Other"),
+        ((("<module>", TORCH + "distributed/fsdp/__init__.py"),), "Other"),
+        ((OPTIMIZER_STEP, ("<module>", TORCH + "distributed/fsdp/__init__.py")), "Optimizer"),
         ((("GradScaler.update", TORCH + "amp/grad_scaler.py"),), "Optimizer"),
         ((("GradScaler.scale", TORCH + "amp/grad_scaler.py"),), "Other"),
         ((("backward", TORCH + "autograd/__init__.py"),), "Backward"),

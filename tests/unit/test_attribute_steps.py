@@ -125,6 +125,19 @@ def test_the_first_step_begins_with_the_data_for_its_first_layer(tmp_path: Path)
     assert steps(program, tmp_path) == [-1, *[0] * 5, *[1] * 4]
 
 
+def test_without_layers_the_first_step_begins_with_the_first_autograd_node_that_it_uses(tmp_path: Path) -> None:
+    program = Program()
+    program.sequence = 1
+    for _ in range(3):
+        program.launch(TRAIN, "at::_ops::randn::call")
+    for _ in range(2):
+        program.forward()
+        program.forward()
+        program.backward(2)
+        program.optimizer()
+    assert steps(program, tmp_path) == [-1] * 3 + [0] * 5 + [1] * 5
+
+
 def test_a_step_that_is_cut_off_counts_when_it_came_to_backward(tmp_path: Path) -> None:
     program = Program()
     for finished in (True, True, False):

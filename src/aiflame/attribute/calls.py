@@ -12,6 +12,8 @@ from aiflame.attribute.stacks import Tables
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+_LATEST = (1 << 62) - 1
+"""No moment is later, unless its record is damaged."""
 FEWEST = 3
 """What comes less often is not said to repeat."""
 OF_ALL = 0.9
@@ -57,13 +59,15 @@ def outermost_calls(profile: Tables, process: int) -> dict[int, Calls]:
     rows = (
         profile.scan("layer_calls")
         .filter(pl.col("process") == process)
-        .sort("thread", "begin_ns", pl.col("end_ns"), descending=[False, False, True])
+        .with_columns(pl.col("begin_ns", "end_ns").clip(upper_bound=_LATEST))
+        .sort("thread", "begin_ns", "end_ns", descending=[False, False, True])
         .collect()
     )
     found = {}
     for (thread,), calls in rows.partition_by("thread", as_dict=True).items():
         begin, end, layer, first, past = (
-            calls[name].cast(pl.Int64).to_numpy() for name in ("begin_ns", "end_ns", "layer", "sequence_begin", "sequence_end")
+            calls[name].clip(upper_bound=_LATEST).cast(pl.Int64).to_numpy()
+            for name in ("begin_ns", "end_ns", "layer", "sequence_begin", "sequence_end")
         )
         outside = begin >= np.concatenate([[-1], np.maximum.accumulate(end)[:-1]])[: len(end)]
         found[int(thread)] = Calls(begin[outside], end[outside], layer[outside], (past > first)[outside])

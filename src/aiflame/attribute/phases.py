@@ -67,8 +67,8 @@ _NATIVE: tuple[tuple[Phase, str], ...] = (
     (Phase.COMMUNICATION, r"(^|[^\w])c10d::(Reducer|ProcessGroup|Work|ops|Backend)"),
 )
 _SCALER_ENDS = r"(^|\.)(step|update)$"
-_NOTHING_YET = r"(^|\.)(__init__|add_param_group|state_dict|load_state_dict)$"
-"""An optimizer that is made, saved or loaded."""
+_NOTHING_YET = r"(^|\.)(__init__|<module>|add_param_group|state_dict|load_state_dict)$"
+"""An optimizer that is made, saved or loaded; a file that is imported."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ Mask = NDArray[np.bool_]
 DOMAIN, OPTIMIZER, DATA = "aiflame", "optimizer", "data"
 NO_NODE = 0xFFFFFFFF
 """Sequence number of nodes that collect gradients (AccumulateGrad): no forward code made them."""
-LATEST = (1 << 63) - 1
+LATEST = (1 << 62) - 1
+"""No moment is later, unless its record is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,8 @@ def automatic_regions(profile: Tables) -> pl.DataFrame:
         profile.scan("regions")
         .filter((pl.col("api") == int(RegionApi.AUTOMATIC)) & (pl.col("domain") == DOMAIN) & pl.col("name").is_in([OPTIMIZER, DATA]))
         .join(ends, on=["process", "id"], how="left")
-        .with_columns(pl.col("end_ns").fill_null(LATEST))
+        .with_columns(pl.col("end_ns").fill_null(LATEST), pl.col("begin_ns").clip(upper_bound=LATEST))
+        .with_columns(pl.col("end_ns").clip("begin_ns", LATEST))
         .select(pl.col(name).cast(kind) for name, kind in columns.items())
         .sort("process", "thread", "begin_ns")
         .collect()
@@ -179,9 +181,9 @@ class _Loop:
         here = self.seen.within(low, high)
         backward, sequence, time_ns = self.seen.backward[here], self.seen.sequence[here], self.seen.time_ns[here]
         used = sequence[backward & (sequence != NO_NODE)] if whole else self._nodes_before(here.start) + 1
-        if not self.seen.exact or not (used > 0).any():
-            return time_ns[:0]
         layer = self.seen.layer[here]
+        if not self.seen.exact or not (used > 0).any() or not layer.any():
+            return time_ns[:0]
         forward = sequence[layer]
         return time_ns[layer][: int(np.argmax(forward >= used.min()))]
 
@@ -197,14 +199,19 @@ class _Loop:
         known = known[known != NO_NODE]
         return np.array([known.max()]) if len(known) else known
 
+    def _made_nodes(self, here: slice) -> Ints:
+        """When forward work was done that backward work, which is the last of these, uses; there may be no layers."""
+        backward, sequence = self.seen.backward[here], self.seen.sequence[here]
+        used = sequence[backward & (sequence != NO_NODE)]
+        made = backward if not (used > 0).any() else backward | (sequence >= used.min())
+        return self.seen.time_ns[here][made]
+
     def _first_work(self, low: int, high: int) -> int:
         """Where a step begins that does not follow another: with the data for its first layer, else with that layer."""
         here = self.seen.within(low, high)
         layer = self.seen.time_ns[here][self.seen.layer[here]]
         called = self.calls.begin_ns[slice(*np.searchsorted(self.calls.begin_ns, (low, high), side="left").tolist())]
-        firsts = [int(times[0]) for times in (called, layer) if len(times)]
-        if not firsts:
-            firsts = [int(times[0]) for times in (self.seen.time_ns[here],) if len(times)]
+        firsts = [int(times[0]) for times in (called, layer, self._made_nodes(here)) if len(times)]
         first = min(firsts, default=high)
         waits = self.data[(self.data > low) & (self.data <= first)]
         return int(waits[-1]) if len(waits) else first
