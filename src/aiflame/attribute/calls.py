@@ -66,8 +66,7 @@ def outermost_calls(profile: Tables, process: int) -> dict[int, Calls]:
     found = {}
     for (thread,), calls in rows.partition_by("thread", as_dict=True).items():
         begin, end, layer, first, past = (
-            calls[name].clip(upper_bound=_LATEST).cast(pl.Int64).to_numpy()
-            for name in ("begin_ns", "end_ns", "layer", "sequence_begin", "sequence_end")
+            calls[name].cast(pl.Int64).to_numpy() for name in ("begin_ns", "end_ns", "layer", "sequence_begin", "sequence_end")
         )
         outside = begin >= np.concatenate([[-1], np.maximum.accumulate(end)[:-1]])[: len(end)]
         found[int(thread)] = Calls(begin[outside], end[outside], layer[outside], (past > first)[outside])
