@@ -41,20 +41,14 @@ def launches(run: Run) -> dict[str, int]:
     return {name: int(tree.values["launches"][tree.frame == row].sum()) for row, name in kernels}
 
 
-def test_two_specializations_have_their_names_and_the_binary_keeps_its_own(scene: Scene) -> None:
+def test_two_specializations_have_their_names_and_the_binary_when_asked_for(scene: Scene) -> None:
+    """Whatever is in Triton's cache already."""
     expected = {"vadd_bs128_w4_s2": 3, "vadd_bs256_w8_s2": 2}
-    for _ in ("compiled", "from Triton's cache"):
-        assert scene("two") == (expected, [{"name": "vadd", "entry": True}] * 2)
-
-
-def test_the_binary_has_the_names_when_asked_for_whatever_is_cached(scene: Scene) -> None:
-    expected = {"vadd_bs128_w4_s2": 3, "vadd_bs256_w8_s2": 2}
-    scene("two")
-    for _ in ("compiled anew", "from Triton's cache"):
-        found, binaries = scene("two", "--triton-names")
-        assert found == expected
-        assert binaries == [{"name": name, "entry": True} for name in expected]
-    assert scene("two")[1] == [{"name": "vadd", "entry": True}] * 2
+    plain, named = ([{"name": name, "entry": True} for name in names] for names in (("vadd", "vadd"), expected))
+    assert scene("two") == (expected, plain)
+    assert scene("two", "--triton-names") == (expected, named)
+    assert scene("two", "--triton-names") == (expected, named)
+    assert scene("two") == (expected, plain)
 
 
 def test_what_only_hidden_things_tell_apart_gets_a_suffix(scene: Scene) -> None:
@@ -67,8 +61,7 @@ def test_what_only_hidden_things_tell_apart_gets_a_suffix(scene: Scene) -> None:
 
 
 def test_a_name_of_the_programs_own_wins(scene: Scene) -> None:
-    for options in ((), ("--triton-names",)):
-        assert scene("own", *options) == ({"mine_64": 1}, [{"name": "mine_64", "entry": True}])
+    assert scene("own", "--triton-names") == ({"mine_64": 1}, [{"name": "mine_64", "entry": True}])
 
 
 def test_a_replayed_kernel_has_the_name_of_what_was_captured(scene: Scene) -> None:

@@ -94,3 +94,43 @@ def test_damaged_details_cost_only_the_full_name(tmp_path: Path) -> None:
     broken = {**variant("vadd_bs128_w4_s2"), "details": '{"constexprs": [1'}
     found = kernels(tmp_path, kernel_variants=[broken], launches=[launch(1, 1)], **ran(kernel(1, 0, 5, "vadd")))
     assert found == {"vadd_bs128_w4_s2": 5}
+
+
+# Samples: a cubin tells its specialization
+
+REASONS = [{"name": "smsp__pcsamp_warps_issue_stalled_long_scoreboard"}]
+
+
+def sampled(tmp_path: Path, binaries: dict[int, str], *, launched: int = 2) -> dict[str, int]:
+    """Both specializations ran equally long in one window; cubin 7, of the first, has 90 samples, and cubin 8, of the second, 10."""
+    specializations = [variant("vadd_bs128_w4_s2"), variant("vadd_bs256_w8_s2")]
+    for row, binary in zip(specializations, ("one", "other"), strict=True):
+        row["details"] = json.dumps({**json.loads(row["details"]), "binary": binary})
+    recorded = profile(
+        tmp_path,
+        kernel_variants=specializations,
+        kernel_binaries=[{"cubin": cubin, "binary": binary} for cubin, binary in binaries.items()],
+        launches=[launch(1, 1), launch(2, launched)],
+        gpu_functions=[{"cubin": 7, "name": "vadd"}, {"cubin": 8, "name": "vadd"}],
+        gpu_windows=[{"device": GPU, "begin_ns": 0, "end_ns": 20}],
+        gpu_samples=[
+            {"window": 1, "function": function, "offset": 16, "reason": 1, "count": count} for function, count in ((1, 90), (2, 10))
+        ],
+        stall_reasons=REASONS,
+        **ran(kernel(1, 0, 10, "vadd"), kernel(2, 10, 20, "vadd")),
+    )
+    found = lines(tree(recorded, "gpu-stalls", detail="function"), "gpu-stalls")
+    return {path.rpartition(";")[2].removesuffix("_[G]"): value for path, value in found.items()}
+
+
+def test_samples_lie_in_the_specialization_whose_code_they_were_taken_in(tmp_path: Path) -> None:
+    assert sampled(tmp_path, {7: "one", 8: "other"}) == {"vadd_bs128_w4_s2": 90, "vadd_bs256_w8_s2": 10}
+
+
+def test_where_a_cubin_is_of_none_that_is_known_samples_are_divided_as_without(tmp_path: Path) -> None:
+    assert sampled(tmp_path, {7: "one"}) == {"vadd_bs128_w4_s2": 50, "vadd_bs256_w8_s2": 50}
+    assert sampled(tmp_path / "b", {7: "one", 8: "strange"}) == {"vadd_bs128_w4_s2": 50, "vadd_bs256_w8_s2": 50}
+
+
+def test_samples_of_a_specialization_whose_launches_are_not_known_stay_with_the_kernel(tmp_path: Path) -> None:
+    assert sampled(tmp_path, {7: "one", 8: "other"}, launched=0) == {"vadd_bs128_w4_s2": 50, "vadd": 50}

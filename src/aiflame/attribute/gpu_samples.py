@@ -17,6 +17,7 @@ from aiflame.attribute.division import Cells, Ints, divide, joined
 from aiflame.attribute.gpu_windows import LATEST, overlaps
 from aiflame.attribute.gpu_work import Work
 from aiflame.attribute.stacks import Tables
+from aiflame.attribute.variants import kept_apart
 from aiflame.profile.kinds import Kind
 from aiflame.resolve.stall_reasons import NOT_ISSUED, short
 
@@ -51,6 +52,7 @@ def samples(profile: Tables, work: Work, *, not_issued: bool = False, detail: bo
     points = taken.select(_CODE).unique().sort(_CODE)
     points = points.with_columns(called=~pl.col("function").is_in(kernels["name"].unique().implode()))
     taken = taken.join(points.with_row_index("point"), on=_CODE, maintain_order="left").drop("offset", "reason")
+    kernels, taken = kept_apart(profile, kernels, taken)
     windows = profile.table("gpu_windows").select("process", "device", "begin_ns", "end_ns", window="id")
     by_device = kernels.partition_by(_DEVICE, as_dict=True)
     cells, missed = [], [pl.DataFrame(schema=_UNPLACED)]

@@ -18,7 +18,9 @@ import polars as pl
 from aiflame.attribute.stacks import Tables
 from aiflame.resolve.names import LONGEST_FULL, clean, cut
 
-_VARIANTS = {"process": pl.UInt32, "variant": pl.UInt32, "name": pl.String, "readable": pl.String, "told": pl.String}
+_VARIANTS = {
+    "process": pl.UInt32, "variant": pl.UInt32, "name": pl.String, "readable": pl.String, "told": pl.String, "binary": pl.String,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +36,22 @@ class _Variant:
         found = self.details.get("suffixes")
         return tuple(str(one) for one in found) if isinstance(found, list) else ()
 
+    @property
+    def binary(self) -> str:
+        found = self.details.get("binary")
+        return found if isinstance(found, str) else ""
+
 
 def variants(profile: Tables) -> pl.DataFrame:
-    """A row for each specialization that was loaded: process, variant (its row), name (as compiled), readable, told (all that is known)."""
+    """A row for each specialization that was loaded: process, variant (its row), name (as compiled), readable, told (all that is known),
+    binary (SHA-256 of its cubin)."""
     if not profile.has("kernel_variants"):
         return pl.DataFrame(schema=_VARIANTS)
     found = list(
         _read(profile.table("kernel_variants").select("process", "id", "name", "readable", "details").sort("process", "id").rows())
     )
     names = told_apart((one.readable, one.suffixes) for one in found)
-    rows = [(one.process, one.row, one.compiled, name, _told(one)) for one, name in zip(found, names, strict=True)]
+    rows = [(one.process, one.row, one.compiled, name, _told(one), one.binary) for one, name in zip(found, names, strict=True)]
     return pl.DataFrame(rows, schema=_VARIANTS, orient="row")
 
 
@@ -59,6 +67,29 @@ def with_variants(profile: Tables, ran: pl.DataFrame, items: pl.DataFrame) -> tu
     numbers = numbers.select("process", "variant", "item", "specialization").unique(["process", "variant", "item"], keep="first")
     told = ran.join(numbers, on=["process", "variant", "item"], how="left", maintain_order="left")
     return told.with_columns(pl.col("specialization").fill_null(0)), distinct
+
+
+def kept_apart(profile: Tables, kernels: pl.DataFrame, taken: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Kernels (name, readable, told) and samples (function, cubin …, in that order), where specializations of one function have names of
+    their own.
+
+    A sample knows its cubin, and a cubin the specialization that it was made for. That counts for functions of which it is known for every
+    cubin that was sampled; the samples of others are for all kernels of their name."""
+    if not profile.has("kernel_binaries") or "readable" not in kernels.columns:
+        return kernels, taken
+    own = pl.concat_str("name", "readable", "told", separator="\n")
+    ran = kernels.filter(pl.col("readable").is_not_null()).select("name", own=own).unique()
+    made = variants(profile).filter(pl.col("binary") != "").join(profile.table("kernel_binaries"), on="binary")
+    made = made.select("cubin", function="name", own=own).join(ran, on="own", how="semi").unique(["cubin", "function"], keep="none")
+    sampled = taken.select("function", "cubin").unique().join(made, on=["function", "cubin"], how="left")
+    known = sampled.group_by("function").agg(pl.col("own").is_not_null().all()).filter("own")["function"]
+    if not len(known):
+        return kernels, taken
+    named = pl.col("name").is_in(known.implode()) & pl.col("readable").is_not_null()
+    kernels = kernels.with_columns(name=pl.when(named).then(own).otherwise("name"))
+    taken = taken.join(made.filter(pl.col("function").is_in(known.implode())), on=["function", "cubin"], how="left", maintain_order="left")
+    taken = taken.with_columns(function=pl.coalesce("own", "function")).drop("own")
+    return kernels, taken.sort("process", "device", "function", "cubin", "window", maintain_order=True)
 
 
 def told_apart(named: Iterable[tuple[str, tuple[str, ...]]]) -> list[str]:

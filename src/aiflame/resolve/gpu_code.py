@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +37,7 @@ LINES = {
     "depth": pl.UInt16, "name": pl.String, "file": pl.String, "line": pl.UInt32,
 }  # fmt: skip
 SOURCES = {"path": pl.String, "text": pl.String}
+BINARIES = {"cubin": pl.UInt64, "binary": pl.String}
 NAMES = {"name": pl.String, "short": pl.String, "full": pl.String, "family": pl.String}
 
 
@@ -56,6 +58,8 @@ def write_gpu_tables(
     notes: list[str] = []
     if sampled:
         notes = _write_code(profile, sampled, tools() if nvdisasm is None else nvdisasm, progress)
+        if profile.has("kernel_variants"):
+            profile.write_table("kernel_binaries", _frame(BINARIES, _binaries(profile.path / "cubins", {crc for crc, _ in sampled})))
     _prune(profile.path / "cubins", {crc for crc, _ in sampled})
     return notes
 
@@ -112,6 +116,15 @@ def _write_code(profile: Profile, sampled: list[tuple[int, str]], nvdisasm: Sequ
     texts = sources(table.files, profile.table("processes")["cwd"].unique().to_list())
     profile.write_table("sources", _frame(SOURCES, list(texts.text.items())))
     return notes + texts.notes
+
+
+def _binaries(folder: Path, crcs: Iterable[int]) -> list[tuple[object, ...]]:
+    """SHA-256 of the sampled cubins: specializations of one function are told by it."""
+    found: list[tuple[object, ...]] = []
+    for crc in sorted(crcs):
+        with contextlib.suppress(OSError):
+            found.append((crc, hashlib.sha256((folder / f"{crc:016x}.cubin").read_bytes()).hexdigest()))
+    return found
 
 
 def _find(folder: Path, sampled: list[tuple[int, str]]) -> tuple[list[_Sampled], list[Code], list[str]]:
