@@ -87,25 +87,24 @@ uint64_t nest_of(schema::RegionApi api, std::string_view domain) noexcept {
   return hash.state | 1;
 }
 
-uint32_t text(std::string_view bytes) noexcept { return bytes.empty() ? 0 : spool::text(bytes); }
-
-// Under a Use, for texts and the row are of one recording.
-uint32_t write(const Thread* thread, const Spec& spec, uint64_t begin_ns) noexcept {
+// Texts and the row are of one recording.
+uint32_t write(const Thread* thread, const Spec& spec, uint64_t begin_ns, const control::Use& use) noexcept {
   if (!thread || !thread->row || !control::recording()) return 0;
   return spool::append(schema::RegionRecord{.thread = thread->row,
                                             .api = static_cast<uint8_t>(spec.api),
                                             .kind = static_cast<uint8_t>(spec.kind),
                                             .payload_type = static_cast<uint8_t>(spec.payload_type),
                                             .color = spec.color,
-                                            .domain = text(spec.domain),
-                                            .category = text(spec.category),
-                                            .name = text(spec.name),
+                                            .domain = spool::text(spec.domain, use),
+                                            .category = spool::text(spec.category, use),
+                                            .name = spool::text(spec.name, use),
                                             .payload = spec.payload,
-                                            .begin_ns = begin_ns});
+                                            .begin_ns = begin_ns},
+                       use);
 }
 
-void write_end(const Thread* thread, uint32_t row, uint64_t end_ns) noexcept {
-  if (row) spool::append(schema::RegionEnd{.region = row, .thread = thread ? thread->row : 0, .end_ns = end_ns});
+void write_end(const Thread* thread, uint32_t row, uint64_t end_ns, const control::Use& use) noexcept {
+  if (row) spool::append(schema::RegionEnd{.region = row, .thread = thread ? thread->row : 0, .end_ns = end_ns}, use);
 }
 
 void note_unbalanced(schema::RegionApi api) noexcept {
@@ -126,7 +125,7 @@ uint32_t push(const Spec& spec, Tag tag) noexcept {
   Thread* thread = calling_thread();
   OpenRegions* open = thread ? open_regions(*thread) : nullptr;
   if (!open) return 0;  // it could never be popped
-  uint32_t row = write(thread, spec, now_ns());
+  uint32_t row = write(thread, spec, now_ns(), use);
   open->push({nest_of(spec.api, spec.domain), tag, row, recordings.load(std::memory_order_relaxed)});
   return row;
 }
@@ -143,26 +142,26 @@ uint32_t pop(schema::RegionApi api, std::string_view domain, Tag tag) noexcept {
   }
   uint32_t row = innermost->recording == recordings.load(std::memory_order_relaxed) ? innermost->row : 0;
   open->remove(*innermost);
-  write_end(thread, row, end_ns);
+  write_end(thread, row, end_ns, use);
   return row;
 }
 
 uint32_t begin(const Spec& spec) noexcept {
   control::Use use;
-  return write(calling_thread(), spec, now_ns());
+  return write(calling_thread(), spec, now_ns(), use);
 }
 
 void end(uint32_t row) noexcept {
   uint64_t end_ns = now_ns();
   control::Use use;
-  write_end(calling_thread(), row, end_ns);
+  write_end(calling_thread(), row, end_ns, use);
 }
 
 uint32_t submit(const Spec& spec, uint64_t begin_ns, uint64_t end_ns) noexcept {
   control::Use use;
   Thread* thread = calling_thread();
-  uint32_t row = write(thread, spec, begin_ns);
-  write_end(thread, row, end_ns);
+  uint32_t row = write(thread, spec, begin_ns, use);
+  write_end(thread, row, end_ns, use);
   return row;
 }
 
@@ -176,15 +175,19 @@ uint32_t innermost(schema::RegionApi api, std::string_view domain, Tag tag) noex
 
 void tell(uint32_t row, std::string_view key, std::string_view value) noexcept {
   control::Use use;
-  if (row) spool::append(schema::RegionData{.region = row, .key = text(key), .value = text(value)});
+  if (row) spool::append(schema::RegionData{.region = row, .key = spool::text(key, use), .value = spool::text(value, use)}, use);
 }
 
 void count(std::string_view domain, std::string_view name, double value) noexcept {
   control::Use use;
   Thread* thread = calling_thread();
   if (!thread || !thread->row) return;
-  spool::append(schema::CounterRecord{
-      .thread = thread->row, .name = text(name), .domain = text(domain), .value = std::bit_cast<uint64_t>(value), .time_ns = now_ns()});
+  spool::append(schema::CounterRecord{.thread = thread->row,
+                                      .name = spool::text(name, use),
+                                      .domain = spool::text(domain, use),
+                                      .value = std::bit_cast<uint64_t>(value),
+                                      .time_ns = now_ns()},
+                use);
 }
 
 uint32_t recording_number() noexcept { return recordings.load(std::memory_order_relaxed); }

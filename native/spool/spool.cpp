@@ -150,8 +150,7 @@ bool covers(uint64_t address) noexcept {
   return strings.covers(address);
 }
 
-uint32_t text(std::string_view bytes) noexcept {
-  control::Use use;
+uint32_t text(std::string_view bytes, const control::Use&) noexcept {
   if (bytes.empty() || !control::recording()) return 0;
   if (bytes.size() > kLongestText) bytes = bytes.substr(0, kLongestText);
   Hash checked = hash_of(bytes);

@@ -1,7 +1,7 @@
 // This process's tables. Every function may be called from a signal handler, and from any thread.
 //
 // A recording may end and another begin while others are still appending: who uses what at() gave, or an id after it was given,
-// holds a control::Use for as long.
+// holds a control::Use for as long. Who holds one anyway gives it to the functions that ask for one.
 #pragma once
 #include "aiflame_schema.hpp"
 #include "spool/control.hpp"
@@ -47,8 +47,7 @@ inline uint32_t check_word(const void* record, size_t bytes) noexcept {
 }
 
 // Appends a record, 8-byte aligned, of a table known by its number alone.
-inline uint32_t append_bytes(uint32_t number, const void* record, size_t bytes) noexcept {
-  control::Use use;
+inline uint32_t append_bytes(uint32_t number, const void* record, size_t bytes, const control::Use&) noexcept {
   uint64_t index;
   auto* slot = static_cast<char*>(table(number).reserve(1, &index));
   if (!slot) return 0;
@@ -56,11 +55,16 @@ inline uint32_t append_bytes(uint32_t number, const void* record, size_t bytes) 
   std::atomic_ref(*reinterpret_cast<uint32_t*>(slot)).store(check_word(record, bytes), std::memory_order_release);
   return static_cast<uint32_t>(index) + 1;
 }
+inline uint32_t append_bytes(uint32_t number, const void* record, size_t bytes) noexcept { return append_bytes(number, record, bytes, {}); }
 
 // Appends a record; its id, counted from 1, or 0 when nothing is recorded any more.
 template <class Record>
+uint32_t append(const Record& record, const control::Use& use) noexcept {
+  return append_bytes(Record::kTable, &record, sizeof(Record), use);
+}
+template <class Record>
 uint32_t append(const Record& record) noexcept {
-  return append_bytes(Record::kTable, &record, sizeof(Record));
+  return append(record, control::Use());
 }
 
 // A record appended earlier by this process; nullptr for id 0 or an unmapped one.
@@ -70,7 +74,8 @@ const Record* at(uint32_t id) noexcept {
 }
 
 // Bytes into the strings stream; the same bytes give the same reference most of the time. 0 for no bytes, or when stopped.
-uint32_t text(std::string_view bytes) noexcept;
+uint32_t text(std::string_view bytes, const control::Use& use) noexcept;
+inline uint32_t text(std::string_view bytes) noexcept { return text(bytes, control::Use()); }
 
 // A one-line note on what could not be done; each distinct text is kept once a process, and no more than 64 of them: no numbers
 // in it that differ each time.
