@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from aiflame.attribute import nodes
 from aiflame.attribute.backward import BACKWARD, origins
+from aiflame.attribute.compiled import Compiled, compiled, op_frames
 from aiflame.attribute.growth import Forest
 from aiflame.attribute.items import ints, launch_items, mother_threads, node_items, sample_items
 from aiflame.attribute.layers import StackLayers, layers
 from aiflame.attribute.ops import StackOps, ops
+from aiflame.attribute.origins import kernel_origins
 from aiflame.attribute.phases import Marks, Phase, Told, marks, phase_forest, phases
 from aiflame.attribute.regions import Regions, regions
 from aiflame.attribute.stacks import Functions, Tables, callers
@@ -45,6 +47,8 @@ class Meaning:
     """process, thread, stack, state, weight, period_ns, CONTEXT"""
     forests: dict[str, Forest]
     """Of phases, layers, ops and regions."""
+    compiled: Compiled
+    """Whose ops stand for all that a compiled kernel was fused from, until they are divided."""
 
 
 def of_devices(profile: Tables, trie: Functions) -> Meaning:
@@ -56,7 +60,7 @@ def of_devices(profile: Tables, trie: Functions) -> Meaning:
     known = _Known(profile, trie)
     told = items.hstack(known.context(items, captured=np.arange(len(items)) >= len(launched)))
     none = told.clear()
-    return Meaning(told[: len(launched)], told[len(launched) :], none, known.forests)
+    return Meaning(told[: len(launched)], told[len(launched) :], none, known.forests, known.compiled)
 
 
 def of_samples(profile: Tables, trie: Functions, clock: int) -> Meaning:
@@ -64,7 +68,7 @@ def of_samples(profile: Tables, trie: Functions, clock: int) -> Meaning:
     items = sample_items(profile, clock)
     known = _Known(profile, trie)
     told = items.hstack(known.context(items, captured=np.zeros(len(items), dtype=np.bool_)))
-    return Meaning(told.clear(), told.clear(), told, known.forests)
+    return Meaning(told.clear(), told.clear(), told, known.forests, known.compiled)
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,8 @@ class _Known:
         away = (mother != thread) & (region == 0)
         region[away] = self._regions.paths(process[away], mother[away], time_ns[away])
         op = np.where(origin.backward & (origin.op > 0), origin.op + len(self._ops.names) - 1, origin.op)
+        made = self.compiled.origins.of_stacks(process, stack)
+        op = np.where(made > 0, self.compiled.first - 1 + made, op)
         columns = {"step": step, "phase": phase, "layer": origin.layer, "op": op, "region": region, BRINGS: brings}
         return pl.DataFrame({name: column if name == BRINGS else column.astype(np.int32) for name, column in columns.items()})
 
@@ -105,7 +111,17 @@ class _Known:
     def forests(self) -> dict[str, Forest]:
         names = self._ops.names[1:]
         op = frame_table([Frame(name, Kind.OP) for name in (*names, *(f"{name} (backward)" for name in names))])[1:]
-        return {"phase": phase_forest(), "layer": self._layers.forest, "op": Forest.of_frames(op), "region": self._regions.forest}
+        op = pl.concat([op, op_frames(self.compiled.origins)])
+        return {
+            "phase": phase_forest(),
+            "layer": self._layers.forest,
+            "op": Forest.of_frames(op),
+            "region": self._regions.forest,
+        }
+
+    @cached_property
+    def compiled(self) -> Compiled:
+        return compiled(self.profile, kernel_origins(self.profile), 2 * (len(self._ops.names) - 1))
 
     @cached_property
     def _steps(self) -> Steps:

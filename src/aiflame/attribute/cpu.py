@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from aiflame.attribute.compiled import spread
 from aiflame.attribute.context import of_samples
 from aiflame.attribute.growth import Growth, Places
 from aiflame.attribute.leaves import instruction_frames, line_frames
@@ -26,10 +27,10 @@ def cpu_tree(profile: Tables, metric: Metric, detail: str = "function", by: Pref
     trie = functions(profile)
     key = ["process", "thread", "stack", "state"]
     if by is None:
-        samples, forests = profile.scan("cpu_samples").filter(pl.col("clock") == CLOCK[metric.name]), {}
+        samples, meaning = profile.scan("cpu_samples").filter(pl.col("clock") == CLOCK[metric.name]), None
     else:
         meaning = of_samples(profile, trie, CLOCK[metric.name])
-        samples, forests = meaning.samples.lazy(), meaning.forests
+        samples = meaning.samples.lazy()
         key += by.columns
         if not by.code:
             samples = samples.with_columns(thread=pl.lit(0, pl.UInt32))
@@ -41,6 +42,10 @@ def cpu_tree(profile: Tables, metric: Metric, detail: str = "function", by: Pref
         .sort(key)
         .collect()
     )
+    if meaning is not None:
+        divided = spread(measured, measured["value"].to_numpy(), meaning.compiled, meaning.forests)
+        measured, forests = divided.rows.with_columns(value=pl.Series(divided.division.value)), divided.forests
+        metric = divided.label(metric)
     states, measured = state_frames(trie, measured)
     endings = [states]
     finer = {"function": (), "line": (line_frames,), "instruction": (line_frames, instruction_frames)}[detail]
@@ -52,6 +57,6 @@ def cpu_tree(profile: Tables, metric: Metric, detail: str = "function", by: Pref
         endings.append(frames)
 
     def begun(growth: Growth, place: Places) -> Places:
-        return place if by is None else grow_prefix(growth, place, measured, by, forests)
+        return place if by is None or meaning is None else grow_prefix(growth, place, measured, by, forests)
 
     return hang(profile, trie, measured, endings, metric, NO_THREAD, begun, whole=by is None or by.code)

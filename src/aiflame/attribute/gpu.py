@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from aiflame.attribute.compiled import Compiled, Spread, spread
 from aiflame.attribute.context import of_devices
 from aiflame.attribute.division import Ints, scaled
 from aiflame.attribute.families import families
@@ -43,23 +44,26 @@ def time_tree(profile: Tables, detail: str = "function", by: Prefix | None = Non
     plan = _Plan.of(profile, by)
     trie, done = plan.trie, plan.done
     growth = Growth()
-    place = plan.sites(growth, done.sites)
-    sites, value = np.arange(len(done.sites)), done.sites["took"].to_numpy()
-    metric = GPU_TIME
+    divided = plan.spread(done.sites, done.sites["took"].to_numpy())
+    place, value = plan.sites(growth, divided.rows, divided.forests), divided.division.value
+    metric = divided.label(GPU_TIME)
     inner, inner_value = place[:0], value[:0]
     if detail != "function":
         sampled = samples(profile, done)
-        site, inner_value = _shared_out(sampled, value)
-        value = np.where(np.isin(sites, site), 0, value)
-        inner = _inside(growth, profile, sampled, place[site], sampled.placed["point"].to_numpy(), detail)
-        metric = replace(GPU_TIME, label=GPU_TIME.label + DIVIDED) if len(inner) else GPU_TIME
+        site, inner_value = _shared_out(sampled, done.sites["took"].to_numpy())
+        value = np.where(np.isin(divided.division.item, site), 0, value)
+        row, which, inner_value = divided.divide(site, inner_value)
+        inner = _inside(growth, profile, sampled, place[row], sampled.placed["point"].to_numpy()[which], detail)
+        metric = replace(metric, label=metric.label + DIVIDED) if len(inner) else metric
     resting = idle(done, profile.table("processes"))
     rest = _alone(growth, trie, resting.with_columns(name=pl.lit(IDLE)), {IDLE: Kind.GPU_IDLE})
     if resting["value"].sum():
         metric = replace(metric, label=metric.label + WITH_IDLE)
     times = np.concatenate([value, inner_value, resting["value"].to_numpy()])
     counts = done.sites["launches"].to_numpy()
-    return growth.finish((metric, LAUNCHES), {metric.name: (np.concatenate([place, inner, rest]), times), LAUNCHES.name: (place, counts)})
+    return growth.finish(
+        (metric, LAUNCHES), {metric.name: (np.concatenate([place, inner, rest]), times), LAUNCHES.name: (place[divided.first()], counts)}
+    )
 
 
 def bytes_tree(profile: Tables, by: Prefix | None = None) -> Tree:
@@ -67,7 +71,7 @@ def bytes_tree(profile: Tables, by: Prefix | None = None) -> Tree:
     plan = _Plan.of(profile, by)
     copies = plan.done.sites.filter(pl.col("kind") == int(Kind.GPU_COPY))
     growth = Growth()
-    place = plan.sites(growth, copies)
+    place = plan.sites(growth, copies, plan.forests)
     return growth.finish(
         (BYTES, LAUNCHES), {BYTES.name: (place, copies["bytes"].to_numpy()), LAUNCHES.name: (place, copies["launches"].to_numpy())}
     )
@@ -80,9 +84,13 @@ def samples_tree(profile: Tables, metric: Metric, detail: str = "instruction", b
     latency = metric.name == GPU_LATENCY.name
     sampled = samples(profile, done, not_issued=latency, detail=detail != "function")
     growth = Growth()
-    used, which = np.unique(sampled.placed["site"].to_numpy(), return_inverse=True)
-    place = plan.sites(growth, done.sites[used])[which]
-    place = _inside(growth, profile, sampled, place, sampled.placed["point"].to_numpy(), detail)
+    used, of_placed = np.unique(sampled.placed["site"].to_numpy(), return_inverse=True)
+    of_used = np.bincount(of_placed, sampled.placed["value"].to_numpy(), len(used)).astype(np.int64)
+    divided = plan.spread(done.sites[used], of_used)
+    metric = divided.label(metric)
+    row, which, value = divided.divide(of_placed, sampled.placed["value"].to_numpy())
+    place = plan.sites(growth, divided.rows, divided.forests)[row]
+    place = _inside(growth, profile, sampled, place, sampled.placed["point"].to_numpy()[which], detail)
 
     lost = sampled.unplaced.with_columns(name=pl.col("why"))
     ended = _alone(growth, trie, lost, dict.fromkeys(lost["why"].unique(), Kind.UNATTRIBUTED))
@@ -96,7 +104,7 @@ def samples_tree(profile: Tables, metric: Metric, detail: str = "instruction", b
     rest = rest.clear() if latency else rest
     kinds = {name: Kind.GPU_KERNEL if name == DRIVER else Kind.UNATTRIBUTED for name in rest["why"].unique()}
     places = np.concatenate([place, ended, _alone(growth, trie, rest, kinds)])
-    values = np.concatenate([each["value"].to_numpy() for each in (sampled.placed, lost, rest)])
+    values = np.concatenate([value, lost["value"].to_numpy(), rest["value"].to_numpy()])
     return growth.finish((metric,), {metric.name: (places, values)})
 
 
@@ -109,6 +117,7 @@ class _Plan:
     done: Work
     by: Prefix | None
     forests: Mapping[str, Forest]
+    compiled: Compiled | None = None
 
     @staticmethod
     def of(profile: Tables, by: Prefix | None) -> _Plan:
@@ -121,14 +130,18 @@ class _Plan:
             done = replace(done, sites=done.sites.with_columns(family=pl.Series(node)))
             return _Plan(profile, trie, done, by, {"family": forest})
         meaning = of_devices(profile, trie)
-        return _Plan(profile, trie, work(profile, Grouped(by, meaning)), by, meaning.forests)
+        return _Plan(profile, trie, work(profile, Grouped(by, meaning)), by, meaning.forests, meaning.compiled)
 
-    def sites(self, growth: Growth, sites: pl.DataFrame) -> Places:
+    def spread(self, sites: pl.DataFrame, value: Ints) -> Spread:
+        """Sites of kernels that a compiler fused, divided over what they were fused from."""
+        return spread(sites, value, self.compiled, self.forests)
+
+    def sites(self, growth: Growth, sites: pl.DataFrame, forests: Mapping[str, Forest]) -> Places:
         """Where each site's kernel or copy stands."""
         process, thread = (sites[name].to_numpy().astype(np.int64) for name in ("process", "thread"))
         place = growth.grow(np.zeros(len(sites), dtype=np.int64), self.trie.owners(), 1 + process)
         if self.by is not None:
-            place = grow_prefix(growth, place, sites, self.by, self.forests)
+            place = grow_prefix(growth, place, sites, self.by, forests)
         no_launch = Forest.of_frames(frame_table([NO_LAUNCH])[1:])
         place = growth.grow(place, no_launch, (thread < 0).astype(np.int64))
         if self.by is None or self.by.code:
