@@ -9,6 +9,8 @@ from typing import Any
 from profiles import Row, ran
 from test_attribute_gpu import GPU, graph, kernel, lines, profile
 
+from aiflame.analyze.kernel_choice import choose
+from aiflame.analyze.kernel_choice import kernels as kernel_list
 from aiflame.attribute.build import tree
 from aiflame.attribute.variants import told_apart
 from aiflame.profile.kinds import Kind
@@ -94,6 +96,12 @@ def test_damaged_details_cost_only_the_full_name(tmp_path: Path) -> None:
     broken = {**variant("vadd_bs128_w4_s2"), "details": '{"constexprs": [1'}
     found = kernels(tmp_path, kernel_variants=[broken], launches=[launch(1, 1)], **ran(kernel(1, 0, 5, "vadd")))
     assert found == {"vadd_bs128_w4_s2": 5}
+
+
+def test_a_kernel_is_found_by_the_name_of_a_specialization(tmp_path: Path) -> None:
+    work = ran(kernel(1, 0, 5, "vadd"), kernel(2, 0, 50, "gemm"))
+    recorded = profile(tmp_path, kernel_variants=[variant("vadd_bs128_w4_s2")], launches=[launch(1, 1), launch(2)], **work)
+    assert [one.name for one in choose(kernel_list(recorded), "bs128")] == ["vadd"]
 
 
 # Samples: a cubin tells its specialization

@@ -1,4 +1,5 @@
-"""Which kernel does a person mean? By its exact name, else by a part of it, else by a regular expression."""
+"""Which kernel does a person mean? By its exact name, else by a part of it, else by a regular expression; a Triton kernel also by the names
+of its specializations."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from aiflame.attribute.gpu_work import LONGEST_NS
+from aiflame.attribute.variants import variants
 from aiflame.errors import AiflameError
 from aiflame.profile.store import Profile
 from aiflame.resolve.names import clean, cut
@@ -29,6 +31,8 @@ class Kernel:
     launches: int
     gpu_time_ns: int
     samples: int
+    specializations: tuple[str, ...] = ()
+    """Readable names of those of a Triton kernel."""
 
     @property
     def weight(self) -> tuple[int, int, str]:
@@ -57,10 +61,11 @@ def kernels(profile: Profile) -> list[Kernel]:
     )
     found = ran.join(sampled, on="name", how="full", coalesce=True).collect()
     names = _names(profile)
+    readable = dict(variants(profile).group_by("name").agg(pl.col("readable").unique().sort()).rows())
     listed = []
     for name, launches, time, samples in found.select("name", "launches", "time", "samples").rows():
         short, full = names.get(name, (name, name))
-        listed.append(Kernel(name, short, full, launches or 0, time or 0, samples or 0))
+        listed.append(Kernel(name, short, full, launches or 0, time or 0, samples or 0, tuple(readable.get(name, ()))))
     return sorted(listed, key=lambda kernel: kernel.weight, reverse=True)
 
 
@@ -75,7 +80,7 @@ def choose(found: Sequence[Kernel], wanted: str) -> list[Kernel]:
     if not found:
         raise AiflameError("no GPU kernel ran in this profile: record a program that uses a GPU")
     for matches in _matchers(wanted):
-        if chosen := [kernel for kernel in found if any(map(matches, (kernel.short, kernel.name, kernel.full)))]:
+        if chosen := [kernel for kernel in found if any(map(matches, (kernel.short, kernel.name, kernel.full, *kernel.specializations)))]:
             return chosen
     raise AiflameError(f"no kernel matches {cut(clean(wanted), _NAME_WIDTH)!r}: {hottest(found)}")
 
