@@ -102,17 +102,19 @@ def _ops(forest: Forest, op: Ints, part: Ints, parts: pl.DataFrame) -> tuple[For
     for row in used.tolist():
         name, backward = parts["op"][row], parts["backward"][row]
         text = f"{name.removesuffix('_backward')} (backward)" if backward else name
-        of_part[row] = known.setdefault(text, len(known) + 1)
-    frames = [Frame(name, Kind.OP) for name in list(known)[len(names) :]]
+        if text not in known:
+            names.append(text)
+            known[text] = len(names)
+        of_part[row] = known[text]
+    frames = [Frame(name, Kind.OP) for name in names[len(forest.frames) :]]
     return Forest.of_frames(pl.concat([forest.frames, frame_table(frames)[1:]])), np.where(part >= 0, of_part[part], op)
 
 
 def _layers(forest: Forest, layer: Ints, part: Ints, known: Compiled) -> tuple[Forest, Ints]:
     """The part's path goes on top of the layer whose call was compiled."""
     parts = known.origins.parts
-    parent = [-1, *(int(above) - 1 for above in forest.parent[1:])]
-    frames = [Frame(*row) for row in forest.frames[forest.frame].rows()]
-    parent, frames = parent[1:], frames[1:]
+    parent = (forest.parent[1:].astype(np.int64) - 1).tolist()  # node 0 stands for nothing
+    frames = [Frame(*row) for row in forest.frames[forest.frame[1:]].rows()]
     child = {(above, frame.name): node for node, (above, frame) in enumerate(zip(parent, frames, strict=True))}
     grown = {above for above in parent if above >= 0}
     pairs, which = np.unique(np.stack([layer, part]), axis=1, return_inverse=True)
