@@ -75,6 +75,14 @@ def _cuda() -> list[Finding]:
     return cuda_findings(Machine(agent=ours))
 
 
+def _regions() -> Finding:
+    taken = [name for name in ("NVTX_INJECTION64_PATH", "INTEL_LIBITTNOTIFY64") if os.environ.get(name)]
+    if taken:
+        told = " and ".join(f"{name} names {os.environ[name]}" for name in taken)
+        return Finding("regions", State.LIMITED, f"{told}: what programs mark goes there, not to us", f"unset {' '.join(taken)}")
+    return Finding("regions", State.WORKS, "what programs mark by NVTX, ITT and aiflame.region() is recorded")
+
+
 def _opencl() -> Finding:
     library = ctypes.util.find_library("OpenCL")
     vendors = sorted(Path("/etc/OpenCL/vendors").glob("*.icd")) if Path("/etc/OpenCL/vendors").is_dir() else []
@@ -131,6 +139,7 @@ def _container() -> Finding:
 _NECESSARY: tuple[Callable[[], Finding], ...] = (_machine, _library, _recording, _python)
 _USEFUL: tuple[Callable[[], Finding], ...] = (
     _opencl,
+    _regions,
     _tables,
     _debug_files,
     _disk,
