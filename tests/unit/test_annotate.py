@@ -346,7 +346,8 @@ def test_reasons_are_explained_where_we_know_them() -> None:
 def test_json_has_every_line_and_instruction(tmp_path: Path) -> None:
     answer = json.loads(to_json(annotate(profile(tmp_path / "p", GEMM, HOT, sources={CODE: TEXT}), "gemm")))
     assert set(answer) == {
-        *("kernel", "others", "shapes", "sampling", "cubin", "versions", "count", "reasons", "files", "lines", "instructions", "notes")
+        *("kernel", "others", "shapes", "sampling", "cubin", "versions", "count", "reasons", "files", "lines", "instructions", "notes"),
+        *("made_from", "kept_files"),
     }
     assert answer["kernel"]["short"] == "gemm<4>"
     assert answer["kernel"]["mean_ns"] == 1_000_000

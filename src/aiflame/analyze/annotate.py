@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 
 from aiflame.analyze.kernel_choice import Kernel, choose, kernels, took_ns
+from aiflame.analyze.made_from import kept, made_from
 from aiflame.analyze.source_text import SourceText, source_text
 from aiflame.errors import AiflameError
 from aiflame.profile.schema import GpuApi, GpuSampling
@@ -133,6 +134,10 @@ class Annotation:
     homeless: tuple[Instruction, ...] = ()
     """Instructions without a source line, where others have one."""
     notes: tuple[str, ...] = field(default=())
+    made_from: tuple[str, ...] = ()
+    """Of a compiled kernel, the ops that it was fused from."""
+    kept: tuple[str, ...] = ()
+    """Files of the profile with its intermediate representations."""
 
     @property
     def disassembled(self) -> bool:
@@ -167,6 +172,8 @@ def annotate(profile: Profile, wanted: str, cubin: int | None = None) -> Annotat
         files,
         tuple(instruction for instruction in instructions if not instruction.chain) if files else (),
         tuple(_notes(profile, kernel, chosen, instructions)),
+        made_from(profile, kernel.name),
+        kept(profile, kernel.name),
     )
 
 

@@ -35,6 +35,8 @@ def to_json(answer: Annotation) -> str:
         "lines": [_line(line, whole) for file in answer.files for line in file.lines],
         "instructions": [_instruction(instruction, whole) for instruction in answer.instructions],
         "notes": list(answer.notes),
+        "made_from": list(answer.made_from),
+        "kept_files": list(answer.kept),
     }
     return json.dumps(document, ensure_ascii=False, indent=1)
 

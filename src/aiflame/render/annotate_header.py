@@ -49,6 +49,10 @@ def _facts(answer: Annotation) -> Iterator[tuple[str, str]]:
     if shapes:
         yield "launched as", _dimensions(shapes)
         yield "resources", _resources(shapes[0])
+    if answer.made_from:
+        yield "fused from", "; ".join(harmless(each) for each in answer.made_from)
+    if answer.kept:
+        yield "kept", ", ".join(harmless(each) for each in answer.kept)
     if kernel.samples:
         yield "samples", _samples(answer)
     if len(answer.versions) > 1 and answer.cubin is not None:
