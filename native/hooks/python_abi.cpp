@@ -73,7 +73,10 @@ bool find_abi(void* library) noexcept {
   find("PyExc_TypeError", &py.type_error);
   find("PyExc_ValueError", &py.value_error);
   find("PyExc_Exception", &py.exception);
-  return find.complete();
+  bool complete = find.complete();
+  find("Py_IsFinalizing", &py.is_ending);  // from 3.13
+  if (!py.is_ending) find("_Py_IsFinalizing", &py.is_ending);
+  return complete;
 }
 
 }  // namespace aiflame::bridge

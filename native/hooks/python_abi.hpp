@@ -21,6 +21,8 @@ struct Abi {
   Object (*current_interpreter)();  // not an object: PyInterpreterState
   Object (*main_interpreter)();
 
+  int (*is_ending)();  // nullptr: cannot be asked
+
   Object (*modules)();  // borrowed
   Object (*new_module)(const char*);
   Object (*new_function)(Method*, Object, Object);

@@ -227,7 +227,7 @@ int serve() noexcept {
     spool::note("layers, steps and names of kernels are not known: this interpreter lacks functions of CPython's stable C API");
     return 0;
   }
-  if (py.current_interpreter() != py.main_interpreter()) return 0;
+  if (py.current_interpreter() != py.main_interpreter() || (py.is_ending && py.is_ending())) return 0;
   Aside aside;
   if (!tried) return begin();
   if (!made.load(std::memory_order_relaxed)) return 0;

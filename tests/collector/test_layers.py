@@ -4,6 +4,7 @@ name, so that each program knows which module's call lies where."""
 from __future__ import annotations
 
 import json
+import sys
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
@@ -300,3 +301,56 @@ def test_a_forked_child_has_layers_of_its_own(python: str, tmp_path: Path) -> No
         assert any(layers(frames) == [found.said] for frames in stacks(process))
     assert parent.table("layer_names").is_empty()
     assert child.table("layer_names")["type"].to_list() == ["child"]
+
+
+TORCH = """
+import json, sys, time
+import torch
+from torch import nn
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(256, 256), nn.Linear(256, 256)
+    def forward(self, x):
+        return self.two(self.one(x))
+
+model = nn.Sequential(Block(), Block())
+called = {call}
+x = torch.randn(512, 256)
+called(x)
+begin = time.process_time()
+while time.process_time() - begin < 1.5:
+    called(x)
+print(json.dumps([[id(called)] if called is not model else []] + [
+    [id(model), id(block), id(part)] for block in model for part in (block.one, block.two)]))
+"""
+
+
+def torch_program(folder: Path, call: str) -> tuple[list[list[int]], Process]:
+    pytest.importorskip("torch", reason="torch is not installed")
+    (folder / "program.py").write_text(TORCH.replace("{call}", call))
+    outcome = recorded([sys.executable, "program.py"], folder / "profile")
+    assert outcome.status == 0, outcome.stderr
+    process = next(process for process in processes(folder / "profile") if process.command[-1] == "program.py")
+    assert process.table("notes").is_empty()
+    return json.loads(outcome.stdout), process
+
+
+def test_torch_s_own_calls(tmp_path: Path) -> None:
+    """Each sample in a Linear's forward is in one of the four, and the profile tells which: by its address, and by its name."""
+    (_, *paths), process = torch_program(tmp_path, "model")
+    inside = [layers(frames) for frames in stacks(process) if "Linear.forward" in [value for _, value in frames]]
+    assert len(inside) > 50
+    assert {tuple(found) for found in inside} == {tuple(path) for path in paths}
+    rows = dict(process.table("layers").select("id", "address").iter_rows())
+    names = {(rows[layer], path) for layer, path in process.table("layer_names").select("layer", "path").iter_rows()}
+    assert {(paths[0][2], "0.one"), (paths[3][2], "1.two")} <= names
+
+
+def test_a_compiled_module_s_call_is_its_wrapper_s(tmp_path: Path) -> None:
+    """Inside it there are no calls of modules any more: Dynamo has made one function of them."""
+    (outer, *_), process = torch_program(tmp_path, "torch.compile(model, backend='eager')")
+    inside = [layers(frames) for frames in stacks(process) if "OptimizedModule.__call__" in [value for _, value in frames]]
+    assert len(inside) > 50
+    assert sum(found == outer for found in inside) > 0.8 * len(inside)

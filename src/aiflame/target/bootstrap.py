@@ -153,6 +153,8 @@ def _note(error: Exception) -> None:
 
 def look_around() -> None:
     """The collector calls this now and then: a program may have replaced sys.meta_path, or imported something past it."""
+    if sys.meta_path is None:  # the interpreter is being taken down
+        return
     if not any(finder is _finder for finder in sys.meta_path):
         sys.meta_path.insert(0, _finder)
     for name in HOOKS:
