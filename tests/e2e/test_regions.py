@@ -57,6 +57,37 @@ def test_a_program_that_records_itself_has_the_regions_that_begin_meanwhile(tmp_
     assert opened.store.notes() == []
 
 
+def test_what_is_open_when_a_recording_ends_is_none_of_the_next_ones(tmp_path: Path) -> None:
+    if importlib.util.find_spec("nvtx") is None:
+        pytest.skip("no nvtx here: `make test` installs it")
+    program = """
+import sys, aiflame, nvtx
+with aiflame.record(sys.argv[1]):
+    nvtx.push_range("across")
+    nvtx.push_range("first")
+    nvtx.pop_range()
+    free = nvtx.start_range("free across")
+nvtx.push_range("between")
+with aiflame.record(sys.argv[2]):
+    nvtx.push_range("second")
+    for _ in range(3):
+        nvtx.pop_range()
+    nvtx.end_range(free)
+"""
+    one, two = tmp_path / "one.aiflame", tmp_path / "two.aiflame"
+    done = subprocess.run([PYTHON, "-c", program, one, two], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+    def ended(path: Path) -> dict[str, bool]:
+        profile = aiflame.open(path)
+        ends = profile.table("region_ends")["region"].to_list()
+        assert set(ends) <= set(profile.table("regions")["id"]) and profile.store.notes() == []
+        return {name: row in ends for row, name in profile.table("regions").select("id", "name").rows()}
+
+    assert ended(one) == {"across": False, "first": True, "free across": False}
+    assert ended(two) == {"second": True}
+
+
 def test_ranges_of_nvtx_tasks_of_itt_and_regions_of_ours_lie_in_one_another_by_time(record: Recorder) -> None:
     for package in ("nvtx", "ittapi"):
         if importlib.util.find_spec(package) is None:
