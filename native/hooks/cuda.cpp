@@ -29,6 +29,7 @@ constinit std::atomic<uint32_t> changing{0};  // thread that changes the state
 constinit std::atomic<bool> given_up{false};
 constexpr uint64_t kPatience = 2'000'000'000, kPatienceAtExit = 5'000'000'000;
 CUpti_SubscriberHandle subscriber;
+constinit std::atomic<bool> has_activity{false};
 
 constexpr uint32_t kMostDevices = 64;
 enum class Name : uint8_t { UNKNOWN, BEING_WRITTEN, KNOWN };
@@ -84,6 +85,7 @@ bool take(LifeStep step) noexcept {
     case LifeStep::SUBSCRIBE:
       return subscribe();
     case LifeStep::ENABLE_ACTIVITY:
+      has_activity.store(true, std::memory_order_relaxed);
       return enable_activity();
     case LifeStep::START_SAMPLING:
       look_at_devices();
@@ -117,21 +119,27 @@ bool take(LifeStep step) noexcept {
 // One change at a time; one that a step of its own brings about (CUPTI calls back) is nothing new.
 class Changing {
  public:
-  Changing() noexcept {
+  enum class Patience : uint8_t { WAITS, NONE };
+
+  explicit Changing(Patience patience) noexcept {
     uint32_t self = sys::thread_id();
-    nested_ = changing.load(std::memory_order_relaxed) == self;
-    for (uint32_t nobody = 0; !nested_ && !changing.compare_exchange_weak(nobody, self, std::memory_order_acquire); nobody = 0) sched_yield();
+    if (changing.load(std::memory_order_relaxed) == self) return;
+    do {
+      uint32_t nobody = 0;
+      holds_ = changing.compare_exchange_strong(nobody, self, std::memory_order_acquire);
+    } while (!holds_ && patience == Patience::WAITS && sched_yield() == 0);
   }
   ~Changing() {
-    if (!nested_) changing.store(0, std::memory_order_release);
+    if (holds_) changing.store(0, std::memory_order_release);
   }
   Changing(const Changing&) = delete;
   Changing& operator=(const Changing&) = delete;
-  bool nested() const noexcept { return nested_; }
+  explicit operator bool() const noexcept { return holds_; }
 
  private:
-  bool nested_;
+  bool holds_ = false;
 };
+using Patience = Changing::Patience;
 
 void tell_user(const char* tool) noexcept {
   char text[256];
@@ -150,10 +158,10 @@ void undo(LifeStep failed) noexcept {
   take(LifeStep::UNSUBSCRIBE);
 }
 
-void happen(LifeEvent event) noexcept {
+void happen(LifeEvent event, Patience patience = Patience::WAITS) noexcept {
   if (!may_call_cupti()) return;
-  Changing lock;
-  if (lock.nested() || !may_call_cupti()) return;
+  Changing lock(patience);
+  if (!lock || !may_call_cupti()) return;
   bool begins = event == LifeEvent::START || event == LifeEvent::REGAIN;
   if (begins && sharing::in_use()) return tell_user(sharing::user());
   LifeChange change = life_change(state.load(std::memory_order_relaxed), event);
@@ -219,6 +227,14 @@ void start() noexcept {
 void stop() noexcept {
   tell_if_taken();
   if (!in_callback()) happen(LifeEvent::STOP);
+}
+
+// Whoever changes the state meanwhile may be waiting for the worker. Sampling cannot be ended from there (it hangs beside threads that
+// launch kernels): what costs most ends then, records of activity.
+void stop_if_recording_ended() noexcept {
+  if (control::recording() || !collecting()) return;
+  if (!sampling::any()) return happen(LifeEvent::STOP, Patience::NONE);
+  if (Changing lock(Patience::NONE); lock && collecting() && may_call_cupti() && has_activity.exchange(false)) take(LifeStep::DISABLE_ACTIVITY);
 }
 
 void flush_anywhere() noexcept {

@@ -47,8 +47,12 @@ void on_graph_node(CUpti_CallbackId id, const CUpti_GraphData& graph) noexcept;
 void on_module_loaded(const CUpti_ModuleResourceData& module) noexcept;
 void forget_cubins() noexcept;
 
+// cuda.cpp, from the worker: a recording that is full, or whose disk is, has ended without a word to CUPTI, which is slow for nothing.
+void stop_if_recording_ended() noexcept;
+
 // cuda_worker.cpp: the thread that drains and flushes.
 void start_worker() noexcept;
+// Waits for its end, unless it is the worker that calls this.
 void stop_worker() noexcept;
 // It writes all that CUPTI holds, if there is a worker; whoever calls this waits for it and takes no lock. False: it takes longer, and is
 // the worker no more.

@@ -284,6 +284,12 @@ void stop() noexcept {
     if (place.context.load(std::memory_order_seq_cst)) end_soon(place);
 }
 
+bool any() noexcept {
+  for (const Place& place : places)
+    if (place.context.load(std::memory_order_seq_cst)) return true;
+  return false;
+}
+
 void forget_rows() noexcept { forget_written(); }
 
 void after_fork_child() noexcept {

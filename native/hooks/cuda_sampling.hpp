@@ -23,6 +23,8 @@ uint64_t drain(bool all) noexcept;
 
 // The last samples of every context are written; CUPTI is not called afterwards until a context is created.
 void stop() noexcept;
+// A context is sampled.
+bool any() noexcept;
 
 // New tables: what was written is gone.
 void forget_rows() noexcept;

@@ -23,6 +23,7 @@ enum State : uint32_t {
   FLUSHING,  // somebody waits until all that CUPTI holds is written
 };
 constinit std::atomic<uint32_t> state{NONE};
+thread_local bool is_worker;
 
 void wait_for_change(uint32_t from, uint64_t ns) noexcept {
   timespec limit{static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
@@ -66,6 +67,8 @@ void drain_and_flush() noexcept {
       flush_all();
       continue;
     }
+    stop_if_recording_ended();
+    if (state.load(std::memory_order_acquire) != RUNNING) continue;
     uint64_t pause = sampling::drain(false);
     uint64_t now = now_ns();
     if (now - flushed >= kFlushEvery) {
@@ -84,6 +87,7 @@ bool may_end() noexcept {
 }
 
 void* work(void*) noexcept {
+  is_worker = true;
   do drain_and_flush();
   while (!may_end());
   wake_all();
@@ -103,7 +107,7 @@ void start_worker() noexcept {
 void stop_worker() noexcept {
   uint32_t now_in = state.load(std::memory_order_acquire);
   while ((now_in == RUNNING || now_in == FLUSHING) && !state.compare_exchange_weak(now_in, STOPPING)) continue;
-  if (now_in != RUNNING && now_in != FLUSHING) return;
+  if ((now_in != RUNNING && now_in != FLUSHING) || is_worker) return;
   wake_all();
   wait_while(STOPPING, kPatience);
 }

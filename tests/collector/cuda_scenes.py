@@ -49,12 +49,13 @@ def scene(tmp_path: Path) -> Scene:
         *arguments: str,
         features: int = EVERYTHING,
         gpu_sampling: int = GpuSampling.OFF,
+        max_bytes: int = 0,
         env: Mapping[str, str] | None = None,
     ) -> Recorded:
         profile = tmp_path / f"{name}-{len(list(tmp_path.iterdir()))}"
         variables = around() | (env or {})
         command: list[str | Path] = [sys.executable, PROGRAM, name, *arguments]
-        outcome = recorded(command, profile, features=features, gpu_sampling=gpu_sampling, env=variables)
+        outcome = recorded(command, profile, features=features, gpu_sampling=gpu_sampling, max_bytes=max_bytes, env=variables)
         alone = plain(command, tmp_path, env={name: value for name, value in variables.items() if name != "CUDA_INJECTION64_PATH"})
         assert outcome == alone
         return Recorded(outcome, processes(profile))

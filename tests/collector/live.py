@@ -78,11 +78,13 @@ def recorded(
     wall_rate: int = 0,
     features: int = EVERYTHING,
     gpu_sampling: int = GpuSampling.OFF,
+    max_bytes: int = 0,
     env: Mapping[str, str] | None = None,
 ) -> Outcome:
     """The program with the collector preloaded; runs in `profile`'s folder."""
     (profile / "spool").mkdir(parents=True)
-    page = ControlPage.create(profile, cpu_rate=cpu_rate, wall_rate=wall_rate, features=features, gpu_sampling=gpu_sampling)
+    options = {"cpu_rate": cpu_rate, "wall_rate": wall_rate, "features": features, "gpu_sampling": gpu_sampling, "max_bytes": max_bytes}
+    page = ControlPage.create(profile, **options)
     preload = ":".join(filter(None, [str(library()), (env or {}).get("LD_PRELOAD", "")]))
     outcome = _run(command, profile.parent, {**_environment(), **(env or {}), "AIFLAME_PROFILE": str(profile), "LD_PRELOAD": preload})
     page.close()

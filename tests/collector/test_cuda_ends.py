@@ -30,6 +30,13 @@ def test_nothing_is_lost_when_a_program_leaves_at_once(scene: Scene, sampling: i
     assert len(joined(ended.process, "kernels")) == 10
 
 
+@pytest.mark.parametrize("sampling", [GpuSampling.OFF, GpuSampling.AUTO])
+def test_where_a_recording_is_full_cupti_is_switched_off(scene: Scene, sampling: int) -> None:
+    full = scene("more_than_fits", gpu_sampling=sampling, max_bytes=400_000)  # ends when nothing is recorded any more
+    assert full.outcome.status == 0
+    assert full.process.table("launches").height >= 30
+
+
 @pytest.mark.parametrize("way", ["_exit", "signal", "quick_exit", "exec", "failed exec", "exit"])
 def test_a_program_ends_though_cupti_cannot(scene: Scene, way: str) -> None:
     ended = scene("leave_holding_a_lock", way)

@@ -495,6 +495,18 @@ def subscribes() -> None:
     print(json.dumps(ctypes.CDLL("libcupti.so.13").cuptiSubscribe(byref(subscriber), called, None)))
 
 
+def more_than_fits() -> None:
+    """Launches until nobody records device activity any more, and goes on."""
+    gpu = Gpu()
+    kernel = gpu.kernel("spin", 1000)
+    recorded_kinds = ctypes.CDLL("libcupti.so.13").fake_cupti_kinds if "AIFLAME_PROFILE" in os.environ else lambda: 0
+    much(gpu, kernel)
+    while recorded_kinds():
+        much(gpu, kernel)
+    little(gpu, kernel)
+    gpu.wait()
+
+
 def no_cuda() -> None:
     """CUDA is there and stays unused."""
     ctypes.CDLL("libcuda.so.1")
