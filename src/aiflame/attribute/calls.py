@@ -8,12 +8,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from aiflame.attribute.items import LATEST
 from aiflame.attribute.stacks import Tables
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-_LATEST = (1 << 62) - 1
-"""No moment is later, unless its record is damaged."""
 FEWEST = 3
 """What comes less often is not said to repeat."""
 OF_ALL = 0.9
@@ -59,7 +58,7 @@ def outermost_calls(profile: Tables, process: int) -> dict[int, Calls]:
     rows = (
         profile.scan("layer_calls")
         .filter(pl.col("process") == process)
-        .with_columns(pl.col("begin_ns", "end_ns").clip(upper_bound=_LATEST))
+        .with_columns(pl.col("begin_ns", "end_ns").clip(upper_bound=LATEST))
         .sort("thread", "begin_ns", "end_ns", descending=[False, False, True])
         .collect()
     )

@@ -16,14 +16,14 @@ from aiflame.attribute import nodes
 from aiflame.attribute.backward import BACKWARD, origins
 from aiflame.attribute.compiled import Compiled, compiled, op_frames
 from aiflame.attribute.growth import Forest
-from aiflame.attribute.items import ints, launch_items, mother_threads, node_items, sample_items
+from aiflame.attribute.items import LATEST, ints, launch_items, mother_threads, node_items, sample_items
 from aiflame.attribute.layers import StackLayers, layers
 from aiflame.attribute.ops import StackOps, ops
 from aiflame.attribute.origins import kernel_origins
 from aiflame.attribute.phases import Marks, Phase, Told, marks, phase_forest, phases
 from aiflame.attribute.regions import Regions, regions
 from aiflame.attribute.stacks import Functions, Tables, callers
-from aiflame.attribute.steps import DATA, LATEST, OPTIMIZER, Seen, Steps, automatic_regions, steps
+from aiflame.attribute.steps import DATA, OPTIMIZER, Seen, Steps, automatic_regions, steps
 from aiflame.attribute.tree import Frame, frame_table
 from aiflame.profile.kinds import Kind
 from aiflame.profile.schema import FrameKind

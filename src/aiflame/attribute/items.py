@@ -10,7 +10,7 @@ from aiflame.attribute.stacks import Tables
 
 ITEM = ("process", "thread", "stack", "time_ns", "autograd", "sequence", "gpu")
 """Columns of every table of items; beside them `id` (of the launch or sample) or `node`."""
-_LATEST = (1 << 62) - 1
+LATEST = (1 << 62) - 1
 """No moment is later, unless its record is damaged."""
 AUTOGRAD_THREAD = 0x7FFF
 """Bits of the column `autograd`: torch's number of a thread."""
@@ -70,5 +70,5 @@ def _items(rows: pl.LazyFrame, time: str, gpu: bool, more: tuple[str, ...]) -> p
     there = rows.collect_schema().names()
     later = [pl.lit(0).alias(name) for name in ("autograd", "sequence") if name not in there]
     columns = [pl.col(name).cast(pl.Int64) for name in ("process", "thread", "stack", "time_ns", "autograd", "sequence")]
-    rows = rows.with_columns(later).rename({time: "time_ns"}).with_columns(pl.col("time_ns").clip(upper_bound=_LATEST))
+    rows = rows.with_columns(later).rename({time: "time_ns"}).with_columns(pl.col("time_ns").clip(upper_bound=LATEST))
     return rows.select(*columns, pl.lit(gpu).alias("gpu"), *more).collect()

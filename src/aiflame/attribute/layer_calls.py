@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from aiflame.attribute.items import LATEST
 from aiflame.attribute.stacks import Tables
 from aiflame.attribute.words import Ints, Mask, latest
 
@@ -62,6 +63,7 @@ def layer_calls(profile: Tables) -> LayerCalls:
     """All calls of modules that a profile tells of."""
     rows = (
         profile.scan("layer_calls")
+        .with_columns(pl.col("begin_ns", "end_ns").clip(upper_bound=LATEST))
         .select(
             pl.col("process", "layer", "sequence_begin", "begin_ns", "end_ns").cast(pl.Int64),
             nodes=(pl.col("sequence_end").cast(pl.Int64) - pl.col("sequence_begin").cast(pl.Int64)) % _SEQUENCES,

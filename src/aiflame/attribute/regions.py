@@ -13,6 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.growth import Forest
+from aiflame.attribute.items import LATEST
 from aiflame.attribute.region_paths import Timelines, timelines
 from aiflame.attribute.stacks import Tables
 from aiflame.profile.schema import RegionApi, RegionKind
@@ -59,13 +60,13 @@ def regions(profile: Tables) -> Regions:
 
 
 def _intervals(profile: Tables) -> pl.DataFrame:
-    begun = profile.table("regions")
+    begun = profile.table("regions").with_columns(pl.col("begin_ns").clip(upper_bound=LATEST))
     if begun.is_empty():
         return pl.DataFrame(schema=INTERVALS)
-    ends = profile.table("region_ends").unique(["process", "region"], keep="first").select("process", id="region", end_ns="end_ns")
+    ends = profile.table("region_ends").unique(["process", "region"], keep="first").select("process", id="region", end_ns=_moment("end_ns"))
     known = (
         begun.join(ends, on=["process", "id"], how="left")
-        .with_columns(pl.col("process", "id", "thread", "begin_ns", "end_ns").cast(pl.Int64))
+        .with_columns(pl.col("process", "id", "thread").cast(pl.Int64), _moment("begin_ns"), _moment("end_ns"))
         .with_columns(ended=pl.col("end_ns").is_not_null() | (pl.col("kind") == int(RegionKind.MARK)))
         .with_columns(end_ns=pl.when(pl.col("kind") == int(RegionKind.MARK)).then("begin_ns").otherwise("end_ns"))
         .sort("process", "begin_ns", "id")
@@ -77,10 +78,17 @@ def _intervals(profile: Tables) -> pl.DataFrame:
     )
 
 
+def _moment(column: str) -> pl.Expr:
+    """Of a damaged profile it may be any number."""
+    return pl.col(column).clip(0, 1 << 62).cast(pl.Int64)
+
+
 def _closed(known: pl.DataFrame, profile: Tables) -> pl.DataFrame:
     """Every region has an end."""
     process_end = _process_ends(known, profile)
-    thread_end = profile.table("thread_ends").unique(["process", "thread"], keep="last").select("process", "thread", gone_ns="end_ns")
+    thread_end = (
+        profile.table("thread_ends").unique(["process", "thread"], keep="last").select("process", "thread", gone_ns=_moment("end_ns"))
+    )
     latest = (
         known.join(process_end, on="process", how="left", maintain_order="left")
         .join(thread_end.cast(pl.Int64), on=["process", "thread"], how="left", maintain_order="left")
@@ -95,7 +103,7 @@ def _closed(known: pl.DataFrame, profile: Tables) -> pl.DataFrame:
 
 def _process_ends(known: pl.DataFrame, profile: Tables) -> pl.DataFrame:
     """When each process ended; of one that was killed, the last that was seen of it."""
-    told = profile.table("process_ends").select("process", over_ns="end_ns").cast(pl.Int64).unique("process", keep="last")
+    told = profile.table("process_ends").select("process", over_ns=_moment("end_ns")).cast(pl.Int64).unique("process", keep="last")
     moments = [
         ("cpu_samples", "time_ns"),
         ("launches", "end_ns"),
@@ -103,7 +111,9 @@ def _process_ends(known: pl.DataFrame, profile: Tables) -> pl.DataFrame:
         ("region_ends", "end_ns"),
         ("thread_ends", "end_ns"),
     ]
-    seen = [profile.scan(table).group_by("process").agg(seen_ns=pl.col(column).max()).collect().cast(pl.Int64) for table, column in moments]
+    seen = [
+        profile.scan(table).group_by("process").agg(seen_ns=_moment(column).max()).collect().cast(pl.Int64) for table, column in moments
+    ]
     seen.append(known.group_by("process").agg(seen_ns=pl.col("begin_ns").max()))
     last = pl.concat(seen).group_by("process").agg(pl.col("seen_ns").max())
     return last.join(told, on="process", how="left").select("process", over_ns=pl.coalesce("over_ns", "seen_ns"))
@@ -125,3 +135,7 @@ def _ends_around(known: pl.DataFrame) -> list[int | None]:
         else:
             result[row] = next((other for other in reversed(around) if other > begin), None)
     return result
+
+
+def _moment(column: str) -> pl.Expr:
+    return pl.col(column).clip(upper_bound=LATEST)

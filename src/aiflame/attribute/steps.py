@@ -13,6 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.calls import Calls, calls_by_launches, outermost_calls
+from aiflame.attribute.items import LATEST
 from aiflame.attribute.optimizers import ends_of_cycles, outermost, with_skipped
 from aiflame.attribute.stacks import Tables
 from aiflame.profile.schema import RegionApi
@@ -22,8 +23,6 @@ Mask = NDArray[np.bool_]
 DOMAIN, OPTIMIZER, DATA = "aiflame", "optimizer", "data"
 NO_NODE = 0xFFFFFFFF
 """Sequence number of nodes that collect gradients (AccumulateGrad): no forward code made them."""
-LATEST = (1 << 62) - 1
-"""No moment is later, unless its record is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
