@@ -38,7 +38,7 @@ class Origins:
     """For each item, forward work too."""
 
     backward: Mask
-    """It is work of the backward pass; code that is run anew there, for checkpointing, is forward work."""
+    """It is work of a node of the backward pass, or between nodes. Modules that are called there are none: their code is run anew."""
     stack: Ints
     """The stack to take a Python line from: its own; of backward work the forward stack of the same process that made the node, 0 where
     none is known."""
@@ -85,7 +85,7 @@ def origins(profile: Tables, items: pl.DataFrame, layers: StackLayers, ops: Stac
     line = np.where(placed, stack, np.where(maker >= 0, stack[maker], 0))
     lost = np.flatnonzero(backward & (line == 0) & (layer > 0))
     line[lost] = _alike(process, stack, layer, same[op], np.flatnonzero(~backward), lost)
-    return Origins(backward, line, layer, op)
+    return Origins(backward & ~placed, line, layer, op)
 
 
 def _same_ops(ops: StackOps) -> Ints:
