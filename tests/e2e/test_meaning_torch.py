@@ -116,13 +116,15 @@ def test_workers_of_a_parallel_region_are_where_it_was_launched(train: Callable[
     main = samples.group_by("thread").len().sort("len")["thread"][-1]
     workers = samples.filter((pl.col("thread") != main) & pl.col("backward"))
     assert len(workers) > 20
-    assert set(workers["sequence"]) <= set(range(samples.filter(pl.col("thread") == main)["sequence"].max() + 1))
+    # In backward passes of the program's own nodes, of which the loss makes the last few.
+    assert set(workers["number"]) == {1}
+    assert workers["sequence"].max() <= training.table("layer_calls")["sequence_end"].max() + 10
 
 
 @pytest.mark.parametrize("way", ["reentrant", "not"])
 def test_what_is_computed_again_in_the_backward_pass(train: Callable[..., Training], way: str) -> None:
     training = train("--checkpoint", way)
-    again = training.samples().filter((pl.col("layer") > 0) & (pl.col("number") > 0)).with_columns(pl.col("backward"))
+    again = training.samples().filter((pl.col("layer") > 0) & (pl.col("number") > 0))
     names = set(training.table("layer_names").filter(pl.col("path").str.starts_with("layers."))["layer"])
     assert again.filter(pl.col("layer").is_in(list(names))).height > 50
     # Its nodes are new ones, made in the calls of the same modules.
