@@ -35,93 +35,123 @@ class Mark {
 constinit Mark openmp_wait("[OpenMP wait]"), incomplete("[incomplete stack]"), truncated("[stack truncated]"), other_stack("[on another stack]"),
     own("[aiflame]");
 
-// Merges while walking outwards: each group of Python frames (up to its entry frame) takes the place of the native frame that
-// evaluates it.
-class Merge {
+// The Python frames of a stack by their number, outermost first.
+class PythonStack {
  public:
-  Merge(const PythonFrame* python, size_t count, FrameWord* out, size_t room) noexcept
-      : python_(python), end_(python + count), out_(out), room_(room) {}
+  PythonStack(const PythonFrame* innermost, size_t count) noexcept : end_(innermost + count), count_(static_cast<uint32_t>(count)) {}
+  const PythonFrame& operator[](uint32_t at) const noexcept { return *(end_ - 1 - at); }
+  uint32_t count() const noexcept { return count_; }
 
-  void native(const NativeFrame& frame) noexcept {
-    // A group whose evaluator we have already passed was hidden by a frame that could not be unwound: it goes here.
-    while (python_ < end_ && python_->evaluator && python_->evaluator < frame.sp) group();
-    bool evaluates = python_ < end_ && python_->evaluator >= frame.sp && python_->evaluator < frame.cfa;
-    evaluates ? group() : put(frame.word);
+  uint32_t same_as(const PythonStack& other) const noexcept {
+    uint32_t at = 0, most = count_ < other.count_ ? count_ : other.count_;
+    auto equal = [](const PythonFrame& left, const PythonFrame& right) {
+      return left.word == right.word && left.evaluator == right.evaluator && left.entry == right.entry;
+    };
+    while (at < most && equal((*this)[at], other[at])) at++;
+    return at;
   }
 
-  // What no native frame claimed: the native walk ended early.
-  size_t finish() noexcept {
-    while (python_ < end_) group();
+ private:
+  const PythonFrame* end_;
+  uint32_t count_;
+};
+
+// Each group of Python frames, from its entry frame inwards, takes the place of the native frame that evaluates it. Goes inwards, and
+// begins where the stack differs from the last one.
+class Merge {
+ public:
+  // Native frames before `first` are left out, with the Python frames that they evaluate.
+  Merge(LastStack& last, const NativeStack& native, const PythonStack& python, uint32_t first) noexcept
+      : last_(last), native_(native), python_(python), first_(first) {}
+
+  void begin(FrameWord mark) noexcept {
+    if (mark) put(mark);
+    if (!first_ && python_.count() && !python_[0].evaluator) group();
+    while (first_ && lies_outside(native_.sps[first_ - 1])) python_at_++;
+    native_at_ = first_;
+  }
+
+  // After the words that are the same for certain, given how many frames are. False: there are none.
+  bool begin_after(uint32_t same_native, uint32_t same_python) noexcept {
+    for (uint32_t at = same_native; at > first_; at--) {
+      LastStack::Place place = last_.places[at];
+      bool inside = place.python == python_.count() || (python_[place.python].entry && python_[place.python].evaluator < native_.sps[at - 1]);
+      if (place.python > same_python || !inside) continue;
+      native_at_ = at;
+      python_at_ = place.python;
+      count_ = place.words;
+      return true;
+    }
+    return false;
+  }
+
+  uint32_t count() const noexcept { return count_; }
+
+  uint32_t run() noexcept {
+    for (; native_at_ < native_.count; native_at_++) {
+      last_.places[native_at_] = {static_cast<uint16_t>(count_), static_cast<uint16_t>(python_at_)};
+      uint64_t sp = native_.sps[native_at_], cfa = native_at_ ? native_.sps[native_at_ - 1] : sp;
+      // A group whose evaluator lies further out was hidden by a frame that could not be unwound: it goes here.
+      while (lies_outside(cfa)) group();
+      lies_outside(sp) ? group() : put(native_.words[native_at_]);
+    }
+    last_.places[native_at_] = {static_cast<uint16_t>(count_), static_cast<uint16_t>(python_at_)};
+    // What no native frame claimed: the native walk began further out, or the frame is just being entered.
+    while (python_at_ < python_.count()) group();
     return count_;
   }
 
-  size_t count() const noexcept { return count_; }
-  bool python_left() const noexcept { return python_ < end_; }
-
  private:
+  bool lies_outside(uint64_t address) const noexcept { return python_at_ < python_.count() && python_[python_at_].evaluator >= address; }
+
   void group() noexcept {
-    while (python_ < end_) {
-      put(python_->word);
-      if (python_++->entry) break;
-    }
+    do put(python_[python_at_++].word);
+    while (python_at_ < python_.count() && !python_[python_at_].entry);
   }
 
-  void put(FrameWord word) noexcept {
-    if (count_ < room_) out_[count_++] = word;
-  }
+  void put(FrameWord word) noexcept { last_.words[count_++] = word; }
 
-  const PythonFrame *python_, *end_;
-  FrameWord* out_;
-  size_t room_, count_ = 0;
+  LastStack& last_;
+  const NativeStack& native_;
+  const PythonStack& python_;
+  uint32_t first_, native_at_ = 0, python_at_ = 0, count_ = 0;
 };
 
-// The trie node of `merged` (innermost first), reusing what the thread's last capture shares with it from the outside in.
-uint32_t intern(Thread& thread, const FrameWord* merged, size_t count) noexcept {
-  if (thread.base != thread.launched_by) {
-    thread.base = thread.launched_by;
-    thread.depth = 0;
-  }
-  size_t same = 0;
-  while (same < count && same < thread.depth && thread.frames[same] == merged[count - 1 - same]) same++;
-  uint32_t node = same ? thread.nodes[same - 1] : thread.base;
-  thread.depth = static_cast<uint32_t>(same);
-  for (size_t at = same; at < count; at++) {
-    node = trie::node(node, merged[count - 1 - at]);
+// The trie node of the last stack.
+uint32_t intern(LastStack& last) noexcept {
+  uint32_t node = last.known_nodes ? last.nodes[last.known_nodes - 1] : last.base;
+  for (uint32_t at = last.known_nodes; at < last.count; at++) {
+    node = trie::node(node, last.words[at]);
     if (!node) return 0;
-    if (at < kMaxFrames) {
-      thread.frames[at] = merged[count - 1 - at];
-      thread.nodes[at] = node;
-      thread.depth = static_cast<uint32_t>(at) + 1;
-    }
+    last.nodes[at] = node;
+    last.known_nodes = at + 1;
   }
   return node;
-}
-
-uint64_t hash_of(const FrameWord* merged, size_t count, uint64_t seed) noexcept {
-  constexpr uint64_t kFactor = 0x9E3779B97F4A7C15u;
-  uint64_t lanes[4] = {seed, ~seed, count, kFactor};
-  for (size_t at = 0; at < count; at++) {
-    uint64_t& lane = lanes[at % 4];
-    lane = (lane ^ merged[at]) * kFactor;
-    lane ^= lane >> 29;
-  }
-  uint64_t hash = lanes[0];
-  for (int lane = 1; lane < 4; lane++) {
-    hash = (hash ^ lanes[lane]) * kFactor;
-    hash ^= hash >> 32;
-  }
-  return hash;
 }
 
 // As intern(), for a stack that was probably met before: a program launches the same work from the same places. A search of the trie
 // misses the processor's caches at every frame; this, once.
-uint32_t intern_again(Thread& thread, const FrameWord* merged, size_t count) noexcept {
-  uint64_t hash = hash_of(merged, count, static_cast<uint64_t>(trie::generation()) << 32 | thread.launched_by);
-  KnownStack& known = thread.known[hash % kKnownStacks];
-  if (known.hash == hash && known.node) return known.node;
-  uint32_t node = intern(thread, merged, count);
-  known = {hash, node};
+uint32_t intern_again(Thread& thread) noexcept {
+  LastStack& last = thread.last;
+  if (last.known_nodes == last.count) return intern(last);
+  uint64_t hash = last.hashes[last.count - 1];
+  KnownStack* known = thread.known[hash % (kKnownStacks / 2)];
+  for (int at = 0; at < 2; at++)
+    if (known[at].hash == hash && known[at].node) return known[at].node;
+  uint32_t node = intern(last);
+  known[1] = known[0];
+  known[0] = {hash, node};
   return node;
+}
+
+void hash_from(LastStack& last, uint32_t at) noexcept {
+  constexpr uint64_t kFactor = 0x9E3779B97F4A7C15u;
+  uint64_t hash = at ? last.hashes[at - 1] : static_cast<uint64_t>(last.generation) << 32 | last.base;
+  for (; at < last.count; at++) {
+    hash = (hash ^ last.words[at]) * kFactor;
+    hash ^= hash >> 32;
+    last.hashes[at] = hash;
+  }
 }
 
 bool is_on_stack(const Thread& thread, uint64_t address) noexcept { return address >= thread.stack_low && address < thread.stack_high; }
@@ -142,36 +172,49 @@ bool look_again(Thread& thread, uint64_t sp) noexcept {
 // The program's handler of a fault may have left a capture by siglongjmp(): what runs above it on the same stack says so.
 bool is_left(const Thread& thread, uint64_t sp) noexcept { return is_on_stack(thread, thread.busy) && is_on_stack(thread, sp) && sp > thread.busy; }
 
+// Says so where the outermost frame is not the thread's first: a stack never pretends to be whole.
+FrameWord mark_of(bool own_stack, Ending ending, const NativeStack& native, const PythonStack& python) noexcept {
+  if (!own_stack) return other_stack.word();
+  if (ending == Ending::FULL || python.count() == kMaxFrames) return truncated.word();
+  if (ending == Ending::OUTERMOST || ending == Ending::APPROXIMATE) return 0;
+  bool python_closes = python.count() && (!native.count || !python[0].evaluator || python[0].evaluator >= native.sps[0]);
+  return python_closes ? 0 : incomplete.word();
+}
+
 uint32_t merged_stack(Thread& thread, const Registers& from) noexcept {
-  FrameWord* merged = thread.merged;
-  size_t room = 2 * kMaxFrames - 2, count = 0;
-  if (from.all && thread.omp_waiting && from.pc >= thread.wait_low && from.pc < thread.wait_high) merged[count++] = openmp_wait.word();
-  size_t python_count = python::walk(thread.python, kMaxFrames);
-  Merge merge(thread.python, python_count, merged + count, room - count);
-  Ending ending = Ending::LOST;
-  bool cut = false;
+  LastStack& last = thread.last;
+  bool turn = !last.python_turn;
+  PythonStack python(last.python[turn], python::walk(last.python[turn], kMaxFrames)), last_python(last.python[!turn], last.python_count);
+  NativeStack native{.ending = Ending::LOST};
   bool own_stack = thread.unwinder && (is_on_stack(thread, from.sp) || look_again(thread, from.sp));
-  size_t native_count = own_stack ? thread.unwinder->unwind(from, thread.stack_high, thread.native, kMaxFrames, &ending) : 0;
-  for (size_t at = 0; at < native_count; at++) {
-    if (thread.launched_by && thread.native[at].sp >= thread.launched_at) {
-      ending = Ending::OUTERMOST;
-      cut = true;
-      break;
-    }
-    merge.native(thread.native[at]);
-  }
-  bool python_closes = merge.python_left();
-  // In the thread that launched a region, the Python frames around the cut are in the region's own stack already.
-  count += cut ? merge.count() : merge.finish();
-  // Says so where the outermost frame is not the thread's first: a stack never pretends to be whole.
-  if (!own_stack) {
-    merged[count++] = other_stack.word();
-  } else if (ending == Ending::FULL || python_count == kMaxFrames) {
-    merged[count++] = truncated.word();
-  } else if (ending != Ending::OUTERMOST && ending != Ending::APPROXIMATE && !python_closes) {
-    merged[count++] = incomplete.word();
-  }
-  return from.exact ? intern(thread, merged, count) : intern_again(thread, merged, count);
+  if (own_stack) native = thread.unwinder->unwind(from, thread.stack_high);
+
+  // In the thread that launched a region, the frames around it are in the region's own stack already.
+  uint32_t first = 0;
+  while (thread.launched_by && first < native.count && native.sps[first] >= thread.launched_at) first++;
+  FrameWord mark = mark_of(own_stack, first ? Ending::OUTERMOST : native.ending, native, python);
+
+  bool comparable = last.count && last.generation == trie::generation() && last.base == thread.launched_by && last.base_at == thread.launched_at &&
+                    last.mark == mark;
+  last.count = 0;  // who leaves a capture by a jump leaves nothing half done
+  Merge merge(last, native, python, first);
+  uint32_t same_native = native.same < last.native_count ? native.same : last.native_count;
+  bool resumes = comparable && merge.begin_after(same_native, python.same_as(last_python));
+  if (!resumes) merge.begin(mark);
+  uint32_t same = resumes ? merge.count() : 0, count = merge.run();
+  if (from.all && thread.omp_waiting && from.pc >= thread.wait_low && from.pc < thread.wait_high) last.words[count++] = openmp_wait.word();
+  if (last.known_nodes > same) last.known_nodes = same;
+  last.generation = trie::generation();
+  last.base = thread.launched_by;
+  last.base_at = thread.launched_at;
+  last.mark = mark;
+  last.native_count = native.count;
+  last.python_count = python.count();
+  last.python_turn = turn;
+  last.count = count;
+  if (!count) return 0;
+  hash_from(last, same);
+  return from.exact ? intern(last) : intern_again(thread);
 }
 
 }  // namespace

@@ -61,8 +61,9 @@ void free_memory(Thread& thread) noexcept {
   if (thread.slot < kWarmSlots) return;
   NativeUnwinder::destroy(thread.unwinder);
   thread.unwinder = nullptr;
+  thread.last.count = 0;
   constexpr uint64_t kPage = 4096;
-  uint64_t low = (reinterpret_cast<uint64_t>(thread.frames) + kPage - 1) & ~(kPage - 1);
+  uint64_t low = (reinterpret_cast<uint64_t>(thread.last.words) + kPage - 1) & ~(kPage - 1);
   uint64_t high = reinterpret_cast<uint64_t>(&thread + 1) & ~(kPage - 1);
   sys::call(SYS_madvise, static_cast<long>(low), static_cast<long>(high - low), MADV_DONTNEED);
 }
@@ -87,7 +88,7 @@ Thread* take(uint32_t tid) noexcept {
     free_slot(slot);
     return nullptr;
   }
-  thread->row = thread->launched_by = thread->base = thread->depth = thread->nodes_made.layer = 0;
+  thread->row = thread->launched_by = thread->last.count = thread->nodes_made.layer = 0;
   thread->omp_worker = thread->omp_waiting = thread->adopted = false;
   thread->busy = false;
   thread->stack_low = thread->stack_high = 0;

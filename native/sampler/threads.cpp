@@ -55,7 +55,7 @@ enum class Fate : uint8_t { LIVES, GONE };
 void retire(Thread& thread, Fate fate) noexcept {
   timers::disarm(thread);
   uint32_t row = std::atomic_ref(thread.row).exchange(0);
-  thread.depth = 0;
+  thread.last.count = 0;
   if (!row) return;
   uint32_t tid = thread.tid.load(std::memory_order_relaxed);
   torch_autograd::finish_nodes(thread, row);
@@ -207,7 +207,7 @@ void end() noexcept {
 void adopt_all() noexcept {
   each_claimed([](Thread& thread) {
     timers::disarm(thread);
-    thread.row = thread.launched_by = thread.base = thread.depth = 0;
+    thread.row = thread.launched_by = thread.last.count = 0;
   });
   enrolling.store(true);
   self();
@@ -244,7 +244,7 @@ void after_fork() noexcept {
   awaited.store(0, std::memory_order_relaxed);
   thread_slots::each([](Thread& thread) {
     thread.cpu_timer = thread.wall_timer = -1;
-    thread.row = thread.depth = thread.launched_by = thread.nodes_made.layer = 0;
+    thread.row = thread.last.count = thread.launched_by = thread.nodes_made.layer = 0;
     thread.busy = false;
   });
   thread_slots::keep_only(current);

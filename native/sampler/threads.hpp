@@ -8,15 +8,37 @@
 
 namespace aiflame {
 
-inline constexpr size_t kMaxFrames = 1024;
+inline constexpr size_t kMaxFrames = NativeUnwinder::kMostFrames;
 
-// Made once, then handed from an ended thread to a new one: never unmapped, so a stale pointer reads old data, not a fault.
 // A whole stack that a hook has met: its hash, and its trie node.
 struct KnownStack {
   uint64_t hash;
   uint32_t node;
 };
-inline constexpr size_t kKnownStacks = 1024;
+inline constexpr size_t kKnownStacks = 4096;
+
+// The last stack of a thread, outermost first: what the next one has in common with it costs next to nothing.
+struct LastStack {
+  static constexpr size_t kMost = 2 * kMaxFrames + 4;
+  // How its words came from frames of both kinds: before each native frame, words written and Python frames passed.
+  struct Place {
+    uint16_t words, python;
+  };
+
+  uint32_t count;        // 0: nothing is known of it
+  uint32_t known_nodes;  // outermost words whose nodes of the trie are known
+  uint32_t generation;   // of the trie
+  uint32_t base;         // Thread::launched_by and launched_at of that time
+  uint64_t base_at;
+  FrameWord mark;  // a frame of our own below all others, 0: none
+  uint32_t native_count, python_count;
+  bool python_turn;  // which half of `python` has it
+  FrameWord words[kMost];
+  uint64_t hashes[kMost];  // of the words up to each
+  uint32_t nodes[kMost];
+  Place places[kMaxFrames + 1];
+  PythonFrame python[2][kMaxFrames];  // innermost first; the other half is for the next one
+};
 
 // Autograd nodes that a thread has made one after another in calls of one module.
 struct NodeRun {
@@ -28,6 +50,7 @@ struct NodeRun {
 
 struct LayerCalls;
 
+// Made once, then handed from an ended thread to a new one: never unmapped, so a stale pointer reads old data, not a fault.
 struct Thread {
   std::atomic<uint32_t> tid;  // 0: free
   uint32_t slot;              // where it is kept
@@ -47,16 +70,9 @@ struct Thread {
   uint64_t cpu_seen_ns;                        // its CPU clock at the last wall-clock tick
   uint64_t cpu_alive_ns;                       // its CPU clock when an adopted one was last seen alive
   NodeRun nodes_made;
-  // The last capture, outermost first, with the trie node of each frame: what did not change costs one comparison.
-  uint32_t base;  // launched_by of that capture
-  uint32_t depth;
-  FrameWord frames[kMaxFrames];
-  uint32_t nodes[kMaxFrames];
-  LayerCalls* layer_calls;         // of hooks/layer_calls, made when first needed; stays with this place
-  KnownStack known[kKnownStacks];  // where this thread calls a hook from, again and again
-  NativeFrame native[kMaxFrames];  // scratch, innermost first
-  PythonFrame python[kMaxFrames];
-  FrameWord merged[2 * kMaxFrames];
+  LayerCalls* layer_calls;  // of hooks/layer_calls, made when first needed; stays with this place
+  LastStack last;
+  KnownStack known[kKnownStacks / 2][2];  // where this thread calls a hook from, again and again
 };
 
 namespace threads {

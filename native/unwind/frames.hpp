@@ -1,4 +1,4 @@
-// What the two unwinders hand to the merge: native frames and Python frames, innermost first.
+// What the two unwinders hand to the merge.
 #pragma once
 #include "aiflame_schema.hpp"
 
@@ -15,13 +15,6 @@ constexpr FrameWord frame_word(schema::FrameKind kind, uint64_t id, uint64_t res
   bool module = kind == schema::FrameKind::NATIVE || kind == schema::FrameKind::NATIVE_APPROX;
   return static_cast<uint64_t>(kind) << 60 | id << (module ? 40 : 32) | rest;
 }
-
-struct NativeFrame {
-  uint64_t pc;
-  uint64_t sp;  // on entry to the frame's walk: the frame occupies [sp, cfa)
-  uint64_t cfa;
-  FrameWord word;
-};
 
 struct PythonFrame {
   FrameWord word;

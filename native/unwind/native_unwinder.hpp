@@ -14,14 +14,26 @@ enum class Ending : uint8_t {
   FULL,         // more frames than room
 };
 
+// Frames by their number, outermost first.
+struct NativeStack {
+  const uint64_t* pcs;
+  const uint64_t* sps;  // a frame lies between its sp and its caller's
+  const FrameWord* words;
+  uint32_t count;
+  uint32_t same;  // so many of the outermost are those of the call before
+  Ending ending;
+};
+
 class NativeUnwinder {
  public:
+  static constexpr uint32_t kMostFrames = 1024;
+
   // Memory comes from sys::map_memory: create() may be called in a handler. nullptr when there is none.
   static NativeUnwinder* create() noexcept;
   static void destroy(NativeUnwinder* unwinder) noexcept;
 
-  // Frames from `from` to the outermost. Reads only [from.sp - 128, stack_high).
-  size_t unwind(const Registers& from, uint64_t stack_high, NativeFrame* out, size_t room, Ending* ending) noexcept;
+  // The frames from `from` to the outermost. Reads only [from.sp - 128, stack_high). They last until the next call.
+  NativeStack unwind(const Registers& from, uint64_t stack_high) noexcept;
 
   struct State;
 

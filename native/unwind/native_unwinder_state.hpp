@@ -10,57 +10,71 @@ struct alignas(32) Rule {
   uint64_t key;  // see key_of()
   FrameWord word;
   eh_frame::Row row;
-  uint32_t generation;  // of modules, when it was found
-  bool is(uint64_t wanted, uint32_t now) const noexcept { return key == wanted && generation == now; }
+  uint32_t caller;  // where the rule of its caller is kept, as met last: most frames have the caller that they had
 };
 static_assert(sizeof(Rule) == 32);
 
-// A frame of the last stack: its registers, and the memory that says who its caller is.
-struct alignas(64) Link {
+// A frame as it was walked over: its registers, and what says who its caller is.
+struct Link {
   uint64_t pc, sp, bp;
   FrameWord word;
-  uint64_t bp_slot;              // where the caller's rbp was read, 0: it is the same
-  uint64_t cfa_slot, cfa_value;  // where the CFA was read and what was there, 0: it follows from sp and bp
-  bool plain;                    // pc is a return address that a rule led to: met again, it is this frame again
-  bool steps;                    // while these slots and the return address stay, so does the caller
+  uint64_t bp_slot;  // where the caller's rbp was read, 0: nowhere
+  enum Flag : uint8_t {
+    USES_BP = 1,   // its caller was found by its rbp
+    LOSES_BP = 2,  // its caller's rbp is not known
+    FOREIGN = 4,   // its pc is no return address that a rule led to: met again, it need not be this frame
+    ONCE = 8,      // its caller was not found by registers, the return address and a saved rbp alone
+    // Of a frame of the last stack:
+    NEEDS_BP = 16,   // with another rbp, it has other callers
+    CHECKS_BP = 32,  // its caller needs the rbp that it saved
+  };
+  uint8_t flags;
 };
-static_assert(sizeof(Link) == 64);
 
 struct NativeUnwinder::State {
-  static constexpr uint32_t kPairs = 2048;
-  static constexpr uint32_t kLinks = 1024;
+  static constexpr uint32_t kRules = 4096, kSets = 2048, kWays = 4;
+  static constexpr uint32_t kFrames = 1024;
 
-  // Two addresses of one stack that met in one place would push each other out at every walk.
-  struct alignas(64) Pair {
-    Rule rules[2];
-  };
-  Pair pairs[kPairs];
-  Rule unkept;         // for addresses whose meaning may change at any time
-  Link last[kLinks];   // outermost first, so that what did not change stays where it is
-  Link fresh[kLinks];  // of this walk, innermost first
-  uint32_t last_count;
-  uint32_t last_generation;
-  uint64_t last_high;     // of the stack that `last` was on
+  // In the order in which they were found, so that those of a stack lie side by side; the first is unused. When there is no more room,
+  // all are forgotten.
+  Rule rules[kRules];
+  uint32_t rules_used;
+  uint32_t rules_generation;  // of modules, when they were found
+  // Places of rules, by address. A stack's addresses that met in one set would push each other out at every walk.
+  uint16_t index[kSets][kWays];
+  Rule unkept;          // for addresses whose meaning may change at any time
+  Link fresh[kFrames];  // of this walk, innermost first
+  // The last stack, outermost first, so that what did not change stays where it is; the fields that are compared side by side.
+  uint64_t pcs[kFrames], sps[kFrames];
+  uint8_t flags[kFrames];
+  struct {
+    uint64_t value, slot;
+  } bps[kFrames];
+  FrameWord words[kFrames];
+  uint32_t kept;  // its frames, if rules alone led to its outermost one; else 0
+  uint32_t kept_generation;
+  uint64_t kept_high;     // of the stack that it was on
   uint64_t outermost_sp;  // where rules alone last ended on it, 0: they have not yet
 
   // A return address is looked up one byte earlier, at its call: after a call that never returns, another function begins.
   static uint64_t key_of(uint64_t pc, bool exact) noexcept { return pc | static_cast<uint64_t>(exact) << 63; }
 
-  // The rule, if it is at hand.
-  const Rule* kept(uint64_t pc, bool exact, uint32_t generation) const noexcept {
-    const Pair& pair = pairs[(pc ^ pc >> 11) % kPairs];
+  // The rule, if it is at hand: of this generation of modules.
+  Rule* kept_rule(uint64_t pc, bool exact) noexcept {
     uint64_t key = key_of(pc, exact);
-    if (pair.rules[0].is(key, generation)) [[likely]]
-      return &pair.rules[0];
-    return pair.rules[1].is(key, generation) ? &pair.rules[1] : nullptr;
+    for (uint16_t place : index[set_of(pc)])
+      if (rules[place].key == key) return &rules[place];
+    return nullptr;
   }
 
   // `guess`: the address may be no code at all, so the map is not read anew for it.
   const Rule& rule(uint64_t pc, bool exact, uint32_t generation, bool guess) noexcept {
-    const Rule* known = kept(pc, exact, generation);
+    const Rule* known = rules_generation == generation ? kept_rule(pc, exact) : nullptr;
     return known ? *known : find_rule(pc, exact, guess);
   }
   const Rule& find_rule(uint64_t pc, bool exact, bool guess) noexcept;
+  Rule& new_rule(uint64_t pc, uint32_t generation) noexcept;
+  static uint64_t set_of(uint64_t pc) noexcept { return (pc ^ pc >> 11) % kSets; }
 };
 
 }  // namespace aiflame

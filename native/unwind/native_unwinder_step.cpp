@@ -3,6 +3,8 @@
 #include "base/safe_load.hpp"
 #include "unwind/jit_code.hpp"
 
+#include <cstring>
+
 namespace aiflame {
 
 using eh_frame::Bp;
@@ -58,26 +60,46 @@ const Rule& NativeUnwinder::State::find_rule(uint64_t pc, bool exact, bool guess
     unkept.row = {};
     return unkept;
   }
-  Pair& pair = pairs[(pc ^ pc >> 11) % kPairs];
-  pair.rules[1] = pair.rules[0];
-  Rule& slot = pair.rules[0];
-  slot.key = key_of(pc, exact);
-  slot.word = frame_word(FrameKind::NATIVE, module.id, ((pc - module.base) & (schema::kExactPc - 1)) | (exact ? schema::kExactPc : 0));
-  slot.row = eh_frame::find_row(module, lookup);
-  slot.generation = generation;
-  return slot;
+  Rule& made = new_rule(pc, generation);
+  made.word = frame_word(FrameKind::NATIVE, module.id, ((pc - module.base) & (schema::kExactPc - 1)) | (exact ? schema::kExactPc : 0));
+  made.row = eh_frame::find_row(module, lookup);
+  made.caller = 0;
+  made.key = key_of(pc, exact);
+  return made;
+}
+
+// A rule without a key yet, so that who is interrupted here for good leaves none that is half written.
+Rule& NativeUnwinder::State::new_rule(uint64_t pc, uint32_t generation) noexcept {
+  if (rules_generation != generation || rules_used >= kRules) {
+    for (uint32_t at = 0; at < kRules; at++) rules[at].key = 0;
+    memset(index, 0, sizeof index);
+    rules_used = 1;
+    rules_generation = generation;
+  }
+  if (!rules_used) rules_used = 1;
+  auto& set = index[set_of(pc)];
+  memmove(set + 1, set, sizeof set - sizeof *set);
+  set[0] = static_cast<uint16_t>(rules_used);
+  Rule& rule = rules[rules_used++];
+  rule.key = 0;
+  return rule;
 }
 
 Step Stepper::step(Cursor& at, Link& link) noexcept {
   Rule rule = state_.rule(at.pc, at.exact, generation_, false);
-  link = {.pc = at.pc, .sp = at.sp, .bp = at.bp, .word = at.guessed ? approximate(rule.word) : rule.word, .plain = !at.exact && !at.guessed};
+  link = {.pc = at.pc,
+          .sp = at.sp,
+          .bp = at.bp,
+          .word = at.guessed ? approximate(rule.word) : rule.word,
+          .bp_slot = 0,
+          .flags = static_cast<uint8_t>(Link::ONCE | (at.exact || at.guessed ? Link::FOREIGN : 0))};
   Cursor frame = at;
   Step step = by_rule(at, link, rule);
   if (step == Step::CALLER || step == Step::OUTERMOST || (step == Step::NO_RETURN && may_begin_at(frame.sp))) return step;
   // No rule, or one that led astray: what was found so far may be wrong, so only a way that ends where the thread began will do.
   uint32_t least = step == Step::LOST ? kEnough : kAllTheWay;
   if (step != Step::LOST && !state_.outermost_sp) return step;
-  link.steps = false;
+  link.flags |= Link::ONCE;
   at = frame;
   return by_scan(at, least) ? Step::CALLER : step;
 }
@@ -85,14 +107,17 @@ Step Stepper::step(Cursor& at, Link& link) noexcept {
 // The caller, given this frame's CFA: the return address lies below it.
 Step Stepper::leave(Cursor& at, Link& link, const eh_frame::Row& row, uint64_t cfa) const noexcept {
   if (cfa < at.sp + 8 || cfa > high_ || cfa % 8) return Step::BOUNDS;
-  link.steps = true;
-  if (row.bp == Bp::LOST) at.bp = 0;
+  link.flags = static_cast<uint8_t>((link.flags & ~Link::ONCE) | (row.cfa == Cfa::BP || row.bp == Bp::AT_BP ? Link::USES_BP : 0));
+  if (row.bp == Bp::LOST) {
+    at.bp = 0;
+    link.flags |= Link::LOSES_BP;
+  }
   if (row.bp == Bp::AT_CFA || row.bp == Bp::AT_BP) {
     uint64_t slot = (row.bp == Bp::AT_BP ? at.bp : cfa) + static_cast<uint64_t>(int64_t{8} * row.bp_words);
     if (!readable(slot)) return Step::BOUNDS;
     at.bp = load(slot);
     link.bp_slot = slot;
-    link.steps = slot >= at.sp;
+    if (slot < at.sp) link.flags |= Link::ONCE;
   }
   return arrive(at, load(cfa - 8), cfa);
 }
@@ -118,12 +143,10 @@ Step Stepper::by_rule(Cursor& at, Link& link, const Rule& rule) noexcept {
       return at.all ? leave(at, link, row, static_cast<uint64_t>(at.all[row.cfa_extra]) + offset) : Step::LOST;
     case Cfa::BP_DEREF:
     case Cfa::SP_DEREF: {
-      uint64_t slot = (row.cfa == Cfa::BP_DEREF ? at.bp : at.sp) + offset, sp = at.sp;
+      uint64_t slot = (row.cfa == Cfa::BP_DEREF ? at.bp : at.sp) + offset;
       if (!readable(slot)) return Step::BOUNDS;
-      link.cfa_slot = slot;
-      link.cfa_value = load(slot);
-      Step step = leave(at, link, row, link.cfa_value + extra);
-      link.steps &= slot >= sp;
+      Step step = leave(at, link, row, load(slot) + extra);
+      link.flags |= Link::ONCE;
       return step;
     }
     case Cfa::SIGNAL:

@@ -1,11 +1,15 @@
 // What the callback of a launch does before the driver goes on: the capture of its stack, and the row of the launch; timed.
 //
-// The whole collector as a library for any Python process: the caller starts a recording by aiflame_start().
+// The whole collector as a library for any Python process: the caller starts a recording by aiflame_start(). Preloaded, it makes a launch of
+// each piece of aligned memory that the process asks for, as libtorch does for each tensor on a CPU: stacks of real operators.
 #include "base/clock.hpp"
 #include "hooks/caller.hpp"
 #include "sampler/threads.hpp"
 #include "spool/spool.hpp"
 
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 using namespace aiflame;
@@ -21,22 +25,37 @@ struct Run {
   size_t bytes;
 };
 
-__attribute__((noinline)) void launch(Run& run) noexcept {
-  for (size_t at = 0; at < run.bytes; at += 64) run.memory[at]++;
+struct Took {
+  uint32_t stack, ns;
+};
+
+__attribute__((always_inline)) inline Took timed_launch(uint64_t correlation) noexcept {
   uint64_t begin = now_ns();
   Thread* thread = threads::self();
-  if (!thread) return;
+  if (!thread) return {};
   uint32_t stack = capture(*thread, hooks::caller());
   spool::append(schema::Launch{.thread = thread->row,
                                .stack = stack,
-                               .api = static_cast<uint32_t>(schema::GpuApi::CUDA),
+                               .api = static_cast<uint16_t>(schema::GpuApi::CUDA),
                                .begin_ns = begin,
                                .end_ns = begin,
-                               .correlation = ++run.correlation});
-  uint64_t end = now_ns();
-  run.frames = thread->depth;
-  if (stack && run.done < run.room) run.ns[run.done++] = static_cast<uint32_t>(end - begin);
+                               .correlation = correlation});
+  return {stack, static_cast<uint32_t>(now_ns() - begin)};
 }
+
+__attribute__((noinline)) void launch(Run& run) noexcept {
+  for (size_t at = 0; at < run.bytes; at += 64) run.memory[at]++;
+  Took took = timed_launch(++run.correlation);
+  run.frames = threads::self() ? threads::self()->last.count : 0;
+  if (took.stack && run.done < run.room) run.ns[run.done++] = took.ns;
+}
+
+// What posix_memalign() writes down while it is asked to.
+struct Listening {
+  std::atomic<uint32_t*> ns;
+  std::atomic<uint32_t> room, done;
+};
+constinit Listening listening{};
 
 // The innermost frames differ from launch to launch, as those of an operator's kernels do.
 __attribute__((noinline)) void one(Run& run) noexcept {
@@ -66,6 +85,18 @@ __attribute__((noinline)) void descend(Run& run, uint32_t depth, uint32_t round)
   asm volatile("" ::: "memory");
 }
 
+// Two calls whose frames lie at the same addresses: only the return address tells them apart.
+__attribute__((noinline)) void from_two_places(Run& run, bool first) noexcept {
+  if (first) {
+    one(run);
+    asm volatile("nop");
+  } else {
+    one(run);
+    asm volatile("nop\n nop");
+  }
+  asm volatile("" ::: "memory");
+}
+
 }  // namespace
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -75,6 +106,31 @@ EXPORT uint32_t launch_captures(uint32_t depth, uint32_t room, uint32_t* ns, cha
   Run run{.ns = ns, .room = room, .memory = memory, .bytes = bytes};
   for (uint32_t round = 0; round < room; round++) descend(run, depth, round);
   return run.done == room ? run.frames : 0;
+}
+
+// A launch from one of two places of the same function.
+EXPORT void launch_from(bool first) {
+  uint32_t ns = 0;
+  Run run{.ns = &ns, .room = 1};
+  from_two_places(run, first);
+  asm volatile("" ::: "memory");
+}
+
+// Each posix_memalign() from here on is a launch, until `room` of them; what each took goes to `ns`. Returns how many there were before.
+EXPORT uint32_t launch_at_memory(uint32_t room, uint32_t* ns) {
+  listening.ns = nullptr;
+  uint32_t before = listening.done.exchange(0);
+  listening.room = room;
+  listening.ns = ns;
+  return before;
+}
+
+EXPORT int posix_memalign(void** memory, size_t alignment, size_t bytes) {
+  uint32_t* ns = listening.ns.load(std::memory_order_relaxed);
+  uint32_t number = ns ? listening.done.fetch_add(1, std::memory_order_relaxed) : 0;
+  if (ns && number < listening.room.load(std::memory_order_relaxed)) ns[number] = timed_launch(number + 1).ns;
+  *memory = aligned_alloc(alignment, bytes);
+  return *memory ? 0 : ENOMEM;
 }
 
 // What an empty measurement shows.

@@ -2,7 +2,7 @@
 // call trees, in destructors while exceptions and pthread_exit() unwind, and in a library without a search table.
 //
 //   unwind_chain SEED LEAVES [LIBRARY]
-#include "unwind/native_unwinder.hpp"
+#include "innermost_first.hpp"
 
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -41,9 +41,9 @@ __attribute__((noinline)) void compare() {
   static thread_local void* reference[kRoom];
   Registers from = here();
   Ending ending, fresh_ending;
-  size_t count = mine->chained->unwind(from, mine->high, chained, kRoom, &ending);
+  size_t count = innermost_first(*mine->chained, from, mine->high, chained, kRoom, &ending);
   NativeUnwinder* unwinder = NativeUnwinder::create();
-  size_t fresh_count = unwinder->unwind(from, mine->high, fresh, kRoom, &fresh_ending);
+  size_t fresh_count = innermost_first(*unwinder, from, mine->high, fresh, kRoom, &fresh_ending);
   NativeUnwinder::destroy(unwinder);
   auto glibc_count = static_cast<size_t>(backtrace(reference, kRoom));
   while (glibc_count > 1 && reinterpret_cast<uint64_t>(reference[glibc_count - 1]) < 4096) glibc_count--;
@@ -134,7 +134,7 @@ void* thread(void* seed) {
 int through_library(void*) {
   static NativeFrame frames[kRoom];
   Ending ending;
-  size_t count = mine->chained->unwind(here(), mine->high, frames, kRoom, &ending);
+  size_t count = innermost_first(*mine->chained, here(), mine->high, frames, kRoom, &ending);
   return ending == Ending::OUTERMOST ? static_cast<int>(count) : 0;
 }
 

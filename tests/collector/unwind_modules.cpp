@@ -2,10 +2,10 @@
 //
 //   unwind_modules PROFILE LIBRARY DATA   LIBRARY is loaded, unloaded and deleted; DATA, a file that is no program, is mapped
 #include "base/clock.hpp"
+#include "innermost_first.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
 #include "unwind/modules.hpp"
-#include "unwind/native_unwinder.hpp"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -58,7 +58,7 @@ int frames_here(void*) {
   pthread_getattr_np(pthread_self(), &attributes);
   pthread_attr_getstack(&attributes, &low, &size);
   Ending ending;
-  size_t count = unwinder->unwind(here(), address(low) + size, frames, 100, &ending);
+  size_t count = innermost_first(*unwinder, here(), address(low) + size, frames, 100, &ending);
   return ending == Ending::OUTERMOST ? static_cast<int>(count) : 0;
 }
 

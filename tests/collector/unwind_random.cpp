@@ -2,8 +2,8 @@
 //
 //   unwind_random tables SEED ROUNDS    mutated copies of libc's tables, rules asked for random addresses
 //   unwind_random stacks SEED ROUNDS    stacks of random words, many of which look like addresses; random registers
+#include "innermost_first.hpp"
 #include "unwind/eh_frame.hpp"
-#include "unwind/native_unwinder.hpp"
 
 #include <sys/mman.h>
 #include <cstdio>
@@ -95,7 +95,7 @@ void stacks(std::mt19937_64& random, int rounds) {
     for (greg_t& reg : all) reg = static_cast<greg_t>(value());
     Registers from{value(), low + 128 + random() % (high - low - 128), value(), random() % 2 ? all : nullptr, random() % 2 == 0};
     Ending ending;
-    size_t count = unwinder->unwind(from, high, frames.data(), kRoom, &ending);
+    size_t count = innermost_first(*unwinder, from, high, frames.data(), kRoom, &ending);
     endings[static_cast<int>(ending)]++;
     longest = count > longest ? count : longest;
     for (size_t at = 0; at < count; at++) outside += frames[at].sp < low || frames[at].cfa > high;

@@ -2,7 +2,7 @@
 // stack has to end in them. Prints how many instructions there were, at how many the stack was whole, and exactly so.
 //
 //   unwind_stepped SCENE
-#include "unwind/native_unwinder.hpp"
+#include "innermost_first.hpp"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -36,7 +36,7 @@ void on_step(int, siginfo_t*, void* raw) {
   }
   Registers from{static_cast<uint64_t>(all[REG_RIP]), static_cast<uint64_t>(all[REG_RSP]), static_cast<uint64_t>(all[REG_RBP]), all, true};
   Ending ending;
-  size_t count = unwinder->unwind(from, stack_high, frames, kRoom, &ending);
+  size_t count = innermost_first(*unwinder, from, stack_high, frames, kRoom, &ending);
   // The innermost of the outside frames is the one that steps: its pc moves, all else stays.
   bool right = count >= outside_count;
   for (size_t at = 1; right && at < outside_count; at++) {
@@ -114,7 +114,7 @@ void run(const std::string& scene) {
 // The frame that steps: its caller and all outside it are what every stack has to end in.
 __attribute__((noinline)) void step_through(const std::string& scene) {
   Ending ending;
-  outside_count = unwinder->unwind(here(), stack_high, outside, kRoom, &ending);
+  outside_count = innermost_first(*unwinder, here(), stack_high, outside, kRoom, &ending);
   stepping = 1;
   asm volatile("pushf\n orq $0x100, (%%rsp)\n popf" ::: "memory", "cc");
   run(scene);

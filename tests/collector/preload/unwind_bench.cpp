@@ -1,7 +1,7 @@
 // Preloaded into a program, times stacks where the program asks for memory: ours, glibc's backtrace() and libunwind's
 // unw_backtrace(), one after the other at the same place. Driven from Python by ctypes.
+#include "../innermost_first.hpp"
 #include "base/clock.hpp"
-#include "unwind/native_unwinder.hpp"
 
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -46,7 +46,7 @@ uint32_t time_of(Work work) {
 
 __attribute__((noinline)) size_t walk(NativeUnwinder* unwinder) {
   Ending ending;
-  return unwinder->unwind(here(), mine->high, mine->frames, kRoom, &ending);
+  return innermost_first(*unwinder, here(), mine->high, mine->frames, kRoom, &ending);
 }
 
 // Makes the unwinder forget its last stack, but not its rules: it belongs to another thread's memory.
@@ -54,7 +54,7 @@ void forget_stack(NativeUnwinder* unwinder) {
   Ending ending;
   uint64_t words[8] = {};
   Registers nowhere{.pc = 4096, .sp = reinterpret_cast<uint64_t>(words), .bp = 0, .all = nullptr, .exact = true};
-  unwinder->unwind(nowhere, reinterpret_cast<uint64_t>(words + 8), mine->frames, kRoom, &ending);
+  innermost_first(*unwinder, nowhere, reinterpret_cast<uint64_t>(words + 8), mine->frames, kRoom, &ending);
 }
 
 __attribute__((noinline)) void sample() {

@@ -1,7 +1,7 @@
 // Preloaded into a program, compares our native stacks with glibc's backtrace(): inside the program's memory allocations, deep
 // in whatever library asked, and in a signal handler at any instruction. Driven from Python by ctypes.
+#include "../innermost_first.hpp"
 #include "unwind/jit_code.hpp"
-#include "unwind/native_unwinder.hpp"
 
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -100,7 +100,7 @@ __attribute__((noinline)) void sample_call() {
   if (!thread || thread->busy || ++thread->calls % every) return;
   thread->busy = true;
   Ending ending;
-  size_t count = thread->unwinder->unwind(here(), thread->high, thread->frames, kRoom, &ending);
+  size_t count = innermost_first(*thread->unwinder, here(), thread->high, thread->frames, kRoom, &ending);
   int reference = reference_stack(thread->reference);
   thread->outermost = reinterpret_cast<uint64_t>(thread->reference[reference - 1]);
   // Both begin in this function, at different instructions.
@@ -116,7 +116,7 @@ void on_tick(int, siginfo_t*, void* context) {
     const greg_t* all = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
     Registers from{static_cast<uint64_t>(all[REG_RIP]), static_cast<uint64_t>(all[REG_RSP]), static_cast<uint64_t>(all[REG_RBP]), all, true};
     Ending ending;
-    size_t count = thread->unwinder->unwind(from, thread->high, thread->frames, kRoom, &ending);
+    size_t count = innermost_first(*thread->unwinder, from, thread->high, thread->frames, kRoom, &ending);
     // glibc is not asked where rules do not lead: it may fall, as in libgcc's last instructions before an exception's handler.
     int reference = ending == Ending::OUTERMOST ? reference_stack(thread->reference) : 0, skipped = 0;
     while (skipped < reference && reinterpret_cast<uint64_t>(thread->reference[skipped]) != from.pc) skipped++;
