@@ -186,6 +186,16 @@ def test_a_region_that_took_no_time_is_listed_and_in_no_path(mark: Marked) -> No
     assert mark.ends()["nothing"] == (10, True)
 
 
+def test_moments_and_kinds_that_cannot_be_are_in_no_path(mark: Marked) -> None:
+    mark("a", 2**64 - 1, 2**64 - 1)
+    mark("b", 10, 5)
+    mark("c", 10, 20, kind=77)
+    mark("d", 10, kind=0)
+    mark.others["thread_ends"] = [{"thread": 1, "end_ns": 2**64 - 1}]
+    assert mark.paths(15) == [""]
+    assert mark.ends()["b"] == (10, True)
+
+
 def test_a_profile_without_regions_has_none(tmp_path: Path) -> None:
     found = regions(sealed(tmp_path / "p.aiflame"))
     assert found.intervals.is_empty()

@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 
 _WHOLE_PROCESS = -1
 """As a thread: one without regions of its own is in the frames of its process all the same."""
-_ORDER = (RegionKind.FRAME, RegionKind.FREE, RegionKind.NESTED)
+ORDER = (RegionKind.FRAME, RegionKind.FREE, RegionKind.NESTED)
 """From outermost to innermost."""
 
 
@@ -100,7 +100,7 @@ def _walk(regions: pl.DataFrame, paths: _Paths) -> Timeline:
     nodes: list[int] = []
     opened: list[tuple[int, int, int]] = []  # region, rank, node of the path so far
     frame = regions["frame"].to_list()
-    rank = regions["kind"].replace_strict({int(kind): at for at, kind in enumerate(_ORDER)}, return_dtype=pl.Int64).to_list()
+    rank = regions["kind"].replace_strict({int(kind): at for at, kind in enumerate(ORDER)}, return_dtype=pl.Int64).to_list()
     for time, region, begins in _events(regions):
         if begins:
             mine = rank[region]

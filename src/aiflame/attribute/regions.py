@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.growth import Forest
 from aiflame.attribute.items import LATEST
-from aiflame.attribute.region_paths import Timelines, timelines
+from aiflame.attribute.region_paths import ORDER, Timelines, timelines
 from aiflame.attribute.stacks import Tables
 from aiflame.profile.schema import RegionApi, RegionKind
 
@@ -54,13 +54,13 @@ class Regions:
 def regions(profile: Tables) -> Regions:
     """The regions of a profile."""
     intervals = _intervals(profile)
-    marked = intervals.filter((pl.col("api") != int(RegionApi.AUTOMATIC)) & (pl.col("kind") != int(RegionKind.MARK)))
+    marked = intervals.filter((pl.col("api") != int(RegionApi.AUTOMATIC)) & pl.col("kind").is_in([int(kind) for kind in ORDER]))
     forest, lines = timelines(marked)
     return Regions(forest, intervals, lines)
 
 
 def _intervals(profile: Tables) -> pl.DataFrame:
-    begun = profile.table("regions").with_columns(pl.col("begin_ns").clip(upper_bound=LATEST))
+    begun = profile.table("regions")
     if begun.is_empty():
         return pl.DataFrame(schema=INTERVALS)
     ends = profile.table("region_ends").unique(["process", "region"], keep="first").select("process", id="region", end_ns=_moment("end_ns"))
@@ -80,7 +80,7 @@ def _intervals(profile: Tables) -> pl.DataFrame:
 
 def _moment(column: str) -> pl.Expr:
     """Of a damaged profile it may be any number."""
-    return pl.col(column).clip(0, 1 << 62).cast(pl.Int64)
+    return pl.col(column).clip(upper_bound=LATEST).cast(pl.Int64)
 
 
 def _closed(known: pl.DataFrame, profile: Tables) -> pl.DataFrame:
@@ -135,7 +135,3 @@ def _ends_around(known: pl.DataFrame) -> list[int | None]:
         else:
             result[row] = next((other for other in reversed(around) if other > begin), None)
     return result
-
-
-def _moment(column: str) -> pl.Expr:
-    return pl.col(column).clip(upper_bound=LATEST)
