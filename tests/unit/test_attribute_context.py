@@ -87,6 +87,7 @@ def test_a_step_goes_through_its_phases(tmp_path: Path) -> None:
         ((FETCH, CALL_IMPL, "layer tokenizer"), "Data loading"),
         ((("all_reduce", TORCH + "distributed/distributed_c10d.py"),), "Communication"),
         (("c10d::Reducer::all_reduce_bucket",), "Communication"),
+        (("pybind11::class_<c10d::ProcessGroup>::def",), "Other"),
         ((TENSOR_BACKWARD, "torch::autograd::Engine::x", "c10d::Reducer::autograd_hook"), "Communication"),
         ((("FullyShardedDataParallel.forward", TORCH + "distributed/fsdp/x.py"), CALL_IMPL, "layer model"), "Forward"),
         ((("dispatch", TORCH + "distributed/tensor/_dispatch.py"),), "Other"),

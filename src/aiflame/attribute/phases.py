@@ -63,8 +63,8 @@ _PYTHON: tuple[tuple[Phase, str, str], ...] = (
 )
 """Functions of Python that tell a phase: file, name. What is inside is of that phase, unless something further inside tells another."""
 _NATIVE: tuple[tuple[Phase, str], ...] = (
-    (Phase.BACKWARD, r"(^|[^\w])torch::autograd::(python::Python)?Engine::|^THPEngine_run_backward"),
-    (Phase.COMMUNICATION, r"(^|[^\w])c10d::(Reducer|ProcessGroup|Work|ops|Backend)"),
+    (Phase.BACKWARD, r"^torch::autograd::(python::Python)?Engine::|^THPEngine_run_backward"),
+    (Phase.COMMUNICATION, r"^c10d::(Reducer|ProcessGroup|Work|ops|Backend)"),
 )
 _SCALER_ENDS = r"(^|\.)(step|update)$"
 _NOTHING_YET = r"(^|\.)(__init__|<module>|add_param_group|state_dict|load_state_dict)$"
@@ -102,12 +102,11 @@ def _functions(frames: pl.DataFrame) -> tuple[NDArray[np.int8], Mask]:
     python = pl.col("kind") == int(Kind.PYTHON)
     native = pl.col("kind").is_in([int(Kind.C), int(Kind.CPP)])
     file = pl.when(~pl.col("name").str.contains(_NOTHING_YET)).then("file").otherwise(pl.lit(""))
-    name = pl.when(pl.col("full_name") != "").then("full_name").otherwise("name")
     told = pl.lit(0)
     for phase, where, which in reversed(_PYTHON):
         told = pl.when(python & file.str.contains(where) & _named(which)).then(int(phase)).otherwise(told)
     for phase, which in _NATIVE:
-        told = pl.when(native & name.str.contains(which)).then(int(phase)).otherwise(told)
+        told = pl.when(native & pl.col("name").str.contains(which)).then(int(phase)).otherwise(told)
     scaler = python & file.str.contains(_SCALER) & pl.col("name").str.contains(_SCALER_ENDS)
     found = frames.lazy().select(told=told.cast(pl.Int8), scaler=scaler).collect()
     return found["told"].to_numpy().copy(), found["scaler"].to_numpy()
