@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from recording import PROGRAMS, PYTHON
+from recording import PROGRAMS, PYTHON, time_under
 
 from aiflame import open as open_profile
 from aiflame.api import Profile
 from aiflame.attribute.origins import KernelOrigins, kernel_origins
+from aiflame.attribute.tree import Tree
 from aiflame.profile.store import Profile as Store
 
 pytest.importorskip("torch", reason="torch is not installed")
@@ -180,6 +181,23 @@ def test_time_is_found_under_both_layers_forward_and_backward(store: Store) -> N
         for backward in (False, True):
             here = time.filter(pl.col("layer").str.starts_with(layer) & (pl.col("backward") == backward))
             assert here["value"].sum() > 0, (layer, backward)
+
+
+@pytest.mark.parametrize("by", ["layer", "op"])
+def test_groupings_show_the_layers_and_ops_of_compiled_kernels_and_lose_nothing(runs: Runs, by: str) -> None:
+    tree, whole = runs.warm.tree("cpu-time", by=by), samples(runs.warm.store)["value"].sum()
+    assert int(tree.values["cpu-time"].sum()) == whole
+    assert "estimated bytes" in tree.metrics[0].label
+    shown = ["layers.0", "layers.1", "aten::gelu"] if by == "layer" else ["aten::gelu", "aten::native_layer_norm (backward)"]
+    for name in shown:
+        assert time_under(tree, name) > 0, name
+    assert not tree.frames.filter(pl.col("name").str.starts_with("fused:"))["name"].is_in(used_names(tree)).any()
+
+
+def used_names(tree: Tree) -> list[str]:
+    """Names of frames that hold a value."""
+    names = tree.frames["name"].to_list()
+    return [names[frame] for frame in np.unique(tree.frame).tolist()]
 
 
 def test_a_cache_that_was_filled_without_recording_tells_ops_and_lines_and_says_what_is_missing(runs: Runs) -> None:
