@@ -3,8 +3,11 @@
     python benchmarks/gpu_capture.py --output capture.json
 
 `capture` drives the collector's own capture from a library of the test build (`make build`): it needs no GPU. `near`: one launch after
-the other; `far`: after 1 MiB of other memory was written. The innermost one to three frames change from launch to launch. Beside it
-Python's own `traceback`, of the Python frames alone. `launch`: nanoseconds of the host that one small kernel's launch
+the other; `far`: after 1 MiB of other memory was written. The innermost one to three frames change from launch to launch. `decode`: a
+decoder's tokens on the CPU, where each tensor that libtorch makes is a launch, under its own frames and some 17 of Python: each from
+another place than the one before, and what lies between them leaves little in the caches. Its `best_ns` is the median of the best token,
+for machines that others use too. Beside it Python's own `traceback`, of the Python frames alone.
+`launch`: nanoseconds of the host that one small kernel's launch
 takes, alone and recorded, from the same place, and with `--gpu-sampling off` and without stacks' Python part (`--no-python`).
 """
 
@@ -35,24 +38,30 @@ CAPTURES = 20_000
 FAR_BYTES = 1 << 20
 TARGET_NS = 1500
 LAUNCHES_A_STEP = 1000
+MOST_LAUNCHES = 1 << 16
+TOKENS = 100
 
 
 def main() -> None:
     options = parse(__doc__, ("many",))
     report = Report(options.output)
     if LIBRARY.exists():
-        measuring = [sys.executable, __file__, "--measure", "2000" if options.small else str(CAPTURES)]
-        done = subprocess.run(measuring, capture_output=True, text=True, check=False)
-        if done.returncode:
-            report.put("capture", {"error": done.stderr[-1500:]})
-        else:
-            report.put("capture", json.loads(done.stdout.splitlines()[-1]))
+        alone = told_by([sys.executable, __file__, "--measure", "2000" if options.small else str(CAPTURES)])
+        preloaded = os.environ | {"LD_PRELOAD": str(LIBRARY)}
+        decode = told_by([sys.executable, __file__, "--measure-decode", "10" if options.small else str(TOKENS)], preloaded)
+        report.put("capture", alone | {"decode": decode})
     else:
         report.put("capture", {"error": f"{LIBRARY} is not built: run `make build`, or set AIFLAME_TEST_PROGRAMS"})
     print(json.dumps(report.values["capture"]), flush=True)
     report.put("launch", launches(options, report))
     print(json.dumps(report.values["launch"]), flush=True)
     report.end()
+
+
+def told_by(command: list[str], env: dict[str, str] | None = None) -> dict[str, object]:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    found: dict[str, object] = {"error": done.stderr[-1500:]} if done.returncode else json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def launches(options: Options, report: Report) -> dict[str, object]:
@@ -116,6 +125,43 @@ def measure(captures: int) -> dict[str, object]:
     return found
 
 
+def measure_decode(tokens: int) -> dict[str, object]:
+    """In a process of its own, into which the library is preloaded."""
+    import gpu_workloads
+    import torch
+
+    from aiflame.recorder.options import RecordOptions
+    from aiflame.recorder.run import prepare
+
+    torch.set_num_threads(1)
+    gpu_workloads.DECODER = gpu_workloads.Size(layers=16, width=64, tokens=64, batch=1)
+    library, times = ctypes.CDLL(str(LIBRARY)), (ctypes.c_uint32 * MOST_LAUNCHES)()
+    with scratch() as folder:
+        profile = folder / "p.aiflame"
+        page = prepare(profile, RecordOptions(cpu_rate=0), sys.orig_argv, overwrite=False)
+        step = gpu_workloads.warmed("decode", gpu_workloads.Place("cpu", small=False))
+        if not library.aiflame_start(os.fsencode(profile)):
+            raise SystemExit("recording could not be started")
+        clock, all_took, best, launches_a_token = library.launch_clock_ns(), list[int](), list[float](), 0
+        for token in range(tokens + 10):
+            library.launch_at_memory(MOST_LAUNCHES, times)
+            step()
+            launches_a_token = library.launch_at_memory(0, None)
+            took = [max(ns - clock, 0) for ns in times[:launches_a_token]]
+            if token >= 10:
+                all_took += took
+                best.append(statistics.median(took))
+        library.aiflame_stop()
+        del page
+    all_took.sort()
+    return {
+        "launches_a_token": launches_a_token,
+        "median_ns": all_took[len(all_took) // 2],
+        "p90_ns": all_took[len(all_took) * 9 // 10],
+        "best_ns": round(min(best)),
+    }
+
+
 def peer() -> float:
     begin = time.perf_counter_ns()
     for _ in range(100):
@@ -134,5 +180,7 @@ def below(frames: int, last: Callable[[], Any]) -> Any:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--measure"]:
         print(json.dumps(measure(int(sys.argv[2]))))
+    elif sys.argv[1:2] == ["--measure-decode"]:
+        print(json.dumps(measure_decode(int(sys.argv[2]))))
     else:
         main()
