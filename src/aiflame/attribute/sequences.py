@@ -114,4 +114,5 @@ class Sequences:
 
     def _near(self, place: Ints, line: Ints, sequence: Ints, limit: int) -> Mask:
         key = self.key[np.clip(place, 0, len(self.key) - 1)]
-        return (line >= 0) & (key >> 32 == line) & (np.abs((key & 0xFFFFFFFF) - sequence) <= limit)
+        near: Mask = (line >= 0) & (key >> 32 == line) & (np.abs((key & 0xFFFFFFFF) - sequence) <= limit)
+        return near
