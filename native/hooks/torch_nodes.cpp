@@ -23,13 +23,16 @@ constexpr const char* kTakeNumber = "_ZN2at15sequence_number17get_and_incrementE
 uint64_t (*take_number)();
 constinit std::atomic<bool> listening{false};
 
-// Row of the module whose call is the innermost on the calling thread, 0: none near.
+// Row of the module whose call is the innermost on the calling thread, 0: none near. It is near as a rule.
 uint32_t innermost_layer() noexcept {
-  constexpr size_t kNear = 48;
-  PythonFrame frames[kNear];
-  size_t count = python::walk(frames, kNear);
-  for (size_t at = 0; at < count; at++)
-    if (frames[at].word >> 60 == static_cast<uint64_t>(schema::FrameKind::LAYER)) return static_cast<uint32_t>(frames[at].word);
+  constexpr size_t kRooms[] = {8, 64};
+  PythonFrame frames[64];
+  for (size_t room : kRooms) {
+    size_t count = python::walk(frames, room);
+    for (size_t at = 0; at < count; at++)
+      if (frames[at].word >> 60 == static_cast<uint64_t>(schema::FrameKind::LAYER)) return static_cast<uint32_t>(frames[at].word);
+    if (count < room - 1) break;  // a layer's word and its frame are kept together
+  }
   return 0;
 }
 

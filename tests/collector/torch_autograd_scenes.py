@@ -130,7 +130,7 @@ def custom_function() -> list[Any]:
 
 
 def checkpointed(reentrant: bool) -> list[Any]:
-    """What is computed again in the backward pass is forward code; one way its nodes are its own, the other way it stays the node's work."""
+    """What is computed again in the backward pass is forward code; one way its nodes are its own, the other way it stays its work."""
     read, true = [], []
 
     def block(value: torch.Tensor) -> torch.Tensor:
