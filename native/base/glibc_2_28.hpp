@@ -6,6 +6,7 @@
 #define AIFLAME_OLD(name, version) __asm__(".symver " #name "," #name "@GLIBC_" version)
 AIFLAME_OLD(dladdr, "2.2.5");
 AIFLAME_OLD(dladdr1, "2.3.3");
+AIFLAME_OLD(dlinfo, "2.3.3");
 AIFLAME_OLD(dlopen, "2.2.5");
 AIFLAME_OLD(dlsym, "2.2.5");
 AIFLAME_OLD(dlvsym, "2.2.5");
