@@ -63,7 +63,7 @@ def find(keys: Ints, wanted: Ints) -> tuple[Ints, Mask]:
 
 
 def latest(group: Ints, time_ns: Ints, wanted: Ints, before_ns: Ints) -> Ints:
-    """Of moments sorted by group and time, for each wanted one the place of the last of the same group at or before that time; -1 for none."""
+    """Of moments sorted by group and time, for each wanted one the place of the last of its group at or before that time; -1 for none."""
     groups, times = nodes.distinct(group), nodes.distinct(time_ns)
     if not len(groups):
         return np.full(len(wanted), -1)
