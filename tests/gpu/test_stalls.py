@@ -23,7 +23,8 @@ def stalls(record: Recorder) -> GpuRun:
 
 @pytest.mark.parametrize("kernel", REASON)
 def test_a_kernel_that_waits_for_one_thing_shows_it_first(stalls: GpuRun, kernel: str) -> None:
-    waits = stalls.samples().filter((pl.col("kernel") == kernel) & (pl.col("reason") != "selected"))
+    # A warp that was not selected was ready: another one issued.
+    waits = stalls.samples().filter((pl.col("kernel") == kernel) & ~pl.col("reason").is_in(["selected", "not_selected"]))
     reasons = waits.group_by("reason").agg(pl.col("count").sum()).sort("count", descending=True)
     assert reasons["count"].sum() > 200
     assert reasons["reason"][0] == REASON[kernel]

@@ -58,17 +58,19 @@ def of_devices(profile: Tables, trie: Functions) -> Meaning:
     columns = [name for name in launched.columns if name in made.columns]
     items = pl.concat([launched.select(columns), made.select(columns)])
     known = _Known(profile, trie)
-    told = items.hstack(known.context(items, captured=np.arange(len(items)) >= len(launched)))
+    columns_of, regions_of = known.context(items, captured=np.arange(len(items)) >= len(launched))
+    told = items.hstack(columns_of)
     none = told.clear()
-    return Meaning(told[: len(launched)], told[len(launched) :], none, known.forests, known.compiled)
+    return Meaning(told[: len(launched)], told[len(launched) :], none, known.forests(regions_of), known.compiled)
 
 
 def of_samples(profile: Tables, trie: Functions, clock: int) -> Meaning:
     """What the CPU samples of a clock are of."""
     items = sample_items(profile, clock)
     known = _Known(profile, trie)
-    told = items.hstack(known.context(items, captured=np.zeros(len(items), dtype=np.bool_)))
-    return Meaning(told.clear(), told.clear(), told, known.forests, known.compiled)
+    columns, regions_of = known.context(items, captured=np.zeros(len(items), dtype=np.bool_))
+    told = items.hstack(columns)
+    return Meaning(told.clear(), told.clear(), told, known.forests(regions_of), known.compiled)
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,9 @@ class _Known:
     profile: Tables
     trie: Functions
 
-    def context(self, items: pl.DataFrame, captured: NDArray[np.bool_]) -> pl.DataFrame:
-        """CONTEXT and BRINGS of each item; `captured`: it is a graph's node, which does not run when it is made."""
+    def context(self, items: pl.DataFrame, captured: NDArray[np.bool_]) -> tuple[pl.DataFrame, Forest]:
+        """CONTEXT and BRINGS of each item, and the forest of regions; `captured`: it is a graph's node, which does not run when it is
+        made. What autograd's thread marks lies within the regions of the thread that it works for."""
         process, thread, stack, time_ns, autograd = ints(items, "process", "thread", "stack", "time_ns", "autograd")
         mother = mother_threads(items)
         step = np.where(captured, -1, self._steps.of(process, mother, time_ns))
@@ -98,17 +101,15 @@ class _Known:
             region=self._automatic(process, mother, time_ns),
         )
         phase, brings = phases(told)
-        region = self._regions.paths(process, thread, time_ns)
-        away = (mother != thread) & (region == 0)
-        region[away] = self._regions.paths(process[away], mother[away], time_ns[away])
+        around = np.where(mother != thread, self._regions.paths(process, mother, time_ns), 0)
+        regions_of, region = self._regions.forest.within(around, self._regions.paths(process, thread, time_ns))
         op = np.where(origin.backward & (origin.op > 0), origin.op + len(self._ops.names) - 1, origin.op)
         made = self.compiled.origins.of_stacks(process, stack)
         op = np.where(made > 0, self.compiled.first - 1 + made, op)
         columns = {"step": step, "phase": phase, "layer": origin.layer, "op": op, "region": region, BRINGS: brings}
-        return pl.DataFrame({name: column if name == BRINGS else column.astype(np.int32) for name, column in columns.items()})
+        return pl.DataFrame({name: column if name == BRINGS else column.astype(np.int32) for name, column in columns.items()}), regions_of
 
-    @property
-    def forests(self) -> dict[str, Forest]:
+    def forests(self, regions_of: Forest) -> dict[str, Forest]:
         names = self._ops.names[1:]
         op = frame_table([Frame(name, Kind.OP) for name in (*names, *(f"{name} (backward)" for name in names))])[1:]
         op = pl.concat([op, op_frames(self.compiled.origins)])
@@ -116,7 +117,7 @@ class _Known:
             "phase": phase_forest(),
             "layer": self._layers.forest,
             "op": Forest.of_frames(op),
-            "region": self._regions.forest,
+            "region": regions_of,
         }
 
     @cached_property

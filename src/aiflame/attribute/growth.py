@@ -44,6 +44,29 @@ class Forest:
         merged, frame, place = nodes.merge_siblings(above, np.concatenate([[0], row]).astype(np.uint32))
         return Forest(distinct, merged, frame), place[1 : size + 1].astype(np.int64)
 
+    def within(self, outer: NDArray[np.int64], inner: NDArray[np.int64]) -> tuple[Forest, NDArray[np.int64]]:
+        """Each `inner` path put on top of its `outer` one, without the beginning that both share: a forest that has these too, and their
+        nodes."""
+        result = np.where(inner > 0, inner, outer)
+        both = (inner > 0) & (outer > 0) & (inner != outer)
+        wanted = inner[both] << 32 | outer[both]
+        pairs = nodes.with_callers(self.parent, nodes.distinct(wanted))
+        node, part = pairs >> 32, pairs & 0xFFFFFFFF
+        shared, above = np.zeros(len(pairs), dtype=np.bool_), part
+        while above.any():
+            shared |= above == node
+            above = np.maximum(self.parent[above], 0)
+        number = np.where(shared, part, len(self.parent) + np.cumsum(~shared) - 1)
+        caller = self.parent[node].astype(np.int64)
+        at = np.minimum(np.searchsorted(pairs, caller << 32 | part), max(len(pairs) - 1, 0))
+        parent = np.where(caller > 0, number[at], part)[~shared]
+        merged, frame, place = nodes.merge_siblings(
+            np.concatenate([self.parent, parent]).astype(np.int32),
+            np.concatenate([self.frame, self.frame[node[~shared]]]).astype(np.uint32),
+        )
+        result[both] = number[np.searchsorted(pairs, wanted)]
+        return Forest(self.frames, merged, frame), place[result].astype(np.int64)
+
 
 class Growth:
     """Nodes are only ever added under nodes that are there."""
