@@ -61,14 +61,15 @@ def test_a_replayed_kernel_hangs_under_its_capture_under_its_replay(record: Reco
     assert total == pytest.approx(50 * 3 * MILLISECOND, rel=0.05)
 
 
-@pytest.mark.parametrize("way", ["child", "if"])
-def test_a_graph_within_a_graph_leads_to_its_capture(record: Recorder, way: str) -> None:
+# CUPTI names no launch of what the body of a condition runs.
+@pytest.mark.parametrize(("way", "around"), [("child", ("main", "d", "[graph replay]")), ("if", ("[graph replay]",))])
+def test_a_graph_within_a_graph_leads_to_its_capture(record: Recorder, way: str, around: tuple[str, ...]) -> None:
     run = record("graph_nested.py", way, "50")
     assert run.result.status == 0, run.run.stderr
     stacks = {stack: value for stack, value in run.stacks("gpu-time").items() if "-" in stack}
     total = sum(stacks.values())
     places = {
-        name: sum(value for stack, value in stacks.items() if appear_in_order(stack, "main", "d", "[graph replay]", "c", name, "-", "spin"))
+        name: sum(value for stack, value in stacks.items() if appear_in_order(stack, *around, "c", name, "-", "spin"))
         for name in ("first", "second")
     }
     assert total == pytest.approx(50 * 3 * MILLISECOND, rel=0.05)

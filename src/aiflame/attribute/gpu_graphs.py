@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from aiflame.attribute.gpu_graphs_nested import inner_nodes
 from aiflame.attribute.stacks import Tables
 
 
@@ -17,10 +18,12 @@ def captured_stacks(profile: Tables) -> pl.DataFrame:
 
     Jumps double, so that long chains cost few rounds; in a damaged profile originals may go in circles, which lead nowhere.
     """
+    told = profile.scan("graph_nodes").sort("process", "id").select("process", "node", "original").collect()
+    inner = inner_nodes(profile, told).lazy().with_columns(stack=pl.lit(0, pl.UInt32), variant=pl.lit(0, pl.UInt32))
     variant = pl.col("variant") if profile.has("kernel_variants") else pl.lit(0, dtype=pl.UInt32).alias("variant")
+    rows = profile.scan("graph_nodes").select("process", "node", "original", "stack", variant)
     made = (
-        profile.scan("graph_nodes")
-        .select("process", "node", "original", "stack", variant)
+        pl.concat([rows, inner])
         .filter(pl.col("node") != 0)
         .with_columns(stack=pl.when(pl.col("original") == 0).then("stack").otherwise(0))
         .sort("process", "node", pl.col("original") == 0, pl.col("stack") == 0, "stack", "original")
