@@ -17,8 +17,8 @@ _PLACE = 0xFFFFFFFF
 
 def inner_nodes(profile: Tables, told: pl.DataFrame) -> pl.DataFrame:
     """process, node, original of such nodes; `told`: process, node, original of `graph_nodes`, in the order of their rows."""
-    ran = pl.concat([profile.scan(table).select("process", "node").unique() for table in ("kernels", "copies")])
-    ran = ran.filter(pl.col("node") != 0).unique().collect()
+    numbers = pl.concat([profile.scan(table).select("process", "node") for table in ("kernels", "copies")])
+    ran = numbers.filter(pl.col("node") != 0).unique().collect()
     unknown = ran.join(told, on=["process", "node"], how="anti").sort("process", "node")
     found: list[tuple[int, int, int]] = []
     for (process,), nodes in unknown.group_by("process"):
