@@ -65,18 +65,21 @@ void thread_attributes() {
   pthread_attr_init(&attributes);
   pthread_attr_setguardsize(&attributes, 3 * 4096);
   pthread_attr_setstacksize(&attributes, 256 * 1024);
-  printf("%d\n", pthread_create(&thread, &attributes, print_attributes, nullptr));
+  int made = pthread_create(&thread, &attributes, print_attributes, nullptr);
   pthread_join(thread, nullptr);
+  printf("%d\n", made);
   void* own = aligned_alloc(4096, 128 * 1024);
   pthread_attr_setstack(&attributes, own, 128 * 1024);
-  printf("%d\n", pthread_create(&thread, &attributes, print_attributes, own));
+  made = pthread_create(&thread, &attributes, print_attributes, own);
   void* result = nullptr;
   pthread_join(thread, &result);
+  printf("%d\n", made);
   printf("result %d\n", result == own);
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, 16384);  // the smallest
-  printf("%d\n", pthread_create(&thread, &attributes, print_attributes, nullptr));
+  made = pthread_create(&thread, &attributes, print_attributes, nullptr);
   pthread_join(thread, nullptr);
+  printf("%d\n", made);
   pthread_attr_setstacksize(&attributes, size_t{1} << 46);
   printf("too large %d\n", pthread_create(&thread, &attributes, print_attributes, nullptr));
 }
