@@ -512,15 +512,15 @@ TABLES: tuple[Table, ...] = (
     Table(
         "layer_calls",
         "LayerCall",
-        "a call of a module, written when it returns (only in programs that launch nothing on a GPU)",
+        "autograd nodes made one after another inside one module (only in programs that launch nothing on a GPU)",
         _columns(
             ("thread", T.U32, "row of `threads`"),
             ("layer", T.U32, "row of `layers`"),
             ("autograd", T.U16, "torch's number of the thread"),
-            ("sequence_begin", T.U32, "autograd nodes that the call made: from this number …"),
+            ("sequence_begin", T.U32, "from the node with this number …"),
             ("sequence_end", T.U32, "… to before this one"),
-            ("begin_ns", T.U64, "CLOCK_MONOTONIC"),
-            ("end_ns", T.U64, "CLOCK_MONOTONIC"),
+            ("begin_ns", T.U64, "CLOCK_MONOTONIC: when the first was made"),
+            ("end_ns", T.U64, "CLOCK_MONOTONIC: when the last was made"),
         ),
     ),
     Table(
