@@ -27,7 +27,11 @@ def scene(record: Recorder, tmp_path: Path) -> Scene:
     """Records a scene: how often each kernel ran, and what is in the binaries."""
 
     def run(name: str, *options: str) -> tuple[dict[str, int], list[dict[str, Any]]]:
-        env = {"LD_LIBRARY_PATH": f"{FAKES / 'driver'}:{FAKES / 'cupti13'}", "TRITON_CACHE_DIR": str(tmp_path / "cache")}
+        env = {
+            "LD_LIBRARY_PATH": f"{FAKES / 'driver'}:{FAKES / 'cupti13'}",
+            "AIFLAME_CUPTI": str(FAKES / "cupti13" / "libcupti.so.13"),  # the vendor's may lie beside Triton
+            "TRITON_CACHE_DIR": str(tmp_path / "cache"),
+        }
         done = record(sys.executable, PROGRAMS / "fake_triton.py", name, options=options, env=env)
         assert done.status == 0, done.stderr
         return launches(done), json.loads(done.stdout.splitlines()[0])

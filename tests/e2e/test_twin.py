@@ -10,7 +10,7 @@ from twin import cpu_agreement
 
 pytest.importorskip("torch", reason="torch is not installed")
 LLAMA = Path(__file__).parents[2] / "examples" / "llama"
-STEPS = 10
+STEPS = 40
 SMALL = ("--device", "cpu", "--steps", str(STEPS), "--layers", "4", "--batch", "4", "--width", "128", "--tokens", "64")
 
 

@@ -130,7 +130,9 @@ def test_a_lazy_loader_in_between_changes_nothing(program: Program) -> None:
     assert program.notes == ["installed in torch with 1"]
 
 
-def test_a_module_that_is_not_there_is_not_there(program: Program) -> None:
+def test_a_module_that_is_not_there_is_not_there(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if "-packages" not in path])
+    monkeypatch.delitem(sys.modules, "triton", raising=False)
     program.start()
     with pytest.raises(ModuleNotFoundError, match="No module named 'triton'"):
         import_module("triton")
