@@ -2,7 +2,6 @@
 
 #include "base/clock.hpp"
 #include "hooks/kernel_variants.hpp"
-#include "hooks/layer_calls.hpp"
 #include "hooks/python_bridge.hpp"
 #include "hooks/python_values.hpp"
 #include "hooks/regions.hpp"
@@ -167,16 +166,6 @@ Object with_number(Object, const Object* given, intptr_t count, Object keywords)
 
 void end_region(uint64_t row) noexcept { regions::end(static_cast<uint32_t>(row)); }
 
-void call_begin(uint64_t address) noexcept {
-  layer_calls::begin(address);
-  poke(now_ns());
-}
-
-Object call_end(Object, const Object*, intptr_t, Object) noexcept {
-  layer_calls::end();
-  return nothing();
-}
-
 // --- Names ---------------------------------------------------------------------------------------------------------------
 
 Object name_layer(Object, const Object* given, intptr_t count, Object keywords) noexcept {
@@ -258,8 +247,6 @@ bool add_functions(Object module) noexcept {
       method("end", with_number<end_region>),
       method("name_layer", name_layer),
       method("forget_layer", with_number<python::layers::forget>),
-      method("call_begin", with_number<call_begin>),
-      method("call_end", call_end),
       method("calibrate_autograd", calibrate_autograd),
       method("variant", variant),
       method("when_layers_are_new", when_layers_are_new),

@@ -48,8 +48,6 @@ struct NodeRun {
   uint16_t autograd;
 };
 
-struct LayerCalls;
-
 // Made once, then handed from an ended thread to a new one: never unmapped, so a stale pointer reads old data, not a fault.
 struct Thread {
   std::atomic<uint32_t> tid;  // 0: free
@@ -70,7 +68,6 @@ struct Thread {
   uint64_t cpu_seen_ns;                        // its CPU clock at the last wall-clock tick
   uint64_t cpu_alive_ns;                       // its CPU clock when an adopted one was last seen alive
   NodeRun nodes_made;
-  LayerCalls* layer_calls;  // of hooks/layer_calls, made when first needed; stays with this place
   LastStack last;
   KnownStack known[kKnownStacks / 2][2];  // where this thread calls a hook from, again and again
 };

@@ -168,37 +168,6 @@ def test_regions(python: str, tmp_path: Path) -> None:
     assert process.table("region_ends")["region"].to_list() == [free, inner, outer]
 
 
-def test_calls_of_modules_nest_and_are_written_when_they_end(python: str, tmp_path: Path) -> None:
-    addresses, (process,) = said(
-        python,
-        tmp_path,
-        """
-        import _aiflame
-        class A: pass
-        class B: pass
-        a, b = A(), B()
-        _aiflame.call_end()
-        _aiflame.call_begin(id(a))
-        _aiflame.call_begin(id(b))
-        _aiflame.call_end()
-        _aiflame.call_begin(id(b))
-        for _ in range(300): _aiflame.call_begin(id(b))
-        for _ in range(300): _aiflame.call_end()
-        _aiflame.call_end()
-        _aiflame.call_end()
-        _aiflame.call_end()
-        print(json.dumps([id(a), id(b)]))
-        """,
-    )
-    layers = dict(process.table("layers").select("id", "address").iter_rows())
-    calls = process.table("layer_calls").with_columns(address=process.table("layer_calls")["layer"].replace_strict(layers))
-    a, b = addresses
-    assert calls["address"].to_list() == [b, *[b] * 254, b, a], "256 calls deep are kept, and those outside of them are not lost"
-    outer, first = calls.row(-1, named=True), calls.row(0, named=True)
-    assert outer["begin_ns"] <= first["begin_ns"] <= first["end_ns"] <= outer["end_ns"]
-    assert calls["thread"].unique().to_list() == [1]
-
-
 def test_names_of_layers_belong_to_objects(python: str, tmp_path: Path) -> None:
     addresses, (process,) = said(
         python,
