@@ -10,7 +10,7 @@ from twin import cpu_agreement
 
 pytest.importorskip("torch", reason="torch is not installed")
 LLAMA = Path(__file__).parents[2] / "examples" / "llama"
-STEPS = 40
+STEPS = 60
 SMALL = ("--device", "cpu", "--steps", str(STEPS), "--layers", "4", "--batch", "4", "--width", "128", "--tokens", "64")
 
 
@@ -19,7 +19,9 @@ def test_steps_phases_and_layers_are_where_the_markers_say(record: Recorder) -> 
     assert run.status == 0, run.stderr
     found = cpu_agreement(run.profile().store)
     assert found.items > 200
-    assert found.all >= 0.99, found.differing
+    # Each sample is one of a few hundred: three deviations of what chance makes of one in a hundred.
+    wrong = (1 - found.all) * found.items
+    assert wrong <= 0.01 * found.items + 3 * (0.01 * found.items) ** 0.5, found.differing
 
 
 def test_the_path_of_a_step_appears_without_a_marker(record: Recorder) -> None:
