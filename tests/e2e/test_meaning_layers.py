@@ -123,7 +123,9 @@ def test_work_has_its_op_and_backward_work_the_line_of_its_forward_work(train: C
     seen = train("plain")
     assert "aten::addmm" in seen.ops_of("layers.3/up", backward=False)
     assert "aten::addmm" in seen.ops_of("layers.3/up", backward=True)
-    assert "aten::gelu" in seen.ops_of("layers.3", backward=True)
+    of_gelu = seen.origins.backward & (seen.origins.op == seen.ops.names.index("aten::gelu"))
+    assert {seen.paths()[layer] for layer in seen.origins.layer[of_gelu]} <= {f"layers.{block}" for block in range(BLOCKS)}
+    assert of_gelu.any()
     of_nodes = seen.origins.backward
     assert seen.count[of_nodes & (seen.origins.layer == 0)].sum() < 0.05 * seen.count[of_nodes].sum()
     assert seen.count[of_nodes & (seen.origins.stack > 0)].sum() > 0.8 * seen.count[of_nodes].sum()
