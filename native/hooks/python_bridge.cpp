@@ -4,6 +4,7 @@
 #include "base/scratch.hpp"
 #include "base/sys.hpp"
 #include "hooks/python_functions.hpp"
+#include "sampler/signals.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
 #include "unwind/modules.hpp"
@@ -243,8 +244,12 @@ int on_pending_call(void*) noexcept {
   return library_known && wanted() ? serve() : 0;
 }
 
-// Beside the self-test: the interpreter is known to work.
-int on_ready(const python::Api& api) noexcept {
+// With the self-test: the interpreter is known to work.
+int on_main_thread(const python::Api& api) noexcept {
+  {
+    signals::FaultsOpen faults;
+    if (!python::test_self()) return 0;
+  }
   library = api.library;
   library_known = true;
   return wanted() ? serve() : 0;
@@ -276,7 +281,7 @@ bool is_elsewhere(uint64_t pc) noexcept {
 
 }  // namespace
 
-void prepare() noexcept { python::when_ready(on_ready); }
+void prepare() noexcept { python::test_on_main_thread(on_main_thread); }
 
 void start() noexcept {
   if (!wanted()) return;

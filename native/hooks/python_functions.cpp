@@ -6,6 +6,7 @@
 #include "hooks/python_values.hpp"
 #include "hooks/regions.hpp"
 #include "hooks/torch_autograd.hpp"
+#include "sampler/signals.hpp"
 #include "spool/spool.hpp"
 #include "unwind/python_layers.hpp"
 
@@ -175,6 +176,7 @@ Object name_layer(Object, const Object* given, intptr_t count, Object keywords) 
   if (!arguments.bind(given, count, keywords) || !read_number(arguments[0], 0, &address) || !read_number(arguments[1], 0, &root)) return nullptr;
   Text path(arguments[2]), type(arguments[3]);
   if (!path.good() || !type.good()) return nullptr;
+  signals::FaultsOpen faults;  // the object may be gone
   return row_number(control::recording() ? python::layers::name(address, root, path.view(), type.view()) : 0);
 }
 
@@ -195,6 +197,7 @@ Object calibrate_autograd(Object, const Object* given, intptr_t count, Object ke
   if (!arguments.bind(given, count, keywords) || !read_number(arguments[0], 0, &node) || !read_number(arguments[1], 0, &sequence) ||
       !read_number(arguments[2], 0, &thread))
     return nullptr;
+  signals::FaultsOpen faults;  // more is read than a node need have
   torch_autograd::calibrate(node, sequence, thread);
   return nothing();
 }

@@ -2,6 +2,7 @@
 
 #include "base/safe_load.hpp"
 #include "base/sys.hpp"
+#include "sampler/signals.hpp"
 #include "spool/spool.hpp"
 
 #include <dlfcn.h>
@@ -201,8 +202,9 @@ bool find_words() noexcept {
   Block block = own_block();
   if (!block.address) return false;
   for (uint64_t& word : pretended_node) word = 1u << 20;
-  uint64_t all = ~0ull, mask = 0;
-  sys::call(SYS_rt_sigprocmask, SIG_SETMASK, reinterpret_cast<long>(&all), reinterpret_cast<long>(&mask), sizeof mask);
+  // But for faults of safe_load.
+  uint64_t all = ~(1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1)), mask = 0;
+  sys::call(SYS_rt_sigprocmask, SIG_BLOCK, reinterpret_cast<long>(&all), reinterpret_cast<long>(&mask), sizeof mask);
   bool found = find_word(block, library.next_number() + 0x5a5a5a, library.next_number, &places.next_number) &&
                find_word(block, library.thread_number() + 0x5a5a5a, library.thread_number, &places.thread_number) &&
                find_word(block, reinterpret_cast<uint64_t>(pretended_node), current_node, &places.current_node);
@@ -237,6 +239,7 @@ uint64_t packed(Point point) noexcept { return static_cast<uint64_t>(point.autog
 Point now() noexcept {
   if (!known.load(std::memory_order_acquire)) return {};
   if (!here.block && !find_block()) return {};
+  signals::FaultsOpen faults;
   return read(true);
 }
 

@@ -7,6 +7,7 @@
 #include "hooks/late_binding.hpp"
 #include "hooks/python_bridge.hpp"
 #include "hooks/torch_autograd.hpp"
+#include "sampler/signals.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
 #include "unwind/python_frames.hpp"
@@ -41,6 +42,7 @@ void node_made(uint64_t number) noexcept {
   control::Use use;
   Thread* thread = control::recording() ? threads::self() : nullptr;
   if (!thread || !thread->row) return;
+  signals::FaultsOpen faults;
   uint64_t time = now_ns();
   uint32_t layer = innermost_layer(), sequence = static_cast<uint32_t>(number);
   NodeRun& run = thread->nodes_made;

@@ -21,7 +21,7 @@ std::atomic<Status> status{Status::NOT_FOUND};
 std::atomic<bool> looking{false}, test_pending{false};
 // Why reading is off: told by a walk, since there are no tables yet when attach() runs.
 std::atomic<const char*> untold{nullptr};
-int (*ready)(const Api&) noexcept = nullptr;
+int (*on_main_thread)(const Api&) noexcept = nullptr;
 
 // The state to read the calling thread's frames from.
 uint64_t thread_state() noexcept {
@@ -105,14 +105,9 @@ void tell() noexcept {
 }
 
 int on_pending_call(void*) noexcept {
-  Verdict verdict = self_test(api, layout);
-  if (verdict == Verdict::EQUAL) {
-    status.store(Status::VERIFIED, std::memory_order_release);
-  } else if (verdict == Verdict::DIFFERENT) {
-    refuse("Python frames are not read: what was read from the interpreter's memory differs from what its C API says");
-  }
-  test_pending.store(false, std::memory_order_release);
-  return ready && verdict != Verdict::NOTHING_RUNS ? ready(api) : 0;
+  if (on_main_thread) return on_main_thread(api);
+  test_self();
+  return 0;
 }
 
 void look_for_interpreter() noexcept {
@@ -149,7 +144,18 @@ void schedule_self_test() noexcept {
   if (api.add_pending_call(on_pending_call, nullptr) != 0) test_pending.store(false, std::memory_order_release);
 }
 
-void when_ready(int (*call)(const Api&) noexcept) noexcept { ready = call; }
+void test_on_main_thread(int (*call)(const Api&) noexcept) noexcept { on_main_thread = call; }
+
+bool test_self() noexcept {
+  Verdict verdict = self_test(api, layout);
+  if (verdict == Verdict::EQUAL) {
+    status.store(Status::VERIFIED, std::memory_order_release);
+  } else if (verdict == Verdict::DIFFERENT) {
+    refuse("Python frames are not read: what was read from the interpreter's memory differs from what its C API says");
+  }
+  test_pending.store(false, std::memory_order_release);
+  return verdict != Verdict::NOTHING_RUNS;
+}
 
 bool call_soon(int (*function)(void*)) noexcept {
   return status.load(std::memory_order_acquire) != Status::NOT_FOUND && api.this_thread && api.this_thread() &&

@@ -16,9 +16,11 @@ void attach() noexcept;
 // call takes a lock that the interrupted code may hold.
 void schedule_self_test() noexcept;
 
-// What runs in that pending call, after the self-test: under the GIL, on the main thread. What it returns is the pending call's result
-// (-1: an exception is set). Before attach().
-void when_ready(int (*call)(const Api&) noexcept) noexcept;
+// What runs in that pending call instead, and calls test_self(): under the GIL, on the main thread. What it returns is the pending call's
+// result (-1: an exception is set). Before attach().
+void test_on_main_thread(int (*call)(const Api&) noexcept) noexcept;
+// The self-test. False when no Python runs that it could have looked at.
+bool test_self() noexcept;
 
 // Has the main thread call `function` soon, with the GIL. False when there is no interpreter (yet, or any more), or no room. Takes
 // a lock, as told of schedule_self_test().

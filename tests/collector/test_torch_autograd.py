@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from live import recorded
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENES = Path(__file__).parent / "torch_autograd_scenes.py"
@@ -47,3 +48,28 @@ def test_where_a_thread_stands(scenes: dict[str, Any], scene: str) -> None:
     read, true = scenes[scene]
     assert true
     assert read == true
+
+
+BLOCKED = """
+import ctypes, os, signal
+import torch
+
+# An object of a type that is not there: nobody may look at it.
+stale = (ctypes.c_uint64 * 8)(1 << 30, 1 << 16)
+object_there = ctypes.cast(stale, ctypes.py_object).value
+code = compile("class Module:\\n def _call_impl(self, leaf): leaf.clone()", "torch/nn/modules/module.py", "exec")
+exec(code)
+leaf = torch.ones(1, requires_grad=True)
+leaf.clone()
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGSEGV])
+Module._call_impl(object_there, leaf)
+print("lives", flush=True)
+os._exit(0)
+"""
+
+
+def test_a_node_is_looked_at_where_faults_are_blocked(tmp_path: Path) -> None:
+    """The walk to the node's module meets memory that is not there, in a thread that a fault would kill."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    outcome = recorded([sys.executable, "-c", BLOCKED], tmp_path / "p", cpu_rate=0)
+    assert (outcome.status, outcome.stdout) == (0, "lives\n"), outcome.stderr
