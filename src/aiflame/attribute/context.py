@@ -49,6 +49,8 @@ class Meaning:
     """Of phases, layers, ops and regions."""
     compiled: Compiled
     """Whose ops stand for all that a compiled kernel was fused from, until they are divided."""
+    steps: pl.DataFrame
+    """When each step began and ended (`steps.Steps.rows`)."""
 
 
 def of_devices(profile: Tables, trie: Functions) -> Meaning:
@@ -61,7 +63,7 @@ def of_devices(profile: Tables, trie: Functions) -> Meaning:
     columns_of, regions_of = known.context(items, captured=np.arange(len(items)) >= len(launched))
     told = items.hstack(columns_of)
     none = told.clear()
-    return Meaning(told[: len(launched)], told[len(launched) :], none, known.forests(regions_of), known.compiled)
+    return Meaning(told[: len(launched)], told[len(launched) :], none, known.forests(regions_of), known.compiled, known.steps.rows)
 
 
 def of_samples(profile: Tables, trie: Functions, clock: int) -> Meaning:
@@ -70,7 +72,7 @@ def of_samples(profile: Tables, trie: Functions, clock: int) -> Meaning:
     known = _Known(profile, trie)
     columns, regions_of = known.context(items, captured=np.zeros(len(items), dtype=np.bool_))
     told = items.hstack(columns)
-    return Meaning(told.clear(), told.clear(), told, known.forests(regions_of), known.compiled)
+    return Meaning(told.clear(), told.clear(), told, known.forests(regions_of), known.compiled, known.steps.rows)
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class _Known:
         made. What autograd's thread marks lies within the regions of the thread that it works for."""
         process, thread, stack, time_ns, autograd = ints(items, "process", "thread", "stack", "time_ns", "autograd")
         mother = mother_threads(items)
-        step = np.where(captured, -1, self._steps.of(process, mother, time_ns))
+        step = np.where(captured, -1, self.steps.of(process, mother, time_ns))
         origin = origins(self.profile, items, self._layers, self._ops)
         _, group = np.unique(process << 32 | mother, return_inverse=True)
         told = Told(
@@ -125,7 +127,7 @@ class _Known:
         return compiled(self.profile, kernel_origins(self.profile), 2 * (len(self._ops.names) - 1))
 
     @cached_property
-    def _steps(self) -> Steps:
+    def steps(self) -> Steps:
         """Launches tell all of the programs that have some; of others there are CPU samples."""
         launched = launch_items(self.profile)
         rest = sample_items(self.profile).join(launched.select("process").unique(), on="process", how="anti")

@@ -42,7 +42,7 @@ class Work:
     `graph`: it ran for a graph's node, that `captured` (a stack, 0: unknown) made. `readable` and `told`: short and full name of a kernel
     that is a known specialization, else null."""
     ran: pl.DataFrame
-    """`site` (row of `sites`), `start_ns`, `end_ns` (never before the start) of each."""
+    """`site` (row of `sites`), `launch` (row of `launches` of its process, 0: unknown), `start_ns`, `end_ns` (never before the start)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +122,9 @@ def work(profile: Tables, grouped: Grouped | None = None) -> Work:
         .collect()
         .with_row_index("site")
     )
-    of_site = ran.select(*key, "start_ns", "end_ns").join(sites.select(*key, "site"), on=key, how="left")
-    return Work(sites.drop("site", "item", "specialization"), of_site.select("site", "start_ns", "end_ns"))
+    launch = pl.col("id").fill_null(0).alias("launch")
+    of_site = ran.select(*key, launch, "start_ns", "end_ns").join(sites.select(*key, "site"), on=key, how="left")
+    return Work(sites.drop("site", "item", "specialization"), of_site.select("site", "launch", "start_ns", "end_ns"))
 
 
 def _told(profile: Tables, ran: pl.DataFrame, items: pl.DataFrame, grouped: Grouped) -> pl.DataFrame:
