@@ -203,7 +203,7 @@ void leave_at_exit() noexcept {
   if (!registered.exchange(true)) atexit([] { leave(); });
 }
 
-bool wanted() noexcept { return control::has(schema::Feature::CUDA) && control::recording() && hooks::own_process(); }
+bool wanted() noexcept { return control::has(schema::Feature::CUDA) && control::recording() && own_process(); }
 
 // The driver loads one tool. Nsight Systems, for one, names itself where we were named.
 void tell_if_taken() noexcept {

@@ -2,8 +2,8 @@
 #include "base/clock.hpp"
 #include "hooks/caller.hpp"
 #include "hooks/cuda_parts.hpp"
-#include "hooks/torch_autograd.hpp"
 #include "sampler/threads.hpp"
+#include "sampler/torch_autograd.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
 

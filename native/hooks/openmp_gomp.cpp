@@ -4,7 +4,7 @@
 #include "hooks/hooks.hpp"
 #include "hooks/openmp.hpp"
 #include "hooks/openmp_runtimes.hpp"
-#include "hooks/torch_autograd.hpp"
+#include "sampler/torch_autograd.hpp"
 #include "spool/control.hpp"
 
 namespace aiflame::openmp {

@@ -1,5 +1,4 @@
 // Fork and the ways out of a process.
-#include "base/sys.hpp"
 #include "collector.hpp"
 #include "hooks/hooks.hpp"
 #include "hooks/interruptible_calls.hpp"
@@ -16,12 +15,8 @@ namespace {
 Real<void(int)> real_exit_now{"_exit"};
 Real<pid_t()> real_bare_fork{"_Fork"};
 
-std::atomic<uint32_t> own_pid{0};
-
 void after_fork_in_child() noexcept {
-  if (own_pid.load(std::memory_order_relaxed) == 0) return;
-  own_pid.store(sys::process_id(), std::memory_order_relaxed);
-  collector::after_fork_child();
+  if (own_this_fork()) collector::after_fork_child();
 }
 
 // Of exit_group(): the destructors do not run, so the end is written here. A vfork child leaves its parent's memory alone.
@@ -34,7 +29,7 @@ void ending() noexcept {
 void resolve() noexcept {
   static std::atomic<bool> done{false};
   if (done.exchange(true)) return;
-  own_pid.store(sys::process_id(), std::memory_order_relaxed);
+  own_this_process();
   resolve_signals();
   resolve_interruptible();
   resolve_interruptible_ipc();
@@ -51,13 +46,6 @@ void resolve_process() noexcept {
   // Registered first, so run last.
   at_quick_exit([] { ending(); });
 }
-
-bool own_process() noexcept {
-  uint32_t own = own_pid.load(std::memory_order_relaxed);
-  return own == 0 || own == sys::process_id();
-}
-
-void stay_in_process() noexcept { own_pid.store(0, std::memory_order_relaxed); }
 
 }  // namespace aiflame::hooks
 

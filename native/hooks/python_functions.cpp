@@ -5,8 +5,9 @@
 #include "hooks/python_bridge.hpp"
 #include "hooks/python_values.hpp"
 #include "hooks/regions.hpp"
-#include "hooks/torch_autograd.hpp"
+#include "hooks/torch_nodes.hpp"
 #include "sampler/signals.hpp"
+#include "sampler/torch_autograd.hpp"
 #include "spool/spool.hpp"
 #include "unwind/python_layers.hpp"
 
@@ -198,7 +199,7 @@ Object calibrate_autograd(Object, const Object* given, intptr_t count, Object ke
       !read_number(arguments[2], 0, &thread))
     return nullptr;
   signals::FaultsOpen faults;  // more is read than a node need have
-  torch_autograd::calibrate(node, sequence, thread);
+  if (void* library = torch_autograd::calibrate(node, sequence, thread)) torch_nodes::listen(library);
   return nothing();
 }
 

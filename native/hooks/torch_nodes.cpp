@@ -1,13 +1,10 @@
-// Which module's call made which autograd nodes → `layer_calls`: what a CPU's backward work is led to its layer by.
-//
-// A sample every few milliseconds meets few of the nodes that forward code makes, so each is looked at when it takes its number: libtorch's
-// own function for that is called through tables that can be pointed at ours. Nothing in Python is wrapped or hooked, so nothing there can
-// tell. Launches on a GPU are met one by one anyway: from the first on, nodes are let go by.
+#include "hooks/torch_nodes.hpp"
+
 #include "base/clock.hpp"
 #include "hooks/late_binding.hpp"
 #include "hooks/python_bridge.hpp"
-#include "hooks/torch_autograd.hpp"
 #include "sampler/signals.hpp"
+#include "sampler/torch_autograd.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
 #include "unwind/python_frames.hpp"
@@ -16,7 +13,7 @@
 #include <atomic>
 #include <cstring>
 
-namespace aiflame::torch_autograd {
+namespace aiflame::torch_nodes {
 
 namespace {
 
@@ -47,9 +44,9 @@ void node_made(uint64_t number) noexcept {
   uint32_t layer = innermost_layer(), sequence = static_cast<uint32_t>(number);
   NodeRun& run = thread->nodes_made;
   if (run.layer != layer || run.sequence_end != sequence) {
-    finish_nodes(*thread, thread->row);
+    torch_autograd::finish_nodes(*thread, thread->row);
     if (!layer) return;
-    run = {.layer = layer, .sequence_begin = sequence, .begin_ns = time, .autograd = next().autograd};
+    run = {.layer = layer, .sequence_begin = sequence, .begin_ns = time, .autograd = torch_autograd::next().autograd};
   }
   run.sequence_end = sequence + 1;
   run.end_ns = time;
@@ -66,7 +63,7 @@ void* ours(const char* name) noexcept { return strcmp(name, kTakeNumber) == 0 ? 
 
 }  // namespace
 
-void listen_to_nodes(void* library) noexcept {
+void listen(void* library) noexcept {
   take_number = reinterpret_cast<uint64_t (*)()>(dlsym(library, kTakeNumber));
   if (!take_number) return;
   listening.store(true, std::memory_order_relaxed);
@@ -77,17 +74,4 @@ void launches_tell() noexcept {
   if (listening.load(std::memory_order_relaxed)) listening.store(false, std::memory_order_relaxed);
 }
 
-void finish_nodes(Thread& thread, uint32_t row) noexcept {
-  NodeRun run = thread.nodes_made;
-  thread.nodes_made.layer = 0;
-  if (!run.layer || !run.autograd) return;
-  spool::append(schema::LayerCall{.thread = row,
-                                  .layer = run.layer,
-                                  .autograd = run.autograd,
-                                  .sequence_begin = run.sequence_begin,
-                                  .sequence_end = run.sequence_end,
-                                  .begin_ns = run.begin_ns,
-                                  .end_ns = run.end_ns});
-}
-
-}  // namespace aiflame::torch_autograd
+}  // namespace aiflame::torch_nodes

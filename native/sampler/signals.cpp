@@ -1,8 +1,9 @@
 #include "sampler/signals.hpp"
 
+#include "base/own_process.hpp"
+#include "base/real.hpp"
 #include "base/safe_load.hpp"
 #include "base/sys.hpp"
-#include "hooks/hooks.hpp"
 #include "sampler/disposition.hpp"
 #include "sampler/private_stack.hpp"
 #include "spool/control.hpp"
@@ -25,8 +26,8 @@ constexpr Mask kFaults = bit(SIGSEGV) | bit(SIGBUS);
 // Everything else waits while a tick runs, so that no handler of the program can jump out of it.
 constexpr Mask kDuringTick = ~(kFaults | bit(SIGILL) | bit(SIGFPE) | bit(SIGTRAP) | bit(SIGSYS));
 
-hooks::Real<decltype(::sigaction)> real_sigaction{"sigaction"};
-hooks::Real<decltype(::pthread_sigmask)> real_pthread_sigmask{"pthread_sigmask"};
+Real<decltype(::sigaction)> real_sigaction{"sigaction"};
+Real<decltype(::pthread_sigmask)> real_pthread_sigmask{"pthread_sigmask"};
 
 std::atomic<Tick> tick_handler{nullptr};
 std::atomic<bool> in_place{false};
@@ -51,7 +52,7 @@ Mask kernel_mask(int how, Mask mask) noexcept {
 }
 
 Inherited& belief() noexcept {
-  if (hooks::own_process()) [[likely]]
+  if (own_process()) [[likely]]
     return believed;
   uint32_t pid = sys::process_id();
   if (child_pid != pid) {

@@ -2,11 +2,11 @@
 
 #include "base/clock.hpp"
 #include "base/sys.hpp"
-#include "hooks/torch_autograd.hpp"
 #include "sampler/stack_bounds.hpp"
 #include "sampler/task_list.hpp"
 #include "sampler/thread_slots.hpp"
 #include "sampler/timers.hpp"
+#include "sampler/torch_autograd.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
 

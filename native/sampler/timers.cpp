@@ -3,9 +3,9 @@
 #include "base/clock.hpp"
 #include "base/safe_load.hpp"
 #include "base/sys.hpp"
-#include "hooks/torch_autograd.hpp"
 #include "sampler/housekeeping.hpp"
 #include "sampler/signals.hpp"
+#include "sampler/torch_autograd.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
 

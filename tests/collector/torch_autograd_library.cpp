@@ -1,6 +1,6 @@
 // Where the calling thread stands in torch's autograd, as plain numbers: for a test and a benchmark that load this into Python.
 #include "base/clock.hpp"
-#include "hooks/torch_autograd.hpp"
+#include "sampler/torch_autograd.hpp"
 
 using namespace aiflame;
 

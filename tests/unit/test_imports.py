@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -53,6 +54,11 @@ RECORDING = ("aiflame", "aiflame.cli.main", "aiflame.cli.record", "aiflame.recor
 """What `aiflame record` and `aiflame.record()` import."""
 
 FILES = sorted(PACKAGE.rglob("*.py"))
+
+NATIVE = SOURCE.parent / "native"
+NATIVE_FILES = sorted(path for suffix in ("*.cpp", "*.hpp") for path in NATIVE.rglob(suffix))
+GENERATED = "aiflame_schema.hpp"
+"""What a profile's tables are: whoever may import the spool may have it."""
 
 
 def room_of(path: Path) -> str:
@@ -129,3 +135,52 @@ def test_the_rules_find_what_breaks_them(tmp_path: Path, monkeypatch: pytest.Mon
         (tmp_path / room).mkdir(exist_ok=True)
     (tmp_path / file).write_text(text)
     assert forbidden(tmp_path / file) == wrong
+
+
+def native_rooms(page: str) -> dict[str, set[str]]:
+    """Each room of native/ → rooms that it may import, as the table says."""
+    cells = [[cell.strip() for cell in line.split("|")] for line in page.splitlines() if line.startswith("| `native/")]
+    names = {row[1].removeprefix("`native/").partition("/")[0].partition(".")[0]: row[3] for row in cells}
+    return {name: {room for room in re.findall(r"\w+", allowed) if room in names} for name, allowed in names.items()}
+
+
+def room_of_header(name: str) -> str:
+    return "spool" if name == GENERATED else name.partition("/")[0].partition(".")[0]
+
+
+def forbidden_in_native(path: Path, native: Path, rooms: dict[str, set[str]]) -> list[str]:
+    """The includes of a file that its room may not have."""
+    room = room_of_header(path.relative_to(native).as_posix())
+    found = re.finditer(r'^\s*#\s*include\s*"([^"]+)"', path.read_text(encoding="utf-8"), re.MULTILINE)
+    return [header[1] for header in found if room_of_header(header[1]) not in rooms[room] | {room}]
+
+
+NATIVE_ROOMS = native_rooms((SOURCE.parent / "docs/architecture.md").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", NATIVE_FILES, ids=lambda path: str(path.relative_to(NATIVE)))
+def test_a_native_room_includes_only_what_lies_before_it(path: Path) -> None:
+    assert forbidden_in_native(path, NATIVE, NATIVE_ROOMS) == []
+
+
+def test_every_native_room_is_in_the_table() -> None:
+    assert {room_of_header(path.relative_to(NATIVE).as_posix()) for path in NATIVE_FILES} == set(NATIVE_ROOMS)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "wrong"),
+    [
+        ("sampler/x.cpp", '#include "hooks/x.hpp"', ["hooks/x.hpp"]),
+        ("sampler/x.cpp", '#include <hooks/x.h>\n#include "sampler/x.hpp"\n#include "spool/spool.hpp"', []),
+        ("hooks/x.cpp", '#include "collector.hpp"', []),
+        ("unwind/x.cpp", '  #  include "collector.hpp"', ["collector.hpp"]),
+        ("base/x.hpp", f'#include "{GENERATED}"', [GENERATED]),
+        ("unwind/x.hpp", f'#include "{GENERATED}"', []),
+        ("agent/x.cpp", '#include "base/sys.hpp"', ["base/sys.hpp"]),
+        ("collector.cpp", '#include "hooks/x.hpp"', []),
+    ],
+)
+def test_the_native_rules_find_what_breaks_them(tmp_path: Path, file: str, text: str, wrong: list[str]) -> None:
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text(text)
+    assert forbidden_in_native(tmp_path / file, tmp_path, NATIVE_ROOMS) == wrong

@@ -1,4 +1,4 @@
-#include "hooks/torch_autograd.hpp"
+#include "sampler/torch_autograd.hpp"
 
 #include "base/safe_load.hpp"
 #include "base/sys.hpp"
@@ -257,21 +257,34 @@ Point in_tick(const Thread& thread) noexcept {
 }
 
 // Python holds its lock meanwhile: one caller at a time.
-void calibrate(uint64_t node, uint64_t sequence, uint64_t thread) noexcept {
-  if (known.load(std::memory_order_relaxed) || seen == kEnough) return;
+void* calibrate(uint64_t node, uint64_t sequence, uint64_t thread) noexcept {
+  if (known.load(std::memory_order_relaxed) || seen == kEnough) return nullptr;
   bool whole = library.handle ? library.current_node != nullptr : find_library();
   if (whole) {
     sequences.narrow(node, sequence);
     threads.narrow(node, thread ? thread : library.thread_number());
   }
-  if (++seen < kEnough) return;
+  if (++seen < kEnough) return nullptr;
   if (!whole || !sequences.one(&places.node_sequence) || !threads.one(&places.node_thread) || !find_words()) {
     spool::note("torch's autograd is not read (this version is not known): backward work is not led to its forward code");
-    return;
+    return nullptr;
   }
   known.store(true, std::memory_order_release);
   now();
-  listen_to_nodes(library.handle);
+  return library.handle;
+}
+
+void finish_nodes(Thread& thread, uint32_t row) noexcept {
+  NodeRun run = thread.nodes_made;
+  thread.nodes_made.layer = 0;
+  if (!run.layer || !run.autograd) return;
+  spool::append(schema::LayerCall{.thread = row,
+                                  .layer = run.layer,
+                                  .autograd = run.autograd,
+                                  .sequence_begin = run.sequence_begin,
+                                  .sequence_end = run.sequence_end,
+                                  .begin_ns = run.begin_ns,
+                                  .end_ns = run.end_ns});
 }
 
 }  // namespace aiflame::torch_autograd

@@ -27,13 +27,11 @@ Point in_tick(const Thread& thread) noexcept;
 uint64_t packed(Point point) noexcept;
 
 // The C++ node at this address has these numbers: where they lie in it is where they lie in all. thread 0: the calling one. Four nodes
-// are asked for, of which no number but these rises by one each time, and none but the thread's stays.
-void calibrate(uint64_t node, uint64_t sequence, uint64_t thread) noexcept;
+// are asked for, of which no number but these rises by one each time, and none but the thread's stays. What dlopen() gave of libtorch,
+// with the fourth, if all is known now; else nullptr.
+void* calibrate(uint64_t node, uint64_t sequence, uint64_t thread) noexcept;
 
-// Nodes that are made, of this libtorch, are looked at: whose call makes them (hooks/torch_nodes). No more, once launches tell that.
-void listen_to_nodes(void* library) noexcept;
-void launches_tell() noexcept;
-// What was seen of them in a thread, with this row, is written: it ends, or the recording does.
+// Thread::nodes_made of a thread, with this row, is written: its run of nodes is over, or the thread, or the recording.
 void finish_nodes(Thread& thread, uint32_t row) noexcept;
 
 }  // namespace aiflame::torch_autograd
