@@ -1,29 +1,7 @@
-"""Amounts as a person reads them. The script in the SVG file has the same rules in `web/text.js`."""
+"""Amounts as a person reads them (`analyze.amounts`). The script in the SVG file has the same rules in `web/text.js`."""
 
 from __future__ import annotations
 
-_TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
-_BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+from aiflame.analyze.amounts import amount, share
 
-
-def amount(value: int, unit: str) -> str:
-    """1.23 s, 4.5 MiB, 1,234 samples."""
-    if unit == "ns":
-        size, name = next((step for step in _TIMES if abs(value) >= step[0]), _TIMES[-1])
-        return f"{_three(value / size)} {name}"
-    if unit == "bytes":
-        size, name = next((step for step in _BYTES if abs(value) >= step[0]), (1, "bytes"))
-        return f"{_three(value / size)} {name}"
-    return f"{value:,} {unit}"
-
-
-def share(part: int, whole: int) -> str:
-    percent = 100 * part / whole if whole else 0.0
-    return "<0.01%" if 0 < percent < 0.01 else f"{percent:.{2 if percent < 1 else 1}f}%"
-
-
-def _three(value: float) -> str:
-    """Three digits that count."""
-    digits = max(0, 2 - (len(str(int(abs(value)))) - 1))
-    text = f"{value:,.{digits}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+__all__ = ["amount", "share"]

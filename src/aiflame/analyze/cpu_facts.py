@@ -1,0 +1,71 @@
+"""What CPU samples tell, joined once: what took the time of CPUs, where in the program's source, and what it was for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from aiflame.analyze.named import gathered, layer_paths, op_names, phase_names
+from aiflame.analyze.places import Places, place_of
+from aiflame.attribute.compiled import spread
+from aiflame.attribute.context import of_samples
+from aiflame.attribute.cpu import CLOCK, LONGEST_NS
+from aiflame.attribute.stacks import Functions, Tables
+from aiflame.attribute.states import state_frames
+from aiflame.attribute.tree import METRICS
+
+_KEY = ["process", "thread", "stack", "state", "phase", "layer", "op"]
+
+
+@dataclass(frozen=True, slots=True)
+class CpuFacts:
+    metric: str
+    """Of CLOCK."""
+    rows: pl.DataFrame
+    """process, thread, stack, phase, layer, op, waits ("" or `[OpenMP wait]` …), function, function_kind and module (of the innermost
+    function), file, line (innermost line of the program's own source), value (ns)."""
+    per_step: pl.DataFrame
+    """process, step, value: of samples inside of steps."""
+    steps: pl.DataFrame
+    """As `Facts.steps`."""
+    fused: bool
+    """Time of compiled code was divided over what it was made from: an estimate."""
+
+    @property
+    def total(self) -> int:
+        return int(self.rows["value"].sum())
+
+
+def cpu_facts(profile: Tables, trie: Functions, known: Places, metric: str) -> CpuFacts:
+    assert metric in METRICS
+    meaning = of_samples(profile, trie, CLOCK[metric])
+    weight = (pl.col("weight").cast(pl.UInt64) * pl.col("period_ns").cast(pl.UInt64)).clip(upper_bound=LONGEST_NS)
+    samples = meaning.samples.lazy()
+    measured = samples.group_by(_KEY).agg(value=weight.sum().cast(pl.Int64)).sort(_KEY).collect()
+    per_step = (
+        samples.filter(pl.col("step") >= 0)
+        .group_by("process", pl.col("step").cast(pl.Int64))
+        .agg(value=weight.sum().cast(pl.Int64))
+        .sort("process", "step")
+        .collect()
+    )
+    states, measured = state_frames(trie, measured)
+    divided = spread(measured, measured["value"].to_numpy(), meaning.compiled, meaning.forests)
+    process, thread, stack = (measured[name].cast(pl.Int64).to_numpy() for name in ("process", "thread", "stack"))
+    place = place_of(profile, known, process, thread, stack)
+    functions = trie.frames[trie.frame[trie.of_stacks(process, stack)]]
+    waits = states["name"].gather(measured["ending0"]).fill_null("")
+    rows = (
+        measured.select("process", "thread", "stack")
+        .with_columns(waits=waits)
+        .hstack(functions.select(function="name", function_kind="kind", module="module"))
+        .hstack(known.rows[place].select("file", "line"))
+    )
+    shared = rows[divided.division.item].with_columns(
+        phase_names(divided.rows["phase"]),
+        gathered(layer_paths(divided.forests["layer"]), divided.rows["layer"]),
+        gathered(op_names(divided.forests["op"]), divided.rows["op"]),
+        value=pl.Series(divided.division.value),
+    )
+    return CpuFacts(metric, shared, per_step, meaning.steps, len(shared) > len(measured))

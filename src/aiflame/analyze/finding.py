@@ -1,0 +1,36 @@
+"""A finding: one sentence about what takes the time, its number, and where to look."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The view that shows it; what is not needed is ""."""
+
+    view: Literal["flame", "kernels", "tables", "timeline", "scope"]
+    metric: str = ""
+    by: str = ""
+    """Grouping, as `--by` has it."""
+    search: str = ""
+    """A regular expression that the flame graph, or the table, highlights."""
+    kernel: str = ""
+    """As compiled."""
+    table: str = ""
+    """Name of a table (`tables.TableOf.name`)."""
+    place: str = ""
+    """`file:line`, with its folders."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    sentence: str
+    share: float
+    """The number in the sentence: of GPU time, of the time, of CPU time, as the sentence says."""
+    view: Evidence
+    kind: str = ""
+    """What sort of finding: `idle`, `hot-kernel` …"""
+    recoverable: float = 0.0
+    """Of the whole time, what better code might win at most: findings come in this order."""

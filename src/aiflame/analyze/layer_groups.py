@@ -1,0 +1,27 @@
+"""Layers that are built alike: paths that differ in their indices alone."""
+
+from __future__ import annotations
+
+import re
+
+import polars as pl
+
+_INDEX = r"(^|\.)\d+(\.|$)"
+
+
+def collapsed(path: pl.Expr) -> pl.Expr:
+    """`layers.3.attn` → `layers.*.attn`."""
+    return path.str.replace_all(_INDEX, "${1}*${2}").str.replace_all(_INDEX, "${1}*${2}")
+
+
+def search(group: str) -> str:
+    """A regular expression that finds the frames of a group's innermost layers: of `layers.*.attn` frames are named `attn`, of `layers.*`
+    they are `layers.3`."""
+    names = group.split(".")
+    last = f"{names[-2]}.*" if names[-1] == "*" and len(names) > 1 else names[-1]
+    return f"^{escaped(last).replace(escaped('*'), '[0-9]+')}$"
+
+
+def escaped(text: str) -> str:
+    """As a regular expression that finds it, in Python and in JavaScript."""
+    return re.sub(r"([\\^$.|?*+()\[\]{}])", r"\\\1", text)

@@ -1,0 +1,94 @@
+"""Where in the program's own source each stack is: the innermost Python line that its author wrote."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.attribute.stacks import Tables, find_stacks
+from aiflame.attribute.words import stack_words
+from aiflame.profile.schema import FrameKind
+
+Ints = NDArray[np.int64]
+
+_FOREIGN = re.compile(
+    r"(^|/)(site|dist)-packages/|(^|/)lib(64)?/python\d|^<|(^|/)aiflame/target/|/torchinductor_[^/]+/|/c[a-z2-7]{51}\.py$"
+)
+"""Installed packages, the standard library, code without a file (`<frozen …>`, `<string>`), our own hooks, and what Inductor writes."""
+NOWHERE = ("", 0, "")
+_SCHEMA = {"file": pl.String, "line": pl.Int64, "function": pl.String}
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The lines of a program, and the one that each of its stacks is at."""
+
+    rows: pl.DataFrame
+    """file, line, function; row 0 is nowhere."""
+    _key: Ints
+    _place: Ints
+
+    def of_stacks(self, process: Ints, stack: Ints) -> Ints:
+        """The row of each stack's place, 0 where it has none."""
+        return np.append(self._place, 0)[find_stacks(self._key, process << 32 | stack)]
+
+    def text(self, row: int) -> str:
+        """`train.py:88`, "" for nowhere."""
+        file, line, _ = self.rows.row(row)
+        return place_text(file, line)
+
+
+def place_text(file: str, line: int) -> str:
+    return f"{file}:{line}" if file else ""
+
+
+def short_place(place: str) -> str:
+    """As sentences have it: without its folders."""
+    return place.rpartition("/")[2]
+
+
+def places(profile: Tables) -> Places:
+    """Innermost line of the program's own files; of a library's where a stack has none of the program's. Threads that native code has
+    started stand where they were started."""
+    words = stack_words(profile)
+    symbols = profile.table("symbols") if profile.has("symbols") else None
+    none = pl.DataFrame({"file": [NOWHERE[0]], "line": [NOWHERE[1]], "function": [NOWHERE[2]]}, schema=_SCHEMA)
+    if symbols is None or not len(words.distinct):
+        return Places(none, words.key, np.zeros(len(words.key), dtype=np.int64))
+    outermost = symbols.filter(pl.col("frame") // (1 << 60) == FrameKind.PYTHON).unique(["process", "frame"], keep="first")
+    python = words.distinct.join(
+        outermost.select("process", "frame", "file", "line", function="name"), on=["process", "frame"], how="left", maintain_order="left"
+    )
+    known = python.filter(pl.col("file").is_not_null()).select("file", pl.col("line").cast(pl.Int64), "function")
+    rows = pl.concat([none, known.unique(maintain_order=True)])
+    row_of = rows.with_row_index("row")
+    row = python.with_columns(pl.col("line").cast(pl.Int64)).join(
+        row_of, on=["file", "line", "function"], how="left", maintain_order="left"
+    )
+    of_word = row["row"].fill_null(0).cast(pl.Int64).to_numpy()
+    foreign = np.array([bool(_FOREIGN.search(file)) for file in rows["file"]], dtype=np.bool_)
+    own = words.nearest(words.of_nodes(np.where(foreign[of_word], 0, of_word)))
+    of_stack = np.where(own > 0, own, words.nearest(words.of_nodes(of_word)))[1:]
+    return Places(rows, words.key, of_stack)
+
+
+def place_of(profile: Tables, known: Places, process: Ints, thread: Ints, stack: Ints) -> Ints:
+    """Where stacks are in the program's source; a stack without Python, where its thread was started."""
+    place = known.of_stacks(process, stack)
+    if (place > 0).all():
+        return place
+    keys, started = _of_threads(profile, known)
+    return np.where(place > 0, place, np.append(started, 0)[find_stacks(keys, process << 32 | np.maximum(thread, 0))])
+
+
+def _of_threads(profile: Tables, known: Places) -> tuple[Ints, Ints]:
+    """Keys (process << 32 | thread, sorted) of threads, and the place where each was started."""
+    threads = (
+        profile.table("threads").select(pl.col("process", "id", "creator").cast(pl.Int64)).unique(["process", "id"]).sort("process", "id")
+    )
+    process, thread, creator = (threads[name].to_numpy() for name in ("process", "id", "creator"))
+    return process << 32 | thread, known.of_stacks(process, creator)

@@ -1,0 +1,59 @@
+"""Arithmetic on intervals of time: what several that overlap cover together. Whole numbers, each moment counted once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Intervals [begin, end) in the order of time that neither overlap nor touch."""
+
+    begin: Ints
+    end: Ints
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+    def total(self) -> int:
+        return int((self.end - self.begin).sum())
+
+    def before(self, moment: Ints) -> Ints:
+        """How much of them lies before each moment."""
+        if not len(self):
+            return np.zeros(len(moment), dtype=np.int64)
+        reached = np.concatenate([[0], np.cumsum(self.end - self.begin)])
+        at = np.searchsorted(self.begin, moment, side="right")
+        over = self.end[np.maximum(at - 1, 0)] - moment
+        found: Ints = reached[at] - np.where(at > 0, np.maximum(over, 0), 0)
+        return found
+
+    def within(self, begin: Ints, end: Ints) -> Ints:
+        """How much of them lies in each interval."""
+        return self.before(np.maximum(begin, end)) - self.before(begin)
+
+
+def union(begin: Ints, end: Ints) -> Spans:
+    """What intervals, in any order, cover together; those without length cover nothing."""
+    long = end > begin
+    if not long.all():
+        begin, end = begin[long], end[long]
+    if not len(begin):
+        return Spans(begin, end)
+    if (begin[1:] < begin[:-1]).any():
+        order = np.argsort(begin, kind="stable")
+        begin, end = begin[order], end[order]
+    reached = np.maximum.accumulate(end)
+    first = np.append(True, begin[1:] > reached[:-1])
+    last = np.append(first[1:], True)
+    return Spans(begin[first], reached[last])
+
+
+def gaps(spans: Spans) -> Spans:
+    """What lies between them."""
+    return Spans(spans.end[:-1], spans.begin[1:])

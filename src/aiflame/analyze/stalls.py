@@ -1,0 +1,62 @@
+"""What the warps of each kernel waited for, and at which line of its source."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from aiflame.attribute.stacks import Tables
+from aiflame.resolve.stall_reasons import NOT_ISSUED, SELECTED, short
+
+STALLS = {"kernel": pl.String, "reason": pl.String, "file": pl.String, "line": pl.Int64, "samples": pl.Int64}
+NO_STALLS = (SELECTED, "not_selected")
+"""The warp issued, or could have: there were others that did."""
+_PLACE = ["cubin", "function", "offset"]
+
+
+def stalls(profile: Tables) -> pl.DataFrame:
+    """STALLS, the most frequent first: samples of each kernel (as compiled) by reason and line ("" and 0 where unknown). Samples of warps
+    that issued are there too, under `selected`."""
+    if not profile.has("gpu_samples"):
+        return pl.DataFrame(schema=STALLS)
+    reasons = profile.table("stall_reasons").select("process", "name", reason="id").unique(["process", "reason"], keep="first")
+    names = {name: short(name) for name in reasons["name"].unique()}
+    reasons = reasons.filter(~pl.col("name").str.ends_with(NOT_ISSUED)).select(
+        "process", "reason", said=pl.col("name").replace_strict(names, return_dtype=pl.String)
+    )
+    functions = profile.scan("gpu_functions").select("process", "cubin", kernel="name", function="id")
+    rows = (
+        profile.scan("gpu_samples")
+        .join(reasons.lazy(), on=["process", "reason"])
+        .group_by("process", "function", "offset", "said")
+        .agg(samples=pl.col("count").cast(pl.Int64).sum())
+        .join(functions.unique(["process", "function"], keep="first"), on=["process", "function"])
+        .select("cubin", "offset", "said", "samples", function="kernel")
+    )
+    if profile.has("gpu_lines"):
+        lines = profile.scan("gpu_lines").filter((pl.col("depth") == 0) & (pl.col("line") > 0)).select(*_PLACE, "file", "line")
+        rows = rows.join(lines.unique(_PLACE, keep="first"), on=_PLACE, how="left")
+    else:
+        rows = rows.with_columns(file=pl.lit(""), line=pl.lit(0))
+    return (
+        rows.group_by(
+            pl.col("function").alias("kernel"),
+            pl.col("said").alias("reason"),
+            pl.col("file").fill_null(""),
+            pl.col("line").fill_null(0).cast(pl.Int64),
+        )
+        .agg(pl.col("samples").sum())
+        .sort("samples", "kernel", "reason", "file", "line", descending=[True, *[False] * 4])
+        .collect()
+    )
+
+
+def by_reason(of: pl.DataFrame) -> pl.DataFrame:
+    """kernel, reason, samples, and `of_kernel`: all samples of that kernel. Only what held warps up; the most frequent first."""
+    summed = of.group_by("kernel", "reason").agg(pl.col("samples").sum()).with_columns(of_kernel=pl.col("samples").sum().over("kernel"))
+    return summed.filter(~pl.col("reason").is_in(NO_STALLS)).sort("samples", "kernel", "reason", descending=[True, False, False])
+
+
+def hottest_place(of: pl.DataFrame, kernel: str, reason: str) -> tuple[str, int]:
+    """File and line where a kernel waited most for this reason; ("", 0) where no line is known."""
+    here = of.filter((pl.col("kernel") == kernel) & (pl.col("reason") == reason) & (pl.col("file") != ""))
+    return (here["file"][0], here["line"][0]) if len(here) else ("", 0)

@@ -1,0 +1,49 @@
+"""How long each step took by the clock: on the device where it launched work, else on the host; and which one stands out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+STEP_TIMES = {"process": pl.Int64, "step": pl.Int64, "begin_ns": pl.Int64, "end_ns": pl.Int64, "took": pl.Int64}
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    count: int
+    total_ns: int
+    min_ns: int
+    median_ns: int
+    max_ns: int
+    slowest: int
+    """Number of the longest step; the first step of a process, which warms up, counts only where there is no other."""
+    slowest_ns: int
+
+
+def step_times(on_host: pl.DataFrame, on_device: pl.DataFrame) -> pl.DataFrame:
+    """STEP_TIMES in the order of processes and steps. `on_host`: `Facts.steps`; `on_device`: `occupancy.per_step`. With several devices, a
+    step lasts from the first beginning to the last end."""
+    device = on_device.group_by("process", "step").agg(pl.col("begin_ns").min(), pl.col("end_ns").max())
+    host = on_host.select(pl.col("process", "step", "begin_ns", "end_ns").cast(pl.Int64))
+    both = pl.concat([device, host.join(device, on=["process", "step"], how="anti")])
+    return both.sort("process", "step").with_columns(took=pl.col("end_ns") - pl.col("begin_ns")).select(list(STEP_TIMES))
+
+
+def steady(times: pl.DataFrame) -> pl.DataFrame:
+    """Without the first step of each process that has several: that one compiles, allocates and fills caches."""
+    return times.filter((pl.col("step") > pl.col("step").min().over("process")) | (pl.len().over("process") == 1))
+
+
+def over_all(times: pl.DataFrame) -> Steps | None:
+    """None where there are no steps."""
+    if times.is_empty():
+        return None
+    took: NDArray[np.int64] = times["took"].to_numpy()
+    usual = steady(times)
+    slowest = usual.row(int(usual["took"].arg_max() or 0), named=True)
+    return Steps(
+        len(times), int(took.sum()), int(took.min()), round(float(np.median(took))), int(took.max()), slowest["step"], slowest["took"]
+    )

@@ -1,0 +1,48 @@
+"""A table for a person to sort and filter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    label: str
+    unit: str = ""
+    """ns, bytes, bytes/s, samples; "" for texts and plain numbers."""
+    kind: Literal["text", "number", "share", "place"] = "text"
+    """A share is of 1; a place is `file:line`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableOf:
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    """Those of `rows`, in order."""
+    rows: pl.DataFrame
+    """The most important first."""
+
+
+def text(name: str, label: str) -> Column:
+    return Column(name, label)
+
+
+def place(name: str, label: str) -> Column:
+    return Column(name, label, kind="place")
+
+
+def share(name: str, label: str) -> Column:
+    return Column(name, label, kind="share")
+
+
+def number(name: str, label: str, unit: str = "") -> Column:
+    return Column(name, label, unit, "number")
+
+
+def table_of(name: str, title: str, columns: tuple[Column, ...], rows: pl.DataFrame) -> TableOf:
+    return TableOf(name, title, columns, rows.select(column.name for column in columns))

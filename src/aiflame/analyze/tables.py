@@ -1,0 +1,22 @@
+"""The tables of a profile for a person to sort and filter: kernels, ops, layers, phases, copies, idle gaps; functions and lines."""
+
+from __future__ import annotations
+
+from aiflame.analyze.facts import Facts, facts
+from aiflame.analyze.stalls import stalls
+from aiflame.analyze.table import Column, TableOf
+from aiflame.analyze.tables_gpu import copies_table, kernels_table
+from aiflame.analyze.tables_meaning import meaning_tables
+from aiflame.attribute.stacks import Tables
+
+__all__ = ["Column", "TableOf", "tables"]
+
+
+def tables(profile: Tables, known: Facts | None = None) -> list[TableOf]:
+    """Those that have rows, the most telling first. `known`: of the same profile, where they are there already."""
+    known = known or facts(profile)
+    found: list[TableOf] = []
+    if known.ran_on_devices:
+        found += [kernels_table(known, stalls(profile)), copies_table(known)]
+    found += meaning_tables(known)
+    return [table for table in found if not table.rows.is_empty()]
