@@ -60,15 +60,21 @@ _THREAD_START = r"^(Thread\.)?(_bootstrap|_bootstrap_inner|run)$"
 def hide_interpreter_noise(tree: Tree) -> Tree:
     """The tree as its author thinks of it. Time spent in hidden functions counts for what called them; totals stay. The raw tree is
     untouched, so that nothing is lost."""
-    noise = _is_noise(tree.frames).to_numpy()[tree.frame] | _inside_driver(tree)
-    noise |= _nameless_interpreter(tree)
-    noise |= _nameless_start(tree, noise)
-    noise[0] = False
+    noise = interpreter_noise(tree)
     # Lines and instructions of a hidden native function are hidden with it; a line of Python (no module) is what one wants to see.
     detail = tree.frames.select(pl.col("kind").is_in(_DETAIL)).to_series().to_numpy()[tree.frame]
     native = (tree.frames["module"] != "").to_numpy()[tree.frame]
     owner = nodes.nearest(tree.parent, ~detail)
     return hide_nodes(tree, noise | (detail & native & noise[owner]))
+
+
+def interpreter_noise(tree: Tree) -> NDArray[np.bool_]:
+    """The nodes of functions that are hidden."""
+    noise: NDArray[np.bool_] = _is_noise(tree.frames).to_numpy()[tree.frame] | _inside_driver(tree)
+    noise |= _nameless_interpreter(tree)
+    noise |= _nameless_start(tree, noise)
+    noise[0] = False
+    return noise
 
 
 def _nameless_interpreter(tree: Tree) -> NDArray[np.bool_]:
