@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 from typing import IO
 
@@ -12,12 +11,11 @@ from numpy.typing import NDArray
 from aiflame.attribute import nodes
 from aiflame.attribute.tree import Kind, Tree
 from aiflame.render import still
+from aiflame.render.bundle import bundle
 from aiflame.render.colors import DIFF_STEPS, LABEL, SHADES, TONES, kind_class, palette_css, shade_of
 from aiflame.render.layout import MAX_NODES, Layout, lay_out
 from aiflame.render.payload import cleaned_text, encode
 from aiflame.render.units import amount, share
-
-SCRIPTS = ("text.js", "data.js", "model.js", "chart.js", "panels.js", "state.js", "keys.js", "main.js")
 
 
 def write(
@@ -91,8 +89,8 @@ def _write(
         "diffSteps": list(DIFF_STEPS) if differential else [],
     }
     picture = still.draw(tree, layout, css, title, facts, chips, inverted)
-    web = files("aiflame.render") / "web"
-    script = "\n".join(("(() => {", '"use strict";', *((web / name).read_text(encoding="utf-8") for name in SCRIPTS), "})();"))
+    web = Path(__file__).parent / "web"
+    script = bundle(web, "main.js")
     style = (web / "style.css").read_text(encoding="utf-8").replace("LABEL_COLOR", LABEL)
     # A media rule, not a media attribute: librsvg heeds neither and would apply what the attribute guards.
     dark_rules = (web / "dark.css").read_text(encoding="utf-8") + palette_css("dark", differential)

@@ -1,13 +1,16 @@
 // Draws the rows that are in view; narrow neighbours become one bar, so that the outline stays true at any width.
 
-const ROW = 17;
+import { SVG, XHTML } from "./data.js";
+import { clip, percent, Ruler } from "./text.js";
+
+export const ROW = 17;
 const BAR = 16;
 const LABEL_FONT = "12px system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
 const NARROW = 1; // px
 const LABELLED = 24; // px
 const THUMB = 7; // px
 
-class Chart {
+export class Chart {
   constructor(model, host) {
     this.model = model;
     this.ruler = new Ruler(LABEL_FONT);
@@ -201,11 +204,11 @@ class Chart {
   }
 }
 
-function element(name, attributes, ...children) {
+export function element(name, attributes, ...children) {
   return dress(document.createElementNS(SVG, name), attributes, children);
 }
 
-function html(name, attributes, ...children) {
+export function html(name, attributes, ...children) {
   return dress(document.createElementNS(XHTML, name), attributes, children);
 }
 

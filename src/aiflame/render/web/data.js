@@ -1,9 +1,9 @@
 // Reads what render/payload.py wrote: base64 of gzip of (u32 length, JSON head, byte planes).
 
-const SVG = "http://www.w3.org/2000/svg";
-const XHTML = "http://www.w3.org/1999/xhtml";
+export const SVG = "http://www.w3.org/2000/svg";
+export const XHTML = "http://www.w3.org/1999/xhtml";
 
-async function unpack(base64) {
+export async function unpack(base64) {
   const packed = atob(base64.trim());
   const bytes = new Uint8Array(packed.length);
   for (let at = 0; at < packed.length; at++) bytes[at] = packed.charCodeAt(at);

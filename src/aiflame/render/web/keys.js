@@ -29,7 +29,7 @@ const FRAME_KEYS = {
   Home: () => 0,
 };
 
-function onKey(app, event) {
+export function onKey(app, event) {
   // A second Ctrl F is the browser's own.
   if ((event.ctrlKey || event.metaKey) && event.key === "f" && event.target !== app.header.search) {
     event.preventDefault();

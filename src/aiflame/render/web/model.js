@@ -1,7 +1,7 @@
 // The tree, and how it is arranged: which kinds are hidden, how siblings are ordered, which metric gives the widths.
 // Nodes are numbers in depth-first order: the subtree of `node` is [node, after[node]).
 
-class Model {
+export class Model {
   constructor({ head, columns }) {
     this.head = head;
     this.frames = head.frames;

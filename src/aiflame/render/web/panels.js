@@ -1,5 +1,8 @@
 // What surrounds the frames: header with tools and legend, the line of details, the tooltip, the help. HTML inside foreignObject.
 
+import { element, html } from "./chart.js";
+import { amount, clip, percent } from "./text.js";
+
 const TOOLS = [
   // name, label, what it does, is it a switch
   ["undo", "Undo", "Back to the view before (u)", false],
@@ -30,7 +33,7 @@ const HELP = [
 
 const PATIENT = 200_000; // nodes
 
-class Header {
+export class Header {
   constructor(model, act) {
     this.model = model;
     this.search = html("input", {
@@ -122,7 +125,7 @@ class Header {
   }
 }
 
-class Details {
+export class Details {
   constructor() {
     this.text = html("span", { class: "af-detail" });
     this.matched = html("span", { class: "af-matched", role: "status" });
@@ -131,7 +134,7 @@ class Details {
 }
 
 // The words for one frame.
-function facts(model, node, zoom) {
+export function facts(model, node, zoom) {
   const { unit } = model.head;
   const [updated, base] = model.totals;
   const lines = [`${amount(model.total[node], unit)} · ${percent(model.total[node], model.whole)}`];
@@ -142,14 +145,14 @@ function facts(model, node, zoom) {
   return lines;
 }
 
-function change(base, updated) {
+export function change(base, updated) {
   if (base === 0) return updated === 0 ? "no change" : "new";
   if (updated === 0) return "gone";
   const part = (100 * (updated - base)) / base;
   return `${part > 0 ? "+" : part < 0 ? "−" : "±"}${Math.abs(part).toFixed(1)}%`;
 }
 
-class Tooltip {
+export class Tooltip {
   constructor(model) {
     this.model = model;
     this.body = html("div", { class: "af-tooltip", role: "tooltip" });
@@ -183,7 +186,7 @@ class Tooltip {
   }
 }
 
-class Help {
+export class Help {
   constructor(close) {
     const rows = HELP.map(([keys, what]) => html("div", { class: "af-key" }, html("kbd", {}, keys), html("span", {}, what)));
     this.button = html("button", { type: "button", class: "af-button", click: close }, "Close");

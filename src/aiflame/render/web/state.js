@@ -12,7 +12,7 @@ const FIELDS = {
   theme: { key: "t", none: "", read: String, write: String },
 };
 
-function readState(address, model) {
+export function readState(address, model) {
   const given = new URLSearchParams(address.replace(/^#/, ""));
   const state = {};
   for (const [name, { key, none, read }] of Object.entries(FIELDS)) state[name] = given.has(key) ? read(given.get(key)) : none;
@@ -21,7 +21,7 @@ function readState(address, model) {
   return state;
 }
 
-function writeState(state) {
+export function writeState(state) {
   const kept = new URLSearchParams();
   for (const [name, { key, none, write }] of Object.entries(FIELDS)) {
     if (String(state[name]) !== String(none)) kept.set(key, write(state[name]));

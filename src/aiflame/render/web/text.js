@@ -3,7 +3,7 @@
 const TIMES = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
 const BYTES = [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "bytes"]];
 
-function amount(value, unit) {
+export function amount(value, unit) {
   const steps = { ns: TIMES, bytes: BYTES }[unit];
   if (!steps) return `${value.toLocaleString("en-US")} ${unit}`;
   const [size, name] = steps.find(([step]) => Math.abs(value) >= step) ?? steps.at(-1);
@@ -15,20 +15,20 @@ function threeDigits(value) {
   return value.toLocaleString("en-US", { maximumFractionDigits: Math.max(0, 3 - whole) });
 }
 
-function percent(part, whole) {
+export function percent(part, whole) {
   const value = whole > 0 ? (100 * part) / whole : 0;
   if (value > 0 && value < 0.01) return "<0.01%";
   return `${value.toFixed(value < 1 ? 2 : 1)}%`;
 }
 
-function clip(text, limit) {
+export function clip(text, limit) {
   return text.length > limit ? `${text.slice(0, limit - 1)}…` : text;
 }
 
 // Cuts text to a width in px with the label's own font. Widths of characters are measured once each.
-class Ruler {
+export class Ruler {
   constructor(font) {
-    this.context = document.createElementNS(XHTML, "canvas").getContext("2d");
+    this.context = document.createElementNS("http://www.w3.org/1999/xhtml", "canvas").getContext("2d");
     this.context.font = font;
     this.widths = new Map();
     this.ellipsis = this.character("…");

@@ -1,0 +1,51 @@
+"""Several ES modules as one script, for a page that must open from a disk, where browsers refuse `import`.
+
+The modules keep to a narrow form, so that this needs no parser: imports stand one a line at the top, as
+`import { one, two as other } from "./module.js";` (or `"../module.js"`), and exports as `export function`, `export async function`,
+`export class` or `export const`. Each module becomes a function of its own, so names stay private to it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+
+_IMPORT = re.compile(r'^import \{ ([\w ,]+?) \} from "(\.{1,2}/[\w/.-]+\.js)";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export ((?:async )?function\*?|class|const) (\w+)", re.MULTILINE)
+_OTHER = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
+
+
+def bundle(folder: Path, entry: str) -> str:
+    """The script that runs the module `entry` of the folder, with all that it imports."""
+    ordered: dict[str, str] = {}
+    _add(folder, entry, ordered, ())
+    return "\n".join(('(() => {\n"use strict";', *ordered.values(), "})();\n"))
+
+
+def _add(folder: Path, name: str, ordered: dict[str, str], above: tuple[str, ...]) -> None:
+    """What a module imports stands before it."""
+    if name in ordered:
+        return
+    assert name not in above, f"{name} imports itself through {' and '.join(above)}"
+    text = (folder / name).read_text(encoding="utf-8")
+    for _, wanted in _IMPORT.findall(text):
+        _add(folder, _beside(name, wanted), ordered, (*above, name))
+    ordered[name] = _wrapped(name, text)
+
+
+def _wrapped(name: str, text: str) -> str:
+    exported = [found[1] for found in _EXPORT.findall(text)]
+    text = _IMPORT.sub(lambda found: f"const {{ {found[1].replace(' as ', ': ')} }} = {_variable(_beside(name, found[2]))};\n", text)
+    text = _EXPORT.sub(r"\1 \2", text)
+    left = _OTHER.search(text)
+    assert left is None, f"{name}: {left and left[0]!r} is not in the form that bundling knows"
+    return f"const {_variable(name)} = (() => {{\n{text}return {{ {', '.join(exported)} }};\n}})();"
+
+
+def _beside(name: str, wanted: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(name), wanted))
+
+
+def _variable(name: str) -> str:
+    return "module_" + re.sub(r"\W", "_", name.removesuffix(".js"))

@@ -1,0 +1,3 @@
+// What the worker answers for the view flame.
+
+export const FLAME_CALLS = {};

@@ -1,0 +1,3 @@
+// What the worker answers for the view scope.
+
+export const SCOPE_CALLS = {};

@@ -1,0 +1,3 @@
+// What the worker answers for the view tables.
+
+export const TABLE_CALLS = {};

@@ -1,0 +1,3 @@
+// What the worker answers for the view timeline.
+
+export const TIMELINE_CALLS = {};
