@@ -11,7 +11,7 @@ namespace {
 
 struct Place {
   std::atomic<uint64_t> key;  // 0: free
-  std::atomic<uint64_t> row;  // recording << 32 | row; 0: being written
+  std::atomic<uint64_t> row;  // recording << 32 | row; 0: being written, or taken out
 };
 constexpr uint32_t kPlaces = 1 << 14, kSteps = 32;
 constinit Place places[kPlaces];
@@ -33,7 +33,8 @@ void keep(uint64_t key, uint64_t row) noexcept {
     Place& place = places[(key + step) % kPlaces];
     uint64_t there = place.key.load(std::memory_order_relaxed);
     // What an earlier recording left open is never ended.
-    bool stale = there && !current(place.row.load(std::memory_order_relaxed));
+    uint64_t held = place.row.load(std::memory_order_relaxed);
+    bool stale = there && held && !current(held);
     if (there && !stale) continue;
     if (!place.key.compare_exchange_strong(there, key, std::memory_order_acq_rel)) continue;
     place.row.store(row, std::memory_order_release);
