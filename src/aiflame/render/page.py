@@ -21,8 +21,7 @@ _REPORT = WEB / "report"
 def page(title: str, summary: Mapping[str, object], blocks: Mapping[str, bytes], served: tuple[str, ...] = ()) -> Iterator[str]:
     """The page in pieces, to be written one after another. `blocks` lie in it; those `served` it asks its server for."""
     script, worker = bundle(WEB, "report/main.js"), bundle(WEB, "report/worker.js")
-    style = (_REPORT / "report.css").read_text(encoding="utf-8")
-    assert "</" not in style
+    style = _style()
     before, after = (_REPORT / "page.html").read_text(encoding="utf-8").split("{blocks}\n")
     yield _filled(
         before,
@@ -55,6 +54,14 @@ def palette() -> dict[str, dict[int, list[str]]]:
         theme: {int(kind): [fill(kind, shade, theme) for shade in range(SHADES)] for kind in TONES if isinstance(kind, Kind)}
         for theme in ("light", "dark")
     }
+
+
+def _style() -> str:
+    """report.css, then what the views have of their own."""
+    first = _REPORT / "report.css"
+    style = "".join(file.read_text(encoding="utf-8") for file in [first, *sorted(set(_REPORT.glob("*.css")) - {first})])
+    assert "</" not in style
+    return style
 
 
 def _hash(text: str) -> str:
