@@ -17,7 +17,7 @@ from aiflame.analyze.kernel_choice import Kernel, choose, kernels, took_ns
 from aiflame.analyze.made_from import kept, made_from
 from aiflame.analyze.source_text import SourceText, source_text
 from aiflame.errors import AiflameError
-from aiflame.profile.schema import GpuApi, GpuSampling
+from aiflame.profile.codes import GpuApi, GpuSampling
 from aiflame.profile.store import Profile
 from aiflame.resolve.stall_reasons import NOT_ISSUED, short
 

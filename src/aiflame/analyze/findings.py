@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import polars as pl
+
 from aiflame.analyze.facts import Facts, facts
 from aiflame.analyze.finding import Evidence, Finding
-from aiflame.analyze.findings_kernels import hot_group
-from aiflame.analyze.stalls import stalls
+from aiflame.analyze.findings_cpu import cpu_findings
+from aiflame.analyze.findings_idle import communication, copies, idle, scope
+from aiflame.analyze.findings_kernels import hot_group, hot_stall
+from aiflame.analyze.findings_steps import slow_layers, slow_steps
+from aiflame.analyze.step_times import step_times
 from aiflame.analyze.summary import Summary
 from aiflame.attribute.stacks import Tables
+from aiflame.attribute.tree import GPU_TIME, METRICS
 
 __all__ = ["Evidence", "Finding", "findings"]
 
@@ -15,8 +23,26 @@ __all__ = ["Evidence", "Finding", "findings"]
 def findings(profile: Tables, summary: Summary, limit: int = 3, known: Facts | None = None) -> list[Finding]:
     """At most `limit`, those first that promise most. `known`: of the same profile, where they are there already."""
     known = known or facts(profile)
-    waited = stalls(profile)
-    whole = sum(device.whole_ns for device in summary.occupancy)
-    busy = sum(device.busy_ns for device in summary.occupancy) / whole if whole else 0.0
-    found = [*hot_group(known, waited, busy)]
+    found = _of_devices(known, summary) if known.ran_on_devices else _of_cpus(known)
     return sorted(found, key=lambda finding: (-finding.recoverable, finding.kind, finding.sentence))[:limit]
+
+
+def _of_devices(known: Facts, summary: Summary) -> Iterator[Finding]:
+    of = scope(summary.occupancy, known.per_step)
+    yield from idle(known, known.gaps, of)
+    yield from copies(known, of)
+    yield from communication(known, of)
+    yield from hot_group(known, of.share["busy"])
+    yield from hot_stall(known, of.share["busy"])
+    yield from slow_steps(step_times(known.steps, known.per_step), GPU_TIME.name)
+    yield from slow_layers(known.shared.select("layer", value="took"), GPU_TIME.name, GPU_TIME.label, of.share["busy"])
+
+
+def _of_cpus(known: Facts) -> Iterator[Finding]:
+    cpu = known.cpu
+    if cpu is None:
+        return
+    samples = int(known.profile.scan("cpu_samples").select(pl.len()).collect().item())
+    yield from cpu_findings(cpu, samples)
+    yield from slow_steps(step_times(cpu.steps, known.per_step), cpu.metric)
+    yield from slow_layers(cpu.rows.select("layer", "value"), cpu.metric, METRICS[cpu.metric].label, 1.0)

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.analyze.facts import Facts
+from aiflame.analyze.joined import Joined
 from aiflame.analyze.spans import Ints, Spans, union
 from aiflame.attribute.families import COLLECTIVE
 from aiflame.profile.kinds import Kind
@@ -73,7 +73,7 @@ class Occupancy:
         return self.end_ns - self.begin_ns
 
 
-def devices(known: Facts) -> list[Device]:
+def devices(known: Joined) -> list[Device]:
     """Each device that each process used, in the order of processes and names. What has no length, or lies before its process began, is
     left out."""
     started = dict(known.profile.table("processes").group_by("process").agg(pl.col("start_ns").min()).rows())
@@ -94,7 +94,7 @@ def devices(known: Facts) -> list[Device]:
     return found
 
 
-def occupancy(known: Facts, used: Sequence[Device]) -> list[Occupancy]:
+def occupancy(known: Joined, used: Sequence[Device]) -> list[Occupancy]:
     """Of each device from its first to its last activity."""
     found = []
     for device in used:
@@ -105,7 +105,7 @@ def occupancy(known: Facts, used: Sequence[Device]) -> list[Occupancy]:
     return found
 
 
-def per_step(known: Facts, used: Sequence[Device]) -> pl.DataFrame:
+def per_step(known: Joined, used: Sequence[Device]) -> pl.DataFrame:
     """PER_STEP: a step begins on a device with the first work that was launched in it and lasts until the next step's first work; until the
     end of its own where no step follows at once."""
     follows = _followed(known.steps)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.stacks import Tables, find_stacks
 from aiflame.attribute.words import stack_words
-from aiflame.profile.schema import FrameKind
+from aiflame.profile.codes import FrameKind
 
 Ints = NDArray[np.int64]
 

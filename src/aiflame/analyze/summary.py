@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 import polars as pl
 
 from aiflame.analyze.facts import Facts, facts
-from aiflame.analyze.occupancy import Device, Occupancy, devices, occupancy, per_step
+from aiflame.analyze.occupancy import Occupancy, occupancy
 from aiflame.analyze.step_times import Steps, over_all, step_times
 from aiflame.attribute.build import default_metric, metrics
 from aiflame.attribute.cpu import CLOCK, LONGEST_NS
@@ -89,14 +89,13 @@ class Summary:
 def summarize(profile: Tables, meta: Meta, known: Facts | None = None) -> Summary:
     """`known`: of the same profile, where they are there already."""
     known = known or facts(profile)
-    used = devices(known)
     metric = default_metric(profile) if metrics(profile) else ""
     parts = _parts(known, metric)
     processes = profile.table("processes").sort("process")
     return Summary(
         command=shlex.join(meta.command),
         started=_started(meta),
-        duration_ns=_duration(meta, known, used),
+        duration_ns=_duration(meta, known),
         exit_status=meta.exit_status,
         complete=meta.complete,
         host=meta.host.name,
@@ -114,8 +113,8 @@ def summarize(profile: Tables, meta: Meta, known: Facts | None = None) -> Summar
         notes=tuple(dict.fromkeys([*meta.degraded, *profile.table("notes")["text"].to_list()])),
         metric=metric,
         metrics=tuple(_totals(known)),
-        occupancy=tuple(occupancy(known, used)),
-        steps=over_all(step_times(_host_steps(known), per_step(known, used))),
+        occupancy=tuple(occupancy(known, known.devices)),
+        steps=over_all(step_times(_host_steps(known), known.per_step)),
         phases=_largest(parts, "phase", None),
         layers=_largest(parts.filter(pl.col("layer") != ""), "layer", MOST_PARTS, int(parts["value"].sum())),
         unattributed=_unattributed(known, metric),
@@ -184,11 +183,11 @@ def _started(meta: Meta) -> str:
     return datetime.fromtimestamp(at // 1_000_000_000, timezone.utc).isoformat() if 0 < at < 1 << 62 else ""
 
 
-def _duration(meta: Meta, known: Facts, used: list[Device]) -> int:
+def _duration(meta: Meta, known: Facts) -> int:
     """Of the recording; where its end is not known, of what was seen."""
     if meta.ended is not None:
         return max(meta.ended.monotonic_ns - meta.started.monotonic_ns, 0)
-    ends = [int(device.every.end[-1]) for device in used]
+    ends = [int(device.every.end[-1]) for device in known.devices]
     samples = known.profile.scan("cpu_samples").select(pl.col("time_ns").max()).collect().item()
     ends += [int(samples)] if samples else []
     begins = known.profile.table("processes")["start_ns"]

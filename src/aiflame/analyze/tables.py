@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from aiflame.analyze.facts import Facts, facts
-from aiflame.analyze.stalls import stalls
 from aiflame.analyze.table import Column, TableOf
 from aiflame.analyze.tables_gpu import copies_table, kernels_table
 from aiflame.analyze.tables_meaning import meaning_tables
@@ -17,6 +16,6 @@ def tables(profile: Tables, known: Facts | None = None) -> list[TableOf]:
     known = known or facts(profile)
     found: list[TableOf] = []
     if known.ran_on_devices:
-        found += [kernels_table(known, stalls(profile)), copies_table(known)]
+        found += [kernels_table(known, known.stalls), copies_table(known)]
     found += meaning_tables(known)
     return [table for table in found if not table.rows.is_empty()]
