@@ -32,9 +32,10 @@ from sample_trees import many_stacks
 
 from aiflame.attribute.tree import Tree
 from aiflame.exchange import collapsed
+from aiflame.profile.codes import FrameKind
 from aiflame.profile.index import Index, write_part
 from aiflame.profile.meta import Meta
-from aiflame.profile.schema import TABLE, FrameKind
+from aiflame.profile.schema import TABLE
 from aiflame.profile.spool import empty_frame
 
 RESULTS = Path(__file__).parent / "results" / "flame.json"

@@ -23,10 +23,11 @@ import polars as pl
 from numpy.typing import NDArray
 from synthetic_program import DEVICE, Program, Site, program
 
+from aiflame.profile.codes import CopyKind, FrameKind, GpuApi, RegionApi, RegionKind, SyncKind
 from aiflame.profile.index import Index, Part, write_part
 from aiflame.profile.kinds import Kind
 from aiflame.profile.meta import Clocks, Host, Meta
-from aiflame.profile.schema import TABLE, CopyKind, FrameKind, GpuApi, RegionApi, RegionKind, SyncKind
+from aiflame.profile.schema import TABLE
 from aiflame.profile.spool import empty_frame
 
 CHUNK = 1 << 20

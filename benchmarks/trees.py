@@ -27,7 +27,8 @@ from aiflame.attribute import transforms
 from aiflame.attribute.build import tree as tree_of
 from aiflame.attribute.tree import CPU_TIME, Frame, Kind, Tree, assemble, frame_table
 from aiflame.exchange import collapsed, speedscope
-from aiflame.profile.schema import TABLE, FrameKind
+from aiflame.profile.codes import FrameKind
+from aiflame.profile.schema import TABLE
 from aiflame.profile.spool import empty_frame
 
 RESULTS = Path(__file__).parent / "results" / "trees.json"

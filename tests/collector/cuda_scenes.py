@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 from live import EVERYTHING, Outcome, Process, library, plain, processes, recorded
 
+from aiflame.profile.codes import FrameKind, GpuSampling
 from aiflame.profile.control import ControlPage
-from aiflame.profile.schema import FrameKind, GpuSampling
 
 FAKES = Path(os.environ.get("AIFLAME_TEST_PROGRAMS", Path(__file__).parents[2] / "build/dev/tests/collector")) / "fake_cuda"
 PROGRAM = Path(__file__).parents[1] / "e2e" / "programs" / "fake_gpu.py"

@@ -13,8 +13,9 @@ import polars as pl
 import pytest
 
 from aiflame.errors import AiflameError
+from aiflame.profile.codes import Feature, GpuSampling
 from aiflame.profile.control import ControlPage
-from aiflame.profile.schema import TABLE, Feature, GpuSampling
+from aiflame.profile.schema import TABLE
 from aiflame.profile.spool import ProcessSpool, empty_frame
 from aiflame.recorder.library import collector
 

@@ -18,10 +18,13 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOM = 1024
+sys.path.insert(0, str(ROOT / "src"))
+
+from aiflame.profile import codes, records, schema  # noqa: E402
 
 
 def load_module(path: Path) -> ModuleType:
-    """A source file of the package without the package, whose dependencies the interpreter may not have."""
+    """A source file of a package whose dependencies the interpreter may not have."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -30,7 +33,6 @@ def load_module(path: Path) -> ModuleType:
     return module
 
 
-schema: Any = load_module(ROOT / "src/aiflame/profile/schema.py")
 lines: Any = load_module(ROOT / "src/aiflame/resolve/python_lines.py")
 
 
@@ -58,9 +60,9 @@ class Code:
 def make_profile(profile: Path) -> None:
     """An empty profile whose control page says: record."""
     (profile / "spool").mkdir()
-    columns, _ = schema.layout(schema.CONTROL)
+    columns, _ = records.layout(schema.CONTROL)
     control = bytearray(4096)
-    values = {"magic": int.from_bytes(schema.CONTROL_MAGIC, "little"), "format": schema.FORMAT, "state": int(schema.ControlState.RECORDING)}
+    values = {"magic": int.from_bytes(schema.CONTROL_MAGIC, "little"), "format": schema.FORMAT, "state": int(codes.ControlState.RECORDING)}
     for column, offset in columns:
         width = int(column.type.numpy[-1])
         control[offset : offset + width] = values.get(column.name, 0).to_bytes(width, "little")
@@ -115,7 +117,7 @@ class Reader:
             return strings[start + 8 : start + 8 + length]
 
         data = (folder / "codes.table").read_bytes()
-        columns, size = schema.layout((schema.COMMIT, *schema.TABLE["codes"].columns))
+        columns, size = records.layout((records.COMMIT, *schema.TABLE["codes"].columns))
         places = {column.name: offset for column, offset in columns}
         rows: dict[int, Code] = {}
         for row in range(1, (len(data) - schema.HEADER_BYTES) // size + 1):

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from live import EVERYTHING, Outcome, Process, plain, processes
 
+from aiflame.profile.codes import FrameKind
 from aiflame.profile.control import ControlPage
-from aiflame.profile.schema import FrameKind
 
 LIBRARY = Path(os.environ.get("AIFLAME_TEST_PROGRAMS", Path(__file__).parents[2] / "build/dev/tests/collector")) / "liblaunch_capture.so"
 PROGRAM = Path(__file__).with_name("capture_scenes.py")

@@ -12,7 +12,7 @@ import pytest
 from cuda_scenes import FAKES, Scene, joined, leaf, needs_fakes, samples
 from live import EVERYTHING
 
-from aiflame.profile.schema import AllocationKind, CopyKind, Feature, GpuSampling, SyncKind
+from aiflame.profile.codes import AllocationKind, CopyKind, Feature, GpuSampling, SyncKind
 
 pytestmark = needs_fakes
 

@@ -14,7 +14,7 @@ import pytest
 from interpreters import VERSIONS, interpreter
 from live import EVERYTHING, Process, processes, recorded
 
-from aiflame.profile.schema import Feature, FrameKind
+from aiflame.profile.codes import Feature, FrameKind
 
 MODULE = """
 import time

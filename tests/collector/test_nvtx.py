@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from live import EVERYTHING, PROGRAMS, Outcome, Process, library, plain, processes, recorded
 
-from aiflame.profile.schema import Feature, PayloadType, RegionApi, RegionKind
+from aiflame.profile.codes import Feature, PayloadType, RegionApi, RegionKind
 
 CLIENT = PROGRAMS / "nvtx_client.py"
 WITHOUT_MEANING = EVERYTHING & ~Feature.MEANING

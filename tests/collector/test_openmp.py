@@ -13,8 +13,8 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 from live import Process, build, library, processes, recorded
 
+from aiflame.profile.codes import FrameKind
 from aiflame.profile.control import ControlPage
-from aiflame.profile.schema import FrameKind
 
 OFFSET = (1 << 39) - 1
 

@@ -15,7 +15,9 @@ import pytest
 from interpreters import VERSIONS, interpreter
 from live import EVERYTHING, Outcome, Process, library, plain, processes, recorded
 
-from aiflame.profile.schema import TABLE, Feature, PayloadType, RegionApi, RegionKind, Type
+from aiflame.profile.codes import Feature, PayloadType, RegionApi, RegionKind
+from aiflame.profile.records import Type
+from aiflame.profile.schema import TABLE
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 

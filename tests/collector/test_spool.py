@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from aiflame.profile import ControlPage, Profile
-from aiflame.profile.schema import ControlState, StopReason
+from aiflame.profile.codes import ControlState, StopReason
 
 WRITERS = 64
 HANDLER = WRITERS - 1

@@ -10,7 +10,7 @@ import polars as pl
 from aiflame.attribute.context import Meaning, of_devices, of_samples
 from aiflame.attribute.growth import Forest
 from aiflame.attribute.stacks import Tables, functions
-from aiflame.profile.schema import GpuApi
+from aiflame.profile.codes import GpuApi
 
 PHASES = ("Data loading", "Forward", "Backward", "Optimizer")
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import polars as pl
 
+from aiflame.profile.codes import FrameKind, LeafFlag
 from aiflame.profile.index import Index, write_part
 from aiflame.profile.meta import Meta
-from aiflame.profile.schema import TABLE, FrameKind, LeafFlag
+from aiflame.profile.schema import TABLE
 from aiflame.profile.spool import empty_frame
 from aiflame.profile.store import Profile
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from profiles import Row, sealed
 
+from aiflame.profile.codes import GpuApi
 from aiflame.profile.meta import Meta
-from aiflame.profile.schema import GpuApi
 from aiflame.profile.store import Profile
 
 VENDOR = "smsp__pcsamp_warps_issue_stalled_"

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from aiflame.profile import ControlPage, Meta
 from aiflame.profile.check import check_word
-from aiflame.profile.schema import COMMIT, FORMAT, HEADER_BYTES, SPOOL_HEADER, SPOOL_MAGIC, TABLE, TABLES, Column, ControlState, layout
+from aiflame.profile.codes import ControlState
+from aiflame.profile.records import COMMIT, Column, layout
+from aiflame.profile.schema import FORMAT, HEADER_BYTES, SPOOL_HEADER, SPOOL_MAGIC, TABLE, TABLES
 from aiflame.profile.strings import TABLE_NUMBER
 
 FORMATS = {"u1": "B", "<u2": "H", "<u4": "I", "<u8": "Q", "<i4": "i", "<i8": "q"}

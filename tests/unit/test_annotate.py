@@ -16,8 +16,8 @@ from aiflame.analyze.annotate import Annotation, Count, Place, annotate
 from aiflame.analyze.annotate_json import to_json
 from aiflame.analyze.source_text import Origin
 from aiflame.errors import AiflameError
+from aiflame.profile.codes import GpuApi, GpuSampling
 from aiflame.profile.meta import Clocks, Host, Meta
-from aiflame.profile.schema import GpuApi, GpuSampling
 from aiflame.resolve.stall_reasons import MEANINGS, meaning, short
 
 GEMM = Sampled(

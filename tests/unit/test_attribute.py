@@ -18,7 +18,8 @@ from aiflame.attribute.transforms import without_idle
 from aiflame.attribute.tree import Kind, Tree
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed
-from aiflame.profile.schema import TABLE, CopyKind, FrameKind, SampleState
+from aiflame.profile.codes import CopyKind, FrameKind, SampleState
+from aiflame.profile.schema import TABLE
 from aiflame.profile.spool import empty_frame
 from aiflame.profile.store import Profile
 

@@ -15,7 +15,7 @@ from aiflame.attribute.backward import BACKWARD, Origins, origins
 from aiflame.attribute.layers import StackLayers, layers
 from aiflame.attribute.ops import StackOps, ops
 from aiflame.attribute.tree import Kind
-from aiflame.profile.schema import FrameKind
+from aiflame.profile.codes import FrameKind
 from aiflame.profile.store import Profile
 
 AUTOGRAD, MAIN = 7, 1

@@ -21,7 +21,7 @@ from aiflame.attribute.stacks import functions
 from aiflame.attribute.tree import OF_GPU, Tree
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed
-from aiflame.profile.schema import RegionApi
+from aiflame.profile.codes import RegionApi
 from aiflame.profile.store import Profile
 
 PROCESS = "train.py (4711)"

@@ -13,7 +13,7 @@ from written_programs import CALL_IMPL, OPTIMIZER_STEP, SCALER_STEP, TENSOR_BACK
 
 from aiflame.attribute.build import tree
 from aiflame.attribute.prefixes import PREFIXES
-from aiflame.profile.schema import RegionApi
+from aiflame.profile.codes import RegionApi
 
 TIMES = st.sampled_from([0, 5, 1000, 1010, 1020, 2000, (1 << 63) - 1, (1 << 64) - 1])
 LAYERS = (CALL_IMPL, "layer a", "layer a/b", "layer c")

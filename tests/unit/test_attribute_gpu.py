@@ -18,7 +18,7 @@ from aiflame.attribute.build import default_detail, metrics, tree
 from aiflame.attribute.transforms import without_idle
 from aiflame.attribute.tree import Kind, Tree
 from aiflame.exchange import collapsed
-from aiflame.profile.schema import CopyKind
+from aiflame.profile.codes import CopyKind
 from aiflame.profile.store import Profile
 
 UNDER = "train.py (4711);main thread;main"

@@ -10,7 +10,7 @@ from profiles import Row, native, python, sealed
 
 from aiflame.attribute.layers import StackLayers, layers
 from aiflame.attribute.tree import Kind
-from aiflame.profile.schema import FrameKind
+from aiflame.profile.codes import FrameKind
 from aiflame.profile.store import Profile
 
 MAIN, FORWARD, ENGINE, NODE = native(1, 0x100), python(1, 8), native(2, 0x200), native(2, 0x300)

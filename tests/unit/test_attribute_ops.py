@@ -11,7 +11,7 @@ from profiles import Row, native, python, sealed
 from aiflame.attribute.op_names import op_of_node, op_of_symbol, same_op
 from aiflame.attribute.ops import StackOps, Where, ops
 from aiflame.attribute.tree import Kind
-from aiflame.profile.schema import FrameKind
+from aiflame.profile.codes import FrameKind
 
 TORCH = "/venv/lib/python3.11/site-packages/torch/"
 LAYER = "layer"

@@ -12,8 +12,8 @@ import pytest
 from profiles import Row, sealed
 
 from aiflame.attribute.regions import Regions, regions
+from aiflame.profile.codes import RegionApi, RegionKind
 from aiflame.profile.kinds import Kind
-from aiflame.profile.schema import RegionApi, RegionKind
 
 NESTED, FREE, MARK, FRAME = RegionKind.NESTED, RegionKind.FREE, RegionKind.MARK, RegionKind.FRAME
 

@@ -10,7 +10,7 @@ import pytest
 
 from aiflame.errors import AiflameError
 from aiflame.profile import Clocks, ControlPage, Host, Meta, Recorder
-from aiflame.profile.schema import ControlState, StopReason
+from aiflame.profile.codes import ControlState, StopReason
 
 
 def test_meta_comes_back_as_written(tmp_path):

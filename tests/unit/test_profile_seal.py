@@ -15,7 +15,8 @@ from spool_files import ProcessFiles, busy_process, ended_profile
 
 from aiflame.errors import AiflameError
 from aiflame.profile import ControlPage, Host, Meta, Profile, Recorder
-from aiflame.profile.schema import HEADER_BYTES, ControlState
+from aiflame.profile.codes import ControlState
+from aiflame.profile.schema import HEADER_BYTES
 from aiflame.profile.seal import seal
 
 

@@ -14,7 +14,8 @@ from spool_files import ProcessFiles, busy_process
 
 from aiflame.errors import AiflameError
 from aiflame.profile.check import check_word, intact_entries, intact_records
-from aiflame.profile.schema import HEADER_BYTES, TABLES, Type
+from aiflame.profile.records import Type
+from aiflame.profile.schema import HEADER_BYTES, TABLES
 from aiflame.profile.spool import DAMAGED_TEXT, READ_FIRST, REFERENCES, ProcessSpool, read
 
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import Row, sealed, stack
 
+from aiflame.profile.codes import FrameKind
 from aiflame.profile.kinds import Kind
 from aiflame.profile.meta import Clocks, Meta
-from aiflame.profile.schema import FrameKind
 from aiflame.profile.store import Profile
 from aiflame.resolve.jit_dumps import JitNames, jitdump, perf_map
 from aiflame.resolve.symbols import resolve

@@ -7,8 +7,8 @@ from typing import Any
 
 from profiles import Row, python, ran, sealed
 
+from aiflame.profile.codes import CopyKind, FrameKind, RegionApi, RegionKind
 from aiflame.profile.kinds import Kind
-from aiflame.profile.schema import CopyKind, FrameKind, RegionApi, RegionKind
 from aiflame.profile.store import Profile
 
 BACKWARD = 1 << 15

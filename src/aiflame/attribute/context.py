@@ -25,8 +25,8 @@ from aiflame.attribute.regions import Regions, regions
 from aiflame.attribute.stacks import Functions, Tables, callers
 from aiflame.attribute.steps import DATA, OPTIMIZER, Seen, Steps, automatic_regions, steps
 from aiflame.attribute.tree import Frame, frame_table
+from aiflame.profile.codes import FrameKind
 from aiflame.profile.kinds import Kind
-from aiflame.profile.schema import FrameKind
 
 Ints = NDArray[np.int64]
 CONTEXT = ("step", "phase", "layer", "op", "region")

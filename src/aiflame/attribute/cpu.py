@@ -12,8 +12,8 @@ from aiflame.attribute.prefixes import Prefix, grow_prefix
 from aiflame.attribute.stacks import Tables, functions, hang
 from aiflame.attribute.states import state_frames
 from aiflame.attribute.tree import CPU_TIME, WALL_TIME, Frame, Metric, Tree
+from aiflame.profile.codes import SampleState
 from aiflame.profile.kinds import Kind
-from aiflame.profile.schema import SampleState
 
 LONGEST_NS = 1 << 46
 """No sample stands for more than this, 19 hours, unless it is damaged: one must not drown all others."""

@@ -13,8 +13,8 @@ from aiflame.attribute.phases import Phase
 from aiflame.attribute.prefixes import Prefix
 from aiflame.attribute.stacks import Tables
 from aiflame.attribute.variants import with_variants
+from aiflame.profile.codes import CopyKind
 from aiflame.profile.kinds import Kind
-from aiflame.profile.schema import CopyKind
 
 COPY_NAMES = {
     CopyKind.HOST_TO_DEVICE: "[copy host→device]",

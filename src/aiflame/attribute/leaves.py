@@ -9,8 +9,8 @@ from aiflame.attribute import nodes
 from aiflame.attribute.noise import INTERPRETER_MODULE
 from aiflame.attribute.stacks import Tables, callers
 from aiflame.attribute.tree import FRAME_COLUMNS
+from aiflame.profile.codes import FrameKind
 from aiflame.profile.kinds import Kind
-from aiflame.profile.schema import FrameKind
 
 GPU_KINDS = [int(Kind.GPU_KERNEL), int(Kind.GPU_LINE)]
 CODE_KINDS = [int(Kind.PYTHON), int(Kind.C), int(Kind.CPP), int(Kind.GPU_KERNEL)]

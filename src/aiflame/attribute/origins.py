@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from aiflame.attribute import nodes
 from aiflame.attribute.division import divide
 from aiflame.attribute.stacks import Tables, callers
-from aiflame.profile.schema import FrameKind
+from aiflame.profile.codes import FrameKind
 from aiflame.resolve.provenance import Provenance, provenance
 
 Ints = NDArray[np.int64]

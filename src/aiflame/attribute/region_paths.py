@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.growth import Forest
 from aiflame.attribute.tree import FRAME_COLUMNS
+from aiflame.profile.codes import RegionKind
 from aiflame.profile.kinds import Kind
-from aiflame.profile.schema import RegionKind
 
 Ints = NDArray[np.int64]
 

@@ -16,7 +16,7 @@ from aiflame.attribute.growth import Forest
 from aiflame.attribute.items import LATEST
 from aiflame.attribute.region_paths import ORDER, Timelines, timelines
 from aiflame.attribute.stacks import Tables
-from aiflame.profile.schema import RegionApi, RegionKind
+from aiflame.profile.codes import RegionApi, RegionKind
 
 INTERVALS = {
     "process": pl.Int64,

@@ -18,8 +18,8 @@ from aiflame.attribute import nodes
 from aiflame.attribute.growth import Forest, Growth, Places
 from aiflame.attribute.owners import process_frames, thread_frames
 from aiflame.attribute.tree import FRAME_COLUMNS, Frame, Metric, Tree, frame_table
+from aiflame.profile.codes import FrameKind
 from aiflame.profile.kinds import Kind
-from aiflame.profile.schema import FrameKind
 
 LOST_CALLERS = Frame("[unattributed: callers lost]", Kind.UNATTRIBUTED)
 NO_NAME = Frame("[unknown]", Kind.C)

@@ -16,7 +16,7 @@ from aiflame.attribute.calls import Calls, calls_by_launches, outermost_calls
 from aiflame.attribute.items import LATEST
 from aiflame.attribute.optimizers import ends_of_cycles, outermost, with_skipped
 from aiflame.attribute.stacks import Tables
-from aiflame.profile.schema import RegionApi
+from aiflame.profile.codes import RegionApi
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]

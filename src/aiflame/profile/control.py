@@ -8,8 +8,10 @@ from pathlib import Path
 from types import TracebackType
 
 from ..errors import AiflameError
+from .codes import ControlState, StopReason
 from .files import open_regular, replace_file
-from .schema import CONTROL, CONTROL_MAGIC, FORMAT, Column, ControlState, StopReason, layout
+from .records import Column, layout
+from .schema import CONTROL, CONTROL_MAGIC, FORMAT
 
 FILE_NAME = "control"
 PAGE_BYTES = 4096

@@ -6,7 +6,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from .schema import CONTROL, SPOOL_HEADER, TABLES, Column, Type
+from .records import Column, Type
+from .schema import CONTROL, SPOOL_HEADER, TABLES
 
 BEGIN = "<!-- generated from schema.py by aiflame.profile.describe -->"
 

@@ -1,4 +1,4 @@
-"""Writes the collector's C++ header from the schema: `python generate_header.py OUTPUT`. Needs the standard library alone."""
+"""Writes the collector's C++ header: `python -m aiflame.profile.generate_header OUTPUT`. Needs the standard library alone."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import sys
 from collections.abc import Iterator
 from enum import IntEnum
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-
-def header(schema: ModuleType) -> str:
-    return "\n".join(_lines(schema)) + "\n"
+from . import codes, records, schema
 
 
-def _lines(schema: ModuleType) -> Iterator[str]:
-    yield "// Generated from schema.py. Do not edit."
+def header() -> str:
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield "// Generated from src/aiflame/profile. Do not edit."
     yield "#pragma once"
     yield "#include <cstddef>"
     yield "#include <cstdint>"
@@ -25,31 +26,31 @@ def _lines(schema: ModuleType) -> Iterator[str]:
     yield f"inline constexpr uint64_t kSpoolMagic = {int.from_bytes(schema.SPOOL_MAGIC, 'little'):#x};"
     yield f"inline constexpr uint64_t kControlMagic = {int.from_bytes(schema.CONTROL_MAGIC, 'little'):#x};"
     for enum in (
-        schema.FrameKind,
-        schema.SampleState,
-        schema.GpuApi,
-        schema.CopyKind,
-        schema.SyncKind,
-        schema.AllocationKind,
-        schema.RegionApi,
-        schema.RegionKind,
-        schema.PayloadType,
-        schema.GpuSampling,
-        schema.ControlState,
-        schema.StopReason,
-        schema.Feature,
+        codes.FrameKind,
+        codes.SampleState,
+        codes.GpuApi,
+        codes.CopyKind,
+        codes.SyncKind,
+        codes.AllocationKind,
+        codes.RegionApi,
+        codes.RegionKind,
+        codes.PayloadType,
+        codes.GpuSampling,
+        codes.ControlState,
+        codes.StopReason,
+        codes.Feature,
     ):
         yield from _enum(enum)
-    yield f"inline constexpr uint64_t kExactPc = {int(schema.LeafFlag.EXACT_PC):#x};"
-    yield from _struct(schema, "SpoolHeader", schema.SPOOL_HEADER)
-    yield from _struct(schema, "Control", schema.CONTROL)
+    yield f"inline constexpr uint64_t kExactPc = {int(codes.LeafFlag.EXACT_PC):#x};"
+    yield from _struct("SpoolHeader", schema.SPOOL_HEADER)
+    yield from _struct("Control", schema.CONTROL)
     for index, table in enumerate(schema.TABLES):
         yield f"// {table.doc}"
         extra = f"static constexpr uint32_t kTable = {index};", f'static constexpr const char* kName = "{table.name}";'
-        yield from _struct(schema, table.cpp, (schema.COMMIT, *table.columns), *extra)
+        yield from _struct(table.cpp, (records.COMMIT, *table.columns), *extra)
     yield f"inline constexpr uint32_t kTables = {len(schema.TABLES)};"
     yield "#define AIFLAME_SCHEMA_RECORDS " + ", ".join(table.cpp for table in schema.TABLES)
-    yield from _layouts(schema)
+    yield from _layouts()
     yield "}  // namespace aiflame::schema"
 
 
@@ -59,9 +60,9 @@ def _enum(enum: type[IntEnum]) -> Iterator[str]:
     yield "};"
 
 
-def _struct(schema: ModuleType, name: str, columns: tuple[Any, ...], *extra: str) -> Iterator[str]:
+def _struct(name: str, columns: tuple[Any, ...], *extra: str) -> Iterator[str]:
     """Padding is spelled out: check words cover it, and bytes without a name have no value that a compiler must keep."""
-    placed, size = schema.layout(columns)
+    placed, size = records.layout(columns)
     yield f"struct alignas(8) {name} {{"
     end = 0
     for column, offset in placed:
@@ -75,13 +76,13 @@ def _struct(schema: ModuleType, name: str, columns: tuple[Any, ...], *extra: str
     yield f"static_assert(sizeof({name}) == {size});"
 
 
-def _layouts(schema: ModuleType) -> Iterator[str]:
+def _layouts() -> Iterator[str]:
     """What a writer needs that has a table's name alone: Python in the program."""
-    yield f"enum class Cell : uint8_t {{ {', '.join(schema.Type.__members__)} }};"
+    yield f"enum class Cell : uint8_t {{ {', '.join(records.Type.__members__)} }};"
     yield "struct ColumnLayout { const char* name; uint16_t offset; Cell cell; };"
     yield "struct TableLayout { const char* name; uint32_t table; uint16_t bytes, columns; const ColumnLayout* column; };"
     for table in schema.TABLES:
-        placed, _ = schema.layout((schema.COMMIT, *table.columns))
+        placed, _ = records.layout((records.COMMIT, *table.columns))
         columns = ", ".join(f'{{"{column.name}", {offset}, Cell::{column.type.name}}}' for column, offset in placed[1:])
         yield f"inline constexpr ColumnLayout k{table.cpp}Columns[] = {{{columns}}};"
     rows = ", ".join(
@@ -89,7 +90,7 @@ def _layouts(schema: ModuleType) -> Iterator[str]:
         for table in schema.TABLES
     )
     yield f"inline constexpr TableLayout kLayouts[] = {{{rows}}};"
-    yield f"inline constexpr size_t kLargestRecord = {max(schema.layout((schema.COMMIT, *table.columns))[1] for table in schema.TABLES)};"
+    yield f"inline constexpr size_t kLargestRecord = {max(records.layout((records.COMMIT, *table.columns))[1] for table in schema.TABLES)};"
 
 
 def _padding(begin: int, end: int) -> Iterator[str]:
@@ -98,12 +99,4 @@ def _padding(begin: int, end: int) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    import importlib.util
-
-    _path = Path(__file__).with_name("schema.py")
-    _spec = importlib.util.spec_from_file_location("aiflame_schema", _path)
-    assert _spec is not None and _spec.loader is not None
-    _schema = importlib.util.module_from_spec(_spec)
-    sys.modules["aiflame_schema"] = _schema
-    _spec.loader.exec_module(_schema)
-    Path(sys.argv[1]).write_text(header(_schema))
+    Path(sys.argv[1]).write_text(header())

@@ -1,4 +1,4 @@
-"""Every table of a profile, once: the C++ header of the collector is generated from this file.
+"""Every table of a profile, once: the C++ header of the collector is generated from this file, `records.py` and `codes.py`.
 
 A table is a list of fixed-size records. While a program runs, each process appends to its own table files (the spool);
 sealing turns them into Parquet. `docs/profile-format.md` describes both.
@@ -8,8 +8,7 @@ Adding a table or a column is one edit here. A reader refuses a profile whose `F
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum, IntEnum
+from .records import Column, Table, Type
 
 FORMAT = 1
 
@@ -17,157 +16,6 @@ SPOOL_MAGIC = b"AIFLAMET"
 CONTROL_MAGIC = b"AIFLAMEC"
 HEADER_BYTES = 4096
 """Bytes before the first record of a table file; the header struct itself is `SPOOL_HEADER`."""
-
-
-class Type(Enum):
-    """A column's type: (C++ type, numpy dtype, and what tells it from another with the same two)."""
-
-    U8 = ("uint8_t", "u1")
-    U16 = ("uint16_t", "<u2")
-    U32 = ("uint32_t", "<u4")
-    U64 = ("uint64_t", "<u8")
-    I32 = ("int32_t", "<i4")
-    I64 = ("int64_t", "<i8")
-    STR = ("uint32_t", "<u4", "text")
-    """A reference into the process's `strings` stream; text once sealed."""
-    BLOB = ("uint32_t", "<u4", "bytes")
-    """The same stream, read as bytes."""
-
-    @property
-    def cpp(self) -> str:
-        return str(self.value[0])
-
-    @property
-    def numpy(self) -> str:
-        return str(self.value[1])
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    name: str
-    type: Type
-    doc: str
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A record type. `cpp` is its struct name; a record's id is its place in the file, counted from 1."""
-
-    name: str
-    cpp: str
-    doc: str
-    columns: tuple[Column, ...]
-
-
-class FrameKind(IntEnum):
-    """The top four bits of a stack's frame word; the rest as told beside each kind."""
-
-    NATIVE = 1
-    """[59:40] module id, [39:0] offset from the module's lowest address (its ELF vaddr); a return address points after its call"""
-    NATIVE_APPROX = 2
-    """as NATIVE, found by scanning the stack through code without unwind information"""
-    PYTHON = 3
-    """[59:32] code id, [31:0] byte offset of the instruction + 1 (0: before the first)"""
-    JIT = 4
-    """[59:32] jit method id, [31:0] offset in it"""
-    ADDRESS = 5
-    """[47:0] an address no module covers (anonymous executable memory): perf-map or jitdump may name it after the run"""
-    MARK = 6
-    """[31:0] row of `marks`: a frame that we put there ourselves, such as [OpenMP wait]"""
-    KERNEL = 7
-    """[31:0] row of `marks`: a frame of the operating system's kernel"""
-    LAYER = 8
-    """[31:0] row of `layers`: the torch module whose call the Python frame just outside of this one evaluates"""
-
-
-class LeafFlag(IntEnum):
-    """Bit 39 of a NATIVE word's offset is never set by an ELF; we use it to tell an exact pc from a return address."""
-
-    EXACT_PC = 1 << 39
-
-
-class SampleState(IntEnum):
-    """What the thread was doing."""
-
-    ON_CPU = 0
-    WAITING = 1
-
-
-class GpuApi(IntEnum):
-    OPENCL = 1
-    CUDA = 2
-
-
-class CopyKind(IntEnum):
-    HOST_TO_DEVICE = 1
-    DEVICE_TO_HOST = 2
-    DEVICE_TO_DEVICE = 3
-    FILL = 4
-    MAP = 5
-    PEER = 6
-    """from one device to another"""
-
-
-class SyncKind(IntEnum):
-    EVENT = 1
-    STREAM = 2
-    CONTEXT = 3
-
-
-class AllocationKind(IntEnum):
-    TAKE = 1
-    RELEASE = 2
-
-
-class RegionApi(IntEnum):
-    """Who marked a region."""
-
-    NVTX = 1
-    ITT = 2
-    AIFLAME = 3
-    """`aiflame.region()`"""
-    AUTOMATIC = 4
-    """seen by aiflame itself: optimizer steps, data loading"""
-
-
-class RegionKind(IntEnum):
-    NESTED = 1
-    """pushed and popped on one thread: what the thread does meanwhile belongs to it"""
-    FREE = 2
-    """may end on another thread, and overlap others: what the thread that began it does meanwhile belongs to it, outside of nested ones"""
-    MARK = 3
-    """a moment"""
-    FRAME = 4
-    """of the whole process (ITT frames)"""
-
-
-class PayloadType(IntEnum):
-    NONE = 0
-    UNSIGNED = 1
-    SIGNED = 2
-    FLOAT = 3
-    """the bits of a double"""
-
-
-class GpuSampling(IntEnum):
-    """CONTROL.gpu_sampling: one of these, or 5 to 31, the logarithm of a fixed period in cycles."""
-
-    OFF = 0
-    AUTO = 1
-
-
-COMMIT = Column("commit", Type.U32, "check word over the record, written last: 0 marks a record that was never finished")
-
-
-def layout(columns: tuple[Column, ...]) -> tuple[list[tuple[Column, int]], int]:
-    """Each column with its offset as C aligns it, and the record's size, a multiple of 8."""
-    placed, offset = [], 0
-    for column in columns:
-        size = int(column.type.numpy[-1])
-        offset = -(-offset // size) * size
-        placed.append((column, offset))
-        offset += size
-    return placed, -(-offset // 8) * 8
 
 
 def _columns(*rows: tuple[str, Type, str]) -> tuple[Column, ...]:
@@ -599,35 +447,3 @@ CONTROL: tuple[Column, ...] = _columns(
     ("recorder_pid", T.U32, "who seals it"),
     ("gpu_sampling", T.U32, "GpuSampling"),
 )
-
-
-class ControlState(IntEnum):
-    RECORDING = 1
-    PAUSED = 2
-    STOPPED = 3
-
-
-class StopReason(IntEnum):
-    NONE = 0
-    MAX_SIZE = 1
-    NO_SPACE = 2
-    IO_ERROR = 3
-
-
-class Feature(IntEnum):
-    """Bits of CONTROL.features."""
-
-    PYTHON = 1
-    OPENMP = 2
-    JIT = 4
-    OPENCL = 8
-    CHILDREN = 16
-    CUDA = 32
-    GPU_MEMORY = 64
-    MEANING = 128
-    """Python of ours runs in the program: names of layers, steps, kernels"""
-    NVTX = 256
-    ITT = 512
-    TRITON_NAMES = 1024
-    """specializations of Triton kernels get their readable names in the binary, too"""
-    KEEP_IR = 2048

@@ -19,12 +19,13 @@ import numpy as np
 import polars as pl
 
 from ..errors import AiflameError
+from .codes import ControlState
 from .control import FILE_NAME as CONTROL_FILE
 from .control import ControlPage
 from .files import locked, sync, sync_tree
 from .index import Index, Part, write_part
 from .meta import Host, Meta, Recorder
-from .schema import TABLES, ControlState
+from .schema import TABLES
 from .spool import ProcessSpool
 
 SPOOL = "spool"

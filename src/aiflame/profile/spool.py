@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from .check import intact_records
 from .files import open_regular
 from .meta import refuse_newer
-from .schema import COMMIT, FORMAT, HEADER_BYTES, SPOOL_HEADER, SPOOL_MAGIC, TABLE, TABLES, Column, Table, Type, layout
+from .records import COMMIT, Column, Table, Type, layout
+from .schema import FORMAT, HEADER_BYTES, SPOOL_HEADER, SPOOL_MAGIC, TABLE, TABLES
 from .strings import FILE_NAME as STRINGS_FILE
 from .strings import Strings
 

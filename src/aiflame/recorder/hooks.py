@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from aiflame.profile.schema import Feature
+from aiflame.profile.codes import Feature
 from aiflame.recorder.library import agent, collector
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from aiflame.errors import AiflameError
-from aiflame.profile.schema import GpuSampling
+from aiflame.profile.codes import GpuSampling
 
 
 @dataclass(frozen=True, slots=True)

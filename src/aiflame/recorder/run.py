@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from aiflame.errors import AiflameError
+from aiflame.profile.codes import ControlState, Feature
 from aiflame.profile.control import ControlPage
 from aiflame.profile.meta import Clocks, Host, Meta, Recorder
-from aiflame.profile.schema import ControlState, Feature
 from aiflame.recorder import command as commands
 from aiflame.recorder.hooks import environment
 from aiflame.recorder.keep import Keeper

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from aiflame.profile.codes import FrameKind, LeafFlag
 from aiflame.profile.kinds import Kind
-from aiflame.profile.schema import FrameKind, LeafFlag
 from aiflame.profile.store import Profile
 from aiflame.resolve.gpu_code import write_gpu_tables
 from aiflame.resolve.jit_symbols import address_symbols, method_symbols
