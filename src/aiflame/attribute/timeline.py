@@ -1,0 +1,54 @@
+"""A profile as a timeline: processes, their threads with what they did, their devices' streams with what ran there, counters.
+
+The tables are described in `timeline_tables`. What draws or writes a timeline needs nothing but them.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from aiflame.attribute.context import of_devices
+from aiflame.attribute.gpu_work import JOIN
+from aiflame.attribute.owners import process_frames, thread_frames
+from aiflame.attribute.stacks import Tables, functions
+from aiflame.attribute.timeline_calls import calls
+from aiflame.attribute.timeline_context import Contexts
+from aiflame.attribute.timeline_regions import counters, marked_regions
+from aiflame.attribute.timeline_samples import cpu_samples
+from aiflame.attribute.timeline_stacks import Stacks
+from aiflame.attribute.timeline_tables import Making, Owners, Timeline
+from aiflame.attribute.timeline_work import device_work
+from aiflame.attribute.tree import Frame
+from aiflame.profile.kinds import Kind
+
+_NO_THREAD = Frame("[thread not recorded]", Kind.UNATTRIBUTED)
+
+
+def timeline(profile: Tables, *, samples: bool = True) -> Timeline:
+    """All that a profile knows of time; without `samples` no functions that CPU samples met."""
+    making = Making()
+    owners = _owners(profile, making)
+    stacks = Stacks(profile, functions(profile))
+    marked_regions(profile, making, owners)
+    launches = _launches(profile)
+    contexts = Contexts(making, of_devices(profile, stacks.trie))
+    launched = device_work(profile, making, owners, contexts, stacks, launches)
+    calls(profile, making, owners, contexts, stacks, launches, launched)
+    del launches, contexts, launched
+    cpu_samples(profile, making, owners, stacks)
+    counters(profile, making, owners)
+    return making.finish()
+
+
+def _owners(profile: Tables, making: Making) -> Owners:
+    processes, threads = profile.table("processes"), profile.table("threads")
+    names = dict(zip(processes.sort("process")["process"].to_list(), (frame.name for frame in process_frames(processes)), strict=True))
+    frames = thread_frames(threads, profile.table("thread_ends"), processes, threads.select("process", thread="id"), _NO_THREAD)
+    named = threads.with_columns(pl.Series("name", [frame.name for frame in frames], dtype=pl.String))
+    return Owners(making, processes, names, named)
+
+
+def _launches(profile: Tables) -> pl.DataFrame:
+    variant = pl.col("variant") if profile.has("kernel_variants") else pl.lit(0, dtype=pl.UInt32).alias("variant")
+    columns = [pl.col(name).cast(pl.UInt32) if name == "api" else pl.col(name) for name in JOIN]
+    return profile.scan("launches").select(*columns, "thread", "stack", variant, "begin_ns", "end_ns").collect()

@@ -1,0 +1,230 @@
+"""The tables of a timeline, and their making: tracks, what lies on them, names and facts.
+
+All times are CLOCK_MONOTONIC in nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+class TrackKind(IntEnum):
+    """What a track shows. In this order tracks stand below each other."""
+
+    PROCESS = 1
+    """nothing itself: those of its threads and devices stand below it"""
+    THREAD = 2
+    """steps, phases, layers, ops and, innermost, calls that give a device work or wait for it; without a GPU by CPU samples"""
+    REGIONS = 3
+    """what the program marked on a thread, or (below a process) of the whole process"""
+    SAMPLES = 4
+    """functions that CPU samples met on a thread"""
+    DEVICE = 5
+    """nothing itself: a device as one process uses it"""
+    PURPOSE = 6
+    """steps, phases, layers and ops that the kernels of a stream are of"""
+    STREAM = 7
+    """kernels and copies"""
+    COUNTER = 8
+    """`points`"""
+
+
+class SliceKind(IntEnum):
+    STEP = 1
+    PHASE = 2
+    LAYER = 3
+    OP = 4
+    CALL = 5
+    """a row of `launches`"""
+    WAIT = 6
+    """a row of `syncs`, inside of its call"""
+    KERNEL = 7
+    """a row of `kernels`"""
+    COPY = 8
+    """a row of `copies`"""
+    REGION = 9
+    """a row of `regions`"""
+    MARK = 10
+    """the same, a moment"""
+    FUNCTION = 11
+    """consecutive CPU samples in a function"""
+
+
+TRACKS: Mapping[str, type[pl.DataType]] = {
+    "track": pl.UInt32,  # its row
+    "parent": pl.Int32,  # row of the track that it stands below, -1 for processes
+    "kind": pl.UInt8,  # TrackKind
+    "process": pl.UInt32,
+    "thread": pl.UInt32,  # row of `threads`; 0: of no thread, or of one that was not recorded
+    "number": pl.UInt32,  # pid, tid or number of the stream
+    "name": pl.String,  # for reading; tracks that together show one thing (their slices overlap) have the same name and parent
+    "full_name": pl.String,  # of a process its arguments, separated by NUL
+    "unit": pl.String,  # of a counter: bytes, or empty
+    "begin_ns": pl.Int64,  # of a process or thread: when it was first seen, else 0
+}
+SLICES: Mapping[str, type[pl.DataType]] = {
+    "track": pl.UInt32,
+    "begin_ns": pl.Int64,
+    "end_ns": pl.Int64,  # never before its begin
+    "depth": pl.UInt16,  # number of slices of the same track around it
+    "kind": pl.UInt8,  # SliceKind
+    "name": pl.UInt32,  # row of `names`
+    "facts": pl.UInt32,  # `set` in `facts`, 0: none
+    "step": pl.Int32,  # of calls, kernels and copies; -1: none
+    "flow": pl.UInt32,  # of a call: the first of the arrows to what it had run; of a kernel or copy: the arrow that ends here; 0: none
+    "flows": pl.UInt32,  # of a call: how many arrows, numbered one after the other, begin here
+}
+POINTS: Mapping[str, type[pl.DataType]] = {"track": pl.UInt32, "time_ns": pl.Int64, "value": pl.Float64}
+FACTS: Mapping[str, type[pl.DataType]] = {
+    "set": pl.UInt32,  # from 1, sorted; slices with the same facts share a set
+    "key": pl.String,  # several rows with one key beside each other are a list
+    "text": pl.String,  # null where `number` tells
+    "number": pl.UInt64,
+}
+LATEST = (1 << 62) - 1
+"""No moment is later, unless its record is damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    tracks: pl.DataFrame
+    """TRACKS; a track stands after its parent."""
+    slices: pl.DataFrame
+    """SLICES, by track, begin and depth. Those of one track lie beside or inside each other."""
+    points: pl.DataFrame
+    """POINTS, by track and time: a value holds until the next."""
+    names: pl.Series
+    facts: pl.DataFrame
+    """FACTS"""
+
+
+class Making:
+    """A timeline that grows."""
+
+    def __init__(self) -> None:
+        self._tracks: list[tuple[object, ...]] = []
+        self._slices: list[pl.DataFrame] = []
+        self._points: list[pl.DataFrame] = []
+        self._facts: list[pl.DataFrame] = []
+        self._sets = 0
+        self._names: dict[str, int] = {}
+        self._texts: list[str] = []
+
+    def track(
+        self,
+        kind: TrackKind,
+        parent: int,
+        process: int,
+        name: str,
+        *,
+        thread: int = 0,
+        number: int = 0,
+        full_name: str = "",
+        unit: str = "",
+        begin_ns: int = 0,
+    ) -> int:
+        row = len(self._tracks)
+        self._tracks.append((row, parent, int(kind), process, thread, number, name, full_name, unit, begin_ns))
+        return row
+
+    def names(self, texts: Iterable[str]) -> Ints:
+        """The row of each text."""
+        known = self._names
+        return np.array([known.setdefault(text, len(known)) for text in texts], dtype=np.int64)
+
+    def name(self, row: int) -> str:
+        """The text of a row."""
+        if len(self._texts) < len(self._names):
+            self._texts = list(self._names)
+        return self._texts[row]
+
+    def facts(self, sets: pl.DataFrame, keys: Sequence[str]) -> Ints:
+        """Makes a set of each row of a table with these columns: texts, numbers, and lists of texts. Empty texts and nulls tell nothing.
+        The number of each row's set."""
+        first = self._sets + 1
+        self._sets += len(sets)
+        numbered = sets.with_columns(pl.int_range(first, first + len(sets), dtype=pl.UInt32).alias("set"), pl.lit(0).alias("at"))
+        parts = []
+        for place, key in enumerate(keys):
+            value = numbered.select("set", pl.lit(place).alias("at"), pl.lit(key).alias("key"), value=key)
+            if sets.schema[key] == pl.List(pl.String):
+                value = value.explode("value")
+            text = sets.schema[key].is_numeric()
+            told = pl.col("value").is_not_null() if text else pl.col("value").str.len_bytes() > 0
+            none = pl.lit(None)
+            text_of, number_of = (none, pl.col("value")) if text else (pl.col("value"), none)
+            parts.append(
+                value.filter(told).select("set", "at", "key", text=text_of.cast(pl.String), number=number_of.cast(pl.UInt64, strict=False))
+            )
+        self._facts.append(pl.concat(parts).sort("set", "at", maintain_order=True).select(list(FACTS)))
+        return np.arange(first, first + len(sets))
+
+    def slices(self, rows: pl.DataFrame) -> None:
+        """Columns of SLICES; what is not there is 0 (-1: step)."""
+        nothing = {"facts": 0, "step": -1, "flow": 0, "flows": 0}
+        columns = [
+            (pl.col(name) if name in rows.columns else pl.lit(nothing[name]).alias(name)).cast(kind) for name, kind in SLICES.items()
+        ]
+        self._slices.append(rows.select(columns))
+
+    def points(self, rows: pl.DataFrame) -> None:
+        self._points.append(rows.select(pl.col(name).cast(kind) for name, kind in POINTS.items()))
+
+    def finish(self) -> Timeline:
+        slices = pl.concat(self._slices or [pl.DataFrame(schema=SLICES)])
+        self._slices.clear()  # what follows takes as much again
+        # Of slices that begin together the outer one comes first, and one that ends at once before one that lasts.
+        slices = slices.sort("track", "begin_ns", "depth", "end_ns", maintain_order=True)
+        points = pl.concat(self._points or [pl.DataFrame(schema=POINTS)]).sort("track", "time_ns", maintain_order=True)
+        tracks = pl.DataFrame(self._tracks, schema=TRACKS, orient="row")
+        facts = pl.concat(self._facts or [pl.DataFrame(schema=FACTS)])
+        return Timeline(tracks, slices, points, pl.Series("name", list(self._names), dtype=pl.String), facts)
+
+
+class Owners:
+    """The tracks of processes and threads, made when something is put on them."""
+
+    def __init__(self, making: Making, processes: pl.DataFrame, names: Mapping[int, str], threads: pl.DataFrame) -> None:
+        self._making = making
+        self._processes = {row["process"]: row for row in processes.unique("process", keep="first").iter_rows(named=True)}
+        self._names = names
+        self._threads = {(row["process"], row["id"]): row for row in threads.iter_rows(named=True)}
+        self._of_process: dict[int, int] = {}
+        self._of_thread: dict[tuple[int, int], int] = {}
+
+    def process(self, process: int) -> int:
+        if process not in self._of_process:
+            row = self._processes.get(process, {"pid": 0, "command": "", "start_ns": 0})
+            self._of_process[process] = self._making.track(
+                TrackKind.PROCESS,
+                -1,
+                process,
+                self._names.get(process, "[process not recorded]"),
+                number=row["pid"],
+                full_name=row["command"],
+                begin_ns=min(row["start_ns"], LATEST),
+            )
+        return self._of_process[process]
+
+    def thread(self, process: int, thread: int) -> int:
+        key = process, thread
+        if key not in self._of_thread:
+            row = self._threads.get(key)
+            name, number, begin = (row["name"], row["tid"], row["start_ns"]) if row else ("[thread not recorded]", 0, 0)
+            self._of_thread[key] = self._making.track(
+                TrackKind.THREAD, self.process(process), process, name, thread=thread, number=number, begin_ns=min(begin, LATEST)
+            )
+        return self._of_thread[key]
+
+    def threads(self, process: Ints, thread: Ints) -> Ints:
+        """The track of each."""
+        distinct, which = np.unique(process << 32 | thread, return_inverse=True)
+        return np.array([self.thread(key >> 32, key & 0xFFFFFFFF) for key in distinct.tolist()], dtype=np.int64)[which]
