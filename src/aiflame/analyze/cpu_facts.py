@@ -14,6 +14,7 @@ from aiflame.attribute.cpu import CLOCK, LONGEST_NS
 from aiflame.attribute.stacks import Functions, Tables
 from aiflame.attribute.states import state_frames
 from aiflame.attribute.tree import METRICS
+from aiflame.profile.kinds import Kind
 
 _KEY = ["process", "thread", "stack", "state", "phase", "layer", "op"]
 
@@ -55,7 +56,9 @@ def cpu_facts(profile: Tables, trie: Functions, known: Places, metric: str) -> C
     process, thread, stack = (measured[name].cast(pl.Int64).to_numpy() for name in ("process", "thread", "stack"))
     place = place_of(profile, known, process, thread, stack)
     functions = trie.frames[trie.frame[trie.of_stacks(process, stack)]]
-    waits = states["name"].gather(measured["ending0"]).fill_null("")
+    # A stack may end with a mark that says what it waits on; else its state tells.
+    marked = pl.when(functions["kind"] == int(Kind.WAIT)).then(functions["name"])
+    waits = pl.select(pl.coalesce(marked, states["name"].gather(measured["ending0"]), pl.lit(""))).to_series()
     rows = (
         measured.select("process", "thread", "stack")
         .with_columns(waits=waits)

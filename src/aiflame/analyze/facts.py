@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from aiflame.analyze.cpu_facts import CpuFacts, cpu_facts
 from aiflame.analyze.idle_gaps import IdleGaps, idle_gaps
-from aiflame.analyze.joined import Joined
+from aiflame.analyze.joined import NO_STEP, Joined
 from aiflame.analyze.occupancy import Device, devices, per_step
 from aiflame.analyze.stalls import stalls
+from aiflame.analyze.step_times import steady
+from aiflame.attribute import nodes
 from aiflame.attribute.build import metrics
 from aiflame.attribute.cpu import CLOCK
 from aiflame.attribute.stacks import Tables
@@ -33,6 +37,32 @@ class Facts(Joined):
     @cached_property
     def gaps(self) -> IdleGaps:
         return idle_gaps(self, self.devices, self.per_step)
+
+    @cached_property
+    def steady_took(self) -> NDArray[np.int64]:
+        """For each site, the GPU time of what was launched in steps, the first of each process aside; of all where there are no steps."""
+        usual = steady(self.per_step.select("process", "step").unique())
+        if usual.is_empty():
+            return self.sites["took"].to_numpy()
+        first = np.full(len(self.process_names), np.iinfo(np.int64).max)
+        for process, least in usual.group_by("process").agg(pl.col("step").min()).rows():
+            first[process] = least
+        ran = self.work.ran
+        site = ran["site"].to_numpy()
+        of_process = self.sites["process"].to_numpy()[site]
+        launch = self.launches.rows(of_process, ran["launch"].to_numpy().astype(np.int64))
+        inside = np.append(self.launches.step, NO_STEP)[launch] >= first[of_process]
+        took = (ran["end_ns"] - ran["start_ns"]).cast(pl.Int64).to_numpy()
+        return nodes.gather(site[inside], took[inside], len(self.sites))
+
+    @cached_property
+    def steady_shared(self) -> pl.DataFrame:
+        """As `shared`, of `steady_took`."""
+        took, usual = np.maximum(self.sites["took"].to_numpy(), 1), self.steady_took
+        site = self.shared["site"].to_numpy()
+        return self.shared.with_columns(
+            took=pl.Series((self.shared["took"].to_numpy() * (usual[site] / took[site])).round().astype(np.int64))
+        )
 
     @cached_property
     def stalls(self) -> pl.DataFrame:

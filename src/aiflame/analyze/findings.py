@@ -35,7 +35,7 @@ def _of_devices(known: Facts, summary: Summary) -> Iterator[Finding]:
     yield from hot_group(known, of.share["busy"])
     yield from hot_stall(known, of.share["busy"])
     yield from slow_steps(step_times(known.steps, known.per_step), GPU_TIME.name)
-    yield from slow_layers(known.shared.select("layer", value="took"), GPU_TIME.name, GPU_TIME.label, of.share["busy"])
+    yield from slow_layers(known.steady_shared.select("layer", value="took"), GPU_TIME.name, GPU_TIME.label, of.share["busy"])
 
 
 def _of_cpus(known: Facts) -> Iterator[Finding]:

@@ -166,8 +166,8 @@ def _of(groups: pl.DataFrame, cause: Cause) -> pl.DataFrame:
 
 
 def _place(rows: pl.DataFrame) -> str:
-    """Of the largest part."""
-    known = rows.filter(pl.col("file") != "").sort("part", descending=True)
+    """Of the largest part that is at a line of the program's own, if there is one."""
+    known = rows.filter(pl.col("file") != "").sort("own", "part", descending=[True, True])
     return place_text(known["file"][0], known["line"][0]) if len(known) else ""
 
 

@@ -33,11 +33,11 @@ FEW_SAMPLES = 30
 
 def hot_group(known: Facts, busy: float) -> Iterator[Finding]:
     """The largest family of kernels in layers that are built alike. `busy`: the share of the time in which kernels ran."""
-    kernels = known.shared.join(
+    kernels = known.steady_shared.join(
         known.sites.with_row_index("site").select(pl.col("site").cast(pl.Int64), "name", "short", "kind", "family", "file", "line"),
         on="site",
     ).filter((pl.col("kind") == int(Kind.GPU_KERNEL)) & (pl.col("family") != COLLECTIVE))
-    whole = int(known.sites["took"].sum())
+    whole = int(known.steady_took.sum())
     groups = (
         kernels.with_columns(group=collapsed(pl.col("layer")))
         .group_by("family", "group")
@@ -67,13 +67,16 @@ def hot_group(known: Facts, busy: float) -> Iterator[Finding]:
         kernel=hottest[0],
         place=place,
     )
-    yield Finding(f"{share:.0%} of GPU time is {what}{where}{tail}", share, view, "hot-group", share * busy * GAIN_OF_GROUP)
+    yield Finding(
+        f"{share:.0%} of GPU time{_in_steps(known)} is {what}{where}{tail}", share, view, "hot-group", share * busy * GAIN_OF_GROUP
+    )
 
 
 def hot_stall(known: Facts, busy: float) -> Iterator[Finding]:
     """The largest kernel whose warps wait mostly for one thing."""
-    whole = max(int(known.sites["took"].sum()), 1)
-    kernels = known.sites.filter(pl.col("kind") == int(Kind.GPU_KERNEL)).group_by("name").agg(pl.col("short").first(), pl.col("took").sum())
+    sites = known.sites.with_columns(took=pl.Series(known.steady_took))
+    whole = max(int(sites["took"].sum()), 1)
+    kernels = sites.filter(pl.col("kind") == int(Kind.GPU_KERNEL)).group_by("name").agg(pl.col("short").first(), pl.col("took").sum())
     first = by_reason(known.stalls).unique("kernel", keep="first", maintain_order=True)
     part = pl.col("samples") / pl.col("of_kernel")
     held = (
@@ -85,9 +88,15 @@ def hot_stall(known: Facts, busy: float) -> Iterator[Finding]:
     for row in held.head(1).iter_rows(named=True):
         place = place_text(*hottest_place(known.stalls, row["name"], row["reason"]))
         at = f", most at {short_place(place)}" if place else ""
-        sentence = f"{row['short']} takes {row['share']:.0%} of GPU time; {row['part']:.0%} of its samples {_waiting(row['reason'])}{at}"
+        sentence = f"{row['short']} takes {row['share']:.0%} of GPU time{_in_steps(known)}; {row['part']:.0%} of its samples {_waiting(row['reason'])}{at}"
         view = Evidence("kernels", GPU_STALLS.name, "code", f"^{escaped(row['short'])}$", kernel=row["name"], place=place)
         yield Finding(sentence, row["share"], view, "hot-stall", row["share"] * busy * row["part"] * GAIN_OF_STALL)
+
+
+def _in_steps(known: Facts) -> str:
+    """Says that shares are of steps alone, where much else ran."""
+    took = int(known.sites["took"].sum())
+    return "" if int(known.steady_took.sum()) >= NEARLY_ALL * took else " in steps"
 
 
 def _waiting(reason: str) -> str:

@@ -76,6 +76,7 @@ GROUPS = {
     "file": pl.String,
     "line": pl.Int64,
     "function": pl.String,
+    "own": pl.Boolean,  # the file is the program's
     "phase": pl.String,
     "layer": pl.String,
     "count": pl.Int64,

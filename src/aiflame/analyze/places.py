@@ -16,9 +16,11 @@ from aiflame.profile.codes import FrameKind
 Ints = NDArray[np.int64]
 
 _FOREIGN = re.compile(
-    r"(^|/)(site|dist)-packages/|(^|/)lib(64)?/python\d|^<|(^|/)aiflame/target/|/torchinductor_[^/]+/|/c[a-z2-7]{51}\.py$"
+    r"(^|/)(site|dist)-packages/|(^|/)lib(64)?/python\d|^<|^$|(^|/)aiflame/target/|/torchinductor_[^/]+/|/c[a-z2-7]{51}\.py$"
+    r"|(^|/)torch/(nn|optim|utils|autograd|cuda|distributed|amp|fx|_\w+|functional\.py)(/|\.py|$)"
 )
-"""Installed packages, the standard library, code without a file (`<frozen …>`, `<string>`), our own hooks, and what Inductor writes."""
+"""Installed packages, the standard library, code without a file (`<frozen …>`, `<string>`), our own hooks, what Inductor writes, and torch
+wherever it lies."""
 NOWHERE = ("", 0, "")
 _SCHEMA = {"file": pl.String, "line": pl.Int64, "function": pl.String}
 
@@ -28,18 +30,13 @@ class Places:
     """The lines of a program, and the one that each of its stacks is at."""
 
     rows: pl.DataFrame
-    """file, line, function; row 0 is nowhere."""
+    """file, line, function, and `own`: its author wrote it, not a library's. Row 0 is nowhere."""
     _key: Ints
     _place: Ints
 
     def of_stacks(self, process: Ints, stack: Ints) -> Ints:
         """The row of each stack's place, 0 where it has none."""
         return np.append(self._place, 0)[find_stacks(self._key, process << 32 | stack)]
-
-    def text(self, row: int) -> str:
-        """`train.py:88`, "" for nowhere."""
-        file, line, _ = self.rows.row(row)
-        return place_text(file, line)
 
 
 def place_text(file: str, line: int) -> str:
@@ -56,9 +53,9 @@ def places(profile: Tables) -> Places:
     started stand where they were started."""
     words = stack_words(profile)
     symbols = profile.table("symbols") if profile.has("symbols") else None
-    none = pl.DataFrame({"file": [NOWHERE[0]], "line": [NOWHERE[1]], "function": [NOWHERE[2]]}, schema=_SCHEMA)
+    none = pl.DataFrame([NOWHERE], schema=_SCHEMA, orient="row")
     if symbols is None or not len(words.distinct):
-        return Places(none, words.key, np.zeros(len(words.key), dtype=np.int64))
+        return Places(none.with_columns(own=pl.lit(False)), words.key, np.zeros(len(words.key), dtype=np.int64))
     outermost = symbols.filter(pl.col("frame") // (1 << 60) == FrameKind.PYTHON).unique(["process", "frame"], keep="first")
     python = words.distinct.join(
         outermost.select("process", "frame", "file", "line", function="name"), on=["process", "frame"], how="left", maintain_order="left"
@@ -73,7 +70,7 @@ def places(profile: Tables) -> Places:
     foreign = np.array([bool(_FOREIGN.search(file)) for file in rows["file"]], dtype=np.bool_)
     own = words.nearest(words.of_nodes(np.where(foreign[of_word], 0, of_word)))
     of_stack = np.where(own > 0, own, words.nearest(words.of_nodes(of_word)))[1:]
-    return Places(rows, words.key, of_stack)
+    return Places(rows.with_columns(own=pl.Series(~foreign)), words.key, of_stack)
 
 
 def place_of(profile: Tables, known: Places, process: Ints, thread: Ints, stack: Ints) -> Ints:

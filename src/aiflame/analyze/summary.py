@@ -114,7 +114,7 @@ def summarize(profile: Tables, meta: Meta, known: Facts | None = None) -> Summar
         metric=metric,
         metrics=tuple(_totals(known)),
         occupancy=tuple(occupancy(known, known.devices)),
-        steps=over_all(step_times(_host_steps(known), known.per_step)),
+        steps=over_all(step_times(host_steps(known), known.per_step)),
         phases=_largest(parts, "phase", None),
         layers=_largest(parts.filter(pl.col("layer") != ""), "layer", MOST_PARTS, int(parts["value"].sum())),
         unattributed=_unattributed(known, metric),
@@ -135,7 +135,7 @@ def _largest(parts: pl.DataFrame, by: str, most: int | None, whole: int | None =
     return tuple(Part(name, value, value / whole) for name, value in summed.head(most or len(summed)).rows())
 
 
-def _host_steps(known: Facts) -> pl.DataFrame:
+def host_steps(known: Facts) -> pl.DataFrame:
     return known.steps if known.ran_on_devices or known.cpu is None else known.cpu.steps
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from aiflame.analyze.facts import Facts, facts
 from aiflame.analyze.table import Column, TableOf
+from aiflame.analyze.tables_code import code_tables
 from aiflame.analyze.tables_gpu import copies_table, kernels_table
+from aiflame.analyze.tables_idle import gaps_table, idle_table, steps_table
 from aiflame.analyze.tables_meaning import meaning_tables
 from aiflame.attribute.stacks import Tables
 
@@ -16,6 +18,6 @@ def tables(profile: Tables, known: Facts | None = None) -> list[TableOf]:
     known = known or facts(profile)
     found: list[TableOf] = []
     if known.ran_on_devices:
-        found += [kernels_table(known, known.stalls), copies_table(known)]
-    found += meaning_tables(known)
+        found += [kernels_table(known, known.stalls), copies_table(known), idle_table(known), gaps_table(known)]
+    found += [*meaning_tables(known), steps_table(known), *code_tables(known)]
     return [table for table in found if not table.rows.is_empty()]
