@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute import nodes
-from aiflame.attribute.tree import FRAME_COLUMNS, ROOT, Metric, Tree, assemble, frame_table
+from aiflame.attribute.tree import FRAME_COLUMNS, ROOT, Metric, Tree, assemble, frame_table, merged
 
 Places = NDArray[np.int64]
 """Numbers of nodes of a tree in the making."""
@@ -107,8 +107,15 @@ class Growth:
     def finish(self, metrics: tuple[Metric, ...], values: Mapping[str, tuple[Places, NDArray[np.int64]]]) -> Tree:
         """The Tree; for each metric, values and the nodes that they belong to."""
         gathered = {name: nodes.gather(place, value.astype(np.int64), self._size) for name, (place, value) in values.items()}
-        parent, frame = np.concatenate(self._parent).astype(np.int32), np.concatenate(self._frame).astype(np.uint32)
-        return assemble(pl.concat(self._frames), parent, frame, gathered, metrics)
+        return assemble(*self._loose(), gathered, metrics)
+
+    def ripe(self) -> tuple[Tree, Places]:
+        """The Tree without any metric, and the node that each place became."""
+        tree, place = merged(*self._loose())
+        return tree, place.astype(np.int64)
+
+    def _loose(self) -> tuple[pl.DataFrame, NDArray[np.int32], NDArray[np.uint32]]:
+        return pl.concat(self._frames), np.concatenate(self._parent).astype(np.int32), np.concatenate(self._frame).astype(np.uint32)
 
     def _first_row(self, forest: Forest) -> int:
         """Where the forest's frames begin among all: a forest that is used again has them there already."""

@@ -60,12 +60,18 @@ _THREAD_START = r"^(Thread\.)?(_bootstrap|_bootstrap_inner|run)$"
 def hide_interpreter_noise(tree: Tree) -> Tree:
     """The tree as its author thinks of it. Time spent in hidden functions counts for what called them; totals stay. The raw tree is
     untouched, so that nothing is lost."""
+    return hide_nodes(tree, hidden_noise(tree))
+
+
+def hidden_noise(tree: Tree) -> NDArray[np.bool_]:
+    """The nodes that are hidden: functions, and what lies inside them."""
     noise = interpreter_noise(tree)
     # Lines and instructions of a hidden native function are hidden with it; a line of Python (no module) is what one wants to see.
     detail = tree.frames.select(pl.col("kind").is_in(_DETAIL)).to_series().to_numpy()[tree.frame]
     native = (tree.frames["module"] != "").to_numpy()[tree.frame]
     owner = nodes.nearest(tree.parent, ~detail)
-    return hide_nodes(tree, noise | (detail & native & noise[owner]))
+    hidden: NDArray[np.bool_] = noise | (detail & native & noise[owner])
+    return hidden
 
 
 def interpreter_noise(tree: Tree) -> NDArray[np.bool_]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiflame.attribute import nodes
-from aiflame.attribute.tree import Tree, assemble
+from aiflame.attribute.tree import Tree, assemble, merged
 from aiflame.errors import AiflameError
 
 Mask = NDArray[np.bool_]
@@ -18,12 +18,22 @@ def hide_nodes(tree: Tree, hidden: Mask) -> Tree:
     """Without the marked nodes: their callees hang under their callers, which take over their own values. The root stays."""
     if not hidden[1:].any():
         return tree
+    shown, place = without_nodes(tree, hidden)
+    values = {name: nodes.gather(place, value, len(shown)) for name, value in tree.values.items()}
+    return shown.with_values(values, tree.metrics)
+
+
+def without_nodes(tree: Tree, hidden: Mask) -> tuple[Tree, NDArray[np.int32]]:
+    """The tree without the marked nodes and without any metric; and for each old node the new one that takes over what lay on it."""
     shown = ~hidden
     shown[0] = True
     at = nodes.nearest(tree.parent, shown)
     above = nodes.nearest(tree.parent, shown, strict=True)
-    values = {name: nodes.gather(at, value, len(tree)) for name, value in tree.values.items()}
-    return subset(tree, shown, above, values)
+    number = np.cumsum(shown, dtype=np.int32) - np.int32(1)
+    parent = number[above[shown]]
+    parent[0] = -1
+    new, place = merged(tree.frames, parent, tree.frame[shown])
+    return new, place[number[at]]
 
 
 def subset(tree: Tree, kept: Mask, above: NDArray[np.int32], values: dict[str, NDArray[np.int64]]) -> Tree:

@@ -118,10 +118,15 @@ def assemble(
     Every transform ends here. Nodes come out level by level, siblings beside each other, both they and frames in an order that does not
     depend on how they came.
     """
+    tree, place = merged(frames, parent, frame)
+    return tree.with_values({name: nodes.gather(place, value, len(tree)) for name, value in values.items()}, metrics)
+
+
+def merged(frames: pl.DataFrame, parent: NDArray[np.int32], frame: NDArray[np.uint32]) -> tuple[Tree, NDArray[np.int32]]:
+    """The Tree of loose nodes, without any metric, and the node that each of them became."""
     frames, row = _distinct_frames(frames, frame)
     parent, frame, place = nodes.merge_siblings(parent, row[frame])
-    gathered = {name: nodes.gather(place, value, len(parent)) for name, value in values.items()}
-    return Tree(frames, parent, frame, gathered, metrics)
+    return Tree(frames, parent, frame, {}, ()), place
 
 
 def from_stacks(stacks: Iterable[tuple[Sequence[Frame], int]], metric: Metric) -> Tree:
