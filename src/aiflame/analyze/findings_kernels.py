@@ -88,7 +88,8 @@ def hot_stall(known: Facts, busy: float) -> Iterator[Finding]:
     for row in held.head(1).iter_rows(named=True):
         place = place_text(*hottest_place(known.stalls, row["name"], row["reason"]))
         at = f", most at {short_place(place)}" if place else ""
-        sentence = f"{row['short']} takes {row['share']:.0%} of GPU time{_in_steps(known)}; {row['part']:.0%} of its samples {_waiting(row['reason'])}{at}"
+        held_up = f"{row['part']:.0%} of its samples {_waiting(row['reason'])}{at}"
+        sentence = f"{row['short']} takes {row['share']:.0%} of GPU time{_in_steps(known)}; {held_up}"
         view = Evidence("kernels", GPU_STALLS.name, "code", f"^{escaped(row['short'])}$", kernel=row["name"], place=place)
         yield Finding(sentence, row["share"], view, "hot-stall", row["share"] * busy * row["part"] * GAIN_OF_STALL)
 

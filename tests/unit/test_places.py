@@ -1,0 +1,67 @@
+"""Where in the program's own source stacks are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from stories import Story
+
+from aiflame.analyze.places import place_of, places
+
+TRAIN = ("train", "/app/train.py", 12)
+
+
+def place(story: Story, path: Path, stack: int, thread: int = 1) -> tuple[str, int, str, bool]:
+    profile = story.profile(path)
+    known = places(profile)
+    at = place_of(profile, known, *(np.array([value]) for value in (0, thread, stack)))
+    found: tuple[str, int, str, bool] = known.rows.row(int(at[0]))
+    return found
+
+
+@pytest.mark.parametrize(
+    "library",
+    [
+        "/venv/lib/python3.12/site-packages/transformers/trainer.py",
+        "/usr/lib/python3/dist-packages/numpy/core.py",
+        "/usr/lib/python3.12/threading.py",
+        "<frozen importlib._bootstrap>",
+        "/src/pytorch/torch/nn/modules/module.py",
+        "/src/pytorch/torch/_tensor.py",
+        "/tmp/torchinductor_me/ab/x.py",
+        "/cache/ab/c" + "a2" * 25 + "b.py",
+        "/src/aiflame/target/torch_steps.py",
+    ],
+)
+def test_lines_of_libraries_stand_at_the_line_of_the_program_that_called_them(tmp_path: Path, library: str) -> None:
+    story = Story()
+    stack = story.stack(("main", "/app/main.py", 3), TRAIN, ("call", library, 7), "at::native::mm")
+    assert place(story, tmp_path, stack) == ("/app/train.py", 12, "train", True)
+
+
+def test_a_file_in_a_folder_of_that_name_is_no_library(tmp_path: Path) -> None:
+    story = Story()
+    stack = story.stack(TRAIN, ("attend", "/home/me/torch/model.py", 7))
+    assert place(story, tmp_path, stack) == ("/home/me/torch/model.py", 7, "attend", True)
+
+
+def test_a_stack_of_libraries_alone_stands_at_their_innermost_line(tmp_path: Path) -> None:
+    story = Story()
+    stack = story.stack(("main", "/x/site-packages/run.py", 3), ("go", "/x/site-packages/go.py", 4), "native")
+    assert place(story, tmp_path, stack) == ("/x/site-packages/go.py", 4, "go", False)
+
+
+def test_a_thread_without_python_stands_where_it_was_started(tmp_path: Path) -> None:
+    story = Story()
+    started = story.stack(TRAIN, "torch::autograd::Engine::start")
+    thread = story.thread("autograd")
+    story.tables["threads"][-1]["creator"] = started
+    assert place(story, tmp_path, story.stack("evaluate"), thread) == ("/app/train.py", 12, "train", True)
+
+
+def test_native_code_alone_is_nowhere(tmp_path: Path) -> None:
+    story = Story()
+    assert place(story, tmp_path, story.stack("main")) == ("", 0, "", False)
+    assert place(Story(), tmp_path / "2", 99) == ("", 0, "", False)
