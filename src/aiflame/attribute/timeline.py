@@ -35,7 +35,8 @@ def timeline(profile: Tables, *, samples: bool = True) -> Timeline:
     launched = device_work(profile, making, owners, contexts, stacks, launches)
     calls(profile, making, owners, contexts, stacks, launches, launched)
     del launches, contexts, launched
-    cpu_samples(profile, making, owners, stacks)
+    if samples:
+        cpu_samples(profile, making, owners, stacks)
     counters(profile, making, owners)
     return making.finish()
 

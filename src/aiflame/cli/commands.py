@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from aiflame.cli import annotate, demo, doctor, export, flame, top
+from aiflame.cli import annotate, demo, doctor, export, flame, timeline, top
 
 app = typer.Typer(
     help="AI flame graphs for everyone: where did the time go, and why?",
@@ -13,9 +13,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command("open")(opening.open_report)
+app.command("report")(report.report)
 app.command("flame")(flame.flame)
 app.command("top")(top.top)
 app.command("annotate")(annotate.annotate)
+app.command("timeline")(timeline.timeline)
 app.command("export")(export.export)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)

@@ -1,0 +1,30 @@
+"""`aiflame timeline`: the profile as a trace for the Perfetto UI."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import aiflame
+from aiflame.attribute.timeline import timeline as timeline_of
+from aiflame.errors import AiflameError
+from aiflame.render import perfetto
+
+
+def timeline(
+    profile: Annotated[Path | None, typer.Argument(metavar="PROFILE", help="The profile (default: the newest one here).")] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="File to write.")] = Path("timeline.pftrace"),
+    no_samples: Annotated[bool, typer.Option("--no-samples", help="Leave out the functions that CPU samples met.")] = False,
+) -> None:
+    """Write a timeline that opens in the Perfetto UI (https://ui.perfetto.dev)."""
+    opened = aiflame.open(profile)
+    made = timeline_of(opened.store, samples=not no_samples)
+    try:
+        with output.open("wb") as file:
+            perfetto.write(made, opened.meta.started, file)
+    except OSError as error:
+        raise AiflameError(f"cannot write {output}: {(error.strerror or str(error)).lower()}: choose another place with -o") from None
+    typer.echo(output)
+    typer.echo(f"{len(made.slices):,} slices; open it in https://ui.perfetto.dev, where it stays in your browser", err=True)
