@@ -25,6 +25,7 @@ from aiflame.analyze.layer_groups import collapsed
 from aiflame.analyze.occupancy import Device
 from aiflame.analyze.places import place_of
 from aiflame.analyze.spans import Ints, Spans, gaps, union
+from aiflame.analyze.step_times import steady
 from aiflame.attribute.items import LATEST
 from aiflame.attribute.steps import DATA, OPTIMIZER, automatic_regions
 
@@ -174,9 +175,8 @@ def _samples(known: Joined, threads: set[int]) -> dict[int, tuple[Ints, Ints]]:
 
 
 def _steady(steps: pl.DataFrame, device: Device) -> Spans:
-    """The time of a device in steps but the first; where there is one step only, in that."""
-    own = steps.filter((pl.col("process") == device.process) & (pl.col("device") == device.name)).sort("step")
-    own = own[1:] if len(own) > 1 else own
+    """The time of a device in steps but the first."""
+    own = steady(steps.filter((pl.col("process") == device.process) & (pl.col("device") == device.name)))
     return union(own["begin_ns"].to_numpy(), own["end_ns"].to_numpy())
 
 

@@ -21,7 +21,7 @@ class StepSeries:
     """Of one process, in the order of its steps."""
 
     process: str
-    steps: tuple[int, ...]
+    step: tuple[int, ...]
     begin_ns: tuple[int, ...]
     took_ns: tuple[int, ...]
     states: dict[str, tuple[int, ...]]

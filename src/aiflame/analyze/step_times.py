@@ -33,8 +33,8 @@ def step_times(on_host: pl.DataFrame, on_device: pl.DataFrame) -> pl.DataFrame:
 
 
 def steady(times: pl.DataFrame) -> pl.DataFrame:
-    """Without the first step of each process that has several: that one compiles, allocates and fills caches."""
-    return times.filter((pl.col("step") > pl.col("step").min().over("process")) | (pl.len().over("process") == 1))
+    """Without the first step of each process: that one compiles, allocates and fills caches. One step alone is no step that repeats."""
+    return times.filter(pl.col("step") > pl.col("step").min().over("process"))
 
 
 def over_all(times: pl.DataFrame) -> Steps | None:
@@ -42,7 +42,7 @@ def over_all(times: pl.DataFrame) -> Steps | None:
     if times.is_empty():
         return None
     took: NDArray[np.int64] = times["took"].to_numpy()
-    usual = steady(times)
+    usual = times if len(times) == times["process"].n_unique() else steady(times)
     slowest = usual.row(int(usual["took"].arg_max() or 0), named=True)
     return Steps(
         len(times), int(took.sum()), int(took.min()), round(float(np.median(took))), int(took.max()), slowest["step"], slowest["took"]
