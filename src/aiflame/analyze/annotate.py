@@ -6,7 +6,7 @@ A sample stands at the instruction that could not go on, which is seldom the one
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -148,7 +148,25 @@ def annotate(profile: Profile, wanted: str, cubin: int | None = None) -> Annotat
     """The kernel that `wanted` names, as compiled in one of its cubins (the one with the most samples)."""
     found = kernels(profile)
     kernel, *others = choose(found, wanted)
-    shapes = _shapes(profile, kernel.name)
+    return annotation(profile, kernel, found, _shapes(profile, kernel.name), cubin, tuple(others))
+
+
+def annotator(profile: Profile, found: Sequence[Kernel]) -> Callable[[Kernel], Annotation]:
+    """For many kernels of a profile: what they have in common is read once. `found`: all of the profile (`kernel_choice.kernels`)."""
+    shapes: dict[str, list[Shape]] = defaultdict(list)
+    for name, shape in _all_shapes(profile):
+        shapes[name].append(shape)
+    return lambda kernel: annotation(profile, kernel, found, tuple(shapes[kernel.name]))
+
+
+def annotation(
+    profile: Profile,
+    kernel: Kernel,
+    found: Sequence[Kernel],
+    shapes: tuple[Shape, ...],
+    cubin: int | None = None,
+    others: tuple[Kernel, ...] = (),
+) -> Annotation:
     samples = _samples(profile, kernel.name)
     versions = dict(samples.group_by("cubin").agg(pl.col("samples").sum()).sort("samples", "cubin", descending=[True, False]).rows())
     if cubin is not None and cubin not in versions:
@@ -159,7 +177,7 @@ def annotate(profile: Profile, wanted: str, cubin: int | None = None) -> Annotat
     files = _files(profile, instructions)
     return Annotation(
         kernel,
-        tuple(others),
+        others,
         sum(other.gpu_time_ns for other in found),
         sum(other.samples for other in found),
         shapes,
@@ -178,21 +196,30 @@ def annotate(profile: Profile, wanted: str, cubin: int | None = None) -> Annotat
 
 
 def _shapes(profile: Profile, name: str) -> tuple[Shape, ...]:
+    return tuple(shape for _, shape in _all_shapes(profile, name))
+
+
+def _all_shapes(profile: Profile, name: str | None = None) -> Iterator[tuple[str, Shape]]:
+    """Each kernel's, or that one's, the most frequent first."""
     dimensions = [f"{part}_{axis}" for part in ("grid", "block") for axis in "xyz"]
     facts = ["registers", "static_shared", "dynamic_shared", "local_bytes"]
     same = ["device", *dimensions, *facts]
+    shapes = profile.scan("kernel_shapes")
+    if name is not None:
+        shapes = shapes.filter(pl.col("name") == name)
+    # By shape first: there are millions of launches, and few shapes.
+    took = profile.scan("kernels").group_by("process", "shape").agg(launches=pl.len(), time=took_ns())
     rows = (
-        profile.scan("kernel_shapes")
-        .filter(pl.col("name") == name)
-        .select("process", *same, shape="id")
-        .join(profile.scan("kernels").select("process", "shape", "start_ns", "end_ns"), on=["process", "shape"])
-        .group_by(same)
-        .agg(launches=pl.len(), time=took_ns())
-        .sort("launches", "time", *same, descending=[True, True, *[False] * len(same)])
+        shapes.select("process", "name", *same, shape="id")
+        .join(took, on=["process", "shape"])
+        .group_by("name", *same)
+        .agg(pl.col("launches").sum(), pl.col("time").sum())
+        .sort("name", "launches", "time", *same, descending=[False, True, True, *[False] * len(same)])
         .collect()
         .rows()
     )
-    return tuple(Shape(row[0], (row[1], row[2], row[3]), (row[4], row[5], row[6]), *row[7:]) for row in rows)
+    for of, *row in rows:
+        yield of, Shape(row[0], (row[1], row[2], row[3]), (row[4], row[5], row[6]), *row[7:])
 
 
 def _samples(profile: Profile, name: str) -> pl.DataFrame:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from aiflame.cli import annotate, demo, doctor, export, flame, timeline, top
+from aiflame.cli import annotate, demo, doctor, export, flame, report, timeline, top
+from aiflame.cli import open as opening
 
 app = typer.Typer(
     help="AI flame graphs for everyone: where did the time go, and why?",

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from aiflame.attribute.tree import Kind
@@ -18,32 +18,37 @@ WEB = Path(__file__).parent / "web"
 _REPORT = WEB / "report"
 
 
-def page(title: str, summary: Mapping[str, object], blocks: Mapping[str, bytes], served: tuple[str, ...] = ()) -> Iterator[str]:
-    """The page in pieces, to be written one after another. `blocks` lie in it; those `served` it asks its server for."""
-    script, worker = bundle(WEB, "report/main.js"), bundle(WEB, "report/worker.js")
-    style = _style()
+def page(title: str, summary: Mapping[str, object] | None, blocks: Iterable[tuple[str, bytes]] = ()) -> Iterator[str]:
+    """The page in pieces, to be written one after another. `summary` names its `blocks`, which lie in the page; without a summary, the page
+    asks its server for that, and for each block."""
+    script, worker, style = bundle(WEB, "report/main.js"), bundle(WEB, "report/worker.js"), _style()
     before, after = (_REPORT / "page.html").read_text(encoding="utf-8").split("{blocks}\n")
     yield _filled(
         before,
-        csp=policy(script, style, bool(served)),
+        csp=policy(script, style, served=summary is None),
         title=html.escape(cleaned_text(title)),
         style=style,
         summary=_json(summary),
         palette=_json(palette()),
-        names=_json([*blocks, *served]),
         worker=_script(worker),
+        script=_script(script),
     )
-    for name, data in blocks.items():
+    for name, data in blocks:
         yield f'<script type="text/plain" class="block" data-name="{html.escape(name)}">'
         yield base64.b64encode(data).decode()
         yield "</script>\n"
-    yield _filled(after, script=_script(script))
+    yield after
 
 
-def policy(script: str, style: str, served: bool) -> str:
+def served_policy() -> str:
+    """What a served page may do; the page itself says the same."""
+    return policy(bundle(WEB, "report/main.js"), _style(), served=True)
+
+
+def policy(script: str, style: str, *, served: bool) -> str:
     """Nothing but our own script and style runs; a served page may ask its own server alone."""
     return (
-        f"default-src 'none'; script-src '{_hash(script)}' blob:; worker-src blob:; style-src '{_hash(style)}'; img-src data:; "
+        f"default-src 'none'; script-src '{_hash(script)}'; worker-src blob:; style-src '{_hash(style)}'; img-src data:; "
         f"connect-src {chr(39)}{'self' if served else 'none'}{chr(39)}; base-uri 'none'; form-action 'none'"
     )
 
@@ -64,13 +69,29 @@ def _style() -> str:
     return style
 
 
+def harmless(value: object) -> object:
+    """A value for JSON, all texts in it cleaned."""
+    if isinstance(value, str):
+        return cleaned_text(value)
+    if isinstance(value, Mapping):
+        return {key: harmless(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [harmless(one) for one in value]
+    return value
+
+
 def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _json(value: object) -> str:
     """JSON that no HTML can hide in."""
-    return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return (
+        json.dumps(harmless(value), ensure_ascii=False, separators=(",", ":"))
+        .replace("<", "\\u003c")
+        .replace("\u2028", "\\u2028")
+        .replace("\u2029", "\\u2029")
+    )
 
 
 def _script(text: str) -> str:

@@ -6,21 +6,28 @@ export class Data {
   #worker;
   #waiting = new Map();
   #asked = 0;
+  #dead = null;
+  #changed;
 
-  constructor() {
+  /** `changed(count)`: so many questions are open. */
+  constructor(changed = () => {}) {
+    this.#changed = changed;
     const source = document.getElementById("worker").textContent;
     const address = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
     this.#worker = new Worker(address);
     this.#worker.onmessage = ({ data }) => this.#heard(data);
     this.#worker.onerror = (event) => this.#failed(new Error(event.message || "the page's worker cannot start"));
+    this.#worker.onmessageerror = () => this.#failed(new Error("the page's worker sent what cannot be read"));
   }
 
   /** The answer to a call of the worker's. */
   ask(call, given = {}) {
+    if (this.#dead) return Promise.reject(this.#dead);
     const id = ++this.#asked;
     return new Promise((resolve, reject) => {
       this.#waiting.set(id, { resolve, reject });
       this.#worker.postMessage({ id, call, given });
+      this.#changed(this.#waiting.size);
     });
   }
 
@@ -31,6 +38,7 @@ export class Data {
     }
     const { resolve, reject } = this.#waiting.get(message.id);
     this.#waiting.delete(message.id);
+    this.#changed(this.#waiting.size);
     if (message.error === undefined) resolve(message.answer);
     else reject(new Error(message.error));
   }
@@ -45,24 +53,44 @@ export class Data {
   }
 
   #failed(error) {
+    this.#dead = error;
     for (const { reject } of this.#waiting.values()) reject(error);
     this.#waiting.clear();
+    this.#changed(0);
   }
 }
 
-/** Names of the blocks that this page has. */
-export function blockNames() {
-  return JSON.parse(document.getElementById("blocks").textContent);
+/** What the first screen shows: in the page, or asked for of the page's server. */
+export async function firstScreen() {
+  const inline = JSON.parse(document.getElementById("summary").textContent);
+  return inline ?? JSON.parse(await (await fetched("summary")).text());
 }
 
 async function blockBytes(name) {
+  await parsed();
   const inline = document.querySelector(`script.block[data-name="${CSS.escape(name)}"]`);
   if (inline) {
     const bytes = fromBase64(inline.textContent);
     inline.textContent = ""; // the worker keeps what it has read
     return bytes;
   }
-  const answer = await fetch(`blocks/${encodeURIComponent(name)}`);
-  if (!answer.ok) throw new Error(`the report's data ${name} cannot be read: ${answer.status}`);
-  return new Uint8Array(await answer.arrayBuffer());
+  if (location.protocol === "file:") throw new Error(`this file has no data called ${name}: it is cut short, or was changed; write it again`);
+  return new Uint8Array(await (await fetched(name)).arrayBuffer());
+}
+
+async function fetched(name) {
+  let answer;
+  try {
+    answer = await fetch(`blocks/${encodeURIComponent(name)}`);
+  } catch {
+    throw new Error("aiflame open does not answer any more: start it again, and open the address that it prints");
+  }
+  if (!answer.ok) throw new Error((await answer.text()).slice(0, 1000) || `the report's data ${name} cannot be read: ${answer.status}`);
+  return answer;
+}
+
+/** Blocks lie behind the script, so that the first screen need not wait for them. */
+function parsed() {
+  if (document.readyState !== "loading") return Promise.resolve();
+  return new Promise((resolve) => document.addEventListener("DOMContentLoaded", resolve, { once: true }));
 }

@@ -1,7 +1,9 @@
 // The app: a header, the views, and the address that says which is shown and how.
 
 import { readAddress, writeAddress } from "./address.js";
-import { blockNames, Data } from "./data.js";
+import { Data, firstScreen } from "./data.js";
+import { element } from "./dom.js";
+import { Failure, Help, Theme } from "./shell.js";
 import { view as code } from "./view_code.js";
 import { view as flame } from "./view_flame.js";
 import { view as overview } from "./view_overview.js";
@@ -10,37 +12,47 @@ import { view as tables } from "./view_tables.js";
 import { view as timeline } from "./view_timeline.js";
 
 const VIEWS = [overview, flame, scope, timeline, code, tables];
+const PATIENCE_MS = 150; // what is there sooner needs no progress line
 
 class App {
   #views = new Map();
   #shown = "";
+  #theme = new Theme(() => this.#show());
+  #failure = new Failure();
+  #main = document.querySelector("main");
+  #progress = document.getElementById("progress");
+  #slow = 0;
 
   constructor() {
-    this.summary = JSON.parse(document.getElementById("summary").textContent);
+    addEventListener("unhandledrejection", (event) => this.failed(event.reason));
+    addEventListener("error", (event) => this.failed(event.error ?? event.message));
     this.palette = JSON.parse(document.getElementById("palette").textContent);
-    this.blocks = blockNames();
-    this.data = new Data();
-    this.main = document.querySelector("main");
-    this.spoken = document.getElementById("spoken");
-    for (const view of VIEWS) {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.textContent = view.title;
-      button.dataset.view = view.name;
-      button.addEventListener("click", () => this.go(view.name, {}));
-      document.querySelector("nav").append(button);
+    this.data = new Data((open) => this.#busy(open > 0));
+  }
+
+  async start() {
+    this.#busy(true);
+    const reading = element("p.note", {}, "Reading the profile…");
+    const patience = setTimeout(() => this.#main.append(reading), PATIENCE_MS);
+    try {
+      this.summary = await firstScreen();
+    } finally {
+      clearTimeout(patience);
+      reading.remove();
+      this.#busy(false);
     }
-    document.getElementById("theme").addEventListener("click", () => this.#setTheme(this.theme() === "dark" ? "light" : "dark"));
-    addEventListener("hashchange", () => this.#show());
+    this.blocks = this.summary.blocks;
+    for (const view of VIEWS) this.#addToNavigation(view);
+    const help = new Help(VIEWS);
     addEventListener("popstate", () => this.#show());
-    document.addEventListener("keydown", (event) => this.#key(event));
+    document.addEventListener("keydown", (event) => this.#key(event, help));
     this.#show();
     document.documentElement.dataset.ready = "true";
   }
 
   /** `light` or `dark`. */
   theme() {
-    return document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+    return this.#theme.now();
   }
 
   /** The colour of a frame: of its kind, a shade for each name. */
@@ -55,6 +67,11 @@ class App {
     this.#show();
   }
 
+  /** A link that does the same, and can be opened in a new tab, too; `classes` as in `.button`. */
+  link(classes, name, state, ...content) {
+    return element(`a${classes}`, { href: writeAddress(name, state) }, ...content);
+  }
+
   /** Changes what the address says of the shown view, without a new entry in the history. */
   replace(state) {
     history.replaceState(null, "", writeAddress(this.#shown, state));
@@ -62,36 +79,72 @@ class App {
 
   /** For screen readers. */
   say(text) {
-    this.spoken.textContent = text;
+    document.getElementById("spoken").textContent = text;
+  }
+
+  /** One line about what went wrong, above what is still there. */
+  failed(error) {
+    this.#failure.show(String(error?.message ?? error));
+  }
+
+  #addToNavigation(view) {
+    const link = this.link("", view.name, {}, view.title);
+    link.dataset.view = view.name;
+    link.title = `${view.title} (${view.key})`;
+    document.querySelector("nav").append(link);
   }
 
   #show() {
     const { view: wanted, state } = readAddress(location.hash);
     const view = VIEWS.find((one) => one.name === wanted) ?? VIEWS[0];
-    if (!this.#views.has(view.name)) this.#views.set(view.name, view.create(this));
-    const made = this.#views.get(view.name);
-    if (this.#shown !== view.name) {
-      this.#views.get(this.#shown)?.leave?.();
-      this.main.replaceChildren(made.body);
-      this.#shown = view.name;
-      for (const button of document.querySelectorAll("nav button")) {
-        if (button.dataset.view === view.name) button.setAttribute("aria-current", "page");
-        else button.removeAttribute("aria-current");
+    try {
+      if (!this.#views.has(view.name)) {
+        const made = view.create(this);
+        this.#views.set(view.name, made);
+        made.body.classList.add("view");
+        made.body.dataset.of = view.name;
+        made.body.hidden = true;
+        this.#main.append(made.body);
       }
+      if (this.#shown !== view.name) this.#enter(view);
+      Promise.resolve(this.#views.get(view.name).show(state)).catch((error) => this.failed(error));
+    } catch (error) {
+      this.failed(error);
     }
-    made.show(state);
   }
 
-  #setTheme(theme) {
-    document.documentElement.dataset.theme = theme;
-    this.#show();
+  #enter(view) {
+    const before = this.#views.get(this.#shown);
+    before?.leave?.();
+    if (before) before.body.hidden = true;
+    this.#views.get(view.name).body.hidden = false;
+    this.#shown = view.name;
+    for (const link of document.querySelectorAll("nav a")) {
+      if (link.dataset.view === view.name) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+    document.querySelector("nav a[aria-current]").scrollIntoView?.({ block: "nearest", inline: "nearest" });
   }
 
-  #key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) return;
+  #busy(open) {
+    clearTimeout(this.#slow);
+    if (open) this.#slow = setTimeout(() => (this.#progress.hidden = false), PATIENCE_MS);
+    else this.#progress.hidden = true;
+  }
+
+  /** Keys that no view takes. A view's own come first: `key(event)` of what it created returns true for those. */
+  #key(event, help) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea") || event.defaultPrevented) return;
+    if (this.#views.get(this.#shown)?.key?.(event)) {
+      event.preventDefault();
+      return;
+    }
     const view = VIEWS.find((one) => one.key === event.key);
     if (view) this.go(view.name, {});
+    else if (event.key === "?") help.toggle(this.#shown);
+    else if (event.key === "t") this.#theme.turn();
   }
 }
 
-new App();
+const app = new App();
+app.start().catch((error) => app.failed(error));

@@ -1,13 +1,14 @@
 // The page's other thread: reads blocks and answers calls, so that the page itself never waits.
 
 import { readBlock } from "./blocks.js";
+import { CODE_CALLS } from "./calls_code.js";
 import { FLAME_CALLS } from "./calls_flame.js";
 import { SCOPE_CALLS } from "./calls_scope.js";
 import { TIMELINE_CALLS } from "./calls_timeline.js";
 import { TABLE_CALLS } from "./calls_tables.js";
 
 /** Each call: (blocks, given) → answer, or {answer, transfer: [buffers]}. */
-const CALLS = { ...FLAME_CALLS, ...SCOPE_CALLS, ...TIMELINE_CALLS, ...TABLE_CALLS };
+const CALLS = { ...FLAME_CALLS, ...SCOPE_CALLS, ...TIMELINE_CALLS, ...CODE_CALLS, ...TABLE_CALLS };
 
 const wanted = new Map();
 const blocks = {
@@ -26,8 +27,12 @@ const blocks = {
 self.onmessage = async ({ data }) => {
   if (data.block !== undefined) {
     const entry = wanted.get(data.block);
-    if (data.error === undefined) readBlock(data.bytes).then(entry.resolve, entry.reject);
-    else entry.reject(new Error(data.error));
+    const failed = (error) => {
+      wanted.delete(data.block); // a server may give it when asked again
+      entry.reject(error);
+    };
+    if (data.error === undefined) readBlock(data.bytes).then(entry.resolve, (error) => failed(new Error(`the report's data ${data.block} is damaged: ${error.message}`)));
+    else failed(new Error(data.error));
     return;
   }
   try {

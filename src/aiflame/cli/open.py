@@ -1,0 +1,33 @@
+"""`aiflame open`: the report in a browser, served on loopback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import aiflame
+from aiflame.cli.browser import show
+from aiflame.render.report import Report
+from aiflame.render.server import Server
+
+
+def open_report(
+    profile: Annotated[Path | None, typer.Argument(metavar="PROFILE", help="The profile (default: the newest profile here).")] = None,
+    baseline: Annotated[Path | None, typer.Option(metavar="PROFILE", help="Compare with this one: red is more, blue is less.")] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1 (default: any that is free).")] = 0,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address alone.")] = False,
+) -> None:
+    """Show the report in a browser; Ctrl-C ends it."""
+    opened = aiflame.open(profile)
+    before = aiflame.open(baseline).store if baseline is not None else None
+    with Server(Report(opened.store, before), port) as server:
+        typer.echo(server.address)
+        if not no_browser:
+            for line in show(server.address):
+                typer.echo(line, err=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            typer.echo(err=True)  # after the terminal's ^C

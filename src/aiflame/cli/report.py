@@ -1,0 +1,30 @@
+"""`aiflame report`: the profile as one HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import aiflame
+from aiflame.analyze.amounts import amount
+from aiflame.render.report import write
+
+LARGE = 64 << 20
+"""Bytes. Browsers take seconds to open files beyond it."""
+
+
+def report(
+    profile: Annotated[Path | None, typer.Argument(metavar="PROFILE", help="The profile (default: the newest profile here).")] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The HTML file.")] = Path("report.html"),
+    baseline: Annotated[Path | None, typer.Option(metavar="PROFILE", help="Compare with this one: red is more, blue is less.")] = None,
+    title: Annotated[str, typer.Option(help="The title (default: the profile's name).")] = "",
+) -> None:
+    """Write the whole report as one HTML file that opens without a network."""
+    opened = aiflame.open(profile)
+    before = aiflame.open(baseline).store if baseline is not None else None
+    size = write(opened.store, output, before, title)
+    typer.echo(output)
+    if size > LARGE:
+        typer.echo(f"{output} has {amount(size, 'bytes')}: aiflame open shows the same without one large file", err=True)

@@ -1,0 +1,84 @@
+"""A profile as a report: one HTML file, or the parts of it that a server hands out when they are asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+from aiflame.analyze.facts import Facts, facts
+from aiflame.analyze.table import TableOf
+from aiflame.analyze.tables import tables
+from aiflame.errors import AiflameError
+from aiflame.profile.store import Profile
+from aiflame.render.page import page
+from aiflame.render.report_blocks import first_screen, tables_block
+from aiflame.render.report_code import MOST_IN_A_FILE, Code
+
+WHOLE = 1 << 30
+"""More pages of kernels than any profile has."""
+
+
+class Report:
+    """What a report has in it. Parts are made when they are asked for: a person sees the first screen before the rest is there."""
+
+    def __init__(self, profile: Profile, baseline: Profile | None = None, title: str = "", most_code: int = WHOLE) -> None:
+        self.profile, self.baseline = profile, baseline
+        self.title = title or profile.path.name
+        self._most_code = most_code
+
+    def first_screen(self) -> dict[str, object]:
+        """What the page shows at once, and the names of its `blocks`."""
+        return {**first_screen(self.profile, self.facts, self.tables, self.baseline), "title": self.title, "blocks": self.names}
+
+    @cached_property
+    def names(self) -> list[str]:
+        return ["tables", *self.code.names]
+
+    def block(self, name: str) -> bytes:
+        if name not in self.names:
+            raise AiflameError(f"this report has no data called {name}")
+        if name == "tables":
+            return tables_block(self.tables)
+        return self.code.block(name)
+
+    @cached_property
+    def facts(self) -> Facts:
+        return facts(self.profile)
+
+    @cached_property
+    def tables(self) -> list[TableOf]:
+        return tables(self.profile, self.facts)
+
+    @cached_property
+    def code(self) -> Code:
+        return Code(self.profile, self._most_code)
+
+
+def write(profile: Profile, path: Path, baseline: Profile | None = None, title: str = "") -> int:
+    """Writes the report as one file, which is there as a whole or not at all; returns its size in bytes."""
+    report = Report(profile, baseline, title, MOST_IN_A_FILE)
+    pieces = page(report.title, report.first_screen(), ((name, report.block(name)) for name in report.names))
+    try:
+        return _write(path, pieces)
+    except OSError as error:
+        raise AiflameError(f"cannot write {path}: {(error.strerror or str(error)).lower()}: choose another place with -o") from None
+
+
+def _write(path: Path, pieces: Iterator[str]) -> int:
+    if path.exists() and not path.is_file():  # a pipe or a device has no content to be kept whole; a folder is an error
+        with path.open("wb") as file:
+            return sum(file.write(piece.encode()) for piece in pieces)
+    path = path.resolve()  # what a link leads to is replaced, not the link
+    partial = path.with_name(f".aiflame-{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            size = sum(file.write(piece.encode()) for piece in pieces)
+        partial.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise
+    return size

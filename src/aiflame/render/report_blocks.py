@@ -1,0 +1,110 @@
+"""The first screen of a report, and its tables, as data for the page."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from aiflame.analyze.facts import Facts
+from aiflame.analyze.findings import findings
+from aiflame.analyze.layer_groups import escaped, search
+from aiflame.analyze.step_series import step_series
+from aiflame.analyze.summary import summarize
+from aiflame.analyze.table import Column, TableOf
+from aiflame.profile.store import Profile
+from aiflame.render.blocks import Values, block
+
+SHARE = 10**9
+"""A share of 1, as blocks have it: whole numbers."""
+THOUSANDTHS = 1000
+NOTHING = 0
+"""A number that is not known; others are stored one higher."""
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A few rows of a table on the first screen; each leads to the flame graph that is grouped so, and searched for it."""
+
+    table: str
+    title: str
+    name: str
+    """Column of the names."""
+    value: str
+    share: str
+    by: str
+    search: Callable[[str], str]
+
+
+def _exactly(name: str) -> str:
+    return f"^{escaped(name)}$"
+
+
+PANELS: tuple[tuple[Panel, ...], ...] = (
+    (Panel("phases", "By phase", "phase", "total", "share", "phase", _exactly),),
+    (
+        Panel("layer-groups", "By layer", "group", "total", "share", "layer", search),
+        Panel("layers", "By layer", "layer", "total", "share", "layer", search),
+    ),
+    (
+        Panel("kernels", "By kernel", "short", "total", "share", "code", _exactly),
+        Panel("functions", "By function", "name", "self", "self_share", "code", _exactly),
+    ),
+)
+"""Of each group the first that has rows."""
+MOST_ROWS = 8
+
+
+def first_screen(profile: Profile, known: Facts, found: Sequence[TableOf], baseline: Profile | None) -> dict[str, object]:
+    summary = summarize(profile, profile.meta, known)
+    by_name = {table.name: table for table in found}
+    chosen = (next((panel for panel in group if panel.table in by_name), None) for group in PANELS)
+    return {
+        "profile": profile.path.name,
+        "summary": dataclasses.asdict(summary),
+        "findings": [dataclasses.asdict(finding) for finding in findings(profile, summary, known=known)],
+        "steps": [dataclasses.asdict(series) for series in step_series(known)],
+        "panels": [_panel(panel, by_name[panel.table]) for panel in chosen if panel is not None],
+        "baseline": baseline.path.name if baseline is not None else "",
+    }
+
+
+def _panel(panel: Panel, table: TableOf) -> dict[str, object]:
+    rows = table.rows.select(panel.name, panel.value, panel.share).head(MOST_ROWS).rows()
+    unit = next(column.unit for column in table.columns if column.name == panel.value)
+    return {
+        "table": panel.table,
+        "title": panel.title,
+        "of": next(column.label for column in table.columns if column.name == panel.share).removeprefix("% of "),
+        "unit": unit,
+        "by": panel.by,
+        "rows": [{"name": name, "value": value, "share": part, "search": panel.search(name)} for name, value, part in rows],
+        "count": len(table.rows),
+    }
+
+
+def tables_block(found: Sequence[TableOf]) -> bytes:
+    """The head has each table's title, columns and how many rows; the column `TABLE.COLUMN` its values."""
+    listed: list[dict[str, object]] = []
+    columns: dict[str, Values] = {}
+    for table in found:
+        described = []
+        for column in table.columns:
+            values, scale = _stored(column, table.rows[column.name])
+            columns[f"{table.name}.{column.name}"] = values
+            described.append({**dataclasses.asdict(column), "scale": scale})
+        listed.append({"name": table.name, "title": table.title, "rows": len(table.rows), "columns": described})
+    return block({"tables": listed}, columns)
+
+
+def _stored(column: Column, values: pl.Series) -> tuple[Values, int]:
+    """Texts, or numbers times the scale and one higher."""
+    if column.kind in ("text", "place"):
+        return values.cast(pl.String), 0
+    scale = SHARE if column.kind == "share" else THOUSANDTHS if values.dtype.is_float() else 1
+    numbers = values.cast(pl.Float64).fill_nan(None) * scale if scale > 1 else values
+    whole = numbers.round().cast(pl.Int64, strict=False) if scale > 1 else numbers.cast(pl.Int64, strict=False)
+    return pl.select(pl.when(whole.is_null()).then(NOTHING).otherwise(whole + 1)).to_series().to_numpy().astype(np.int64), scale

@@ -1,0 +1,38 @@
+// What stands out: a sentence each, its number, and a way to what shows it.
+
+import { percent } from "../text.js";
+import { element } from "./dom.js";
+
+const VIEWS = { flame: "Show it in the flame graph", kernels: "Show its source and SASS", tables: "Show the table", timeline: "Show it in the timeline", scope: "Show when" };
+
+export function findingsOf(app) {
+  const { findings, summary } = app.summary;
+  if (!findings.length) return element("section.card.calm", {}, element("h2", {}, "Nothing stands out"), element("p", {}, nothing(summary)));
+  return element("section", { "aria-label": "Findings" }, element("ol.findings", {}, ...findings.map((finding) => row(app, finding))));
+}
+
+function row(app, { sentence, share, view }) {
+  const [name, state] = evidence(view);
+  return element(
+    "li.card.finding",
+    { dataset: { kind: view.view } },
+    element("span.number", { "aria-hidden": "true" }, share >= 0.01 ? `${Math.round(share * 100)}%` : percent(share, 1)),
+    element("p", {}, sentence),
+    app.link(".button", name, state, VIEWS[view.view] ?? "Show it"),
+  );
+}
+
+/** Where the evidence is: the view's name, and its part of the address. */
+export function evidence({ view, metric, by, search, kernel, table, place }) {
+  if (view === "kernels") return ["code", { kernel, place }];
+  if (view === "tables") return ["tables", { table, filter: search }];
+  if (view === "flame") return ["flame", { metric, by, search }];
+  return [view, { metric, by, search }];
+}
+
+function nothing({ metrics, metric, duration_ns: duration }) {
+  if (!metric) return "Nothing was sampled and no device was used. A program that runs for less than a hundredth of a second leaves no samples: record a longer run.";
+  const total = metrics.find((one) => one.name === metric)?.total ?? 0;
+  if (total < duration / 100) return "The program hardly used a processor or a device while it was recorded. Where it waits: aiflame record --wall.";
+  return "No kernel, line or wait takes enough of the time to be worth a sentence. The flame graph has all of it.";
+}

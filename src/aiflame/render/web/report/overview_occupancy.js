@@ -1,0 +1,65 @@
+// How busy each device was: one stacked bar each. For programs without a device, how much of the processor they used.
+
+import { amount, percent } from "../text.js";
+import { element, wide } from "./dom.js";
+
+export const STATES = [
+  ["busy", "busy", "kernels ran"],
+  ["communication", "communication", "only collectives ran"],
+  ["copies", "copies", "only memory was copied"],
+  ["idle", "idle", "nothing ran"],
+];
+const MOST_ROWS = 16;
+
+export function occupancyOf(app) {
+  const { occupancy } = app.summary.summary;
+  return occupancy.length ? ofDevices(app, occupancy) : ofProcessor(app);
+}
+
+function ofDevices(app, occupancy) {
+  const several = new Set(occupancy.map((one) => one.process)).size > 1;
+  const rows = occupancy.slice(0, MOST_ROWS).map((one) => {
+    const whole = one.end_ns - one.begin_ns;
+    const parts = STATES.map(([name]) => one[`${name}_ns`]);
+    const label = several ? `${one.device} ${one.process_name}` : one.device;
+    return row(label, parts, whole, `${amount(whole, "ns")} from the first work to the last`);
+  });
+  const rest = occupancy.length - rows.length;
+  const used = STATES.filter(([name]) => name === "busy" || name === "idle" || occupancy.some((one) => one[`${name}_ns`] > 0));
+  const legend = element("ul.legend", {}, ...used.map(([name, label, what]) => element("li", { title: what }, element(`i.swatch.${name}`), label)));
+  return element(
+    "section.card.occupancy",
+    { "aria-label": "How busy the devices were" },
+    element("div.head", {}, element("h2", {}, "GPU"), legend, app.link(".more", "timeline", {}, "Timeline")),
+    ...rows,
+    rest > 0 ? element("p.soft.fine", {}, `and ${rest} more`) : null,
+  );
+}
+
+function row(label, parts, whole, title) {
+  const bar = element("span.stack", { "aria-hidden": "true" });
+  const told = [];
+  for (const [place, [name, word]] of STATES.entries()) {
+    if (!parts[place]) continue;
+    const share = percent(parts[place], whole);
+    told.push(`${word} ${share}`);
+    const text = parts[place] / whole > 0.07 ? `${word} ${share}` : "";
+    bar.append(wide(element(`span.${name}`, { title: `${word}: ${amount(parts[place], "ns")}, ${share}` }, element("span", {}, text)), parts[place] / whole));
+  }
+  return element("div.device", { title }, element("span.device-name", {}, label), bar, element("span.soft.told", {}, told.join(", ")));
+}
+
+function ofProcessor(app) {
+  const { metrics, duration_ns: duration, cores } = app.summary.summary;
+  const used = metrics.find((one) => one.name === "cpu-time")?.total ?? 0;
+  if (!used || !duration || !cores) return null;
+  const mean = used / duration;
+  const bar = element("span.stack", { "aria-hidden": "true" }, wide(element("span.busy", {}, element("span", {}, percent(used, duration * cores))), used / (duration * cores)));
+  const told = `${mean.toFixed(mean < 10 ? 1 : 0)} of ${cores} cores on average: ${amount(used, "ns")} of CPU time in ${amount(duration, "ns")}`;
+  return element(
+    "section.card.occupancy",
+    { "aria-label": "How busy the processor was" },
+    element("div.head", {}, element("h2", {}, "CPU"), element("span.soft", {}, "no GPU was used"), app.link(".more", "timeline", {}, "Timeline")),
+    element("div.device", {}, element("span.device-name", {}, "all cores"), bar, element("span.soft.told", {}, told)),
+  );
+}

@@ -1,0 +1,82 @@
+// What stands around the views: light or dark, the list of keys, the line that says what went wrong.
+
+import { element } from "./dom.js";
+
+const KEPT = "aiflame-theme";
+
+export class Theme {
+  #changed;
+
+  constructor(changed) {
+    this.#changed = changed;
+    const kept = stored();
+    if (kept) document.documentElement.dataset.theme = kept;
+    document.getElementById("theme").addEventListener("click", () => this.turn());
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => changed());
+  }
+
+  now() {
+    return document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+  }
+
+  turn() {
+    const theme = this.now() === "dark" ? "light" : "dark";
+    document.documentElement.dataset.theme = theme;
+    try {
+      localStorage.setItem(KEPT, theme);
+    } catch {
+      // some browsers keep nothing for files
+    }
+    this.#changed();
+  }
+}
+
+function stored() {
+  try {
+    const kept = localStorage.getItem(KEPT);
+    return kept === "light" || kept === "dark" ? kept : "";
+  } catch {
+    return "";
+  }
+}
+
+/** The keys of the page, and those that the shown view tells: `view.keys`, [key, what it does]. */
+export class Help {
+  #views;
+  #dialog = null;
+
+  constructor(views) {
+    this.#views = views;
+    document.getElementById("help").addEventListener("click", () => this.toggle(document.querySelector("nav a[aria-current]")?.dataset.view));
+  }
+
+  toggle(shown) {
+    if (this.#dialog?.open) {
+      this.#dialog.close();
+      return;
+    }
+    this.#dialog?.remove();
+    const own = this.#views.find((view) => view.name === shown);
+    const general = [...this.#views.map((view) => [view.key, view.title]), ["t", "light or dark"], ["?", "this list"]];
+    const close = element("button", { type: "button", onclick: () => this.#dialog.close() }, "Close");
+    this.#dialog = element("dialog.help", {}, ...listed("Keys", general), ...(own?.keys?.length ? listed(own.title, own.keys) : []), close);
+    this.#dialog.addEventListener("click", (event) => event.target === this.#dialog && this.#dialog.close());
+    document.body.append(this.#dialog);
+    this.#dialog.showModal();
+  }
+}
+
+function listed(title, keys) {
+  const rows = keys.flatMap(([key, what]) => [element("dt", {}, element("kbd", {}, key)), element("dd", {}, what)]);
+  return [element("h2", {}, title), element("dl", {}, ...rows)];
+}
+
+export class Failure {
+  #line = document.getElementById("failed");
+
+  show(text) {
+    const close = element("button.icon", { type: "button", title: "Close", "aria-label": "Close", onclick: () => (this.#line.hidden = true) }, "×");
+    this.#line.replaceChildren(element("span", {}, text), close);
+    this.#line.hidden = false;
+  }
+}
