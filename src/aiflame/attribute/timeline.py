@@ -9,7 +9,7 @@ import polars as pl
 
 from aiflame.attribute.context import of_devices
 from aiflame.attribute.gpu_work import JOIN
-from aiflame.attribute.owners import process_frames, thread_frames
+from aiflame.attribute.owners import short_command, thread_frames
 from aiflame.attribute.stacks import Tables, functions
 from aiflame.attribute.timeline_calls import calls
 from aiflame.attribute.timeline_context import Contexts
@@ -43,9 +43,11 @@ def timeline(profile: Tables, *, samples: bool = True) -> Timeline:
 
 def _owners(profile: Tables, making: Making) -> Owners:
     processes, threads = profile.table("processes"), profile.table("threads")
-    names = dict(zip(processes.sort("process")["process"].to_list(), (frame.name for frame in process_frames(processes)), strict=True))
+    names = {process: short_command(command, exe) for process, command, exe in processes.select("process", "command", "exe").rows()}
     frames = thread_frames(threads, profile.table("thread_ends"), processes, threads.select("process", thread="id"), _NO_THREAD)
-    named = threads.with_columns(pl.Series("name", [frame.name for frame in frames], dtype=pl.String))
+    # Tracks have the number beside the name.
+    shared = pl.Series("name", [frame.name for frame in frames], dtype=pl.String)
+    named = threads.with_columns(shared).with_columns(pl.col("name").str.strip_suffix(pl.format(" ({})", "tid")))
     return Owners(making, processes, names, named)
 
 

@@ -14,7 +14,7 @@ from aiflame.attribute.states import state_frames
 from aiflame.attribute.timeline_context import Contexts
 from aiflame.attribute.timeline_spans import Level, ancestors, path_spans
 from aiflame.attribute.timeline_stacks import Stacks
-from aiflame.attribute.timeline_tables import Making, Owners, SliceKind, TrackKind
+from aiflame.attribute.timeline_tables import Making, Owners, SliceKind
 
 Ints = NDArray[np.int64]
 DEEPEST = 200
@@ -22,7 +22,7 @@ DEEPEST = 200
 
 
 def cpu_samples(profile: Tables, making: Making, owners: Owners, stacks: Stacks) -> None:
-    """Puts functions on a track below each thread; steps, phases, layers and ops on threads of processes that launched nothing. Of
+    """Puts functions on a track for each thread; steps, phases, layers and ops on threads of processes that launched nothing. Of
     samples of both clocks, those of wall-clock time tell all."""
     clocks = set(profile.scan("cpu_samples").select("clock").unique().collect()["clock"].to_list())
     if not clocks:
@@ -32,7 +32,7 @@ def cpu_samples(profile: Tables, making: Making, owners: Owners, stacks: Stacks)
     chosen = samples.select("process", "thread", "stack", "state", "time_ns", "weight", "period_ns").collect()
     track = owners.threads(*(chosen[name].to_numpy().astype(np.int64) for name in ("process", "thread")))
     rows = _stretches(chosen, track)
-    _functions(making, stacks, rows)
+    _functions(making, owners, stacks, rows)
     launched = profile.scan("launches").select("process").unique().collect()["process"]
     alone = ~rows["process"].is_in(launched.to_list())
     if alone.any():
@@ -59,18 +59,20 @@ def _stretches(samples: pl.DataFrame, track: Ints) -> pl.DataFrame:
     return rows.with_columns(begin_ns=pl.max_horizontal(begin, pl.lit(0)), follows=follows)
 
 
-def _functions(making: Making, stacks: Stacks, rows: pl.DataFrame) -> None:
+def _functions(making: Making, owners: Owners, stacks: Stacks, rows: pl.DataFrame) -> None:
     trie = stacks.trie
     process, stack, track = (rows[name].to_numpy().astype(np.int64) for name in ("process", "stack", "track"))
-    owners, which = np.unique(track, return_inverse=True)
-    named = [making.track(TrackKind.SAMPLES, int(owner), int(process[np.searchsorted(track, owner)]), "CPU samples") for owner in owners]
-    own = np.array(named, dtype=np.int64)[which]
+    distinct, which = np.unique(track, return_inverse=True)
+    own = np.array([owners.samples(owner) for owner in distinct.tolist()], dtype=np.int64)[which]
     begin, end = rows["begin_ns"].to_numpy(), rows["end_ns"].to_numpy()
     # Samples with a gap between them are not of one slice, although they follow each other: each stretch is its own path.
     stretch = np.cumsum(~rows["follows"].to_numpy())
     node = stacks.visible_of(process, stack)
     parent = _shown_parents(stacks)
-    names = making.names(trie.frames["name"].to_list())[trie.frame]
+    # `<module>` alone says little.
+    file = pl.col("file").str.split("/").list.last()
+    named = pl.when(pl.col("name").str.starts_with("<") & (file != "")).then(pl.format("{} {}", "name", file)).otherwise("name")
+    names = making.names(trie.frames.select(named.alias("name"))["name"].to_list())[trie.frame]
     states, of_states = state_frames(trie, rows.select("process", "stack", "state"))
     ending = of_states["ending0"].cast(pl.Int64).fill_null(-1).to_numpy()
     state_names = making.names(states["name"].to_list())

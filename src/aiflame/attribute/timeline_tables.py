@@ -26,7 +26,7 @@ class TrackKind(IntEnum):
     REGIONS = 3
     """what the program marked on a thread, or (below a process) of the whole process"""
     SAMPLES = 4
-    """functions that CPU samples met on a thread"""
+    """functions that CPU samples met on a thread; all those of a process stand below one SAMPLES track without slices"""
     DEVICE = 5
     """nothing itself: a device as one process uses it"""
     PURPOSE = 6
@@ -189,6 +189,9 @@ class Making:
         return Timeline(tracks, slices, points, pl.Series("name", list(self._names), dtype=pl.String), facts)
 
 
+_NOT_RECORDED = "[thread not recorded]"
+
+
 class Owners:
     """The tracks of processes and threads, made when something is put on them."""
 
@@ -199,6 +202,8 @@ class Owners:
         self._threads = {(row["process"], row["id"]): row for row in threads.iter_rows(named=True)}
         self._of_process: dict[int, int] = {}
         self._of_thread: dict[tuple[int, int], int] = {}
+        self._keys: dict[int, tuple[int, int]] = {}
+        self._of_samples: dict[int, int] = {}
 
     def process(self, process: int) -> int:
         if process not in self._of_process:
@@ -218,11 +223,21 @@ class Owners:
         key = process, thread
         if key not in self._of_thread:
             row = self._threads.get(key)
-            name, number, begin = (row["name"], row["tid"], row["start_ns"]) if row else ("[thread not recorded]", 0, 0)
+            name, number, begin = (row["name"], row["tid"], row["start_ns"]) if row else (_NOT_RECORDED, 0, 0)
             self._of_thread[key] = self._making.track(
                 TrackKind.THREAD, self.process(process), process, name, thread=thread, number=number, begin_ns=min(begin, LATEST)
             )
+            self._keys[self._of_thread[key]] = key
         return self._of_thread[key]
+
+    def samples(self, track: int) -> int:
+        """The track of the samples of the thread with this track."""
+        process, thread = self._keys[track]
+        if process not in self._of_samples:
+            self._of_samples[process] = self._making.track(TrackKind.SAMPLES, self.process(process), process, "Sampled stacks")
+        row = self._threads.get((process, thread))
+        name, number = (row["name"], row["tid"]) if row else (_NOT_RECORDED, 0)
+        return self._making.track(TrackKind.SAMPLES, self._of_samples[process], process, name, thread=thread, number=number)
 
     def threads(self, process: Ints, thread: Ints) -> Ints:
         """The track of each."""

@@ -194,37 +194,40 @@ def _arrows(ran: pl.DataFrame, called_ns: NDArray[np.uint64]) -> tuple[Launched,
 def _put(making: Making, owners: Owners, contexts: Contexts, ran: pl.DataFrame) -> None:
     """On the tracks of streams, and above them what is known of each stream's work."""
     keys = ran.select("process", "device", "stream")
-    change = keys.select((pl.struct(pl.all()) != pl.struct(pl.all()).shift(1)).fill_null(True).alias("new"))["new"].to_numpy()
-    stream = np.cumsum(change) - 1
+    change = keys.select((pl.struct(pl.all()) != pl.struct(pl.all()).shift(1)).fill_null(True).alias("new"))["new"]
+    stream = np.cumsum(change.to_numpy()) - 1
     begin, end = ran["start_ns"].to_numpy(), ran["end_ns"].to_numpy()
     lane = lanes(stream, begin, end)
-    devices: dict[tuple[int, str], int] = {}
-    purposes, tracks = [], []
-    for process, device, number in keys.filter(pl.Series(change)).rows():
-        if (process, device) not in devices:
-            devices[process, device] = making.track(TrackKind.DEVICE, owners.process(process), process, device)
-        above = devices[process, device]
-        purposes.append((above, process, number))
-    for which, (above, process, number) in enumerate(purposes):
-        here = lane[np.searchsorted(stream, which) : np.searchsorted(stream, which, side="right")]
-        of_lanes = [making.track(TrackKind.STREAM, above, process, f"Stream {number}", number=number) for _ in range(int(here.max()) + 1)]
-        tracks.append(of_lanes)
-    most = max(map(len, tracks), default=1)
-    table = np.array([of + [0] * (most - len(of)) for of in tracks], dtype=np.int64).reshape(-1, most)
-    track = table[stream, lane]
+    first = np.flatnonzero(lane == 0)
+    meant = (ran[name].to_numpy()[first] for name in ("step", "phase", "layer", "op"))
+    spans, _ = path_spans(stream[first], begin[first], end[first], contexts.levels(*meant))
+    streams = keys.filter(change)
+    tracks = _tracks(making, owners, streams, set(spans["track"].unique().to_list()), _most(stream, lane, len(streams)))
+    making.slices(contexts.named(spans).with_columns(track=pl.Series(tracks[spans["track"].to_numpy(), 0])))
     making.slices(
         ran.select("kind", "name", "facts", "step", "flow", begin_ns="start_ns", end_ns="end_ns").with_columns(
-            track=pl.Series(track), depth=pl.lit(0), flows=(pl.col("flow") > 0).cast(pl.UInt32)
+            track=pl.Series(tracks[stream, 1 + lane]), depth=pl.lit(0), flows=(pl.col("flow") > 0).cast(pl.UInt32)
         )
     )
-    first = np.flatnonzero(lane == 0)
-    meant = [ran[name].to_numpy()[first] for name in ("step", "phase", "layer", "op")]
-    spans, _ = path_spans(stream[first], begin[first], end[first], contexts.levels(*meant))
-    used = np.unique(spans["track"].to_numpy()).tolist()
-    made = {
-        which: making.track(TrackKind.PURPOSE, above, process, f"Stream {number}: layers", number=number)
-        for which, (above, process, number) in enumerate(purposes)
-        if which in used
-    }
-    of_streams = np.array([made.get(which, 0) for which in range(len(purposes))], dtype=np.int64)
-    making.slices(contexts.named(spans).with_columns(track=pl.Series(of_streams[spans["track"].to_numpy()])))
+
+
+def _most(stream: Ints, lane: Ints, streams: int) -> list[int]:
+    """The greatest lane of each stream."""
+    found = np.zeros(streams, dtype=np.int64)
+    np.maximum.at(found, stream, lane)
+    return [int(one) for one in found]
+
+
+def _tracks(making: Making, owners: Owners, streams: pl.DataFrame, meant: set[int], lane: list[int]) -> Ints:
+    """For each stream (process, device, stream) the track of its layers, if it is among `meant`, and those of its lanes up to `lane`."""
+    devices: dict[tuple[int, str], int] = {}
+    found = np.zeros((len(streams), 2 + max(lane, default=0)), dtype=np.int64)
+    for row, (process, device, number) in enumerate(streams.rows()):
+        if (process, device) not in devices:
+            devices[process, device] = making.track(TrackKind.DEVICE, owners.process(process), process, device)
+        above, name = devices[process, device], f"Stream {number}"
+        if row in meant:
+            found[row, 0] = making.track(TrackKind.PURPOSE, above, process, f"{name}: layers", number=number)
+        for one in range(lane[row] + 1):
+            found[row, 1 + one] = making.track(TrackKind.STREAM, above, process, name, number=number)
+    return found

@@ -1,7 +1,7 @@
 """A timeline as Perfetto reads it (`.pftrace`): a sequence of protobuf packets.
 
-The messages and the numbers of their fields: https://github.com/google/perfetto/tree/main/protos/perfetto/trace. We write them ourselves: the format's own builders
-take 20 µs and some kilobytes of memory a kernel, which is minutes and tens of gigabytes where this takes seconds.
+The messages and the numbers of their fields: https://github.com/google/perfetto, protos/perfetto/trace. We write them ourselves: its own
+builders take 20 µs and kilobytes of memory a kernel, minutes and tens of gigabytes where this takes seconds.
 
 Slices go out in parts, each packed with zlib (a packet `compressed_packets`), so that memory does not grow with the file.
 """
@@ -164,8 +164,7 @@ class _Texts:
         self._rows = facts.join(texts, on="text", how="left", maintain_order="left").with_columns(
             key=pl.col("key").replace_strict(keys, return_dtype=pl.UInt32)
         )
-        sets = int(facts["set"].max() or 0)  # type: ignore[call-overload]
-        self._annotations = [b"", *_annotations(self._rows, sets)]
+        self._annotations = [b"", *_annotations(self._rows)]
 
     def packets(self) -> Iterator[bytes]:
         """In parts: a viewer refuses a packet of hundreds of megabytes."""
@@ -190,9 +189,9 @@ def _used(pieces: Sequence[bytes], which: NDArray[np.uint32]) -> tuple[list[byte
     return [pieces[one] for one in used.tolist()], place
 
 
-def _annotations(rows: pl.DataFrame, sets: int) -> list[bytes]:
+def _annotations(rows: pl.DataFrame) -> list[bytes]:
     """The facts of each set, ready to be written."""
-    found = [b""] * sets
+    found = [b""] * (rows["set"].to_list()[-1] if len(rows) else 0)
     collected: list[bytes] = []
     listed: list[bytes] = []
     last: tuple[int, int] | None = None
@@ -226,9 +225,9 @@ def _slices(slices: pl.DataFrame, texts: _Texts) -> bytes:
     count = len(slices)
     track = slices["track"].to_numpy() + np.uint32(1)
     kind = slices["kind"].to_numpy()
-    step = slices["step"].to_numpy()
-    flow, flows = slices["flow"].to_numpy().astype(np.int64), slices["flows"].to_numpy().astype(np.int64)
     ending = np.isin(kind, (SliceKind.KERNEL, SliceKind.COPY))
+    step = np.where(ending, slices["step"].to_numpy(), -1)  # calls lie in their step
+    flow, flows = slices["flow"].to_numpy().astype(np.int64), slices["flows"].to_numpy().astype(np.int64)
     lasting, stepping = np.flatnonzero(kind != SliceKind.MARK), np.flatnonzero(step >= 0)
     begin: list[Part] = [
         Chosen(_KINDS, kind),
@@ -269,5 +268,5 @@ def _points(points: pl.DataFrame) -> bytes:
 
 
 def _events(time_ns: NDArray[np.int64], parts: Sequence[Part], count: int) -> Message:
-    packet = [Varint(_Packet.TIMESTAMP, time_ns), Message(_Packet.TRACK_EVENT, parts, count), Same(_TAIL)]
+    packet: list[Part] = [Varint(_Packet.TIMESTAMP, time_ns), Message(_Packet.TRACK_EVENT, parts, count), Same(_TAIL)]
     return Message(_Packet.PACKET, packet, count)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
 Numbers = NDArray[np.integer]
+Words = NDArray[np.uint64]
 _VARINT, _I64, _LEN = 0, 1, 2
 
 
@@ -177,7 +178,7 @@ class Message:
         self._key = key(field, _LEN)
         self._parts = parts
         self._inner = [part.sizes(count) for part in parts]
-        self._size = np.sum(self._inner, axis=0, dtype=np.int64) if parts else np.zeros(count, dtype=np.int64)
+        self._size: Ints = sum(self._inner, np.zeros(count, dtype=np.int64))
         self._prefix = varint_sizes(self._size.astype(np.uint64))
 
     def sizes(self, count: int) -> Ints:
@@ -193,7 +194,7 @@ class Message:
             at = at + size
 
 
-def varint_sizes(values: NDArray[np.uint64]) -> Ints:
+def varint_sizes(values: Words) -> Ints:
     size = np.ones(len(values), dtype=np.int64)
     most = int(values.max(initial=0))
     bits = 7
@@ -203,7 +204,7 @@ def varint_sizes(values: NDArray[np.uint64]) -> Ints:
     return size
 
 
-def put_varints(into: Bytes, at: Ints, values: NDArray[np.uint64], length: Ints) -> None:
+def put_varints(into: Bytes, at: Ints, values: Words, length: Ints) -> None:
     longest = int(length.max(initial=0))
     least = int(length.min(initial=longest))
     for place in range(longest):
