@@ -45,7 +45,7 @@ def time_tree(profile: Tables, detail: str = "function", by: Prefix | None = Non
         site, inner_value = _shared_out(sampled, done.sites["took"].to_numpy())
         value = np.where(np.isin(divided.division.item, site), 0, value)
         row, which, inner_value = divided.divide(site, inner_value)
-        inner = grow_inside(growth, profile, sampled, place[row], sampled.placed["point"].to_numpy()[which], detail)
+        inner = grow_inside(growth, profile, sampled.points, place[row], sampled.placed["point"].to_numpy()[which], detail)
         metric = replace(metric, label=metric.label + DIVIDED) if len(inner) else metric
     resting = idle(done, profile.table("processes"))
     rest = stand_alone(growth, trie, resting.with_columns(name=pl.lit(IDLE)), {IDLE: Kind.GPU_IDLE})
@@ -82,7 +82,7 @@ def samples_tree(profile: Tables, metric: Metric, detail: str = "instruction", b
     metric = divided.label(metric)
     row, which, value = divided.divide(of_placed, sampled.placed["value"].to_numpy())
     place = plan.sites(growth, divided.rows, divided.forests)[row]
-    place = grow_inside(growth, profile, sampled, place, sampled.placed["point"].to_numpy()[which], detail)
+    place = grow_inside(growth, profile, sampled.points, place, sampled.placed["point"].to_numpy()[which], detail)
 
     lost = sampled.unplaced.with_columns(name=pl.col("why"))
     ended = stand_alone(growth, trie, lost, dict.fromkeys(lost["why"].unique(), Kind.UNATTRIBUTED))
@@ -90,7 +90,7 @@ def samples_tree(profile: Tables, metric: Metric, detail: str = "instruction", b
     kernel = kernel.select(pl.col("function").alias("name"), "device", "called", kind=pl.lit(int(Kind.GPU_KERNEL), pl.UInt8))
     forest, node = item_nodes(profile, kernel)
     ended = growth.grow(ended, forest, np.where(kernel["called"].to_numpy(), 0, node))
-    ended = grow_inside(growth, profile, sampled, ended, lost["point"].to_numpy(), detail)
+    ended = grow_inside(growth, profile, sampled.points, ended, lost["point"].to_numpy(), detail)
 
     rest = elsewhere(profile).with_columns(name=pl.col("why"))
     rest = rest.clear() if latency else rest

@@ -8,9 +8,20 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.gpu_work import LONGEST_NS, Work
 
+Times = NDArray[np.uint64]
+
 
 def idle(work: Work, processes: pl.DataFrame) -> pl.DataFrame:
     """process, device, value (ns): for each device that a process used, what no stream of it filled."""
+    rows = [
+        (process, device, min(int((until - since).sum()), LONGEST_NS))
+        for (process, device), (since, until) in idle_times(work, processes).items()
+    ]
+    return pl.DataFrame(rows, schema={"process": pl.UInt32, "device": pl.String, "value": pl.Int64}, orient="row").sort("process", "device")
+
+
+def idle_times(work: Work, processes: pl.DataFrame) -> dict[tuple[int, str], tuple[Times, Times]]:
+    """For each process and device when they were idle: since when, and until when."""
     started = processes.group_by("process").agg(pl.col("start_ns").min())
     ran = (
         work.ran.lazy()
@@ -21,14 +32,14 @@ def idle(work: Work, processes: pl.DataFrame) -> pl.DataFrame:
         .sort("start_ns")
         .collect()
     )
-    rows = [
-        (process, device, min(_gaps(each["start_ns"].to_numpy(), each["end_ns"].to_numpy()), LONGEST_NS))
+    return {
+        (process, device): _gaps(each["start_ns"].to_numpy(), each["end_ns"].to_numpy())
         for (process, device), each in ran.partition_by("process", "device", as_dict=True).items()
-    ]
-    return pl.DataFrame(rows, schema={"process": pl.UInt32, "device": pl.String, "value": pl.Int64}, orient="row").sort("process", "device")
+    }
 
 
-def _gaps(start: NDArray[np.uint64], end: NDArray[np.uint64]) -> int:
+def _gaps(start: Times, end: Times) -> tuple[Times, Times]:
     """What lies between intervals, sorted by their starts, that may overlap."""
     reached = np.maximum.accumulate(end)
-    return int(np.where(start[1:] > reached[:-1], start[1:] - reached[:-1], np.uint64(0)).sum())
+    gap = np.flatnonzero(start[1:] > reached[:-1])
+    return reached[gap], start[gap + 1]

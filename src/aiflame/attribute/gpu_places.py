@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from aiflame.attribute.division import Ints
 from aiflame.attribute.families import families
 from aiflame.attribute.gpu_inside import kernel_names, levels
-from aiflame.attribute.gpu_samples import Samples
 from aiflame.attribute.growth import Forest, Growth, Places
 from aiflame.attribute.stacks import Functions, Tables, grow_threads
 from aiflame.attribute.thread_starts import STARTED, starts
@@ -72,8 +71,9 @@ def item_nodes(profile: Tables, items: pl.DataFrame) -> tuple[Forest, Ints]:
     return Forest.of_frames(distinct), node.to_numpy().astype(np.int64)
 
 
-def grow_inside(growth: Growth, profile: Tables, sampled: Samples, place: Places, point: NDArray[np.integer], detail: str) -> Places:
-    for level in levels(profile, sampled.points, detail):
+def grow_inside(growth: Growth, profile: Tables, points: pl.DataFrame, place: Places, point: NDArray[np.integer], detail: str) -> Places:
+    """What lies inside a kernel at each `point` (row of `points`, as `Samples.points`)."""
+    for level in levels(profile, points, detail):
         place = growth.grow(place, level.forest, level.node[point])
     return place
 

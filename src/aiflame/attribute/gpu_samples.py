@@ -48,7 +48,7 @@ def samples(profile: Tables, work: Work, *, not_issued: bool = False, detail: bo
     Without `detail`, the points are functions alone.
     """
     kernels = work.sites.with_row_index("site").filter(pl.col("kind") == int(Kind.GPU_KERNEL))
-    taken = _taken(profile, not_issued, detail)
+    taken = counted(profile, not_issued, detail)
     points = taken.select(_CODE).unique().sort(_CODE)
     points = points.with_columns(called=~pl.col("function").is_in(kernels["name"].unique().implode()))
     taken = taken.join(points.with_row_index("point"), on=_CODE, maintain_order="left").drop("offset", "reason")
@@ -81,7 +81,7 @@ def elsewhere(profile: Tables) -> pl.DataFrame:
     return summed.unpivot(list(count), index=_DEVICE, variable_name="why").filter(pl.col("value") > 0).sort(*_DEVICE, "why")
 
 
-def _taken(profile: Tables, not_issued: bool, detail: bool) -> pl.DataFrame:
+def counted(profile: Tables, not_issued: bool, detail: bool) -> pl.DataFrame:
     """process, device, window, cubin, function, offset, reason, count: samples of one of a reason's two counters."""
     reasons = profile.table("stall_reasons").select("process", "name", reason="id").unique(["process", "reason"], keep="first")
     names = {name: short(name) for name in reasons["name"].unique()}

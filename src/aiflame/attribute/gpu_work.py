@@ -42,7 +42,8 @@ class Work:
     `graph`: it ran for a graph's node, that `captured` (a stack, 0: unknown) made. `readable` and `told`: short and full name of a kernel
     that is a known specialization, else null."""
     ran: pl.DataFrame
-    """`site` (row of `sites`), `launch` (row of `launches` of its process, 0: unknown), `start_ns`, `end_ns` (never before the start)."""
+    """`site` (row of `sites`), `launch` (row of `launches` of its process, 0: unknown), `start_ns`, `end_ns` (never before the start),
+    and where meaning was asked for `step`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +124,9 @@ def work(profile: Tables, grouped: Grouped | None = None) -> Work:
         .with_row_index("site")
     )
     launch = pl.col("id").fill_null(0).alias("launch")
-    of_site = ran.select(*key, launch, "start_ns", "end_ns").join(sites.select(*key, "site"), on=key, how="left")
-    return Work(sites.drop("site", "item", "specialization"), of_site.select("site", "launch", "start_ns", "end_ns"))
+    when = ["launch", "start_ns", "end_ns", *(["step"] if "step" in ran.columns else [])]
+    of_site = ran.with_columns(launch).select({*key, *when}).join(sites.select(*key, "site"), on=key, how="left")
+    return Work(sites.drop("site", "item", "specialization"), of_site.select("site", *when))
 
 
 def _told(profile: Tables, ran: pl.DataFrame, items: pl.DataFrame, grouped: Grouped) -> pl.DataFrame:

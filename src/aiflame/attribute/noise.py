@@ -76,7 +76,7 @@ def hidden_noise(tree: Tree) -> NDArray[np.bool_]:
 
 def interpreter_noise(tree: Tree) -> NDArray[np.bool_]:
     """The nodes of functions that are hidden."""
-    noise: NDArray[np.bool_] = _is_noise(tree.frames).to_numpy()[tree.frame] | _inside_driver(tree)
+    noise: NDArray[np.bool_] = is_noise(tree.frames).to_numpy()[tree.frame] | _inside_driver(tree)
     noise |= _nameless_interpreter(tree)
     noise |= _nameless_start(tree, noise)
     noise[0] = False
@@ -134,7 +134,8 @@ def _inside_driver(tree: Tree) -> NDArray[np.bool_]:
     return inside
 
 
-def _is_noise(frames: pl.DataFrame) -> pl.Series:
+def is_noise(frames: pl.DataFrame) -> pl.Series:
+    """Functions that are noise wherever they stand."""
     name, file, module = (pl.col(column) for column in ("name", "file", "module"))
     native = pl.col("kind").is_in(_NATIVE) & (
         name.str.contains(_CALLS + _SUFFIX)

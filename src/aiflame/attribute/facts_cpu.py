@@ -1,0 +1,126 @@
+"""The facts of CPUs: samples of threads, of one clock, with all that they are of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from aiflame.attribute.compiled import spread
+from aiflame.attribute.context import of_samples
+from aiflame.attribute.cpu import CLOCK, LONGEST_NS, NO_THREAD
+from aiflame.attribute.division import Ints
+from aiflame.attribute.facts import INSIDE, Facts, Gathered, Grouping, put_in_order
+from aiflame.attribute.facts_times import sample_times
+from aiflame.attribute.growth import Forest, Growth
+from aiflame.attribute.leaves import line_frames
+from aiflame.attribute.noise import hidden_noise, is_noise
+from aiflame.attribute.reshape import without_nodes
+from aiflame.attribute.segments import forest_of
+from aiflame.attribute.stacks import Functions, Tables, functions, grow_threads
+from aiflame.attribute.states import state_frames
+from aiflame.attribute.tree import METRICS
+from aiflame.profile.codes import SampleState
+from aiflame.profile.kinds import Kind
+
+CONTEXT = ("phase", "layer", "op", "region")
+GROUPINGS = (
+    Grouping("code", "Code", ("process", "code")),
+    Grouping("layer", "Layer", ("process", "phase", "layer", "op", "kernel")),
+    Grouping("region", "Region", ("process", "region", "code")),
+    Grouping("op", "Op", ("process", "op", "kernel")),
+    Grouping("phase", "Phase", ("process", "phase", "op", "kernel")),
+)
+_STACK = ["process", "thread", "stack", "state"]
+
+
+def cpu_facts(profile: Tables, metric: str) -> Facts:
+    """What threads did, by the samples of the metric's clock."""
+    trie = functions(profile)
+    meaning = of_samples(profile, trie, CLOCK[metric])
+    worth = (pl.col("weight").cast(pl.UInt64) * pl.col("period_ns").cast(pl.UInt64)).clip(upper_bound=LONGEST_NS).cast(pl.Int64)
+    same = [*_STACK, *CONTEXT]
+    taken = meaning.samples.select(*same, "time_ns", "step", value=worth)
+    measured = taken.group_by(same).agg(pl.col("value").sum()).sort(same)
+    ends = _Ends.of(profile, trie, measured)
+
+    # Sites are told apart by functions; stacks, by instructions.
+    placed = measured.with_columns(pl.Series("code", ends.code), pl.Series("kernel", ends.kernel), pl.Series(INSIDE, ends.inside))
+    of_group = ["process", "code", "kernel", *CONTEXT]
+    groups = placed.group_by(of_group, maintain_order=True).agg(pl.col("value").sum()).with_row_index("group")
+    placed = placed.join(groups.select(*of_group, pl.col("group").cast(pl.Int64)), on=of_group, how="left", maintain_order="left")
+    divided = spread(groups, groups["value"].to_numpy(), meaning.compiled, meaning.forests)
+    several = np.bincount(divided.division.item, minlength=len(groups))[divided.division.item] > 1
+    weight = np.where(several, np.maximum(divided.division.value, 1), 1)
+    row, which, value = divided.divide(_ints(placed, "group"), _ints(placed, "value"))
+    leaves = pl.DataFrame({"site": row, INSIDE: ends.inside[which], metric: value})
+
+    items = taken.join(placed.select(*same, "group"), on=same, how="left", maintain_order="left")
+    times = sample_times(profile, metric, items.select("process", "group", "step", "time_ns", "value"), meaning.steps)
+    sites = divided.rows.select(
+        (pl.col("process").cast(pl.Int64) + 1).alias("process"),
+        *(pl.col(name).cast(pl.Int64) for name in (*CONTEXT, "code", "kernel", "group")),
+        weight=pl.Series(weight),
+    )
+    sites = sites.join(times.first, on="group", how="left", maintain_order="left")
+    forests = {
+        "process": trie.owners(),
+        "code": ends.of_code,
+        "kernel": Forest.of_frames(trie.frames),
+        **{name: divided.forests[name] for name in CONTEXT},
+        INSIDE: ends.of_inside,
+    }
+    domain = "cpu" if CLOCK[metric] == 0 else "wall"
+    return put_in_order(domain, (METRICS[metric],), {metric: metric}, GROUPINGS, Gathered(forests, sites, leaves, times))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """Where the stacks of samples end: in their code without noise, in their innermost function, and inside of it."""
+
+    of_code: Forest
+    code: Ints
+    kernel: Ints
+    """The innermost function as a node of the trie's frames; 0 where it is noise."""
+    of_inside: Forest
+    inside: Ints
+
+    @staticmethod
+    def of(profile: Tables, trie: Functions, measured: pl.DataFrame) -> _Ends:
+        """`measured`: process, thread, stack, state."""
+        process, thread, stack = (_ints(measured, name) for name in ("process", "thread", "stack"))
+        waits, told = state_frames(trie, measured)
+        lines, of_stacks = line_frames(profile, measured.select("process", "stack").unique())
+        line = told.join(of_stacks, on=["process", "stack"], how="left", maintain_order="left").select(
+            "ending0", ending1=pl.when(pl.col("state") == SampleState.ON_CPU).then("row")
+        )
+        endings = [line[name].cast(pl.Int64).fill_null(-1).to_numpy() + 1 for name in line.columns]
+
+        growth = Growth()
+        node = trie.on_threads(process, stack)
+        place = growth.grow(np.zeros(len(measured), dtype=np.int64), trie.owners(), 1 + process)
+        place = code = growth.grow(grow_threads(growth, place, profile, process, thread, NO_THREAD), trie.forest(), node)
+        for frames, ending in zip((waits, lines), endings, strict=True):
+            place = growth.grow(place, Forest.of_frames(frames), ending)
+        # What noise is depends on what is called, too: waits are; lines tell nothing.
+        tree, at = growth.ripe()
+        hidden = hidden_noise(tree)
+        line_hidden = (endings[1] > 0) & hidden[at[place]]
+        endings[1] = np.where(line_hidden, 0, endings[1])
+        shown, of_code = without_nodes(tree, hidden | (tree.kinds() == Kind.PROCESS))
+
+        within = Growth()
+        place = np.zeros(len(measured), dtype=np.int64)
+        for frames, ending in zip((waits, lines), endings, strict=True):
+            place = within.grow(place, Forest.of_frames(frames), ending)
+        inner, of_inside = within.ripe()
+        noise = is_noise(trie.frames).to_numpy()
+        frame = trie.frame[node].astype(np.int64)
+        kernel = np.where((node > 0) & ~noise[frame], frame + 1, 0)
+        return _Ends(forest_of(shown), of_code[at[code]].astype(np.int64), kernel, forest_of(inner), of_inside[place])
+
+
+def _ints(rows: pl.DataFrame, name: str) -> Ints:
+    found: Ints = rows[name].cast(pl.Int64).to_numpy()
+    return found

@@ -1,0 +1,240 @@
+"""The facts of devices: kernels, copies and their samples, with all that they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from aiflame.attribute.build import metrics
+from aiflame.attribute.compiled import Spread, spread
+from aiflame.attribute.context import Meaning, of_devices
+from aiflame.attribute.division import Ints, scaled
+from aiflame.attribute.facts import INSIDE, Facts, Gathered, Grouping, put_in_order, without_noise
+from aiflame.attribute.facts_times import device_times
+from aiflame.attribute.gpu import IDLE
+from aiflame.attribute.gpu_idle import idle
+from aiflame.attribute.gpu_places import NO_LAUNCH, family_nodes, grow_inside, item_nodes, launched_at
+from aiflame.attribute.gpu_samples import DRIVER, Samples, elsewhere, samples
+from aiflame.attribute.gpu_work import Grouped, Work, work
+from aiflame.attribute.growth import Forest, Growth
+from aiflame.attribute.prefixes import Prefix
+from aiflame.attribute.segments import forest_of
+from aiflame.attribute.stacks import Functions, Tables, functions
+from aiflame.attribute.tree import BYTES, GPU_LATENCY, GPU_STALLS, GPU_TIME, LAUNCHES, METRICS, OF_GPU, Frame, frame_table
+from aiflame.profile.kinds import Kind
+
+BY = Prefix(("phase", "layer", "op", "region"), code=True)
+ALONE, UNLAUNCHED = "alone", "unlaunched"
+"""Segments: what stands on its process itself (idle time, samples without a launch), and `[unattributed: no launch]`."""
+GROUPINGS = (
+    Grouping("code", "Code", ("process", ALONE, UNLAUNCHED, "code", "kernel")),
+    Grouping("layer", "Layer", ("process", ALONE, "phase", "layer", "op", UNLAUNCHED, "kernel")),
+    Grouping("region", "Region", ("process", ALONE, "region", UNLAUNCHED, "code", "kernel")),
+    Grouping("op", "Op", ("process", ALONE, "op", UNLAUNCHED, "kernel")),
+    Grouping("phase", "Phase", ("process", ALONE, "phase", "op", UNLAUNCHED, "kernel")),
+    Grouping("family", "Family of kernels", ("process", ALONE, "family", UNLAUNCHED, "kernel")),
+)
+MOMENTS_OF = {GPU_TIME.name: GPU_TIME.name, BYTES.name: GPU_TIME.name, GPU_STALLS.name: GPU_STALLS.name, GPU_LATENCY.name: GPU_STALLS.name}
+SAMPLED = (GPU_STALLS.name, GPU_LATENCY.name)
+_ITEM = ["name", "device", "kind", "readable", "told"]
+_LONE = ["process", "why", "device", "function"]
+
+
+def device_facts(profile: Tables) -> Facts:
+    """What devices did."""
+    there = [name for name in metrics(profile) if name in OF_GPU]
+    trie = functions(profile)
+    meaning = of_devices(profile, trie)
+    code, done = _by_frames(profile, trie, work(profile, Grouped(BY, meaning)))
+    sampled = {name: samples(profile, done, not_issued=name == GPU_LATENCY.name) for name in SAMPLED if name in there}
+    inside, of_points = _inside(profile, sampled)
+    parts = _Parts.of(done.sites, meaning)
+    lone, lone_values = _lone(profile, done, sampled)
+
+    forests, sites = _sites(profile, parts, done.sites, lone)
+    values = [parts.whole(done.sites)]
+    for name, of in sampled.items():
+        placed = parts.placed(of, of_points[name], name)
+        if name == GPU_STALLS.name:
+            values = [parts.timed(values[0], placed)]
+        values.append(placed)
+    for name, rows in lone_values.items():
+        point = of_points[name][_ints(rows, "point")] if name in of_points else np.zeros(len(rows), dtype=np.int64)
+        values.append(pl.DataFrame({"site": len(parts.sites) + _ints(rows, "lone"), INSIDE: point, name: rows["value"]}))
+    blank = pl.DataFrame(schema=dict.fromkeys(("site", INSIDE, *there, LAUNCHES.name), pl.Int64))
+    leaves = pl.concat([blank, *(rows.cast(pl.Int64) for rows in values)], how="diagonal").select(blank.columns).fill_null(0)
+
+    when = device_times(profile, done, meaning.steps, sampled.get(GPU_STALLS.name), lone)
+    sites = sites.join(when.first, on="group", how="left", maintain_order="left").with_columns(pl.col("first").fill_null(0))
+    forests |= {"process": trie.owners(), "code": code, INSIDE: inside}
+    gathered = Gathered(forests, sites, leaves, when)
+    return put_in_order("device", tuple(METRICS[name] for name in there), MOMENTS_OF, GROUPINGS, gathered)
+
+
+def _by_frames(profile: Tables, trie: Functions, done: Work) -> tuple[Forest, Work]:
+    """The same work, its sites told apart by the functions that launched and no longer by their instructions; `code` is a node of the
+    forest, which has no noise."""
+    sites = done.sites
+    growth = Growth()
+    place = growth.grow(np.zeros(len(sites), dtype=np.int64), trie.owners(), 1 + _ints(sites, "process"))
+    place = launched_at(growth, place, profile, trie, sites)
+    forest, code = without_noise(growth, place)
+    same = ["process", UNLAUNCHED, "code", *_ITEM, *BY.columns]
+    merged = (
+        sites.with_columns(pl.Series("code", code), (pl.col("thread") < 0).cast(pl.Int64).alias(UNLAUNCHED))
+        .with_row_index("old")
+        .group_by(same, maintain_order=True)
+        .agg(pl.col("took", "launches", "bytes").sum(), "old")
+    )
+    old = merged["old"]
+    number = np.zeros(len(sites), dtype=np.uint32)
+    number[old.explode().to_numpy()] = np.repeat(np.arange(len(merged), dtype=np.uint32), old.list.len().to_numpy())
+    ran = done.ran.with_columns(site=pl.Series(number).gather(done.ran["site"]))
+    return forest, Work(merged.drop("old"), ran)
+
+
+def _inside(profile: Tables, sampled: Mapping[str, Samples]) -> tuple[Forest, dict[str, Ints]]:
+    """What lies inside kernels, as a forest; and for each metric the node of each of its points."""
+    growth = Growth()
+    counts = {name: len(of.points) for name, of in sampled.items()}
+    place = np.zeros(sum(counts.values()), dtype=np.int64)
+    if sampled:
+        points = pl.concat([of.points for of in sampled.values()])
+        place = grow_inside(growth, profile, points, place, np.arange(len(points)), "instruction")
+    tree, at = growth.ripe()
+    ends = np.cumsum(list(counts.values()), dtype=np.int64)
+    return forest_of(tree), dict(zip(counts, np.split(at[place], ends[:-1]) if counts else [], strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Sites, those of compiled kernels divided over what they were fused from: a group of parts for each."""
+
+    divided: Spread
+    part: Ints
+    """For each of the divided rows its row of `sites`: parts of a group that are of the same layer and op are one."""
+    sites: pl.DataFrame
+    """Those of the divided rows, and `group`, `weight`, `took`"""
+
+    @staticmethod
+    def of(sites: pl.DataFrame, meaning: Meaning) -> _Parts:
+        divided = spread(sites, sites["took"].to_numpy(), meaning.compiled, meaning.forests)
+        rows = divided.rows.select("layer", "op").with_columns(group=pl.Series(divided.division.item))
+        same = rows.with_row_index("row").select(pl.col("row").min().over("group", "layer", "op"))["row"].to_numpy()
+        first, part = np.unique(same, return_inverse=True)
+        took = np.bincount(part, divided.division.value, len(first)).astype(np.int64)
+        group = divided.division.item[first]
+        several = np.bincount(group, minlength=len(sites))[group] > 1
+        weight = np.where(several, np.maximum(took, 1), 1)
+        return _Parts(
+            divided, part, divided.rows[first].with_columns(group=pl.Series(group), weight=pl.Series(weight), took=pl.Series(took))
+        )
+
+    def whole(self, sites: pl.DataFrame) -> pl.DataFrame:
+        """site, and what is known of kernels and copies as wholes. A launch counts once, at the first part."""
+        _, first = np.unique(self.sites["group"].to_numpy(), return_index=True)
+        once = {name: np.zeros(len(self.sites), dtype=np.int64) for name in (BYTES.name, LAUNCHES.name)}
+        for column, name in (("bytes", BYTES.name), ("launches", LAUNCHES.name)):
+            once[name][first] = sites[column].to_numpy()
+        return pl.DataFrame({"site": np.arange(len(self.sites)), INSIDE: 0, GPU_TIME.name: self.sites["took"], **once})
+
+    def placed(self, sampled: Samples, of_points: Ints, metric: str) -> pl.DataFrame:
+        """site, inside and the metric: samples, divided as their sites are."""
+        site, point, value = (_ints(sampled.placed, name) for name in ("site", "point", "value"))
+        row, which, value = self.divided.divide(site, value)
+        rows = pl.DataFrame({"site": self.part[row], INSIDE: of_points[point[which]], metric: value})
+        return rows.group_by("site", INSIDE).agg(pl.col(metric).sum()).sort("site", INSIDE)
+
+    def timed(self, whole: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
+        """`whole`, the time of each site that was sampled divided by its samples over what lies inside."""
+        site = _ints(placed, "site")
+        took = _ints(self.sites, "took")
+        inner = pl.DataFrame(
+            {"site": site, INSIDE: placed[INSIDE], GPU_TIME.name: scaled(site, _ints(placed, GPU_STALLS.name), took[site])}
+        )
+        sampled = np.zeros(len(self.sites), dtype=np.bool_)
+        sampled[site] = True
+        rest = whole.with_columns(pl.Series(GPU_TIME.name, np.where(sampled, 0, took)))
+        return pl.concat([rest.cast(pl.Int64), inner.cast(pl.Int64)], how="diagonal")
+
+
+def _lone(profile: Tables, done: Work, sampled: Mapping[str, Samples]) -> tuple[pl.DataFrame, dict[str, pl.DataFrame]]:
+    """What stands on its process itself (process, why, device, function that was sampled: "" for none, kind), and the values of it for
+    each metric: lone (row), point, value."""
+    found = {GPU_TIME.name: [idle(done, profile.table("processes")).with_columns(why=pl.lit(IDLE), kind=pl.lit(int(Kind.GPU_IDLE)))]}
+    for name, of in sampled.items():
+        function = pl.when("called").then(pl.lit("")).otherwise("function").alias("function")
+        lost = of.unplaced.join(of.points.with_row_index("point"), on="point", how="left", maintain_order="left")
+        found[name] = [lost.select("process", "device", "why", "point", "value", function)]
+    if GPU_STALLS.name in sampled:
+        kind = pl.when(pl.col("why") == DRIVER).then(int(Kind.GPU_KERNEL)).otherwise(int(Kind.UNATTRIBUTED))
+        found[GPU_STALLS.name].append(elsewhere(profile).with_columns(kind=kind))
+    columns = {
+        "process": pl.UInt32,
+        "why": pl.String,
+        "device": pl.String,
+        "function": pl.String,
+        "kind": pl.UInt8,
+        "point": pl.Int64,
+        "value": pl.Int64,
+    }
+    rows = {
+        name: pl.concat(
+            [pl.DataFrame(schema=columns), *(each.cast({c: t for c, t in columns.items() if c in each.columns}) for each in of)],
+            how="diagonal",
+        )
+        for name, of in found.items()
+    }
+    rows = {
+        name: of.with_columns(
+            pl.col("function").fill_null(""), pl.col("point").fill_null(-1), pl.col("kind").fill_null(int(Kind.UNATTRIBUTED))
+        )
+        for name, of in rows.items()
+    }
+    lone = pl.concat(list(rows.values())).select(*_LONE, "kind").unique(_LONE, maintain_order=True)
+    numbered = lone.with_row_index("lone").drop("kind")
+    return lone, {name: of.join(numbered, on=_LONE, maintain_order="left").select("lone", "point", "value") for name, of in rows.items()}
+
+
+def _sites(profile: Tables, parts: _Parts, whole: pl.DataFrame, lone: pl.DataFrame) -> tuple[dict[str, Forest], pl.DataFrame]:
+    """Forests of segments, and the sites' nodes, group and weight; those that stand alone last, each a group."""
+    own = parts.sites
+    kernel = pl.lit(int(Kind.GPU_KERNEL), pl.UInt8)
+    sampled = lone.filter(pl.col("function") != "").select("device", name="function", kind=kernel)
+    kernels, kernel_node = item_nodes(profile, pl.concat([own.select(_ITEM), sampled], how="diagonal"))
+    families, family = family_nodes(profile, own["name"])
+    reasons = lone.select("why", "kind", "device").unique(maintain_order=True)
+    alone = Forest.of_frames(frame_table([Frame(why, Kind(kind), module=device) for why, kind, device in reasons.rows()])[1:])
+    reason = lone.join(reasons.with_row_index("node", offset=1), on=["why", "kind", "device"], how="left", maintain_order="left")["node"]
+    of_lone = np.zeros(len(lone), dtype=np.int64)
+    of_lone[(lone["function"] != "").to_numpy()] = kernel_node[len(own) :]
+
+    mine = own.select(
+        (pl.col("process").cast(pl.Int64) + 1).alias("process"),
+        *(pl.col(name).cast(pl.Int64) for name in (*BY.columns, UNLAUNCHED, "code", "group", "weight")),
+        family=pl.Series(family),
+        kernel=pl.Series(kernel_node[: len(own)]),
+    )
+    others = lone.select(
+        (pl.col("process").cast(pl.Int64) + 1).alias("process"),
+        pl.Series(ALONE, reason, dtype=pl.Int64),
+        kernel=pl.Series(of_lone),
+        group=pl.int_range(len(whole), len(whole) + pl.len(), dtype=pl.Int64),
+        weight=pl.lit(1, pl.Int64),
+    )
+    forests = {
+        ALONE: alone,
+        **{name: parts.divided.forests[name] for name in BY.columns},
+        "family": families,
+        UNLAUNCHED: Forest.of_frames(frame_table([NO_LAUNCH])[1:]),
+        "kernel": kernels,
+    }
+    return forests, pl.concat([mine, others], how="diagonal").fill_null(0)
+
+
+def _ints(rows: pl.DataFrame, name: str) -> Ints:
+    found: Ints = rows[name].cast(pl.Int64).to_numpy()
+    return found

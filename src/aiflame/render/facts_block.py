@@ -1,0 +1,85 @@
+"""The blocks `facts.device`, `facts.cpu` and `facts.wall` of a report: `attribute/facts.py` as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from aiflame.attribute.build import metrics
+from aiflame.attribute.facts import CONTEXTS, Facts
+from aiflame.attribute.facts_cpu import cpu_facts
+from aiflame.attribute.facts_device import device_facts
+from aiflame.attribute.stacks import Tables
+from aiflame.attribute.tree import CPU_TIME, OF_GPU, WALL_TIME
+from aiflame.profile.kinds import Kind
+from aiflame.render.blocks import Values, block
+
+LABELS = {Kind.CPP: "C++", Kind.C: "C", Kind.OS_KERNEL: "operating system", Kind.BOUNDARY: "boundary", Kind.WAIT: "waiting"}
+
+
+def facts_blocks(profile: Tables) -> dict[str, bytes]:
+    """The blocks of all domains that the profile has values of."""
+    there = set(metrics(profile))
+    makers: dict[str, tuple[bool, Callable[[], Facts]]] = {
+        "facts.device": (bool(there & OF_GPU), lambda: device_facts(profile)),
+        "facts.cpu": (CPU_TIME.name in there, lambda: cpu_facts(profile, CPU_TIME.name)),
+        "facts.wall": (WALL_TIME.name in there, lambda: cpu_facts(profile, WALL_TIME.name)),
+    }
+    return {name: facts_block(make()) for name, (has, make) in makers.items() if has}
+
+
+def facts_block(facts: Facts) -> bytes:
+    """One domain's block."""
+    columns, in_order = _columns(facts)
+    return block(_head(facts), columns, frozenset(in_order))
+
+
+def _head(facts: Facts) -> Mapping[str, object]:
+    kinds = sorted(set(facts.frames["kind"][1:]))
+    return {
+        "metrics": [{"name": one.name, "unit": one.unit, "label": one.label} for one in facts.metrics],
+        "moments": dict(facts.moments_of),
+        "segments": [name for name in facts.segments if name != "inside"],
+        "contexts": [name for name in CONTEXTS if name in facts.segments],
+        "groupings": [{"name": one.name, "label": one.label, "segments": one.segments} for one in facts.groupings],
+        "bins": {"origin_ns": facts.bins.origin_ns, "bin_ns": facts.bins.bin_ns, "count": facts.bins.count},
+        "slots": facts.slots,
+        "kinds": {str(kind): LABELS.get(Kind(kind), Kind(kind).name.lower().replace("_", " ")) for kind in kinds},
+        "notes": facts.notes,
+    }
+
+
+def _columns(facts: Facts) -> tuple[dict[str, Values], list[str]]:
+    """The columns, and those whose neighbours differ little."""
+    frames = facts.frames
+    columns: dict[str, Values] = {
+        "frame.name": frames["name"],
+        "frame.full": frames["full_name"],
+        "frame.kind": frames["kind"].to_numpy(),
+        "frame.line": frames["line"].to_numpy(),
+    }
+    for name in ("file", "module"):
+        distinct = frames.select(name).unique(maintain_order=True).with_row_index("row")
+        columns[name] = distinct[name]
+        columns[f"frame.{name}"] = frames.join(distinct, on=name, how="left", maintain_order="left")["row"].to_numpy()
+    in_order = ["frame.file", "frame.module", "frame.kind", "frame.line"]
+    for name, segment in facts.segments.items():
+        columns[f"{name}.parent"], columns[f"{name}.frame"] = segment.parent, segment.frame
+        in_order.append(f"{name}.parent")
+    tables = {"site": facts.sites, "leaf": facts.leaves, "moment": facts.moments, "step": facts.steps, "slot": facts.slot_values}
+    for table, rows in tables.items():
+        for name in rows.columns:
+            columns[f"{table}.{name}"] = rows[name].to_numpy()
+    in_order += [f"site.{name}" for name in ("process", "code", "kernel", "phase", "layer", "op", "region", "family", "group", "first")]
+    in_order += [
+        "leaf.site",
+        "leaf.inside",
+        "moment.bin",
+        "moment.group",
+        "step.number",
+        "step.begin",
+        "step.end",
+        "slot.step",
+        "slot.slot",
+        "slot.group",
+    ]
+    return columns, in_order
