@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
+from typing import NoReturn
 
 import polars as pl
 import pytest
@@ -13,7 +15,7 @@ from test_nvdisasm import PRINT
 
 import aiflame
 from aiflame.profile.store import Profile
-from aiflame.resolve import add_instructions, gpu_code
+from aiflame.resolve import add_instructions, device_code, gpu_code
 from aiflame.resolve.cubin_lines import File
 from aiflame.resolve.gpu_code import NO_TOOL, write_gpu_tables
 from aiflame.resolve.sources import LARGEST, sources
@@ -110,9 +112,30 @@ def test_a_profile_with_its_instructions_is_not_touched_again(tmp_path: Path, nv
     add_instructions(store)
 
 
-def test_device_code_without_samples_is_removed(tmp_path: Path, nvdisasm: Path):
+def test_device_code_with_samples_stays_packed_and_the_other_is_removed(tmp_path: Path, nvdisasm: Path):
+    store = profile(tmp_path / "p", (LINES, SCALE))
+    before = device_code.binary(store.path / "cubins", LINES)
+    write(store, nvdisasm)
+    assert [file.name for file in (store.path / "cubins").iterdir()] == [f"{LINES:016x}.cubin.gz"]
+    assert before and device_code.binary(store.path / "cubins", LINES) == before
+
+
+def test_packed_device_code_that_is_damaged_counts_as_not_kept(tmp_path: Path, nvdisasm: Path):
     store = profile(tmp_path / "p", (LINES, SCALE))
     write(store, nvdisasm)
+    [packed] = (store.path / "cubins").iterdir()
+    for content in (packed.read_bytes()[:50], b"", b"not packed at all"):
+        packed.write_bytes(content)
+        assert device_code.cubin(store.path / "cubins", LINES) is None
+
+
+def test_device_code_stays_as_it_is_where_it_cannot_be_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(*_: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    store = profile(tmp_path / "p", (LINES, SCALE))
+    monkeypatch.setattr(Path, "replace", full)
+    device_code.keep(store.path / "cubins", {LINES})
     assert [file.name for file in (store.path / "cubins").iterdir()] == [f"{LINES:016x}.cubin"]
 
 

@@ -247,7 +247,7 @@ TABLES: tuple[Table, ...] = (
     Table(
         "cubins",
         "CubinRecord",
-        "device code that was loaded; the bytes are kept once a profile as `cubins/CRC.cubin` (16 hexadecimal digits)",
+        "device code that was loaded; the bytes are kept once a profile as `cubins/CRC.cubin` (16 hexadecimal digits; once sealed, `.gz`)",
         _columns(
             ("crc", T.U64, "key that samples carry"),
             ("bytes", T.U64, "size; 0: it could not be kept"),

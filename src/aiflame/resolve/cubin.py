@@ -60,11 +60,20 @@ class Cubin:
     def open(cls, path: Path) -> Cubin | None:
         try:
             if path.is_file() and path.stat().st_size <= LARGEST:
-                source = path.read_bytes() if path.stat().st_size <= IN_MEMORY else ElfFile.open(path)
+                if path.stat().st_size <= IN_MEMORY:
+                    return cls.of_bytes(path.read_bytes())
+                source = ElfFile.open(path)
                 return cls(source) if source is not None else None
         except (OSError, ValueError, NotElf):
             pass
         return None
+
+    @classmethod
+    def of_bytes(cls, content: bytes | None) -> Cubin | None:
+        try:
+            return cls(content) if content is not None else None
+        except (ValueError, NotElf):
+            return None
 
     @property
     def header(self) -> bytes:

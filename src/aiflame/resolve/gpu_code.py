@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ import polars as pl
 
 from aiflame.errors import AiflameError
 from aiflame.profile.store import Profile
+from aiflame.resolve import device_code
 from aiflame.resolve.cubin import Cubin, Function
 from aiflame.resolve.cubin_lines import Chain, File, Place
 from aiflame.resolve.kernel_families import family
@@ -47,7 +47,7 @@ def write_gpu_tables(
     nvdisasm: Sequence[Path] | None = None,
     made_from: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
-    """Writes what the profile has something for, and removes the cubins that no sample is in; returns what is missing, a line each.
+    """Writes what the profile has something for; cubins with samples are packed, the others removed. Returns what is missing, a line each.
     `made_from`: of compiled kernels (name) their ops, for the full name."""
     names = pl.concat([profile.table("kernel_shapes")["name"], profile.table("gpu_functions")["name"]]).unique().sort().to_list()
     if names:
@@ -60,7 +60,7 @@ def write_gpu_tables(
         notes = _write_code(profile, sampled, tools() if nvdisasm is None else nvdisasm, progress)
         if profile.has("kernel_variants"):
             profile.write_table("kernel_binaries", _frame(BINARIES, _binaries(profile.path / "cubins", {crc for crc, _ in sampled})))
-    _prune(profile.path / "cubins", {crc for crc, _ in sampled})
+    device_code.keep(profile.path / "cubins", {crc for crc, _ in sampled})
     return notes
 
 
@@ -120,11 +120,8 @@ def _write_code(profile: Profile, sampled: list[tuple[int, str]], nvdisasm: Sequ
 
 def _binaries(folder: Path, crcs: Iterable[int]) -> list[tuple[object, ...]]:
     """SHA-256 of the sampled cubins: specializations of one function are told by it."""
-    found: list[tuple[object, ...]] = []
-    for crc in sorted(crcs):
-        with contextlib.suppress(OSError):
-            found.append((crc, hashlib.sha256((folder / f"{crc:016x}.cubin").read_bytes()).hexdigest()))
-    return found
+    binaries = ((crc, device_code.binary(folder, crc)) for crc in sorted(crcs))
+    return [(crc, hashlib.sha256(binary).hexdigest()) for crc, binary in binaries if binary is not None]
 
 
 def _find(folder: Path, sampled: list[tuple[int, str]]) -> tuple[list[_Sampled], list[Code], list[str]]:
@@ -136,7 +133,7 @@ def _find(folder: Path, sampled: list[tuple[int, str]]) -> tuple[list[_Sampled],
     sections: dict[int, int] = {}
     for crc, name in sampled:
         if crc != crc_before:
-            cubin = Cubin.open(folder / f"{crc:016x}.cubin")
+            cubin = device_code.cubin(folder, crc)
             lines = triton.lines(cubin, name) if cubin else None
             crc_before, sections = crc, {}
         if cubin is None or lines is None:
@@ -257,16 +254,3 @@ def _inner_name(raw: str) -> str:
 
 def _frame(schema: Mapping[str, type[pl.DataType]], rows: list[tuple[object, ...]]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row")
-
-
-def _prune(folder: Path, sampled: set[int]) -> None:
-    """Device code without samples has nothing to tell, and a library's is large."""
-    keep = {f"{crc:016x}.cubin" for crc in sampled}
-    if not folder.is_dir() or folder.is_symlink():
-        return
-    with contextlib.suppress(OSError):
-        for file in list(folder.iterdir()):
-            if file.name not in keep and file.is_file():
-                file.unlink(missing_ok=True)
-        if not keep:
-            folder.rmdir()
