@@ -1,11 +1,358 @@
-// The view scope.
+// FlameScope: when something happened, as a heat map of seconds or of steps; a range of it opens as a flame graph.
+
+import { amount } from "../text.js";
+import { element } from "./dom.js";
+import { Choice, button } from "./elements.js";
+import { scale } from "./scope_colors.js";
+import { columnChoices, rowChoices, ROWS, StepGrid, TimeGrid, usualColumn } from "./scope_grid.js";
+import { Legend } from "./scope_legend.js";
+import { Picture } from "./scope_picture.js";
+import { Strip } from "./scope_strip.js";
+import { hoverText, named } from "./scope_words.js";
+import { between } from "./time_text.js";
+import { hands } from "./scope_hands.js";
+
+class Scope {
+  constructor(app) {
+    this.app = app;
+    this.body = element("section.sc");
+    this.choices = {
+      metric: new Choice("Metric", (metric) => this.#set({ metric, range: "", steps: "" })),
+      by: new Choice("Columns", (by) => this.#set({ by, at: "", column: "", rows: "" })),
+      column: new Choice("of", (column) => this.#set({ column, rows: "", at: "" })),
+      process: new Choice("Process", (process) => this.#set({ process, at: "", steps: "" })),
+      rows: new Choice("Rows", (rows) => this.#set({ rows })),
+      scale: new Choice("Colours", (chosen) => this.#set({ scale: chosen })),
+    };
+    this.legend = new Legend();
+    this.window = element("span.sc-window");
+    const zoom = [button("−", () => this.#zoom(2), "Fewer details: more columns (−)"), button("+", () => this.#zoom(0.5), "Zoom into the columns (+)")];
+    this.body.append(
+      element("div.sc-bar", {}, ...Object.values(this.choices).map((one) => one.body), element("span.sc-zoom", {}, ...zoom, this.window), this.legend.body),
+    );
+    this.canvas = element("canvas.sc-canvas", { tabIndex: 0 });
+    this.canvas.setAttribute("role", "application");
+    this.tip = element("div.sc-tip", { hidden: true });
+    this.strip = new Strip(app, { open: () => this.#open(), timeline: () => this.#openTimeline(), clear: () => this.#select(null) });
+    this.body.append(element("div.sc-picture", {}, this.canvas, this.tip), this.strip.body);
+    this.picture = new Picture(this.canvas);
+    this.sizes = new ResizeObserver(() => this.#change());
+    this.anchor = null; // the cell at which a selection begins
+    hands(this.canvas, {
+      cellAt: (x, y, clamp) => (this.grid ? this.picture.cellAt(x, y, this.grid, clamp) : null),
+      hover: (cell, x, y) => this.#hover(cell, x, y),
+      drag: (from, to, done) => this.#drag(from, to, done),
+      click: (cell) => this.#click(cell),
+      zoom: (factor, x) => this.#zoom(factor, x),
+      pan: (columns) => this.#pan(columns),
+    });
+  }
+
+  async show(state) {
+    this.sizes.observe(this.canvas);
+    this.state = { ...state };
+    this.asked ??= this.app.data.ask("scope.about", { blocks: this.app.blocks });
+    this.about = await this.asked;
+    await this.#load();
+  }
+
+  leave() {
+    this.sizes.disconnect();
+  }
+
+  #set(changed) {
+    this.state = { ...this.state, ...changed };
+    this.app.replace(this.state);
+    return this.#load();
+  }
+
+  /** All that follows from the address. */
+  async #load() {
+    const state = this.state;
+    const metrics = this.about.flatMap((domain) => domain.metrics.map((metric) => ({ ...metric, domain })));
+    const chosen = metrics.find((one) => one.name === state.metric) ?? metrics[0];
+    this.body.classList.toggle("sc-empty", !chosen);
+    if (!chosen) return this.#none();
+    const { domain } = chosen;
+    const ways = [];
+    if (chosen.moments && domain.bins) ways.push(["time", "time"]);
+    if (chosen.slots && domain.steps.length) ways.push(["step", "steps"]);
+    const by = ways.find(([one]) => one === state.by)?.[0] ?? ways[0]?.[0];
+    if (!by) return this.#none();
+    const steps = domain.steps.map((step, row) => ({ ...step, row }));
+    const processes = [...new Map(steps.map((step) => [step.process, step.name]))];
+    const process = processes.find(([one]) => String(one) === state.process)?.[0] ?? processes[0]?.[0];
+    const columns = by === "time" ? columnChoices(domain.bins) : [];
+    const column = columns.find((one) => String(one) === state.column) ?? (by === "time" ? usualColumn(domain.bins) : 0);
+    const rowsOf = by === "time" ? rowChoices(column, domain.bins.bin_ns) : ROWS;
+    const rows = rowsOf.find((one) => String(one) === state.rows) ?? rowsOf.filter((one) => one <= 50).at(-1);
+    this.choices.metric.offer(metrics.map((one) => [one.name, one.label]), chosen.name);
+    this.choices.by.offer(ways, by);
+    this.choices.column.offer(columns.map((one) => [one, amount(one, "ns")]), column);
+    this.choices.process.offer(by === "step" ? processes.map(([one, name]) => [one, name]) : [], process);
+    this.choices.rows.offer(rowsOf.map((one) => [one, String(one)]), rows);
+    this.choices.scale.offer([["linear", "linear"], ["log", "logarithmic"]], state.scale === "log" ? "log" : "linear");
+
+    const values = await this.#values(chosen, by);
+    if (this.state !== state) return undefined;
+    this.metric = chosen;
+    this.by = by;
+    this.process = process;
+    const ofProcess = steps.filter((step) => step.process === process);
+    this.grid = by === "time" ? new TimeGrid(domain.bins, values, column, rows) : new StepGrid(ofProcess, domain, values, rows);
+    this.most = this.grid.values.reduce((most, value) => Math.max(most, value), 0);
+    this.at = this.#windowOf(between(state.at));
+    this.selection = this.#selectionOf(state);
+    this.legend.show(this.most, this.metric.unit, this.logarithmic(), this.app.theme());
+    this.canvas.setAttribute("aria-label", this.#label());
+    this.#tell(false);
+    this.#change();
+    return undefined;
+  }
+
+  #none() {
+    this.grid = null;
+    this.strip.say("Nothing in this report says when it ran.");
+  }
+
+  async #values({ name, domain }, by) {
+    const key = `${by} ${domain.domain} ${name}`;
+    if (this.known?.key !== key) {
+      this.known = { key, values: await this.app.data.ask(by === "time" ? "scope.bins" : "scope.slots", { domain: domain.domain, metric: name }) };
+    }
+    return this.known.values;
+  }
+
+  logarithmic() {
+    return this.state.scale === "log";
+  }
+
+  #label() {
+    const what = this.by === "time" ? `${this.grid.columns} columns of ${amount(this.grid.column, "ns")}` : `${this.grid.columns} steps`;
+    return `Heat map of ${this.metric.label}, ${what}, ${this.grid.rows} rows. Arrow keys move, with Shift they select, Enter opens the flame graph.`;
+  }
+
+  #windowOf(wanted) {
+    const [from, to] = wanted ?? [0, this.grid.columns];
+    const low = Math.max(0, Math.min(from, this.grid.columns - 1));
+    return [low, Math.max(low + 1, Math.min(to, this.grid.columns))];
+  }
+
+  /** First and last cell that the address names. */
+  #selectionOf({ range, steps }) {
+    if (this.by === "time") return between(range) ? this.grid.cellsOf(between(range)) : null;
+    const wanted = between(steps);
+    const columns = wanted ? [...this.grid.steps.keys()].filter((at) => this.grid.steps[at].number >= wanted[0] && this.grid.steps[at].number <= wanted[1]) : [];
+    return columns.length ? [columns[0] * this.grid.rows, (columns.at(-1) + 1) * this.grid.rows - 1] : null;
+  }
+
+  #change() {
+    this.drawing ??= requestAnimationFrame(() => {
+      this.drawing = undefined;
+      this.#draw();
+    });
+  }
+
+  #draw() {
+    if (!this.grid || this.body.hidden || this.canvas.clientWidth === 0) return;
+    this.picture.resize(this.grid, this.at);
+    const theme = this.app.theme();
+    const found = getComputedStyle(this.body);
+    const style = Object.fromEntries(["paper", "ink", "soft", "line", "field", "accent"].map((name) => [name, found.getPropertyValue(`--${name}`).trim()]));
+    const { most } = this;
+    const logarithmic = this.logarithmic();
+    const tone = (value) => Math.min(255, Math.round(255 * named.share(value, most, logarithmic)));
+    const aboveLabel = this.by === "step" ? "length of each step" : `${this.metric.label} in each column`;
+    const unit = this.by === "step" ? "ns" : this.metric.unit;
+    const { grid, selection, cursor, hovered } = this;
+    this.picture.draw({ grid, tone, colors: scale(theme), style, selection, cursor, hovered, unit, aboveLabel });
+    this.#sayWindow();
+    this.body.dataset.drawn = `${this.by} ${this.grid.columns}x${this.grid.rows}`;
+  }
+
+  #sayWindow() {
+    const parts = [];
+    if (this.at[0] > 0 || this.at[1] < this.grid.columns) parts.push(`${this.at[1] - this.at[0]} of ${this.grid.columns} columns`);
+    if (this.picture.together > 1) parts.push(`each the mean of ${this.picture.together}`);
+    this.window.textContent = parts.join(", ");
+  }
+
+  #cellIndex({ column, row }) {
+    return column * this.grid.rows + row;
+  }
+
+  /** Cells from one to the other; of steps all cells, of columns that are drawn as one all that these hold. */
+  #between(one, other) {
+    const last = this.grid.values.length - 1;
+    const { rows } = this.grid;
+    const [first, second] = this.#cellIndex(one) <= this.#cellIndex(other) ? [one, other] : [other, one];
+    const end = Math.min(second.column + this.picture.together - 1, this.grid.columns - 1);
+    if (this.by === "step") return [first.column * rows, Math.min((end + 1) * rows - 1, last)];
+    return [this.#cellIndex(first), Math.min(this.#cellIndex({ column: end, row: second.row }), last)];
+  }
+
+  #drag(from, to, done) {
+    this.anchor = null;
+    this.#select(this.#between(from, to), done);
+  }
+
+  /** The first click begins a selection, the second one ends it. */
+  #click(cell) {
+    this.canvas.focus({ preventScroll: true });
+    if (!cell) {
+      this.#select(null);
+      return;
+    }
+    this.cursor = cell;
+    if (this.anchor) {
+      const { anchor } = this;
+      this.anchor = null;
+      this.#select(this.#between(anchor, cell));
+    } else {
+      this.#select(this.#between(cell, cell));
+      this.anchor = cell;
+    }
+  }
+
+  #select(selection, done = true) {
+    if (!selection) this.anchor = null;
+    this.selection = selection;
+    if (done) {
+      const { range, steps } = this.#filter();
+      this.state = { ...this.state, range, steps };
+      this.app.replace(this.state);
+      this.#tell(true);
+    }
+    this.#change();
+  }
+
+  /** The selection as the flame graph is asked for it. */
+  #filter() {
+    if (!this.selection) return { range: "", steps: "" };
+    const [first, last] = this.selection;
+    if (this.by === "time") return { range: this.grid.binsOf(first, last).join("-"), steps: "" };
+    const [from, to] = [first, last].map((index) => this.grid.steps[Math.floor(index / this.grid.rows)].number);
+    return { range: "", steps: `${from}-${to}` };
+  }
+
+  #tell(aloud) {
+    if (!this.selection) this.strip.nothing(this.by);
+    else this.strip.selected({ grid: this.grid, metric: this.metric, selection: this.selection, given: this.#given(this.selection), aloud });
+  }
+
+  /** What the worker is asked about a selection. */
+  #given([first, last]) {
+    const given = { domain: this.metric.domain.domain, metric: this.metric.name, most: 5 };
+    if (this.by === "time") return { ...given, range: this.grid.binsOf(first, last) };
+    const column = (index) => Math.floor(index / this.grid.rows);
+    return { ...given, steps: [this.grid.steps[column(first)].row, this.grid.steps[column(last)].row] };
+  }
+
+  #open() {
+    if (this.selection) this.app.go("flame", { metric: this.metric.name, ...this.#filter() });
+  }
+
+  #openTimeline() {
+    this.strip.openTimeline();
+  }
+
+  async #hover(cell, x, y) {
+    if (cell?.column === this.hovered?.column && cell?.row === this.hovered?.row && cell) {
+      this.#placeTip(x, y);
+      return;
+    }
+    this.hovered = cell;
+    this.tip.hidden = !cell;
+    this.#change();
+    if (!cell) return;
+    const value = this.picture.value(this.grid, cell.column, cell.row);
+    const words = (part) => hoverText({ grid: this.grid, metric: this.metric, cell, value, together: this.picture.together, part });
+    this.tip.replaceChildren(...words(null));
+    this.#placeTip(x, y);
+    if (this.picture.together > 1 || value === 0) return;
+    const index = this.#cellIndex(cell);
+    const given = { ...this.#given([index, index]), most: 1, slots: this.by === "step" ? this.grid.slotsOf(cell.row) : undefined };
+    const part = await this.app.data.ask("scope.part", given);
+    if (this.hovered !== cell) return;
+    this.tip.replaceChildren(...words(part));
+    this.#placeTip(x, y);
+  }
+
+  #placeTip(x, y) {
+    this.tip.style.left = `${Math.max(4, Math.min(x + 16, this.canvas.clientWidth - this.tip.offsetWidth - 6))}px`;
+    const below = y + 16 + this.tip.offsetHeight < this.canvas.clientHeight;
+    this.tip.style.top = `${below ? y + 16 : Math.max(2, y - this.tip.offsetHeight - 12)}px`;
+  }
+
+  #zoom(factor, x) {
+    if (!this.grid) return;
+    const [from, to] = this.at;
+    const length = Math.max(4, Math.min(this.grid.columns, Math.round((to - from) * factor)));
+    const fixed = x === undefined ? (this.cursor?.column ?? (from + to) / 2) : Math.max(from, Math.min(to, this.picture.columnAt(x)));
+    const start = Math.round(fixed - ((fixed - from) / (to - from)) * length);
+    this.#setWindow(start, length);
+  }
+
+  #pan(columns) {
+    if (this.grid) this.#setWindow(this.at[0] + columns, this.at[1] - this.at[0]);
+  }
+
+  #setWindow(start, length) {
+    const from = Math.max(0, Math.min(start, this.grid.columns - length));
+    this.at = this.#windowOf([from, from + length]);
+    const whole = this.at[0] === 0 && this.at[1] === this.grid.columns;
+    this.state = { ...this.state, at: whole ? "" : this.at.join("-") };
+    this.app.replace(this.state);
+    this.#change();
+  }
+
+  /** Whether it was one of ours. */
+  key(event) {
+    if (!this.grid) return false;
+    const free = event.target === this.canvas || event.target === document.body;
+    const moves = { ArrowUp: [0, 1], ArrowDown: [0, -1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
+    const act = {
+      "+": () => this.#zoom(0.5),
+      "=": () => this.#zoom(0.5),
+      "-": () => this.#zoom(2),
+      0: () => this.#setWindow(0, this.grid.columns),
+      Escape: () => this.#select(null),
+      PageUp: () => this.#pan(-Math.ceil((this.at[1] - this.at[0]) / 2)),
+      PageDown: () => this.#pan(Math.ceil((this.at[1] - this.at[0]) / 2)),
+    }[event.key];
+    if (act) act();
+    else if (free && event.key === "Enter" && this.selection) this.#open();
+    else if (free && moves[event.key]) this.#move(moves[event.key], event.shiftKey);
+    else return false;
+    return true;
+  }
+
+  #move([across, up], selects) {
+    const { grid, picture } = this;
+    const from = this.cursor ?? { column: this.at[0], row: this.by === "step" ? grid.rows - 1 : 0 };
+    let index = this.cursor ? this.#cellIndex(from) + up + across * grid.rows * picture.together : this.#cellIndex(from);
+    index = Math.max(0, Math.min(grid.values.length - 1, index));
+    if (selects) this.anchor ??= from;
+    else this.anchor = null;
+    this.cursor = { column: Math.floor(index / grid.rows), row: index % grid.rows };
+    this.cursor.column -= (this.cursor.column - this.at[0]) % picture.together;
+    if (this.cursor.column < this.at[0] || this.cursor.column >= this.at[1]) this.#pan(this.cursor.column - (across || up > 0 ? this.at[1] - 1 : this.at[0]));
+    if (selects) {
+      const { anchor } = this;
+      this.#select(this.#between(anchor, this.cursor));
+      return;
+    }
+    this.app.say(hoverText({ grid, metric: this.metric, cell: this.cursor, value: picture.value(grid, this.cursor.column, this.cursor.row), together: picture.together, part: null }).map((line) => line.textContent).join(", "));
+    this.#change();
+  }
+}
 
 export const view = {
   name: "scope",
   title: "FlameScope",
   key: "3",
-  create() {
-    const body = document.createElement("section");
-    return { body, show() {} };
+  create(app) {
+    const made = new Scope(app);
+    return { body: made.body, show: (state) => made.show(state), leave: () => made.leave(), key: (event) => made.key(event) };
   },
 };

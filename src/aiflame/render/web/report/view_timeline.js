@@ -1,11 +1,378 @@
-// The view timeline.
+// The timeline: steps, phases, layers, regions, waits, and what ran on each stream, from the whole run down to single kernels.
+
+import { element } from "./dom.js";
+import { Details } from "./timeline_details.js";
+import { listen } from "./timeline_hands.js";
+import { layout } from "./timeline_layout.js";
+import { Picture, RULER } from "./timeline_picture.js";
+import { hoverText } from "./timeline_words.js";
+import { between, moment } from "./time_text.js";
+import { button } from "./elements.js";
+
+const SHORTEST = 50; // ns across the picture
+const AROUND = 0.5; // of the picture's width is asked for on either side of it
+
+class Timeline {
+  constructor(app) {
+    this.app = app;
+    this.body = element("section.tl");
+    this.where = element("span.tl-where");
+    this.body.append(
+      element(
+        "div.tl-bar",
+        {},
+        button("Whole run", () => this.#fit(0, this.about.length), "Show everything (0)"),
+        button("−", () => this.#zoom(1.6), "Zoom out (s)"),
+        button("+", () => this.#zoom(1 / 1.6), "Zoom in (w)"),
+        this.where,
+        element("span.tl-hint", {}, "Wheel zooms, drag pans, double click fits a step; drag on the ruler, or with Shift, selects time"),
+      ),
+    );
+    this.canvas = element("canvas.tl-canvas");
+    this.canvas.tabIndex = 0;
+    this.canvas.setAttribute("role", "application");
+    this.canvas.setAttribute("aria-label", "Timeline. W and S zoom, A and D pan, arrow keys go from slice to slice, Enter fits it, Escape clears.");
+    this.tip = element("div.tl-tip");
+    this.tip.hidden = true;
+    this.details = new Details(app, {
+      choose: (row) => this.#chooseRow(row),
+      fit: (begin, end) => this.#fit(begin, end),
+      clear: () => this.#clear(),
+    });
+    this.body.append(element("div.tl-picture", {}, this.canvas, this.tip), this.details.body);
+    this.picture = new Picture(this.canvas);
+    this.turned = new Set();
+    this.top = 0;
+    this.sizes = new ResizeObserver(() => this.#change());
+    listen(this.canvas, {
+      pan: (dx, dy) => this.#pan(dx, dy),
+      zoom: (factor, x) => this.#zoom(factor, x),
+      scroll: (dy) => this.#pan(0, -dy),
+      scrolls: (x) => x < this.picture.gutter,
+      marks: (x, y, event) => x >= this.picture.gutter && (y < RULER || event.shiftKey),
+      mark: (from, to, done) => this.#mark(from, to, done),
+      click: (x, y) => this.#click(x, y),
+      fit: (x, y) => this.#fitStep(x, y),
+      hover: (x, y) => this.#hover(x, y),
+      leave: () => this.#hoverPiece(null),
+    });
+  }
+
+  async show(state) {
+    this.sizes.observe(this.canvas);
+    this.state = state;
+    if (!this.app.blocks.includes("timeline")) {
+      this.body.replaceChildren(element("p.tl-none", {}, "This report has no timeline."));
+      return;
+    }
+    this.asked ??= this.app.data.ask("timeline.about");
+    this.about ??= await this.asked;
+    if (this.state !== state) return;
+    this.#say();
+    const [begin, end] = between(state.time) ?? [0, this.about.length];
+    this.view = this.#limited(begin, end);
+    this.range = between(state.mark) ? { begin: between(state.mark)[0], end: between(state.mark)[1] } : null;
+    this.turned = new Set((state.turned ?? "").split(".").filter(Boolean).map(Number));
+    this.top = Number(state.top ?? 0) || 0;
+    this.plan = layout(this.about, this.turned);
+    this.chosen = state.slice === undefined ? null : await this.app.data.ask("timeline.slice", { row: Number(state.slice) });
+    this.#tell();
+    this.#change();
+  }
+
+  leave() {
+    this.sizes.disconnect();
+  }
+
+  #say() {
+    const { merged, leftOut } = this.about;
+    const notes = [];
+    if (merged) notes.push(`${merged.slices.toLocaleString("en-US")} slices: those shorter than ${moment(merged.bin_ns, merged.bin_ns / 100)} are merged with their neighbours`);
+    if (leftOut.length) notes.push(`without ${leftOut.join(" and ")}`);
+    const hint = this.body.querySelector(".tl-hint");
+    if (notes.length) hint.textContent = notes.join("; ");
+  }
+
+  /** The view and what is drawn follow from what was changed; the address does so a moment later. */
+  #change() {
+    if (!this.view) return;
+    this.drawing ??= requestAnimationFrame(() => {
+      this.drawing = undefined;
+      this.#draw();
+    });
+    clearTimeout(this.writing);
+    this.writing = setTimeout(() => this.#write(), 250);
+  }
+
+  #write() {
+    if (this.body.hidden) return;
+    const whole = this.view.begin === 0 && this.view.end === this.about.length;
+    this.state = {
+      time: whole ? "" : `${Math.round(this.view.begin)}-${Math.round(this.view.end)}`,
+      mark: this.range ? `${Math.round(this.range.begin)}-${Math.round(this.range.end)}` : "",
+      slice: this.chosen ? String(this.chosen.row) : "",
+      turned: [...this.turned].sort((one, other) => one - other).join("."),
+      top: this.top ? String(Math.round(this.top)) : "",
+    };
+    this.app.replace(this.state);
+  }
+
+  #draw() {
+    if (this.body.hidden) return;
+    this.picture.resize();
+    this.top = Math.max(0, Math.min(this.top, this.plan.height - (this.picture.height - RULER)));
+    this.#ask();
+    const theme = this.app.theme();
+    if (this.theme !== theme) this.#readStyle(theme);
+    this.where.textContent = `${moment(this.view.end - this.view.begin, (this.view.end - this.view.begin) / 100)} of ${moment(this.about.length, this.about.length / 1000)}`;
+    this.picture.draw({
+      about: this.about,
+      rows: this.plan.rows,
+      top: this.top,
+      view: this.view,
+      pieces: this.pieces,
+      color: (kind, name) => this.colors[kind][this.about.shades[name]],
+      theme,
+      style: this.style,
+      chosen: this.chosen,
+      hovered: this.hovered,
+      range: this.range,
+    });
+  }
+
+  #readStyle(theme) {
+    this.theme = theme;
+    const found = getComputedStyle(this.body);
+    this.style = Object.fromEntries(
+      ["paper", "ink", "soft", "line", "field", "raised", "accent"].map((name) => [name, found.getPropertyValue(`--${name}`).trim()]),
+    );
+    this.colors = {};
+    for (const [kind, { color }] of Object.entries(this.about.kinds)) {
+      this.colors[kind] = [0, 1, 2, 3, 4, 5].map((shade) => this.app.color(color, shade));
+    }
+  }
+
+  /** The last picture stays, moved and stretched, until the worker has found the next. */
+  async #ask() {
+    const { begin, end } = this.view;
+    const pixel = (end - begin) / Math.max(1, this.picture.width - this.picture.gutter);
+    const lanes = this.plan.rows.filter((row) => row.lane !== undefined && this.#isNear(row)).map((row) => row.lane);
+    const now = this.pieces;
+    const fits = now && now.begin <= begin && now.end >= end && now.pixel === pixel && lanes.every((lane) => now.placeOf.has(lane));
+    if (fits || this.asking) return;
+    this.asking = true;
+    const margin = (end - begin) * AROUND;
+    try {
+      const found = await this.app.data.ask("timeline.view", { begin: begin - margin, end: end + margin, pixel, lanes });
+      found.placeOf = new Map(found.lanes.map((lane, place) => [lane, place]));
+      this.pieces = found;
+    } finally {
+      this.asking = false;
+    }
+    this.body.dataset.drawn = `${Math.round(begin)}-${Math.round(end)}`;
+    this.#change();
+  }
+
+  #isNear(row) {
+    return row.y + row.height > this.top - 200 && row.y < this.top + this.picture.height + 200;
+  }
+
+  #limited(begin, end) {
+    const whole = this.about.length;
+    const length = Math.min(Math.max(end - begin, SHORTEST), whole * 1.04);
+    const middle = (begin + end) / 2;
+    const slack = whole * 0.02;
+    const from = Math.max(-slack, Math.min(middle - length / 2, whole + slack - length));
+    return begin === 0 && end === whole ? { begin: 0, end: whole } : { begin: from, end: from + length };
+  }
+
+  #pan(dx, dy) {
+    const { begin, end } = this.view;
+    const by = (dx / (this.picture.width - this.picture.gutter)) * (end - begin);
+    if (dx) this.view = this.#limited(begin - by, end - by);
+    this.top -= dy;
+    this.#change();
+  }
+
+  #zoom(factor, x) {
+    const { begin, end } = this.view;
+    const at = x === undefined ? (this.pointer ?? (begin + end) / 2) : this.picture.time(Math.max(x, this.picture.gutter), this.view);
+    const fixed = at >= begin && at <= end ? at : (begin + end) / 2;
+    const length = Math.max(SHORTEST, (end - begin) * factor);
+    const part = (fixed - begin) / (end - begin);
+    this.view = this.#limited(fixed - part * length, fixed + (1 - part) * length);
+    this.#change();
+  }
+
+  #fit(begin, end) {
+    const margin = begin === 0 && end === this.about.length ? 0 : (end - begin) * 0.03;
+    this.view = this.#limited(begin - margin, end + margin);
+    this.#change();
+  }
+
+  async #fitStep(x, y) {
+    if (x < this.picture.gutter || y < RULER) return;
+    const found = await this.app.data.ask("timeline.step", { time: this.picture.time(x, this.view) });
+    const piece = this.#pieceAt(x, y);
+    if (found) this.#fit(found.begin, found.end);
+    else if (piece) this.#fit(piece.begin, piece.end);
+  }
+
+  #rowAt(y) {
+    const at = y - RULER + this.top;
+    return y < RULER ? undefined : this.plan.rows.find((row) => at >= row.y && at < row.y + row.height);
+  }
+
+  /** The drawn piece at a place, or one at most 2 px beside it. */
+  #pieceAt(x, y) {
+    const row = this.#rowAt(y);
+    const place = x < this.picture.gutter ? undefined : this.pieces?.placeOf.get(row?.lane);
+    if (place === undefined) return null;
+    const { left, right, from, row: rows, many, level, kind, name } = this.pieces;
+    const slack = ((this.view.end - this.view.begin) / (this.picture.width - this.picture.gutter)) * 2;
+    const time = this.picture.time(x, this.view);
+    let best = null;
+    let nearest = slack;
+    for (let at = from[place]; at < from[place + 1] && left[at] <= time + slack; at++) {
+      const off = Math.max(left[at] - time, time - right[at], 0);
+      if (off <= nearest) {
+        nearest = off;
+        best = { lane: row.lane, row: rows[at], begin: left[at], end: right[at], many: many[at], level: level[at], kind: kind[at], name: name[at] };
+      }
+    }
+    return best;
+  }
+
+  #hover(x, y) {
+    this.pointer = x >= this.picture.gutter ? this.picture.time(x, this.view) : undefined;
+    if (!this.view || !this.pieces) return;
+    const row = this.#rowAt(y);
+    this.canvas.style.cursor = row?.folds && x < this.picture.gutter ? "pointer" : y < RULER && x >= this.picture.gutter ? "col-resize" : "";
+    this.#hoverPiece(this.#pieceAt(x, y), x, y);
+  }
+
+  async #hoverPiece(piece, x, y) {
+    const changed = piece?.row !== this.hovered?.row || piece?.many !== this.hovered?.many;
+    this.hovered = piece;
+    this.tip.hidden = !piece;
+    if (changed) this.#change();
+    if (!piece) return;
+    if (changed) {
+      this.tip.replaceChildren(element("strong", {}, this.about.names[piece.name]));
+      const slice = await this.app.data.ask("timeline.slice", { row: piece.row });
+      if (this.hovered !== piece) return;
+      this.tip.replaceChildren(...hoverText(this.about, piece, slice));
+    }
+    const room = this.canvas.clientWidth - this.tip.offsetWidth - 8;
+    this.tip.style.left = `${Math.max(4, Math.min(x + 14, room))}px`;
+    const below = y + 18 + this.tip.offsetHeight < this.canvas.clientHeight;
+    this.tip.style.top = `${below ? y + 18 : Math.max(4, y - this.tip.offsetHeight - 10)}px`;
+  }
+
+  #click(x, y) {
+    this.canvas.focus({ preventScroll: true });
+    const row = this.#rowAt(y);
+    if (row?.folds && (x < this.picture.gutter || row.title !== undefined)) {
+      if (!this.turned.delete(row.track)) this.turned.add(row.track);
+      this.plan = layout(this.about, this.turned);
+      this.#change();
+      return;
+    }
+    const piece = this.#pieceAt(x, y);
+    if (piece && piece.many > 1 && !this.about.merged) this.#fit(piece.begin, piece.end);
+    else if (piece) this.#chooseRow(piece.row);
+    else this.#clear();
+  }
+
+  #clear() {
+    this.chosen = null;
+    this.range = null;
+    this.#tell();
+    this.#change();
+  }
+
+  async #chooseRow(row) {
+    const slice = row < 0 ? null : await this.app.data.ask("timeline.slice", { row });
+    if (!slice) return;
+    this.chosen = slice;
+    this.range = null;
+    this.#reveal(slice);
+    this.#tell();
+    this.#change();
+  }
+
+  #reveal({ begin, end, lane }) {
+    if (end < this.view.begin || begin > this.view.end) {
+      const half = (this.view.end - this.view.begin) / 2;
+      this.view = this.#limited((begin + end) / 2 - half, (begin + end) / 2 + half);
+    }
+    const row = this.plan.rows.find((one) => one.lane === lane);
+    if (row && (row.y < this.top || row.y + row.height > this.top + this.picture.height - RULER)) this.top = row.y - this.picture.height / 3;
+  }
+
+  #mark(from, to, done) {
+    const [begin, end] = [from, to].sort((one, other) => one - other).map((x) => this.picture.time(Math.max(x, this.picture.gutter), this.view));
+    this.range = { begin: Math.max(0, begin), end: Math.min(this.about.length, Math.max(end, begin + 1)) };
+    this.chosen = null;
+    if (done) this.#tell();
+    this.#change();
+  }
+
+  /** Below the picture, and aloud. */
+  #tell() {
+    if (this.chosen) this.details.slice(this.about, this.chosen);
+    else if (this.range) this.details.range(this.about, this.range);
+    else this.details.nothing();
+  }
+
+  /** Whether it was one of ours. */
+  key(event) {
+    if (!this.view) return false;
+    const across = (this.picture.width - this.picture.gutter) * 0.15;
+    const anywhere = {
+      w: () => this.#zoom(1 / 1.4),
+      s: () => this.#zoom(1.4),
+      a: () => this.#pan(across, 0),
+      d: () => this.#pan(-across, 0),
+      PageUp: () => this.#pan(0, 200),
+      PageDown: () => this.#pan(0, -200),
+      0: () => this.#fit(0, this.about.length),
+      Escape: () => this.#clear(),
+    };
+    const onCanvas = {
+      ArrowLeft: () => this.#chooseRow(this.chosen?.before ?? -1),
+      ArrowRight: () => (this.chosen ? this.#chooseRow(this.chosen.after) : this.#chooseFirst()),
+      ArrowUp: () => this.#chooseLane(-1),
+      ArrowDown: () => (this.chosen ? this.#chooseLane(1) : this.#chooseFirst()),
+      Enter: () => this.chosen && this.#fit(this.chosen.begin, this.chosen.end),
+    };
+    const free = event.target === this.canvas || event.target === document.body;
+    const act = anywhere[event.key] ?? (free ? onCanvas[event.key] : undefined);
+    act?.();
+    return Boolean(act);
+  }
+
+  async #chooseFirst() {
+    const lane = this.plan.rows.find((row) => row.lane !== undefined)?.lane;
+    if (lane !== undefined) await this.#chooseRow(await this.app.data.ask("timeline.nearest", { lane, time: this.view.begin }));
+  }
+
+  async #chooseLane(by) {
+    if (!this.chosen) return;
+    const lanes = this.plan.rows.filter((row) => row.lane !== undefined).map((row) => row.lane);
+    const lane = lanes[lanes.indexOf(this.chosen.lane) + by];
+    if (lane === undefined) return;
+    const time = (Math.max(this.chosen.begin, this.view.begin) + Math.min(this.chosen.end, this.view.end)) / 2;
+    await this.#chooseRow(await this.app.data.ask("timeline.nearest", { lane, time }));
+  }
+}
 
 export const view = {
   name: "timeline",
   title: "Timeline",
   key: "4",
-  create() {
-    const body = document.createElement("section");
-    return { body, show() {} };
+  create(app) {
+    const made = new Timeline(app);
+    return { body: made.body, show: (state) => made.show(state), leave: () => made.leave(), key: (event) => made.key(event) };
   },
 };

@@ -1,0 +1,97 @@
+"""Lanes: the rows in which a timeline's slices are drawn. A lane shows one kind of slices of a track, at one level."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.attribute.timeline_tables import SliceKind
+
+Ints = NDArray[np.int64]
+_PLACE = {
+    SliceKind.STEP: 0,
+    SliceKind.PHASE: 1,
+    SliceKind.LAYER: 2,
+    SliceKind.OP: 3,
+    SliceKind.CALL: 4,
+    SliceKind.WAIT: 5,
+    SliceKind.REGION: 6,
+    SliceKind.MARK: 6,
+    SliceKind.FUNCTION: 7,
+    SliceKind.KERNEL: 8,
+    SliceKind.COPY: 8,
+}
+"""From the top of a track; kinds with one number share lanes."""
+_NESTED = (SliceKind.REGION, SliceKind.MARK, SliceKind.FUNCTION)
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    tracks: pl.DataFrame
+    """Those that have slices or stand above some, from the top: parent (row here, -1: none), kind, number, name."""
+    rows: pl.DataFrame
+    """Each lane, from the top: track (row of `tracks`), kind (of its first slice), level."""
+    slices: pl.DataFrame
+    """By lane and begin."""
+    lane: Ints
+    """Of each slice."""
+
+
+def lanes(tracks: pl.DataFrame, slices: pl.DataFrame) -> Lanes:
+    order = _order(tracks, slices)
+    place_of = np.full(len(tracks), -1, dtype=np.int64)
+    place_of[order] = np.arange(len(order))
+    kind = slices["kind"].to_numpy()
+    place = np.zeros(max(SliceKind) + 1, dtype=np.int64)
+    place[list(_PLACE)] = list(_PLACE.values())
+    key = (place_of[slices["track"].to_numpy()] << 32) | (place[kind] << 16) | _levels(slices)
+    begin = slices["begin_ns"].to_numpy()
+    by_lane = np.lexsort((begin, key))
+    distinct, first, lane = np.unique(key[by_lane], return_index=True, return_inverse=True)
+    rows = pl.DataFrame({"track": distinct >> 32, "kind": kind[by_lane][first], "level": distinct & 0xFFFF})
+    shown = tracks[order]
+    parents = shown["parent"].to_numpy()
+    parent = np.where(parents >= 0, place_of[np.maximum(parents, 0)], -1)
+    kept = shown.select("kind", "number", "name").with_columns(parent=pl.Series(parent, dtype=pl.Int64))
+    return Lanes(kept, rows, slices[by_lane], lane.astype(np.int64))
+
+
+def _order(tracks: pl.DataFrame, slices: pl.DataFrame) -> list[int]:
+    """The tracks that are shown, each before those that stand below it."""
+    parent, kind = tracks["parent"].to_list(), tracks["kind"].to_list()
+    shown: set[int] = set()
+    for track in slices["track"].unique().to_list():
+        while track >= 0 and track not in shown:
+            shown.add(track)
+            track = parent[track]
+    below: dict[int, list[int]] = {}
+    for track in sorted(shown, key=lambda one: (kind[one], one)):
+        below.setdefault(parent[track], []).append(track)
+    order, waiting = [], below.get(-1, [])[::-1]
+    while waiting:
+        track = waiting.pop()
+        order.append(track)
+        waiting += below.get(track, [])[::-1]
+    return order
+
+
+def _levels(slices: pl.DataFrame) -> Ints:
+    """How deep a slice lies among those of its kind. Layers lie within steps and phases, where there are some."""
+    kind, depth = slices["kind"].to_numpy(), slices["depth"].to_numpy().astype(np.int64)
+    level = np.where(np.isin(kind, _NESTED), depth, 0)
+    layer = kind == SliceKind.LAYER
+    if layer.any():
+        around = sum(_is_around(slices, kind == outer) for outer in (SliceKind.STEP, SliceKind.PHASE))
+        level = np.where(layer, np.maximum(depth - around, 0), level)
+    return np.minimum(level, 0xFFFF)
+
+
+def _is_around(slices: pl.DataFrame, outer: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """1 where one of the `outer` slices, which do not overlap, lies around a slice. Slices are by track and begin, outer ones first."""
+    track, end = slices["track"].to_numpy(), slices["end_ns"].to_numpy()
+    last = np.maximum.accumulate(np.where(outer, np.arange(len(slices)), -1))
+    near = np.maximum(last, 0)
+    return ((last >= 0) & (track[near] == track) & (end[near] >= end)).astype(np.int64)

@@ -1,0 +1,67 @@
+"""Merging short slices that lie beside each other, where there are more than a page can hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """By lane and begin."""
+
+    lane: Ints
+    begin: Ints
+    end: Ints
+    row: Ints
+    """The slice that it is; of several merged ones, the longest."""
+    count: Ints
+    """How many slices it stands for."""
+    busy: Ints
+    """How long they took together."""
+
+
+def merged(spans: Spans, most: int) -> tuple[Spans, int]:
+    """At most so many, or where even long ones are more, these: slices shorter than a bin that begin in the same one become a span; and the
+    bin's length, 0: none was merged."""
+    if len(spans.lane) <= most:
+        return spans, 0
+    reach = int(spans.end.max() - spans.begin.min())
+    bin_ns = 1 << max(0, (reach // most).bit_length() - 1)
+    while bin_ns <= 2 * reach:
+        first = _firsts(spans, bin_ns)
+        if len(first) <= most:
+            return _merged(spans, first), bin_ns
+        bin_ns *= 2
+    return _merged(spans, _firsts(spans, bin_ns)), bin_ns
+
+
+def _firsts(spans: Spans, bin_ns: int) -> Ints:
+    """The rows at which a span begins that others may be merged with."""
+    long = spans.end - spans.begin >= bin_ns
+    place = spans.begin // bin_ns
+    new = long.copy()
+    new[:1] = True
+    new[1:] |= long[:-1] | (spans.lane[1:] != spans.lane[:-1]) | (place[1:] != place[:-1])
+    return np.flatnonzero(new)
+
+
+def _merged(spans: Spans, first: Ints) -> Spans:
+    took = spans.end - spans.begin
+    group = np.zeros(len(took), dtype=np.int64)
+    group[first[1:]] = 1
+    group = np.cumsum(group)
+    by_length = np.lexsort((took, group))
+    last = np.append(first[1:], len(took)) - 1
+    return Spans(
+        spans.lane[first],
+        spans.begin[first],
+        np.maximum.reduceat(spans.end, first),
+        spans.row[by_length[last]],
+        np.add.reduceat(spans.count, first),
+        np.add.reduceat(spans.busy, first),
+    )

@@ -1,0 +1,58 @@
+// What the heat map says of a cell, in words.
+
+import { amount, percent } from "../text.js";
+import { element } from "./dom.js";
+import { moment } from "./time_text.js";
+
+const DECADES = 3; // of a logarithmic scale
+
+export const named = {
+  /** A value's place on the scale of colours, from 0 to 1. */
+  share(value, most, logarithmic) {
+    if (most <= 0) return 0;
+    return logarithmic ? Math.max(0, 1 + Math.log10(value / most) / DECADES) : value / most;
+  },
+
+  /** The other way round. */
+  value(share, most, logarithmic) {
+    return logarithmic ? most * 10 ** (DECADES * (share - 1)) : share * most;
+  },
+};
+
+/** Lines of a tooltip; `part`: what the cell is of, where that is known yet. */
+export function hoverText({ grid, metric, cell, value, together, part }) {
+  const lines = [element("strong", {}, `${amount(rounded(value), metric.unit)} ${metric.label}`)];
+  const took = spanOf(grid, cell);
+  const busy = possible(value, took.length, metric);
+  if (busy) lines.push(element("div", {}, busy));
+  lines.push(element("div", {}, together > 1 ? `the mean of ${together} columns from ${took.text}` : took.text));
+  for (const [segment, title] of [["kernel", ""], ["layer", "layer "], ["phase", ""]]) {
+    const top = part?.lists[segment][0];
+    if (top && part.total > 0) lines.push(element("div", {}, `${title}${top.name}: ${percent(top.value, part.total)}`));
+  }
+  return lines;
+}
+
+/** How much that is of what it could be. */
+export function possible(value, length, { unit, domain }) {
+  if (unit !== "ns" || length <= 0) return "";
+  if (domain.domain === "device") return `${percent(value, length)} of the time of one GPU`;
+  const busy = (value / length).toLocaleString("en-US", { maximumFractionDigits: 2 });
+  return domain.domain === "cpu" ? `${busy} CPUs busy` : `${busy} threads`;
+}
+
+/** Where a cell lies: {text, length} */
+function spanOf(grid, { column, row }) {
+  if (grid.kind === "time") {
+    const begin = grid.begin(column * grid.rows + row);
+    return { text: `${moment(begin, grid.cell)} … ${moment(begin + grid.cell, grid.cell)}`, length: grid.cell };
+  }
+  const step = grid.steps[column];
+  const length = (step.end - step.begin) / grid.rows;
+  const place = `${Math.round((100 * row) / grid.rows)}–${Math.round((100 * (row + 1)) / grid.rows)}%`;
+  return { text: `step ${step.number}, ${place} of its ${amount(step.end - step.begin, "ns")}`, length };
+}
+
+export function rounded(value) {
+  return value >= 10 ? Math.round(value) : Number(value.toPrecision(3));
+}
