@@ -2,6 +2,7 @@
 #pragma once
 #include "unwind/frames.hpp"
 #include "unwind/native_unwinder.hpp"
+#include "unwind/python_frames.hpp"
 
 #include <atomic>
 #include <cstdint>
@@ -14,8 +15,15 @@ inline constexpr size_t kMaxFrames = NativeUnwinder::kMostFrames;
 struct KnownStack {
   uint64_t hash;
   uint32_t node;
+  uint32_t next;  // place of the one that a hook met after it
 };
-inline constexpr size_t kKnownStacks = 4096;
+// Where a thread calls hooks from, again and again. A training step has thousands of launches, each from its own place: a set has room
+// for those that fall into it, and is a cache line.
+struct KnownStacks {
+  static constexpr uint32_t kSets = 4096, kWays = 4;
+  alignas(64) KnownStack at[kSets * kWays];
+  uint32_t last, next;  // places: of the one met last, and of the one that is to come if it comes again as it came before
+};
 
 // The last stack of a thread, outermost first: what the next one has in common with it costs next to nothing.
 struct LastStack {
@@ -69,7 +77,8 @@ struct Thread {
   uint64_t cpu_alive_ns;                       // its CPU clock when an adopted one was last seen alive
   NodeRun nodes_made;
   LastStack last;
-  KnownStack known[kKnownStacks / 2][2];  // where this thread calls a hook from, again and again
+  python::PlacesMet met;
+  KnownStacks known;
 };
 
 namespace threads {

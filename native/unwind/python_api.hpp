@@ -16,6 +16,7 @@ struct Api {
   uint64_t code_type, text_type, bytes_type, cell_type;
 
   int (*add_pending_call)(int (*)(void*), void*);
+  void* (*type_slot)(Object, int);
 
   Object (*current_frame)();                 // borrowed
   Object (*frame_back)(Object);              // new

@@ -18,7 +18,8 @@ namespace {
 Layout at;
 Types types;
 
-// An address is freed and used again for other code: a fingerprint tells them apart.
+// An address is freed and used again for other code. Who frees it tells (free_counted); should that ever be left out, a fingerprint tells
+// most apart.
 // One word holds fingerprint and id, so that a reader never joins the fingerprint of one code to the id of another.
 struct Entry {
   std::atomic<uint64_t> address;
@@ -42,6 +43,34 @@ Entry* entries() noexcept {
 }
 
 constexpr uint64_t kOdd = 0x9E3779B97F4A7C15u;
+
+uint32_t home_of(uint64_t code) noexcept {
+  static_assert(kEntries == 1u << (64 - 46));
+  return static_cast<uint32_t>((code >> 4) * kOdd >> 46);
+}
+
+// PyTypeObject: tp_dealloc, at its place since 2.2, and its number in the stable ABI.
+constexpr uint64_t kTypeFree = 48;
+constexpr int kFreeSlot = 52;
+void (*free_code)(void*) = nullptr;
+std::atomic<uint64_t> eras{1};
+
+void forget(uint64_t code) noexcept {
+  Entry* all = table.load(std::memory_order_acquire);
+  for (uint32_t probe = 0; all && probe < kProbes; probe++) {
+    Entry& entry = all[(home_of(code) + probe) % kEntries];
+    uint64_t owner = entry.address.load(std::memory_order_acquire);
+    if (owner == code) entry.mark.store(0, std::memory_order_release);
+    if (owner == code || owner == 0) return;
+  }
+}
+
+// Takes the place of the type's own function, which goes on to run Python code (callbacks of weak references).
+void free_counted(void* code) {
+  eras.fetch_add(1, std::memory_order_relaxed);
+  forget(reinterpret_cast<uint64_t>(code));
+  free_code(code);
+}
 
 // Which code object this is, and not another that lived or will live at its address.
 uint64_t fingerprint(uint64_t code) noexcept {
@@ -171,12 +200,26 @@ void use(const Layout& layout, const Types& known_types) noexcept {
   types = known_types;
 }
 
+void count_freed(void* (*slot)(void*, int)) noexcept {
+  if (free_code || !slot) return;
+  auto* place = reinterpret_cast<void**>(types.code + kTypeFree);
+  void* found = slot(reinterpret_cast<void*>(types.code), kFreeSlot);
+  if (!found || *place != found) return;
+  free_code = reinterpret_cast<void (*)(void*)>(found);
+  std::atomic_ref(*place).store(reinterpret_cast<void*>(free_counted), std::memory_order_release);
+}
+
+// Whoever puts another function there may leave ours out.
+uint64_t era() noexcept {
+  if (!free_code || safe_load(types.code + kTypeFree) != reinterpret_cast<uint64_t>(free_counted)) return 0;
+  return eras.load(std::memory_order_relaxed);
+}
+
 uint32_t look_up(uint64_t code) noexcept {
   Entry* all = entries();
   if (!all) return 0;
   uint64_t print = fingerprint(code);
-  auto home = static_cast<uint32_t>((code >> 4) * 0x9E3779B97F4A7C15u >> 46);
-  static_assert(kEntries == 1u << (64 - 46));
+  uint32_t home = home_of(code);
   for (uint32_t probe = 0; probe < kProbes; probe++) {
     Entry& entry = all[(home + probe) % kEntries];
     uint64_t owner = entry.address.load(std::memory_order_acquire);
@@ -208,9 +251,12 @@ size_t copy_bytes(uint64_t object, char* out, size_t room) noexcept {
   return copy_words(object + at.bytes_data, length < room ? length : room, out);
 }
 
+// What is looked up meanwhile is of an era that is over with it.
 void forget_rows() noexcept {
+  eras.fetch_add(1);
   Entry* all = table.load(std::memory_order_acquire);
   if (all) sys::call(SYS_madvise, reinterpret_cast<long>(all), kEntries * sizeof(Entry), MADV_DONTNEED);
+  eras.fetch_add(1);
 }
 
 }  // namespace aiflame::python::codes

@@ -25,6 +25,12 @@ inline constexpr uint32_t kLayerCall = 1u << kIdBits;
 uint32_t look_up(uint64_t address) noexcept;
 inline uint32_t id_of(uint64_t address) noexcept { return look_up(address) & (kLayerCall - 1); }
 
+// From here on code objects that are freed are forgotten, and counted. `slot` asks a type for one of its functions (PyType_GetSlot). Not for signal
+// handlers.
+void count_freed(void* (*slot)(void* type, int number)) noexcept;
+// While this is the same, an address of a code object that was looked up means the same code and the same row. 0: nothing is known of that.
+uint64_t era() noexcept;
+
 // UTF-8 of the str at `address`, or the contents of the bytes there; how many bytes, cut at `room`. 0 when it is something else.
 size_t copy_text(uint64_t address, char* out, size_t room) noexcept;
 size_t copy_bytes(uint64_t address, char* out, size_t room) noexcept;

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <atomic>
+#include <bit>
 
 namespace aiflame::python {
 
@@ -59,18 +60,15 @@ uint64_t first_argument(const RawFrame& frame) noexcept {
 
 class Frames {
  public:
-  Frames(PythonFrame* out, size_t room) noexcept : out_(out), room_(room) {}
+  Frames(PythonFrame* out, size_t room, PlacesMet* met) noexcept : out_(out), room_(room), met_(met), era_(met ? codes::era() : 0) {}
 
   Take frame(const RawFrame& raw) noexcept {
-    uint32_t id = codes::look_up(raw.code);
-    if (!id || !is_place(raw.offset)) return Take::STALE;
-    if (id & codes::kLayerCall) [[unlikely]] {
-      id -= codes::kLayerCall;
-      layer(raw);
-    }
-    auto place = static_cast<uint32_t>(raw.offset < 0 ? 0 : raw.offset + 1);
-    out_[count_++] = {.word = frame_word(schema::FrameKind::PYTHON, id, place), .evaluator = 0, .entry = false};
-    return count_ < room_ ? Take::MORE : Take::ENOUGH;
+    if (!era_) [[unlikely]]
+      return look_up(raw, nullptr);
+    PlacesMet::Place& place = met_->at[(static_cast<uint64_t>(raw.offset) + (raw.code >> 4)) * 0x9E3779B97F4A7C15u >> (64 - PlacesMet::kBits)];
+    if (place.code != which(raw.code) || place.offset != raw.offset || place.era != era_) return look_up(raw, &place);
+    if (place.layer_call) layer(raw);
+    return put(place.word);
   }
 
   void close(uint64_t evaluator) noexcept {
@@ -84,6 +82,32 @@ class Frames {
   size_t count() const noexcept { return count_; }
 
  private:
+  static uint64_t which(uint64_t code) noexcept { return code ^ std::rotl(safe_load(code + layout.code_linetable), 16); }
+
+  __attribute__((noinline)) Take look_up(const RawFrame& raw, PlacesMet::Place* place) noexcept {
+    uint32_t id = codes::look_up(raw.code);
+    if (!id || !is_place(raw.offset)) return Take::STALE;
+    bool layer_call = id & codes::kLayerCall;
+    if (layer_call) {
+      id -= codes::kLayerCall;
+      layer(raw);
+    }
+    FrameWord word = frame_word(schema::FrameKind::PYTHON, id, static_cast<uint32_t>(raw.offset < 0 ? 0 : raw.offset + 1));
+    if (place) {
+      place->era = 0;  // who jumps out of here leaves none that is half written
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+      *place = {.code = which(raw.code), .era = 0, .word = word, .offset = static_cast<int32_t>(raw.offset), .layer_call = layer_call};
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+      place->era = era_;
+    }
+    return put(word);
+  }
+
+  Take put(FrameWord word) noexcept {
+    out_[count_++] = {.word = word, .evaluator = 0, .entry = false};
+    return count_ < room_ ? Take::MORE : Take::ENOUGH;
+  }
+
   // What a module's call does is the module's: its word lies just inside of the frame that calls.
   void layer(const RawFrame& call) noexcept {
     uint32_t row = count_ + 1 < room_ ? layers::row_of(first_argument(call)) : 0;
@@ -92,6 +116,8 @@ class Frames {
 
   PythonFrame* out_;
   size_t room_, count_ = 0, group_ = 0;
+  PlacesMet* met_;
+  uint64_t era_;  // 0: nothing is remembered
 };
 
 void refuse(const char* reason) noexcept {
@@ -119,6 +145,7 @@ void look_for_interpreter() noexcept {
   }
   layers::use(layout);
   codes::use(layout, {.code = api.code_type, .text = api.text_type, .bytes = api.bytes_type});
+  codes::count_freed(api.type_slot);
   status.store(Status::ATTACHED, std::memory_order_release);
 }
 
@@ -171,14 +198,14 @@ bool verified() noexcept { return status.load(std::memory_order_acquire) == Stat
 bool refused() noexcept { return status.load(std::memory_order_acquire) == Status::REFUSED; }
 uint32_t version() noexcept { return attached() ? layout.version : 0; }
 
-size_t walk(PythonFrame* out, size_t room) noexcept {
+size_t walk(PythonFrame* out, size_t room, PlacesMet* met) noexcept {
   if (!attached() || room == 0) {
     tell();
     return 0;
   }
   uint64_t thread = thread_state();
   if (!is_address(thread)) return 0;
-  Frames frames(out, room);
+  Frames frames(out, room, met);
   ChainWalk<Frames>(layout, frames).run(thread);
   return frames.count();
 }

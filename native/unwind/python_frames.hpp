@@ -34,9 +34,23 @@ bool refused() noexcept;
 // PY_VERSION_HEX >> 16 of the interpreter, 0 when there is none that we read.
 uint32_t version() noexcept;
 
+// Places in code that a thread has called hooks from: what they are need not be looked up again while no code object is freed. Zeroed memory
+// is an empty one.
+struct PlacesMet {
+  struct Place {
+    uint64_t code;  // and the address of its line table
+    uint64_t era;   // see codes::era()
+    FrameWord word;
+    int32_t offset;
+    uint32_t layer_call;
+  };
+  static constexpr uint32_t kBits = 10;
+  alignas(64) Place at[1 << kBits];
+};
+
 // Frames of the calling thread, innermost first; 0 when it runs no Python. A call of a torch module has a LAYER word just before the
-// word of its Python frame.
-size_t walk(PythonFrame* out, size_t room) noexcept;
+// word of its Python frame. `met`: of this thread, for calls of the program's code alone; a tick may meet a frame whose code is gone.
+size_t walk(PythonFrame* out, size_t room, PlacesMet* met = nullptr) noexcept;
 
 // Rows for the child of a fork.
 void forget_rows() noexcept;

@@ -9,6 +9,7 @@ import ctypes
 import os
 import sys
 from collections.abc import Callable
+from typing import Any
 
 library = ctypes.CDLL(sys.argv[1])
 
@@ -29,6 +30,19 @@ def codes() -> None:
     """Functions that come and go: each has the code object's and the frame's address of the one before."""
     for number in range(100):
         made(f"made_{number:03}")()
+
+
+def replaced() -> None:
+    """A function whose code comes and goes: each has the code object's address and the line table of the one before the last."""
+
+    def common() -> None:
+        launch()
+
+    template: Any = common.__code__
+    names = ("co_name", "co_qualname") if sys.version_info >= (3, 11) else ("co_name",)
+    for number in range(100):
+        common.__code__ = template.replace(**dict.fromkeys(names, f"made_{number:03}"))
+        common()
 
 
 def callers() -> None:

@@ -79,7 +79,8 @@ int test_version() { return static_cast<int>(python::version()); }
 // Frame words, evaluators and entry flags, innermost first.
 size_t test_walk(uint64_t* words, uint64_t* evaluators, uint8_t* entries, size_t room) {
   PythonFrame frames[kRoom];
-  size_t count = python::walk(frames, std::min(room, kRoom));
+  static thread_local auto* met = static_cast<python::PlacesMet*>(sys::map_memory(sizeof(python::PlacesMet)));
+  size_t count = python::walk(frames, std::min(room, kRoom), met);
   for (size_t index = 0; index < count; index++) {
     words[index] = frames[index].word;
     evaluators[index] = frames[index].evaluator;

@@ -54,6 +54,12 @@ def test_code_that_comes_and_goes_at_one_address(launches: Launches) -> None:
     assert names == [["<module>", "codes", f"made_{number:03}", "inside", "launch"] for number in range(100)]
 
 
+def test_code_that_is_replaced_at_one_address(launches: Launches) -> None:
+    process, stacks = launches("replaced")
+    names = [[name for name, _ in python_of(process, stack)] for stack in stacks]
+    assert names == [["<module>", "replaced", f"made_{number:03}", "launch"] for number in range(100)]
+
+
 def test_callers_that_take_turns(launches: Launches) -> None:
     process, stacks = launches("callers")
     names = [[name for name, _ in python_of(process, stack)] for stack in stacks]
