@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aiflame.attribute.tree import Kind
 from aiflame.render.bundle import bundle
-from aiflame.render.colors import SHADES, TONES, fill
+from aiflame.render.colors import DIFF_STEPS, LABEL, SEARCH, SHADES, TONES, diff_fill, fill
 from aiflame.render.payload import cleaned_text
 
 WEB = Path(__file__).parent / "web"
@@ -53,12 +53,19 @@ def policy(script: str, style: str, *, served: bool) -> str:
     )
 
 
-def palette() -> dict[str, dict[int, list[str]]]:
-    """theme → kind → the colour of each shade"""
-    return {
-        theme: {int(kind): [fill(kind, shade, theme) for shade in range(SHADES)] for kind in TONES if isinstance(kind, Kind)}
-        for theme in ("light", "dark")
-    }
+def palette() -> dict[str, dict[int | str, list[str]]]:
+    """theme → kind → the colour of each shade; and those of labels, of what a search finds, and of changes from gone to new."""
+    return {theme: {**_kinds(theme), **_others(theme)} for theme in ("light", "dark")}
+
+
+def _kinds(theme: str) -> dict[int | str, list[str]]:
+    return {int(kind): [fill(kind, shade, theme) for shade in range(SHADES)] for kind in TONES if isinstance(kind, Kind)}
+
+
+def _others(theme: str) -> dict[int | str, list[str]]:
+    reach = len(DIFF_STEPS)
+    changes = [diff_fill(step, theme) for step in range(-reach, reach + 1)]
+    return {"label": [LABEL], "match": [SEARCH[theme]], "changes": changes, "steps": [str(step) for step in DIFF_STEPS]}
 
 
 def _style() -> str:

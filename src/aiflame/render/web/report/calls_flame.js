@@ -1,3 +1,140 @@
-// What the worker answers for the view flame.
+// What the worker answers for the flame graph: `domain` (what its facts hold), `frames` (all of them, once), `flame` (a tree, laid out).
 
-export const FLAME_CALLS = {};
+import { arrange } from "./arrange.js";
+import { alignedFrames } from "./baseline.js";
+import { Facts, hiddenFrames, KIND, tree } from "./facts.js";
+import { marked, readChoices } from "./names.js";
+import { callees, callers, focus, invert, merge, mergeRecursion } from "./nodes.js";
+import { partsOf } from "./parts.js";
+
+const LAST = new Set([KIND.GPU_IDLE, KIND.UNATTRIBUTED]); // among siblings by name
+
+const opened = new Map(); // domain → facts, and those with a base
+let grown = { key: "", tree: null }; // the latest tree before transforms: another order or focus needs no growth
+
+export const FLAME_CALLS = {
+  async domain(blocks, { domain }) {
+    const { facts } = await open(blocks, domain, false);
+    const { metrics, kinds, bins, notes, slots } = facts.head;
+    const named = facts.groupings.map(({ name, label }) => ({ name, label }));
+    return { metrics, groupings: named, kinds, bins, slots, notes: notes ?? [], steps: facts.steps.length };
+  },
+
+  async frames(blocks, { domain, base }) {
+    return (await open(blocks, domain, base)).frames;
+  },
+
+  async flame(blocks, given) {
+    const from = await open(blocks, given.domain, given.base);
+    const metric = from.facts.head.metrics.find((one) => one.name === given.metric) ?? from.facts.head.metrics[0];
+    const asked = { ...given, metric: metric.name, detail: given.detail || usualDetail(metric) };
+    const raw = growOnce(from, asked);
+    const changed = transform(raw, from, asked);
+    const how = { order: asked.order, widths: asked.base && asked.widths === "base" ? 2 : 0, rank: ranks(from) };
+    const laid = changed.above ? joined(arrange(changed.below, how), arrange(changed.above, how)) : arrange(changed.below, how);
+    const { columns, ...arrays } = laid;
+    const answer = { ...arrays, metric, detail: asked.detail, whole: whole(raw), cut: Boolean(changed.above?.cut ?? changed.below.cut), divided: Boolean(given.range || given.steps) };
+    return { answer, transfer: buffers(arrays) };
+  },
+};
+
+/** Samples are there for what lies inside a kernel: as attribute/build.py. */
+function usualDetail({ unit }) {
+  return unit === "samples" ? "instruction" : "function";
+}
+
+async function open(blocks, domain, withBase) {
+  const key = `${domain} ${withBase ? "base" : ""}`;
+  if (!opened.has(key)) opened.set(key, read(blocks, domain, withBase));
+  return opened.get(key);
+}
+
+async function read(blocks, domain, withBase) {
+  if (!withBase) {
+    const facts = new Facts(await blocks.get(`facts.${domain}`));
+    return { key: domain, facts, base: null, frames: facts.frames, labels: facts.head.kinds };
+  }
+  const { facts } = await open(blocks, domain, false);
+  const other = new Facts(await blocks.get(`base.${domain}`));
+  const { frames, rowOf } = alignedFrames(facts.frames, other.frames);
+  return { key: `${domain} base`, facts, base: { facts: other, frameOf: rowOf }, frames, labels: { ...other.head.kinds, ...facts.head.kinds } };
+}
+
+function growOnce(from, asked) {
+  const { metric, by, range, steps, idle, detail, inverted, hide } = asked;
+  const key = JSON.stringify([from.key, metric, by, range, steps, idle, detail, Boolean(inverted), hide]);
+  if (grown.key === key) return grown.tree;
+  const { facts, base, frames, labels } = from;
+  const grouping = facts.groupings.find((one) => one.name === by) ?? facts.groupings[0];
+  const hidden = hiddenFrames(frames.kind, { detail, inverted }, marked(frames, labels, readChoices(hide)));
+  const parts = partsOf(facts, metric, asked);
+  grown = { key, tree: tree(facts, base, { segments: grouping.segments, metric, hidden, parts, steps, idle: idle !== false }) };
+  return grown.tree;
+}
+
+/** What a person has asked for on top: {below, above}, `above` for a sandwich's callers alone. */
+function transform(raw, { frames, labels }, { focus: through, recursion, merge: merged, inverted, sandwich }) {
+  const mark = (choices) => marked(frames, labels, choices);
+  let found = raw;
+  for (const choice of readChoices(through)) found = focus(found, mark([choice]));
+  if (recursion) found = mergeRecursion(found, frames.kind);
+  if (sandwich) {
+    const middle = mark(readChoices(sandwich));
+    return { below: callees(found, middle), above: callers(found, middle) };
+  }
+  if (merged) found = merge(found, mark(readChoices(merged)));
+  return { below: inverted ? invert(found) : found, above: null };
+}
+
+/** Values of all, before anything was focused on. */
+function whole({ columns }) {
+  return columns.map((own) => own.reduce((sum, value) => sum + value, 0));
+}
+
+/** Each frame's place in the order of names: numbers in names count as numbers. */
+function ranks(from) {
+  if (from.ranks) return from.ranks;
+  const { name, kind } = from.frames;
+  const keys = name.map((text, row) => (LAST.has(kind[row]) ? "\uffff" : "") + padded(text));
+  const order = Int32Array.from(keys.keys()).sort((one, other) => (keys[one] < keys[other] ? -1 : keys[one] > keys[other] ? 1 : one - other));
+  from.ranks = new Int32Array(order.length);
+  for (let at = 0; at < order.length; at++) from.ranks[order[at]] = at;
+  return from.ranks;
+}
+
+function padded(text) {
+  return /\d/.test(text) ? text.replace(/\d+/g, (digits) => digits.padStart(12, "0")) : text;
+}
+
+/** A sandwich: what the middle calls with depths from 0, its callers with depths below 0. */
+function joined(below, above) {
+  const count = below.count + above.count - 1;
+  const move = (node) => (node === 0 ? 0 : below.count + node - 1);
+  const glue = (one, other) => {
+    const both = new one.constructor(count);
+    both.set(one);
+    both.set(other.subarray(1), one.length);
+    return both;
+  };
+  const depth = glue(Int32Array.from(below.depth), Int32Array.from(above.depth, (one) => -one));
+  const parent = glue(below.parent, above.parent.map(move));
+  const after = glue(below.after, above.after.map((node) => below.count + node - 1));
+  after[0] = count;
+  const levels = above.starts.length - 2; // of callers
+  const rows = new Int32Array(count);
+  const starts = new Int32Array(levels + below.starts.length);
+  let at = 0;
+  for (let level = levels; level >= 1; level--) {
+    starts[levels - level] = at;
+    for (let row = above.starts[level]; row < above.starts[level + 1]; row++) rows[at++] = move(above.rows[row]);
+  }
+  rows.set(below.rows, at);
+  below.starts.forEach((start, level) => (starts[levels + level] = at + start));
+  const own = below.own.map((one, column) => glue(one, above.own[column]));
+  const total = below.total.map((one, column) => glue(one, above.total[column]));
+  return { count, depth, parent, after, rows, starts, own, total, frame: glue(below.frame, above.frame), left: glue(below.left, above.left), upper: below.count };
+}
+
+function buffers(arrays) {
+  return Object.values(arrays).flatMap((one) => (Array.isArray(one) ? one : [one])).filter(ArrayBuffer.isView).map((one) => one.buffer);
+}

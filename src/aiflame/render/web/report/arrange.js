@@ -1,0 +1,113 @@
+// A tree's nodes as a picture wants them: depth-first, siblings in the order asked for, each with its left edge.
+
+import { totals } from "./nodes.js";
+
+export const ORDERS = ["name", "width", "time"];
+
+/**
+ * Nodes of no value go. `widths` is the column that decides widths, `rank` the frames' places in the order of names.
+ * A node's subtree is [node, after[node]); `rows` holds the nodes of each depth from left to right, `starts` where each begins.
+ */
+export function arrange(tree, { order = "name", widths = 0, rank }) {
+  const { parent } = tree;
+  const all = tree.columns.map((own) => totals(tree, own));
+  const shown = (node) => all.some((total) => total[node] > 0);
+  const { starts, children } = childLists(tree, shown, order === "name" ? rank : null);
+  if (order === "width") sortEach(starts, children, compareWidth(all[widths], tree.frame, rank));
+  if (order === "time") sortEach(starts, children, compareTime(firsts(tree), all[widths], tree.frame, rank));
+
+  const sizes = new Int32Array(tree.count);
+  for (let node = tree.count - 1; node > 0; node--) {
+    if (!shown(node)) continue;
+    sizes[node]++;
+    sizes[parent[node]] += sizes[node];
+  }
+  const count = sizes[0] + 1;
+  const placed = new Int32Array(tree.count); // new number of each old node
+  const nodes = {
+    count,
+    depth: new Uint16Array(count),
+    frame: new Int32Array(count),
+    parent: new Int32Array(count).fill(-1),
+    after: new Int32Array(count),
+    left: new Float64Array(count),
+    own: all.map(() => new Float64Array(count)),
+    total: all.map(() => new Float64Array(count)),
+  };
+  for (let old = 0; old < tree.count; old++) {
+    if (old > 0 && !shown(old)) continue;
+    const node = placed[old];
+    nodes.frame[node] = tree.frame[old];
+    nodes.after[node] = node + sizes[old] + (old === 0 ? 1 : 0);
+    for (let column = 0; column < all.length; column++) {
+      nodes.own[column][node] = tree.columns[column][old];
+      nodes.total[column][node] = all[column][old];
+    }
+    let next = node + 1;
+    let left = nodes.left[node];
+    for (let at = starts[old]; at < starts[old + 1]; at++) {
+      const child = children[at];
+      placed[child] = next;
+      nodes.parent[next] = node;
+      nodes.depth[next] = nodes.depth[node] + 1;
+      nodes.left[next] = left;
+      next += sizes[child];
+      left += all[widths][child];
+    }
+  }
+  return { ...nodes, ...rowsOf(nodes) };
+}
+
+/** Each node's children, side by side; by the rank of their frames where one is given. */
+function childLists({ count, parent, frame }, shown, rank) {
+  const starts = new Int32Array(count + 1);
+  for (let node = 1; node < count; node++) if (shown(node)) starts[parent[node] + 1]++;
+  for (let node = 0; node < count; node++) starts[node + 1] += starts[node];
+  const children = new Int32Array(starts[count]);
+  const next = starts.slice();
+  if (rank === null) {
+    for (let node = 1; node < count; node++) if (shown(node)) children[next[parent[node]]++] = node;
+    return { starts, children };
+  }
+  // All nodes by rank, then into their parents' lists: both by counting.
+  const places = new Int32Array(rank.length + 1);
+  for (let node = 0; node < count; node++) places[rank[frame[node]] + 1]++;
+  for (let at = 0; at < rank.length; at++) places[at + 1] += places[at];
+  const sorted = new Int32Array(count);
+  for (let node = 0; node < count; node++) sorted[places[rank[frame[node]]]++] = node;
+  for (const node of sorted) if (node > 0 && shown(node)) children[next[parent[node]]++] = node;
+  return { starts, children };
+}
+
+function sortEach(starts, children, compare) {
+  for (let node = 0; node + 1 < starts.length; node++) {
+    if (starts[node + 1] - starts[node] > 1) children.subarray(starts[node], starts[node + 1]).sort(compare);
+  }
+}
+
+function compareWidth(total, frame, rank) {
+  return (one, other) => total[other] - total[one] || rank[frame[one]] - rank[frame[other]];
+}
+
+function compareTime(first, total, frame, rank) {
+  const byWidth = compareWidth(total, frame, rank);
+  return (one, other) => first[one] - first[other] || byWidth(one, other);
+}
+
+function firsts({ count, parent, first }) {
+  const found = Int32Array.from(first);
+  for (let node = count - 1; node > 0; node--) found[parent[node]] = Math.min(found[parent[node]], found[node]);
+  return found;
+}
+
+function rowsOf({ count, depth }) {
+  let deepest = 0;
+  for (let node = 0; node < count; node++) if (depth[node] > deepest) deepest = depth[node];
+  const starts = new Int32Array(deepest + 2);
+  for (let node = 0; node < count; node++) starts[depth[node] + 1]++;
+  for (let row = 0; row <= deepest; row++) starts[row + 1] += starts[row];
+  const next = starts.slice();
+  const rows = new Int32Array(count);
+  for (let node = 0; node < count; node++) rows[next[depth[node]]++] = node;
+  return { rows, starts };
+}

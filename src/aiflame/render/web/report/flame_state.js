@@ -1,0 +1,67 @@
+// What the flame graph shows, as a value that lives in the address.
+
+/** Each key of the address and what it is when it is not there. */
+const FIELDS = {
+  domain: "", metric: "", by: "", order: "name", dir: "", inverted: "", recursion: "", detail: "", idle: "", // how the tree is made
+  focus: "", hide: "", merge: "", sandwich: "", range: "", steps: "", widths: "", base: "",
+  search: "", case: "", lit: "", zoom: "", at: "", // how it is looked at
+};
+
+const MADE = ["by", "order", "inverted", "recursion", "detail", "idle", "focus", "hide", "merge", "sandwich", "range", "steps", "widths", "base"];
+
+const DOMAINS = { "gpu-time": "device", "gpu-stalls": "device", "gpu-latency": "device", bytes: "device", "cpu-time": "cpu", "wall-time": "wall" };
+const KNOWN = [
+  { name: "gpu-time", label: "GPU time" },
+  { name: "gpu-stalls", label: "GPU samples" },
+  { name: "gpu-latency", label: "GPU latency" },
+  { name: "bytes", label: "bytes copied" },
+  { name: "cpu-time", label: "CPU time" },
+  { name: "wall-time", label: "wall-clock time" },
+];
+
+export function readState(given) {
+  const state = {};
+  for (const [key, none] of Object.entries(FIELDS)) state[key] = given[key] ?? none;
+  return state;
+}
+
+/** For the address: only what differs from the usual. */
+export function writeState(state) {
+  const kept = {};
+  for (const [key, none] of Object.entries(FIELDS)) if (state[key] !== none) kept[key] = state[key];
+  return kept;
+}
+
+/** Domains that the page has facts of, most telling first. */
+export function domainsOf(blocks) {
+  return ["device", "cpu", "wall"].filter((domain) => blocks.includes(`facts.${domain}`));
+}
+
+export function domainOf(state, domains) {
+  const wanted = DOMAINS[state.metric] ?? state.domain;
+  return domains.includes(wanted) ? wanted : domains[0];
+}
+
+/** Metrics that a domain may have, before its facts are read. */
+export function metricsOf(domain) {
+  return KNOWN.filter(({ name }) => DOMAINS[name] === domain);
+}
+
+/** What the worker is asked for; equal questions have equal answers. */
+export function question(state, domain, hasBase) {
+  const asked = { domain, metric: state.metric };
+  for (const key of MADE) asked[key] = state[key];
+  return {
+    ...asked,
+    inverted: state.inverted === "1" && !state.sandwich,
+    recursion: state.recursion === "merged",
+    idle: state.idle !== "0",
+    base: hasBase && state.base !== "0",
+  };
+}
+
+/** Whether callees are drawn below their callers. */
+export function growsDown(state) {
+  if (state.sandwich) return true;
+  return state.dir === "" ? state.inverted === "1" : state.dir === "down";
+}

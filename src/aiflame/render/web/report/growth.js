@@ -1,0 +1,70 @@
+// A tree in the making: paths of forests are put on top of what is there, and equal siblings are one node.
+// Node 0 is the root; a node's parent comes before it.
+
+import { Pairs } from "./pairs.js";
+
+export class Growth {
+  #children;
+  #known;
+  #path = new Int32Array(64);
+
+  constructor(expected = 1024) {
+    this.size = 1;
+    this.parent = new Int32Array(expected);
+    this.frame = new Int32Array(expected);
+    this.parent[0] = -1;
+    this.#children = new Pairs(expected);
+    this.#known = new Pairs(expected);
+  }
+
+  /** The child of `node` with that frame, made if it is not there. */
+  child(node, frame) {
+    const found = this.#children.getOrSet(node, frame, this.size);
+    if (found === this.size) {
+      if (found === this.parent.length) {
+        this.parent = longer(this.parent);
+        this.frame = longer(this.frame);
+      }
+      this.parent[found] = node;
+      this.frame[found] = frame;
+      this.size++;
+    }
+    return found;
+  }
+
+  /**
+   * Puts the path that ends at a forest's node on `place`: where it ends then. Frames that are hidden take no place.
+   * `forest.first` tells the nodes of one forest from those of another.
+   */
+  put(place, forest, node, hidden) {
+    const { parent, frame, first } = forest;
+    const known = this.#known;
+    let here = place;
+    let length = 0;
+    for (let at = node; at !== 0; at = parent[at]) {
+      const found = known.get(place, first + at);
+      if (found >= 0) {
+        here = found;
+        break;
+      }
+      if (length === this.#path.length) this.#path = longer(this.#path);
+      this.#path[length++] = at;
+    }
+    while (length > 0) {
+      const at = this.#path[--length];
+      if (!hidden[frame[at]]) here = this.child(here, frame[at]);
+      known.set(place, first + at, here);
+    }
+    return here;
+  }
+
+  nodes() {
+    return { count: this.size, parent: this.parent.subarray(0, this.size), frame: this.frame.subarray(0, this.size) };
+  }
+}
+
+export function longer(array) {
+  const grown = new array.constructor(array.length * 2);
+  grown.set(array);
+  return grown;
+}

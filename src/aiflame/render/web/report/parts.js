@@ -1,0 +1,108 @@
+// Parts of what ran: how much of each group of sites fell into a range of time, or into steps.
+
+const WHOLE = /^(\d+)-(\d+)$/;
+
+/** `3-9` as [3, 9], both included; null where there is none. */
+export function span(text) {
+  const [, from, to] = WHOLE.exec(text ?? "") ?? [];
+  return from === undefined ? null : [Math.min(Number(from), Number(to)), Math.max(Number(from), Number(to))];
+}
+
+/** For each group the part of all its moments that lies in the range and in the steps; null where nothing is left out. */
+export function partsOf(facts, metric, { range, steps }) {
+  const bins = span(range);
+  const numbers = span(steps);
+  if (!bins && !numbers) return null;
+  const groups = groupCount(facts);
+  const all = wholes(facts, metric, groups);
+  let parts = new Float64Array(groups).fill(1);
+  if (bins) {
+    const bin = facts.columns["moment.bin"] ?? [];
+    parts = share(groups, facts.columns["moment.group"] ?? [], amounts(facts, "moment", metric), (at) => bin[at] >= bins[0] && bin[at] <= bins[1], all);
+  }
+  if (numbers) {
+    const inSteps = chosenSteps(facts, numbers);
+    const step = facts.columns["slot.step"] ?? [];
+    const group = facts.columns["slot.group"] ?? [];
+    const found = share(groups, group, amounts(facts, "slot", metric), (at) => inSteps[step[at]], all);
+    for (let at = 0; at < groups; at++) parts[at] *= found[at];
+  }
+  return parts;
+}
+
+/** For each group its steps (rows, -1 for none) and the part of it that each has; those of a group begin at `of[group]`. */
+export function stepParts(facts, metric, steps) {
+  const groups = groupCount(facts);
+  const all = wholes(facts, metric, groups);
+  const chosen = span(steps) ? chosenSteps(facts, span(steps)) : null;
+  const { "slot.group": group = [], "slot.step": step = [] } = facts.columns;
+  const amount = amounts(facts, "slot", metric);
+  const order = Array.from(group.keys()).sort((one, other) => group[one] - group[other] || step[one] - step[other]);
+  const of = new Int32Array(groups + 1);
+  const row = [];
+  const part = [];
+  let at = 0;
+  for (let its = 0; its < groups; its++) {
+    of[its] = row.length;
+    const whole = all[its];
+    let rest = 1;
+    let inside = 0; // of the chosen steps
+    while (at < order.length && group[order[at]] === its) {
+      const number = step[order[at]];
+      let sum = 0;
+      while (at < order.length && group[order[at]] === its && step[order[at]] === number) sum += amount[order[at++]];
+      const share = whole > 0 ? sum / whole : 0;
+      rest -= share;
+      if (share > 0 && (!chosen || chosen[number])) {
+        row.push(number);
+        part.push(share);
+        inside += share;
+      }
+    }
+    // A view of some steps has taken its part of the site already.
+    if (chosen) for (let entry = of[its]; entry < row.length; entry++) part[entry] /= inside;
+    else if (rest > 1e-9) {
+      row.push(-1);
+      part.push(rest);
+    }
+  }
+  of[groups] = row.length;
+  return { of, row, part };
+}
+
+function groupCount(facts) {
+  let count = 0;
+  for (const group of facts.group) if (group >= count) count = group + 1;
+  return count;
+}
+
+function chosenSteps(facts, [from, to]) {
+  return Uint8Array.from(facts.columns["step.number"] ?? [], (number) => (number >= from && number <= to ? 1 : 0));
+}
+
+/** How much each moment or slot has: of the metric, or of the one whose moments stand for it. */
+function amounts(facts, what, metric) {
+  const { columns, head } = facts;
+  const name = [metric, head.moments_of?.[metric], ...head.metrics.map((one) => one.name)].find((one) => columns[`${what}.${one}`]);
+  return name ? columns[`${what}.${name}`] : [];
+}
+
+/** What each group has in all: of its moments, or where slots say more, of those. */
+function wholes(facts, metric, groups) {
+  const all = new Float64Array(groups);
+  for (const what of ["moment", "slot"]) {
+    const sum = new Float64Array(groups);
+    const group = facts.columns[`${what}.group`] ?? [];
+    const amount = amounts(facts, what, metric);
+    for (let at = 0; at < group.length; at++) sum[group[at]] += amount[at];
+    for (let at = 0; at < groups; at++) if (sum[at] > all[at]) all[at] = sum[at];
+  }
+  return all;
+}
+
+function share(groups, group, amount, chosen, all) {
+  const part = new Float64Array(groups);
+  for (let at = 0; at < group.length; at++) if (chosen(at)) part[group[at]] += amount[at];
+  for (let at = 0; at < groups; at++) part[at] = all[at] > 0 ? Math.min(1, part[at] / all[at]) : 0;
+  return part;
+}
