@@ -5,9 +5,11 @@ The tables are described in `timeline_tables`. What draws or writes a timeline n
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 
-from aiflame.attribute.context import of_devices
+from aiflame.attribute.context import BRINGS, CONTEXT, of_devices
 from aiflame.attribute.gpu_work import JOIN
 from aiflame.attribute.owners import short_command, thread_frames
 from aiflame.attribute.stacks import Tables, functions
@@ -31,7 +33,9 @@ def timeline(profile: Tables, *, samples: bool = True) -> Timeline:
     stacks = Stacks(profile, functions(profile))
     marked_regions(profile, making, owners)
     launches = _launches(profile)
-    contexts = Contexts(making, of_devices(profile, stacks.trie))
+    meaning = of_devices(profile, stacks.trie)
+    contexts = Contexts(making, replace(meaning, launches=meaning.launches.select(*CONTEXT, BRINGS)))
+    del meaning
     launched = device_work(profile, making, owners, contexts, stacks, launches)
     calls(profile, making, owners, contexts, stacks, launches, launched)
     del launches, contexts, launched

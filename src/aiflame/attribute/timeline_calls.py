@@ -10,7 +10,7 @@ from aiflame.attribute.gpu_work import JOIN
 from aiflame.attribute.items import LATEST
 from aiflame.attribute.stacks import Tables
 from aiflame.attribute.timeline_context import Contexts
-from aiflame.attribute.timeline_spans import lanes, path_spans
+from aiflame.attribute.timeline_spans import lanes, path_spans, pieces
 from aiflame.attribute.timeline_stacks import Stacks
 from aiflame.attribute.timeline_tables import Making, Owners, SliceKind, TrackKind
 from aiflame.attribute.timeline_work import Launched
@@ -40,32 +40,44 @@ def calls(
     waits = _waits(profile, launches)
     name, facts = _named(making, stacks, launches, launched, waits)
     columns = {each: contexts.meaning.launches[each].to_numpy()[order] for each in ("step", "phase", "layer", "op")}
-    first = np.flatnonzero(lane == 0)
-    spans, own = path_spans(track[first], begin[first], end[first], contexts.levels(*(column[first] for column in columns.values())))
-    making.slices(contexts.named(spans))
-    depth = np.zeros(len(order), dtype=np.int64)
-    depth[first] = own
-    for rest in np.unique(np.stack([track[lane > 0], lane[lane > 0]], axis=1), axis=0).tolist():
-        of = process[order[np.searchsorted(track, rest[0])]]
-        track = np.where((track == rest[0]) & (lane == rest[1]), making.track(TrackKind.REGIONS, rest[0], int(of), OVERLAP), track)
-    rows = pl.DataFrame(
-        {
-            "track": track,
-            "begin_ns": begin,
-            "end_ns": end,
-            "depth": depth,
-            "kind": np.full(len(order), int(SliceKind.CALL), dtype=np.uint8),
-            "name": name[order],
-            "facts": facts[order],
-            "step": columns["step"],
-            "flow": launched.first[order],
-            "flows": launched.arrows[order],
-        }
-    )
-    making.slices(rows)
     back = np.empty(len(order), dtype=np.int64)
     back[order] = np.arange(len(order))
-    _put_waits(making, owners, waits, rows, back)
+    own = _own_tracks(making, process[order], track, lane)
+    first = lane == 0
+    depth = np.zeros(len(order), dtype=np.int64)
+    inside, outside = _waits_in_calls(waits, back, begin, end)
+    for piece in pieces(first & contexts.cuts(np.where(first, track, -1), columns["step"], columns["phase"])):
+        here = np.flatnonzero(first[piece]) + piece.start
+        spans, depth[here] = path_spans(track[here], begin[here], end[here], contexts.levels(*(each[here] for each in columns.values())))
+        at = order[piece]
+        rows = pl.DataFrame(
+            {
+                "track": own[piece],
+                "begin_ns": begin[piece],
+                "end_ns": end[piece],
+                "depth": depth[piece],
+                "kind": np.full(len(at), int(SliceKind.CALL), dtype=np.uint8),
+                "name": name[at],
+                "facts": facts[at],
+                "step": columns["step"][piece],
+                "flow": launched.first[at],
+                "flows": launched.arrows[at],
+            }
+        )
+        within = inside.filter(pl.col("call").is_between(piece.start, piece.stop, closed="left"))
+        call = within["call"].to_numpy()
+        placed = within.with_columns(track=pl.Series(own[call]), depth=pl.Series(depth[call] + 1), name=_wait_names(making, within))
+        making.slices(contexts.named(spans), rows, placed)
+    _alone(making, owners, outside)
+
+
+def _own_tracks(making: Making, process: Ints, track: Ints, lane: Ints) -> Ints:
+    """The track of each call: that of its thread, but for those that overlap others."""
+    own: Ints = track.copy()
+    for thread, number in np.unique(np.stack([track[lane > 0], lane[lane > 0]], axis=1), axis=0).tolist():
+        of = int(process[np.searchsorted(track, thread)])
+        own[(track == thread) & (lane == number)] = making.track(TrackKind.REGIONS, thread, of, OVERLAP)
+    return own
 
 
 def _waits(profile: Tables, launches: pl.DataFrame) -> pl.DataFrame:
@@ -103,44 +115,39 @@ def _named(making: Making, stacks: Stacks, launches: pl.DataFrame, launched: Lau
     return making.names(texts)[which], making.facts(sets, _FACTS)[which]
 
 
-def _put_waits(making: Making, owners: Owners, waits: pl.DataFrame, calls: pl.DataFrame, place: Ints) -> None:
-    """Inside of their calls; those whose call is not known on their process."""
-    known = waits.filter(pl.col("launch").is_not_null())
-    around = calls[place[known["launch"].to_numpy()]]
-    begin, end = around["begin_ns"].to_numpy(), around["end_ns"].to_numpy()
-    first = np.clip(known["start_ns"].to_numpy(), begin, end)
-    # Two waits of one call, which no driver tells of, must not overlap.
-    later = np.append(False, np.diff(known["launch"].to_numpy()) == 0) if len(known) else np.zeros(0, dtype=np.bool_)
-    alone = ~later
-    depth = around["depth"].to_numpy().astype(np.int64) + 1
-    inside = pl.DataFrame(
-        {
-            "track": around["track"],
-            "begin_ns": first,
-            "end_ns": np.clip(known["end_ns"].to_numpy(), first, end),
-            "depth": depth,
-            "name": making.names(_WAITS.get(kind, "[wait]") for kind in known["kind"].to_list()),
-        }
-    ).filter(pl.Series(alone))
-    rest = pl.concat(
-        [waits.filter(pl.col("launch").is_null()), known.filter(pl.Series(~alone)).with_columns(pl.col("launch").cast(pl.UInt32))]
+def _waits_in_calls(waits: pl.DataFrame, place: Ints, begin: Ints, end: Ints) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Waits inside of their calls, with the place of the call as `call`; and those whose call is not known."""
+    # Two waits of one call, which no driver tells of, might overlap.
+    known = pl.col("launch").is_not_null() & pl.col("launch").is_first_distinct()
+    inside, outside = waits.filter(known), waits.filter(~known)
+    call = place[inside["launch"].to_numpy()]
+    first = np.clip(inside["start_ns"].to_numpy(), begin[call], end[call])
+    last = np.clip(inside["end_ns"].to_numpy(), first, end[call])
+    kind = pl.lit(int(SliceKind.WAIT)).alias("slice")
+    placed = inside.select(kind, sync="kind", call=pl.Series(call), begin_ns=pl.Series(first), end_ns=pl.Series(last)).sort("call")
+    return placed.rename({"slice": "kind"}), outside
+
+
+def _wait_names(making: Making, waits: pl.DataFrame) -> pl.Series:
+    return pl.Series(making.names(_WAITS.get(kind, "[wait]") for kind in waits["sync"].to_list()), dtype=pl.UInt32)
+
+
+def _alone(making: Making, owners: Owners, waits: pl.DataFrame) -> None:
+    """Waits whose call is not known stand below their process."""
+    waits = waits.sort("process", "start_ns", "end_ns")
+    process = waits["process"].to_numpy().astype(np.int64)
+    begin, end = waits["start_ns"].to_numpy(), np.maximum(waits["start_ns"].to_numpy(), waits["end_ns"].to_numpy())
+    where = list(zip(process.tolist(), lanes(process, begin, end).tolist(), strict=True))
+    tracks = {key: making.track(TrackKind.REGIONS, owners.process(key[0]), key[0], "Waits of unknown calls") for key in sorted(set(where))}
+    making.slices(
+        pl.DataFrame(
+            {
+                "track": pl.Series([tracks[key] for key in where], dtype=pl.UInt32),
+                "begin_ns": begin,
+                "end_ns": end,
+                "depth": np.zeros(len(waits), dtype=np.int64),
+                "kind": np.full(len(waits), int(SliceKind.WAIT)),
+                "name": _wait_names(making, waits.rename({"kind": "sync"})),
+            }
+        )
     )
-    rest = rest.sort("process", "start_ns", "end_ns")
-    process = rest["process"].to_numpy().astype(np.int64)
-    begin, end = rest["start_ns"].to_numpy(), np.maximum(rest["start_ns"].to_numpy(), rest["end_ns"].to_numpy())
-    lane = lanes(process, begin, end)
-    tracks = {
-        (one, number): making.track(TrackKind.REGIONS, owners.process(one), one, "Waits of unknown calls")
-        for one, number in sorted(set(zip(process.tolist(), lane.tolist(), strict=True)))
-    }
-    outside = pl.DataFrame(
-        {
-            "track": np.array([tracks[key] for key in zip(process.tolist(), lane.tolist(), strict=True)], dtype=np.int64),
-            "begin_ns": begin,
-            "end_ns": end,
-            "depth": np.zeros(len(rest), dtype=np.int64),
-            "name": making.names(_WAITS.get(kind, "[wait]") for kind in rest["kind"].to_list()),
-        }
-    )
-    for found in (inside, outside):
-        making.slices(found.with_columns(kind=pl.lit(int(SliceKind.WAIT))))

@@ -31,10 +31,16 @@ class Contexts:
             yield Level(SliceKind.LAYER, node)
         yield Level(SliceKind.OP, np.where(op > 0, op, -1))
 
+    def cuts(self, track: _Column, step: _Column, phase: _Column) -> NDArray[np.bool_]:
+        """Where no span goes on: at the first item of a track, of a step, and, outside of steps, of a phase."""
+        found = np.ones(len(track), dtype=np.bool_)
+        found[1:] = (track[1:] != track[:-1]) | (step[1:] != step[:-1]) | ((step[1:] < 0) & (phase[1:] != phase[:-1]))
+        return found
+
     def named(self, spans: pl.DataFrame) -> pl.DataFrame:
         """Spans of these levels, with the rows of their names in the place of their values."""
         kind, value = spans["kind"].to_numpy(), spans["value"].to_numpy()
-        name = np.zeros(len(spans), dtype=np.int64)
+        name = np.zeros(len(spans), dtype=np.uint32)
         for of in (SliceKind.STEP, SliceKind.PHASE, SliceKind.LAYER, SliceKind.OP):
             here = kind == of
             distinct, which = np.unique(value[here], return_inverse=True)

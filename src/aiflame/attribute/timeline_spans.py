@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from aiflame.attribute import nodes
 
 Ints = NDArray[np.int64]
+PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +43,28 @@ def path_spans(track: Ints, begin: Ints, end: Ints, levels: Iterable[Level]) -> 
         found.append(
             pl.DataFrame(
                 {
-                    "track": track[first],
+                    "track": track[first].astype(np.uint32),
                     "begin_ns": begin[first],
                     "end_ns": end[last],
                     "depth": depth[first],
                     "kind": np.full(len(first), level.kind, dtype=np.uint8),
-                    "value": value[first].astype(np.int64),
+                    "value": value[first].astype(np.int32),
                 }
             )
         )
         depth += (value >= 0).astype(np.uint16)
     return pl.concat(found), depth
+
+
+def pieces(cuts: NDArray[np.bool_], least: int = PIECE) -> Iterator[slice]:
+    """Items in pieces of at least so many, each from one of `cuts` to before another: memory is that of a piece."""
+    places = np.flatnonzero(cuts)
+    begin = 0
+    while begin < len(cuts):
+        at = int(np.searchsorted(places, begin + least))
+        end = int(places[at]) if at < len(places) else len(cuts)
+        yield slice(begin, end)
+        begin = end
 
 
 def ancestors(parent: NDArray[np.int32], node: Ints, most: int) -> Iterable[Ints]:

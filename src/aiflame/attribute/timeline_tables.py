@@ -98,7 +98,7 @@ class Timeline:
     tracks: pl.DataFrame
     """TRACKS; a track stands after its parent."""
     slices: pl.DataFrame
-    """SLICES, by track, begin and depth. Those of one track lie beside or inside each other."""
+    """SLICES: those of a track together, by begin and depth; they lie beside or inside each other."""
     points: pl.DataFrame
     """POINTS, by track and time: a value holds until the next."""
     names: pl.Series
@@ -167,22 +167,23 @@ class Making:
         self._facts.append(pl.concat(parts).sort("set", "at", maintain_order=True).select(list(FACTS)))
         return np.arange(first, first + len(sets))
 
-    def slices(self, rows: pl.DataFrame) -> None:
-        """Columns of SLICES; what is not there is 0 (-1: step)."""
+    def slices(self, *rows: pl.DataFrame) -> None:
+        """All slices of some tracks, as tables with columns of SLICES; what is not there is 0 (-1: step)."""
         nothing = {"facts": 0, "step": -1, "flow": 0, "flows": 0}
-        columns = [
-            (pl.col(name) if name in rows.columns else pl.lit(nothing[name]).alias(name)).cast(kind) for name, kind in SLICES.items()
+        parts = [
+            each.select(
+                (pl.col(name) if name in each.columns else pl.lit(nothing[name]).alias(name)).cast(kind) for name, kind in SLICES.items()
+            )
+            for each in rows
         ]
-        self._slices.append(rows.select(columns))
+        # Of slices that begin together the outer one comes first, and one that ends at once before one that lasts.
+        self._slices.append(pl.concat(parts).sort("track", "begin_ns", "depth", "end_ns", maintain_order=True))
 
     def points(self, rows: pl.DataFrame) -> None:
         self._points.append(rows.select(pl.col(name).cast(kind) for name, kind in POINTS.items()))
 
     def finish(self) -> Timeline:
-        slices = pl.concat(self._slices or [pl.DataFrame(schema=SLICES)])
-        self._slices.clear()  # what follows takes as much again
-        # Of slices that begin together the outer one comes first, and one that ends at once before one that lasts.
-        slices = slices.sort("track", "begin_ns", "depth", "end_ns", maintain_order=True)
+        slices = pl.concat(self._slices or [pl.DataFrame(schema=SLICES)], rechunk=False)
         points = pl.concat(self._points or [pl.DataFrame(schema=POINTS)]).sort("track", "time_ns", maintain_order=True)
         tracks = pl.DataFrame(self._tracks, schema=TRACKS, orient="row")
         facts = pl.concat(self._facts or [pl.DataFrame(schema=FACTS)])

@@ -17,7 +17,7 @@ from aiflame.attribute.items import LATEST
 from aiflame.attribute.phases import Phase
 from aiflame.attribute.stacks import Tables
 from aiflame.attribute.timeline_context import Contexts
-from aiflame.attribute.timeline_spans import lanes, path_spans
+from aiflame.attribute.timeline_spans import lanes, path_spans, pieces
 from aiflame.attribute.timeline_stacks import Stacks
 from aiflame.attribute.timeline_tables import Making, Owners, SliceKind, TrackKind
 from aiflame.attribute.variants import with_variants
@@ -198,17 +198,24 @@ def _put(making: Making, owners: Owners, contexts: Contexts, ran: pl.DataFrame) 
     stream = np.cumsum(change.to_numpy()) - 1
     begin, end = ran["start_ns"].to_numpy(), ran["end_ns"].to_numpy()
     lane = lanes(stream, begin, end)
-    first = np.flatnonzero(lane == 0)
-    meant = (ran[name].to_numpy()[first] for name in ("step", "phase", "layer", "op"))
-    spans, _ = path_spans(stream[first], begin[first], end[first], contexts.levels(*meant))
     streams = keys.filter(change)
-    tracks = _tracks(making, owners, streams, set(spans["track"].unique().to_list()), _most(stream, lane, len(streams)))
-    making.slices(contexts.named(spans).with_columns(track=pl.Series(tracks[spans["track"].to_numpy(), 0])))
-    making.slices(
-        ran.select("kind", "name", "facts", "step", "flow", begin_ns="start_ns", end_ns="end_ns").with_columns(
-            track=pl.Series(tracks[stream, 1 + lane]), depth=pl.lit(0), flows=(pl.col("flow") > 0).cast(pl.UInt32)
-        )
-    )
+    tracks = _tracks(making, owners, streams, _meant(ran, stream), _most(stream, lane, len(streams)))
+    first = np.flatnonzero(lane == 0)
+    meant = [ran[name].to_numpy()[first] for name in ("step", "phase", "layer", "op")]
+    for piece in pieces(contexts.cuts(stream[first], meant[0], meant[1])):
+        here = first[piece]
+        spans, _ = path_spans(tracks[stream[here], 0], begin[here], end[here], contexts.levels(*(each[piece] for each in meant)))
+        making.slices(contexts.named(spans))
+    own = tracks[stream, 1 + lane]
+    for piece in pieces(np.ones(len(ran), dtype=np.bool_)):
+        rows = ran[piece].select("kind", "name", "facts", "step", "flow", begin_ns="start_ns", end_ns="end_ns")
+        making.slices(rows.with_columns(track=pl.Series(own[piece]), depth=pl.lit(0), flows=(pl.col("flow") > 0).cast(pl.UInt32)))
+
+
+def _meant(ran: pl.DataFrame, stream: Ints) -> set[int]:
+    """The streams of whose work more is known than that it is some."""
+    known = (pl.col("step") >= 0) | (pl.col("phase") != int(Phase.OTHER)) | (pl.col("layer") > 0) | (pl.col("op") > 0)
+    return set(np.unique(stream[ran.select(known).to_series().to_numpy()]).tolist())
 
 
 def _most(stream: Ints, lane: Ints, streams: int) -> list[int]:

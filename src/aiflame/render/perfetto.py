@@ -22,6 +22,9 @@ from aiflame.render.wire import Chosen, Fixed64, Message, Part, Runs, Same, Some
 
 ROWS = 1 << 16
 """Slices that are written at a time."""
+MOST_WITH_STEPS = 10_000_000
+"""Slices of a trace in which each kernel says its step. A viewer keeps the facts of slices once where they are the same; with the step,
+each kernel's are others, a kilobyte of the browser's memory each. The track above says it too."""
 LONGEST_NAME = 4096
 """Letters of a name or of a fact; the viewer measures and draws each of them."""
 
@@ -93,8 +96,9 @@ def write(timeline: Timeline, clocks: Clocks, file: BinaryIO) -> None:
     texts = _Texts(timeline)
     for data in texts.packets():
         file.write(_packed(data))
+    steps = len(timeline.slices) <= MOST_WITH_STEPS
     for begin in range(0, len(timeline.slices), ROWS):
-        file.write(_packed(_slices(timeline.slices[begin : begin + ROWS], texts)))
+        file.write(_packed(_slices(timeline.slices[begin : begin + ROWS], texts, steps=steps)))
     for begin in range(0, len(timeline.points), ROWS):
         file.write(_packed(_points(timeline.points[begin : begin + ROWS])))
 
@@ -220,13 +224,13 @@ def _annotations(rows: pl.DataFrame) -> list[bytes]:
     return found
 
 
-def _slices(slices: pl.DataFrame, texts: _Texts) -> bytes:
+def _slices(slices: pl.DataFrame, texts: _Texts, *, steps: bool) -> bytes:
     """Each slice's begin and end beside each other: the viewer sorts by time, and leaves what happens at once in its order."""
     count = len(slices)
     track = slices["track"].to_numpy() + np.uint32(1)
     kind = slices["kind"].to_numpy()
     ending = np.isin(kind, (SliceKind.KERNEL, SliceKind.COPY))
-    step = np.where(ending, slices["step"].to_numpy(), -1)  # calls lie in their step
+    step = np.where(ending & steps, slices["step"].to_numpy(), -1)  # calls lie in their step
     flow, flows = slices["flow"].to_numpy().astype(np.int64), slices["flows"].to_numpy().astype(np.int64)
     lasting, stepping = np.flatnonzero(kind != SliceKind.MARK), np.flatnonzero(step >= 0)
     begin: list[Part] = [
