@@ -16,7 +16,7 @@ from aiflame.attribute.states import state_frames
 from aiflame.attribute.tree import METRICS
 from aiflame.profile.kinds import Kind
 
-_KEY = ["process", "thread", "stack", "state", "phase", "layer", "op"]
+_KEY = ["process", "thread", "stack", "state", "step", "phase", "layer", "op"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,8 @@ class CpuFacts:
     metric: str
     """Of CLOCK."""
     rows: pl.DataFrame
-    """process, thread, stack, phase, layer, op, waits ("" or `[OpenMP wait]` …), function, function_kind and module (of the innermost
-    function), file, line (innermost line of the program's own source), value (ns)."""
-    per_step: pl.DataFrame
-    """process, step, value: of samples inside of steps."""
+    """process, thread, stack, step (-1: none), phase, layer, op, waits ("" or `[OpenMP wait]` …), function, function_kind and module (of
+    the innermost function), file, line (innermost line of the program's own source), value (ns)."""
     steps: pl.DataFrame
     """As `Facts.steps`."""
     fused: bool
@@ -44,13 +42,6 @@ def cpu_facts(profile: Tables, trie: Functions, known: Places, metric: str) -> C
     weight = (pl.col("weight").cast(pl.UInt64) * pl.col("period_ns").cast(pl.UInt64)).clip(upper_bound=LONGEST_NS)
     samples = meaning.samples.lazy()
     measured = samples.group_by(_KEY).agg(value=weight.sum().cast(pl.Int64)).sort(_KEY).collect()
-    per_step = (
-        samples.filter(pl.col("step") >= 0)
-        .group_by("process", pl.col("step").cast(pl.Int64))
-        .agg(value=weight.sum().cast(pl.Int64))
-        .sort("process", "step")
-        .collect()
-    )
     states, measured = state_frames(trie, measured)
     divided = spread(measured, measured["value"].to_numpy(), meaning.compiled, meaning.forests)
     process, thread, stack = (measured[name].cast(pl.Int64).to_numpy() for name in ("process", "thread", "stack"))
@@ -60,7 +51,7 @@ def cpu_facts(profile: Tables, trie: Functions, known: Places, metric: str) -> C
     marked = pl.when(functions["kind"] == int(Kind.WAIT)).then(functions["name"])
     waits = pl.select(pl.coalesce(marked, states["name"].gather(measured["ending0"]), pl.lit(""))).to_series()
     rows = (
-        measured.select("process", "thread", "stack")
+        measured.select("process", "thread", "stack", "step")
         .with_columns(waits=waits)
         .hstack(functions.select(function="name", function_kind="kind", module="module"))
         .hstack(known.rows[place].select("file", "line"))
@@ -71,4 +62,4 @@ def cpu_facts(profile: Tables, trie: Functions, known: Places, metric: str) -> C
         gathered(op_names(divided.forests["op"]), divided.rows["op"]),
         value=pl.Series(divided.division.value),
     )
-    return CpuFacts(metric, shared, per_step, meaning.steps, len(shared) > len(measured))
+    return CpuFacts(metric, shared, meaning.steps, len(shared) > len(measured))

@@ -69,11 +69,21 @@ class Facts(Joined):
         """`stalls.STALLS`"""
         return stalls(self.profile)
 
-    @cached_property
+    @property
     def cpu(self) -> CpuFacts | None:
         """What the CPU samples tell: of CPU time, or of wall-clock time where that alone was sampled."""
         clocks = [name for name in metrics(self.profile) if name in CLOCK]
-        return cpu_facts(self.profile, self.trie, self.places, clocks[0]) if clocks else None
+        return self.of_clock(clocks[0]) if clocks else None
+
+    def of_clock(self, metric: str) -> CpuFacts:
+        """The same of a clock that was sampled."""
+        if metric not in self._clocks:
+            self._clocks[metric] = cpu_facts(self.profile, self.trie, self.places, metric)
+        return self._clocks[metric]
+
+    @cached_property
+    def _clocks(self) -> dict[str, CpuFacts]:
+        return {}
 
 
 def facts(profile: Tables) -> Facts:

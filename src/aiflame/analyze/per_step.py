@@ -1,0 +1,116 @@
+"""What each kernel, op, layer, line … took in each step: the values that two runs are compared by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.analyze.facts import Facts
+from aiflame.analyze.joined import NO_STEP
+from aiflame.analyze.step_times import steady
+from aiflame.attribute.cpu import CLOCK
+from aiflame.attribute.tree import GPU_TIME
+from aiflame.profile.kinds import Kind
+
+OF_DEVICES = ("kernel", "op", "layer", "line", "phase", "family")
+OF_CPUS = ("function", "op", "layer", "line", "phase")
+PER_STEP = (GPU_TIME.name, *CLOCK)
+"""Metrics whose values are known step by step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Of one profile, metric and grouping."""
+
+    names: list[str]
+    total: NDArray[np.int64]
+    """Of each, in the whole profile."""
+    steps: NDArray[np.int64]
+    """A row for each, a column for each step but the first of each process."""
+
+    @property
+    def step_count(self) -> int:
+        return int(self.steps.shape[1])
+
+
+def values(known: Facts, metric: str, groupings: Sequence[str]) -> dict[str, Values]:
+    """What each item of each grouping took; items without a name (no layer, no op) are left out."""
+    if metric != GPU_TIME.name:
+        return {by: _of_cpus(known, metric, by) for by in groupings}
+    columns = _columns(known.per_step.select("process", "step").unique())
+    per_site = _site_steps(known, columns)
+    return {by: _of_devices(known, by, per_site, len(columns)) for by in groupings}
+
+
+def _of_devices(known: Facts, by: str, per_site: pl.DataFrame, count: int) -> Values:
+    if by in ("op", "layer", "phase"):
+        parts = known.shared.select("site", "took", name=by)
+    else:
+        parts = known.sites.select("took", name=_site_name(by)).with_row_index("site").with_columns(pl.col("site").cast(pl.Int64))
+    parts = parts.filter(pl.col("name") != "")
+    whole = known.sites["took"].to_numpy()
+    part = parts["took"].to_numpy() / np.maximum(whole[parts["site"].to_numpy()], 1)
+    weights = parts.select("site", "name").with_columns(part=pl.Series(part))
+    cells = (
+        weights.join(per_site, on="site")
+        .group_by("name", "column")
+        .agg(value=(pl.col("value") * pl.col("part")).sum().round().cast(pl.Int64))
+    )
+    totals = parts.group_by("name").agg(total=pl.col("took").sum()).sort("total", "name", descending=[True, False])
+    return _values(totals, cells, count)
+
+
+def _site_name(by: str) -> pl.Expr:
+    if by == "kernel":
+        return pl.col("short")
+    if by == "family":
+        return pl.when(pl.col("kind") == int(Kind.GPU_COPY)).then(pl.lit("copy")).otherwise("family")
+    return line_name()
+
+
+def line_name() -> pl.Expr:
+    """`app/train.py:88`: the last two parts of the path, which two checkouts of one program have in common."""
+    short = pl.col("file").str.extract(r"([^/]*/?[^/]*)$")
+    return pl.when(pl.col("file") != "").then(pl.format("{}:{}", short, "line")).otherwise(pl.lit(""))
+
+
+def _site_steps(known: Facts, columns: pl.DataFrame) -> pl.DataFrame:
+    """site, column, value: what the launches of each site took in each step, numbered as the columns of `Values.steps`."""
+    ran = known.work.ran.select(
+        pl.col("site").cast(pl.Int64), pl.col("launch").cast(pl.Int64), value=(pl.col("end_ns") - pl.col("start_ns")).cast(pl.Int64)
+    )
+    process = known.sites["process"].to_numpy()[ran["site"].to_numpy()]
+    step = np.append(known.launches.step, NO_STEP)[known.launches.rows(process, ran["launch"].to_numpy())]
+    inside = ran.select("site", "value").with_columns(process=process, step=step).filter(pl.col("step") >= 0)
+    summed = inside.group_by("site", "process", "step").agg(pl.col("value").sum())
+    return summed.join(columns, on=["process", "step"]).select("site", "column", "value")
+
+
+def _of_cpus(known: Facts, metric: str, by: str) -> Values:
+    cpu = known.of_clock(metric)
+    names = {"line": line_name(), "function": pl.coalesce(pl.col("waits").replace("", None), pl.col("function"))}
+    rows = cpu.rows.select(
+        "process", pl.col("step").cast(pl.Int64), "value", name=names.get(by, pl.col(by) if by in cpu.rows.columns else None)
+    )
+    rows = rows.filter(pl.col("name") != "")
+    columns = _columns(cpu.steps.select(pl.col("process", "step").cast(pl.Int64)))
+    cells = rows.join(columns, on=["process", "step"]).group_by("name", "column").agg(pl.col("value").sum())
+    totals = rows.group_by("name").agg(total=pl.col("value").sum()).sort("total", "name", descending=[True, False])
+    return _values(totals, cells, len(columns))
+
+
+def _values(totals: pl.DataFrame, cells: pl.DataFrame, count: int) -> Values:
+    """`totals`: name, total; `cells`: name, column, value."""
+    matrix = np.zeros((len(totals), count), dtype=np.int64)
+    placed = cells.join(totals.select("name").with_row_index("row"), on="name")
+    matrix[placed["row"].to_numpy(), placed["column"].to_numpy()] = placed["value"].to_numpy()
+    return Values(totals["name"].to_list(), totals["total"].to_numpy(), matrix)
+
+
+def _columns(steps: pl.DataFrame) -> pl.DataFrame:
+    """process, step, column: steps but the first of each process."""
+    return steady(steps).sort("process", "step").with_row_index("column").select("process", "step", pl.col("column").cast(pl.Int64))

@@ -1,0 +1,58 @@
+"""`aiflame diff`: what got slower or faster between two recordings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import aiflame
+from aiflame.analyze.diff import compare, to_json
+from aiflame.analyze.facts import facts
+from aiflame.analyze.per_step import OF_CPUS, OF_DEVICES, PER_STEP
+from aiflame.attribute.transforms import diff as diff_tree
+from aiflame.cli.view import view
+from aiflame.errors import AiflameError
+from aiflame.render import svg
+from aiflame.render.diff_table import print_comparison
+
+ROWS, ROWS_OF_ONE = 10, 30
+_GROUPINGS = ", ".join(dict.fromkeys((*OF_DEVICES, *OF_CPUS)))
+
+
+def diff(
+    base: Annotated[Path, typer.Argument(metavar="BASE", help="The profile of before.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="The profile of now.")],
+    metric: Annotated[str, typer.Option("--metric", help=f"{', '.join(PER_STEP)} (default: gpu-time where kernels ran).")] = "",
+    by: Annotated[str, typer.Option("--by", help=f"{_GROUPINGS} (default: the first four that the metric has).")] = "",
+    rows: Annotated[
+        int | None, typer.Option("-n", "--rows", min=1, help=f"How many rows (default: {ROWS}; with --by {ROWS_OF_ONE}).")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also what is within the noise.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Machine-readable, to stdout.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="SVG", help="Also draw the flame graph of the difference.")
+    ] = None,
+) -> None:
+    """Show what got slower or faster between two recordings of a program, and whether it is more than noise."""
+    before, after = aiflame.open(base), aiflame.open(new)
+    comparison = compare(facts(before.store), facts(after.store), metric, by)
+    if json:
+        typer.echo(to_json(comparison, everything=everything))
+    else:
+        print_comparison(comparison, rows or (ROWS_OF_ONE if by else ROWS), everything=everything)
+    if output is not None:
+        _draw(base, new, metric, output, told=not json)
+
+
+def _draw(base: Path, new: Path, metric: str, output: Path, *, told: bool) -> None:
+    now = view(new, metric)
+    before = view(base, now.metric)
+    subtitle = f"{now.of} compared with {before.of}"
+    try:
+        svg.write_diff(diff_tree(before.tree, now.tree, now.metric), output, title="Flame graph", subtitle=subtitle)
+    except OSError as error:
+        raise AiflameError(f"cannot write {output}: {(error.strerror or str(error)).lower()}: choose another place with -o") from None
+    if told:
+        typer.echo(output)
