@@ -61,24 +61,37 @@ def write(profile: Profile, path: Path, baseline: Profile | None = None, title: 
     """Writes the report as one file, which is there as a whole or not at all; returns its size in bytes."""
     report = Report(profile, baseline, title, MOST_IN_A_FILE)
     pieces = page(report.title, report.first_screen(), ((name, report.block(name)) for name in report.names))
-    try:
-        return _write(path, pieces)
-    except OSError as error:
-        raise AiflameError(f"cannot write {path}: {(error.strerror or str(error)).lower()}: choose another place with -o") from None
+    return _write(path, pieces)
 
 
 def _write(path: Path, pieces: Iterator[str]) -> int:
-    if path.exists() and not path.is_file():  # a pipe or a device has no content to be kept whole; a folder is an error
-        with path.open("wb") as file:
-            return sum(file.write(piece.encode()) for piece in pieces)
-    path = path.resolve()  # what a link leads to is replaced, not the link
-    partial = path.with_name(f".aiflame-{os.getpid()}.partial")
+    with _as_error(path):
+        whole = path.is_file() or not path.exists()  # a pipe or a device has no content to be kept; a folder is an error
+        path = path.resolve()  # what a link leads to is replaced, not the link
+        partial = path.with_name(f".aiflame-{os.getpid()}.partial") if whole else path
+        file = partial.open("wb")
+    size = 0
     try:
-        with partial.open("wb") as file:
-            size = sum(file.write(piece.encode()) for piece in pieces)
-        partial.replace(path)
+        with file:
+            for piece in pieces:
+                with _as_error(path):
+                    size += file.write(piece.encode())
+            with _as_error(path):
+                file.flush()
+        if whole:
+            with _as_error(path):
+                partial.replace(path)
     except BaseException:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
+        if whole:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
         raise
     return size
+
+
+@contextlib.contextmanager
+def _as_error(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise AiflameError(f"cannot write {path}: {(error.strerror or str(error)).lower()}: choose another place with -o") from None

@@ -1,0 +1,55 @@
+// Where a row of a table leads: the view that shows its time.
+
+/** [view, state], or null where nothing shows more than the row. `row`: value of each column, by its name. */
+export function leadOf(table, row, { summary }) {
+  const metric = summary.metric;
+  const clock = summary.metrics.map((one) => one.name).find((name) => name === "cpu-time" || name === "wall-time");
+  switch (table.name) {
+    case "kernels":
+      return ["code", { kernel: row.name }];
+    case "copies":
+      return ["flame", { metric: "gpu-time", by: "code", search: exactly(row.short) }];
+    case "layers":
+      return ["flame", { metric, by: "layer", search: layerSearch(row.layer) }];
+    case "layer-groups":
+      return ["flame", { metric, by: "layer", search: layerSearch(row.group) }];
+    case "ops":
+      return ["flame", { metric, by: "op", search: exactly(row.op) }];
+    case "phases":
+      return ["flame", { metric, by: "phase", search: exactly(row.phase) }];
+    case "steps":
+      return ["flame", { metric, by: "step", search: `^Step\\.${row.step}$` }];
+    case "idle":
+    case "gaps":
+      return clock && row.place ? ["flame", { metric: clock, by: "code", search: placeSearch(row.place) }] : ["timeline", {}];
+    default:
+      return ofCode(table, row, clock);
+  }
+}
+
+function ofCode({ name }, row, clock) {
+  const metric = name.endsWith("-wall-time") ? "wall-time" : clock;
+  if (name.startsWith("lines") && row.place) return ["flame", { metric, by: "code", detail: "line", search: placeSearch(row.place) }];
+  if (name.startsWith("functions") || name.startsWith("lines")) return ["flame", { metric, by: "code", search: exactly(row.name) }];
+  return null;
+}
+
+function exactly(text) {
+  return `^${escaped(text)}$`;
+}
+
+/** Frames of `layers.*.attn` are called `attn`, those of `layers.*` `layers.3`: as analyze/layer_groups.py has it. */
+export function layerSearch(path) {
+  const names = path.split(".");
+  const last = names.length > 1 && /^(\*|\d+)$/.test(names.at(-1)) ? `${names.at(-2)}.${names.at(-1)}` : names.at(-1);
+  return exactly(last).replaceAll(escaped("*"), "[0-9]+");
+}
+
+/** Frames show a file's name without its folders. */
+function placeSearch(place) {
+  return `${escaped(place.slice(place.lastIndexOf("/") + 1))}$`;
+}
+
+function escaped(text) {
+  return text.replace(/[\\^$.|?*+()[\]{}]/g, "\\$&");
+}
