@@ -1,3 +1,27 @@
-// What the worker answers for the view code.
+// What the worker answers for the view code: `kernels` (the list), `kernel` (source places and instructions of one), `text` (lines of a file).
 
-export const CODE_CALLS = {};
+import { kernelOf } from "./code_model.js";
+
+export const CODE_CALLS = {
+  async kernels(blocks) {
+    const { head, columns } = await blocks.get("code");
+    const kernels = columns.name.map((name, number) => ({
+      number,
+      name,
+      short: columns.short[number],
+      full: columns.full[number],
+      launches: columns.launches[number],
+      time: columns.gpu_time_ns[number],
+      samples: columns.samples[number],
+    }));
+    return { pages: head.pages, of: head.of, time: head.gpu_time_ns, samples: head.samples, kernels };
+  },
+
+  async kernel(blocks, { number }) {
+    return kernelOf(await blocks.get(`code.${number}`));
+  },
+
+  async text(blocks, { number }) {
+    return (await blocks.get(`text.${number}`)).columns.line;
+  },
+};
