@@ -16,15 +16,15 @@ from aiflame.render.blocks import Values, block
 LABELS = {Kind.CPP: "C++", Kind.C: "C", Kind.OS_KERNEL: "operating system", Kind.BOUNDARY: "boundary", Kind.WAIT: "waiting"}
 
 
-def facts_blocks(profile: Tables) -> dict[str, bytes]:
-    """The blocks of all domains that the profile has values of."""
+def facts_makers(profile: Tables) -> dict[str, Callable[[], bytes]]:
+    """For each domain that the profile has values of (`device`, `cpu`, `wall`), what makes its block."""
     there = set(metrics(profile))
-    makers: dict[str, tuple[bool, Callable[[], Facts]]] = {
-        "facts.device": (bool(there & OF_GPU), lambda: device_facts(profile)),
-        "facts.cpu": (CPU_TIME.name in there, lambda: cpu_facts(profile, CPU_TIME.name)),
-        "facts.wall": (WALL_TIME.name in there, lambda: cpu_facts(profile, WALL_TIME.name)),
+    makers: dict[str, tuple[bool, Callable[[], bytes]]] = {
+        "device": (bool(there & OF_GPU), lambda: facts_block(device_facts(profile))),
+        "cpu": (CPU_TIME.name in there, lambda: facts_block(cpu_facts(profile, CPU_TIME.name))),
+        "wall": (WALL_TIME.name in there, lambda: facts_block(cpu_facts(profile, WALL_TIME.name))),
     }
-    return {name: facts_block(make()) for name, (has, make) in makers.items() if has}
+    return {domain: make for domain, (has, make) in makers.items() if has}
 
 
 def facts_block(facts: Facts) -> bytes:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 
 from aiflame.analyze.facts import Facts, facts
 from aiflame.analyze.table import TableOf
 from aiflame.analyze.tables import tables
+from aiflame.attribute.timeline import timeline
 from aiflame.errors import AiflameError
 from aiflame.profile.store import Profile
+from aiflame.render.facts_block import facts_makers
 from aiflame.render.page import page
 from aiflame.render.report_blocks import first_screen, tables_block
 from aiflame.render.report_code import MOST_IN_A_FILE, Code
+from aiflame.render.timeline_block import timeline_block
 
 WHOLE = 1 << 30
 """More pages of kernels than any profile has."""
@@ -35,14 +38,22 @@ class Report:
 
     @cached_property
     def names(self) -> list[str]:
-        return ["tables", *self.code.names]
+        """Of all blocks, those that the first screen's links lead to first."""
+        return [*self._makers, *self.code.names]
 
     def block(self, name: str) -> bytes:
-        if name not in self.names:
+        make = self._makers.get(name)
+        if make is None and name not in self.names:
             raise AiflameError(f"this report has no data called {name}")
-        if name == "tables":
-            return tables_block(self.tables)
-        return self.code.block(name)
+        return make() if make is not None else self.code.block(name)
+
+    @cached_property
+    def _makers(self) -> dict[str, Callable[[], bytes]]:
+        makers: dict[str, Callable[[], bytes]] = {"tables": lambda: tables_block(self.tables)} if self.tables else {}
+        makers |= {f"facts.{domain}": make for domain, make in facts_makers(self.profile).items()}
+        if self.baseline is not None:
+            makers |= {f"base.{domain}": make for domain, make in facts_makers(self.baseline).items()}
+        return {**makers, "timeline": lambda: timeline_block(timeline(self.profile))}
 
     @cached_property
     def facts(self) -> Facts:
