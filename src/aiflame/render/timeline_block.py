@@ -144,8 +144,7 @@ def _used(texts: pl.Series, row: NDArray[np.integer]) -> tuple[pl.Series, Ints]:
 
 
 def _clipped(texts: pl.Series) -> pl.Series:
-    long = texts.str.len_chars() > LONGEST_NAME
-    return texts.zip_with(~long, texts.str.slice(0, LONGEST_NAME) + "…")
+    return pl.Series([text if len(text) <= LONGEST_NAME else text[:LONGEST_NAME] + "…" for text in texts], dtype=pl.String)
 
 
 @dataclass(frozen=True, slots=True)

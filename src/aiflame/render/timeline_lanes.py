@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute.timeline_tables import SliceKind
+from aiflame.attribute.timeline_tables import SliceKind, TrackKind
 
 Ints = NDArray[np.int64]
 _PLACE = {
@@ -25,6 +25,8 @@ _PLACE = {
     SliceKind.COPY: 8,
 }
 """From the top of a track; kinds with one number share lanes."""
+_LAST = max(TrackKind) + 1
+"""Place of sampled stacks: behind all others."""
 _NESTED = (SliceKind.REGION, SliceKind.MARK, SliceKind.FUNCTION)
 
 
@@ -61,14 +63,18 @@ def lanes(tracks: pl.DataFrame, slices: pl.DataFrame) -> Lanes:
 
 def _order(tracks: pl.DataFrame, slices: pl.DataFrame) -> list[int]:
     """The tracks that are shown, each before those that stand below it."""
-    parent, kind = tracks["parent"].to_list(), tracks["kind"].to_list()
+    parent, kind, number = (tracks[name].to_list() for name in ("parent", "kind", "number"))
     shown: set[int] = set()
     for track in slices["track"].unique().to_list():
         while track >= 0 and track not in shown:
             shown.add(track)
             track = parent[track]
+    busy = _sampled(slices)
     below: dict[int, list[int]] = {}
-    for track in sorted(shown, key=lambda one: (kind[one], one)):
+    place = {int(TrackKind.SAMPLES): _LAST, int(TrackKind.STREAM): int(TrackKind.PURPOSE)}
+    for track in sorted(
+        shown, key=lambda one: (place.get(kind[one], kind[one]), -busy.get(one, 0), _stream(number, kind, one), kind[one], one)
+    ):
         below.setdefault(parent[track], []).append(track)
     order, waiting = [], below.get(-1, [])[::-1]
     while waiting:
@@ -76,6 +82,17 @@ def _order(tracks: pl.DataFrame, slices: pl.DataFrame) -> list[int]:
         order.append(track)
         waiting += below.get(track, [])[::-1]
     return order
+
+
+def _stream(number: list[int], kind: list[int], track: int) -> int:
+    """A stream stands with what it ran for."""
+    return number[track] if kind[track] in (TrackKind.PURPOSE, TrackKind.STREAM) else 0
+
+
+def _sampled(slices: pl.DataFrame) -> dict[int, int]:
+    """How long each track of sampled functions shows some: the busiest come first."""
+    outer = slices.filter(pl.col("kind") == int(SliceKind.FUNCTION), pl.col("depth") == 0)
+    return dict(outer.group_by("track").agg((pl.col("end_ns") - pl.col("begin_ns")).sum()).rows())
 
 
 def _levels(slices: pl.DataFrame) -> Ints:

@@ -2,7 +2,7 @@
 
 const COLUMNS = [1e7, 1e8, 1e9, 1e10, 6e10]; // ns
 export const ROWS = [10, 20, 25, 50, 100];
-const ENOUGH = 12; // columns, before longer ones are the better choice
+const ENOUGH = 24; // columns, before longer ones are the better choice
 
 /** Lengths of columns that the bins can fill with rows. */
 export function columnChoices({ bin_ns: bin, count }) {
@@ -58,6 +58,11 @@ export class TimeGrid {
     return index * this.cell;
   }
 
+  /** Cells last equally long: what decides a cell's colour is its value. */
+  shade(index) {
+    return this.values[index];
+  }
+
   /** What stands above each column. */
   above(column) {
     let sum = 0;
@@ -90,5 +95,11 @@ export class StepGrid {
 
   above(column) {
     return this.steps[column].end - this.steps[column].begin;
+  }
+
+  /** How much there was in each ms: a long step's cells are long, too. */
+  shade(index) {
+    const took = this.above(Math.floor(index / this.rows)) / this.rows;
+    return took > 0 ? (this.values[index] / took) * 1e6 : 0;
   }
 }

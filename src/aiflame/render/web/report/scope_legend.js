@@ -1,6 +1,5 @@
 // Which colour is how much.
 
-import { amount } from "../text.js";
 import { element } from "./dom.js";
 import { scale } from "./scope_colors.js";
 import { named } from "./scope_words.js";
@@ -16,14 +15,15 @@ export class Legend {
     this.body.setAttribute("role", "img");
   }
 
-  show(most, unit, logarithmic, theme) {
+  /** @param {(value: number) => string} text */
+  show(most, text, logarithmic, theme) {
     const context = this.canvas.getContext("2d");
     scale(theme).forEach(([red, green, blue], step) => {
       context.fillStyle = `rgb(${red} ${green} ${blue})`;
       context.fillRect((step * WIDTH) / 256, 0, WIDTH / 256 + 1, HEIGHT);
     });
     const shown = [0, 0.5, 1].map((share) => named.value(share, most, logarithmic));
-    const texts = shown.map((value) => amount(value >= 10 ? Math.round(value) : Number(value.toPrecision(2)), unit));
+    const texts = shown.map(text);
     texts[0] = logarithmic ? "> 0" : "0";
     this.numbers.replaceChildren(...texts.map((text) => element("span", {}, text)));
     this.body.setAttribute("aria-label", `Colours from 0 to ${texts[2]} a cell`);

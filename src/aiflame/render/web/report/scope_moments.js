@@ -110,8 +110,12 @@ export class Moments {
   /** Groups of sites at which nothing ran: idle time is no work. */
   #findIdle() {
     this.idle = new Uint8Array(this.groups);
-    const { "site.kernel": kernel = [], "kernel.frame": frame, "frame.kind": kind } = this.columns;
-    for (let site = 0; site < kernel.length; site++) if (kind[frame[kernel[site]]] === GPU_IDLE) this.idle[this.group[site]] = 1;
+    const kind = this.columns["frame.kind"];
+    for (const segment of this.head.segments) {
+      const { [`site.${segment}`]: node, [`${segment}.frame`]: frame } = this.columns;
+      if (!node || !frame.some((one) => kind[one] === GPU_IDLE)) continue;
+      for (let site = 0; site < node.length; site++) if (kind[frame[node[site]]] === GPU_IDLE) this.idle[this.group[site]] = 1;
+    }
   }
 
   #top(of, segment, most) {

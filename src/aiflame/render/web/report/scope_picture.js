@@ -9,8 +9,8 @@ const RIGHT = 12;
 const TOP = 62;
 const BOTTOM = 24;
 const NARROWEST = 4; // px of a column, before neighbours become one
-const WIDEST = 56;
-const TALLEST = 30;
+const WIDEST = 76;
+const TALLEST = 60;
 
 export class Picture {
   constructor(canvas) {
@@ -63,9 +63,13 @@ export class Picture {
 
   /** Of columns that are drawn as one: the mean. */
   value(grid, column, row) {
+    return this.#mean(grid, column, row, (index) => grid.values[index]);
+  }
+
+  #mean(grid, column, row, of) {
     const end = Math.min(column + this.together, grid.columns);
     let sum = 0;
-    for (let at = column; at < end; at++) sum += grid.values[at * grid.rows + row];
+    for (let at = column; at < end; at++) sum += of(at * grid.rows + row);
     return sum / (end - column);
   }
 
@@ -97,7 +101,7 @@ export class Picture {
     const palette = colors.map(([red, green, blue]) => (255 << 24) | (blue << 16) | (green << 8) | red);
     for (let at = 0; at < this.shown; at++) {
       for (let row = 0; row < grid.rows; row++) {
-        const value = this.value(grid, this.from + at * this.together, row);
+        const value = this.#mean(grid, this.from + at * this.together, row, (index) => grid.shade(index));
         if (value > 0) words[(grid.rows - 1 - row) * this.shown + at] = palette[tone(value)];
       }
     }
@@ -124,9 +128,12 @@ export class Picture {
       for (let column = first; column < last; column++) most = Math.max(most, grid.above(column));
       values.push(most);
     }
-    const top = Math.max(...values, 1e-9);
+    // A first step that compiles must not make all others look alike.
+    const sorted = [...values].sort((one, other) => one - other);
+    const [middle, most] = [sorted[sorted.length >> 1], sorted.at(-1)];
+    const top = Math.max(grid.kind === "step" && middle > 0 ? Math.min(most, 3 * middle) : most, 1e-9);
     const [base, high] = [TOP - 8, TOP - 26];
-    const y = (value) => base - (value / top) * high;
+    const y = (value) => base - Math.min(1, value / top) * high;
     context.fillStyle = style.line;
     context.fillRect(LEFT, base, this.plotWidth, 1);
     context.strokeStyle = context.fillStyle = style.accent;
@@ -135,7 +142,7 @@ export class Picture {
       context.beginPath();
       values.forEach((value, at) => context.lineTo(LEFT + (at + 0.5) * this.cellWidth, y(value)));
       context.stroke();
-      if (this.cellWidth > 6) for (const [at, value] of values.entries()) context.fillRect(LEFT + (at + 0.5) * this.cellWidth - 1.5, y(value) - 1.5, 3, 3);
+      if (this.cellWidth > 6) for (const [at, value] of values.entries()) this.#dot(LEFT + (at + 0.5) * this.cellWidth, y(value), value > top);
     } else {
       context.globalAlpha = 0.55;
       for (const [at, value] of values.entries()) context.fillRect(LEFT + at * this.cellWidth, y(value), Math.max(1, this.cellWidth - 1), base - y(value));
@@ -144,7 +151,19 @@ export class Picture {
     context.fillStyle = style.soft;
     context.textBaseline = "alphabetic";
     context.textAlign = "left";
-    context.fillText(`${aboveLabel}, up to ${amount(round(top), unit)}`, LEFT, 12);
+    const usual = grid.kind === "step" ? `half of them up to ${amount(middle, unit)}, ` : "";
+    context.fillText(`${aboveLabel}: ${usual}${usual ? "the longest" : "up to"} ${amount(round(most), unit)}`, LEFT, 12);
+  }
+
+  /** What is too high for the line points there. */
+  #dot(x, y, above) {
+    if (!above) {
+      this.context.fillRect(x - 1.5, y - 1.5, 3, 3);
+      return;
+    }
+    this.context.beginPath();
+    for (const [across, down] of [[0, -4], [4, 3], [-4, 3]]) this.context.lineTo(x + across, y + down);
+    this.context.fill();
   }
 
   #axes({ grid, style }) {
@@ -165,6 +184,7 @@ export class Picture {
       const x = LEFT + (column - this.from) * perColumn;
       const middle = grid.kind === "step" ? x + perColumn / 2 : x;
       const text = grid.kind === "step" ? String(grid.steps[column].number) : moment(column * grid.column, grid.column);
+      if (middle + context.measureText(text).width > this.width) break;
       context.textAlign = grid.kind === "step" ? "center" : "left";
       context.fillText(text, middle, TOP + this.plotHeight + 8);
       context.fillRect(middle, TOP + this.plotHeight + 1, 1, 4);
@@ -173,31 +193,40 @@ export class Picture {
     context.fillText(grid.kind === "step" ? "step" : "", 8, TOP + this.plotHeight + 8);
   }
 
+  /** What is not selected fades. */
   #selection({ grid, selection, style }) {
     if (!selection) return;
     const { context } = this;
     const [first, last] = selection;
-    context.fillStyle = style.accent;
     for (let at = 0; at < this.shown; at++) {
       const column = this.from + at * this.together;
       const end = Math.min(column + this.together, grid.columns);
       const low = Math.max(first, column * grid.rows);
       const high = Math.min(last, end * grid.rows - 1);
-      if (low > high) continue;
-      const whole = high - low >= grid.rows;
-      const from = whole ? 0 : low % grid.rows;
-      const to = whole || high % grid.rows < from ? grid.rows - 1 : high % grid.rows;
-      const [x, y] = [LEFT + at * this.cellWidth, TOP + this.plotHeight - (to + 1) * this.cellHeight];
+      const x = LEFT + at * this.cellWidth;
+      if (low > high) {
+        this.#fade(style, x, TOP, this.plotHeight);
+        continue;
+      }
+      const whole = high - low >= grid.rows || high % grid.rows < low % grid.rows;
+      const [from, to] = whole ? [0, grid.rows - 1] : [low % grid.rows, high % grid.rows];
+      const y = TOP + this.plotHeight - (to + 1) * this.cellHeight;
       const height = (to - from + 1) * this.cellHeight;
-      context.globalAlpha = 0.28;
-      context.fillRect(x, y, this.cellWidth, height);
-      context.globalAlpha = 1;
-      const [leftEdge, rightEdge] = [low === first || at === 0, high === last || at === this.shown - 1];
-      context.fillRect(x, y - 1, this.cellWidth, 2);
-      context.fillRect(x, y + height - 1, this.cellWidth, 2);
-      if (leftEdge) context.fillRect(x - 1, y, 2, height);
-      if (rightEdge) context.fillRect(x + this.cellWidth - 1, y, 2, height);
+      this.#fade(style, x, TOP, y - TOP);
+      this.#fade(style, x, y + height, TOP + this.plotHeight - y - height);
+      context.fillStyle = style.accent;
+      context.fillRect(x - 1, y - 1, this.cellWidth + 1, 2);
+      context.fillRect(x - 1, y + height - 1, this.cellWidth + 1, 2);
+      if (low === first) context.fillRect(x - 1, y, 2, height);
+      if (high === last) context.fillRect(x + this.cellWidth - 1, y, 2, height);
     }
+  }
+
+  #fade({ paper }, x, y, height) {
+    this.context.fillStyle = paper;
+    this.context.globalAlpha = 0.6;
+    this.context.fillRect(x, y, this.cellWidth, height);
+    this.context.globalAlpha = 1;
   }
 }
 

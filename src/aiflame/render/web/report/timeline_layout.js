@@ -3,72 +3,111 @@
 export const LANE = 18;
 const HEADER = 22;
 const GAP = 6;
+const OWNERS = new Set(["process", "thread", "device"]); // of other tracks
 
 /**
  * @param about what the call timeline.about gave
  * @param {Set<number>} turned tracks that a person has folded or opened
- * @returns {{rows: object[], height: number}} rows with y and height: headers {track, title, depth} and lanes {lane, label, track}
+ * @returns {{rows: object[], height: number}} rows with y and height: titles {fold, title, depth} and lanes {lane, label}; `fold` says what a
+ *   click turns, where it does
  */
 export function layout(about, turned) {
-  const rows = [];
-  const lanesOf = new Map();
-  about.lanes.forEach((lane, number) => lanesOf.set(lane.track, [...(lanesOf.get(lane.track) ?? []), number]));
-  const hidden = new Set();
-  let y = 0;
-  let before = null;
-  about.tracks.forEach((track, number) => {
-    if (hidden.has(track.parent)) {
-      hidden.add(number);
-      return;
+  return new Plan(about, turned).made();
+}
+
+class Plan {
+  rows = [];
+  y = 0;
+
+  constructor(about, turned) {
+    this.about = about;
+    this.turned = turned;
+    this.lanesOf = about.tracks.map(() => []);
+    about.lanes.forEach((lane, number) => this.lanesOf[lane.track].push(number));
+    this.below = new Map([[-1, []]]);
+    about.tracks.forEach((track, number) => {
+      if (!this.below.has(track.parent)) this.below.set(track.parent, []);
+      this.below.get(track.parent).push(number);
+    });
+    this.streams = about.tracks.some((track) => track.kind === "stream");
+    this.busiest = this.#busiestStreams();
+  }
+
+  made() {
+    this.#put(-1, 0);
+    return { rows: this.rows, height: this.y + GAP };
+  }
+
+  #put(parent, depth) {
+    for (const number of this.below.get(parent) ?? []) {
+      const { kind } = this.about.tracks[number];
+      if (OWNERS.has(kind)) this.#owner(number, depth);
+      else if (this.below.has(number)) this.#samples(number, depth);
+      else this.#track(number, depth, kind === "purpose" && this.about.tracks[number].number !== this.busiest.get(parent)?.number);
     }
-    const lanes = lanesOf.get(number) ?? [];
-    const folded = isFolded(about, number, turned);
-    const depth = depthOf(about, number);
-    if (isOwner(track)) {
-      y += rows.length && track.kind !== "process" ? GAP : 0;
-      rows.push({ y, height: HEADER, track: number, title: track.name, depth, folded, folds: true });
-      y += HEADER;
-      if (folded) hidden.add(number);
-    }
-    const shown = folded ? (isOwner(track) ? [] : lanes.filter((lane) => about.lanes[lane].level === 0).slice(0, 1)) : lanes;
-    for (const [place, lane] of shown.entries()) {
-      const label = isOwner(track) || track.kind === "purpose" ? labelOf(about, lane) : place === 0 ? plainName(about, track) : "";
-      const continued = !isOwner(track) && before && before.name === track.name && before.parent === track.parent;
-      const folds = place === 0 && !isOwner(track) && lanes.length > 1;
-      rows.push({ y, height: LANE, lane, track: number, depth, label: continued ? "" : label, folds, folded });
-      y += LANE;
-    }
-    if (lanes.length) before = track;
-  });
-  return { rows, height: y + GAP };
-}
+  }
 
-/** The stacks of samples are folded where devices tell more. */
-export function isFolded(about, number, turned) {
-  const usual = about.tracks[number].kind === "samples" && about.tracks.some((track) => track.kind === "stream");
-  return usual !== turned.has(number);
-}
+  /** Of each device the stream that most ran on. */
+  #busiestStreams() {
+    const found = new Map();
+    this.about.tracks.forEach(({ kind, parent, number: stream }, track) => {
+      const count = this.lanesOf[track].reduce((sum, lane) => sum + this.about.lanes[lane].count, 0);
+      if (kind === "stream" && count > (found.get(parent)?.count ?? 0)) found.set(parent, { number: stream, count });
+    });
+    return found;
+  }
 
-function isOwner(track) {
-  return track.kind === "process" || track.kind === "thread" || track.kind === "device";
-}
+  #owner(number, depth) {
+    const folded = this.turned.has(number);
+    this.#title(this.about.tracks[number].name, depth, number, folded);
+    if (folded) return;
+    for (const lane of this.lanesOf[number]) this.#lane(lane, depth, this.#kindOf(lane));
+    this.#put(number, depth + 1);
+  }
 
-function depthOf(about, number) {
-  let depth = 0;
-  for (let at = about.tracks[number].parent; at >= 0; at = about.tracks[at].parent) depth++;
-  return depth;
-}
+  /** Stacks of samples are folded where devices tell more; the busiest thread's are open in them. */
+  #samples(number, depth) {
+    const threads = this.below.get(number);
+    const folded = this.streams !== this.turned.has(number);
+    this.#title(`${this.about.tracks[number].name} (${threads.length === 1 ? "1 thread" : `${threads.length} threads`})`, depth, number, folded);
+    if (!folded) threads.forEach((thread, place) => this.#track(thread, depth + 1, place > 0));
+  }
 
-/** A kind is named once, at its first level. */
-function labelOf(about, lane) {
-  const { kind, level, track } = about.lanes[lane];
-  const first = lane === 0 || about.lanes[lane - 1].track !== track || about.lanes[lane - 1].kind !== kind;
-  return first || level === 0 ? about.kinds[kind].label : "";
-}
+  #track(number, depth, usuallyFolded = false) {
+    const { name, parent, kind } = this.about.tracks[number];
+    const lanes = this.lanesOf[number];
+    const folds = lanes.length > 1;
+    const folded = folds && usuallyFolded !== this.turned.has(number);
+    const before = this.about.tracks[number - 1];
+    const continued = before && before.name === name && before.parent === parent && kind === "stream";
+    lanes.slice(0, folded ? 1 : lanes.length).forEach((lane, place) => {
+      const label = kind === "purpose" && !folded ? this.#kindOf(lane) : place === 0 && !continued ? this.#plainName(number) : "";
+      this.#lane(lane, depth, label, place === 0 && folds ? number : undefined, folded);
+    });
+  }
 
-/** Without its owner's name, which stands above it. */
-function plainName(about, track) {
-  const owner = track.parent >= 0 ? about.tracks[track.parent].name : "";
-  const name = owner && track.name.startsWith(`${owner}: `) ? track.name.slice(owner.length + 2) : track.name;
-  return name;
+  #title(title, depth, fold, folded) {
+    this.y += this.rows.length && depth > 0 ? GAP : 0;
+    this.rows.push({ y: this.y, height: HEADER, title, depth, fold, folded });
+    this.y += HEADER;
+  }
+
+  #lane(lane, depth, label, fold = undefined, folded = false) {
+    this.rows.push({ y: this.y, height: LANE, lane, depth, label, fold, folded });
+    this.y += LANE;
+  }
+
+  /** A kind is named once, at its first level. */
+  #kindOf(lane) {
+    const { kind, track } = this.about.lanes[lane];
+    const before = this.about.lanes[lane - 1];
+    return before && before.track === track && before.kind === kind ? "" : this.about.kinds[kind].label;
+  }
+
+  /** Without its owner's name, which stands above it. */
+  #plainName(number) {
+    const { name, parent } = this.about.tracks[number];
+    const owner = parent >= 0 ? `${this.about.tracks[parent].name}: ` : "";
+    return owner && name.startsWith(owner) ? name.slice(owner.length) : name;
+  }
 }

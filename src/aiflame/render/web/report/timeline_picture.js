@@ -90,7 +90,7 @@ export class Picture {
       const width = Math.min(this.gutter + (right[at] - begin) * scale, this.width + 2) - from;
       const color = scene.color(kind[at], name[at]);
       if (color !== fill) context.fillStyle = fill = color;
-      context.globalAlpha = level[at] === 255 ? 1 : 0.25 + (0.75 * level[at]) / 255;
+      context.globalAlpha = level[at] === 255 ? 1 : 0.35 + (0.65 * level[at]) / 255;
       const inner = width > 4 ? width - 0.75 : Math.max(width, 0.8);
       context.fillRect(from, y + 1, inner, height);
       if (width > 22) {
@@ -112,7 +112,7 @@ export class Picture {
     const { context } = this;
     for (const [slice, color, width] of [[hovered, this.style.ink, 1], [chosen, this.style.accent, 2]]) {
       const row = slice && rows.find((one) => one.lane === slice.lane);
-      if (!row) continue;
+      if (!row || slice.end < view.begin || slice.begin > view.end) continue;
       const from = Math.max(this.x(slice.begin, view), this.gutter - 3);
       const to = Math.min(this.x(slice.end, view), this.width + 3);
       context.strokeStyle = color;
@@ -143,6 +143,8 @@ export class Picture {
     context.clip();
     context.fillStyle = this.style.field;
     context.fillRect(0, RULER, gutter, this.height);
+    context.fillStyle = this.style.line;
+    context.fillRect(gutter - 1, RULER, 1, this.height);
     for (const row of rows) {
       const y = RULER + row.y - top;
       if (y < -row.height || y > this.height) continue;
@@ -159,10 +161,8 @@ export class Picture {
         context.fillStyle = this.style.soft;
         context.fillText(this.ruler.fit(row.label, gutter - indent - 18), indent + 12, middle);
       }
-      if (row.folds) this.#triangle(indent, middle - (row.title === undefined ? 0 : 1), row.folded);
+      if (row.fold !== undefined) this.#triangle(indent, middle - (row.title === undefined ? 0 : 1), row.folded);
     }
-    context.fillStyle = this.style.line;
-    context.fillRect(gutter - 1, RULER, 1, this.height);
     context.restore();
   }
 
@@ -180,7 +180,7 @@ export class Picture {
     const { context } = this;
     context.fillStyle = this.style.raised;
     context.fillRect(0, 0, this.width, RULER);
-    const whole = view.begin > 2000 * step ? Math.floor(view.begin / (1000 * step)) * 1000 * step : 0;
+    const whole = view.begin > 20000 * step ? Math.floor(view.begin / (1000 * step)) * 1000 * step : 0;
     if (range) {
       const [from, to] = [Math.max(this.x(range.begin, view), this.gutter), Math.min(this.x(range.end, view), this.width)];
       context.fillStyle = this.style.accent;

@@ -67,6 +67,7 @@ export class Spans {
       leftOut: head.left_out,
       merged: head.merged,
       slices: this.begin.length,
+      usualStep: this.#usualStep(),
       names: columns.name,
       shades: columns["name.shade"],
     };
@@ -179,6 +180,16 @@ export class Spans {
       }
     }
     return null;
+  }
+
+  /** The step of median length of the first thread that has some. */
+  #usualStep() {
+    const lane = this.columns["lane.kind"].indexOf(1);
+    if (lane < 0) return null;
+    const length = this.columns["slice.length"];
+    const rows = Array.from({ length: this.first[lane + 1] - this.first[lane] }, (_, at) => this.first[lane] + at);
+    const row = rows.sort((one, other) => length[one] - length[other])[rows.length >> 1];
+    return { begin: this.begin[row], end: this.end[row] };
   }
 
   totals(begin, end, most) {

@@ -1,6 +1,6 @@
 // FlameScope: when something happened, as a heat map of seconds or of steps; a range of it opens as a flame graph.
 
-import { amount } from "../text.js";
+import { amount, percent } from "../text.js";
 import { element } from "./dom.js";
 import { Choice, button } from "./elements.js";
 import { scale } from "./scope_colors.js";
@@ -8,7 +8,7 @@ import { columnChoices, rowChoices, ROWS, StepGrid, TimeGrid, usualColumn } from
 import { Legend } from "./scope_legend.js";
 import { Picture } from "./scope_picture.js";
 import { Strip } from "./scope_strip.js";
-import { hoverText, named } from "./scope_words.js";
+import { hoverText, named, rounded } from "./scope_words.js";
 import { between } from "./time_text.js";
 import { hands } from "./scope_hands.js";
 
@@ -100,10 +100,10 @@ class Scope {
     this.process = process;
     const ofProcess = steps.filter((step) => step.process === process);
     this.grid = by === "time" ? new TimeGrid(domain.bins, values, column, rows) : new StepGrid(ofProcess, domain, values, rows);
-    this.most = this.grid.values.reduce((most, value) => Math.max(most, value), 0);
+    this.most = this.grid.values.reduce((most, _, index) => Math.max(most, this.grid.shade(index)), 0);
     this.at = this.#windowOf(between(state.at));
     this.selection = this.#selectionOf(state);
-    this.legend.show(this.most, this.metric.unit, this.logarithmic(), this.app.theme());
+    this.legend.show(this.most, legendText(this.metric, by), this.logarithmic(), this.app.theme());
     this.canvas.setAttribute("aria-label", this.#label());
     this.#tell(false);
     this.#change();
@@ -345,6 +345,13 @@ class Scope {
     this.app.say(hoverText({ grid, metric: this.metric, cell: this.cursor, value: picture.value(grid, this.cursor.column, this.cursor.row), together: picture.together, part: null }).map((line) => line.textContent).join(", "));
     this.#change();
   }
+}
+
+/** How the legend writes a value: of steps it is a value for each ms of their cells. */
+function legendText({ unit, domain }, by) {
+  if (by === "time") return (value) => amount(rounded(value), unit);
+  if (unit !== "ns") return (value) => `${amount(rounded(value), unit)}/ms`;
+  return domain.domain === "device" ? (value) => percent(value, 1e6) : (value) => (value / 1e6).toFixed(1);
 }
 
 export const view = {

@@ -17,11 +17,13 @@ class Timeline {
     this.app = app;
     this.body = element("section.tl");
     this.where = element("span.tl-where");
+    this.usual = button("Usual step", () => this.#fit(this.about.usualStep.begin, this.about.usualStep.end), "The step of median length");
     this.body.append(
       element(
         "div.tl-bar",
         {},
         button("Whole run", () => this.#fit(0, this.about.length), "Show everything (0)"),
+        this.usual,
         button("−", () => this.#zoom(1.6), "Zoom out (s)"),
         button("+", () => this.#zoom(1 / 1.6), "Zoom in (w)"),
         this.where,
@@ -90,6 +92,7 @@ class Timeline {
     if (merged) notes.push(`${merged.slices.toLocaleString("en-US")} slices: those shorter than ${moment(merged.bin_ns, merged.bin_ns / 100)} are merged with their neighbours`);
     if (leftOut.length) notes.push(`without ${leftOut.join(" and ")}`);
     const hint = this.body.querySelector(".tl-hint");
+    this.usual.hidden = !this.about.usualStep;
     if (notes.length) hint.textContent = notes.join("; ");
   }
 
@@ -247,7 +250,7 @@ class Timeline {
     this.pointer = x >= this.picture.gutter ? this.picture.time(x, this.view) : undefined;
     if (!this.view || !this.pieces) return;
     const row = this.#rowAt(y);
-    this.canvas.style.cursor = row?.folds && x < this.picture.gutter ? "pointer" : y < RULER && x >= this.picture.gutter ? "col-resize" : "";
+    this.canvas.style.cursor = row?.fold !== undefined && (x < this.picture.gutter || row.title !== undefined) ? "pointer" : y < RULER && x >= this.picture.gutter ? "col-resize" : "";
     this.#hoverPiece(this.#pieceAt(x, y), x, y);
   }
 
@@ -272,8 +275,8 @@ class Timeline {
   #click(x, y) {
     this.canvas.focus({ preventScroll: true });
     const row = this.#rowAt(y);
-    if (row?.folds && (x < this.picture.gutter || row.title !== undefined)) {
-      if (!this.turned.delete(row.track)) this.turned.add(row.track);
+    if (row?.fold !== undefined && (x < this.picture.gutter || row.title !== undefined)) {
+      if (!this.turned.delete(row.fold)) this.turned.add(row.fold);
       this.plan = layout(this.about, this.turned);
       this.#change();
       return;

@@ -1,0 +1,237 @@
+"""The block of the report's timeline, read back as the page reads it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from numpy.typing import NDArray
+from timelines import MS, ORIGIN, stream, training
+
+from aiflame.attribute.timeline_tables import Making, SliceKind, Timeline, TrackKind
+from aiflame.render.timeline_block import timeline_block
+
+
+@dataclass(frozen=True)
+class Read:
+    head: dict[str, Any]
+    columns: dict[str, Any]
+
+    @property
+    def lane(self) -> NDArray[np.int64]:
+        return np.repeat(np.arange(len(self.columns["lane.count"])), self.columns["lane.count"])
+
+    @property
+    def times(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Begin and end of each slice, after the origin."""
+        gap, length, lane = self.columns["slice.gap"], self.columns["slice.length"], self.lane
+        begin = np.zeros(len(gap), dtype=np.int64)
+        at = 0
+        for row in range(len(gap)):
+            at = 0 if row == 0 or lane[row] != lane[row - 1] else at
+            at += gap[row] // 2 if gap[row] % 2 == 0 else -(gap[row] + 1) // 2
+            begin[row] = at
+            at += length[row]
+        return begin, begin + length
+
+    def lanes(self) -> list[tuple[str, int, int]]:
+        """Track, kind and level of each lane."""
+        names, tracks = self.columns["track.name"], self.columns["lane.track"]
+        rows = zip(tracks, self.columns["lane.kind"], self.columns["lane.level"], strict=True)
+        return [(names[track], int(kind), int(level)) for track, kind, level in rows]
+
+    def rows(self, kind: SliceKind) -> NDArray[np.int64]:
+        return np.flatnonzero(self.columns["slice.kind"] == kind)
+
+    def names(self, rows: NDArray[np.int64]) -> list[str]:
+        return [self.columns["name"][name] for name in self.columns["slice.name"][rows]]
+
+
+def read(block: bytes) -> Read:
+    raw = gzip.decompress(block)
+    (size,) = struct.unpack_from("<I", raw)
+    head = json.loads(raw[4 : 4 + size])
+    at, columns = 4 + size, dict[str, Any]()
+    for name, kind, count, planes, _ in head["columns"]:
+        if kind == "text":
+            texts, start = [], at
+            for length in columns[f"{name}.length"]:
+                texts.append(raw[start : start + length].decode())
+                start += length
+            columns[name], at = texts, at + planes
+            continue
+        octets = np.zeros((count, 8), dtype=np.uint8)
+        octets[:, :planes] = np.frombuffer(raw, np.uint8, count * planes, at).reshape(planes, count).T
+        values = octets.view("<i8").reshape(-1)
+        columns[name] = np.cumsum((values >> 1) ^ -(values & 1)) if kind == "delta" else values
+        at += count * planes
+    return Read(head, columns)
+
+
+def test_every_slice_comes_back_with_its_times() -> None:
+    timeline = training(steps=3, kernels=10)
+    found = read(timeline_block(timeline))
+    begin, end = found.times
+    assert found.head["origin_ns"] == ORIGIN
+    assert found.head["length_ns"] == (10 + 1 + 10 + 1 + 10) * MS
+    for kind in (SliceKind.STEP, SliceKind.PHASE, SliceKind.CALL, SliceKind.WAIT, SliceKind.KERNEL, SliceKind.COPY, SliceKind.REGION):
+        rows = found.rows(kind)
+        own = timeline.slices.filter(kind=int(kind)).sort("track", "begin_ns")
+        assert (begin[rows] + ORIGIN).tolist() == own["begin_ns"].to_list()
+        assert (end[rows] + ORIGIN).tolist() == own["end_ns"].to_list()
+        assert found.names(rows) == [timeline.names[name] for name in own["name"]]
+
+
+def test_a_lane_shows_one_kind_of_a_track_and_streams_stand_below_their_device() -> None:
+    found = read(timeline_block(training()))
+    assert found.lanes() == [
+        ("MainThread", SliceKind.STEP, 0),
+        ("MainThread", SliceKind.PHASE, 0),
+        ("MainThread", SliceKind.CALL, 0),
+        ("MainThread", SliceKind.WAIT, 0),
+        ("MainThread: regions", SliceKind.REGION, 0),
+        ("Stream 7", SliceKind.KERNEL, 0),
+        ("Stream 14", SliceKind.COPY, 0),
+    ]
+    parent = dict(zip(found.columns["track.name"], found.columns["track.parent"] - 1, strict=True))
+    assert found.columns["track.name"][parent["Stream 7"]] == "NVIDIA H200"
+
+
+def test_slices_of_a_lane_never_go_back_in_time() -> None:
+    found = read(timeline_block(training()))
+    begin, _ = found.times
+    lane = found.lane
+    assert ((begin[1:] >= begin[:-1]) | (lane[1:] != lane[:-1])).all()
+
+
+def test_layers_keep_their_level_with_and_without_a_step_around_them() -> None:
+    making = Making()
+    process = making.track(TrackKind.PROCESS, -1, 0, "python")
+    thread = making.track(TrackKind.THREAD, process, 0, "main")
+    spans = [
+        (0, 100, 0, SliceKind.STEP, "Step.0"),
+        (0, 100, 1, SliceKind.PHASE, "Forward"),
+        (0, 90, 2, SliceKind.LAYER, "layers.0"),
+        (0, 50, 3, SliceKind.LAYER, "attn"),
+        (200, 300, 0, SliceKind.PHASE, "Forward"),
+        (200, 290, 1, SliceKind.LAYER, "layers.0"),
+        (200, 250, 2, SliceKind.LAYER, "attn"),
+    ]
+    table = pl.DataFrame(spans, schema=["begin_ns", "end_ns", "depth", "kind", "name"], orient="row")
+    making.slices(table.with_columns(name=pl.Series(making.names(table["name"].to_list())), track=pl.lit(thread)))
+    found = read(timeline_block(making.finish()))
+    levels = found.columns["lane.level"][found.lane]
+    of = {
+        name: set(levels[[one for one in found.rows(SliceKind.LAYER) if found.names(np.array([one])) == [name]]].tolist())
+        for name in ("layers.0", "attn")
+    }
+    assert of == {"layers.0": {0}, "attn": {1}}
+
+
+def test_a_kernel_knows_how_long_ago_it_was_launched() -> None:
+    found = read(timeline_block(training()))
+    assert set(found.columns["slice.delay"][found.rows(SliceKind.KERNEL)].tolist()) == {2000 + 1}
+    assert set(found.columns["slice.delay"][found.rows(SliceKind.COPY)].tolist()) == {0}, "its call is not known"
+
+
+def test_facts_are_told_of_the_slices_that_have_them() -> None:
+    found = read(timeline_block(training(steps=1, kernels=4)))
+    kernels, head = found.rows(SliceKind.KERNEL), found.head
+    told = []
+    for one in found.columns["slice.facts"][kernels]:
+        at = np.flatnonzero(found.columns["fact.set"] == one)
+        texts = ["", *found.columns["text"]]
+        told.append(
+            {
+                head["keys"][found.columns["fact.key"][row]]: texts[found.columns["fact.text"][row]]
+                or int(found.columns["fact.number"][row])
+                for row in at
+            }
+        )
+    attn = {"layer": "layers.0.attn", "stack": "model.py:41 forward", "registers": 64}
+    mlp = {"layer": "layers.0.mlp", "stack": "model.py:57 forward", "registers": 128}
+    assert told == [attn, mlp, attn, mlp]
+    assert set(found.columns["slice.facts"][found.rows(SliceKind.STEP)].tolist()) == {0}
+
+
+@pytest.mark.parametrize("most", [100, 1000, 5000])
+def test_short_neighbours_are_merged_when_there_are_too_many(most: int) -> None:
+    random = np.random.default_rng(7)
+    length = random.integers(1, 40, 20_000) * 1000
+    length[[500, 7000]] = 20 * MS  # long ones stay
+    begin = ORIGIN + np.cumsum(length + 500) - length
+    found = read(timeline_block(stream(begin, begin + length, ["a", "b", "c"]), most=most))
+    count, busy = found.columns["slice.count"], found.columns["slice.busy"]
+    first, last = found.times
+    assert len(count) <= most
+    assert int(count.sum()) == 20_000
+    assert int(busy.sum()) == int(length.sum())
+    assert found.head["merged"]["slices"] == 20_000
+    alone = np.flatnonzero((count == 1) & (last - first == 20 * MS))
+    assert first[alone].tolist() == [int(begin[row] - ORIGIN - (begin[0] - ORIGIN)) for row in (500, 7000)]
+
+
+def test_a_merged_span_has_the_name_of_its_longest_slice() -> None:
+    begin = ORIGIN + np.arange(3000) * 1000
+    length = np.where(np.arange(3000) % 3 == 1, 800, 100)
+    found = read(timeline_block(stream(begin, begin + length, ["short", "long", "other"]), most=50))
+    assert set(found.names(np.arange(len(found.columns["slice.name"])))) == {"long"}
+
+
+def test_what_fits_is_not_merged_and_calls_go_before_kernels_do() -> None:
+    timeline = training(steps=4, kernels=50)
+    assert read(timeline_block(timeline)).head["merged"] is None
+    few = read(timeline_block(timeline, most=250))
+    assert few.head["left_out"] == ["calls"]
+    assert few.head["merged"] is None
+    assert len(few.rows(SliceKind.KERNEL)) == 200
+
+
+def test_a_window_has_what_runs_in_it_alone() -> None:
+    window = (ORIGIN + 3 * MS, ORIGIN + 5 * MS)
+    found = read(timeline_block(training(), window=window))
+    begin, end = found.times
+    assert (found.head["origin_ns"], found.head["length_ns"]) == (window[0], 2 * MS)
+    assert begin.min() >= 0
+    assert end.max() <= 2 * MS
+    assert found.names(found.rows(SliceKind.STEP)) == ["Step.0"]
+
+
+def test_a_record_from_before_its_program_is_left_out() -> None:
+    making = Making()
+    process = making.track(TrackKind.PROCESS, -1, 0, "python", begin_ns=ORIGIN)
+    track = making.track(TrackKind.STREAM, process, 0, "Stream 7", number=7)
+    rows = pl.DataFrame({"begin_ns": [3, ORIGIN + 5], "end_ns": [9, ORIGIN + 7], "name": making.names(["damaged", "gemm"])})
+    making.slices(rows.with_columns(track=pl.lit(track), depth=pl.lit(0), kind=pl.lit(int(SliceKind.KERNEL))))
+    found = read(timeline_block(making.finish()))
+    assert found.names(found.rows(SliceKind.KERNEL)) == ["gemm"]
+    assert found.head["length_ns"] == 2
+
+
+def test_hostile_names_are_cut_and_cleaned() -> None:
+    begin = ORIGIN + np.arange(3) * 100
+    found = read(timeline_block(stream(begin, begin + 50, ["x" * 100_000, "a\x00b\u202e", "</script><!--"])))
+    names = set(found.columns["name"])
+    assert max(map(len, names)) < 1000
+    assert "a\ufffdb\ufffd" in names
+    assert "</script><!--" in names
+
+
+def test_an_empty_timeline_is_a_block_too() -> None:
+    found = read(timeline_block(Making().finish()))
+    assert found.head["length_ns"] == 0
+    assert found.lanes() == []
+
+
+def test_a_kernel_takes_few_bytes() -> None:
+    random = np.random.default_rng(3)
+    length = np.round(random.lognormal(9, 1, 200_000)).astype(np.int64)
+    begin = ORIGIN + np.cumsum(length + random.integers(500, 3000, 200_000)) - length
+    timeline: Timeline = stream(begin, begin + length, [f"kernel_{number}" for number in range(40)])
+    assert len(timeline_block(timeline)) < 6 * 200_000
