@@ -12,15 +12,14 @@ from aiflame.attribute.tree import Frame, Kind
 from aiflame.render.blocks import block
 from aiflame.render.colors import TONES
 
-SEGMENTS = ("process", "code", "kernel", "phase", "layer", "op", "region", "family")
+SEGMENTS = ("process", "alone", "code", "kernel", "phase", "layer", "op", "region", "family")
 GROUPINGS = {
-    "code": ("process", "code", "kernel"),
-    "layer": ("process", "phase", "layer", "op", "kernel"),
-    "step": ("process", "step", "phase", "layer", "op", "kernel"),
-    "region": ("process", "region", "code", "kernel"),
-    "op": ("process", "op", "kernel"),
-    "phase": ("process", "phase", "op", "kernel"),
-    "family": ("process", "family", "kernel"),
+    "code": ("process", "alone", "code", "kernel"),
+    "layer": ("process", "alone", "phase", "layer", "op", "kernel"),
+    "region": ("process", "alone", "region", "code", "kernel"),
+    "op": ("process", "alone", "op", "kernel"),
+    "phase": ("process", "alone", "phase", "op", "kernel"),
+    "family": ("process", "alone", "family", "kernel"),
 }
 UNITS = {"gpu-time": "ns", "bytes": "bytes", "cpu-time": "ns", "wall-time": "ns", "gpu-stalls": "samples", "gpu-latency": "samples"}
 LABELS = {
@@ -120,7 +119,9 @@ def facts(sites: Iterable[Site], metrics: Sequence[str] = ("gpu-time",), bins: i
 def head(metrics: Sequence[str], bins: int = 100, bin_ns: int = 1_000_000) -> dict[str, object]:
     return {
         "metrics": [{"name": name, "unit": UNITS[name], "label": LABELS[name]} for name in metrics],
+        "moments": dict.fromkeys(metrics, metrics[0]),
         "segments": list(SEGMENTS),
+        "contexts": ["phase", "layer", "op", "region", "family"],
         "groupings": [{"name": name, "label": name, "segments": list(segments)} for name, segments in GROUPINGS.items()],
         "bins": {"origin_ns": 0, "bin_ns": bin_ns, "count": bins},
         "slots": 100,
@@ -182,5 +183,5 @@ def small() -> list[Site]:
              first=30, moments={0: 100, 1: 300}, slots={(1, 10): 100, (2, 10): 300}),
         site(("attn", "linear"), "gemm", "attn", "mm", [Leaf({"gpu-time": 200, "bytes": 0}, (), 2)], first=10, moments={2: 200}, slots={(1, 50): 100, (2, 50): 100}),
         site(("attn",), "softmax", "attn", "softmax", [Leaf({"gpu-time": 250}, (), 5)], first=20, moments={2: 250}, slots={(1, 60): 250}),
-        Site({"process": process(), "kernel": (Frame("[GPU idle]", Kind.GPU_IDLE),)}, [Leaf({"gpu-time": 150})], first=40, moments={1: 150}),
+        Site({"process": process(), "alone": (Frame("[GPU idle]", Kind.GPU_IDLE),)}, [Leaf({"gpu-time": 150})], first=40, moments={1: 150}),
     ]

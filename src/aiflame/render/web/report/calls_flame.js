@@ -2,12 +2,14 @@
 
 import { arrange } from "./arrange.js";
 import { alignedFrames } from "./baseline.js";
-import { Facts, hiddenFrames, KIND, tree } from "./facts.js";
+import { Facts, hiddenFrames, idleShare, KIND, tree } from "./facts.js";
 import { marked, readChoices } from "./names.js";
 import { callees, callers, focus, invert, merge, mergeRecursion } from "./nodes.js";
 import { partsOf } from "./parts.js";
 
 const LAST = new Set([KIND.GPU_IDLE, KIND.UNATTRIBUTED]); // among siblings by name
+
+const MOST_IDLE = 0.5; // where a device was idle for longer, a picture of that shows nothing: it is left out until asked for
 
 const opened = new Map(); // domain → facts, and those with a base
 let grown = { key: "", tree: null }; // the latest tree before transforms: another order or focus needs no growth
@@ -15,9 +17,9 @@ let grown = { key: "", tree: null }; // the latest tree before transforms: anoth
 export const FLAME_CALLS = {
   async domain(blocks, { domain }) {
     const { facts } = await open(blocks, domain, false);
-    const { metrics, kinds, bins, notes, slots } = facts.head;
+    const { metrics, bins, notes, slots } = facts.head;
     const named = facts.groupings.map(({ name, label }) => ({ name, label }));
-    return { metrics, groupings: named, kinds, bins, slots, notes: notes ?? [], steps: facts.steps.length };
+    return { metrics, groupings: named, kinds: facts.kinds, bins, slots, notes: notes ?? [], steps: facts.steps.length };
   },
 
   async frames(blocks, { domain, base }) {
@@ -27,13 +29,14 @@ export const FLAME_CALLS = {
   async flame(blocks, given) {
     const from = await open(blocks, given.domain, given.base);
     const metric = from.facts.head.metrics.find((one) => one.name === given.metric) ?? from.facts.head.metrics[0];
-    const asked = { ...given, metric: metric.name, detail: given.detail || usualDetail(metric) };
+    const idle = idleShare(from.facts, metric.name);
+    const asked = { ...given, metric: metric.name, detail: given.detail || usualDetail(metric), idle: given.idle ? given.idle === "1" : idle < MOST_IDLE };
     const raw = growOnce(from, asked);
     const changed = transform(raw, from, asked);
     const how = { order: asked.order, widths: asked.base && asked.widths === "base" ? 2 : 0, rank: ranks(from) };
     const laid = changed.above ? joined(arrange(changed.below, how), arrange(changed.above, how)) : arrange(changed.below, how);
     const { columns, ...arrays } = laid;
-    const answer = { ...arrays, metric, detail: asked.detail, whole: whole(raw), cut: Boolean(changed.above?.cut ?? changed.below.cut), divided: Boolean(given.range || given.steps) };
+    const answer = { ...arrays, metric, detail: asked.detail, idle: { share: idle, shown: asked.idle }, whole: whole(raw), cut: Boolean(changed.above?.cut ?? changed.below.cut), divided: Boolean(given.range || given.steps) };
     return { answer, transfer: buffers(arrays) };
   },
 };
@@ -52,12 +55,12 @@ async function open(blocks, domain, withBase) {
 async function read(blocks, domain, withBase) {
   if (!withBase) {
     const facts = new Facts(await blocks.get(`facts.${domain}`));
-    return { key: domain, facts, base: null, frames: facts.frames, labels: facts.head.kinds };
+    return { key: domain, facts, base: null, frames: facts.frames, labels: facts.kinds };
   }
   const { facts } = await open(blocks, domain, false);
   const other = new Facts(await blocks.get(`base.${domain}`));
   const { frames, rowOf } = alignedFrames(facts.frames, other.frames);
-  return { key: `${domain} base`, facts, base: { facts: other, frameOf: rowOf }, frames, labels: { ...other.head.kinds, ...facts.head.kinds } };
+  return { key: `${domain} base`, facts, base: { facts: other, frameOf: rowOf }, frames, labels: { ...other.kinds, ...facts.kinds } };
 }
 
 function growOnce(from, asked) {
@@ -68,7 +71,7 @@ function growOnce(from, asked) {
   const grouping = facts.groupings.find((one) => one.name === by) ?? facts.groupings[0];
   const hidden = hiddenFrames(frames.kind, { detail, inverted }, marked(frames, labels, readChoices(hide)));
   const parts = partsOf(facts, metric, asked);
-  grown = { key, tree: tree(facts, base, { segments: grouping.segments, metric, hidden, parts, steps, idle: idle !== false }) };
+  grown = { key, tree: tree(facts, base, { segments: grouping.segments, metric, hidden, parts, steps, idle }) };
   return grown.tree;
 }
 

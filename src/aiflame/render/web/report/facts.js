@@ -9,7 +9,6 @@ export const KIND = { ROOT: 0, PROCESS: 1, THREAD: 2, UNATTRIBUTED: 18, GPU_IDLE
 const LINES = new Set([9, 13]); // of GPU kernels and of native functions
 const INSTRUCTIONS = new Set([10, 11, 12, 14]); // with stalls and offsets
 const GPU_OFFSET = 12;
-const CONTEXTS = new Set(["step", "phase", "layer", "op", "region", "family"]); // who has none may stand under `[no layer]` …
 
 /** What is in a block `facts.DOMAIN` or `base.DOMAIN`. `frames` are its own with those that views add: the root's, `[no layer]` …, steps. */
 export class Facts {
@@ -32,6 +31,8 @@ export class Facts {
       modules: columns.module,
     };
     this.frames.kind[0] = KIND.ROOT;
+    this.kinds = { [KIND.UNATTRIBUTED]: "unattributed", [KIND.STEP]: "step", ...head.kinds };
+    this.contexts = new Set([...head.contexts, "step"]);
     this.forests = {};
     let first = 0;
     for (const name of [...head.segments, "inside"]) {
@@ -115,7 +116,7 @@ function grow(growth, facts, wanted, values, launches, first) {
   const leafSite = columns["leaf.site"];
   const used = new Uint8Array(sites);
   for (let leaf = 0; leaf < leafSite.length; leaf++) if (value[leaf] > 0) used[leafSite[leaf]] = 1;
-  if (!wanted.idle) withoutIdle(facts, used);
+  if (!wanted.idle) idleSites(facts).forEach((idle, site) => idle && (used[site] = 0));
   const kept = partsToSites(facts, wanted.parts, used);
   const { site, step, part, starts } = copies(facts, wanted, used);
   const place = placed(growth, facts, wanted, site, step);
@@ -157,14 +158,26 @@ function forest(facts, segment, frameOf) {
   return { parent: found.parent, frame: found.frame.map((row) => frameOf[row]), first: found.first + 2 ** 29 };
 }
 
-function withoutIdle(facts, used) {
+/** The part of a metric in which devices had nothing to do. */
+export function idleShare(facts, metric) {
+  const value = facts.columns[`leaf.${metric}`] ?? [];
+  const site = facts.columns["leaf.site"];
+  const idle = idleSites(facts);
+  const sums = [0, 0];
+  for (let leaf = 0; leaf < value.length; leaf++) sums[idle[site[leaf]]] += value[leaf];
+  return sums[1] / Math.max(sums[0] + sums[1], 1);
+}
+
+function idleSites(facts) {
   const { kind } = facts.frames;
+  const idle = new Uint8Array(facts.sites);
   for (const segment of facts.head.segments) {
     const { frame } = facts.forests[segment];
     if (!frame.some((row) => kind[row] === KIND.GPU_IDLE)) continue;
     const node = facts.columns[`site.${segment}`];
-    for (let site = 0; site < facts.sites; site++) if (kind[frame[node[site]]] === KIND.GPU_IDLE) used[site] = 0;
+    for (let site = 0; site < facts.sites; site++) if (kind[frame[node[site]]] === KIND.GPU_IDLE) idle[site] = 1;
   }
+  return idle;
 }
 
 function partsToSites(facts, parts, used) {
@@ -216,7 +229,7 @@ function placed(growth, facts, wanted, site, step) {
     const column = byStep ? null : facts.columns[`site.${segment}`];
     const nodeOf = byStep ? (at) => step[at] + 1 : (at) => column[site[at]];
     // Who has none stands apart only where others beside it have one.
-    const shared = CONTEXTS.has(segment) ? new Uint8Array(growth.size) : null;
+    const shared = facts.contexts.has(segment) ? new Uint8Array(growth.size) : null;
     if (shared) for (let at = 0; at < site.length; at++) if (nodeOf(at) > 0) shared[place[at]] = 1;
     const frameOf = wanted.frameOf ?? null;
     for (let at = 0; at < site.length; at++) {

@@ -55,7 +55,6 @@ export function question(state, domain, hasBase) {
     ...asked,
     inverted: state.inverted === "1" && !state.sandwich,
     recursion: state.recursion === "merged",
-    idle: state.idle !== "0",
     base: hasBase && state.base !== "0",
   };
 }

@@ -112,7 +112,7 @@ class ViewMenu {
         "fieldset", {},
         this.#switch("inverted", "1", "Bottom-up (inverted)"),
         this.#switch("recursion", "merged", "Collapse recursion"),
-        this.#switch("idle", "0", "Leave out idle time"),
+        this.#switch("idle", "1", "Time in which the GPU was idle", "0"),
         this.#switch("base", "0", "Without the baseline"),
         this.#switch("widths", "base", "Widths of the baseline: shows what is gone"),
       ),
@@ -134,10 +134,11 @@ class ViewMenu {
 
   update() {
     const { state, chart, model } = this.view;
-    const now = { dir: chart.down ? "down" : "up", order: state.order, detail: model.detail };
+    const now = { dir: chart.down ? "down" : "up", order: state.order, detail: model.detail, idle: model.idle.shown ? "1" : "0" };
     for (const { key, input, value } of this.#groups) input.checked = (now[key] ?? state[key]) === value;
     const differential = this.view.app.blocks.includes(`base.${this.view.domain}`);
     for (const { key, input } of this.#groups) if (key === "base" || key === "widths") input.parentElement.hidden = !differential;
+    for (const { key, input } of this.#groups) if (key === "idle") input.parentElement.hidden = model.idle.share === 0;
     for (const { key, input } of this.#groups) if (key === "dir") input.disabled = Boolean(state.sandwich);
   }
 
@@ -146,8 +147,8 @@ class ViewMenu {
     return element("fieldset", {}, element("legend", {}, title), ...rows);
   }
 
-  #switch(key, value, label) {
-    return this.#input("checkbox", key, value, label, (input) => this.view.change({ [key]: input.checked ? value : "" }));
+  #switch(key, value, label, off = "") {
+    return this.#input("checkbox", key, value, label, (input) => this.view.change({ [key]: input.checked ? value : off }));
   }
 
   #input(type, key, value, label, chosen) {

@@ -83,7 +83,7 @@ function chosenSteps(facts, [from, to]) {
 /** How much each moment or slot has: of the metric, or of the one whose moments stand for it. */
 function amounts(facts, what, metric) {
   const { columns, head } = facts;
-  const name = [metric, head.moments_of?.[metric], ...head.metrics.map((one) => one.name)].find((one) => columns[`${what}.${one}`]);
+  const name = [metric, head.moments?.[metric], ...head.metrics.map((one) => one.name)].find((one) => columns[`${what}.${one}`]);
   return name ? columns[`${what}.${name}`] : [];
 }
 
