@@ -117,6 +117,7 @@ def _layers(forest: Forest, layer: Ints, part: Ints, known: Compiled) -> tuple[F
     frames = [Frame(*row) for row in forest.frames[forest.frame[1:]].rows()]
     child = {(above, frame.name): node for node, (above, frame) in enumerate(zip(parent, frames, strict=True))}
     grown = {above for above in parent if above >= 0}
+    types = dict(parts.filter(pl.col("type") != "").select("layer", "type").reverse().rows())
     pairs, which = np.unique(np.stack([layer, part]), axis=1, return_inverse=True)
     ends = []
     for base, row in pairs.T.tolist():
@@ -129,7 +130,7 @@ def _layers(forest: Forest, layer: Ints, part: Ints, known: Compiled) -> tuple[F
             full = f"{full}.{name}" if full else name
             if (at, name) not in child:
                 child[at, name] = len(frames)
-                kind = parts["type"][row] if full == path else ""
+                kind = parts["type"][row] if full == path else types.get(full, "")
                 parent.append(at)
                 frames.append(Frame(name, Kind.LAYER, full_name=f"{full} ({kind})" if kind else full if full != name else ""))
             at = child[at, name]

@@ -62,7 +62,7 @@ def device_facts(profile: Tables) -> Facts:
             values = [parts.timed(values[0], placed)]
         values.append(placed)
     for name, rows in lone_values.items():
-        point = of_points[name][_ints(rows, "point")] if name in of_points else np.zeros(len(rows), dtype=np.int64)
+        point = np.append(of_points[name], 0)[_ints(rows, "point")] if name in of_points else np.zeros(len(rows), dtype=np.int64)
         values.append(pl.DataFrame({"site": len(parts.sites) + _ints(rows, "lone"), INSIDE: point, name: rows["value"]}))
     blank = pl.DataFrame(schema=dict.fromkeys(("site", INSIDE, *there, LAUNCHES.name), pl.Int64))
     leaves = pl.concat([blank, *(rows.cast(pl.Int64) for rows in values)], how="diagonal").select(blank.columns).fill_null(0)
@@ -136,25 +136,27 @@ class _Parts:
     def whole(self, sites: pl.DataFrame) -> pl.DataFrame:
         """site, and what is known of kernels and copies as wholes. A launch counts once, at the first part."""
         _, first = np.unique(self.sites["group"].to_numpy(), return_index=True)
-        once = {name: np.zeros(len(self.sites), dtype=np.int64) for name in (BYTES.name, LAUNCHES.name)}
-        for column, name in (("bytes", BYTES.name), ("launches", LAUNCHES.name)):
-            once[name][first] = sites[column].to_numpy()
-        return pl.DataFrame({"site": np.arange(len(self.sites)), INSIDE: 0, GPU_TIME.name: self.sites["took"], **once})
+        launches = np.zeros(len(self.sites), dtype=np.int64)
+        launches[first] = sites["launches"].to_numpy()
+        row, _, value = self.divided.divide(np.arange(len(sites)), _ints(sites, "bytes"))
+        moved = np.zeros(len(self.sites), dtype=np.int64)
+        np.add.at(moved, self.part[row], value)
+        columns = {GPU_TIME.name: self.sites["took"], BYTES.name: moved, LAUNCHES.name: launches}
+        return pl.DataFrame({"site": np.arange(len(self.sites)), INSIDE: 0, **columns})
 
     def placed(self, sampled: Samples, of_points: Ints, metric: str) -> pl.DataFrame:
-        """site, inside and the metric: samples, divided as their sites are."""
+        """site, inside and the metric, in the order of sites and points: samples, divided as their sites are."""
         site, point, value = (_ints(sampled.placed, name) for name in ("site", "point", "value"))
         row, which, value = self.divided.divide(site, value)
-        rows = pl.DataFrame({"site": self.part[row], INSIDE: of_points[point[which]], metric: value})
-        return rows.group_by("site", INSIDE).agg(pl.col(metric).sum()).sort("site", INSIDE)
+        rows = pl.DataFrame({"site": self.part[row], "point": point[which], metric: value})
+        rows = rows.group_by("site", "point").agg(pl.col(metric).sum()).sort("site", "point")
+        return rows.select("site", pl.Series(INSIDE, of_points[_ints(rows, "point")]), metric)
 
     def timed(self, whole: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
         """`whole`, the time of each site that was sampled divided by its samples over what lies inside."""
         site = _ints(placed, "site")
         took = _ints(self.sites, "took")
-        inner = pl.DataFrame(
-            {"site": site, INSIDE: placed[INSIDE], GPU_TIME.name: scaled(site, _ints(placed, GPU_STALLS.name), took[site])}
-        )
+        inner = placed.select("site", INSIDE, pl.Series(GPU_TIME.name, scaled(site, _ints(placed, GPU_STALLS.name), took[site])))
         sampled = np.zeros(len(self.sites), dtype=np.bool_)
         sampled[site] = True
         rest = whole.with_columns(pl.Series(GPU_TIME.name, np.where(sampled, 0, took)))

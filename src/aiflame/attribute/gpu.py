@@ -63,10 +63,11 @@ def bytes_tree(profile: Tables, by: Prefix | None = None) -> Tree:
     plan = _Plan.of(profile, by)
     copies = plan.done.sites.filter(pl.col("kind") == int(Kind.GPU_COPY))
     growth = Growth()
-    place = plan.sites(growth, copies, plan.forests)
-    return growth.finish(
-        (BYTES, LAUNCHES), {BYTES.name: (place, copies["bytes"].to_numpy()), LAUNCHES.name: (place, copies["launches"].to_numpy())}
-    )
+    divided = plan.spread(copies, copies["bytes"].to_numpy())
+    place = plan.sites(growth, divided.rows, divided.forests)
+    metric = divided.label(BYTES)
+    values = {metric.name: (place, divided.division.value), LAUNCHES.name: (place[divided.first()], copies["launches"].to_numpy())}
+    return growth.finish((metric, LAUNCHES), values)
 
 
 def samples_tree(profile: Tables, metric: Metric, detail: str = "instruction", by: Prefix | None = None) -> Tree:
