@@ -9,7 +9,9 @@ Slices go out in parts, each packed with zlib (a packet `compressed_packets`), s
 from __future__ import annotations
 
 import zlib
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import BinaryIO
 
 import numpy as np
@@ -28,6 +30,7 @@ each kernel's are others, a kilobyte of the browser's memory each. The track abo
 LONGEST_NAME = 4096
 """Letters of a name or of a fact; the viewer measures and draws each of them."""
 
+_WAITING = 4
 _SEQUENCE = 1
 _MONOTONIC, _RAW, _REALTIME = 3, 5, 1  # builtin_clock.proto
 _CLEARED, _NEEDED = 1, 2  # trace_packet.proto, SequenceFlags
@@ -93,22 +96,35 @@ def write(timeline: Timeline, clocks: Clocks, file: BinaryIO) -> None:
     """Writes the whole trace. `clocks`: the same moment on three clocks."""
     file.write(_first_packets(clocks))
     file.write(_tracks(timeline.tracks))
+    for data in _packed(_parts(timeline)):
+        file.write(data)
+
+
+def _parts(timeline: Timeline) -> Iterator[bytes]:
+    """Packets, some at a time."""
     texts = _Texts(timeline)
-    for data in texts.packets():
-        file.write(_packed(data))
+    yield from texts.packets()
     steps = len(timeline.slices) <= MOST_WITH_STEPS
     for begin in range(0, len(timeline.slices), ROWS):
-        file.write(_packed(_slices(timeline.slices[begin : begin + ROWS], texts, steps=steps)))
+        yield _slices(timeline.slices[begin : begin + ROWS], texts, steps=steps)
     for begin in range(0, len(timeline.points), ROWS):
-        file.write(_packed(_points(timeline.points[begin : begin + ROWS])))
+        yield _points(timeline.points[begin : begin + ROWS])
+
+
+def _packed(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """Each part as one packet. Packing takes as long as making: it goes on beside it, and a few parts wait at most."""
+    with ThreadPoolExecutor(1) as packer:
+        waiting: deque[Future[bytes]] = deque()
+        for part in parts:
+            waiting.append(packer.submit(zlib.compress, part, 1))
+            if len(waiting) > _WAITING:
+                yield _packet(text(_Packet.COMPRESSED, waiting.popleft().result()))
+        for done in waiting:
+            yield _packet(text(_Packet.COMPRESSED, done.result()))
 
 
 def _packet(body: bytes) -> bytes:
     return text(_Packet.PACKET, body)
-
-
-def _packed(packets: bytes) -> bytes:
-    return _packet(text(_Packet.COMPRESSED, zlib.compress(packets, 1)))
 
 
 def _first_packets(clocks: Clocks) -> bytes:
