@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from aiflame.attribute.context import BRINGS, CONTEXT, Meaning
 from aiflame.attribute.families import COLLECTIVE, families
 from aiflame.attribute.gpu_graphs import captured_stacks
+from aiflame.attribute.gpu_launches import LaunchTable
+from aiflame.attribute.packing import packed
 from aiflame.attribute.phases import Phase
 from aiflame.attribute.prefixes import Prefix
 from aiflame.attribute.stacks import Tables
@@ -32,7 +37,10 @@ NO_LAUNCH = -1
 
 JOIN = ["process", "api", "correlation"]
 SITE = ["process", "thread", "stack", "graph", "captured", "kind", "name", "device", "readable", "told"]
-_RAN = ["process", "api", "correlation", "node", "kind", "item", "start_ns", "end_ns", "bytes"]
+_RAN = ["process", "api", "correlation", "node", "item", "start_ns", "end_ns", "bytes"]
+Ints = NDArray[np.int64]
+Columns = dict[str, NDArray[Any]]
+"""By name, a value for each that ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,110 +68,117 @@ def work(profile: Tables, grouped: Grouped | None = None) -> Work:
 
     `sites` have the columns of `grouped.by` too; without code, they are not told apart by the code that launched."""
     items, shapes, copies = _items(profile)
-    kernels = (
-        profile.scan("kernels")
-        .join(shapes.lazy(), on=["process", "shape"], how="left")
-        .with_columns(
-            pl.col("api").cast(pl.UInt32),
-            pl.col("item").fill_null(0),
-            kind=pl.lit(int(Kind.GPU_KERNEL), dtype=pl.UInt8),
-            bytes=pl.lit(0, dtype=pl.UInt64),
-        )
-        .select(_RAN)
-    )
-    moved = (
-        profile.scan("copies")
-        .join(copies.lazy(), left_on=["kind", "device"], right_on=["copy", "device"], how="left")
-        .with_columns(pl.col("item").fill_null(0), kind=pl.lit(int(Kind.GPU_COPY), dtype=pl.UInt8))
-        .select(_RAN)
-    )
-    variant = pl.col("variant") if profile.has("kernel_variants") else pl.lit(0, dtype=pl.UInt32).alias("variant")
-    launches = (
-        profile.scan("launches").with_columns(pl.col("api").cast(pl.UInt32)).sort("id").select(*JOIN, "thread", "stack", "id", variant)
-    )
-    longest = pl.col("start_ns") + LONGEST_NS
-    ran = (
-        pl.concat([kernels, moved])
-        .join(launches.unique(JOIN, keep="first", maintain_order=True), on=JOIN, how="left")
-        .join(captured_stacks(profile).lazy(), on=["process", "node"], how="left", suffix="_made")
-        .select(
-            "process",
-            pl.col("thread").cast(pl.Int64).fill_null(NO_LAUNCH),
-            pl.col("stack").fill_null(0),
-            pl.col("captured").fill_null(0),
-            "item",
-            "start_ns",
-            "bytes",
-            "id",
-            "made",
-            variant=pl.when(pl.col("node") != 0).then("variant_made").otherwise("variant"),
-            graph=pl.col("node") != 0,
-            end_ns=pl.max_horizontal("start_ns", pl.min_horizontal("end_ns", longest)),
-        )
-        .collect()
-    )
-    ran, specializations = with_variants(profile, ran, items)
-    key = ["process", "thread", "stack", "graph", "captured", "item", "specialization"]
+    ran = _records(profile, shapes, copies)
+    launches = LaunchTable.of(profile)
+    launch = launches.find(*(ran[name].to_numpy() for name in JOIN))
+    told, made, specializations = _launched(profile, ran, items, launches, launch)
     more: list[str] = []
     if grouped is not None:
-        ran = _told(profile, ran, items, grouped)
+        told |= _told(profile, items, launches, told["item"], launch, made, grouped)
         more = [column for column in grouped.by.columns if column != "family"]
-    key += more
-    sites = (
-        ran.lazy()
-        .group_by(key)
+    names = ["process", "thread", "stack", "graph", "captured", "item", "specialization", *more]
+    times = ran.select("start_ns", "end_ns", "bytes").with_columns(key=packed([told[name] for name in names], len(ran)))
+    del ran
+    summed = (
+        times.lazy()
+        .with_row_index("row")
+        .group_by("key")
         .agg(
+            pl.col("row").first(),
             took=(pl.col("end_ns") - pl.col("start_ns")).sum().cast(pl.Int64),
             launches=pl.len().cast(pl.Int64),
             bytes=pl.col("bytes").clip(upper_bound=MOST_BYTES).sum().cast(pl.Int64),
         )
-        .join(items.lazy(), on="item", how="left")
-        .join(specializations.lazy(), on="specialization", how="left")
-        .sort(SITE + more)
         .collect()
+    )
+    first = summed["row"].to_numpy()
+    sites = (
+        summed.with_columns(pl.Series(name, told[name][first]) for name in names)
+        .join(items, on="item", how="left", maintain_order="left")
+        .join(specializations, on="specialization", how="left", maintain_order="left")
+        .sort(SITE + more)
         .with_row_index("site")
     )
-    launch = pl.col("id").fill_null(0).alias("launch")
-    when = ["launch", "start_ns", "end_ns", *(["step"] if "step" in ran.columns else [])]
-    of_site = ran.with_columns(launch).select({*key, *when}).join(sites.select(*key, "site"), on=key, how="left")
-    return Work(sites.drop("site", "item", "specialization"), of_site.select("site", *when))
+    number = np.append(launches.rows["id"].to_numpy(), np.uint32(0))[launch]
+    when = {"launch": number, "start_ns": times["start_ns"], "end_ns": times["end_ns"]}
+    site = times.select("key").join(sites.select("key", "site"), on="key", how="left", maintain_order="left")["site"]
+    stepped = {"step": told["step"]} if "step" in told else {}
+    return Work(sites.drop("site", "key", "row", "item", "specialization"), pl.DataFrame({"site": site, **when, **stepped}))
 
 
-def _told(profile: Tables, ran: pl.DataFrame, items: pl.DataFrame, grouped: Grouped) -> pl.DataFrame:
-    """With what each was of. A graph's kernels have the step and region of their replay; phase, layer and op are those of their capture."""
+def _records(profile: Tables, shapes: pl.DataFrame, copies: pl.DataFrame) -> pl.DataFrame:
+    """All kernels, then all copies: _RAN; a damaged end is none."""
+    kernels = (
+        profile.scan("kernels")
+        .join(shapes.lazy(), on=["process", "shape"], how="left", maintain_order="left")
+        .with_columns(pl.col("api").cast(pl.UInt32), pl.col("item").fill_null(0), bytes=pl.lit(0, dtype=pl.UInt64))
+        .select(_RAN)
+    )
+    moved = (
+        profile.scan("copies")
+        .join(copies.lazy(), left_on=["kind", "device"], right_on=["copy", "device"], how="left", maintain_order="left")
+        .with_columns(pl.col("item").fill_null(0))
+        .select(_RAN)
+    )
+    longest = pl.col("start_ns") + LONGEST_NS
+    end = pl.max_horizontal("start_ns", pl.min_horizontal("end_ns", longest))
+    return pl.concat([kernels, moved]).with_columns(end_ns=end).collect()
+
+
+def _launched(
+    profile: Tables, ran: pl.DataFrame, items: pl.DataFrame, launches: LaunchTable, launch: Ints
+) -> tuple[Columns, pl.DataFrame, pl.DataFrame]:
+    """Of each that ran: process, thread, stack, graph, captured, item, specialization; then `row` and `made` (see `captured_stacks`) of
+    those that ran for a graph's node; then the specializations."""
+    graph = ran["node"].to_numpy() != 0
+    nodes = ran.select("process", "node").with_row_index("row").filter(pl.Series(graph))
+    made = nodes.join(captured_stacks(profile), on=["process", "node"], how="left", maintain_order="left")
+    at = made["row"].to_numpy()
+    captured, variant = np.zeros(len(ran), dtype=np.uint32), np.append(launches.rows["variant"].to_numpy(), np.uint32(0))[launch]
+    captured[at] = made["captured"].fill_null(0).to_numpy()
+    variant[at] = made["variant"].fill_null(0).to_numpy()
+    chosen, specializations = with_variants(profile, ran.select("process", "item").with_columns(variant=variant), items)
+    told = {
+        "process": ran["process"].to_numpy(),
+        "thread": np.append(launches.rows["thread"].to_numpy().astype(np.int64), NO_LAUNCH)[launch],
+        "stack": np.append(launches.rows["stack"].to_numpy(), np.uint32(0))[launch],
+        "graph": graph,
+        "captured": captured,
+        "item": ran["item"].to_numpy(),
+        "specialization": chosen["specialization"].to_numpy(),
+    }
+    return told, made.select("process", "row", "made"), specializations
+
+
+def _told(
+    profile: Tables, items: pl.DataFrame, launches: LaunchTable, item: NDArray[Any], launch: Ints, made: pl.DataFrame, grouped: Grouped
+) -> Columns:
+    """What each was of. A graph's kernels have the step and region of their replay; phase, layer and op are those of their capture."""
+    told: Columns = {}
     if grouped.meaning is not None:
-        launches, nodes = grouped.meaning.launches, grouped.meaning.nodes
-        kinds = items.select(
-            "item", copied=pl.col("name") == COPY_NAMES[CopyKind.HOST_TO_DEVICE], collective=_is_collective(profile, items)
-        )
+        of_launches = _in_order(grouped.meaning.launches, launches)
+        none = {"step": -1, "phase": int(Phase.OTHER)}
+        told = {name: np.append(of_launches[name].to_numpy(), np.int32(none.get(name, 0)))[launch] for name in CONTEXT}
         of_capture = [name for name in CONTEXT if name not in ("step", "region")]
-        captured = nodes.select("process", pl.col("node").alias("made"), *(pl.col(name).alias(f"{name}_made") for name in of_capture))
-        phase = (
-            pl.when("collective")
-            .then(int(Phase.COMMUNICATION))
-            .when(pl.col("copied") & pl.col(BRINGS).fill_null(False))
-            .then(int(Phase.DATA))
-            .otherwise(pl.coalesce("phase_made", "phase", pl.lit(int(Phase.OTHER))))
-        )
-        ran = (
-            ran.lazy()
-            .join(launches.lazy().select("process", "id", *CONTEXT, BRINGS), on=["process", "id"], how="left", maintain_order="left")
-            .join(captured.lazy(), on=["process", "made"], how="left", maintain_order="left")
-            .join(kinds.lazy(), on="item", how="left", maintain_order="left")
-            .with_columns(
-                step=pl.col("step").fill_null(-1),
-                region=pl.col("region").fill_null(0),
-                layer=pl.coalesce("layer_made", "layer", pl.lit(0)),
-                op=pl.coalesce("op_made", "op", pl.lit(0)),
-                phase=phase.cast(pl.Int32),
-            )
-            .collect()
-        )
-    if grouped.by.code:
-        return ran
-    thread = pl.when(pl.col("thread") >= 0).then(0).otherwise(NO_LAUNCH).cast(pl.Int64)
-    nothing = [pl.lit(0, dtype=ran.schema[name]).alias(name) for name in ("stack", "captured")]
-    return ran.with_columns(*nothing, thread=thread, graph=pl.lit(False))
+        nodes = grouped.meaning.nodes.select("process", *of_capture, made="node")
+        known = made.join(nodes, on=["process", "made"]) if len(made) else made.clear()
+        for name in of_capture if len(known) else ():
+            told[name][known["row"].to_numpy()] = known[name].to_numpy()
+        brings = np.append(of_launches[BRINGS].to_numpy(), False)[launch]
+        copied = (items["name"] == COPY_NAMES[CopyKind.HOST_TO_DEVICE]).to_numpy()[item]
+        told["phase"][copied & brings] = int(Phase.DATA)
+        told["phase"][_is_collective(profile, items).to_numpy()[item]] = int(Phase.COMMUNICATION)
+    if not grouped.by.code:
+        zeros = np.zeros(len(item), dtype=np.uint32)
+        told |= {"stack": zeros, "captured": zeros, "graph": zeros != 0, "thread": np.where(launch >= 0, 0, NO_LAUNCH)}
+    return told
+
+
+def _in_order(told: pl.DataFrame, launches: LaunchTable) -> pl.DataFrame:
+    """What meaning says of launches, in the order of their table: that in which it asked about them."""
+    key = ["process", "id"]
+    rows = launches.rows.select(pl.col("process").cast(told.schema["process"]), pl.col("id").cast(told.schema["id"]))
+    return told if told.select(key).equals(rows) else rows.join(told, on=key, how="left", maintain_order="left")
 
 
 def _is_collective(profile: Tables, items: pl.DataFrame) -> pl.Series:
