@@ -4,9 +4,9 @@ import { amount } from "../text.js";
 import { moment, tickStep } from "./time_text.js";
 
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
-const LEFT = 64;
+export const LEFT = 64;
 const RIGHT = 12;
-const TOP = 62;
+export const TOP = 62;
 const BOTTOM = 24;
 const NARROWEST = 4; // px of a column, before neighbours become one
 const WIDEST = 76;

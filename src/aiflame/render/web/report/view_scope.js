@@ -6,7 +6,7 @@ import { Choice, button } from "./elements.js";
 import { scale } from "./scope_colors.js";
 import { columnChoices, rowChoices, ROWS, StepGrid, TimeGrid, usualColumn } from "./scope_grid.js";
 import { Legend } from "./scope_legend.js";
-import { Picture } from "./scope_picture.js";
+import { LEFT, Picture, TOP } from "./scope_picture.js";
 import { Strip } from "./scope_strip.js";
 import { hoverText, named, rounded } from "./scope_words.js";
 import { between } from "./time_text.js";
@@ -167,7 +167,8 @@ class Scope {
     const { grid, selection, cursor, hovered } = this;
     this.picture.draw({ grid, tone, colors: scale(theme), style, selection, cursor, hovered, unit, aboveLabel });
     this.#sayWindow();
-    this.body.dataset.drawn = `${this.by} ${this.grid.columns}x${this.grid.rows}`;
+    const { shown, cellWidth, cellHeight, plotHeight } = this.picture;
+    this.canvas.dataset.drawn = JSON.stringify({ by: this.by, shown, rows: this.grid.rows, cellWidth, cellHeight, plotHeight, left: LEFT, top: TOP });
   }
 
   #sayWindow() {

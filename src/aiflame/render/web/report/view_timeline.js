@@ -172,7 +172,8 @@ class Timeline {
     } finally {
       this.asking = false;
     }
-    this.body.dataset.drawn = `${Math.round(begin)}-${Math.round(end)}`;
+    const rows = this.plan.rows.map(({ title, label, y, height, lane }) => ({ text: title ?? label, y: y + height / 2 + RULER, lane }));
+    this.canvas.dataset.drawn = JSON.stringify({ begin, end, pieces: found.left.length, gutter: this.picture.gutter, ruler: RULER, rows });
     this.#change();
   }
 
