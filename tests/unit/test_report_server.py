@@ -1,0 +1,278 @@
+"""The served report: only to this machine, only to who has the address, only to read."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import json
+import os
+import queue
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from report_profiles import training
+
+from aiflame.cli import browser
+from aiflame.errors import AiflameError
+from aiflame.render.report import Report
+from aiflame.render.server import Server
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass
+class Served:
+    address: str
+
+    @property
+    def port(self) -> int:
+        return urlsplit(self.address).port or 0
+
+    @property
+    def path(self) -> str:
+        return urlsplit(self.address).path
+
+    def ask(self, path: str = "", method: str = "GET", **headers: str) -> Answer:
+        """A path of the report's own, or with `/` before it one of the server's."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request(method, path if path.startswith("/") else self.path + path, headers=headers)
+        answer = connection.getresponse()
+        found = Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+        connection.close()
+        return found
+
+    def raw(self, text: bytes) -> bytes:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
+            connection.sendall(text)
+            connection.shutdown(socket.SHUT_WR)
+            return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with running(Report(training(tmp_path_factory.mktemp("served")))) as served:
+        yield served
+
+
+class running:
+    """A server in a thread of its own."""
+
+    def __init__(self, report: Report) -> None:
+        self._server = Server(report)
+        self._thread = threading.Thread(target=self._server.serve_forever)
+
+    def __enter__(self) -> Served:
+        self._thread.start()
+        return Served(self._server.address)
+
+    def __exit__(self, *_: object) -> None:
+        self._server.stop()
+        self._thread.join()
+        self._server.__exit__(None, None, None)
+
+
+def test_the_page_comes_without_data_so_that_it_comes_at_once(served: Served) -> None:
+    answer = served.ask()
+    assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert b'id="summary">null</script>' in answer.body
+    assert b'class="block"' not in answer.body
+
+
+def test_all_that_the_first_screen_names_can_be_had(served: Served) -> None:
+    answer = served.ask("blocks/summary")
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    first = json.loads(answer.body)
+    assert first["summary"]["command"] == "python train.py"
+    for name in first["blocks"]:
+        block = served.ask(f"blocks/{name}")
+        assert (block.status, block.headers["content-type"]) == (200, "application/octet-stream")
+        assert len(gzip.decompress(block.body)) > 4
+
+
+@pytest.mark.parametrize("path", ["", "blocks/summary", "blocks/none", "/"])
+def test_every_answer_has_the_headers_that_keep_it_in(served: Served, path: str) -> None:
+    headers = served.ask(path).headers
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    assert (headers["x-content-type-options"], headers["referrer-policy"], headers["cache-control"]) == (
+        "nosniff",
+        "no-referrer",
+        "no-store",
+    )
+    assert headers["cross-origin-resource-policy"] == "same-origin"
+    assert "access-control-allow-origin" not in headers
+    assert "python" not in headers["server"].lower()
+
+
+def test_the_header_allows_what_the_page_allows(served: Served) -> None:
+    answer = served.ask()
+    in_page = re.search(rb'Content-Security-Policy" content="([^"]+)"', answer.body)
+    assert in_page is not None
+    assert answer.headers["content-security-policy"] == f"{in_page[1].decode()}; frame-ancestors 'none'"
+
+
+def test_without_the_token_there_is_nothing(served: Served) -> None:
+    token = served.path.strip("/")
+    assert len(token) >= 22  # 128 bits and more
+    wrong = (
+        "/",
+        "/index.html",
+        "/blocks/summary",
+        f"/{token[:-1]}/",
+        f"/{token}x/",
+        f"/{token}",
+        "/%00/",
+        "/é/".encode().decode("latin-1"),
+    )
+    for path in wrong:
+        answer = served.ask(path)
+        assert (answer.status, b"python train.py" in answer.body) == (404, False), path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "blocks/",
+        "blocks/none",
+        "blocks/../summary",
+        "blocks/code.99999",
+        "blocks/code.-1",
+        "blocks/text.x",
+        "blocks/%2e%2e%2fmeta.json",
+        "../",
+        "etc/passwd",
+    ],
+)
+def test_what_the_report_has_not_is_not_found(served: Served, path: str) -> None:
+    assert served.ask(path).status == 404
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:1", "localhost", "localhost:8080"])
+def test_it_may_be_asked_by_this_machines_names_through_a_tunnel_too(served: Served, host: str) -> None:
+    assert served.ask(Host=host).status == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:{port}", "127.0.0.1.evil.example", "localhost.evil.example:{port}", "0.0.0.0:{port}", ""]
+)
+def test_a_name_that_was_made_to_lead_here_gets_nothing(served: Served, host: str) -> None:
+    answer = served.ask(Host=host.format(port=served.port))
+    assert (answer.status, b"python train.py" in answer.body) == (403, False)
+
+
+def test_a_request_without_a_host_gets_nothing(served: Served) -> None:
+    assert served.raw(f"GET {served.path} HTTP/1.0\r\n\r\n".encode()).startswith(b"HTTP/1.1 403 ")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "HEAD", "PATCH", "CONNECT", "BREW"])
+def test_it_can_only_be_read(served: Served, method: str) -> None:
+    answer = served.ask(method=method)
+    assert (answer.status, answer.headers["allow"]) == (405, "GET")
+
+
+def test_what_is_no_http_ends_without_noise(served: Served, capfd: pytest.CaptureFixture[str]) -> None:
+    served.raw(b"\x16\x03\x01\x00\xa5\x01\x00\x00")
+    served.raw(b"GET " + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n")
+    assert served.ask().status == 200
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_browser_that_leaves_is_nothing_to_tell(served: Served, capfd: pytest.CaptureFixture[str]) -> None:
+    for _ in range(5):
+        with socket.create_connection(("127.0.0.1", served.port)) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # reset, not closed
+            connection.sendall(f"GET {served.path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    assert served.ask().status == 200
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_block_is_made_once_however_many_ask(tmp_path: Path) -> None:
+    report = Report(training(tmp_path))
+    made: list[str] = []
+    works = report.block
+
+    def counted(name: str) -> bytes:
+        made.append(name)
+        return works(name)
+
+    report.block = counted  # type: ignore[method-assign]
+    with running(report) as served:
+        asking = [threading.Thread(target=served.ask, args=("blocks/tables",)) for _ in range(8)]
+        for thread in asking:
+            thread.start()
+        for thread in asking:
+            thread.join()
+    assert made == ["tables"]
+
+
+def test_a_block_that_cannot_be_made_is_one_line_and_may_be_asked_for_again(tmp_path: Path) -> None:
+    report = Report(training(tmp_path))
+    works = report.block
+
+    def fails(name: str) -> bytes:
+        report.block = works  # type: ignore[method-assign]
+        raise AiflameError("tables/kernels is damaged: record again")
+
+    report.block = fails  # type: ignore[method-assign]
+    with running(report) as served:
+        answer = served.ask("blocks/tables")
+        assert (answer.status, answer.body) == (500, b"tables/kernels is damaged: record again")
+        assert served.ask("blocks/tables").status == 200
+
+
+def test_a_port_that_is_taken_is_one_line(served: Served, tmp_path: Path) -> None:
+    with pytest.raises(AiflameError, match=rf"cannot listen on port {served.port}: address already in use: choose another with --port"):
+        Server(Report(training(tmp_path)), served.port)
+
+
+def test_two_reports_have_different_tokens(tmp_path: Path) -> None:
+    report = Report(training(tmp_path))
+    with Server(report) as one, Server(report) as other:
+        assert urlsplit(one.address).path != urlsplit(other.address).path
+
+
+def test_the_command_prints_the_address_and_ends_quietly(tmp_path: Path) -> None:
+    profile = training(tmp_path)
+    environment = {name: value for name, value in os.environ.items() if name not in browser.SCREENS}
+    command = [sys.executable, "-m", "aiflame.cli.main", "open", str(profile.path), "--no-browser"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**environment, "PYTHONUNBUFFERED": "1"}
+    )
+    assert process.stdout is not None
+    address = process.stdout.readline().strip()
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{22,}/", address)
+    assert Served(address).ask().status == 200
+    process.send_signal(signal.SIGINT)
+    rest, told = process.communicate(timeout=60)
+    assert (process.returncode, rest, told.strip()) == (0, "", "")
+
+
+def test_without_a_screen_no_browser_is_started_but_the_way_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in browser.SCREENS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("webbrowser.open", lambda *_: pytest.fail("started a browser"))
+    (told,) = browser.show("http://127.0.0.1:4711/token/")
+    assert "ssh -L 4711:127.0.0.1:4711" in told
+    assert "token" not in told
+
+
+def test_with_a_screen_the_browser_gets_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: queue.Queue[str] = queue.Queue()
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr("webbrowser.open", opened.put)
+    assert list(browser.show("http://127.0.0.1:4711/token/")) == []
+    assert opened.get(timeout=60) == "http://127.0.0.1:4711/token/"
