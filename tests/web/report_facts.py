@@ -113,7 +113,9 @@ def facts(sites: Iterable[Site], metrics: Sequence[str] = ("gpu-time",), bins: i
     }
     for name, forest in forests.items():
         numbers[f"{name}.parent"], numbers[f"{name}.frame"] = forest.parent, forest.frame
-    return block(head(metrics, bins, bin_ns), {**frame_columns(list(frames)), **{name: np.array(v, dtype=np.int64) for name, v in numbers.items()}})
+    return block(
+        head(metrics, bins, bin_ns), {**frame_columns(list(frames)), **{name: np.array(v, dtype=np.int64) for name, v in numbers.items()}}
+    )
 
 
 def head(metrics: Sequence[str], bins: int = 100, bin_ns: int = 1_000_000) -> dict[str, object]:
@@ -179,9 +181,69 @@ def small() -> list[Site]:
         return Site(paths, leaves, **more)  # type: ignore[arg-type]
 
     return [
-        site(("mlp", "linear"), "gemm", "mlp", "mm", [Leaf({"gpu-time": 300}, line, 3), Leaf({"gpu-time": 100}, (), 1)],
-             first=30, moments={0: 100, 1: 300}, slots={(1, 10): 100, (2, 10): 300}),
-        site(("attn", "linear"), "gemm", "attn", "mm", [Leaf({"gpu-time": 200, "bytes": 0}, (), 2)], first=10, moments={2: 200}, slots={(1, 50): 100, (2, 50): 100}),
+        site(
+            ("mlp", "linear"),
+            "gemm",
+            "mlp",
+            "mm",
+            [Leaf({"gpu-time": 300}, line, 3), Leaf({"gpu-time": 100}, (), 1)],
+            first=30,
+            moments={0: 100, 1: 300},
+            slots={(1, 10): 100, (2, 10): 300},
+        ),
+        site(
+            ("attn", "linear"),
+            "gemm",
+            "attn",
+            "mm",
+            [Leaf({"gpu-time": 200, "bytes": 0}, (), 2)],
+            first=10,
+            moments={2: 200},
+            slots={(1, 50): 100, (2, 50): 100},
+        ),
         site(("attn",), "softmax", "attn", "softmax", [Leaf({"gpu-time": 250}, (), 5)], first=20, moments={2: 250}, slots={(1, 60): 250}),
         Site({"process": process(), "alone": (Frame("[GPU idle]", Kind.GPU_IDLE),)}, [Leaf({"gpu-time": 150})], first=40, moments={1: 150}),
     ]
+
+
+def large(nodes: int, seed: int = 7, names: int = 20_000) -> bytes:
+    """A block with about so many nodes of code, 30 deep, each innermost function a site."""
+    chance = np.random.default_rng(seed)
+    depths = 30
+    sizes = np.maximum(1, (np.arange(1, depths + 1) ** 2 * nodes / (np.arange(1, depths + 1) ** 2).sum()).astype(np.int64))
+    starts = np.concatenate([[1], 1 + np.cumsum(sizes)])
+    parent, frame = np.zeros(starts[-1], dtype=np.int64), np.zeros(starts[-1], dtype=np.int64)
+    for depth in range(1, depths):
+        parent[starts[depth] : starts[depth + 1]] = starts[depth - 1] + np.sort(chance.integers(0, sizes[depth - 1], sizes[depth]))
+    frames = [Frame("train.py (7)", Kind.PROCESS), *(Frame(f"kernel_{at}", Kind.GPU_KERNEL) for at in range(200))]
+    first = len(frames) + 1
+    frames += [
+        Frame(f"{'torch::' if at % 2 else ''}function_{at}", (Kind.PYTHON, Kind.CPP, Kind.C)[at % 3], f"/src/file_{at % 500}.py", at % 900)
+        for at in range(names)
+    ]
+    # Siblings differ: their frames follow each other.
+    frame[1:] = first + (chance.integers(0, names, starts[-1] - 1)[parent[1:]] + np.arange(1, starts[-1])) % names
+    inner = np.setdiff1d(np.arange(1, starts[-1]), parent)
+    count = len(inner)
+    value = (chance.pareto(1.5, count) * 1000 + 1).astype(np.int64)
+    zero = np.zeros(count, dtype=np.int64)
+    columns: dict[str, pl.Series | np.ndarray] = dict(frame_columns(frames))
+    for name in (*SEGMENTS, "inside"):
+        columns[f"{name}.parent"], columns[f"{name}.frame"] = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+        columns[f"site.{name}"] = zero
+    columns["process.parent"], columns["process.frame"] = np.array([0, 0]), np.array([0, 1])
+    columns["kernel.parent"], columns["kernel.frame"] = np.zeros(201, dtype=np.int64), np.concatenate([[0], np.arange(2, 202)])
+    columns["code.parent"], columns["code.frame"] = parent, frame
+    columns |= {
+        "site.process": zero + 1,
+        "site.code": inner,
+        "site.kernel": 1 + chance.integers(0, 200, count),
+        "site.first": chance.integers(0, 10**8, count),
+        "site.weight": zero + 1,
+        "site.group": np.arange(count),
+        "leaf.site": np.arange(count),
+        "leaf.inside": zero,
+        "leaf.launches": zero + 1,
+        "leaf.gpu-time": value,
+    }
+    return block(head(("gpu-time",)), columns, frozenset({"code.parent", "site.code", "leaf.site", "site.group"}))

@@ -11,14 +11,14 @@ export const ORDERS = ["name", "width", "time"];
 export function arrange(tree, { order = "name", widths = 0, rank }) {
   const { parent } = tree;
   const all = tree.columns.map((own) => totals(tree, own));
-  const shown = (node) => all.some((total) => total[node] > 0);
+  const shown = shownNodes(tree, all);
   const { starts, children } = childLists(tree, shown, order === "name" ? rank : null);
   if (order === "width") sortEach(starts, children, compareWidth(all[widths], tree.frame, rank));
   if (order === "time") sortEach(starts, children, compareTime(firsts(tree), all[widths], tree.frame, rank));
 
   const sizes = new Int32Array(tree.count);
   for (let node = tree.count - 1; node > 0; node--) {
-    if (!shown(node)) continue;
+    if (!shown[node]) continue;
     sizes[node]++;
     sizes[parent[node]] += sizes[node];
   }
@@ -35,7 +35,7 @@ export function arrange(tree, { order = "name", widths = 0, rank }) {
     total: all.map(() => new Float64Array(count)),
   };
   for (let old = 0; old < tree.count; old++) {
-    if (old > 0 && !shown(old)) continue;
+    if (old > 0 && !shown[old]) continue;
     const node = placed[old];
     nodes.frame[node] = tree.frame[old];
     nodes.after[node] = node + sizes[old] + (old === 0 ? 1 : 0);
@@ -58,15 +58,21 @@ export function arrange(tree, { order = "name", widths = 0, rank }) {
   return { ...nodes, ...rowsOf(nodes) };
 }
 
+function shownNodes({ count }, all) {
+  const shown = new Uint8Array(count);
+  for (const total of all) for (let node = 0; node < count; node++) if (total[node] > 0) shown[node] = 1;
+  return shown;
+}
+
 /** Each node's children, side by side; by the rank of their frames where one is given. */
 function childLists({ count, parent, frame }, shown, rank) {
   const starts = new Int32Array(count + 1);
-  for (let node = 1; node < count; node++) if (shown(node)) starts[parent[node] + 1]++;
+  for (let node = 1; node < count; node++) if (shown[node]) starts[parent[node] + 1]++;
   for (let node = 0; node < count; node++) starts[node + 1] += starts[node];
   const children = new Int32Array(starts[count]);
   const next = starts.slice();
   if (rank === null) {
-    for (let node = 1; node < count; node++) if (shown(node)) children[next[parent[node]]++] = node;
+    for (let node = 1; node < count; node++) if (shown[node]) children[next[parent[node]]++] = node;
     return { starts, children };
   }
   // All nodes by rank, then into their parents' lists: both by counting.
@@ -75,7 +81,7 @@ function childLists({ count, parent, frame }, shown, rank) {
   for (let at = 0; at < rank.length; at++) places[at + 1] += places[at];
   const sorted = new Int32Array(count);
   for (let node = 0; node < count; node++) sorted[places[rank[frame[node]]]++] = node;
-  for (const node of sorted) if (node > 0 && shown(node)) children[next[parent[node]]++] = node;
+  for (const node of sorted) if (node > 0 && shown[node]) children[next[parent[node]]++] = node;
   return { starts, children };
 }
 

@@ -9,6 +9,7 @@ export const KIND = { ROOT: 0, PROCESS: 1, THREAD: 2, UNATTRIBUTED: 18, GPU_IDLE
 const LINES = new Set([9, 13]); // of GPU kernels and of native functions
 const INSTRUCTIONS = new Set([10, 11, 12, 14]); // with stalls and offsets
 const GPU_OFFSET = 12;
+const MOST_EXPECTED = 1 << 22; // nodes to make room for beforehand
 
 /** What is in a block `facts.DOMAIN` or `base.DOMAIN`. `frames` are its own with those that views add: the root's, `[no layer]` …, steps. */
 export class Facts {
@@ -99,7 +100,7 @@ export function hiddenFrames(kinds, { detail, inverted }, hide) {
 
 /** The tree of one metric, with the columns [values, launches]; and of a baseline [values, launches, its values]. */
 export function tree(facts, base, wanted) {
-  const growth = new Growth(1 << 16);
+  const growth = new Growth(Math.min(facts.nodes + facts.sites, MOST_EXPECTED));
   const columns = [new Sums(), new Sums(), new Sums()];
   const first = new Sums(Int32Array, NEVER);
   grow(growth, facts, wanted, columns[0], columns[1], first);

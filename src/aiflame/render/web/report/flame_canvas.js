@@ -47,6 +47,7 @@ export class Chart {
 
   resize(pixels, height) {
     const ratio = devicePixelRatio || 1;
+    if (!this.down && this.height) this.#shift(this.height - height); // a flame keeps its ground
     this.pixels = Math.max(pixels, 50);
     this.height = Math.max(height, ROW);
     this.ratio = ratio;
@@ -59,6 +60,11 @@ export class Chart {
       this.scrollTo(this.scroll);
       this.paint();
     }
+  }
+
+  #shift(along) {
+    this.scroll += along;
+    if (this.#motion) for (const one of [this.#motion.from, this.#motion.target]) one.scroll += along;
   }
 
   /** The next picture, with the browser's next frame. */
@@ -99,6 +105,7 @@ export class Chart {
   /** Scroll at which a zoomed node stands at the edge that its callees grow from, some callers in sight. */
   scrollFor(node) {
     const slot = this.slot(this.model.row(node));
+    if (this.model.lift > 0 && node === 0) return slot * ROW - Math.round(this.height * 0.4);
     const spare = Math.min(SPARE_ROWS, this.model.row(node)) * ROW;
     return this.down ? slot * ROW - spare : (slot + 1) * ROW + spare - this.height;
   }
@@ -178,6 +185,8 @@ export class Chart {
     layer.paint(context, colors);
     if (this.hovered >= 0 && this.hovered < this.model.count) this.#outline(this.hovered, colors.ink, 1);
     if (document.activeElement === this.canvas.parentElement) this.#outline(this.current, colors.accent, 2);
+    if (this.model.lift > 0) this.#outline(0, colors.ink, 2);
+    this.#thumb();
     performance.measure(moving ? "aiflame:zoom" : "aiflame:paint", { start: began });
     if (moving) this.draw();
     this.drawn();
@@ -224,6 +233,19 @@ export class Chart {
     this.context.strokeStyle = color;
     this.context.lineWidth = thick;
     this.context.strokeRect(x + half, this.top(this.model.row(node)) + half, Math.max(wide - thick, 0.5), BAR - thick);
+  }
+
+  /** Where one is, in a graph that is taller than its window. */
+  #thumb() {
+    if (this.content <= this.height) return;
+    const tall = Math.max(24, (this.height * this.height) / this.content);
+    const y = (this.scroll / (this.content - this.height)) * (this.height - tall);
+    this.context.fillStyle = this.colors.ink;
+    this.context.globalAlpha = 0.35;
+    this.context.beginPath();
+    this.context.roundRect(this.pixels - 6, y, 5, tall, 2.5);
+    this.context.fill();
+    this.context.globalAlpha = 1;
   }
 
   #advance(now) {

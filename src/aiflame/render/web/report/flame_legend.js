@@ -129,11 +129,11 @@ export class Chips {
     if (state.steps) chips.push(this.#chip("steps", "steps ", state.steps.replace("-", " – "), { steps: "" }));
     if (state.inverted && !state.sandwich) chips.push(this.#chip("inverted", "", "bottom-up", { inverted: "" }));
     if (state.recursion) chips.push(this.#chip("recursion", "", "recursion collapsed", { recursion: "" }));
-    if (!model.idle.shown && model.idle.share > 0) chips.push(this.#chip("idle", "without idle time, ", `${percent(model.idle.share, 1)} of all`, { idle: "1" }));
+    if (!model.idle.shown && model.idle.share > 0) chips.push(this.#chip("idle", "without idle time: ", `${percent(model.idle.share, 1)} of all`, { idle: "1" }));
     if (model.byBase) chips.push(this.#chip("widths", "widths of the ", "baseline", { widths: "" }));
     const notes = [];
     if (model.divided) notes.push("What lies inside a kernel is divided by how much of it ran in this range.");
-    if (model.cut) notes.push("Callers of less than a millionth are left out.");
+    if (model.cut) notes.push("Callers of what is less than 0.001% of all are left out: a sandwich shows them.");
     this.body.replaceChildren(...chips, ...notes.map((text) => element("span.flame-note", {}, text)));
     this.body.hidden = chips.length + notes.length === 0;
   }

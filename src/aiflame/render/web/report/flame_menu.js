@@ -30,7 +30,7 @@ export class ActionMenu {
     const rows = ITEMS.map((item) => {
       if (!item) return element("hr", {});
       const [action, label, key] = item;
-      const row = element("button", { type: "button", role: "menuitem", tabIndex: -1, dataset: { action }, onclick: () => this.#choose(action) }, label, element("kbd", {}, key));
+      const row = element("button", { type: "button", role: "menuitem", tabIndex: -1, dataset: { action }, onclick: () => this.#choose(action) }, label, key ? element("kbd", {}, key) : null);
       this.#buttons.set(action, row);
       return row;
     });

@@ -7,6 +7,8 @@ export class Growth {
   #children;
   #known;
   #path = new Int32Array(64);
+  #met = new Map();
+  #latest = null;
 
   constructor(expected = 1024) {
     this.size = 1;
@@ -14,7 +16,7 @@ export class Growth {
     this.frame = new Int32Array(expected);
     this.parent[0] = -1;
     this.#children = new Pairs(expected);
-    this.#known = new Pairs(expected);
+    this.#known = new Pairs(1024);
   }
 
   /** The child of `node` with that frame, made if it is not there. */
@@ -38,14 +40,17 @@ export class Growth {
    */
   put(place, forest, node, hidden) {
     const { parent, frame, first } = forest;
-    const known = this.#known;
+    const met = this.#metOf(forest);
+    const { on, is } = met;
     let here = place;
     let length = 0;
     for (let at = node; at !== 0; at = parent[at]) {
-      const found = known.get(place, first + at);
-      if (found >= 0) {
-        here = found;
-        break;
+      if (parent[at] !== 0) {
+        const found = on[at] === place + 1 ? is[at] : on[at] === 0 ? -1 : this.#known.get(place, first + at);
+        if (found >= 0) {
+          here = found;
+          break;
+        }
       }
       if (length === this.#path.length) this.#path = longer(this.#path);
       this.#path[length++] = at;
@@ -53,9 +58,26 @@ export class Growth {
     while (length > 0) {
       const at = this.#path[--length];
       if (!hidden[frame[at]]) here = this.child(here, frame[at]);
-      known.set(place, first + at, here);
+      if (parent[at] === 0) continue;
+      if (on[at] === 0) {
+        on[at] = place + 1;
+        is[at] = here;
+      } else this.#known.set(place, first + at, here);
     }
     return here;
+  }
+
+  /** Where each node of a forest was put first: many are put on one place alone, and need no map. */
+  #metOf(forest) {
+    if (this.#latest?.forest === forest) return this.#latest;
+    let met = this.#met.get(forest);
+    if (!met) {
+      const { length } = forest.parent;
+      met = { forest, on: new Int32Array(length), is: new Int32Array(length) };
+      this.#met.set(forest, met);
+    }
+    this.#latest = met;
+    return met;
   }
 
   nodes() {

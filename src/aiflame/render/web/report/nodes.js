@@ -8,8 +8,8 @@ import { Growth, longer } from "./growth.js";
 export const NEVER = 2 ** 31 - 1;
 const LONGEST_CYCLE = 6; // functions in a cycle that is still seen as recursion, as in attribute/recursion.py
 const CODE = new Set([3, 4, 5]); // Python, C, C++: profile/kinds.py
-const MOST_INVERTED = 3_000_000;
-const LEAST_SHARE = 1e-6;
+const MOST_INVERTED = 1_000_000; // then paths of less than the least share end where they are
+const LEAST_SHARE = 1e-5;
 
 /** Each node's value and all below it. */
 export function totals({ count, parent }, own) {

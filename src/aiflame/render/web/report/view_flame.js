@@ -104,6 +104,7 @@ class FlameView {
       const steps = (history.state?.flame ?? 0) + 1;
       this.app.go("flame", writeState(next));
       history.replaceState({ flame: steps }, "");
+      this.tools.undo.disabled = false;
     } else {
       this.#replace(next);
       this.#apply();
