@@ -13,7 +13,7 @@ from stories import US, Story
 from test_attribute import SYMBOLS, InMemory
 
 from aiflame.analyze.facts import Facts, facts
-from aiflame.analyze.occupancy import STATES, occupancy
+from aiflame.analyze.occupancy import STATES, InSteps, occupancy
 
 GPU, OTHER = "NVIDIA H200 [0]", "NVIDIA H200 [1]"
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
@@ -28,7 +28,7 @@ def copy(begin: int, end: int, **more: object) -> dict[str, object]:
 
 
 def states(known: Facts) -> list[dict[str, int]]:
-    return [{state: getattr(device, f"{state}_ns") for state in STATES} for device in occupancy(known, known.devices)]
+    return [{state: getattr(device, f"{state}_ns") for state in STATES} for device in occupancy(known, known.devices, known.per_step)]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_devices_and_processes_stand_for_themselves(tmp_path: Path) -> None:
             **work,
         )
     )
-    found = [(one.process_name, one.device, one.whole_ns, one.busy_ns) for one in occupancy(known, known.devices)]
+    found = [(one.process_name, one.device, one.whole_ns, one.busy_ns) for one in occupancy(known, known.devices, known.per_step)]
     assert found == [("a (7)", GPU, 10, 10), ("a (7)", OTHER, 5, 5), ("b (8)", GPU, 10, 10)]
 
 
@@ -113,6 +113,28 @@ def test_a_step_lasts_until_the_next_ones_first_work_and_the_last_until_its_own_
     for number in range(3):
         train(story, 1000 + 100 * number)
     assert steps(story, tmp_path) == [(0, 1020, 1120, 60, 40), (1, 1120, 1220, 60, 40), (2, 1220, 1290, 60, 10)]
+
+
+def test_within_steps_the_first_is_left_out_and_so_is_what_lies_between(tmp_path: Path) -> None:
+    """Evaluation, long and idle, stands before the third step."""
+    story = Story()
+    train(story, 1000)
+    train(story, 1100)
+    story.sequence += 1
+    story.now = round(5000 * US)
+    story.forward("model", grad=False, start_ns=5000 * US, end_ns=5010 * US)
+    train(story, 9000)
+    known = facts(story.profile(tmp_path))
+    (found,) = occupancy(known, known.devices, known.per_step)
+    assert found.in_steps == InSteps(2, 140 * US, 120 * US, 0, 0, 20 * US)
+    assert (found.whole_ns, found.busy_ns) == ((9090 - 1020) * US, 190 * US)
+
+
+def test_one_step_is_none_that_repeats(tmp_path: Path) -> None:
+    story = Story()
+    train(story, 1000)
+    known = facts(story.profile(tmp_path))
+    assert [one.in_steps for one in occupancy(known, known.devices, known.per_step)] == [None]
 
 
 def test_a_step_that_none_follows_at_once_ends_with_its_own_work(tmp_path: Path) -> None:

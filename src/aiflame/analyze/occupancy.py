@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from aiflame.analyze.joined import Joined
 from aiflame.analyze.spans import Ints, Spans, union
+from aiflame.analyze.step_times import steady
 from aiflame.attribute.families import COLLECTIVE
 from aiflame.profile.kinds import Kind
 
@@ -57,7 +58,21 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
+class InSteps:
+    """A device within the steps of a process, without the first: that one compiles and fills caches."""
+
+    count: int
+    whole_ns: int
+    busy_ns: int
+    communication_ns: int
+    copies_ns: int
+    idle_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Occupancy:
+    """From the first to the last activity of a device, and within steps."""
+
     process: int
     process_name: str
     device: str
@@ -67,6 +82,8 @@ class Occupancy:
     communication_ns: int
     copies_ns: int
     idle_ns: int
+    in_steps: InSteps | None
+    """None where there are no steps that repeat."""
 
     @property
     def whole_ns(self) -> int:
@@ -94,15 +111,24 @@ def devices(known: Joined) -> list[Device]:
     return found
 
 
-def occupancy(known: Joined, used: Sequence[Device]) -> list[Occupancy]:
-    """Of each device from its first to its last activity."""
+def occupancy(known: Joined, used: Sequence[Device], steps: pl.DataFrame) -> list[Occupancy]:
+    """Of each device. `steps`: PER_STEP"""
     found = []
+    repeating = _in_steps(steady(steps))
     for device in used:
         begin, end = device.every.begin[:1], device.every.end[-1:]
         took = {name: int(value[0]) for name, value in device.states(begin, end).items()}
         name = known.process_names[device.process] if device.process < len(known.process_names) else ""
-        found.append(Occupancy(device.process, name, device.name, int(begin[0]), int(end[0]), *(took[state] for state in STATES)))
+        inside = repeating.get((device.process, device.name))
+        found.append(Occupancy(device.process, name, device.name, int(begin[0]), int(end[0]), *(took[state] for state in STATES), inside))
     return found
+
+
+def _in_steps(steps: pl.DataFrame) -> dict[tuple[int, str], InSteps]:
+    """By process and device."""
+    whole = pl.sum_horizontal(STATES).sum().alias("whole")
+    summed = steps.group_by("process", "device").agg(pl.len(), whole, pl.col(STATES).sum())
+    return {(process, device): InSteps(count, *rest) for process, device, count, *rest in summed.rows()}
 
 
 def per_step(known: Joined, used: Sequence[Device]) -> pl.DataFrame:

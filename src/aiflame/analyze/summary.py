@@ -113,7 +113,7 @@ def summarize(profile: Tables, meta: Meta, known: Facts | None = None) -> Summar
         notes=tuple(dict.fromkeys([*meta.degraded, *profile.table("notes")["text"].to_list()])),
         metric=metric,
         metrics=tuple(_totals(known)),
-        occupancy=tuple(occupancy(known, known.devices)),
+        occupancy=tuple(occupancy(known, known.devices, known.per_step)),
         steps=over_all(step_times(host_steps(known), known.per_step)),
         phases=_largest(parts, "phase", None),
         layers=_largest(parts.filter(pl.col("layer") != ""), "layer", MOST_PARTS, int(parts["value"].sum())),
