@@ -117,10 +117,11 @@ def occupancy(known: Joined, used: Sequence[Device], steps: pl.DataFrame) -> lis
     repeating = _in_steps(steady(steps))
     for device in used:
         begin, end = device.every.begin[:1], device.every.end[-1:]
-        took = {name: int(value[0]) for name, value in device.states(begin, end).items()}
+        busy, communication, copies, idle = (int(value[0]) for value in device.states(begin, end).values())
         name = known.process_names[device.process] if device.process < len(known.process_names) else ""
         inside = repeating.get((device.process, device.name))
-        found.append(Occupancy(device.process, name, device.name, int(begin[0]), int(end[0]), *(took[state] for state in STATES), inside))
+        whole = int(begin[0]), int(end[0])
+        found.append(Occupancy(device.process, name, device.name, *whole, busy, communication, copies, idle, inside))
     return found
 
 

@@ -18,25 +18,32 @@ export function occupancyOf(app) {
 
 function ofDevices(app, occupancy) {
   const several = new Set(occupancy.map((one) => one.process)).size > 1;
-  const rows = occupancy.slice(0, MOST_ROWS).map((one) => {
-    const whole = one.end_ns - one.begin_ns;
-    const parts = STATES.map(([name]) => one[`${name}_ns`]);
+  const stepped = occupancy.some((one) => one.in_steps);
+  const rows = occupancy.slice(0, MOST_ROWS).flatMap((one) => {
     const label = several ? `${one.device} ${one.process_name}` : one.device;
-    return row(label, parts, whole, `${amount(whole, "ns")} from the first work to the last`);
+    const whole = one.end_ns - one.begin_ns;
+    const title = `${amount(whole, "ns")} from the first work to the last`;
+    if (!one.in_steps) return [row(label, one, whole, title)];
+    const { count, whole_ns: inside } = one.in_steps;
+    const many = `${count.toLocaleString("en-US")} ${count === 1 ? "step" : "steps"}`;
+    const below = row(`whole run, ${amount(whole, "ns")}`, one, whole, title);
+    below.classList.add("second");
+    return [row(label, one.in_steps, inside, `${amount(inside, "ns")} in ${many}, without the first`), below];
   });
-  const rest = occupancy.length - rows.length;
+  const rest = occupancy.length - MOST_ROWS;
   const used = STATES.filter(([name]) => name === "busy" || name === "idle" || occupancy.some((one) => one[`${name}_ns`] > 0));
   const legend = element("ul.legend", {}, ...used.map(([name, label, what]) => element("li", { title: what }, element(`i.swatch.${name}`), label)));
   return element(
     "section.card.occupancy",
     { "aria-label": "How busy the devices were" },
-    element("div.head", {}, element("h2", {}, "GPU"), legend, app.link(".more", "timeline", {}, "Timeline")),
+    element("div.head", {}, element("h2", {}, "GPU", stepped ? element("span.soft", {}, " within steps, without the first") : null), legend, app.link(".more", "timeline", {}, "Timeline")),
     ...rows,
     rest > 0 ? element("p.soft.fine", {}, `and ${rest} more`) : null,
   );
 }
 
-function row(label, parts, whole, title) {
+function row(label, times, whole, title) {
+  const parts = STATES.map(([name]) => times[`${name}_ns`]);
   const bar = element("span.stack", { "aria-hidden": "true" });
   const told = [];
   for (const [place, [name, word]] of STATES.entries()) {
