@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from aiflame.analyze.named import gathered, layer_paths, op_names, phase_names
 from aiflame.analyze.places import Places, place_of, places
 from aiflame.attribute.compiled import spread
-from aiflame.attribute.context import Meaning, of_devices
+from aiflame.attribute.context import MOTHER, Meaning, of_devices
 from aiflame.attribute.families import families
 from aiflame.attribute.gpu_inside import kernel_names
-from aiflame.attribute.gpu_work import NO_LAUNCH, Grouped, Work, work
-from aiflame.attribute.items import LATEST, mother_threads
+from aiflame.attribute.gpu_launches import LaunchTable
+from aiflame.attribute.gpu_work import JOIN, NO_LAUNCH, Grouped, Work, work
+from aiflame.attribute.items import LATEST
 from aiflame.attribute.owners import process_frames
 from aiflame.attribute.prefixes import Prefix
 from aiflame.attribute.stacks import Functions, Tables, find_stacks, functions
@@ -129,8 +130,7 @@ def _named(profile: Tables, sites: pl.DataFrame, meaning: Meaning, known: Places
 
 
 def _launches(profile: Tables, meaning: Meaning) -> Launches:
-    whole = meaning.launches.select("process", pl.col("id").cast(pl.Int64), "thread", "stack", begin_ns="time_ns", step="step")
-    whole = whole.with_columns(mother=mother_threads(meaning.launches))
+    whole = meaning.launches.select("process", pl.col("id").cast(pl.Int64), "thread", MOTHER, "stack", "step", begin_ns="time_ns")
     ends = profile.scan("launches").select(pl.col("end_ns").clip(upper_bound=LATEST).cast(pl.Int64)).collect()
     whole = whole.hstack(ends)  # items are in the order of the table
     key = whole["process"].to_numpy() << 32 | whole["id"].to_numpy()
@@ -147,9 +147,9 @@ def _launches(profile: Tables, meaning: Meaning) -> Launches:
 
 def _waiting(profile: Tables) -> Ints:
     """process << 32 | launch of each call that waits for a device."""
-    join = ["process", "api", "correlation"]
-    syncs = profile.scan("syncs").select("process", pl.col("api").cast(pl.UInt32), "correlation").unique()
-    calls = profile.scan("launches").select("process", pl.col("api").cast(pl.UInt32), "correlation", "id").join(syncs, on=join, how="semi")
-    found = calls.select(pl.col("process", "id").cast(pl.Int64)).collect()
+    calls = LaunchTable.of(profile)
+    syncs = profile.scan("syncs").select("process", pl.col("api").cast(pl.UInt32), "correlation").collect()
+    at = calls.find(*(syncs[name].to_numpy() for name in JOIN))
+    found = calls.rows[at[at >= 0]].select(pl.col("process", "id").cast(pl.Int64))
     key: Ints = found["process"].to_numpy() << 32 | found["id"].to_numpy()
     return key

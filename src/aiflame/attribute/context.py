@@ -33,6 +33,8 @@ CONTEXT = ("step", "phase", "layer", "op", "region")
 """Columns of what is told of an item: `step` (-1: none), `phase` (Phase), and nodes of the forests of layers, ops and regions (0: none)."""
 BRINGS = "brings"
 """Beside them: if the item copies to a device, its phase is data loading."""
+MOTHER = "mother"
+"""Beside them: the thread that it works for (see `items.mother_threads`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class Meaning:
     """The items of a profile with what they are of, and the forests that the columns name nodes of."""
 
     launches: pl.DataFrame
-    """process, id (of the launch), CONTEXT, BRINGS"""
+    """process, id (of the launch), CONTEXT, BRINGS, MOTHER"""
     nodes: pl.DataFrame
     """process, node (made at a stack), CONTEXT: layer, op and phase are those of its capture"""
     samples: pl.DataFrame
@@ -58,8 +60,9 @@ def of_devices(profile: Tables, trie: Functions) -> Meaning:
     launched = launch_items(profile).with_columns(pl.lit(0, pl.UInt64).alias("node"))
     made = node_items(profile).with_columns(pl.lit(0, pl.UInt32).alias("id"))
     columns = [name for name in launched.columns if name in made.columns]
-    items = pl.concat([launched.select(columns), made.select(columns)])
-    known = _Known(profile, trie)
+    launched = launched.select(columns)
+    items = launched if made.is_empty() else pl.concat([launched, made.select(columns)], rechunk=True)
+    known = _Known(profile, trie, items[: len(launched)])
     columns_of, regions_of = known.context(items, captured=np.arange(len(items)) >= len(launched))
     told = items.hstack(columns_of)
     none = told.clear()
@@ -81,10 +84,12 @@ class _Known:
 
     profile: Tables
     trie: Functions
+    launched: pl.DataFrame | None = None
+    """Items of its launches, where they are there already."""
 
     def context(self, items: pl.DataFrame, captured: NDArray[np.bool_]) -> tuple[pl.DataFrame, Forest]:
-        """CONTEXT and BRINGS of each item, and the forest of regions; `captured`: it is a graph's node, which does not run when it is
-        made. What autograd's thread marks lies within the regions of the thread that it works for."""
+        """CONTEXT, MOTHER and BRINGS of each item, and the forest of regions; `captured`: it is a graph's node, which does not run when it
+        is made. What autograd's thread marks lies within the regions of the thread that it works for."""
         process, thread, stack, time_ns, autograd = ints(items, "process", "thread", "stack", "time_ns", "autograd")
         mother = mother_threads(items)
         step = np.where(captured, -1, self.steps.of(process, mother, time_ns))
@@ -108,7 +113,7 @@ class _Known:
         op = np.where(origin.backward & (origin.op > 0), origin.op + len(self._ops.names) - 1, origin.op)
         made = self.compiled.origins.of_stacks(process, stack)
         op = np.where(made > 0, self.compiled.first - 1 + made, op)
-        columns = {"step": step, "phase": phase, "layer": origin.layer, "op": op, "region": region, BRINGS: brings}
+        columns = {"step": step, "phase": phase, "layer": origin.layer, "op": op, "region": region, MOTHER: mother, BRINGS: brings}
         return pl.DataFrame({name: column if name == BRINGS else column.astype(np.int32) for name, column in columns.items()}), regions_of
 
     def forests(self, regions_of: Forest) -> dict[str, Forest]:
@@ -129,7 +134,7 @@ class _Known:
     @cached_property
     def steps(self) -> Steps:
         """Launches tell all of the programs that have some; of others there are CPU samples."""
-        launched = launch_items(self.profile)
+        launched = self.launched if self.launched is not None else launch_items(self.profile)
         rest = sample_items(self.profile).join(launched.select("process").unique(), on="process", how="anti")
         both = [(launched, True), (rest, False)]
         return steps(self.profile, {key: seen for items, exact in both for key, seen in self._seen(items, exact).items()})
