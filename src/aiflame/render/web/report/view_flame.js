@@ -22,7 +22,6 @@ class FlameView {
   #question = "";
   #frames = new Map(); // of each domain, with and without a base
   #infos = new Map();
-  #settling = 0;
   #size = new ResizeObserver(() => this.#resize());
 
   constructor(app) {
@@ -31,7 +30,7 @@ class FlameView {
     this.state = readState({});
     this.model = null;
     this.info = null;
-    this.failed = "";
+    this.settling = 0; // a gesture that may go on
     this.canvas = element("canvas", { "aria-hidden": "true" });
     this.item = element("div.flame-item", { id: "flame-item", role: "treeitem" });
     this.stage = element("div.flame-stage", { tabIndex: 0, role: "tree", "aria-label": "Flame graph", "aria-activedescendant": "flame-item" }, this.canvas, this.item);
@@ -127,8 +126,9 @@ class FlameView {
 
   /** After the window was moved by hand: the address follows when the hand rests, as one step that can be undone. */
   moved() {
-    clearTimeout(this.#settling);
-    this.#settling = setTimeout(() => {
+    clearTimeout(this.settling);
+    this.settling = setTimeout(() => {
+      this.settling = 0;
       const { window, whole, zoomed } = this.chart;
       const part = (value) => String(Number((value / whole).toPrecision(7)));
       this.change({ zoom: "", at: zoomed ? `${part(window.left)}-${part(window.left + window.width)}` : "" });
