@@ -161,6 +161,15 @@ def test_facts_are_written_as_texts_numbers_and_lists(tmp_path: Path) -> None:
     assert told["stack"] == ["model.py:41 Block.forward", "model.py:41 Block.forward", "train.py:12 train"]
 
 
+def test_a_region_without_facts_has_none(tmp_path: Path) -> None:
+    program = Program()
+    program.rows("regions", {"name": "plain", "thread": 1, "kind": RegionKind.NESTED, "api": RegionApi.NVTX, "begin_ns": 5})
+    program.rows("region_ends", {"region": 1, "thread": 1, "end_ns": 9})
+    begin, end = events(written(timeline(program.profile(tmp_path))))
+    assert (begin[0], end[0]) == (5, 9)
+    assert 4 not in dict(begin[1])
+
+
 def test_hostile_names_are_written_whole_or_cut_and_are_text(tmp_path: Path) -> None:
     program = Program()
     rest = {"thread": 1, "kind": RegionKind.NESTED, "api": RegionApi.NVTX}

@@ -206,7 +206,7 @@ class _Texts:
 
 def _used(pieces: Sequence[bytes], which: NDArray[np.uint32]) -> tuple[list[bytes], NDArray[np.int64]]:
     used, place = np.unique(which, return_inverse=True)
-    return [pieces[one] for one in used.tolist()], place
+    return [pieces[one] if one < len(pieces) else b"" for one in used.tolist()], place  # the last sets may be empty
 
 
 def _annotations(rows: pl.DataFrame) -> list[bytes]:
