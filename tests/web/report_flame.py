@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,10 +129,15 @@ def flames(opener: Opener) -> Callable[..., Flame]:
     return open_flame
 
 
-def touch(page: Any, kind: str, points: Sequence[tuple[float, float]]) -> None:
-    """A finger's event, as the browser's own protocol sends it."""
-    session = page.context.new_cdp_session(page)
-    session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [{"x": x, "y": y, "id": at} for at, (x, y) in enumerate(points)]})
+class Fingers:
+    """On the screen, as the browser's own protocol has them."""
+
+    def __init__(self, page: Any) -> None:
+        self._session = page.context.new_cdp_session(page)
+
+    def send(self, kind: str, *points: tuple[float, float]) -> None:
+        touched = [{"x": x, "y": y, "id": at} for at, (x, y) in enumerate(points)]
+        self._session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": touched})
 
 
 Flames = Callable[..., Flame]

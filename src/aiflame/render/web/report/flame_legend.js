@@ -126,7 +126,7 @@ export class Chips {
     }
     if (state.sandwich) chips.push(this.#chip("sandwich", "callers and callees of ", readChoices(state.sandwich).map(describe).join(", "), { sandwich: "" }));
     if (state.range) chips.push(this.#chip("range", "time ", rangeText(state.range, info.bins), { range: "" }));
-    if (state.steps) chips.push(this.#chip("steps", "steps ", state.steps.replace("-", " – "), { steps: "" }));
+    if (state.steps) chips.push(this.#chip("steps", ...stepsText(state.steps), { steps: "" }));
     if (state.inverted && !state.sandwich) chips.push(this.#chip("inverted", "", "bottom-up", { inverted: "" }));
     if (state.recursion) chips.push(this.#chip("recursion", "", "recursion collapsed", { recursion: "" }));
     if (!model.idle.shown && model.idle.share > 0) chips.push(this.#chip("idle", "without idle time: ", `${percent(model.idle.share, 1)} of all`, { idle: "1" }));
@@ -151,6 +151,11 @@ export function addChoice(view, key, choice) {
   const choices = readChoices(view.state[key]);
   if (choices.some((one) => one.what === choice.what && one.text === choice.text)) return;
   view.change({ [key]: writeChoices([...choices, choice]) });
+}
+
+function stepsText(steps) {
+  const [from, to] = steps.split("-");
+  return from === to ? ["step ", from] : ["steps ", `${from} – ${to}`];
 }
 
 function rangeText(range, bins) {
