@@ -6,7 +6,6 @@
 #include "hooks/cuda_sampling.hpp"
 #include "hooks/kernel_variants.hpp"
 #include "hooks/python_bridge.hpp"
-#include "hooks/torch_nodes.hpp"
 #include "sampler/threads.hpp"
 #include "sampler/torch_autograd.hpp"
 #include "spool/control.hpp"
@@ -98,7 +97,6 @@ void leave_call(const CUpti_CallbackData& data) noexcept {
   calls.depth--;
   // An inner call is written by itself only when its records carry another id than the outer one's.
   if (!calls.stack || (calls.depth && data.correlationId == calls.correlation)) return;
-  torch_nodes::launches_tell();
   uint64_t end_ns = now_ns();
   spool::append(schema::Launch{.thread = calls.thread,
                                .stack = calls.stack,

@@ -58,17 +58,55 @@ uint64_t first_argument(const RawFrame& frame) noexcept {
   return object;
 }
 
-class Frames {
- public:
-  Frames(PythonFrame* out, size_t room, PlacesMet* met) noexcept : out_(out), room_(room), met_(met), era_(met ? codes::era() : 0) {}
+// What a frame stands for; `word` is 0 where there is no such frame.
+struct Meaning {
+  FrameWord word;
+  bool layer_call;
+};
 
-  Take frame(const RawFrame& raw) noexcept {
+class Meanings {
+ public:
+  explicit Meanings(PlacesMet* met) noexcept : met_(met), era_(met ? codes::era() : 0) {}
+
+  Meaning of(const RawFrame& raw) noexcept {
     if (!era_) [[unlikely]]
       return look_up(raw, nullptr);
     PlacesMet::Place& place = met_->at[(static_cast<uint64_t>(raw.offset) + (raw.code >> 4)) * 0x9E3779B97F4A7C15u >> (64 - PlacesMet::kBits)];
     if (place.code != which(raw.code) || place.offset != raw.offset || place.era != era_) return look_up(raw, &place);
-    if (place.layer_call) layer(raw);
-    return put(place.word);
+    return {place.word, place.layer_call != 0};
+  }
+
+ private:
+  static uint64_t which(uint64_t code) noexcept { return code ^ std::rotl(safe_load(code + layout.code_linetable), 16); }
+
+  __attribute__((noinline)) Meaning look_up(const RawFrame& raw, PlacesMet::Place* place) noexcept {
+    uint32_t answer = codes::look_up(raw.code), id = answer & (codes::kLayerCall - 1);
+    if (!id || !is_place(raw.offset)) return {};
+    Meaning found{frame_word(schema::FrameKind::PYTHON, id, static_cast<uint32_t>(raw.offset < 0 ? 0 : raw.offset + 1)), answer != id};
+    if (place) {
+      place->era = 0;  // who jumps out of here leaves none that is half written
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+      *place = {.code = which(raw.code), .era = 0, .word = found.word, .offset = static_cast<int32_t>(raw.offset), .layer_call = found.layer_call};
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+      place->era = era_;
+    }
+    return found;
+  }
+
+  PlacesMet* met_;
+  uint64_t era_;  // 0: nothing is remembered
+};
+
+class Frames {
+ public:
+  Frames(PythonFrame* out, size_t room, PlacesMet* met) noexcept : meanings_(met), out_(out), room_(room) {}
+
+  Take frame(const RawFrame& raw) noexcept {
+    Meaning meaning = meanings_.of(raw);
+    if (!meaning.word) return Take::STALE;
+    if (meaning.layer_call) layer(raw);
+    out_[count_++] = {.word = meaning.word, .evaluator = 0, .entry = false};
+    return count_ < room_ ? Take::MORE : Take::ENOUGH;
   }
 
   void close(uint64_t evaluator) noexcept {
@@ -82,42 +120,37 @@ class Frames {
   size_t count() const noexcept { return count_; }
 
  private:
-  static uint64_t which(uint64_t code) noexcept { return code ^ std::rotl(safe_load(code + layout.code_linetable), 16); }
-
-  __attribute__((noinline)) Take look_up(const RawFrame& raw, PlacesMet::Place* place) noexcept {
-    uint32_t id = codes::look_up(raw.code);
-    if (!id || !is_place(raw.offset)) return Take::STALE;
-    bool layer_call = id & codes::kLayerCall;
-    if (layer_call) {
-      id -= codes::kLayerCall;
-      layer(raw);
-    }
-    FrameWord word = frame_word(schema::FrameKind::PYTHON, id, static_cast<uint32_t>(raw.offset < 0 ? 0 : raw.offset + 1));
-    if (place) {
-      place->era = 0;  // who jumps out of here leaves none that is half written
-      std::atomic_signal_fence(std::memory_order_seq_cst);
-      *place = {.code = which(raw.code), .era = 0, .word = word, .offset = static_cast<int32_t>(raw.offset), .layer_call = layer_call};
-      std::atomic_signal_fence(std::memory_order_seq_cst);
-      place->era = era_;
-    }
-    return put(word);
-  }
-
-  Take put(FrameWord word) noexcept {
-    out_[count_++] = {.word = word, .evaluator = 0, .entry = false};
-    return count_ < room_ ? Take::MORE : Take::ENOUGH;
-  }
-
   // What a module's call does is the module's: its word lies just inside of the frame that calls.
   void layer(const RawFrame& call) noexcept {
     uint32_t row = count_ + 1 < room_ ? layers::row_of(first_argument(call)) : 0;
     if (row) out_[count_++] = {.word = frame_word(schema::FrameKind::LAYER, 0, row), .evaluator = 0, .entry = false};
   }
 
+  Meanings meanings_;
   PythonFrame* out_;
   size_t room_, count_ = 0, group_ = 0;
-  PlacesMet* met_;
-  uint64_t era_;  // 0: nothing is remembered
+};
+
+// Outwards until the first call of a module.
+class InnermostLayer {
+ public:
+  explicit InnermostLayer(PlacesMet* met) noexcept : meanings_(met) {}
+
+  Take frame(const RawFrame& raw) noexcept {
+    Meaning meaning = meanings_.of(raw);
+    if (!meaning.word) return Take::STALE;
+    if (meaning.layer_call) row_ = layers::row_of(first_argument(raw));
+    return row_ || ++count_ == kMost ? Take::ENOUGH : Take::MORE;
+  }
+  void close(uint64_t) noexcept {}
+  void reset() noexcept { row_ = count_ = 0; }
+
+  uint32_t row() const noexcept { return row_; }
+
+ private:
+  static constexpr uint32_t kMost = 64;  // it is near as a rule
+  Meanings meanings_;
+  uint32_t row_ = 0, count_ = 0;
 };
 
 void refuse(const char* reason) noexcept {
@@ -203,11 +236,15 @@ size_t walk(PythonFrame* out, size_t room, PlacesMet* met) noexcept {
     tell();
     return 0;
   }
-  uint64_t thread = thread_state();
-  if (!is_address(thread)) return 0;
   Frames frames(out, room, met);
-  ChainWalk<Frames>(layout, frames).run(thread);
+  if (uint64_t thread = thread_state(); is_address(thread)) ChainWalk<Frames>(layout, frames).run(thread);
   return frames.count();
+}
+
+uint32_t innermost_layer(PlacesMet* met) noexcept {
+  InnermostLayer layer(met);
+  if (uint64_t thread = attached() ? thread_state() : 0; is_address(thread)) ChainWalk<InnermostLayer>(layout, layer).run(thread);
+  return layer.row();
 }
 
 void forget_rows() noexcept {

@@ -51,6 +51,8 @@ struct PlacesMet {
 // Frames of the calling thread, innermost first; 0 when it runs no Python. A call of a torch module has a LAYER word just before the
 // word of its Python frame. `met`: of this thread, for calls of the program's code alone; a tick may meet a frame whose code is gone.
 size_t walk(PythonFrame* out, size_t room, PlacesMet* met = nullptr) noexcept;
+// Row of the module whose call is the innermost on the calling thread, 0: none near.
+uint32_t innermost_layer(PlacesMet* met) noexcept;
 
 // Rows for the child of a fork.
 void forget_rows() noexcept;

@@ -260,6 +260,38 @@ def test_calls_of_modules_tell_the_layer_where_there_are_some(tmp_path: Path) ->
     assert found.origins.stack[back].tolist() == [0, 0, program.items[seen]["stack"], 0]
 
 
+def test_the_call_that_made_a_node_wins_over_its_neighbours(tmp_path: Path) -> None:
+    """`chunk` launches nothing in the forward pass. The call before it and the one after it are of other modules."""
+    program = Program()
+    for first, last, layer in ((4, 5, "layers.0"), (5, 6, "layers.0.attn"), (6, 9, "layers.1"), (11, 12, "layers.1")):
+        program.call(layer, first, last, first, last - 1)
+    program.forward(4, "layers.0", "addmm")
+    program.forward(6, "layers.1", "addmm")
+    back = program.backward(5, "SplitBackward0", "cat")
+    assert program.found(tmp_path).layer(back) == "layers.0/attn"
+
+
+def test_a_launch_of_the_forward_pass_wins_over_the_call(tmp_path: Path) -> None:
+    """Its stack has all modules around the innermost one: one that hangs in several places is told apart."""
+    program = Program()
+    program.call("layers.0", 4, 6, 1, 2)
+    program.forward(5, "layers.0.attn", "addmm")
+    back = program.backward(5, "AddmmBackward0")
+    assert program.found(tmp_path).layer(back) == "layers.0/attn"
+
+
+def test_a_node_outside_of_all_calls_is_of_no_layer_where_calls_are_told_around_it(tmp_path: Path) -> None:
+    """Profiles of before had calls of before the first launch alone: what comes after the last call lies between its neighbours."""
+    program = Program()
+    program.call("layers.0", 4, 6, 1, 2)
+    program.call("layers.0", 8, 10, 3, 4)
+    for sequence in (6, 8, 10, 13):
+        program.forward(sequence, "layers.0", "addmm")
+    back = [program.backward(sequence, "ViewBackward0") for sequence in (7, 9, 12)]
+    found = program.found(tmp_path)
+    assert [found.layer(item) for item in back] == ["", "layers.0", "layers.0"]
+
+
 def test_without_numbers_the_stack_still_tells_what_is_backward(tmp_path: Path) -> None:
     program = Program()
     stack = program.stack(None, "torch::autograd::Node::operator()", "torch::autograd::generated::AddmmBackward0::apply")

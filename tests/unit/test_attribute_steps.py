@@ -97,6 +97,20 @@ def test_evaluation_in_between_is_in_no_step(tmp_path: Path) -> None:
     assert steps(program, tmp_path) == [0] * 4 + [1] * 4 + [-1] * 10 + [2] * 4 + [-1]
 
 
+def test_launches_tell_of_evaluation_where_calls_of_layers_are_recorded_too(tmp_path: Path) -> None:
+    """Those are of the calls that make nodes of the backward pass alone."""
+    program = Program()
+    for training in (True, True, False, True):
+        if training:
+            with program.called("model", grad=True):
+                program.forward("model")
+            program.backward()
+            program.optimizer()
+        else:
+            program.forward("model", grad=False)
+    assert steps(program, tmp_path) == [0] * 3 + [1] * 3 + [-1] + [2] * 3
+
+
 def test_evaluation_before_training_is_in_no_step(tmp_path: Path) -> None:
     program = Program()
     for _ in range(3):

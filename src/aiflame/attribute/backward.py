@@ -1,12 +1,13 @@
 """From work of the backward pass to the forward code that made its autograd node.
 
 A node is known by torch's number of the thread that made it and its number in that thread's sequence. Forward work knows the node that its
-thread made last: an op makes its node before it runs, so that what it launches has the node's number. In programs without a GPU, where few
-of these moments are seen, `layer_calls` tell which module's call made a node: there the layer is exact, and the stack is that of forward
-work of the same layer and op.
+thread made last: an op makes its node before it runs, so that what it launches has the node's number, and the layer of its stack. What a
+node did not launch itself in the forward pass (`chunk` launches nothing, its gradient does) is told by `layer_calls`: which module's call
+made a node. CPU samples meet few of these moments, so that theirs is always the layer that a call tells, and the stack that of forward work
+of the same layer and op.
 
-What a node did not launch itself in the forward pass (a view, say) lies between its neighbours in the sequence: in their layer, or in what
-the paths of both share. Sums of gradients and hooks run between nodes: they belong to the node before.
+Where nothing tells, a node lies between its neighbours in the sequence: in their layer, or in what the paths of both share. Sums of
+gradients and hooks run between nodes: they belong to the node before.
 """
 
 from __future__ import annotations
@@ -74,10 +75,11 @@ def origins(profile: Tables, items: pl.DataFrame, layers: StackLayers, ops: Stac
     layer[rest], known[rest] = _between_neighbours(sequences, rest, own, layers)
     made = asked[maker[asked] >= 0]
     layer[made], known[made] = own[maker[made]], True
-    layer[asked], known[asked] = _by_calls(
-        layers, process[asked], autograd[asked], sequence[asked], time_ns[asked], layer[asked], known[asked]
-    )
-    _fill(process << 32 | thread, time_ns, items["gpu"].to_numpy(), backward, known, layer, layers)
+    gpu = items["gpu"].to_numpy().astype(np.bool_)
+    called = asked[~gpu[asked] | (maker[asked] < 0)]
+    told_layer, by_call = _by_calls(layers, process[called], autograd[called], sequence[called], time_ns[called], gpu[called])
+    layer[called[by_call]], known[called[by_call]] = told_layer[by_call], True
+    _fill(process << 32 | thread, time_ns, gpu, backward, known, layer, layers)
     layer = np.where(backward & ~known & (layer == 0), own, layer)
 
     in_node = np.flatnonzero(backward & ~placed & (where != Where.ENGINE))
@@ -102,16 +104,15 @@ def _between_neighbours(sequences: Sequences, asked: Ints, own: Ints, layers: St
     return np.where(there, layers.shared(one, other), 0), there
 
 
-def _by_calls(
-    layers: StackLayers, process: Ints, autograd: Ints, sequence: Ints, time_ns: Ints, layer: Ints, known: Mask
-) -> tuple[Ints, Mask]:
-    """The layer of the call that made each node; where calls tell nothing, what is known already."""
+def _by_calls(layers: StackLayers, process: Ints, autograd: Ints, sequence: Ints, time_ns: Ints, gpu: Mask) -> tuple[Ints, Mask]:
+    """The layer of the call that made each node, and whether calls tell it. A node that no call made is of no module where others are told:
+    on a GPU around it, since older profiles tell of none from the first launch on."""
+    if not len(layers.call_path):
+        return np.zeros(len(gpu), dtype=np.int64), np.zeros(len(gpu), dtype=np.bool_)
     number = autograd & NUMBER
     call = layers.calls.of_nodes(process, number, sequence, time_ns)
-    if not len(layers.call_path):
-        return layer, known
-    seen = layers.calls.cover(process, number, time_ns)
-    return np.where(call >= 0, layers.call_path[call], np.where(seen, 0, layer)), known | (call >= 0) | seen
+    others = np.where(gpu, layers.calls.around(process, number, sequence, time_ns), layers.calls.cover(process, number, time_ns))
+    return np.where(call >= 0, layers.call_path[call], 0), (call >= 0) | others
 
 
 def _fill(owner: Ints, time_ns: Ints, gpu: Mask, backward: Mask, known: Mask, layer: Ints, layers: StackLayers) -> None:

@@ -47,6 +47,14 @@ class LayerCalls:
         """Whether calls of a thread were told at all before a time: then what is of none of them is of no module."""
         return latest(self.owner, self.started, process << 15 | number, time_ns) >= 0
 
+    def around(self, process: Ints, number: Ints, sequence: Ints, time_ns: Ints) -> Mask:
+        """Whether calls of a thread were told before and after each node in its sequence: then what is of none of them is of no module."""
+        line = latest(self.owner, self.started, process << 15 | number, time_ns)
+        after = np.searchsorted(self.key, line << 32 | sequence, side="right")
+        lines = np.append(self.key >> 32, -1)
+        told: Mask = (line >= 0) & (lines[after] == line) & (lines[after - 1] == line)
+        return told
+
     def _innermost(self, line: Ints, sequence: Ints) -> Ints:
         if not len(self.key):
             return np.full(len(line), -1)

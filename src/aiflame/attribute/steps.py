@@ -77,7 +77,8 @@ def steps(profile: Tables, seen: dict[tuple[int, int], Seen]) -> Steps:
     for process in sorted({process for process, _ in seen} | set(marked["process"])):
         here = {thread: of for (one, thread), of in seen.items() if one == process}
         own = marked.filter(process=process)
-        calls = outermost_calls(profile, process)
+        launches_tell_all = any(of.exact for of in here.values())
+        calls = {} if launches_tell_all else outermost_calls(profile, process)
         rows = _training(own, here, calls)
         if not rows and not any(of.backward.any() for of in here.values()):
             rows = _inference(here, calls)

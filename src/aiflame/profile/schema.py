@@ -360,7 +360,7 @@ TABLES: tuple[Table, ...] = (
     Table(
         "layer_calls",
         "LayerCall",
-        "autograd nodes made one after another inside one module (only in programs that launch nothing on a GPU)",
+        "autograd nodes made one after another inside one module",
         _columns(
             ("thread", T.U32, "row of `threads`"),
             ("layer", T.U32, "row of `layers`"),
