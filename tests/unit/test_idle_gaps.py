@@ -11,7 +11,8 @@ from stories import ITEM, LOOP, MAIN, US, Story
 from test_attribute import SYMBOLS, InMemory, damaged
 
 from aiflame.analyze.facts import Facts, facts
-from aiflame.analyze.idle_gaps import BETWEEN_LAUNCHES_NS, LONGEST, SOON_NS
+from aiflame.analyze.idle_causes import BETWEEN_LAUNCHES_NS, SOON_NS
+from aiflame.analyze.idle_gaps import LONGEST
 
 
 def groups(known: Facts) -> list[tuple[str, str, int, int]]:

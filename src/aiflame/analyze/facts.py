@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aiflame.analyze.cpu_facts import CpuFacts, cpu_facts
 from aiflame.analyze.idle_gaps import IdleGaps, idle_gaps
-from aiflame.analyze.joined import NO_STEP, Joined
+from aiflame.analyze.joined import Joined
 from aiflame.analyze.occupancy import Device, devices, per_step
 from aiflame.analyze.stalls import stalls
 from aiflame.analyze.step_times import steady
@@ -49,11 +49,9 @@ class Facts(Joined):
             first[process] = least
         ran = self.work.ran
         site = ran["site"].to_numpy()
-        of_process = self.sites["process"].to_numpy()[site]
-        launch = self.launches.rows(of_process, ran["launch"].to_numpy().astype(np.int64))
-        inside = np.append(self.launches.step, NO_STEP)[launch] >= first[of_process]
+        of_process = self.sites["process"].cast(pl.Int32).to_numpy()[site]
         took = (ran["end_ns"] - ran["start_ns"]).cast(pl.Int64).to_numpy()
-        return nodes.gather(site[inside], took[inside], len(self.sites))
+        return nodes.gather(site, np.where(ran["step"].to_numpy() >= first[of_process], took, 0), len(self.sites))
 
     @cached_property
     def steady_shared(self) -> pl.DataFrame:

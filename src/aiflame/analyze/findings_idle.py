@@ -10,7 +10,8 @@ import polars as pl
 from aiflame.analyze.amounts import amount
 from aiflame.analyze.facts import Facts
 from aiflame.analyze.finding import Evidence, Finding
-from aiflame.analyze.idle_gaps import Cause, IdleGaps
+from aiflame.analyze.idle_causes import Cause
+from aiflame.analyze.idle_gaps import IdleGaps
 from aiflame.analyze.layer_groups import escaped
 from aiflame.analyze.occupancy import STATES, Occupancy
 from aiflame.analyze.places import place_text, short_place

@@ -1,62 +1,24 @@
-"""When a device had nothing to do, and why: what the thread did meanwhile that launched the work which ended the gap.
+"""When devices had nothing to do, and why: gaps by their cause and place, and the longest single ones.
 
-A gap lies between two stretches of time in which anything ran on a device. Its cause is the first of these that holds:
-
-- the work that ended it had been launched before it began: `device`;
-- the thread waited for data for half of it or more: `data`;
-- the thread was in a call that waits for the device when it began, and launched again soon after: `sync`;
-- the thread was in an optimizer's step for half of it or more: `optimizer`;
-- the thread had launched something just before: `launch`, the time between two launches;
-- else the thread did something of its own: `host`.
+A gap lies between two stretches of time in which anything ran on a device; `idle_causes` tells its cause.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.analyze.joined import Joined, Launches
+from aiflame.analyze.idle_causes import SAYS, Cause, Threads, causes, places_of_calls, sampled
+from aiflame.analyze.joined import Joined
 from aiflame.analyze.layer_groups import collapsed
 from aiflame.analyze.occupancy import Device
-from aiflame.analyze.places import place_of
-from aiflame.analyze.spans import Ints, Spans, gaps, union
+from aiflame.analyze.spans import Spans, gaps, union
 from aiflame.analyze.step_times import steady
-from aiflame.attribute.items import LATEST
-from aiflame.attribute.steps import DATA, OPTIMIZER, automatic_regions
 
-Mask = NDArray[np.bool_]
-
-
-class Cause(IntEnum):
-    DEVICE = 1
-    DATA = 2
-    SYNC = 3
-    OPTIMIZER = 4
-    LAUNCH = 5
-    HOST = 6
-    UNKNOWN = 7
-
-
-SAYS = {
-    Cause.DEVICE: "between kernels that were launched already",
-    Cause.DATA: "waiting for data",
-    Cause.SYNC: "the program had waited for the GPU",
-    Cause.OPTIMIZER: "the optimizer's Python",
-    Cause.LAUNCH: "waiting for the next launch",
-    Cause.HOST: "other work of the program",
-    Cause.UNKNOWN: "the launch is not known",
-}
-BLOCKING_NS = 50_000
-"""A launch takes 2 to 10 µs; one that lasts longer than this waits for the device, as a copy from pageable memory does."""
-SOON_NS = 1_000_000
-"""After it has waited for the device, a program launches again within this time, unless it does something of its own."""
-BETWEEN_LAUNCHES_NS = 200_000
-"""An op of eager torch costs its thread 5 to 50 µs, with hooks around it some times that; a longer pause is something else."""
 LONGEST = 200
 """Single gaps that are listed."""
 GAPS = {
@@ -64,12 +26,10 @@ GAPS = {
     "device": pl.String,
     "begin_ns": pl.Int64,
     "length": pl.Int64,
-    "cause": pl.Int8,
-    "place": pl.Int64,  # row of `places.rows` that tells gaps of one cause apart, 0: none
-    "ended_at": pl.Int64,  # place of the launch that ended it
-    "site": pl.Int64,  # of the work that ended it
-    "sampled": pl.Int64,  # place where the thread was met most often meanwhile, 0: never
-    "steady": pl.Boolean,  # in a step that is not its process's first
+    "says": pl.String,
+    "file": pl.String,
+    "line": pl.Int64,
+    "step": pl.Int64,  # null: in none
 }
 GROUPS = {
     "cause": pl.String,
@@ -87,7 +47,7 @@ GROUPS = {
     "share": pl.Float64,
     "step_share": pl.Float64,
 }
-_OF_PHASES = (Cause.DEVICE, Cause.LAUNCH, Cause.UNKNOWN)
+_OF_PHASES = [int(cause) for cause in (Cause.DEVICE, Cause.LAUNCH, Cause.UNKNOWN)]
 """Causes whose gaps are told apart by phase: there are many of them, everywhere."""
 
 
@@ -98,80 +58,20 @@ class IdleGaps:
     else what it launched then. `layer`: where most of it is, indices as `*`. `share`: of the time from the first to the last activity of
     the devices; `step_share`: the part in steps, the first of each process aside, of the time of these steps."""
     longest: pl.DataFrame
-    """GAPS: the LONGEST longest, with columns file, line, says and step in addition."""
+    """GAPS: the LONGEST longest."""
     step_time: int
     """The time of steps, the first of each process aside, on all devices; 0 where there are none."""
 
 
 def idle_gaps(known: Joined, used: Sequence[Device], steps: pl.DataFrame) -> IdleGaps:
     """`steps`: `occupancy.per_step`."""
-    threads = _Threads.of(known)
-    found = [_of_device(known, threads, device, _steady(steps, device)) for device in used]
-    every = pl.concat([pl.DataFrame(schema=GAPS), *found])
+    threads = Threads.of(known)
+    inside = [_steady(steps, device) for device in used]
+    found = [_of_device(known, threads, device, spans) for device, spans in zip(used, inside, strict=True)]
     whole = sum(int(device.every.end[-1] - device.every.begin[0]) for device in used)
-    step_time = sum(_steady(steps, device).total() for device in used)
-    return IdleGaps(_grouped(known, every, whole, step_time), _longest(known, every, steps), step_time)
-
-
-@dataclass(frozen=True, slots=True)
-class _Calls:
-    """Launches of one thread, in the order of their beginnings."""
-
-    row: Ints
-    begin: Ints
-
-    def last(self, moment: Ints) -> Ints:
-        """Row of the last that began at or before each moment, -1: none."""
-        at = np.searchsorted(self.begin, moment, side="right") - 1
-        return np.where(at >= 0, self.row[np.maximum(at, 0)], -1) if len(self.row) else np.full(len(moment), -1)
-
-
-@dataclass(frozen=True, slots=True)
-class _Threads:
-    """What each thread (process << 32 | thread) did."""
-
-    calls: dict[int, _Calls]
-    waits_for_data: dict[int, Spans]
-    optimizes: dict[int, Spans]
-    samples: dict[int, tuple[Ints, Ints]]
-    """Times and places of its samples."""
-
-    @staticmethod
-    def of(known: Joined) -> _Threads:
-        launches = known.launches
-        calls = {}
-        for thread in np.unique(launches.thread).tolist():
-            row = np.flatnonzero(launches.thread == thread)
-            begin = launches.begin_ns[row]
-            if (begin[1:] < begin[:-1]).any():
-                order = np.argsort(begin, kind="stable")
-                row, begin = row[order], begin[order]
-            calls[thread] = _Calls(row, begin)
-        marked = automatic_regions(known.profile).filter(pl.col("end_ns") < LATEST)
-        return _Threads(calls, _regions(marked, DATA), _regions(marked, OPTIMIZER), _samples(known, set(calls)))
-
-
-def _regions(marked: pl.DataFrame, name: str) -> dict[int, Spans]:
-    parts = marked.filter(name=name).partition_by("process", "thread", as_dict=True)
-    return {
-        process << 32 | thread: union(*(rows[side].to_numpy() for side in ("begin_ns", "end_ns")))
-        for (process, thread), rows in parts.items()
-    }
-
-
-def _samples(known: Joined, threads: set[int]) -> dict[int, tuple[Ints, Ints]]:
-    """Of wall-clock time where that was sampled: samples of CPU time do not meet a thread that waits."""
-    rows = known.profile.scan("cpu_samples").select(
-        *(pl.col(name).cast(pl.Int64) for name in ("process", "thread", "stack")), "clock", "time_ns"
-    )
-    samples = rows.with_columns(pl.col("time_ns").clip(upper_bound=LATEST).cast(pl.Int64)).collect()
-    if (samples["clock"] == 1).any():
-        samples = samples.filter(pl.col("clock") == 1)
-    samples = samples.filter((pl.col("process") * (1 << 32) + pl.col("thread")).is_in(list(threads))).sort("time_ns")
-    process, thread, stack = (samples[name].to_numpy() for name in ("process", "thread", "stack"))
-    samples = samples.with_columns(place=place_of(known.profile, known.places, process, thread, stack))
-    parts = samples.partition_by("process", "thread", as_dict=True)
-    return {process << 32 | thread: (part["time_ns"].to_numpy(), part["place"].to_numpy()) for (process, thread), part in parts.items()}
+    step_time = sum(spans.total() for spans in inside)
+    longest = [_top(part, device) for part, device in zip(found, used, strict=True)]
+    return IdleGaps(_grouped(known, found, whole, step_time), _longest(known, longest, steps), step_time)
 
 
 def _steady(steps: pl.DataFrame, device: Device) -> Spans:
@@ -180,143 +80,77 @@ def _steady(steps: pl.DataFrame, device: Device) -> Spans:
     return union(own["begin_ns"].to_numpy(), own["end_ns"].to_numpy())
 
 
-def _of_device(known: Joined, threads: _Threads, device: Device, steady: Spans) -> pl.DataFrame:
+_EACH = {
+    "begin_ns": pl.Int64,
+    "length": pl.Int64,
+    "cause": pl.Int8,
+    "place": pl.Int32,  # row of `places.rows` that tells gaps of one cause apart, 0: none
+    "ended_at": pl.Int32,  # place of the launch that ended it
+    "site": pl.Int32,  # of the work that ended it
+    "of_phase": pl.Int32,  # the first site of its phase, for causes whose gaps are told apart by that; else -1
+    "sampled": pl.Int32,  # place where the thread was met most often meanwhile, 0: never
+    "steady": pl.Boolean,  # in a step that is not its process's first
+}
+"""Of each gap; there may be ten million."""
+
+
+def _of_device(known: Joined, threads: Threads, device: Device, inside: Spans) -> pl.DataFrame:
+    """_EACH"""
     idle = gaps(device.every)
     ran = device.row[np.searchsorted(device.begin, idle.end)]
     launch = known.launches.rows(np.full(len(ran), device.process), known.work.ran["launch"].to_numpy()[ran].astype(np.int64))
-    site = known.work.ran["site"].to_numpy()[ran].astype(np.int64)
-    ended_at = known.sites["place"].to_numpy()[site]
-    cause, call = _causes(known.launches, threads, idle, launch)
-    place = np.where(np.isin(cause, [int(one) for one in _OF_PHASES]), 0, ended_at)
+    site = known.work.ran["site"].to_numpy()[ran]
+    ended_at = known.sites["place"].cast(pl.Int32).to_numpy()[site]
+    cause, call = causes(known.launches, threads, idle, launch)
+    everywhere = np.isin(cause, _OF_PHASES)
+    place = np.where(everywhere, np.int32(0), ended_at)
     waited = cause == Cause.SYNC
-    place[waited] = _places_of_calls(known, call[waited])
+    place[waited] = places_of_calls(known, call[waited])
+    length = idle.end - idle.begin
     return pl.DataFrame(
         {
-            "process": np.full(len(idle), device.process),
-            "device": pl.repeat(device.name, len(idle), eager=True),
             "begin_ns": idle.begin,
-            "length": idle.end - idle.begin,
+            "length": length,
             "cause": cause,
             "place": place,
             "ended_at": ended_at,
-            "site": site,
-            "sampled": _sampled(known.launches, threads, idle, launch),
-            "steady": steady.within(idle.begin, idle.end) * 2 > idle.end - idle.begin,
+            "site": site.astype(np.int32),
+            "of_phase": np.where(everywhere, _first_of_phase(known)[site], np.int32(-1)),
+            "sampled": sampled(known.launches, threads, idle, launch).astype(np.int32),
+            "steady": inside.within(idle.begin, idle.end) * 2 > length,
         },
-        schema=GAPS,
+        schema=_EACH,
     )
 
 
-def _causes(launches: Launches, threads: _Threads, idle: Spans, launch: Ints) -> tuple[NDArray[np.int8], Ints]:
-    """The cause of each gap, which the work of this launch ended; and the call that was waiting for the device when it began, -1: none."""
-    cause = np.full(len(idle), Cause.UNKNOWN, dtype=np.int8)
-    call = np.full(len(idle), -1)
-    queued = (launch >= 0) & (np.append(launches.end_ns, 0)[launch] <= idle.begin)
-    cause[queued] = Cause.DEVICE
-    late = np.flatnonzero((launch >= 0) & ~queued)
-    for thread, mother, rows in _by_threads(launches, launch, late):
-        begin, end = idle.begin[rows], idle.end[rows]
-        launched = launches.begin_ns[launch[rows]]
-        half = (end - begin + 1) // 2
-        known = np.full(len(rows), Cause.HOST, dtype=np.int8)
-        calls = threads.calls[thread]
-        before = calls.last(launched - 1)
-        resumed = np.append(launches.end_ns, 0)[before]
-        known[(before >= 0) & (launched - resumed <= BETWEEN_LAUNCHES_NS)] = Cause.LAUNCH
-        for one in (mother, thread):
-            known[_within(threads.optimizes, one, begin, end) >= half] = Cause.OPTIMIZER
-        for one in (mother, thread):
-            waiting = _waiting(launches, threads.calls.get(one), begin)
-            soon = (waiting >= 0) & (waiting != launch[rows]) & (launched - np.append(launches.end_ns, 0)[waiting] <= SOON_NS)
-            known[soon], call[rows[soon]] = Cause.SYNC, waiting[soon]
-        for one in (mother, thread):
-            known[_within(threads.waits_for_data, one, begin, end) >= half] = Cause.DATA
-        cause[rows] = known
-    return cause, call
+def _first_of_phase(known: Joined) -> NDArray[np.int32]:
+    """For each site."""
+    rows = known.sites.select("phase").with_row_index("site")
+    return rows.select(pl.col("site").first().over("phase").cast(pl.Int32)).to_series().to_numpy()
 
 
-def _by_threads(launches: Launches, launch: Ints, rows: Ints) -> Iterator[tuple[int, int, Ints]]:
-    """Rows of each launching thread and the thread that it works for."""
-    thread, mother = launches.thread[launch[rows]], launches.mother[launch[rows]]
-    for one in np.unique(thread).tolist():
-        own = thread == one
-        for other in np.unique(mother[own]).tolist():
-            yield one, other, rows[own & (mother == other)]
-
-
-def _within(spans: dict[int, Spans], thread: int, begin: Ints, end: Ints) -> Ints:
-    return spans[thread].within(begin, end) if thread in spans else np.zeros(len(begin), dtype=np.int64)
-
-
-def _waiting(launches: Launches, calls: _Calls | None, moment: Ints) -> Ints:
-    """The call in which a thread waited for the device at each moment, -1: none."""
-    if calls is None:
-        return np.full(len(moment), -1)
-    last = calls.last(moment)
-    begin, end = launches.begin_ns[last], launches.end_ns[last]
-    waits = (last >= 0) & (end >= moment) & (launches.waits[last] | (end - begin > BLOCKING_NS))
-    return np.where(waits, last, -1)
-
-
-def _places_of_calls(known: Joined, call: Ints) -> Ints:
-    thread, stack = known.launches.thread[call], known.launches.stack[call]
-    return place_of(known.profile, known.places, thread >> 32, thread & 0xFFFFFFFF, stack)
-
-
-def _sampled(launches: Launches, threads: _Threads, idle: Spans, launch: Ints) -> Ints:
-    """Where the thread was met most often in each gap, before it launched what ended it; 0: nowhere."""
-    thread, mother = (np.append(of, -1)[launch] for of in (launches.thread, launches.mother))
-    until = np.minimum(idle.end, np.append(launches.begin_ns, 0)[launch])
-    rows, places = [], []
-    for one, (times, place) in threads.samples.items():
-        at = np.searchsorted(idle.begin, times, side="right") - 1
-        near = np.maximum(at, 0)
-        inside = (at >= 0) & (place > 0)
-        inside &= (times < until[near]) & ((thread[near] == one) | (mother[near] == one)) if len(idle) else False
-        rows.append(at[inside])
-        places.append(place[inside])
-    found = np.zeros(len(idle), dtype=np.int64)
-    met = pl.DataFrame({"gap": np.concatenate([*rows, found[:0]]), "place": np.concatenate([*places, found[:0]])})
-    most = (
-        met.group_by("gap", "place")
-        .agg(many=pl.len())
-        .sort("many", "place", descending=[True, False])
-        .unique("gap", keep="first", maintain_order=True)
-    )
-    found[most["gap"].to_numpy()] = most["place"].to_numpy()
-    return found
-
-
-def _grouped(known: Joined, every: pl.DataFrame, whole: int, step_time: int) -> pl.DataFrame:
-    of_sites = (
-        known.sites.select("phase", layer=collapsed(pl.col("layer"))).with_row_index("site").with_columns(pl.col("site").cast(pl.Int64))
-    )
-    told = every.lazy().join(of_sites.lazy(), on="site", how="left", maintain_order="left")
-    told = told.with_columns(of_phase=pl.when(pl.col("cause").is_in([int(one) for one in _OF_PHASES])).then("phase").otherwise(pl.lit("")))
+def _grouped(known: Joined, found: Sequence[pl.DataFrame], whole: int, step_time: int) -> pl.DataFrame:
     key = ["cause", "place", "of_phase"]
+    every = pl.concat([pl.DataFrame(schema=_EACH), *found], rechunk=False).lazy()
     length = pl.col("length")
-    summed = told.group_by(key).agg(
-        count=pl.len().cast(pl.Int64),
-        total=length.sum(),
-        median=length.median().round().cast(pl.Int64),
-        longest=length.max(),
-        in_steps=length.filter("steady").sum(),
-    )
-    most = [_most(told, key, by) for by in ("sampled", "ended_at", "layer", "phase")]
-    groups = summed
-    for one in most:
-        groups = groups.join(one, on=key, how="left")
-    rows = groups.collect()
+    sums = {"total": length.sum(), "longest": length.max(), "in_steps": length.filter("steady").sum()}
+    parts = every.group_by(*key, "ended_at", "site", "sampled").agg(count=pl.len().cast(pl.Int64), **sums).collect()
+    medians = every.group_by(key).agg(median=length.median().round().cast(pl.Int64)).collect()
+
+    of_sites = known.sites.select("phase", layer=collapsed(pl.col("layer"))).with_row_index("site").cast({"site": pl.Int32})
+    parts = parts.join(of_sites, on="site", how="left", maintain_order="left")
+    rows = parts.group_by(key).agg(pl.col("count", "total", "in_steps").sum(), pl.col("longest").max()).join(medians, on=key)
+    for column in ("sampled", "ended_at", "layer", "phase"):
+        rows = rows.join(_most(parts, key, column), on=key, how="left")
     at = pl.when(pl.col("cause") == int(Cause.SYNC)).then("place").when(pl.col("sampled") > 0).then("sampled").otherwise("ended_at")
-    place = rows.select(at.fill_null(0).cast(pl.Int64)).to_series().to_numpy()
+    place = rows.select(at.fill_null(0)).to_series()
     names = {int(cause): cause.name.lower() for cause in Cause}
-    says = {int(cause): text for cause, text in SAYS.items()}
     return (
         rows.hstack(known.places.rows[place])
         .with_columns(
             pl.col("layer", "phase").fill_null(""),
             cause=pl.col("cause").replace_strict(names, return_dtype=pl.String),
-            says=pl.col("cause").replace_strict(says, return_dtype=pl.String),
+            says=_says(),
             share=pl.col("total") / max(whole, 1),
             step_share=pl.col("in_steps") / max(step_time, 1),
         )
@@ -325,24 +159,25 @@ def _grouped(known: Joined, every: pl.DataFrame, whole: int, step_time: int) -> 
     )
 
 
-def _most(told: pl.LazyFrame, key: list[str], by: str) -> pl.LazyFrame:
+def _most(parts: pl.DataFrame, key: list[str], by: str) -> pl.DataFrame:
     """The value of a column that most of a group's time has; of `sampled`, of those that have one."""
-    rows = told.filter(pl.col("sampled") > 0) if by == "sampled" else told
-    return (
-        rows.group_by(*key, by if by != "phase" else pl.col("phase"))
-        .agg(weight=pl.col("length").sum())
-        .sort("weight", by, descending=[True, False])
-        .unique(key, keep="first", maintain_order=True)
-        .select(*key, by)
-    )
+    rows = parts.filter(pl.col("sampled") > 0) if by == "sampled" else parts
+    summed = rows.group_by(*key, by).agg(weight=pl.col("total").sum()).sort("weight", by, descending=[True, False])
+    return summed.unique(key, keep="first", maintain_order=True).select(*key, by)
 
 
-def _longest(known: Joined, every: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    rows = every.top_k(LONGEST, by="length").sort("length", "begin_ns", descending=[True, False])
-    place = rows.select(
-        pl.when(pl.col("sampled") > 0).then("sampled").when(pl.col("place") > 0).then("place").otherwise("ended_at")
-    ).to_series()
-    says = {int(cause): text for cause, text in SAYS.items()}
+def _top(gaps: pl.DataFrame, of: Device | None) -> pl.DataFrame:
+    """The LONGEST longest of a device."""
+    process, device = (of.process, of.name) if of is not None else (None, None)
+    rows = gaps.top_k(LONGEST, by="length")
+    return rows.with_columns(pl.lit(process, pl.Int64).alias("process"), pl.lit(device, pl.String).alias("device"))
+
+
+def _longest(known: Joined, parts: Sequence[pl.DataFrame], steps: pl.DataFrame) -> pl.DataFrame:
+    rows = pl.concat([_top(pl.DataFrame(schema=_EACH), None), *parts]).top_k(LONGEST, by="length")
+    rows = rows.sort("length", "begin_ns", descending=[True, False])
+    at = pl.when(pl.col("sampled") > 0).then("sampled").when(pl.col("place") > 0).then("place").otherwise("ended_at")
+    place = rows.select(at).to_series()
     spans = steps.select("process", "device", "begin_ns", "end_ns", "step").sort("begin_ns")
     told = (
         rows.with_row_index("row")
@@ -351,6 +186,9 @@ def _longest(known: Joined, every: pl.DataFrame, steps: pl.DataFrame) -> pl.Data
         .sort("row")
         .with_columns(step=pl.when(pl.col("begin_ns") < pl.col("end_ns")).then("step"))
     )
-    return rows.hstack(known.places.rows[place.to_numpy()].select("file", "line")).with_columns(
-        told["step"], says=pl.col("cause").replace_strict(says, return_dtype=pl.String)
-    )
+    shown = rows.hstack(known.places.rows[place].select("file", "line")).with_columns(told["step"], says=_says())
+    return shown.select(pl.col(name).cast(kind) for name, kind in GAPS.items())
+
+
+def _says() -> pl.Expr:
+    return pl.col("cause").replace_strict({int(cause): text for cause, text in SAYS.items()}, return_dtype=pl.String)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from aiflame.analyze.named import gathered, layer_paths, op_names, phase_names
 from aiflame.analyze.places import Places, place_of, places
 from aiflame.attribute.compiled import spread
-from aiflame.attribute.context import MOTHER, Meaning, of_devices
+from aiflame.attribute.context import BRINGS, CONTEXT, MOTHER, Meaning, of_devices
 from aiflame.attribute.families import families
 from aiflame.attribute.gpu_inside import kernel_names
 from aiflame.attribute.gpu_launches import LaunchTable
@@ -28,7 +28,6 @@ J = TypeVar("J", bound="Joined")
 
 BY_CODE_AND_MEANING = Prefix(("phase", "layer", "op"), code=True)
 """Not by step: a step's number is of each launch, and would tell the same sites apart again and again."""
-NO_STEP = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +83,9 @@ class Joined:
         """Of what ran on devices; a profile in which nothing did has facts too, without rows."""
         trie = functions(profile)
         meaning = of_devices(profile, trie)
+        launches, steps = _launches(profile, meaning), meaning.steps
+        # Ten million launches take a gigabyte with all that is known of them.
+        meaning = replace(meaning, launches=meaning.launches.select("process", "id", *CONTEXT, BRINGS))
         done = work(profile, Grouped(BY_CODE_AND_MEANING, meaning))
         known = places(profile)
         sites = _named(profile, done.sites, meaning, known)
@@ -96,7 +98,7 @@ class Joined:
             took=pl.Series(divided.division.value),
         )
         fused = len(divided.division.item) > len(done.sites)
-        return cls(profile, trie, done, sites, _launches(profile, meaning), meaning.steps, known, shared, fused)
+        return cls(profile, trie, done, sites, launches, steps, known, shared, fused)
 
 
 def _named(profile: Tables, sites: pl.DataFrame, meaning: Meaning, known: Places) -> pl.DataFrame:

@@ -138,9 +138,7 @@ def per_step(known: Joined, used: Sequence[Device]) -> pl.DataFrame:
     follows = _followed(known.steps)
     parts = [pl.DataFrame(schema=PER_STEP)]
     for device in used:
-        rows = known.work.ran["launch"].to_numpy()[device.row].astype(np.int64)
-        launch = known.launches.rows(np.full(len(rows), device.process), rows)
-        step = np.append(known.launches.step, -1)[launch]
+        step = known.work.ran["step"].to_numpy()[device.row]
         number, begin, end = _extent(step, device.begin, device.end)
         following = np.searchsorted(number, number + 1)
         near = np.minimum(following, max(len(number) - 1, 0))
@@ -176,7 +174,7 @@ def _device(process: int, name: str, row: Ints, begin: Ints, end: Ints, kernel: 
     return Device(process, name, row, begin, end, every, kernels, computing)
 
 
-def _extent(step: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
+def _extent(step: NDArray[np.int32], begin: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     """Each step met, with its first beginning and last end; what is in no step is left out."""
     inside = step >= 0
     step, begin, end = step[inside], begin[inside], end[inside]

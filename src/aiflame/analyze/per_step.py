@@ -10,7 +10,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.analyze.facts import Facts
-from aiflame.analyze.joined import NO_STEP
 from aiflame.analyze.step_times import steady
 from aiflame.attribute.cpu import CLOCK
 from aiflame.attribute.tree import GPU_TIME
@@ -80,14 +79,10 @@ def line_name() -> pl.Expr:
 
 def _site_steps(known: Facts, columns: pl.DataFrame) -> pl.DataFrame:
     """site, column, value: what the launches of each site took in each step, numbered as the columns of `Values.steps`."""
-    ran = known.work.ran.select(
-        pl.col("site").cast(pl.Int64), pl.col("launch").cast(pl.Int64), value=(pl.col("end_ns") - pl.col("start_ns")).cast(pl.Int64)
-    )
-    process = known.sites["process"].to_numpy()[ran["site"].to_numpy()]
-    step = np.append(known.launches.step, NO_STEP)[known.launches.rows(process, ran["launch"].to_numpy())]
-    inside = ran.select("site", "value").with_columns(process=process, step=step).filter(pl.col("step") >= 0)
-    summed = inside.group_by("site", "process", "step").agg(pl.col("value").sum())
-    return summed.join(columns, on=["process", "step"]).select("site", "column", "value")
+    inside = known.work.ran.lazy().filter(pl.col("step") >= 0).select("site", "step", value=(pl.col("end_ns") - pl.col("start_ns")))
+    summed = inside.group_by("site", "step").agg(pl.col("value").sum().cast(pl.Int64)).collect()
+    of_process = summed.with_columns(process=known.sites["process"].gather(summed["site"])).cast({"site": pl.Int64, "step": pl.Int64})
+    return of_process.join(columns, on=["process", "step"]).select("site", "column", "value")
 
 
 def _of_cpus(known: Facts, metric: str, by: str) -> Values:
