@@ -47,6 +47,14 @@ class Report:
             raise AiflameError(f"this report has no data called {name}")
         return make() if make is not None else self.code.block(name)
 
+    def blocks(self) -> Iterator[tuple[str, bytes]]:
+        """All, one after another. What the first ones share is let go before the large ones are made: there may be millions of launches."""
+        for name in self.names:
+            yield name, self.block(name)
+            if name == "tables":
+                for kept in ("facts", "tables"):
+                    self.__dict__.pop(kept, None)
+
     @cached_property
     def _makers(self) -> dict[str, Callable[[], bytes]]:
         makers: dict[str, Callable[[], bytes]] = {"tables": lambda: tables_block(self.tables)} if self.tables else {}
@@ -71,8 +79,7 @@ class Report:
 def write(profile: Profile, path: Path, baseline: Profile | None = None, title: str = "") -> int:
     """Writes the report as one file, which is there as a whole or not at all; returns its size in bytes."""
     report = Report(profile, baseline, title, MOST_IN_A_FILE)
-    pieces = page(report.title, report.first_screen(), ((name, report.block(name)) for name in report.names))
-    return _write(path, pieces)
+    return _write(path, page(report.title, report.first_screen(), report.blocks()))
 
 
 def _write(path: Path, pieces: Iterator[str]) -> int:

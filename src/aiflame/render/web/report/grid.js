@@ -4,6 +4,7 @@ import { amount, percent } from "../text.js";
 import { element, wide } from "./dom.js";
 
 const ROW = 26;
+const HEAD = 28; // covers the rows at the top
 const AROUND = 30; // rows drawn beyond what is in sight
 const CHARACTER = 6.9;
 const [NARROWEST, WIDEST] = [58, 380];
@@ -119,7 +120,7 @@ export class Grid {
 
   #choose(number) {
     this.#chosen = Math.max(0, Math.min(this.#count - 1, number));
-    const [top, bottom] = [this.#chosen * ROW, (this.#chosen + 2) * ROW]; // the head covers a row
+    const [top, bottom] = [this.#chosen * ROW, (this.#chosen + 1) * ROW + HEAD];
     if (top < this.body.scrollTop) this.body.scrollTop = top;
     else if (bottom > this.body.scrollTop + this.body.clientHeight) this.body.scrollTop = bottom - this.body.clientHeight;
     this.#draw();

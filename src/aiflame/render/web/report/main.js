@@ -135,6 +135,10 @@ class App {
   /** Keys that no view takes. A view's own come first: `key(event)` of what it created returns true for those. */
   #key(event, help) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea") || event.defaultPrevented) return;
+    if (document.querySelector("dialog[open]")) {
+      if (event.key === "?") help.toggle(this.#shown);
+      return; // Escape is the dialog's own
+    }
     if (this.#views.get(this.#shown)?.key?.(event)) {
       event.preventDefault();
       return;

@@ -1,0 +1,101 @@
+"""A whole report, opened from a file as a person has it, and what they see of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "unit"))
+
+PATIENCE_MS = 20_000
+Opener = Callable[..., "Visit"]
+
+
+@dataclass
+class Visit:
+    page: Any
+    address: str
+    errors: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+    expected: tuple[str, ...] = ()
+    """Parts of errors that the test is about."""
+
+    def open(self, state: str = "") -> None:
+        self.page.goto("about:blank")
+        self.page.goto(self.address + state)
+        self.page.wait_for_selector("html[data-ready]", timeout=PATIENCE_MS)
+
+    def state(self) -> dict[str, str]:
+        """What the address says."""
+        return dict(parse_qsl(self.page.evaluate("location.hash")[1:]))
+
+    def text(self, selector: str) -> str:
+        found: str = self.page.inner_text(selector)
+        return found
+
+    def texts(self, selector: str) -> list[str]:
+        found: list[str] = self.page.locator(selector).all_inner_texts()
+        return found
+
+    def click(self, selector: str) -> None:
+        self.page.click(selector)
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def wait(self, expression: str) -> None:
+        """Until it is true in the page."""
+        self.page.wait_for_function(f"() => {expression}", timeout=PATIENCE_MS)
+
+    def view(self) -> str:
+        """The one that is shown."""
+        found: str = self.page.get_attribute(".view:not([hidden])", "data-of")
+        return found
+
+    def style(self, selector: str, name: str) -> str:
+        found: str = self.page.eval_on_selector(selector, f"one => getComputedStyle(one).{name}")
+        return found
+
+    def failed(self) -> str:
+        """The line that says what went wrong."""
+        self.page.wait_for_selector("#failed:not([hidden]) span", timeout=PATIENCE_MS)
+        return self.text("#failed span")
+
+
+@contextmanager
+def visits(browser: Any) -> Iterator[Opener]:
+    """Opens files or addresses; fails the test if a page reports an error, or asks for anything but itself."""
+    opened: list[tuple[Visit, Any]] = []
+
+    def visit(
+        where: Path | str, state: str = "", *, before: str = "", ready: bool = True, expected: tuple[str, ...] = (), **options: Any
+    ) -> Visit:
+        """`before`: a script that runs first; `ready`: wait until the first screen is there."""
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, "color_scheme": "light", **options})
+        context.set_default_timeout(PATIENCE_MS)
+        found = Visit(context.new_page(), where if isinstance(where, str) else where.as_uri(), expected=expected)
+        found.page.on("console", lambda message: found.errors.append(message.text))
+        found.page.on("pageerror", lambda error: found.errors.append(str(error)))
+        found.page.on("request", lambda request: found.requests.append(request.url.split("#")[0]))
+        found.page.on("requestfailed", lambda request: request.failure == "csp" and found.requests.remove(request.url))
+        opened.append((found, context))
+        if before:
+            found.page.add_init_script(before)
+        if ready:
+            found.open(state)
+        else:
+            found.page.goto(found.address + state)
+        return found
+
+    yield visit
+    for found, context in opened:
+        context.close()
+        assert [error for error in found.errors if not any(part in error for part in found.expected)] == []
+        own = [url for url in found.requests if url != "about:blank" and not url.startswith(("blob:", "data:"))]
+        assert not [url for url in own if not url.startswith(found.address)]

@@ -1,0 +1,287 @@
+"""The report's tables in a real browser: sorted, filtered, copied, of any length, and a row leads to what it is about."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from report_visits import Opener, Visit, visits
+
+from aiflame.analyze.table import Column, TableOf
+from aiflame.render.page import page as report_page
+from aiflame.render.report import write
+from aiflame.render.report_blocks import tables_block
+
+from report_profiles import HOSTILE, hostile, training  # isort: skip  (on the path that report_visits adds)
+
+MANY = 100_000
+COPIED = "if (navigator.clipboard) navigator.clipboard.writeText = async (text) => { window.copied = text; };"
+"""What is copied can be read, whatever a browser without a window permits."""
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Opener]:
+    with visits(browser) as opener:
+        yield opener
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tables")
+    write(training(folder), folder / "r.html")
+    return folder / "r.html"
+
+
+def page_of(path: Path, *tables: TableOf) -> Path:
+    """A report that has these tables alone."""
+    summary = {"metric": "gpu-time", "metrics": [{"name": "gpu-time"}, {"name": "cpu-time"}]}
+    block = tables_block(list(tables))
+    path.write_text("".join(report_page("tables", {"blocks": ["tables"], "summary": summary}, [("tables", block)])), encoding="utf-8")
+    return path
+
+
+COLUMNS = (
+    Column("name", "Name"),
+    Column("took", "Took", "ns", "number"),
+    Column("share", "% of all", "", "share"),
+    Column("rate", "Rate", "bytes/s", "number"),
+    Column("place", "Where", "", "place"),
+)
+
+
+def small(path: Path) -> Path:
+    rows = pl.DataFrame(
+        {
+            "name": ["beta", "alpha", "layer.10", "layer.9", 'say "a, b"'],
+            "took": [5_000_000, 1_500, None, 2_000_000_000, 0],
+            "share": [0.5, 0.25, 0.125, 0.125, 0.0],
+            "rate": [2.5, None, 1e9, 0.0, 3.0],
+            "place": ["/a/b/train.py:12", "/z/other.py:9", "", "/a/b/train.py:3", "/c/model.py:1"],
+        }
+    )
+    return page_of(path, TableOf("functions", "Functions", COLUMNS, rows))
+
+
+def column(visit: Visit, number: int) -> list[str]:
+    """Texts of a column's cells, from 0."""
+    return visit.texts(f".grid .row .cell:nth-child({number + 1})")
+
+
+def shows(visit: Visit, names: list[str]) -> None:
+    """Waits until the first column has these."""
+    visit.page.wait_for_function(
+        "names => JSON.stringify([...document.querySelectorAll('.grid .row .cell:first-child')].map((one) => one.innerText)) === JSON.stringify(names)",
+        arg=names,
+        timeout=20_000,
+    )
+
+
+def sort_by(visit: Visit, label: str) -> None:
+    visit.page.locator(".grid-head button", has_text=label).click()
+
+
+CAME = ["beta", "alpha", "layer.10", "layer.9", 'say "a, b"']
+
+
+def test_amounts_are_written_as_a_person_reads_them(visit: Opener, tmp_path: Path) -> None:
+    seen = visit(small(tmp_path / "r.html"), "#view=tables")
+    shows(seen, CAME)
+    assert column(seen, 1) == ["5 ms", "1.5 µs", "", "2 s", "0 ns"]
+    assert column(seen, 2) == ["50.0%", "25.0%", "12.5%", "12.5%", "0.00%"]
+    assert column(seen, 3) == ["2.5 bytes/s", "", "954 MiB/s", "0 bytes/s", "3 bytes/s"]
+    assert column(seen, 4) == ["train.py:12", "other.py:9", "", "train.py:3", "model.py:1"]
+    assert seen.page.locator(".grid .row").first.locator(".cell").last.get_attribute("title") == "/a/b/train.py:12"
+    assert seen.text(".table-bar .told") == "5 rows, 100.0% of all"
+
+
+def test_a_column_sorts_numbers_from_the_largest_and_texts_from_a_and_what_is_not_known_comes_last(visit: Opener, tmp_path: Path) -> None:
+    seen = visit(small(tmp_path / "r.html"), "#view=tables")
+    shows(seen, CAME)
+    sort_by(seen, "Took")
+    shows(seen, ["layer.9", "beta", "alpha", 'say "a, b"', "layer.10"])
+    assert seen.page.get_attribute(".grid-head [role=columnheader]:nth-child(2)", "aria-sort") == "descending"
+    sort_by(seen, "Took")
+    shows(seen, ['say "a, b"', "alpha", "beta", "layer.9", "layer.10"])
+    sort_by(seen, "Name")
+    shows(seen, ["alpha", "beta", "layer.9", "layer.10", 'say "a, b"'])
+    assert seen.state() == {"view": "tables", "sort": "name"}
+
+
+def test_equal_rows_stay_in_the_order_in_which_they_came(visit: Opener, tmp_path: Path) -> None:
+    seen = visit(small(tmp_path / "r.html"), "#view=tables&sort=share")
+    shows(seen, ['say "a, b"', "layer.10", "layer.9", "alpha", "beta"])
+
+
+def test_columns_are_sorted_by_keys_too(visit: Opener, tmp_path: Path) -> None:
+    seen = visit(small(tmp_path / "r.html"), "#view=tables")
+    shows(seen, CAME)
+    seen.press("s")
+    shows(seen, ["alpha", "beta", "layer.9", "layer.10", 'say "a, b"'])
+    seen.press("s")
+    shows(seen, ["layer.9", "beta", "alpha", 'say "a, b"', "layer.10"])
+    seen.page.focus(".grid-head button >> nth=0")
+    seen.press("Enter")
+    shows(seen, ["alpha", "beta", "layer.9", "layer.10", 'say "a, b"'])
+
+
+@pytest.mark.parametrize(
+    ("typed", "left"),
+    [
+        ("train", ["beta", "layer.9"]),
+        ("TRAIN", ["beta", "layer.9"]),
+        ("^layer", ["layer.10", "layer.9"]),
+        ("other|model", ["alpha", 'say "a, b"']),
+        ("layer.1", ["layer.10"]),
+        ("(", []),
+        ("nothing", []),
+    ],
+)
+def test_a_filter_takes_text_and_expressions_and_lives_in_the_address(visit: Opener, tmp_path: Path, typed: str, left: list[str]) -> None:
+    seen = visit(small(tmp_path / "r.html"), "#view=tables")
+    shows(seen, CAME)
+    seen.press("/")
+    seen.page.keyboard.type(typed)
+    shows(seen, left)
+    assert seen.text(".table-bar .told").startswith(f"{len(left)} of 5 rows")
+    assert seen.page.locator(".grid .note").is_visible() == (not left)
+    assert seen.state()["filter"] == typed
+    seen.open(seen.page.evaluate("location.hash"))
+    shows(seen, left)
+    seen.page.focus(".filter")
+    seen.press("Escape")
+    shows(seen, CAME)
+
+
+def test_bars_are_shares_of_the_columns_largest(visit: Opener, tmp_path: Path) -> None:
+    seen = visit(small(tmp_path / "r.html"), "#view=tables")
+    shows(seen, CAME)
+    widths = seen.page.eval_on_selector_all(".cell.share i", "bars => bars.map((bar) => bar.style.width)")
+    assert widths == ["100%", "50%", "25%", "25%"]
+
+
+def test_a_column_without_anything_is_left_out(visit: Opener, tmp_path: Path) -> None:
+    rows = pl.DataFrame({"name": ["a"], "took": [0], "share": [1.0], "rate": [None], "place": [""]}, schema_overrides={"rate": pl.Float64})
+    seen = visit(page_of(tmp_path / "r.html", TableOf("functions", "Functions", COLUMNS, rows)), "#view=tables")
+    shows(seen, ["a"])
+    assert seen.texts(".grid-head button") == ["Name", "% of all"]
+
+
+def many(path: Path) -> Path:
+    rows = pl.DataFrame({"name": [f"kernel_{at}" for at in range(MANY)], "took": range(MANY), "share": [1 / MANY] * MANY})
+    return page_of(
+        path, TableOf("functions", "Functions", COLUMNS[:3], rows.with_columns(rate=0.0, place=pl.lit("")).select("name", "took", "share"))
+    )
+
+
+def test_of_a_hundred_thousand_rows_only_those_in_sight_are_in_the_page(visit: Opener, tmp_path: Path) -> None:
+    seen = visit(many(tmp_path / "r.html"), "#view=tables")
+    seen.wait("document.querySelectorAll('.grid .row').length > 20")
+    assert seen.page.locator(".grid .row").count() < 200
+    assert seen.page.get_attribute(".grid", "aria-rowcount") == str(MANY + 1)
+    seen.press("End")
+    seen.wait(f"[...document.querySelectorAll('.grid .row')].some((row) => row.innerText.startsWith('kernel_{MANY - 1}'))")
+    last = seen.page.locator(".grid .row.chosen")
+    assert last.locator(".cell").first.inner_text() == f"kernel_{MANY - 1}"
+    assert last.bounding_box()["y"] + 26 <= 800
+    sort_by(seen, "Took")
+    seen.wait(f"document.querySelector('.grid .row').innerText.startsWith('kernel_{MANY - 1}')")
+    assert seen.page.evaluate("document.querySelector('.grid').scrollTop") == 0
+    seen.page.fill(".filter", "kernel_777")
+    seen.wait("document.querySelector('.told').innerText.startsWith('111 of 100,000 rows')")
+    assert seen.page.locator(".grid .row").count() <= 111
+
+
+def test_rows_are_chosen_by_keys_and_stay_in_sight(visit: Opener, tmp_path: Path) -> None:
+    seen = visit(many(tmp_path / "r.html"), "#view=tables")
+    seen.wait("document.querySelectorAll('.grid .row').length > 20")
+    for key, expected in (("ArrowDown", 1), ("j", 2), ("k", 1), ("ArrowUp", 0), ("ArrowUp", 0), ("PageDown", None)):
+        seen.press(key)
+        if expected is not None:
+            seen.wait(f"document.querySelector('.row.chosen')?.innerText.startsWith('kernel_{expected}\\n')")
+    for _ in range(40):
+        seen.press("ArrowDown")
+    seen.wait("document.querySelector('.row.chosen') !== null")
+    box, head = seen.page.locator(".row.chosen").bounding_box(), seen.page.locator(".grid-head").bounding_box()
+    assert head["y"] + head["height"] <= box["y"] <= 800 - 26
+
+
+def test_the_copied_rows_are_csv_with_the_numbers_as_they_are(visit: Opener, tmp_path: Path) -> None:
+    seen = visit(small(tmp_path / "r.html"), "#view=tables&sort=-took", before=COPIED)
+    shows(seen, ["layer.9", "beta", "alpha", 'say "a, b"', "layer.10"])
+    seen.press("c")
+    seen.wait("window.copied !== undefined")
+    text = seen.page.evaluate("window.copied")
+    assert text.count("\r\n") == 6
+    head, *rows = csv.reader(io.StringIO(text, newline=""))
+    assert head == ["Name", "Took (ns)", "% of all", "Rate (bytes/s)", "Where"]
+    assert rows[0] == ["layer.9", "2000000000", "0.125", "0", "/a/b/train.py:3"]
+    assert rows[3] == ['say "a, b"', "0", "0", "3", "/c/model.py:1"]
+    assert rows[4] == ["layer.10", "", "0.125", "1000000000", ""]
+
+
+def test_a_saved_file_has_all_rows_that_match_and_no_formulas(visit: Opener, tmp_path: Path) -> None:
+    names = [*HOSTILE, "+1", "-1+2", "@SUM(A1)", "\tx", "line\nbreak", "plain"]
+    rows = pl.DataFrame({"name": names, "took": range(len(names)), "share": [0.0] * len(names)})
+    seen = visit(page_of(tmp_path / "r.html", TableOf("functions", "Functions", COLUMNS[:3], rows)), "#view=tables")
+    seen.wait("document.querySelectorAll('.grid .row').length > 10")
+    with seen.page.expect_download() as saving:
+        seen.page.click("text=Save CSV")
+    assert saving.value.suggested_filename == "functions.csv"
+    saved = Path(saving.value.path()).read_bytes().decode()
+    found = [row[0] for row in csv.reader(io.StringIO(saved, newline=""))][1:]
+    assert len(found) == len(names)
+    assert not [name for name in found if name[0] in "=+-@\t\r"]
+    assert ["'+1", "'-1+2", "'@SUM(A1)"] == [name for name in found if name.startswith("'") and "cmd" not in name]
+    assert HOSTILE[0] in found
+    assert HOSTILE[-1] in found
+
+
+LEADS = {
+    "kernels": {"view": "code", "kernel": "sgemm"},
+    "layers": {"view": "flame", "metric": "gpu-time", "by": "layer", "search": "^attn$"},
+    "layer-groups": {"view": "flame", "metric": "gpu-time", "by": "layer", "search": "^attn$"},
+    "phases": {"view": "flame", "metric": "gpu-time", "by": "phase", "search": "^Forward$"},
+    "steps": {"view": "flame", "metric": "gpu-time", "by": "step", "search": "^Step\\.0$"},
+    "functions": {"view": "flame", "metric": "cpu-time", "by": "code", "search": "^train$"},
+    "lines": {"view": "flame", "metric": "cpu-time", "by": "code", "detail": "line", "search": "train\\.py:12$"},
+}
+
+
+@pytest.mark.parametrize("table", list(LEADS))
+@pytest.mark.parametrize("how", ["click", "Enter"])
+def test_a_row_leads_to_what_it_is_about(visit: Opener, report: Path, table: str, how: str) -> None:
+    seen = visit(report, f"#view=tables&table={table}")
+    seen.wait("document.querySelectorAll('.grid .row').length > 0")
+    if how == "click":
+        seen.page.locator(".grid .row a").first.click()
+    else:
+        seen.press("Enter")
+    seen.wait("location.hash.indexOf('view=tables') < 0")
+    assert {name: value for name, value in seen.state().items() if name in LEADS[table]} == LEADS[table]
+
+
+def test_every_table_can_be_opened(visit: Opener, report: Path) -> None:
+    seen = visit(report, "#view=tables")
+    seen.wait("document.querySelectorAll('.table-name').length > 5")
+    for number, name in enumerate(seen.page.eval_on_selector_all(".table-name", "all => all.map((one) => one.dataset.table)")):
+        link = seen.page.locator(".table-name").nth(number)
+        count = int(link.locator(".soft").inner_text().replace(",", ""))
+        link.click()
+        seen.wait(f"document.querySelector('.grid').getAttribute('aria-rowcount') === '{count + 1}'")
+        assert seen.state() == {"view": "tables", "table": name}
+
+
+def test_hostile_names_stay_in_their_cells(visit: Opener, tmp_path: Path) -> None:
+    write(hostile(tmp_path), tmp_path / "r.html")
+    seen = visit(tmp_path / "r.html", "#view=tables&table=kernels")
+    seen.wait("document.querySelectorAll('.grid .row').length > 5")
+    names = column(seen, 0)
+    assert HOSTILE[0] in names
+    boxes = seen.page.eval_on_selector_all(".grid .row", "rows => rows.map((row) => row.getBoundingClientRect().height)")
+    assert set(boxes) == {26}
+    assert seen.page.evaluate("[window.harmed ?? 0, document.querySelectorAll('.grid script, .grid img').length]") == [0, 0]
