@@ -12,8 +12,7 @@ from aiflame.attribute.stacks import Tables
 from aiflame.attribute.tree import CPU_TIME, OF_GPU, WALL_TIME
 from aiflame.profile.kinds import Kind
 from aiflame.render.blocks import Values, block
-
-LABELS = {Kind.CPP: "C++", Kind.C: "C", Kind.OS_KERNEL: "operating system", Kind.BOUNDARY: "boundary", Kind.WAIT: "waiting"}
+from aiflame.render.colors import TONES
 
 
 def facts_makers(profile: Tables) -> dict[str, Callable[[], bytes]]:
@@ -43,7 +42,7 @@ def _head(facts: Facts) -> Mapping[str, object]:
         "groupings": [{"name": one.name, "label": one.label, "segments": one.segments} for one in facts.groupings],
         "bins": {"origin_ns": facts.bins.origin_ns, "bin_ns": facts.bins.bin_ns, "count": facts.bins.count},
         "slots": facts.slots,
-        "kinds": {str(kind): LABELS.get(Kind(kind), Kind(kind).name.lower().replace("_", " ")) for kind in kinds},
+        "kinds": {str(kind): TONES[Kind(kind)].label for kind in kinds},
         "notes": facts.notes,
     }
 

@@ -2,7 +2,7 @@
 
 import { totals } from "./nodes.js";
 
-export const ORDERS = ["name", "width", "time"];
+const SHORT = 16; // siblings
 
 /**
  * Nodes of no value go. `widths` is the column that decides widths, `rank` the frames' places in the order of names.
@@ -12,9 +12,8 @@ export function arrange(tree, { order = "name", widths = 0, rank }) {
   const { parent } = tree;
   const all = tree.columns.map((own) => totals(tree, own));
   const shown = shownNodes(tree, all);
-  const { starts, children } = childLists(tree, shown, order === "name" ? rank : null);
-  if (order === "width") sortEach(starts, children, compareWidth(all[widths], tree.frame, rank));
-  if (order === "time") sortEach(starts, children, compareTime(firsts(tree), all[widths], tree.frame, rank));
+  const { starts, children } = childLists(tree, shown);
+  sortEach(starts, children, comparer(tree, order, all[widths], rank));
 
   const sizes = new Int32Array(tree.count);
   for (let node = tree.count - 1; node > 0; node--) {
@@ -64,40 +63,42 @@ function shownNodes({ count }, all) {
   return shown;
 }
 
-/** Each node's children, side by side; by the rank of their frames where one is given. */
-function childLists({ count, parent, frame }, shown, rank) {
+/** Each node's children, side by side. */
+function childLists({ count, parent }, shown) {
   const starts = new Int32Array(count + 1);
-  for (let node = 1; node < count; node++) if (shown[node]) starts[parent[node] + 1]++;
+  for (let node = 1; node < count; node++) starts[parent[node] + 1] += shown[node];
   for (let node = 0; node < count; node++) starts[node + 1] += starts[node];
   const children = new Int32Array(starts[count]);
   const next = starts.slice();
-  if (rank === null) {
-    for (let node = 1; node < count; node++) if (shown[node]) children[next[parent[node]]++] = node;
-    return { starts, children };
-  }
-  // All nodes by rank, then into their parents' lists: both by counting.
-  const places = new Int32Array(rank.length + 1);
-  for (let node = 0; node < count; node++) places[rank[frame[node]] + 1]++;
-  for (let at = 0; at < rank.length; at++) places[at + 1] += places[at];
-  const sorted = new Int32Array(count);
-  for (let node = 0; node < count; node++) sorted[places[rank[frame[node]]]++] = node;
-  for (const node of sorted) if (node > 0 && shown[node]) children[next[parent[node]]++] = node;
+  for (let node = 1; node < count; node++) if (shown[node]) children[next[parent[node]]++] = node;
   return { starts, children };
 }
 
+/** Most lists are short: those are put in order where they stand. */
 function sortEach(starts, children, compare) {
   for (let node = 0; node + 1 < starts.length; node++) {
-    if (starts[node + 1] - starts[node] > 1) children.subarray(starts[node], starts[node + 1]).sort(compare);
+    const from = starts[node];
+    const to = starts[node + 1];
+    if (to - from > SHORT) {
+      children.subarray(from, to).sort(compare);
+      continue;
+    }
+    for (let at = from + 1; at < to; at++) {
+      const child = children[at];
+      let place = at;
+      while (place > from && compare(children[place - 1], child) > 0) children[place] = children[--place];
+      children[place] = child;
+    }
   }
 }
 
-function compareWidth(total, frame, rank) {
-  return (one, other) => total[other] - total[one] || rank[frame[one]] - rank[frame[other]];
-}
-
-function compareTime(first, total, frame, rank) {
-  const byWidth = compareWidth(total, frame, rank);
-  return (one, other) => first[one] - first[other] || byWidth(one, other);
+function comparer(tree, order, total, rank) {
+  const { frame } = tree;
+  const byName = (one, other) => rank[frame[one]] - rank[frame[other]];
+  if (order === "width") return (one, other) => total[other] - total[one] || byName(one, other);
+  if (order !== "time") return byName;
+  const first = firsts(tree);
+  return (one, other) => first[one] - first[other] || total[other] - total[one] || byName(one, other);
 }
 
 function firsts({ count, parent, first }) {

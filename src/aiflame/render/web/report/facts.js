@@ -100,10 +100,10 @@ export function hiddenFrames(kinds, { detail, inverted }, hide) {
 
 /** The tree of one metric, with the columns [values, launches]; and of a baseline [values, launches, its values]. */
 export function tree(facts, base, wanted) {
-  const growth = new Growth(Math.min(facts.nodes + facts.sites, MOST_EXPECTED));
+  const growth = new Growth(Math.min(facts.nodes + facts.sites, MOST_EXPECTED), Math.min(facts.sites, MOST_EXPECTED));
   const columns = [new Sums(), new Sums(), new Sums()];
   const first = new Sums(Int32Array, NEVER);
-  grow(growth, facts, wanted, columns[0], columns[1], first);
+  grow(growth, facts, { ...wanted, shared: Boolean(base) }, columns[0], columns[1], first);
   if (base) grow(growth, base.facts, { ...wanted, parts: null, frameOf: base.frameOf }, columns[2], null, first);
   const made = growth.nodes();
   return { ...made, columns: columns.slice(0, base ? 3 : 2).map((one) => one.upTo(made.count)), first: first.upTo(made.count) };
@@ -122,7 +122,7 @@ function grow(growth, facts, wanted, values, launches, first) {
   const { site, step, part, starts } = copies(facts, wanted, used);
   const place = placed(growth, facts, wanted, site, step);
 
-  const inside = forest(facts, "inside", wanted.frameOf);
+  const inside = forest(facts, "inside", wanted);
   const leafInside = columns["leaf.inside"];
   const leafLaunches = launches && columns["leaf.launches"];
   const siteFirst = columns["site.first"];
@@ -152,11 +152,12 @@ function grow(growth, facts, wanted, values, launches, first) {
   }
 }
 
-function forest(facts, segment, frameOf) {
+function forest(facts, segment, { frameOf, hidden, shared }) {
   const found = facts.forests[segment];
-  if (!frameOf) return found;
+  if (!found) return null;
+  if (!frameOf) return { ...found, alone: !shared && !found.frame.some((row) => hidden[row]) };
   // Another profile's forests: their nodes are not those of the first, and their frames have other numbers.
-  return { parent: found.parent, frame: found.frame.map((row) => frameOf[row]), first: found.first + 2 ** 29 };
+  return { parent: found.parent, frame: found.frame.map((row) => frameOf[row]), first: found.first + 2 ** 29, alone: false };
 }
 
 /** The part of a metric in which devices had nothing to do. */
@@ -225,7 +226,7 @@ function placed(growth, facts, wanted, site, step) {
   const place = new Int32Array(site.length);
   for (const segment of wanted.segments) {
     const byStep = segment === "step" && step !== null;
-    const on = byStep ? null : forest(facts, segment, wanted.frameOf);
+    const on = byStep ? null : forest(facts, segment, wanted);
     if (!byStep && !on) continue;
     const column = byStep ? null : facts.columns[`site.${segment}`];
     const nodeOf = byStep ? (at) => step[at] + 1 : (at) => column[site[at]];

@@ -10,36 +10,40 @@ export class Growth {
   #met = new Map();
   #latest = null;
 
-  constructor(expected = 1024) {
+  /** `expected` nodes, of which so many are `looked` for among their siblings. */
+  constructor(expected = 1024, looked = expected) {
     this.size = 1;
     this.parent = new Int32Array(expected);
     this.frame = new Int32Array(expected);
     this.parent[0] = -1;
-    this.#children = new Pairs(expected);
+    this.#children = new Pairs(looked);
     this.#known = new Pairs(1024);
   }
 
   /** The child of `node` with that frame, made if it is not there. */
   child(node, frame) {
     const found = this.#children.getOrSet(node, frame, this.size);
-    if (found === this.size) {
-      if (found === this.parent.length) {
-        this.parent = longer(this.parent);
-        this.frame = longer(this.frame);
-      }
-      this.parent[found] = node;
-      this.frame[found] = frame;
-      this.size++;
+    return found === this.size ? this.#made(node, frame) : found;
+  }
+
+  #made(node, frame) {
+    const { size } = this;
+    if (size === this.parent.length) {
+      this.parent = longer(this.parent);
+      this.frame = longer(this.frame);
     }
-    return found;
+    this.parent[size] = node;
+    this.frame[size] = frame;
+    return this.size++;
   }
 
   /**
    * Puts the path that ends at a forest's node on `place`: where it ends then. Frames that are hidden take no place.
-   * `forest.first` tells the nodes of one forest from those of another.
+   * `forest.first` tells the nodes of one forest from those of another; `forest.alone`: what lies inside its trees, whose siblings differ,
+   * meets nothing that is there already, so that it need not be looked for.
    */
   put(place, forest, node, hidden) {
-    const { parent, frame, first } = forest;
+    const { parent, frame, first, alone } = forest;
     const met = this.#metOf(forest);
     const { on, is } = met;
     let here = place;
@@ -57,8 +61,12 @@ export class Growth {
     }
     while (length > 0) {
       const at = this.#path[--length];
-      if (!hidden[frame[at]]) here = this.child(here, frame[at]);
-      if (parent[at] === 0) continue;
+      if (parent[at] === 0) {
+        if (!hidden[frame[at]]) here = this.child(here, frame[at]);
+        continue;
+      }
+      if (alone) here = this.#made(here, frame[at]);
+      else if (!hidden[frame[at]]) here = this.child(here, frame[at]);
       if (on[at] === 0) {
         on[at] = place + 1;
         is[at] = here;
