@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from made_timelines import MS, ORIGIN, stream, training
 from numpy.typing import NDArray
-from timelines import MS, ORIGIN, stream, training
 
 from aiflame.attribute.timeline_tables import Making, SliceKind, Timeline, TrackKind
 from aiflame.render.timeline_block import timeline_block

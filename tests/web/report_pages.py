@@ -29,7 +29,7 @@ class Report:
     def open(self, state: str) -> None:
         self.page.goto("about:blank")
         self.page.goto(self.address + state)
-        self.page.wait_for_selector("html[data-ready]", timeout=PATIENCE_MS)
+        self.page.wait_for_selector("html[data-ready]", state="attached", timeout=PATIENCE_MS)
 
     def wait_for_picture(self) -> None:
         self.page.wait_for_selector(f"{self.canvas}[data-drawn]", timeout=PATIENCE_MS)
@@ -41,7 +41,7 @@ class Report:
         for _ in range(100):
             self.page.wait_for_timeout(60)
             now = self.page.eval_on_selector(self.canvas, "canvas => canvas.dataset.drawn + location.hash + canvas.toDataURL()")
-            if now == before:
+            if now == before and not self.page.locator("[aria-busy=true]").count():
                 return
             before = now
         raise AssertionError("the picture never comes to rest")

@@ -37,7 +37,7 @@ def three_seconds(**options: Any) -> dict[str, bytes]:
     steps, all slots of each filled by gemm, but for the first half of step 12."""
     gemm = {bin_: MS for bin_ in range(3000) if bin_ % 100 < 50}
     slots = {(step, slot): 5000 for step in range(20) for slot in range(100) if not (step == 12 and slot < 50)}
-    idle = Site({"process": process(), "kernel": (Frame("[GPU idle]", Kind.GPU_IDLE),)}, [Leaf({"gpu-time": 1})], moments={60: MS, 61: MS})
+    idle = Site({"process": process(), "alone": (Frame("[GPU idle]", Kind.GPU_IDLE),)}, [Leaf({"gpu-time": 1})], moments={60: MS, 61: MS})
     sites = [site("gemm", "mlp", gemm, slots), site("softmax", "attn", dict.fromkeys(range(250, 260), MS // 10)), idle]
     return {"facts.device": facts(sites, bins=3000, **options)}
 

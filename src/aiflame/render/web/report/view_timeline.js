@@ -9,7 +9,8 @@ import { hoverText } from "./timeline_words.js";
 import { between, moment } from "./time_text.js";
 import { button } from "./elements.js";
 
-const SHORTEST = 50; // ns across the picture
+const SHORTEST = 1000; // ns across the picture
+const WRITING = 250; // ms until the address says what is shown
 const AROUND = 0.5; // of the picture's width is asked for on either side of it
 
 class Timeline {
@@ -104,10 +105,12 @@ class Timeline {
       this.#draw();
     });
     clearTimeout(this.writing);
-    this.writing = setTimeout(() => this.#write(), 250);
+    this.writing = setTimeout(() => this.#write(), WRITING);
+    this.body.setAttribute("aria-busy", "true");
   }
 
   #write() {
+    this.body.removeAttribute("aria-busy");
     if (this.body.hidden) return;
     const whole = this.view.begin === 0 && this.view.end === this.about.length;
     this.state = {
@@ -141,6 +144,15 @@ class Timeline {
       hovered: this.hovered,
       range: this.range,
     });
+    if (this.pieces) this.#noteDrawn();
+  }
+
+  /** What is drawn, for whoever looks from outside. */
+  #noteDrawn() {
+    const { begin, end } = this.view;
+    this.plan.told ??= this.plan.rows.map(({ title, label, y, height }) => ({ text: title ?? label, y: y + height / 2 + RULER }));
+    const { gutter } = this.picture;
+    this.canvas.dataset.drawn = JSON.stringify({ begin, end, top: this.top, pieces: this.pieces.left.length, gutter, rows: this.plan.told });
   }
 
   #readStyle(theme) {
@@ -172,8 +184,6 @@ class Timeline {
     } finally {
       this.asking = false;
     }
-    const rows = this.plan.rows.map(({ title, label, y, height, lane }) => ({ text: title ?? label, y: y + height / 2 + RULER, lane }));
-    this.canvas.dataset.drawn = JSON.stringify({ begin, end, pieces: found.left.length, gutter: this.picture.gutter, ruler: RULER, rows });
     this.#change();
   }
 
@@ -186,8 +196,9 @@ class Timeline {
     const length = Math.min(Math.max(end - begin, SHORTEST), whole * 1.04);
     const middle = (begin + end) / 2;
     const slack = whole * 0.02;
-    const from = Math.max(-slack, Math.min(middle - length / 2, whole + slack - length));
-    return begin === 0 && end === whole ? { begin: 0, end: whole } : { begin: from, end: from + length };
+    const from = Math.round(Math.max(-slack, Math.min(middle - length / 2, whole + slack - length)));
+    // Whole ns, as the address has them.
+    return begin === 0 && end === whole ? { begin: 0, end: whole } : { begin: from, end: from + Math.round(length) };
   }
 
   #pan(dx, dy) {
