@@ -44,7 +44,7 @@ def hot_group(known: Facts, busy: float) -> Iterator[Finding]:
         .agg(pl.col("took").sum())
         .sort("took", "family", "group", descending=[True, False, False])
     )
-    if groups.is_empty() or groups["took"][0] < HOT_GROUP * whole:
+    if not whole or groups.is_empty() or groups["took"][0] < HOT_GROUP * whole:
         return
     family, group, took = groups.row(0)
     inside = kernels.filter((pl.col("family") == family) & (collapsed(pl.col("layer")) == group))

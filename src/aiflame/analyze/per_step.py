@@ -20,6 +20,9 @@ OF_CPUS = ("function", "op", "layer", "line", "phase")
 PER_STEP = (GPU_TIME.name, *CLOCK)
 """Metrics whose values are known step by step."""
 
+MOST_STEPS = 1000
+"""Steps of one run that are compared, evenly spaced: more say more about the run, but not about what differs from run to run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Values:
@@ -79,8 +82,14 @@ def line_name() -> pl.Expr:
 
 def _site_steps(known: Facts, columns: pl.DataFrame) -> pl.DataFrame:
     """site, column, value: what the launches of each site took in each step, numbered as the columns of `Values.steps`."""
-    inside = known.work.ran.lazy().filter(pl.col("step") >= 0).select("site", "step", value=(pl.col("end_ns") - pl.col("start_ns")))
-    summed = inside.group_by("site", "step").agg(pl.col("value").sum().cast(pl.Int64)).collect()
+    process, number = (columns[name].to_numpy() for name in ("process", "step"))
+    chosen = np.zeros((len(known.process_names), int(number.max(initial=0)) + 2), dtype=np.bool_)
+    chosen[process, number] = True
+    site, step = (known.work.ran[name].to_numpy() for name in ("site", "step"))
+    # The last column stands for no step, and for all that are not chosen.
+    inside = chosen[known.sites["process"].to_numpy()[site], np.clip(step, -1, chosen.shape[1] - 1)]
+    ran = known.work.ran.lazy().filter(pl.Series(inside)).select("site", "step", value=(pl.col("end_ns") - pl.col("start_ns")))
+    summed = ran.group_by("site", "step").agg(pl.col("value").sum().cast(pl.Int64)).collect()
     of_process = summed.with_columns(process=known.sites["process"].gather(summed["site"])).cast({"site": pl.Int64, "step": pl.Int64})
     return of_process.join(columns, on=["process", "step"]).select("site", "column", "value")
 
@@ -107,5 +116,7 @@ def _values(totals: pl.DataFrame, cells: pl.DataFrame, count: int) -> Values:
 
 
 def _columns(steps: pl.DataFrame) -> pl.DataFrame:
-    """process, step, column: steps but the first of each process."""
-    return steady(steps).sort("process", "step").with_row_index("column").select("process", "step", pl.col("column").cast(pl.Int64))
+    """process, step, column: steps but the first of each process, at most MOST_STEPS."""
+    usual = steady(steps).sort("process", "step")
+    kept = usual[np.unique(np.linspace(0, len(usual) - 1, min(len(usual), MOST_STEPS)).round().astype(np.int64))] if len(usual) else usual
+    return kept.with_row_index("column").select("process", "step", pl.col("column").cast(pl.Int64))
