@@ -56,7 +56,9 @@ def _number(listed: list[list[object]], parts: list[bytes], name: str, values: N
     stored = values
     if delta:
         step = np.diff(values, prepend=0)
-        stored = (step << 1) ^ (step >> 63)
+        folded = (step << 1) ^ (step >> 63)
+        delta = bool(folded.max(initial=0) <= MOST)
+        stored = folded if delta else values
     planes = max(1, (int(stored.max(initial=0)).bit_length() + 7) // 8)
     octets = np.ascontiguousarray(stored, dtype="<i8").view(np.uint8).reshape(-1, 8)
     parts.append(np.ascontiguousarray(octets[:, :planes].T).tobytes())
