@@ -233,15 +233,13 @@ def _samples(program: Program, *samples: tuple[int, int], **columns: object) -> 
 
 def test_consecutive_samples_of_one_function_are_one_slice(tmp_path: Path, program: Program) -> None:
     one, other = program.stack("", "layers.0", "mm"), program.stack("", "layers.0", "add")
-    _samples(program, (20, one), (30, one), (42, other), (100, other))
+    _samples(program, (20, one), (30, one), (42, other), (142, other), (200, one), (500, one))
     shown = program.shown(tmp_path)
     functions = shown.slices(SliceKind.FUNCTION)
-    assert [row for row in functions if row[0] == "train"] == [("train", 10, 42, 0), ("train", 90, 100, 0)], (
-        "a gap is no time in a function"
-    )
-    assert [row[1:3] for row in functions if row[0] == "at::_ops::mm::call"] == [(10, 30)]
-    assert [row[1:3] for row in functions if row[0] == "at::_ops::add::call"] == [(30, 42), (90, 100)]
-    assert shown.slices(SliceKind.LAYER) == [("layers.0", 10, 100, 1)]
+    assert [row for row in functions if row[0] == "train"] == [("train", 10, 200, 0), ("train", 490, 500, 0)], "a long gap is no time in it"
+    assert [row[1:3] for row in functions if row[0] == "at::_ops::mm::call"] == [(10, 30), (190, 200), (490, 500)]
+    assert [row[1:3] for row in functions if row[0] == "at::_ops::add::call"] == [(30, 142)], "both samples were in it"
+    assert shown.slices(SliceKind.LAYER) == [("layers.0", 10, 500, 1)]
     check_nesting(shown.timeline)
 
 

@@ -19,6 +19,9 @@ from aiflame.attribute.timeline_tables import Making, Owners, SliceKind
 Ints = NDArray[np.int64]
 DEEPEST = 200
 """Functions of a stack beyond these are not shown."""
+BRIDGED = 20
+"""Between samples that are not further apart than so many periods, the thread was in what both were in: it was not run for a moment, or
+waited. Each has no more than its own time of what only it was in."""
 
 
 def cpu_samples(profile: Tables, making: Making, owners: Owners, stacks: Stacks) -> None:
@@ -53,9 +56,10 @@ def _stretches(samples: pl.DataFrame, track: Ints) -> pl.DataFrame:
     rows = samples.with_columns(time.alias("end_ns"), worth.alias("worth"), pl.Series("track", track)).with_row_index("row")
     rows = rows.sort("track", "end_ns", maintain_order=True)
     before = pl.col("end_ns").shift(1).over("track")
+    gap = pl.col("end_ns") - before
     # A tick comes late or early by what the system's clock is coarse: what is not longer than two periods has no gap.
-    follows = (pl.col("end_ns") - before <= 2 * pl.col("worth")) & before.is_not_null()
-    begin = pl.when(follows).then(before).otherwise(pl.max_horizontal(before, pl.col("end_ns") - pl.col("worth")))
+    begin = pl.when(gap <= 2 * pl.col("worth")).then(before).otherwise(pl.max_horizontal(before, pl.col("end_ns") - pl.col("worth")))
+    follows = (gap <= BRIDGED * pl.col("worth")).fill_null(False)
     return rows.with_columns(begin_ns=pl.max_horizontal(begin, pl.lit(0)), follows=follows)
 
 
@@ -65,7 +69,7 @@ def _functions(making: Making, owners: Owners, stacks: Stacks, rows: pl.DataFram
     distinct, which = np.unique(track, return_inverse=True)
     own = np.array([owners.samples(owner) for owner in distinct.tolist()], dtype=np.int64)[which]
     begin, end = rows["begin_ns"].to_numpy(), rows["end_ns"].to_numpy()
-    # Samples with a gap between them are not of one slice, although they follow each other: each stretch is its own path.
+    # Each stretch without a long gap is its own path.
     stretch = np.cumsum(~rows["follows"].to_numpy())
     node = stacks.visible_of(process, stack)
     parent = _shown_parents(stacks)

@@ -26,7 +26,7 @@ from aiflame.profile.codes import CopyKind
 Ints = NDArray[np.int64]
 NO_DEVICE = "[unknown device]"
 _NUMBERS = ("registers", "static_shared", "dynamic_shared", "local_bytes")
-FACTS = ("full_name", "phase", "layer", "op", "stack", "captured", "grid", "block", *_NUMBERS, "bytes")
+FACTS = ("layer", "op", "phase", "stack", "captured", "grid", "block", *_NUMBERS, "bytes", "full_name")
 """Of a kernel or copy. `captured`: where its node was put into the graph that was launched at `stack`."""
 _ALIKE = ["process", "item", "specialization", "stack", "captured", "phase", "layer", "op", "bytes"]
 """What runs with equal values of these has the same name and facts."""
