@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 from stories import US, Story
 
+from aiflame.analyze import per_step
 from aiflame.analyze.diff import Comparison, Difference, compare, mean_interval, median_interval, to_json
 from aiflame.analyze.facts import Facts, facts
 from aiflame.errors import AiflameError
@@ -75,6 +76,13 @@ def test_a_difference_within_the_noise_is_none(tmp_path: Path) -> None:
 def test_the_first_step_warms_up_and_does_not_count(tmp_path: Path) -> None:
     comparison = compare(run(tmp_path / "a", 12), run(tmp_path / "b", 12, warm=90_000, seed=1), by="kernel")
     assert told(comparison, "kernel") == []
+
+
+def test_of_many_steps_some_count_evenly_spaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(per_step, "MOST_STEPS", 5)
+    comparison = compare(run(tmp_path / "a", 12), run(tmp_path / "b", 31, gemm=120, seed=1), by="kernel")
+    assert (by(comparison, "kernel").base_steps, by(comparison, "kernel").new_steps) == (5, 5)
+    assert told(comparison, "kernel") == ["sgemm"]
 
 
 def test_what_is_new_or_gone_says_so(tmp_path: Path) -> None:

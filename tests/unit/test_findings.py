@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -66,6 +67,7 @@ def test_waiting_for_data_is_told_with_its_share_of_steps_and_its_line(tmp_path:
     assert finding.share == pytest.approx(share)
     assert finding.sentence == f"GPU idle {share:.0%} of each step, waiting for data at train.py:8"
     assert (finding.view.view, finding.view.table, finding.view.place) == ("tables", "idle", "/app/train.py:8")
+    assert finding.view.search == "^(data)$"
 
 
 def test_a_little_waiting_for_data_is_not_worth_a_word(tmp_path: Path) -> None:
@@ -283,12 +285,16 @@ def layers(story: Story, lengths: dict[str, float]) -> None:
         now += length
 
 
+SISTERS = ["layers.*.attn", "layers.*.attn.qkv", "layers.*.attn2", "layers.*", "xlayers.*.attn", "layers.3.attn"]
+
+
 def test_a_layer_that_takes_longer_than_its_sisters_is_told_by_its_innermost_part(tmp_path: Path) -> None:
     story = Story()
     layers(story, {f"layers.{n}.{part}": 100 for n in range(5) for part in ("attn", "mlp")} | {"layers.3.attn": 400})
     finding = found(story, tmp_path)["slow-layer"]
     assert finding.sentence == "layers.3.attn takes 4.0 times what its sisters take: 31% of GPU time, they 7.7% each"
-    assert (finding.view.table, finding.view.by, finding.view.search) == ("layers", "layer", "^attn$")
+    assert (finding.view.table, finding.view.by) == ("layers", "layer")
+    assert [text for text in SISTERS if re.search(finding.view.search, text)] == ["layers.*.attn", "layers.*.attn.qkv"]
 
 
 def test_layers_that_take_the_same_or_differ_a_little_or_have_no_sisters(tmp_path: Path) -> None:
@@ -314,6 +320,7 @@ def test_the_hottest_line_and_function_of_a_program_on_the_cpu(tmp_path: Path) -
     cpu(story, (45, (MAIN, line, "sgemm_kernel")), (15, (MAIN, line, "conv")), (40, (MAIN,)))
     kinds = found(story, tmp_path)
     assert kinds["hot-line"].sentence == "60% of CPU time is spent at work.py:4 and in what it calls"
+    assert kinds["hot-line"].view.search == "^work$"
     assert kinds["hot-function"].sentence == "45% of CPU time is in sgemm_kernel, called from work.py:4"
     assert kinds["hot-function"].view.search == "^sgemm_kernel$"
 

@@ -25,7 +25,7 @@ class CpuFacts:
     """Of CLOCK."""
     rows: pl.DataFrame
     """process, thread, stack, step (-1: none), phase, layer, op, waits ("" or `[OpenMP wait]` …), function, function_kind and module (of
-    the innermost function), file, line (innermost line of the program's own source), value (ns)."""
+    the innermost function), file, line, caller (innermost line of the program's own source, and its function), value (ns)."""
     steps: pl.DataFrame
     """As `Facts.steps`."""
     fused: bool
@@ -54,7 +54,7 @@ def cpu_facts(profile: Tables, trie: Functions, known: Places, metric: str) -> C
         measured.select("process", "thread", "stack", "step")
         .with_columns(waits=waits)
         .hstack(functions.select(function="name", function_kind="kind", module="module"))
-        .hstack(known.rows[place].select("file", "line"))
+        .hstack(known.rows[place].select("file", "line", caller="function"))
     )
     shared = rows[divided.division.item].with_columns(
         phase_names(divided.rows["phase"]),

@@ -15,7 +15,7 @@ class Evidence:
     by: str = ""
     """Grouping, as `--by` has it."""
     search: str = ""
-    """A regular expression that the flame graph, or the table, highlights."""
+    """A regular expression: what the flame graph highlights by the names of frames, or which rows a table shows by one of their texts."""
     kernel: str = ""
     """As compiled."""
     table: str = ""

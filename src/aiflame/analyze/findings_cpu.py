@@ -71,13 +71,14 @@ def _function(cpu: CpuFacts) -> Iterator[Finding]:
 def _line(cpu: CpuFacts) -> Iterator[Finding]:
     """A line of the program's own Python under which the time is spent."""
     label = METRICS[cpu.metric].label
-    lines = cpu.rows.filter((pl.col("file") != "") & (pl.col("waits") == "")).group_by("file", "line").agg(pl.col("value").sum())
+    running = cpu.rows.filter((pl.col("file") != "") & (pl.col("waits") == ""))
+    lines = running.group_by("file", "line").agg(pl.col("value").sum(), pl.col("caller").first())
     lines = lines.sort("value", "file", "line", descending=[True, False, False])
     if lines.is_empty() or lines["value"][0] < HOT_LINE * cpu.total:
         return
-    file, line, value = lines.row(0)
+    file, line, value, caller = lines.row(0)
     place, part = place_text(file, line), value / cpu.total
-    view = Evidence("flame", cpu.metric, "code", f"{escaped(short_place(place))}$", place=place)
+    view = Evidence("flame", cpu.metric, "code", f"^{escaped(caller)}$", place=place)
     yield Finding(
         f"{part:.0%} of {label} is spent at {short_place(place)} and in what it calls", part, view, "hot-line", part * GAIN_OF_CODE
     )

@@ -104,7 +104,7 @@ def _data(groups: pl.DataFrame, of: Scope) -> Iterator[Finding]:
         return
     place = _place(rows)
     at = f" at {short_place(place)}" if place else ""
-    yield Finding(f"GPU idle {part:.0%} {of.label}, waiting for data{at}", part, _gaps(Cause.DATA, place), "idle-data", part)
+    yield Finding(f"GPU idle {part:.0%} {of.label}, waiting for data{at}", part, _gaps(place, Cause.DATA), "idle-data", part)
 
 
 def _waited(known: Facts, groups: pl.DataFrame, of: Scope) -> Iterator[Finding]:
@@ -117,7 +117,7 @@ def _waited(known: Facts, groups: pl.DataFrame, of: Scope) -> Iterator[Finding]:
         how = _how(known, file, line)
         at = f" at {short_place(place)}" if place else ""
         sentence = f"The program waits for the GPU{at}{how}, {count:,} times, and leaves it idle {part:.0%} {of.label}"
-        yield Finding(sentence, part, _gaps(Cause.SYNC, place), "idle-sync", part)
+        yield Finding(sentence, part, _gaps(place, Cause.SYNC), "idle-sync", part)
 
 
 def _how(known: Facts, file: str, line: int) -> str:
@@ -135,13 +135,13 @@ def _host(groups: pl.DataFrame, of: Scope) -> Iterator[Finding]:
         place = _place(rows)
         at = f" ({short_place(place)})" if place else ""
         sentence = f"GPU idle {part:.0%} {of.label} while the optimizer's Python runs{at}"
-        yield Finding(sentence, part, _gaps(Cause.OPTIMIZER, place), "idle-optimizer", part)
+        yield Finding(sentence, part, _gaps(place, Cause.OPTIMIZER), "idle-optimizer", part)
     lines = _of(groups, Cause.HOST).group_by("file", "line", maintain_order=True).agg(pl.col("part").sum())
     for file, line, part in lines.sort("part", descending=True).head(1).rows():
         if part >= IDLE:
             place = place_text(file, line)
             doing = f"the program runs {short_place(place)}" if place else "the program does other work"
-            yield Finding(f"GPU idle {part:.0%} {of.label} while {doing}", part, _gaps(Cause.HOST, place), "idle-host", part)
+            yield Finding(f"GPU idle {part:.0%} {of.label} while {doing}", part, _gaps(place, Cause.HOST), "idle-host", part)
 
 
 def _launches(known: Facts, groups: pl.DataFrame, of: Scope) -> Iterator[Finding]:
@@ -159,7 +159,7 @@ def _launches(known: Facts, groups: pl.DataFrame, of: Scope) -> Iterator[Finding
         f"GPU idle {part:.0%} {of.label} between {launches:,} kernels of {amount(mean, 'ns')} on average: it waits for launches{most}"
     )
     place = _place(rows)
-    yield Finding(sentence, part, _gaps(Cause.LAUNCH, place), "launch-bound", part)
+    yield Finding(sentence, part, _gaps(place, Cause.LAUNCH, Cause.DEVICE), "launch-bound", part)
 
 
 def _of(groups: pl.DataFrame, cause: Cause) -> pl.DataFrame:
@@ -172,5 +172,6 @@ def _place(rows: pl.DataFrame) -> str:
     return place_text(known["file"][0], known["line"][0]) if len(known) else ""
 
 
-def _gaps(cause: Cause, place: str) -> Evidence:
-    return Evidence("tables", GPU_TIME.name, "code", cause.name.lower(), table="idle", place=place)
+def _gaps(place: str, *causes: Cause) -> Evidence:
+    named = "|".join(cause.name.lower() for cause in causes)
+    return Evidence("tables", GPU_TIME.name, "code", f"^({named})$", table="idle", place=place)

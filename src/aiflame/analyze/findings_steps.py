@@ -73,9 +73,7 @@ def slow_layers(parts: pl.DataFrame, metric: str, label: str, scale: float) -> I
         f"{row['layer']} takes {row['value'] / row['usual']:.1f} times what its sisters take: "
         f"{row['value'] / whole:.0%} of {label}, they {row['usual'] / whole:.1%} each"
     )
-    names = row["layer"].split(".")
-    last = ".".join(names[-2:]) if names[-1].isdecimal() else names[-1]
-    view = Evidence("tables", metric, "layer", f"^{escaped(last)}$", table="layers", place="")
+    view = Evidence("tables", metric, "layer", f"^{escaped(row['group'])}(\\.|$)", table="layers")
     yield Finding(sentence, row["value"] / whole, view, "slow-layer", row["over"] * scale)
 
 
