@@ -51,10 +51,15 @@ class Origins:
 
 def origins(profile: Tables, items: pl.DataFrame, layers: StackLayers, ops: StackOps) -> Origins:
     """`items`: process, thread, stack, time_ns, autograd, sequence, and `gpu`: it is a launch or a graph's node, no CPU sample."""
-    columns = (items[name].to_numpy().astype(np.int64) for name in ("process", "thread", "stack", "time_ns", "autograd", "sequence"))
+    columns = (
+        items[name].to_numpy().astype(np.int64, copy=False) for name in ("process", "thread", "stack", "time_ns", "autograd", "sequence")
+    )
     process, thread, stack, time_ns, autograd, sequence = columns
+    # There may be tens of millions of items: small numbers are kept small.
     place, own = ops.places(process, stack), layers.of_stacks(process, stack)
-    op, node_op, where = (ops.at(column, place) for column in (ops.op, ops.node, ops.where))
+    op, node_op = (ops.at(column.astype(np.int32), place) for column in (ops.op, ops.node))
+    where = ops.at(ops.where.astype(np.int8), place)
+    del place
     told = (autograd & BACKWARD) != 0
     backward = told | (where == Where.ENGINE) | ((where == Where.NODE) & (autograd == 0))
     placed = ~backward | (where == Where.RECOMPUTED)  # the stack itself tells the layer
@@ -62,12 +67,13 @@ def origins(profile: Tables, items: pl.DataFrame, layers: StackLayers, ops: Stac
     same = _same_ops(ops)
     number = process << 15 | autograd & NUMBER
     owner = np.searchsorted(nodes.distinct(number), number)
+    del number
     sequences = Sequences.of_forward(
         Moments(owner, sequence, time_ns, process << 32 | thread, same[op]),
         np.flatnonzero((autograd > 0) & ~backward),
     )
     asked = np.flatnonzero(told & ~placed & (sequence != _NO_NUMBER))
-    maker = np.full(len(items), -1)
+    maker = np.full(len(items), -1, dtype=np.int32 if len(items) < 1 << 31 else np.int64)
     maker[asked] = sequences.makers(asked, same[node_op[asked]])
 
     layer, known = np.where(placed, own, 0), placed.copy()
@@ -93,7 +99,7 @@ def origins(profile: Tables, items: pl.DataFrame, layers: StackLayers, ops: Stac
 def _same_ops(ops: StackOps) -> Ints:
     """For each op a number that it shares with its in-place form and with what the name of its node tells; 0 for none."""
     numbers: dict[str, int] = {"": 0}
-    return np.array([numbers.setdefault(same_op(name), len(numbers)) for name in ops.names], dtype=np.int64)
+    return np.array([numbers.setdefault(same_op(name), len(numbers)) for name in ops.names], dtype=np.int32)
 
 
 def _between_neighbours(sequences: Sequences, asked: Ints, own: Ints, layers: StackLayers) -> tuple[Ints, Mask]:
@@ -118,6 +124,8 @@ def _by_calls(layers: StackLayers, process: Ints, autograd: Ints, sequence: Ints
 def _fill(owner: Ints, time_ns: Ints, gpu: Mask, backward: Mask, known: Mask, layer: Ints, layers: StackLayers) -> None:
     """Work between nodes: all launches are seen, so theirs is the layer of the launch before; of CPU samples few are, so that theirs is
     what the samples before and after share. Forward work of the thread ends a backward pass."""
+    if not (backward & ~known).any():
+        return
     order = np.lexsort((time_ns, owner))
     place = np.arange(len(order))
     new_owner = np.append(True, np.diff(owner[order]) != 0)[: len(order)]

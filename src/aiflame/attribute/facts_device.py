@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -15,9 +15,9 @@ from aiflame.attribute.division import Ints, scaled
 from aiflame.attribute.facts import INSIDE, Facts, Gathered, Grouping, put_in_order, without_noise
 from aiflame.attribute.facts_times import device_times
 from aiflame.attribute.gpu import IDLE
-from aiflame.attribute.gpu_idle import idle
+from aiflame.attribute.gpu_idle import Device, Gaps, idle_times, summed_up
 from aiflame.attribute.gpu_places import NO_LAUNCH, family_nodes, grow_inside, item_nodes, launched_at
-from aiflame.attribute.gpu_samples import DRIVER, Samples, elsewhere, samples
+from aiflame.attribute.gpu_samples import DRIVER, Ran, Samples, elsewhere, samples
 from aiflame.attribute.gpu_work import Grouped, Work, work
 from aiflame.attribute.growth import Forest, Growth
 from aiflame.attribute.prefixes import Prefix
@@ -49,10 +49,13 @@ def device_facts(profile: Tables) -> Facts:
     trie = functions(profile)
     meaning = of_devices(profile, trie)
     code, done = _by_frames(profile, trie, work(profile, Grouped(BY, meaning)))
-    sampled = {name: samples(profile, done, not_issued=name == GPU_LATENCY.name) for name in SAMPLED if name in there}
+    meaning = replace(meaning, launches=meaning.launches.clear(), nodes=meaning.nodes.clear())  # there may be very many
+    ran = Ran(done)
+    sampled = {name: samples(profile, done, not_issued=name == GPU_LATENCY.name, ran=ran) for name in SAMPLED if name in there}
     inside, of_points = _inside(profile, sampled)
     parts = _Parts.of(done.sites, meaning)
-    lone, lone_values = _lone(profile, done, sampled)
+    resting = idle_times(done, profile.table("processes"))
+    lone, lone_values = _lone(profile, resting, sampled)
 
     forests, sites = _sites(profile, parts, done.sites, lone)
     values = [parts.whole(done.sites)]
@@ -67,7 +70,7 @@ def device_facts(profile: Tables) -> Facts:
     blank = pl.DataFrame(schema=dict.fromkeys(("site", INSIDE, *there, LAUNCHES.name), pl.Int64))
     leaves = pl.concat([blank, *(rows.cast(pl.Int64) for rows in values)], how="diagonal").select(blank.columns).fill_null(0)
 
-    when = device_times(profile, done, meaning.steps, sampled.get(GPU_STALLS.name), lone)
+    when = device_times(profile, done, meaning.steps, sampled.get(GPU_STALLS.name), lone, resting)
     sites = sites.join(when.first, on="group", how="left", maintain_order="left").with_columns(pl.col("first").fill_null(0))
     forests |= {"process": trie.owners(), "code": code, INSIDE: inside}
     gathered = Gathered(forests, sites, leaves, when)
@@ -163,10 +166,10 @@ class _Parts:
         return pl.concat([rest.cast(pl.Int64), inner.cast(pl.Int64)], how="diagonal")
 
 
-def _lone(profile: Tables, done: Work, sampled: Mapping[str, Samples]) -> tuple[pl.DataFrame, dict[str, pl.DataFrame]]:
+def _lone(profile: Tables, resting: Mapping[Device, Gaps], sampled: Mapping[str, Samples]) -> tuple[pl.DataFrame, dict[str, pl.DataFrame]]:
     """What stands on its process itself (process, why, device, function that was sampled: "" for none, kind), and the values of it for
     each metric: lone (row), point, value."""
-    found = {GPU_TIME.name: [idle(done, profile.table("processes")).with_columns(why=pl.lit(IDLE), kind=pl.lit(int(Kind.GPU_IDLE)))]}
+    found = {GPU_TIME.name: [summed_up(resting).with_columns(why=pl.lit(IDLE), kind=pl.lit(int(Kind.GPU_IDLE)))]}
     for name, of in sampled.items():
         function = pl.when("called").then(pl.lit("")).otherwise("function").alias("function")
         lost = of.unplaced.join(of.points.with_row_index("point"), on="point", how="left", maintain_order="left")
@@ -234,7 +237,7 @@ def _sites(profile: Tables, parts: _Parts, whole: pl.DataFrame, lone: pl.DataFra
         UNLAUNCHED: Forest.of_frames(frame_table([NO_LAUNCH])[1:]),
         "kernel": kernels,
     }
-    return forests, pl.concat([mine, others], how="diagonal").fill_null(0)
+    return forests, pl.concat([mine.cast(pl.Int64), others], how="diagonal").fill_null(0)
 
 
 def _ints(rows: pl.DataFrame, name: str) -> Ints:

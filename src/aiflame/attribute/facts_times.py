@@ -9,16 +9,15 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute.division import Ints
+from aiflame.attribute.facts_steps import device_slots, sample_slots
 from aiflame.attribute.gpu import IDLE
-from aiflame.attribute.gpu_idle import idle_times
+from aiflame.attribute.gpu_idle import Device, Gaps
 from aiflame.attribute.gpu_samples import DRIVER, DROPPED, MOST_SAMPLES, Samples, counted
 from aiflame.attribute.gpu_work import Work
 from aiflame.attribute.items import LATEST
-from aiflame.attribute.moments import MOST_ROWS, SLOTS, Bins, by_density, coarser_bins, in_bins, in_slots
+from aiflame.attribute.moments import MOST_ROWS, Bins, by_density, coarser_bins, few_enough, in_bins
 from aiflame.attribute.stacks import Tables
 from aiflame.attribute.tree import GPU_STALLS, GPU_TIME
-
-STEPS: Mapping[str, type[pl.DataType]] = {"number": pl.Int64, "process": pl.Int64, "begin": pl.Int64, "end": pl.Int64}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,48 +35,48 @@ class Times:
     notes: tuple[str, ...]
 
 
-def device_times(profile: Tables, done: Work, steps: pl.DataFrame, sampled: Samples | None, lone: pl.DataFrame) -> Times:
-    """Groups are the sites of `done`, then the rows of `lone` (facts_device)."""
+def device_times(
+    profile: Tables, done: Work, steps: pl.DataFrame, sampled: Samples | None, lone: pl.DataFrame, resting: Mapping[Device, Gaps]
+) -> Times:
+    """Groups are the sites of `done`, then the rows of `lone` (facts_device); `resting`: when devices were idle."""
     group, start, end = _ints(done.ran, "site"), _moments(done.ran, "start_ns"), _moments(done.ran, "end_ns")
-    first_bins = bins = Bins.of(_origin(profile, start), int(end.max(initial=0)))
-    moments = [in_bins(group, start, end, bins)]
-    first = pl.DataFrame({"group": group, "first": np.maximum(start - bins.origin_ns, 0) // 1000})
+    fine = Bins.of(_origin(profile, start), int(end.max(initial=0)))
+    bins = fine.wider(few_enough(group, fine.at(start), MOST_ROWS))
     lone = lone.with_row_index("group", offset=len(done.sites))
     idle_group = {
         (process, device): number for number, process, device in lone.filter(why=IDLE).select("group", "process", "device").rows()
     }
-    for key, (since, until) in idle_times(done, profile.table("processes")).items():
-        moments.append(in_bins(np.full(len(since), idle_group[key]), since.astype(np.int64), until.astype(np.int64), bins))
+    idle = {idle_group[key]: (key[0], since.astype(np.int64), until.astype(np.int64)) for key, (since, until) in resting.items()}
+    moments = [in_bins(group, start, end, bins)]
+    for number, (_, since, until) in idle.items():
+        moments.append(in_bins(np.zeros(len(since), dtype=np.int64), since, until, bins).with_columns(group=pl.lit(number, pl.Int64)))
     found, bins = coarser_bins(pl.concat(moments), bins)
-    notes = [f"moments are {bins.bin_ns / 1e6:g} ms wide, that they be not too many"] if bins.bin_ns > first_bins.bin_ns else []
     timed = found.rename({"value": GPU_TIME.name})
     found = timed if sampled is None else _with_samples(profile, done, found, bins, sampled, lone)
-    rows, slot_values, slots, said = _device_slots(done, steps, group, start, end, bins, found)
-    return Times(bins, first.group_by("group").agg(pl.col("first").min()), found, slots, rows, slot_values, (*notes, *said))
+    first = np.full(len(done.sites), LATEST)
+    np.minimum.at(first, group, start)
+    seen = pl.DataFrame({"group": np.arange(len(first)), "first": np.maximum(first - bins.origin_ns, 0) // 1000})
+    slots = device_slots(done, steps, (group, start, end), idle, bins, found)
+    return Times(bins, seen, found, slots.slots, slots.steps, slots.values, (*_width(bins, fine), *slots.notes))
 
 
 def sample_times(profile: Tables, metric: str, items: pl.DataFrame, steps: pl.DataFrame) -> Times:
     """`items`: process, group, step, time_ns, value. A sample counts whole at its moment."""
     group, time = _ints(items, "group"), _moments(items, "time_ns")
-    first_bins = bins = Bins.of(_origin(profile, time), int(time.max(initial=0)) + 1)
+    fine = Bins.of(_origin(profile, time), int(time.max(initial=0)) + 1)
+    bins = fine.wider(few_enough(group, fine.at(time), MOST_ROWS))
     rows = items.select("group", "value", bin=pl.Series(bins.at(time)))
     moments, bins = coarser_bins(rows.group_by("group", "bin").agg(pl.col("value").sum()), bins)
-    notes = [f"moments are {bins.bin_ns / 1e6:g} ms wide, that they be not too many"] if bins.bin_ns > first_bins.bin_ns else []
     first = (
         pl.DataFrame({"group": group, "first": np.maximum(time - bins.origin_ns, 0) // 1000}).group_by("group").agg(pl.col("first").min())
     )
+    slots = sample_slots(items, steps, bins, metric)
+    moments = moments.rename({"value": metric})
+    return Times(bins, first, moments, slots.slots, slots.steps, slots.values, (*_width(bins, fine), *slots.notes))
 
-    known = steps.sort("process", "step")
-    in_step = items.with_row_index("row").filter(pl.col("step") >= 0)
-    key = _ints(known, "process") << 32 | _ints(known, "step")
-    used, row = np.unique(np.searchsorted(key, _ints(in_step, "process") << 32 | _ints(in_step, "step")), return_inverse=True)
-    known = known[used]
-    begins, ends = _ints(known, "begin_ns"), np.maximum(_ints(known, "end_ns"), _ints(known, "begin_ns") + 1)
-    slot = np.clip((_moments(in_step, "time_ns") - begins[row]) * SLOTS // (ends - begins)[row], 0, SLOTS - 1)
-    values = in_step.select("group", "value", step=pl.Series(row), slot=pl.Series(slot))
-    values = values.group_by("group", "step", "slot").agg(pl.col("value").sum().alias(metric))
-    step_rows, values, slots, said = fewer_slots(known, begins, ends, bins, values)
-    return Times(bins, first, moments.rename({"value": metric}), slots, step_rows, values, (*notes, *said))
+
+def _width(bins: Bins, wanted: Bins) -> list[str]:
+    return [f"moments are {bins.bin_ns / 1e6:g} ms wide, that they be not too many"] if bins.bin_ns > wanted.bin_ns else []
 
 
 def _origin(profile: Tables, start: Ints) -> int:
@@ -149,66 +148,6 @@ def _elsewhere(profile: Tables, bins: Bins, lone: pl.DataFrame) -> pl.DataFrame:
     rows = summed.unpivot(list(count), index=["process", "device", "bin"], variable_name="why", value_name=GPU_STALLS.name)
     rows = rows.filter(pl.col(GPU_STALLS.name) > 0).join(lone.filter(pl.col("function") == ""), on=["process", "device", "why"])
     return rows.select(pl.col("group").cast(pl.Int64), "bin", GPU_STALLS.name)
-
-
-def _device_slots(
-    done: Work, steps: pl.DataFrame, group: Ints, start: Ints, end: Ints, bins: Bins, moments: pl.DataFrame
-) -> tuple[pl.DataFrame, pl.DataFrame, int, list[str]]:
-    """Steps as devices had them, and what each group did in each of their parts."""
-    process = _ints(done.sites, "process")[group]
-    known = steps.sort("process", "step")
-    number = _ints(done.ran, "step")
-    key = _ints(known, "process") << 32 | _ints(known, "step")
-    in_step = np.flatnonzero(number >= 0)
-    row = np.searchsorted(key, process[in_step] << 32 | number[in_step])
-    used, row = np.unique(row, return_inverse=True)
-    known = known[used]
-    begins, ends = _on_device(known, row, start[in_step], end[in_step])
-    values = in_slots(group[in_step], row, start[in_step], end[in_step], begins, ends, SLOTS)
-    return fewer_slots(known, begins, ends, bins, values.rename({"value": GPU_TIME.name}))
-
-
-def _on_device(steps: pl.DataFrame, row: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """When each step (in the order of processes and time) began and ended on devices. Its work may run long after it was launched: a step
-    begins with its first work, or where the one before has ended, but not before the program began it."""
-    first, last = np.full(len(steps), LATEST), np.zeros(len(steps), dtype=np.int64)
-    np.minimum.at(first, row, start)
-    np.maximum.at(last, row, end)
-    process = _ints(steps, "process")
-    same = np.append(False, process[1:] == process[:-1])[: len(process)]
-    before = np.where(same, np.roll(last, 1), 0)
-    begins = np.minimum(first, np.maximum(_ints(steps, "begin_ns"), before))
-    following = np.where(np.roll(same, -1), np.roll(first, -1), LATEST) if len(same) else first
-    return begins, np.maximum(np.maximum(last, np.minimum(_ints(steps, "end_ns"), following)), begins + 1)
-
-
-def fewer_slots(
-    steps: pl.DataFrame, begins: Ints, ends: Ints, bins: Bins, values: pl.DataFrame, most: int = MOST_ROWS
-) -> tuple[pl.DataFrame, pl.DataFrame, int, list[str]]:
-    """Steps as STEPS, and values of groups in their slots: fewer slots, and then several steps in one, where there are too many of them."""
-    slots, together = SLOTS, 1
-    while len(values) > most and slots > 25:
-        slots //= 2
-        values = values.with_columns(pl.col("slot") // 2).group_by("group", "step", "slot").agg(pl.all().sum())
-    rows = pl.DataFrame(
-        {"number": steps["step"], "process": steps["process"] + 1, "begin": begins - bins.origin_ns, "end": ends - bins.origin_ns}
-    )
-    while len(values) > most and len(rows) > 1:
-        together *= 2
-        pair = pl.struct("process", pl.int_range(pl.len()).over("process") // 2)
-        place = rows.select(pair.rle_id().cast(pl.Int64)).to_series()
-        rows = (
-            rows.group_by(place.alias("place"), maintain_order=True)
-            .agg(pl.col("number", "process").first(), pl.col("begin").min(), pl.col("end").max())
-            .select(list(STEPS))
-        )
-        values = values.with_columns(step=place.gather(values["step"])).group_by("group", "step", "slot").agg(pl.all().sum())
-    notes = []
-    if slots < SLOTS:
-        notes.append(f"steps are parted into {slots}, that their parts be not too many")
-    if together > 1:
-        notes.append(f"{together} steps that follow each other are shown as one, that they be not too many")
-    return rows, values, slots, notes
 
 
 def _moments(rows: pl.DataFrame, name: str) -> Ints:

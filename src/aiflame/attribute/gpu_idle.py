@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -9,19 +11,25 @@ from numpy.typing import NDArray
 from aiflame.attribute.gpu_work import LONGEST_NS, Work
 
 Times = NDArray[np.uint64]
+Device = tuple[int, str]
+"""A process and its device."""
+Gaps = tuple[Times, Times]
+"""Since when, and until when."""
 
 
 def idle(work: Work, processes: pl.DataFrame) -> pl.DataFrame:
     """process, device, value (ns): for each device that a process used, what no stream of it filled."""
-    rows = [
-        (process, device, min(int((until - since).sum()), LONGEST_NS))
-        for (process, device), (since, until) in idle_times(work, processes).items()
-    ]
+    return summed_up(idle_times(work, processes))
+
+
+def summed_up(gaps: Mapping[Device, Gaps]) -> pl.DataFrame:
+    """process, device, value (ns)"""
+    rows = [(process, device, min(int((until - since).sum()), LONGEST_NS)) for (process, device), (since, until) in gaps.items()]
     return pl.DataFrame(rows, schema={"process": pl.UInt32, "device": pl.String, "value": pl.Int64}, orient="row").sort("process", "device")
 
 
-def idle_times(work: Work, processes: pl.DataFrame) -> dict[tuple[int, str], tuple[Times, Times]]:
-    """For each process and device when they were idle: since when, and until when."""
+def idle_times(work: Work, processes: pl.DataFrame) -> dict[Device, Gaps]:
+    """When each device of a process was idle."""
     started = processes.group_by("process").agg(pl.col("start_ns").min())
     ran = (
         work.ran.lazy()
@@ -38,7 +46,7 @@ def idle_times(work: Work, processes: pl.DataFrame) -> dict[tuple[int, str], tup
     }
 
 
-def _gaps(start: Times, end: Times) -> tuple[Times, Times]:
+def _gaps(start: Times, end: Times) -> Gaps:
     """What lies between intervals, sorted by their starts, that may overlap."""
     reached = np.maximum.accumulate(end)
     gap = np.flatnonzero(start[1:] > reached[:-1])

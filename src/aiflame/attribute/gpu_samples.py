@@ -42,11 +42,12 @@ class Samples:
     """process, device, why (a name for the frame), point, value: those whose launch is not known"""
 
 
-def samples(profile: Tables, work: Work, *, not_issued: bool = False, detail: bool = True) -> Samples:
+def samples(profile: Tables, work: Work, *, not_issued: bool = False, detail: bool = True, ran: Ran | None = None) -> Samples:
     """All samples, or those in whose cycle the scheduler issued nothing: a part of them that the device counts a second time.
 
-    Without `detail`, the points are functions alone.
+    Without `detail`, the points are functions alone. Who asks for several may give what is the same for all: `ran` of this work.
     """
+    ran = ran or Ran(work)
     kernels = work.sites.with_row_index("site").filter(pl.col("kind") == int(Kind.GPU_KERNEL))
     taken = counted(profile, not_issued, detail)
     points = taken.select(_CODE).unique().sort(_CODE)
@@ -57,8 +58,8 @@ def samples(profile: Tables, work: Work, *, not_issued: bool = False, detail: bo
     by_device = kernels.partition_by(_DEVICE, as_dict=True)
     cells, missed = [], [pl.DataFrame(schema=_UNPLACED)]
     for (process, device), here in taken.partition_by(_DEVICE, as_dict=True).items():
-        ran = by_device.get((process, device), kernels.clear())
-        placed, unplaced = _Device.of(ran, windows.filter(process=process, device=device), work).place(here)
+        known = by_device.get((process, device), kernels.clear())
+        placed, unplaced = _Device.of(known, windows.filter(process=process, device=device), ran).place(here)
         cells.append(placed)
         for why, point, value in unplaced:
             rows = pl.DataFrame({"point": point.astype(np.uint32), "value": value})
@@ -119,6 +120,33 @@ def counted(profile: Tables, not_issued: bool, detail: bool) -> pl.DataFrame:
     )
 
 
+class Ran:
+    """When sites ran in windows: asked for once, and known then."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._known: dict[tuple[bytes, bytes, int], pl.DataFrame] = {}
+
+    def overlaps(self, sites: Ints, windows: pl.DataFrame, reach: int) -> pl.DataFrame:
+        """`gpu_windows.overlaps` of these sites with `windows` (begin_ns, end_ns). Reach 0 is the windows as they are, 1 each as wide as it
+        and its neighbours, 2 each back to the beginning of the one before."""
+        begin, until = (np.minimum(windows[name].to_numpy(), LATEST).astype(np.int64) for name in ("begin_ns", "end_ns"))
+        key = sites.tobytes(), begin.tobytes() + until.tobytes(), reach
+        if key not in self._known:
+            chosen = np.zeros(len(self._work.sites), dtype=np.bool_)
+            chosen[sites] = True
+            rows = np.flatnonzero(chosen[self._work.ran["site"].to_numpy()])
+            site, start, end = (self._work.ran[name].to_numpy()[rows] for name in ("site", "start_ns", "end_ns"))
+            length = np.maximum(until - begin, 0)
+            order = np.argsort(begin, kind="stable")
+            before = np.zeros_like(begin)
+            before[order[1:]] = begin[order[:-1]]
+            opens, closes = ((begin, until), (begin - length, until + length), (before, until))[reach]
+            self._known[key] = overlaps(site.astype(np.int64), start, end, opens, closes)
+        return self._known[key]
+
+
+REACHES = 3
 Shares = Mapping[str, Cells]
 """For each kernel: site, window, overlap."""
 
@@ -133,26 +161,17 @@ class _Device:
     then each back to the beginning of the one before: samples may come late."""
 
     @staticmethod
-    def of(kernels: pl.DataFrame, windows: pl.DataFrame, work: Work) -> _Device:
-        ran = work.ran.join(kernels.select("site"), on="site", how="semi")
-        begin, until = (np.minimum(windows[name].to_numpy(), LATEST).astype(np.int64) for name in ("begin_ns", "end_ns"))
-        number, length = windows["window"].cast(pl.Int64), np.maximum(until - begin, 0)
-
-        order = np.argsort(begin, kind="stable")
-        before = np.zeros_like(begin)
-        before[order[1:]] = begin[order[:-1]]
-        opens = (begin, np.maximum(begin - length, 0), before)
-        closes = (until, until + length, until)
+    def of(kernels: pl.DataFrame, windows: pl.DataFrame, ran: Ran) -> _Device:
+        number = windows["window"].cast(pl.Int64)
 
         @cache
         def found(reach: int) -> Shares:
-            site, start, end = (ran[name].to_numpy() for name in ("site", "start_ns", "end_ns"))
-            rows = overlaps(site.astype(np.int64), start, end, opens[reach], closes[reach])
+            rows = ran.overlaps(_ints(kernels, "site"), windows, reach)
             named = rows.with_columns(window=number.gather(rows["window"])).join(kernels.select("site", "name"), on="site")
             parts = named.partition_by("name", as_dict=True)
             return {name: (_ints(one, "site"), _ints(one, "window"), _ints(one, "overlap")) for (name,), one in parts.items()}
 
-        return _Device(frozenset(kernels["name"]), tuple(partial(found, reach) for reach in range(len(opens))))
+        return _Device(frozenset(kernels["name"]), tuple(partial(found, reach) for reach in range(REACHES)))
 
     def place(self, taken: pl.DataFrame) -> tuple[Cells, list[tuple[str, Ints, Ints]]]:
         """The samples on their sites; and those that have none: why, point, value."""

@@ -16,7 +16,12 @@ MOST_ROWS = 2_000_000
 """Of moments, and of slots: more are too many for a page."""
 MOST_BINS = 1 << 18
 BINS_A_COLUMN = 100
-SLOTS = 100
+DENSE = 1 << 24
+"""So many sums are made as an array; of more, only those that are not 0."""
+LONGEST_STEP_NS = 1 << 54
+"""A step that is longer, half a year, is one of a damaged profile."""
+SAMPLED_ROWS = 1 << 20
+BLOCK = 64
 _SECOND = 1_000_000_000
 PIECE = 1 << 22
 
@@ -31,21 +36,42 @@ class Bins:
     def of(begin_ns: int, end_ns: int) -> Bins:
         """Bins of which 100 are a column of a second: of less in short runs, of more in long ones."""
         took = max(end_ns - begin_ns, 1)
-        column = _SECOND
+        column = _SECOND // 10
         for longer_than, width in ((5 * _SECOND, _SECOND), (600 * _SECOND, 10 * _SECOND), (7200 * _SECOND, 60 * _SECOND)):
             column = width if took > longer_than else column
-        column = _SECOND // 10 if took <= 5 * _SECOND else column
         bins = Bins(begin_ns, column // BINS_A_COLUMN, -(-took // (column // BINS_A_COLUMN)))
         while bins.count > MOST_BINS:
             bins = bins.wider()
         return bins
 
-    def wider(self) -> Bins:
-        return Bins(self.origin_ns, self.bin_ns * 2, -(-self.count // 2))
+    def wider(self, factor: int = 2) -> Bins:
+        return Bins(self.origin_ns, self.bin_ns * factor, -(-self.count // factor))
 
     def at(self, time_ns: Ints) -> Ints:
         """The bin of each moment."""
         found: Ints = np.clip((time_ns - self.origin_ns) // self.bin_ns, 0, self.count - 1)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Steps, each of them parted into slots."""
+
+    begins: Ints
+    ends: Ints
+    shown: Ints
+    """For each step the row that it is shown as: several may be one."""
+    slots: int
+
+    @property
+    def length(self) -> Ints:
+        found: Ints = np.clip(self.ends - self.begins, 1, LONGEST_STEP_NS)
+        return found
+
+    def slot(self, step: Ints, time_ns: Ints) -> Ints:
+        """The slot of each moment of a step."""
+        long = self.length[step]
+        found: Ints = np.clip(time_ns - self.begins[step], 0, long - 1) * self.slots // long
         return found
 
 
@@ -55,8 +81,12 @@ def spread_over(
     """group, bin, value: the length of each interval (`start` to `end`) in each of the bins from its `first` to its `last`; `edge` tells
     where a bin of a row begins. Intervals of no length are left out."""
     inner = last - first
-    whole = np.flatnonzero((inner == 0) & (end > start))
-    found = [_sums(group[whole] * bins + first[whole], (end - start)[whole])]
+    size = (int(group.max(initial=0)) + 1) * bins
+    found = []
+    for low in range(0, len(group), PIECE):
+        piece = slice(low, low + PIECE)
+        whole = np.flatnonzero((inner[piece] == 0) & (end[piece] > start[piece])) + low
+        found.append((group[whole] * bins + first[whole], end[whole] - start[whole]))
     several = np.flatnonzero(inner > 0)
     upto = np.concatenate([[0], np.cumsum(inner[several] + 1)])
     cuts = np.unique(np.searchsorted(upto, np.arange(0, int(upto[-1]) + PIECE, PIECE)).clip(max=len(several)))
@@ -67,9 +97,9 @@ def spread_over(
         bin_ = first[row] + np.arange(len(row)) - np.repeat(upto[low:high] - upto[low], many)
         opens = np.where(bin_ == first[row], start[row], edge(row, bin_))
         closes = np.where(bin_ == last[row], end[row], edge(row, bin_ + 1))
-        found.append(_sums(group[row] * bins + bin_, closes - opens))
-    sums = found[0] if len(found) == 1 else pl.concat(found).group_by("key").agg(pl.col("value").sum())
-    return sums.select(group=pl.col("key") // bins, bin=pl.col("key") % bins, value="value")
+        found.append((group[row] * bins + bin_, closes - opens))
+    key, value = summed(found, size)
+    return pl.DataFrame({"group": key // bins, "bin": key % bins, "value": value})
 
 
 def in_bins(group: Ints, start: Ints, end: Ints, bins: Bins) -> pl.DataFrame:
@@ -80,22 +110,38 @@ def in_bins(group: Ints, start: Ints, end: Ints, bins: Bins) -> pl.DataFrame:
     return spread_over(group, begin, until, first, last, lambda _, at: at * bins.bin_ns, bins.count)
 
 
-def in_slots(group: Ints, step: Ints, start: Ints, end: Ints, begins: Ints, ends: Ints, slots: int) -> pl.DataFrame:
-    """group, step, slot, value: `spread_over` the parts of steps, of which `begins` and `ends` are told for each. What lies outside of its
-    step counts at its edge."""
-    length = np.maximum(ends - begins, 1)
-    begin, long = begins[step], length[step]
-    first = np.clip((start - begin) * slots // long, 0, slots - 1)
-    last = np.clip((end - 1 - begin) * slots // long, first, slots - 1)
-    key = group * max(len(begins), 1) + step
+def in_slots(steps: Steps, group: Ints, step: Ints, start: Ints, end: Ints) -> pl.DataFrame:
+    """group, step (shown), slot, value: `spread_over` the parts of steps; of steps that are shown as one, the sum. What lies outside of
+    its step counts at its edge."""
+    begin, long = steps.begins[step], steps.length[step]
+    first = steps.slot(step, start)
+    last = np.maximum(steps.slot(step, end - 1), first)
+    rows = int(steps.shown.max(initial=0)) + 1
+    key = group * rows + steps.shown[step]
 
     def edge(row: Ints, slot: Ints) -> Ints:
-        found: Ints = begin[row] - (-slot * long[row] // slots)
+        found: Ints = begin[row] - (-slot * long[row] // steps.slots)
         return found
 
-    found = spread_over(key, start, end, first, last, edge, slots)
-    steps = max(len(begins), 1)
-    return found.select(group=pl.col("group") // steps, step=pl.col("group") % steps, slot="bin", value="value")
+    found = spread_over(key, start, end, first, last, edge, steps.slots)
+    return found.select(group=pl.col("group") // rows, step=pl.col("group") % rows, slot="bin", value="value")
+
+
+def few_enough(group: Ints, row: Ints, most: int) -> int:
+    """How many neighbouring rows (bins, steps), a power of 2, must become one for there to be no more than `most` pairs of a group and a
+    row, as blocks of rows tell that stand for all."""
+    size = int(row.max(initial=0)) + 1
+    part = max(1, len(row) // SAMPLED_ROWS)
+    block = BLOCK
+    while block > 1 and size < 8 * block * part:
+        block //= 2
+    chosen = (row // block) % part == 0
+    some, place = group[chosen], row[chosen]
+    scale = len(row) / max(len(some), 1)
+    factor = 1
+    while factor < block and _distinct(some * (size // factor + 1) + place // factor) * scale > most:
+        factor *= 2
+    return factor
 
 
 def coarser_bins(moments: pl.DataFrame, bins: Bins, most: int = MOST_ROWS) -> tuple[pl.DataFrame, Bins]:
@@ -118,5 +164,22 @@ def by_density(moments: pl.DataFrame, density: pl.Series, total: Ints) -> pl.Ser
     return pl.Series(scaled(group, whole, total[group]), dtype=pl.Int64)
 
 
-def _sums(key: Ints, value: Ints) -> pl.DataFrame:
-    return pl.DataFrame({"key": key, "value": value}).group_by("key").agg(pl.col("value").sum())
+def summed(parts: list[tuple[Ints, Ints]], size: int) -> tuple[Ints, Ints]:
+    """The keys (below `size`) whose values sum up to more than 0, and the sums: exact below 2^53."""
+    none = np.zeros(0, dtype=np.int64)
+    rows = sum(len(key) for key, _ in parts)
+    if size <= min(DENSE, 64 * rows + 1024):
+        total = np.zeros(size)
+        for key, value in parts:
+            total += np.bincount(key, value, size)
+        found = np.flatnonzero(total)
+        return found, total[found].astype(np.int64)
+    keys, values = (np.concatenate([none, *(part[column] for part in parts)]) for column in (0, 1))
+    frame = pl.DataFrame({"key": keys, "value": values})
+    sums = frame.group_by("key").agg(pl.col("value").sum())
+    return sums["key"].to_numpy(), sums["value"].to_numpy()
+
+
+def _distinct(values: Ints) -> int:
+    ordered = np.sort(values)
+    return int(np.count_nonzero(ordered[1:] != ordered[:-1])) + bool(len(ordered))

@@ -1,0 +1,169 @@
+"""What each group did in each part of a step: the slots of facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from aiflame.attribute.division import Ints
+from aiflame.attribute.gpu_work import Work
+from aiflame.attribute.items import LATEST
+from aiflame.attribute.moments import MOST_ROWS, Bins, Steps, by_density, few_enough, in_slots
+from aiflame.attribute.tree import GPU_STALLS, GPU_TIME
+
+STEPS: Mapping[str, type[pl.DataType]] = {"number": pl.Int64, "process": pl.Int64, "begin": pl.Int64, "end": pl.Int64}
+
+
+SLOTS = 100
+ENOUGH_STEPS = 2000
+"""A picture of steps is not wider: more of them may be shown several as one."""
+FEWEST_SLOTS = 25
+Intervals = tuple[Ints, Ints, Ints]
+"""Groups or rows, starts, ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    slots: int
+    steps: pl.DataFrame
+    """STEPS: `number` of the first that a row stands for, `process` as a node, ns after the origin"""
+    values: pl.DataFrame
+    """group, step (row of `steps`), slot, and values"""
+    notes: tuple[str, ...]
+
+
+def device_slots(
+    done: Work, steps: pl.DataFrame, ran: Intervals, idle: Mapping[int, tuple[int, Ints, Ints]], bins: Bins, moments: pl.DataFrame
+) -> Slots:
+    """`ran`: of `done`, by groups; `idle`: for each group of idle time its process, and when it was. Samples lie in slots as they do in
+    `moments`."""
+    group, start, end = ran
+    number = done.ran["step"].to_numpy()
+    inside = np.flatnonzero(number >= 0)
+    group, start, end = (each[inside] for each in (group, start, end))
+    known = steps.sort("process", "step")
+    row = _rows(known, _ints(done.sites, "process")[group], number[inside].astype(np.int64))
+    used = np.zeros(len(known), dtype=np.bool_)
+    used[row] = True
+    row, known = (np.cumsum(used) - 1)[row], known.filter(pl.Series(used))
+    begins, ends = _on_device(known, row, start, end)
+    parted = _parted(known, begins, ends, group, row, start)
+    found = [in_slots(parted, group, row, start, end)]
+    for idle_group, (process, since, until) in idle.items():
+        at, since, until = _cut(known, begins, ends, process, since, until)
+        found.append(in_slots(parted, 0 * at, at, since, until).with_columns(group=pl.lit(idle_group, pl.Int64)))
+    made = _made(known, parted, pl.concat(found), GPU_TIME.name, bins)
+    stalls = GPU_STALLS.name in moments.columns and len(made.values) > 0
+    return replace(made, values=_with_samples(made, bins, moments)) if stalls else made
+
+
+def sample_slots(items: pl.DataFrame, steps: pl.DataFrame, bins: Bins, metric: str) -> Slots:
+    """`items`: process, group, step, time_ns, value."""
+    known = steps.sort("process", "step")
+    inside = items.filter(pl.col("step") >= 0)
+    row, group = _rows(known, _ints(inside, "process"), _ints(inside, "step")), _ints(inside, "group")
+    begins = _ints(known, "begin_ns")
+    time = np.minimum(inside["time_ns"].to_numpy(), LATEST).astype(np.int64)
+    parted = _parted(known, begins, np.maximum(_ints(known, "end_ns"), begins + 1), group, row, time)
+    values = inside.select("group", step=pl.Series(parted.shown[row]), slot=pl.Series(parted.slot(row, time)), value="value")
+    return _made(known, parted, values.group_by("group", "step", "slot").agg(pl.col("value").sum()), metric, bins)
+
+
+def _rows(steps: pl.DataFrame, process: Ints, number: Ints) -> Ints:
+    """The row of each step of a process: numbers count from 0 in each."""
+    first = np.searchsorted(_ints(steps, "process"), np.arange(int(process.max(initial=0)) + 1))
+    return first[process] + number
+
+
+def _on_device(steps: pl.DataFrame, row: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """When each step (in the order of processes and time) began and ended on devices. Its work may run long after it was launched: a step
+    begins with its first work, or where the one before has ended, but not before the program began it."""
+    first, last = np.full(len(steps), LATEST), np.zeros(len(steps), dtype=np.int64)
+    np.minimum.at(first, row, start)
+    np.maximum.at(last, row, end)
+    process = _ints(steps, "process")
+    same = np.append(False, process[1:] == process[:-1])[: len(process)]
+    before = np.where(same, np.roll(last, 1), 0)
+    begins = np.minimum(first, np.maximum(_ints(steps, "begin_ns"), before))
+    following = np.where(np.roll(same, -1), np.roll(first, -1), LATEST)
+    return begins, np.maximum(np.maximum(last, np.minimum(_ints(steps, "end_ns"), following)), begins + 1)
+
+
+def _parted(steps: pl.DataFrame, begins: Ints, ends: Ints, group: Ints, row: Ints, time: Ints) -> Steps:
+    """Steps with so many slots, and so many of them shown as one, that slots with values are few enough."""
+    parted = Steps(begins, ends, np.arange(len(steps)), SLOTS)
+    while True:
+        together = few_enough(group * parted.slots + parted.slot(row, time), row, MOST_ROWS)
+        if together == 1 or parted.slots <= FEWEST_SLOTS or len(steps) // together >= ENOUGH_STEPS:
+            return replace(parted, shown=_shown(steps["process"], together))
+        parted = replace(parted, slots=parted.slots // 2)
+
+
+def _shown(process: pl.Series, together: int) -> Ints:
+    """The row that each step is shown as, so many steps of a process as one."""
+    pair = pl.struct("process", pl.int_range(pl.len()).over("process") // together)
+    found: Ints = process.to_frame("process").select(pair.rle_id().cast(pl.Int64)).to_series().to_numpy()
+    return found
+
+
+def _made(steps: pl.DataFrame, parted: Steps, values: pl.DataFrame, metric: str, bins: Bins) -> Slots:
+    rows = pl.DataFrame(
+        {
+            "shown": parted.shown,
+            "number": steps["step"],
+            "process": steps["process"] + 1,
+            "begin": parted.begins - bins.origin_ns,
+            "end": parted.ends - bins.origin_ns,
+        }
+    ).cast(pl.Int64)
+    while True:
+        merged = rows.group_by("shown", maintain_order=True).agg(
+            pl.col("number", "process").first(), pl.col("begin").min(), pl.col("end").max()
+        )
+        if len(values) <= MOST_ROWS or len(merged) <= 1:
+            break
+        again = pl.Series(_shown(merged["process"], 2))
+        rows = rows.with_columns(shown=again.gather(rows["shown"]))
+        values = values.with_columns(step=again.gather(values["step"])).group_by("group", "step", "slot").agg(pl.col("value").sum())
+    notes = []
+    if parted.slots < SLOTS:
+        notes.append(f"steps have {parted.slots} parts, that these be not too many")
+    if len(merged) < len(steps):
+        notes.append(f"{-(-len(steps) // len(merged))} steps that follow each other are shown as one, that they be not too many")
+    return Slots(parted.slots, merged.select(list(STEPS)), values.rename({"value": metric}), tuple(notes))
+
+
+def _cut(steps: pl.DataFrame, begins: Ints, ends: Ints, process: int, since: Ints, until: Ints) -> Intervals:
+    """Intervals of a process parted where its steps begin and end: the row of the step, start, end."""
+    low, high = np.searchsorted(_ints(steps, "process"), [process, process + 1]).tolist()
+    first = np.maximum(np.searchsorted(begins[low:high], since, side="right") - 1, 0)
+    many = np.maximum(np.searchsorted(begins[low:high], until, side="left") - first, 0)
+    which = np.repeat(np.arange(len(since)), many)
+    row = low + first[which] + np.arange(len(which)) - np.repeat(np.cumsum(many) - many, many)
+    start, end = np.maximum(since[which], begins[row]), np.minimum(until[which], ends[row])
+    kept = end > start
+    return row[kept], start[kept], end[kept]
+
+
+def _with_samples(made: Slots, bins: Bins, moments: pl.DataFrame) -> pl.DataFrame:
+    """The values of slots with those of samples: as many for each ns as the group had then."""
+    begin, end = _ints(made.steps, "begin"), _ints(made.steps, "end")
+    step = _ints(made.values, "step")
+    middle = begin[step] + ((end - begin)[step] / made.slots * (_ints(made.values, "slot") + 0.5)).astype(np.int64)
+    density = moments.select("group", "bin", density=pl.col(GPU_STALLS.name) / pl.col(GPU_TIME.name))
+    values = made.values.with_columns(bin=pl.Series(bins.at(middle + bins.origin_ns)))
+    values = values.join(density, on=["group", "bin"], how="left").rename({GPU_TIME.name: "value"}).sort("group", "step", "slot")
+    dense = values["density"].fill_null(0.0).fill_nan(0.0)
+    dense = dense.set(dense.is_infinite(), 0.0)
+    total = np.rint(np.bincount(_ints(values, "group"), (values["value"] * dense).to_numpy())).astype(np.int64)
+    return values.select(
+        "group", "step", "slot", pl.col("value").alias(GPU_TIME.name), by_density(values, dense, total).alias(GPU_STALLS.name)
+    )
+
+
+def _ints(rows: pl.DataFrame, name: str) -> Ints:
+    found: Ints = rows[name].cast(pl.Int64).to_numpy()
+    return found
