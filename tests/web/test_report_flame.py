@@ -149,7 +149,9 @@ class TestSearch:
         opened.click("attn")
         assert opened.search("gemm") == f"Matched {100 * 20 / 45:.1f}% · 1 frame"
 
-    @pytest.mark.parametrize(("pattern", "share"), [("kind:GPU idle", "15.0%"), ("file:model.py:11", "85.0%"), ("void soft", "25.0%"), ("GEMM", "60.0%")])
+    @pytest.mark.parametrize(
+        ("pattern", "share"), [("kind:GPU idle", "15.0%"), ("file:model.py:11", "85.0%"), ("void soft", "25.0%"), ("GEMM", "60.0%")]
+    )
     def test_it_looks_at_names_full_names_kinds_and_files(self, flame: Flames, pattern: str, share: str) -> None:
         assert flame(device()).search(pattern).startswith(f"Matched {share}")
 
@@ -225,7 +227,8 @@ class TestShape:
 
     def test_order_by_name_width_and_time(self, flame: Flames) -> None:
         sites = [
-            Site({"code": python(name)}, [Leaf({"gpu-time": value})], first=first) for name, value, first in (("a", 100, 3), ("b", 300, 2), ("c", 200, 1))
+            Site({"code": python(name)}, [Leaf({"gpu-time": value})], first=first)
+            for name, value, first in (("a", 100, 3), ("b", 300, 2), ("c", 200, 1))
         ]
         opened = flame({"facts.device": facts(sites)})
         assert opened.row(1) == ["a", "b", "c"]
@@ -294,7 +297,9 @@ class TestChips:
     def test_names_with_signs_of_their_own_come_back_from_the_address(self, flame: Flames) -> None:
         name = "f<a;b>\\ /x/"
         paths = (Frame("main", Kind.CPP), Frame(name, Kind.CPP))
-        opened = flame({"facts.device": facts([Site({"code": paths}, [Leaf({"gpu-time": 5})]), Site({"code": paths[:1]}, [Leaf({"gpu-time": 5})])])})
+        opened = flame(
+            {"facts.device": facts([Site({"code": paths}, [Leaf({"gpu-time": 5})]), Site({"code": paths[:1]}, [Leaf({"gpu-time": 5})])])}
+        )
         opened.choose(name, "focus")
         assert opened.chips() == [f"only through {name}"]
         assert opened.bar(name)["width"] == pytest.approx(opened.width(), abs=1)
@@ -453,7 +458,7 @@ class TestFrames:
         assert "/app/model.py:12" in opened.hover("attn")
         assert "0 ns · 0.00%" in opened.hover("attn")
 
-    @pytest.mark.parametrize(("how", "copied"), [("c", "train.py (7);main;train;attn;void softmax<float>()"), ("C", "void softmax<float>()"), ("copyStack", "train.py (7);main;train;attn;void softmax<float>()"), ("copyName", "void softmax<float>()")])  # fmt: skip
+    @pytest.mark.parametrize(("how", "copied"), [("c", "train.py (7);py::main;py::train;py::attn;softmax_[G] 250"), ("C", "void softmax<float>()"), ("copyStack", "train.py (7);py::main;py::train;py::attn;softmax_[G] 250"), ("copyName", "void softmax<float>()")])  # fmt: skip
     def test_copying(self, flame: Flames, how: str, copied: str) -> None:
         opened = flame(device())
         opened.page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
@@ -523,7 +528,11 @@ class TestKeyboard:
         assert opened.page.get_attribute(".flame-stage", "role") == "tree"
         assert opened.page.get_attribute(".flame-stage", "aria-activedescendant") == "flame-item"
         item = opened.page.locator("#flame-item")
-        assert (item.get_attribute("role"), item.get_attribute("aria-level"), item.get_attribute("aria-expanded")) == ("treeitem", "3", "true")
+        assert (item.get_attribute("role"), item.get_attribute("aria-level"), item.get_attribute("aria-expanded")) == (
+            "treeitem",
+            "3",
+            "true",
+        )
         assert opened.report.said() == "main, 850 ns, 85.0%, depth 2"
 
     def test_the_menu_by_keys(self, flame: Flames) -> None:
@@ -563,7 +572,13 @@ class TestAddress:
         zoomed = opened.bars()
         again = flame(device(), address.split("#view=flame&")[1])
         assert again.bars() == zoomed
-        assert again.chips() == ["only through Forward", "without all op frames", "time 0.000 s – 0.003 s", "recursion collapsed", "without idle time: 15.0% of all"]
+        assert again.chips() == [
+            "only through Forward",
+            "without all op frames",
+            "time 0.000 s – 0.003 s",
+            "recursion collapsed",
+            "without idle time: 15.0% of all",
+        ]
         again.press("Escape")
         assert again.bars() == first
 
@@ -627,7 +642,9 @@ class TestScreen:
 
 def test_hostile_names_are_text(flame: Flames) -> None:
     names = ["</script><script>window.bad = 1</script>", "<img src=x onerror=window.bad=1>", "\u202eright to left", "x" * 100_000]
-    sites = [Site({"code": (Frame(name, Kind.PYTHON, name, 3, name, name),), "kernel": kernel(name)}, [Leaf({"gpu-time": 10})]) for name in names]
+    sites = [
+        Site({"code": (Frame(name, Kind.PYTHON, name, 3, name, name),), "kernel": kernel(name)}, [Leaf({"gpu-time": 10})]) for name in names
+    ]
     opened = flame({"facts.device": facts(sites)})
     for bar in [bar for bar in opened.bars() if bar["depth"] == 1]:
         opened.page.mouse.move(bar["x"] + bar["width"] / 2, bar["y"] + 9)

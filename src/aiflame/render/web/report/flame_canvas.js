@@ -173,6 +173,7 @@ export class Chart {
   paint() {
     this.frame = 0;
     if (!this.model || !this.pixels) return;
+    if (this.ratio !== (devicePixelRatio || 1)) this.resize(this.pixels, this.height); // the window went to another screen
     const began = performance.now();
     const moving = this.#advance(began);
     const { context, colors } = this;

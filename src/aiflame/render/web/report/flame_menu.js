@@ -2,6 +2,7 @@
 
 import { element } from "./dom.js";
 import { addChoice } from "./flame_legend.js";
+import { collapsed } from "./flame_stack.js";
 import { writeChoices } from "./names.js";
 
 const GPU_KERNEL = 8;
@@ -75,7 +76,7 @@ export class ActionMenu {
     const real = node > 0 || view.state.sandwich;
     if (action === "zoom") view.zoomTo(node);
     else if (action === "copyName") view.copy(model.full(node), "the name");
-    else if (action === "copyStack") view.copy(model.stack(node).map((one) => one.replaceAll(";", ",")).join(";"), "the stack");
+    else if (action === "copyStack") view.copy(collapsed(model, node), "the stack");
     else if (action === "find") view.change({ search: `^${escaped(name.text)}$` });
     else if (action === "source") openSource(view, node);
     else if (real && action === "hideKind") addChoice(view, "hide", { what: "kind", text: model.kindLabel(node) });

@@ -52,12 +52,12 @@ export class Model {
     return this.frames.modules[this.frames.module[this.frame[node]]] ?? "";
   }
 
-  /** Names from the outermost, without the root; in a sandwich's callers down to the middle. */
+  /** Nodes from the outermost, without the root; of a sandwich's callers down to its middle. */
   stack(node) {
-    const names = [];
-    for (let at = node; at > 0; at = this.parent[at]) names.push(this.full(at));
-    if (this.lift > 0 || this.upper < this.count) names.push(this.full(0));
-    return this.depth[node] < 0 ? names : names.reverse();
+    const nodes = [];
+    for (let at = node; at > 0; at = this.parent[at]) nodes.push(at);
+    if (this.upper < this.count || nodes.length === 0) nodes.push(0);
+    return this.depth[node] < 0 ? nodes : nodes.reverse();
   }
 
   /** Frames on the way from the root, by which the same node is found in another tree. */

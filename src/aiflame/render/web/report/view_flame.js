@@ -100,9 +100,10 @@ class FlameView {
       next.at = "";
     }
     if (push) {
-      const steps = (history.state?.flame ?? 0) + 1;
+      const before = { address: location.href, steps: history.state?.flame ?? 0 };
       this.app.go("flame", writeState(next));
-      history.replaceState({ flame: steps }, "");
+      if (location.href === before.address) return;
+      history.replaceState({ flame: before.steps + 1 }, "");
       this.tools.undo.disabled = false;
     } else {
       this.#replace(next);
