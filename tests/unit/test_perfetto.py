@@ -213,6 +213,19 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     assert str(done.exception) == "cannot write /dev/full: no space left on device: choose another place with -o"
 
 
+def test_a_trace_that_was_not_finished_is_not_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Program().profile(tmp_path)
+
+    def half(_timeline: Timeline, _clocks: Clocks, file: io.BufferedWriter) -> None:
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(perfetto, "write", half)
+    done = CliRunner().invoke(app, ["timeline", str(tmp_path / "p.aiflame"), "-o", str(tmp_path / "t.pftrace")])
+    assert done.exit_code == 1
+    assert not (tmp_path / "t.pftrace").exists()
+
+
 def test_a_truncated_table_is_one_line(tmp_path: Path) -> None:
     program = Program()
     program.kernel(program.launch(1, 2), 3, 4)

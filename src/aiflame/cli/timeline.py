@@ -25,6 +25,8 @@ def timeline(
         with output.open("wb") as file:
             perfetto.write(made, opened.meta.started, file)
     except OSError as error:
+        if output.is_file():
+            output.unlink(missing_ok=True)  # half a trace opens, and misleads
         raise AiflameError(f"cannot write {output}: {(error.strerror or str(error)).lower()}: choose another place with -o") from None
     typer.echo(output)
     typer.echo(f"{len(made.slices):,} slices; open it in https://ui.perfetto.dev, where it stays in your browser", err=True)
