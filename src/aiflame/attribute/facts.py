@@ -76,6 +76,7 @@ class Gathered:
     leaves: pl.DataFrame
     """As `Facts.leaves`"""
     times: Times
+    notes: tuple[str, ...]
 
 
 def put_in_order(
@@ -124,7 +125,7 @@ def put_in_order(
         times.slots,
         steps,
         slot_values,
-        times.notes,
+        (*got.notes, *times.notes),
     )
 
 

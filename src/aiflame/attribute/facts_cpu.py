@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -13,6 +13,7 @@ from aiflame.attribute.cpu import CLOCK, LONGEST_NS, NO_THREAD
 from aiflame.attribute.division import Ints
 from aiflame.attribute.facts import INSIDE, Facts, Gathered, Grouping, put_in_order
 from aiflame.attribute.facts_times import sample_times
+from aiflame.attribute.fewer_regions import fewer_regions
 from aiflame.attribute.growth import Forest, Growth
 from aiflame.attribute.leaves import line_frames
 from aiflame.attribute.noise import hidden_noise, is_noise
@@ -41,6 +42,8 @@ def cpu_facts(profile: Tables, metric: str) -> Facts:
     meaning = of_samples(profile, trie, CLOCK[metric])
     worth = (pl.col("weight").cast(pl.UInt64) * pl.col("period_ns").cast(pl.UInt64)).clip(upper_bound=LONGEST_NS).cast(pl.Int64)
     same = [*_STACK, *CONTEXT]
+    fewer = fewer_regions(meaning.samples, meaning.forests["region"])
+    meaning = replace(meaning, samples=fewer.of(meaning.samples), forests={**meaning.forests, "region": fewer.forest})
     taken = meaning.samples.select(*same, "time_ns", "step", value=worth)
     measured = taken.group_by(same).agg(pl.col("value").sum()).sort(same)
     ends = _Ends.of(profile, trie, measured)
@@ -72,7 +75,7 @@ def cpu_facts(profile: Tables, metric: str) -> Facts:
         INSIDE: ends.of_inside,
     }
     domain = "cpu" if CLOCK[metric] == 0 else "wall"
-    return put_in_order(domain, (METRICS[metric],), {metric: metric}, GROUPINGS, Gathered(forests, sites, leaves, times))
+    return put_in_order(domain, (METRICS[metric],), {metric: metric}, GROUPINGS, Gathered(forests, sites, leaves, times, fewer.notes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from aiflame.attribute.context import Meaning, of_devices
 from aiflame.attribute.division import Ints, scaled
 from aiflame.attribute.facts import INSIDE, Facts, Gathered, Grouping, put_in_order, without_noise
 from aiflame.attribute.facts_times import device_times
+from aiflame.attribute.fewer_regions import fewer_regions
 from aiflame.attribute.gpu import IDLE
 from aiflame.attribute.gpu_idle import Device, Gaps, idle_times, summed_up
 from aiflame.attribute.gpu_places import NO_LAUNCH, family_nodes, grow_inside, item_nodes, launched_at
@@ -48,6 +49,8 @@ def device_facts(profile: Tables) -> Facts:
     there = [name for name in metrics(profile) if name in OF_GPU]
     trie = functions(profile)
     meaning = of_devices(profile, trie)
+    fewer = fewer_regions(meaning.launches, meaning.forests["region"])
+    meaning = replace(meaning, launches=fewer.of(meaning.launches), forests={**meaning.forests, "region": fewer.forest})
     code, done = _by_frames(profile, trie, work(profile, Grouped(BY, meaning)))
     meaning = replace(meaning, launches=meaning.launches.clear(), nodes=meaning.nodes.clear())  # there may be very many
     ran = Ran(done)
@@ -73,7 +76,7 @@ def device_facts(profile: Tables) -> Facts:
     when = device_times(profile, done, meaning.steps, sampled.get(GPU_STALLS.name), lone, resting)
     sites = sites.join(when.first, on="group", how="left", maintain_order="left").with_columns(pl.col("first").fill_null(0))
     forests |= {"process": trie.owners(), "code": code, INSIDE: inside}
-    gathered = Gathered(forests, sites, leaves, when)
+    gathered = Gathered(forests, sites, leaves, when, fewer.notes)
     return put_in_order("device", tuple(METRICS[name] for name in there), MOMENTS_OF, GROUPINGS, gathered)
 
 
