@@ -115,6 +115,22 @@ def test_many_tiny_kernels_wait_for_their_launches(tmp_path: Path) -> None:
     )
 
 
+def test_in_steps_the_kernels_of_a_step_are_counted(tmp_path: Path) -> None:
+    """The first step, which has a long one, does not count."""
+    story, now = Story(), 1000.0
+    for number in range(6):
+        for _ in range(19):
+            story.layer_work(now, now + 6, now + (500 if number == 0 else 10), "model", name="vectorized_elementwise_kernel")
+            now += 500 if number == 0 else 10
+        story.now = round(now * US)
+        story.backward()
+        story.kernels[-1] |= {"start_ns": round((now + 6) * US), "end_ns": round((now + 10) * US)}
+        story.during("optimizer", now + 1, now + 2)
+        now += 10
+    finding = found(story, tmp_path)["launch-bound"]
+    assert finding.sentence == "GPU idle 60% of each step between 20 kernels of 4 µs on average: it waits for launches, most in Part"
+
+
 def test_kernels_that_fill_the_device_wait_for_nothing(tmp_path: Path) -> None:
     story = Story()
     for number in range(200):

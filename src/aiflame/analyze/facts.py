@@ -7,11 +7,10 @@ from functools import cached_property
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from aiflame.analyze.cpu_facts import CpuFacts, cpu_facts
 from aiflame.analyze.idle_gaps import IdleGaps, idle_gaps
-from aiflame.analyze.joined import Joined
+from aiflame.analyze.joined import Ints, Joined
 from aiflame.analyze.occupancy import Device, devices, per_step
 from aiflame.analyze.stalls import stalls
 from aiflame.analyze.step_times import steady
@@ -39,19 +38,28 @@ class Facts(Joined):
         return idle_gaps(self, self.devices, self.per_step)
 
     @cached_property
-    def steady_took(self) -> NDArray[np.int64]:
+    def steady_took(self) -> Ints:
         """For each site, the GPU time of what was launched in steps, the first of each process aside; of all where there are no steps."""
+        return self._steady[0]
+
+    @cached_property
+    def steady_launches(self) -> Ints:
+        """The same of their number."""
+        return self._steady[1]
+
+    @cached_property
+    def _steady(self) -> tuple[Ints, Ints]:
         usual = steady(self.per_step.select("process", "step").unique())
         if usual.is_empty():
-            return self.sites["took"].to_numpy()
+            return self.sites["took"].to_numpy(), self.sites["launches"].to_numpy()
         first = np.full(len(self.process_names), np.iinfo(np.int64).max)
         for process, least in usual.group_by("process").agg(pl.col("step").min()).rows():
             first[process] = least
         ran = self.work.ran
         site = ran["site"].to_numpy()
-        of_process = self.sites["process"].cast(pl.Int32).to_numpy()[site]
+        inside = ran["step"].to_numpy() >= first[self.sites["process"].cast(pl.Int32).to_numpy()[site]]
         took = (ran["end_ns"] - ran["start_ns"]).cast(pl.Int64).to_numpy()
-        return nodes.gather(site, np.where(ran["step"].to_numpy() >= first[of_process], took, 0), len(self.sites))
+        return nodes.gather(site[inside], took[inside], len(self.sites)), np.bincount(site[inside], minlength=len(self.sites))
 
     @cached_property
     def steady_shared(self) -> pl.DataFrame:

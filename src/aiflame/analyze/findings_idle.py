@@ -42,7 +42,12 @@ class Scope:
     whole_ns: int
     share: dict[str, float]
     """Of each of `occupancy.STATES`."""
-    in_steps: bool
+    steps: int
+    """How many; 0: it speaks of all time."""
+
+    @property
+    def in_steps(self) -> bool:
+        return self.steps > 0
 
 
 def scope(devices: Sequence[Occupancy], per_step: pl.DataFrame) -> Scope:
@@ -54,7 +59,7 @@ def scope(devices: Sequence[Occupancy], per_step: pl.DataFrame) -> Scope:
         times = {state: sum(getattr(device, f"{state}_ns") for device in devices) for state in STATES}
         label = "of the time"
     whole = sum(times.values())
-    return Scope(label, whole, {state: took / whole if whole else 0.0 for state, took in times.items()}, not inside.is_empty())
+    return Scope(label, whole, {state: took / whole if whole else 0.0 for state, took in times.items()}, len(inside))
 
 
 def idle(known: Facts, found: IdleGaps, of: Scope) -> Iterator[Finding]:
@@ -148,16 +153,15 @@ def _launches(known: Facts, groups: pl.DataFrame, of: Scope) -> Iterator[Finding
     """Many kernels, each shorter than the way to it: the host cannot launch fast enough, or the device cannot begin."""
     rows = groups.filter(pl.col("cause").is_in([Cause.LAUNCH.name.lower(), Cause.DEVICE.name.lower()]))
     part = float(rows["part"].sum())
-    kernels = known.sites.filter(pl.col("kind") == int(Kind.GPU_KERNEL))
-    if part < IDLE or kernels.is_empty():
+    kernel = (known.sites["kind"] == int(Kind.GPU_KERNEL)).to_numpy()
+    launches, took = int(known.steady_launches[kernel].sum()), int(known.steady_took[kernel].sum())
+    if part < IDLE or not launches:
         return
-    launches = int(kernels["launches"].sum())
-    mean = round(int(kernels["took"].sum()) / max(launches, 1))
+    count = round(launches / of.steps) if of.in_steps else launches
     layers = rows.filter(pl.col("layer") != "").group_by("layer").agg(pl.col("part").sum()).sort("part", "layer", descending=[True, False])
     most = f", most in {layers['layer'][0]}" if len(layers) else ""
-    sentence = (
-        f"GPU idle {part:.0%} {of.label} between {launches:,} kernels of {amount(mean, 'ns')} on average: it waits for launches{most}"
-    )
+    short = f"{count:,} kernels of {amount(round(took / launches), 'ns')} on average"
+    sentence = f"GPU idle {part:.0%} {of.label} between {short}: it waits for launches{most}"
     place = _place(rows)
     yield Finding(sentence, part, _gaps(place, Cause.LAUNCH, Cause.DEVICE), "launch-bound", part)
 
