@@ -217,7 +217,7 @@ def test_samples_are_a_metric_of_their_own(scope: Opener) -> None:
     )
     report = scope({"facts.device": facts([stalls], metrics=("gpu-stalls", "gpu-time"), bins=3000)}, "#view=scope&metric=gpu-stalls")
     report.drag(cell(report, 0, 0), cell(report, 0, 4))
-    assert "40 samples GPU samples" in report.text(".sc-strip")
+    assert "40 GPU samples" in report.text(".sc-strip")
 
 
 def test_the_legend_has_numbers_and_both_themes_have_colours(scope: Opener) -> None:

@@ -3,7 +3,7 @@
 import { amount, percent } from "../text.js";
 import { element } from "./dom.js";
 import { button, table } from "./elements.js";
-import { possible, rounded } from "./scope_words.js";
+import { possible, valued } from "./scope_words.js";
 import { moment } from "./time_text.js";
 
 const TITLES = { kernel: "Kernels", function: "Python functions", layer: "Layers", phase: "Phases" };
@@ -30,7 +30,7 @@ export class Strip {
     this.range = words;
     const part = await this.app.data.ask("scope.part", given);
     if (this.shown !== given) return;
-    const all = `${amount(rounded(part.total), metric.unit)} ${metric.label}`;
+    const all = valued(part.total, metric);
     const busy = possible(part.total, words.length, metric);
     const actions = [button("Flame graph of this ⏎", () => this.on.open(), "What ran in it (Enter)")];
     actions[0].classList.add("sc-open");

@@ -21,7 +21,7 @@ export const named = {
 
 /** Lines of a tooltip; `part`: what the cell is of, where that is known yet. */
 export function hoverText({ grid, metric, cell, value, together, part }) {
-  const lines = [element("strong", {}, `${amount(rounded(value), metric.unit)} ${metric.label}`)];
+  const lines = [element("strong", {}, valued(value, metric))];
   const took = spanOf(grid, cell);
   const busy = possible(value, took.length, metric);
   if (busy) lines.push(element("div", {}, busy));
@@ -51,6 +51,17 @@ function spanOf(grid, { column, row }) {
   const length = (step.end - step.begin) / grid.rows;
   const place = `${Math.round((100 * row) / grid.rows)}–${Math.round((100 * (row + 1)) / grid.rows)}%`;
   return { text: `step ${step.number}, ${place} of its ${amount(step.end - step.begin, "ns")}`, length };
+}
+
+/** `12 ms GPU time`, `79 GPU samples` */
+export function valued(value, metric) {
+  const number = metric.unit === "samples" ? rounded(value).toLocaleString("en-US") : amount(rounded(value), metric.unit);
+  return `${number} ${shortLabel(metric)}`;
+}
+
+/** Without what is said of how it was made. */
+export function shortLabel({ label }) {
+  return label.split(",")[0];
 }
 
 export function rounded(value) {

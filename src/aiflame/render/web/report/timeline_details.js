@@ -9,6 +9,11 @@ import { moment } from "./time_text.js";
 const MOST = 8;
 const KERNEL = 7;
 
+/** For a search that takes expressions. */
+function escaped(text) {
+  return text.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
+}
+
 export class Details {
   constructor(app, on) {
     this.app = app;
@@ -26,19 +31,25 @@ export class Details {
     const label = about.kinds[slice.kind].label;
     const actions = [button("Fit", () => this.on.fit(slice.begin, slice.end), "Zoom to it (Enter)")];
     actions.push(button("◂", () => this.on.choose(slice.before), "The one before (←)"), button("▸", () => this.on.choose(slice.after), "The next (→)"));
-    if (slice.kind === KERNEL && this.app.blocks.includes("code")) {
-      actions.push(button("Kernel’s source", () => this.app.go("code", { kernel: slice.name })));
-    }
     if (this.app.blocks.includes("facts.device") && slice.kind === KERNEL) {
-      actions.push(button("In the flame graph", () => this.app.go("flame", { search: slice.name })));
+      actions.push(button("In the flame graph", () => this.app.go("flame", { metric: "gpu-time", search: `^${escaped(slice.name)}$` })));
     }
     const words = element("dl");
     for (const [word, texts] of knownOf(about, slice)) {
-      words.append(element("dt", {}, word), element("dd", {}, ...texts.map((text) => element("div", {}, text))));
+      words.append(element("div", {}, element("dt", {}, word), element("dd", {}, ...texts.map((text) => element("div", {}, text)))));
     }
     this.#show(slice, element("h2", {}, element("span", {}, slice.name), element("small", {}, label)), actions, words);
+    if (slice.kind === KERNEL) this.#offerSource(slice);
     const layer = slice.facts.layer ? `, layer ${slice.facts.layer[0]}` : "";
     this.app.say(`${slice.name}, ${amount(slice.end - slice.begin, "ns")}${slice.step >= 0 ? `, step ${slice.step}` : ""}${layer}`);
+  }
+
+  /** Of kernels that have a page. */
+  async #offerSource(slice) {
+    if (!this.app.blocks.includes("code")) return;
+    const { kernels } = await this.app.data.ask("kernels");
+    if (this.shown !== slice || !kernels.some(({ name, short }) => name === slice.name || short === slice.name)) return;
+    this.body.querySelector(".tl-actions").append(button("Source and SASS", () => this.app.go("code", { kernel: slice.name })));
   }
 
   async range(about, range) {

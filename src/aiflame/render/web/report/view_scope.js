@@ -8,7 +8,7 @@ import { columnChoices, rowChoices, ROWS, StepGrid, TimeGrid, usualColumn } from
 import { Legend } from "./scope_legend.js";
 import { LEFT, Picture, TOP } from "./scope_picture.js";
 import { Strip } from "./scope_strip.js";
-import { hoverText, named, rounded } from "./scope_words.js";
+import { hoverText, named, rounded, shortLabel } from "./scope_words.js";
 import { between } from "./time_text.js";
 import { hands } from "./scope_hands.js";
 
@@ -86,7 +86,7 @@ class Scope {
     const column = columns.find((one) => String(one) === state.column) ?? (by === "time" ? usualColumn(domain.bins) : 0);
     const rowsOf = by === "time" ? rowChoices(column, domain.bins.bin_ns) : ROWS;
     const rows = rowsOf.find((one) => String(one) === state.rows) ?? rowsOf.filter((one) => one <= 50).at(-1);
-    this.choices.metric.offer(metrics.map((one) => [one.name, one.label]), chosen.name);
+    this.choices.metric.offer(metrics.map((one) => [one.name, shortLabel(one)]), chosen.name);
     this.choices.by.offer(ways, by);
     this.choices.column.offer(columns.map((one) => [one, amount(one, "ns")]), column);
     this.choices.process.offer(by === "step" ? processes.map(([one, name]) => [one, name]) : [], process);
@@ -129,7 +129,7 @@ class Scope {
 
   #label() {
     const what = this.by === "time" ? `${this.grid.columns} columns of ${amount(this.grid.column, "ns")}` : `${this.grid.columns} steps`;
-    return `Heat map of ${this.metric.label}, ${what}, ${this.grid.rows} rows. Arrow keys move, with Shift they select, Enter opens the flame graph.`;
+    return `Heat map of ${shortLabel(this.metric)}, ${what}, ${this.grid.rows} rows. Arrow keys move, with Shift they select, Enter opens the flame graph.`;
   }
 
   #windowOf(wanted) {
@@ -162,7 +162,7 @@ class Scope {
     const { most } = this;
     const logarithmic = this.logarithmic();
     const tone = (value) => Math.min(255, Math.round(255 * named.share(value, most, logarithmic)));
-    const aboveLabel = this.by === "step" ? "length of each step" : `${this.metric.label} in each column`;
+    const aboveLabel = this.by === "step" ? "length of each step" : `${shortLabel(this.metric)} in each column`;
     const unit = this.by === "step" ? "ns" : this.metric.unit;
     const { grid, selection, cursor, hovered } = this;
     this.picture.draw({ grid, tone, colors: scale(theme), style, selection, cursor, hovered, unit, aboveLabel });
@@ -350,7 +350,7 @@ class Scope {
 
 /** How the legend writes a value: of steps it is a value for each ms of their cells. */
 function legendText({ unit, domain }, by) {
-  if (by === "time") return (value) => amount(rounded(value), unit);
+  if (by === "time") return (value) => (unit === "samples" ? rounded(value).toLocaleString("en-US") : amount(rounded(value), unit));
   if (unit !== "ns") return (value) => `${amount(rounded(value), unit)}/ms`;
   return domain.domain === "device" ? (value) => percent(value, 1e6) : (value) => (value / 1e6).toFixed(1);
 }
@@ -359,6 +359,15 @@ export const view = {
   name: "scope",
   title: "FlameScope",
   key: "3",
+  keys: [
+    ["← → ↑ ↓", "from cell to cell"],
+    ["Shift ← …", "select"],
+    ["Enter", "the flame graph of the selection"],
+    ["+ −", "zoom into columns and out"],
+    ["PgUp PgDn", "earlier, later columns"],
+    ["0", "all columns"],
+    ["Esc", "let go of the selection"],
+  ],
   create(app) {
     const made = new Scope(app);
     return { body: made.body, show: (state) => made.show(state), leave: () => made.leave(), key: (event) => made.key(event) };

@@ -78,7 +78,7 @@ class Timeline {
     this.turned = new Set((state.turned ?? "").split(".").filter(Boolean).map(Number));
     this.top = Number(state.top ?? 0) || 0;
     this.plan = layout(this.about, this.turned);
-    this.chosen = state.slice === undefined ? null : await this.app.data.ask("timeline.slice", { row: Number(state.slice) });
+    this.revealed = this.chosen = state.slice === undefined ? null : await this.app.data.ask("timeline.slice", { row: Number(state.slice) });
     this.#tell();
     this.#change();
   }
@@ -126,6 +126,8 @@ class Timeline {
   #draw() {
     if (this.body.hidden) return;
     this.picture.resize();
+    if (this.revealed) this.#scrollTo(this.revealed);
+    this.revealed = null;
     this.top = Math.max(0, Math.min(this.top, this.plan.height - (this.picture.height - RULER)));
     this.#ask();
     const theme = this.app.theme();
@@ -311,18 +313,23 @@ class Timeline {
     if (!slice) return;
     this.chosen = slice;
     this.range = null;
+    this.revealed = slice;
     this.#reveal(slice);
     this.#tell();
     this.#change();
   }
 
-  #reveal({ begin, end, lane }) {
+  #reveal({ begin, end }) {
     if (end < this.view.begin || begin > this.view.end) {
       const half = (this.view.end - this.view.begin) / 2;
       this.view = this.#limited((begin + end) / 2 - half, (begin + end) / 2 + half);
     }
+  }
+
+  /** Once the room for it is known: details stand below the picture. */
+  #scrollTo({ lane }) {
     const row = this.plan.rows.find((one) => one.lane === lane);
-    if (row && (row.y < this.top || row.y + row.height > this.top + this.picture.height - RULER)) this.top = row.y - this.picture.height / 3;
+    if (row && (row.y < this.top || row.y + row.height > this.top + this.picture.height - RULER)) this.top = row.y - this.picture.height / 2;
   }
 
   #mark(from, to, done) {
@@ -386,6 +393,15 @@ export const view = {
   name: "timeline",
   title: "Timeline",
   key: "4",
+  keys: [
+    ["w s", "zoom in and out, about the pointer"],
+    ["a d", "pan"],
+    ["← →", "the slice before, the next"],
+    ["↑ ↓", "the lane above, below"],
+    ["Enter", "fit the slice"],
+    ["0", "the whole run"],
+    ["Esc", "let go of slice and range"],
+  ],
   create(app) {
     const made = new Timeline(app);
     return { body: made.body, show: (state) => made.show(state), leave: () => made.leave(), key: (event) => made.key(event) };
