@@ -18,8 +18,13 @@ from aiflame.profile.codes import FrameKind
 Ints = NDArray[np.int64]
 LINES = 4
 """Innermost lines that are told of a stack."""
-_NOT_TOLD = r"(?:^|/)torch/nn/modules/module\.py$|^<frozen|(?:^|/)torch/(?:_ops|_tensor|utils/_contextlib|autograd/(?:__init__|graph))\.py$"
-"""Files of Python functions through which torch calls what a person wrote."""
+_NOT_TOLD = (
+    r"(?:^|/)torch/(?:nn/modules/module|_ops|_tensor|utils/_contextlib|autograd/(?:__init__|graph|function))\.py$"
+    r"|(?:^|/)torch/_(?:inductor|functorch|dynamo)/|(?:^|/)triton/(?:runtime|backends)/|^<frozen"
+)
+"""Files of Python functions through which torch and Triton call what a person wrote, or what they generated of it."""
+_LAUNCHER = ("<string>", "launcher")
+"""The function that Inductor makes for each kernel."""
 _INTERFACE = r"^_*(?:cu(?:da)?[A-Z]|cl[A-Z])\w*(?:@.*)?$"
 
 
@@ -84,6 +89,7 @@ class Stacks:
         if symbols is not None:
             line = pl.format("{}:{} {}", pl.col("file").str.split("/").list.last(), "line", "name")
             told = (pl.col("frame") // (1 << 60) == FrameKind.PYTHON) & ~pl.col("file").str.contains(_NOT_TOLD)
+            told &= (pl.col("file") != _LAUNCHER[0]) | (pl.col("name") != _LAUNCHER[1])
             own = symbols.filter(pl.col("depth") == 0).unique(["process", "frame"], keep="first")
             named = words.distinct.join(
                 own.select("process", "frame", "file", "line", "name"), on=["process", "frame"], how="left", maintain_order="left"
