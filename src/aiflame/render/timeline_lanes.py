@@ -50,15 +50,18 @@ def lanes(tracks: pl.DataFrame, slices: pl.DataFrame) -> Lanes:
     place = np.zeros(max(SliceKind) + 1, dtype=np.int64)
     place[list(_PLACE)] = list(_PLACE.values())
     key = (place_of[slices["track"].to_numpy()] << 32) | (place[kind] << 16) | _levels(slices)
-    begin = slices["begin_ns"].to_numpy()
-    by_lane = np.lexsort((begin, key))
-    distinct, first, lane = np.unique(key[by_lane], return_index=True, return_inverse=True)
-    rows = pl.DataFrame({"track": distinct >> 32, "kind": kind[by_lane][first], "level": distinct & 0xFFFF})
+    distinct = pl.Series(key).unique().sort().to_numpy()
+    lane = np.searchsorted(distinct, key)
+    # Those of a track are by their begins already.
+    by_lane = np.argsort(lane.astype(np.uint16 if len(distinct) < 1 << 16 else np.int64), kind="stable")
+    lane = lane[by_lane]
+    first = by_lane[np.searchsorted(lane, np.arange(len(distinct)))]
+    rows = pl.DataFrame({"track": distinct >> 32, "kind": kind[first], "level": distinct & 0xFFFF})
     shown = tracks[order]
     parents = shown["parent"].to_numpy()
     parent = np.where(parents >= 0, place_of[np.maximum(parents, 0)], -1)
     kept = shown.select("kind", "number", "name").with_columns(parent=pl.Series(parent, dtype=pl.Int64))
-    return Lanes(kept, rows, slices[by_lane], lane.astype(np.int64))
+    return Lanes(kept, rows, slices[by_lane], lane)
 
 
 def _order(tracks: pl.DataFrame, slices: pl.DataFrame) -> list[int]:

@@ -52,16 +52,14 @@ def _firsts(spans: Spans, bin_ns: int) -> Ints:
 
 def _merged(spans: Spans, first: Ints) -> Spans:
     took = spans.end - spans.begin
-    group = np.zeros(len(took), dtype=np.int64)
-    group[first[1:]] = 1
-    group = np.cumsum(group)
-    by_length = np.lexsort((took, group))
-    last = np.append(first[1:], len(took)) - 1
+    many = np.diff(first, append=len(took))
+    longest = took == np.repeat(np.maximum.reduceat(took, first), many)
+    at = np.minimum.reduceat(np.where(longest, np.arange(len(took)), len(took)), first)
     return Spans(
         spans.lane[first],
         spans.begin[first],
         np.maximum.reduceat(spans.end, first),
-        spans.row[by_length[last]],
+        spans.row[at],
         np.add.reduceat(spans.count, first),
         np.add.reduceat(spans.busy, first),
     )
