@@ -133,7 +133,7 @@ def few_enough(group: Ints, row: Ints, most: int) -> int:
     size = int(row.max(initial=0)) + 1
     part = max(1, len(row) // SAMPLED_ROWS)
     block = BLOCK
-    while block > 1 and size < 8 * block * part:
+    while part > 1 and block > 1 and size < 8 * block * part:
         block //= 2
     chosen = (row // block) % part == 0
     some, place = group[chosen], row[chosen]
