@@ -25,8 +25,9 @@ export function fromBase64(text) {
 }
 
 function numbers(raw, kind, count, planes, wide) {
+  if (!wide && planes < 4) return kind === "delta" ? unfolded(small(raw, count, planes)) : small(raw, count, planes);
   const values = wide || planes > 4 ? new Float64Array(count) : new Int32Array(count);
-  const stored = wide || planes >= 4 ? new Float64Array(count) : values;
+  const stored = new Float64Array(count);
   for (let plane = 0; plane < planes; plane++) {
     const weight = 2 ** (8 * plane);
     const from = plane * count;
@@ -39,8 +40,27 @@ function numbers(raw, kind, count, planes, wide) {
       value += folded % 2 === 0 ? folded / 2 : -(folded + 1) / 2;
       values[row] = value;
     }
-  } else if (stored !== values) {
+  } else {
     values.set(stored);
+  }
+  return values;
+}
+
+/** The same for numbers of up to three bytes, which most are. */
+function small(raw, count, planes) {
+  const values = new Int32Array(raw.subarray(0, count));
+  for (let plane = 1; plane < planes; plane++) {
+    const from = plane * count;
+    for (let row = 0; row < count; row++) values[row] |= raw[from + row] << (8 * plane);
+  }
+  return values;
+}
+
+function unfolded(values) {
+  let value = 0;
+  for (let row = 0; row < values.length; row++) {
+    value += (values[row] >> 1) ^ -(values[row] & 1);
+    values[row] = value;
   }
   return values;
 }
@@ -48,10 +68,13 @@ function numbers(raw, kind, count, planes, wide) {
 function texts(raw, lengths) {
   const decoder = new TextDecoder();
   const found = new Array(lengths.length);
+  const all = decoder.decode(raw);
+  const plain = all.length === raw.length; // a byte for each character: they need not be read one by one
   let at = 0;
   for (let row = 0; row < lengths.length; row++) {
-    found[row] = decoder.decode(raw.subarray(at, at + lengths[row]));
-    at += lengths[row];
+    const end = at + lengths[row];
+    found[row] = plain ? all.slice(at, end) : decoder.decode(raw.subarray(at, end));
+    at = end;
   }
   return found;
 }

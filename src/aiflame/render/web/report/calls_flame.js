@@ -30,14 +30,17 @@ export const FLAME_CALLS = {
     const from = await open(blocks, given.domain, given.base);
     const metric = from.facts.head.metrics.find((one) => one.name === given.metric) ?? from.facts.head.metrics[0];
     const idle = idleShare(from.facts, metric.name);
-    const asked = { ...given, metric: metric.name, detail: given.detail || usualDetail(metric), idle: given.idle ? given.idle === "1" : idle < MOST_IDLE };
+    const shown = given.idle ? given.idle === "1" : idle < MOST_IDLE;
+    const asked = { ...given, metric: metric.name, detail: given.detail || usualDetail(metric), idle: shown };
     const raw = growOnce(from, asked);
     const changed = transform(raw, from, asked);
     const how = { order: asked.order, widths: asked.base && asked.widths === "base" ? 2 : 0, rank: ranks(from) };
     const laid = changed.above ? joined(arrange(changed.below, how), arrange(changed.above, how)) : arrange(changed.below, how);
     const { columns, ...arrays } = laid;
-    const answer = { ...arrays, metric, detail: asked.detail, idle: { share: idle, shown: asked.idle }, whole: whole(raw), cut: Boolean(changed.above?.cut ?? changed.below.cut), divided: Boolean(given.range || given.steps) };
-    return { answer, transfer: buffers(arrays) };
+    const cut = Boolean(changed.above?.cut ?? changed.below.cut);
+    const divided = Boolean(given.range || given.steps);
+    const told = { metric, detail: asked.detail, idle: { share: idle, shown }, whole: whole(raw), cut, divided };
+    return { answer: { ...arrays, ...told }, transfer: buffers(arrays) };
   },
 };
 
@@ -99,7 +102,8 @@ function ranks(from) {
   if (from.ranks) return from.ranks;
   const { name, kind } = from.frames;
   const keys = name.map((text, row) => (LAST.has(kind[row]) ? "\uffff" : "") + padded(text));
-  const order = Int32Array.from(keys.keys()).sort((one, other) => (keys[one] < keys[other] ? -1 : keys[one] > keys[other] ? 1 : one - other));
+  const compare = (one, other) => (keys[one] < keys[other] ? -1 : keys[one] > keys[other] ? 1 : one - other);
+  const order = Int32Array.from(keys.keys()).sort(compare);
   from.ranks = new Int32Array(order.length);
   for (let at = 0; at < order.length; at++) from.ranks[order[at]] = at;
   return from.ranks;
@@ -135,7 +139,9 @@ function joined(below, above) {
   below.starts.forEach((start, level) => (starts[levels + level] = at + start));
   const own = below.own.map((one, column) => glue(one, above.own[column]));
   const total = below.total.map((one, column) => glue(one, above.total[column]));
-  return { count, depth, parent, after, rows, starts, own, total, frame: glue(below.frame, above.frame), left: glue(below.left, above.left), upper: below.count };
+  const frame = glue(below.frame, above.frame);
+  const left = glue(below.left, above.left);
+  return { count, depth, parent, after, rows, starts, own, total, frame, left, upper: below.count };
 }
 
 function buffers(arrays) {

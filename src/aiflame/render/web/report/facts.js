@@ -11,7 +11,7 @@ const INSTRUCTIONS = new Set([10, 11, 12, 14]); // with stalls and offsets
 const GPU_OFFSET = 12;
 const MOST_EXPECTED = 1 << 22; // nodes to make room for beforehand
 
-/** What is in a block `facts.DOMAIN` or `base.DOMAIN`. `frames` are its own with those that views add: the root's, `[no layer]` …, steps. */
+/** What is in a block of facts. `frames` are its own and those that views add: the root's, `[no layer]` …, steps. */
 export class Facts {
   constructor({ head, columns }) {
     this.head = head;
@@ -96,9 +96,10 @@ export function hiddenFrames(kinds, { detail, inverted }, hide) {
   return hidden;
 }
 
-/** @typedef {{segments: string[], metric: string, hidden: Uint8Array, parts: Float64Array|null, idle: boolean, frameOf?: Int32Array}} Wanted */
-
-/** The tree of one metric, with the columns [values, launches]; and of a baseline [values, launches, its values]. */
+/**
+ * `wanted`: the segments, the metric, frames that are hidden, parts of groups (or null), the steps that were chosen, and whether idle time
+ * counts. The tree of one metric, with the columns [values, launches]; and of a baseline [values, launches, its values].
+ */
 export function tree(facts, base, wanted) {
   const growth = new Growth(Math.min(facts.nodes + facts.sites, MOST_EXPECTED), Math.min(facts.sites, MOST_EXPECTED));
   const columns = [new Sums(), new Sums(), new Sums()];

@@ -160,11 +160,11 @@ export class Chart {
       bars(this.model, row, this.window, this.pixels, this.found, (node, from, to, many, match) => {
         const x = Math.max(from, 0);
         const fade = this.#fade(node);
-        found.push({
-          node, name: this.model.name(node), x: box.x + x, y: box.y + y, width: Math.min(to, this.pixels) - x, many, match,
-          above: fade === 1, dim: fade === 2, depth: this.model.depth[node], color: this.colors.css(match ? this.colors.found : this.colors.of(this.model, node)),
-          label: many ? "" : labelFor(this.model, node, Math.min(to, this.pixels) - x, this.ruler),
-        });
+        const width = Math.min(to, this.pixels) - x;
+        const color = this.colors.css(match ? this.colors.found : this.colors.of(this.model, node));
+        const label = many ? "" : labelFor(this.model, node, width, this.ruler);
+        const how = { many, match, above: fade === 1, dim: fade === 2, color, label };
+        found.push({ node, name: this.model.name(node), depth: this.model.depth[node], x: box.x + x, y: box.y + y, width, ...how });
       }),
     );
     return found;

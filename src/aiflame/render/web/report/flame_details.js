@@ -12,7 +12,8 @@ export class Details {
     this.view = view;
     this.text = element("span.flame-detail", {});
     this.source = element("a.flame-source", { href: "#", hidden: true, onclick: (event) => this.#openSource(event) });
-    this.more = element("button.flame-more", { type: "button", title: "What can be done with this frame (m)", "aria-label": "Actions for this frame", onclick: () => this.#openMenu() }, "⋯");
+    const title = "What can be done with this frame (m)";
+    this.more = element("button.flame-more", { type: "button", title, "aria-label": title, onclick: () => this.#openMenu() }, "⋯");
     this.found = element("span.flame-matched", { role: "status" });
     this.body = element("div.flame-details", {}, this.more, this.text, this.source, this.found);
   }
@@ -58,7 +59,9 @@ export class Details {
       const whole = model.width[chart.zoom];
       const parts = found.covered(chart.zoom);
       const names = parts.length > 1 ? ["callees: ", "callers: "] : [""];
-      this.found.textContent = parts.map(({ sum, count }, at) => `${names[at]}Matched ${percent(sum, whole)} · ${count.toLocaleString("en-US")} ${count === 1 ? "frame" : "frames"}`).join("; ");
+      const frames = (count) => `${count.toLocaleString("en-US")} ${count === 1 ? "frame" : "frames"}`;
+      const told = parts.map(({ sum, count }, at) => `${names[at]}Matched ${percent(sum, whole)} · ${frames(count)}`);
+      this.found.textContent = told.join("; ");
     }
   }
 

@@ -2,7 +2,7 @@
 
 import { element } from "./dom.js";
 import { describe, readChoices, writeChoices } from "./names.js";
-import { percent } from "../text.js";
+import { clip, percent } from "../text.js";
 
 const CHANGES = [["gone", "gone"], ["less", "less"], ["same", "same"], ["more", "more"], ["new", "new"]];
 
@@ -57,11 +57,13 @@ export class Legend {
     const chips = CHANGES.map(([name, label]) => {
       const { own, count } = this.shares[name];
       const whole = name === "gone" ? model.base[0] : model.width[0];
-      const title = `${count.toLocaleString("en-US")} frames. Share of the ${name === "gone" ? "baseline" : "widths"} that lies in them. Click: highlight`;
+      const of = name === "gone" ? "baseline" : "widths";
+      const title = `${count.toLocaleString("en-US")} frames. Share of the ${of} that lies in them. Click: highlight`;
       return this.#chip(label, chart.colors.ofChange(step[name]), percent(own, whole), title, lit.has(name), name);
     });
     if (this.shares.gone.count > 0 && !model.byBase) {
-      chips.push(element("button.flame-note", { type: "button", onclick: () => this.view.change({ widths: "base" }) }, "Show what is gone"));
+      const show = () => this.view.change({ widths: "base" });
+      chips.push(element("button.flame-note", { type: "button", onclick: show }, "Show what is gone"));
     }
     return chips;
   }
@@ -69,7 +71,8 @@ export class Legend {
   #chip(label, color, share, title, on, key) {
     const swatch = element("i.flame-swatch");
     swatch.style.background = color;
-    const chip = element("button.flame-kind", { type: "button", title, "aria-label": `${label}, ${share}`, dataset: { kind: key } }, swatch, element("span", {}, label), element("b", {}, share));
+    const given = { type: "button", title, "aria-label": `${label}, ${share}`, dataset: { kind: key } };
+    const chip = element("button.flame-kind", given, swatch, element("span", {}, label), element("b", {}, share));
     chip.setAttribute("aria-pressed", String(on));
     chip.addEventListener("click", (event) => this.#clicked(key, event.shiftKey));
     return chip;
@@ -124,12 +127,15 @@ export class Chips {
         chips.push(this.#chip(key, `${says} `, describe(choice), { [key]: writeChoices(rest) }));
       }
     }
-    if (state.sandwich) chips.push(this.#chip("sandwich", "callers and callees of ", readChoices(state.sandwich).map(describe).join(", "), { sandwich: "" }));
+    const middle = readChoices(state.sandwich).map(describe).join(", ");
+    if (middle) chips.push(this.#chip("sandwich", "callers and callees of ", middle, { sandwich: "" }));
     if (state.range) chips.push(this.#chip("range", "time ", rangeText(state.range, info.bins), { range: "" }));
     if (state.steps) chips.push(this.#chip("steps", ...stepsText(state.steps), { steps: "" }));
     if (state.inverted && !state.sandwich) chips.push(this.#chip("inverted", "", "bottom-up", { inverted: "" }));
     if (state.recursion) chips.push(this.#chip("recursion", "", "recursion collapsed", { recursion: "" }));
-    if (!model.idle.shown && model.idle.share > 0) chips.push(this.#chip("idle", "without idle time: ", `${percent(model.idle.share, 1)} of all`, { idle: "1" }));
+    if (!model.idle.shown && model.idle.share > 0) {
+      chips.push(this.#chip("idle", "without idle time: ", `${percent(model.idle.share, 1)} of all`, { idle: "1" }));
+    }
     if (model.byBase) chips.push(this.#chip("widths", "widths of the ", "baseline", { widths: "" }));
     const notes = [];
     if (model.divided) notes.push("What lies inside a kernel is divided by how much of it ran in this range.");
@@ -139,11 +145,9 @@ export class Chips {
   }
 
   #chip(key, says, what, without) {
-    return element(
-      "span.flame-chip", { dataset: { key } },
-      element("span.flame-says", {}, says, element("bdi", {}, what.length > 80 ? `${what.slice(0, 79)}…` : what)),
-      element("button", { type: "button", title: "Remove", "aria-label": `Remove: ${says}${what}`, onclick: () => this.view.change(without) }, "×"),
-    );
+    const remove = { type: "button", title: "Remove", "aria-label": `Remove: ${says}${what}`, onclick: () => this.view.change(without) };
+    const told = element("span.flame-says", {}, says, element("bdi", {}, clip(what, 80)));
+    return element("span.flame-chip", { dataset: { key } }, told, element("button", remove, "×"));
   }
 }
 

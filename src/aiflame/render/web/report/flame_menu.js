@@ -31,7 +31,8 @@ export class ActionMenu {
     const rows = ITEMS.map((item) => {
       if (!item) return element("hr", {});
       const [action, label, key] = item;
-      const row = element("button", { type: "button", role: "menuitem", tabIndex: -1, dataset: { action }, onclick: () => this.#choose(action) }, label, key ? element("kbd", {}, key) : null);
+      const given = { type: "button", role: "menuitem", tabIndex: -1, dataset: { action }, onclick: () => this.#choose(action) };
+      const row = element("button", given, label, key ? element("kbd", {}, key) : null);
       this.#buttons.set(action, row);
       return row;
     });
@@ -51,7 +52,8 @@ export class ActionMenu {
     view.tooltip.hide();
     view.setCurrent(node, false);
     this.title.textContent = view.model.name(node).slice(0, 120);
-    for (const action of ["focus", "hide", "hideKind", "merge", "sandwich"]) this.#buttons.get(action).disabled = node === 0 && !view.state.sandwich;
+    const real = node > 0 || Boolean(view.state.sandwich);
+    for (const action of ["focus", "hide", "hideKind", "merge", "sandwich"]) this.#buttons.get(action).disabled = !real;
     this.#buttons.get("source").hidden = kernelOf(view.model, node) === "";
     this.body.hidden = false;
     const box = view.body.getBoundingClientRect();

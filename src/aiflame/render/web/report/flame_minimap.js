@@ -14,7 +14,8 @@ export class Minimap {
     this.view = view;
     this.canvas = element("canvas", {});
     this.box = element("div.flame-box", {});
-    this.body = element("div.flame-map", { hidden: true, "aria-hidden": "true", title: "The whole graph: drag the box" }, this.canvas, this.box);
+    const given = { hidden: true, "aria-hidden": "true", title: "The whole graph: drag the box" };
+    this.body = element("div.flame-map", given, this.canvas, this.box);
     this.body.addEventListener("pointerdown", (event) => this.#press(event));
     this.body.addEventListener("pointermove", (event) => this.#grip !== null && this.#drag(event));
     this.body.addEventListener("pointerup", () => this.#release());

@@ -10,7 +10,8 @@ export function find(model, pattern, matchCase) {
     file: (row) => expression.test(`${frames.files[frames.file[row]] ?? ""}:${frames.line[row]}`),
     kind: (row) => expression.test(labels[frames.kind[row]] ?? ""),
   };
-  const test = tests[field] ?? ((row) => expression.test(frames.name[row]) || (frames.full[row] !== "" && expression.test(frames.full[row])));
+  const name = (row) => expression.test(frames.name[row]) || (frames.full[row] !== "" && expression.test(frames.full[row]));
+  const test = tests[field] ?? name;
   const frameFound = new Uint8Array(frames.name.length);
   for (let row = 1; row < frameFound.length; row++) if (test(row)) frameFound[row] = 1;
   return new Found(model, frameFound);

@@ -2,21 +2,21 @@
 
 /** Each key of the address and what it is when it is not there. */
 const FIELDS = {
-  domain: "", metric: "", by: "", order: "name", dir: "", inverted: "", recursion: "", detail: "", idle: "", // how the tree is made
+  domain: "", metric: "", by: "", order: "name", inverted: "", recursion: "", detail: "", idle: "", // how the tree is made
   focus: "", hide: "", merge: "", sandwich: "", range: "", steps: "", widths: "", base: "",
-  search: "", case: "", lit: "", zoom: "", at: "", // how it is looked at
+  dir: "", search: "", case: "", lit: "", zoom: "", at: "", // how it is looked at
 };
 
-const MADE = ["by", "order", "inverted", "recursion", "detail", "idle", "focus", "hide", "merge", "sandwich", "range", "steps", "widths", "base"];
+const LOOKED = ["domain", "metric", "dir", "search", "case", "lit", "zoom", "at"];
+const MADE = Object.keys(FIELDS).filter((key) => !LOOKED.includes(key));
 
-const DOMAINS = { "gpu-time": "device", "gpu-stalls": "device", "gpu-latency": "device", bytes: "device", "cpu-time": "cpu", "wall-time": "wall" };
 const KNOWN = [
-  { name: "gpu-time", label: "GPU time" },
-  { name: "gpu-stalls", label: "GPU samples" },
-  { name: "gpu-latency", label: "GPU latency" },
-  { name: "bytes", label: "bytes copied" },
-  { name: "cpu-time", label: "CPU time" },
-  { name: "wall-time", label: "wall-clock time" },
+  { name: "gpu-time", domain: "device", label: "GPU time" },
+  { name: "gpu-stalls", domain: "device", label: "GPU samples" },
+  { name: "gpu-latency", domain: "device", label: "GPU latency" },
+  { name: "bytes", domain: "device", label: "bytes copied" },
+  { name: "cpu-time", domain: "cpu", label: "CPU time" },
+  { name: "wall-time", domain: "wall", label: "wall-clock time" },
 ];
 
 export function readState(given) {
@@ -38,13 +38,13 @@ export function domainsOf(blocks) {
 }
 
 export function domainOf(state, domains) {
-  const wanted = DOMAINS[state.metric] ?? state.domain;
+  const wanted = KNOWN.find((one) => one.name === state.metric)?.domain ?? state.domain;
   return domains.includes(wanted) ? wanted : domains[0];
 }
 
 /** Metrics that a domain may have, before its facts are read. */
 export function metricsOf(domain) {
-  return KNOWN.filter(({ name }) => DOMAINS[name] === domain);
+  return KNOWN.filter((one) => one.domain === domain);
 }
 
 /** What the worker is asked for; equal questions have equal answers. */

@@ -51,9 +51,14 @@ export class Tooltip {
     const { model, chart } = view;
     const total = model.width[node];
     const own = model.own[model.byBase ? 2 : 0][node];
-    const facts = [["total", `${view.amount(total)} · ${view.share(total)}${chart.zoom > 0 && node > chart.zoom && node < model.after[chart.zoom] ? ` · ${percent(total, model.width[chart.zoom])} of the zoomed` : ""}`]];
+    const inside = chart.zoom > 0 && node > chart.zoom && node < model.after[chart.zoom];
+    const ofZoomed = inside ? ` · ${percent(total, model.width[chart.zoom])} of the zoomed` : "";
+    const facts = [["total", `${view.amount(total)} · ${view.share(total)}${ofZoomed}`]];
     facts.push(["self", `${view.amount(own)} · ${view.share(own)}`]);
-    if (model.differential) facts.push(["before → now", `${view.amount(model.base[node])} → ${view.amount(model.total[0][node])} · ${change(model.base[node], model.total[0][node])}`]);
+    if (model.differential) {
+      const [before, now] = [model.base[node], model.total[0][node]];
+      facts.push(["before → now", `${view.amount(before)} → ${view.amount(now)} · ${change(before, now)}`]);
+    }
     const launches = model.launches[node];
     if (launches > 0) {
       const mean = model.metric.unit === "ns" ? ` · ${amount(Math.round(model.total[0][node] / launches), "ns")} each` : "";

@@ -26,7 +26,8 @@ export function writeChoices(choices) {
 export function marked(frames, labels, choices) {
   const found = new Uint8Array(frames.name.length);
   for (const { what, text } of choices) {
-    const test = { name: (row) => frames.name[row] === text, kind: (row) => labels[frames.kind[row]] === text, match: matcher(frames, text) }[what];
+    const byKind = (row) => labels[frames.kind[row]] === text;
+    const test = what === "match" ? matcher(frames, text) : what === "kind" ? byKind : (row) => frames.name[row] === text;
     for (let row = 1; row < found.length; row++) if (!found[row] && test(row)) found[row] = 1;
   }
   return found;

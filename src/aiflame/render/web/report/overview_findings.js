@@ -12,7 +12,7 @@ export function findingsOf(app) {
 }
 
 function row(app, { sentence, share, view }) {
-  const [name, state] = evidence(view);
+  const [name, state] = evidence(view, app.summary.steps);
   return element(
     "li.card.finding",
     { dataset: { kind: view.view } },
@@ -23,11 +23,20 @@ function row(app, { sentence, share, view }) {
 }
 
 /** Where the evidence is: the view's name, and its part of the address. */
-export function evidence({ view, metric, by, search, kernel, table, place }) {
+function evidence({ view, metric, by, search, kernel, table, place }, steps) {
   if (view === "kernels") return ["code", { kernel, place }];
   if (view === "tables") return ["tables", { table, filter: search }];
-  if (view === "flame") return ["flame", { metric, by, search }];
+  if (view === "timeline") return ["timeline", momentOf(search, steps)];
   return [view, { metric, by, search }];
+}
+
+/** When a step ran that a finding is about: `^Step\\.4$`. */
+function momentOf(search, steps) {
+  const number = Number(/^\^Step\\\.(\d+)\$$/.exec(search)?.[1] ?? -1);
+  const series = steps.find((one) => one.step.includes(number));
+  if (!series) return {};
+  const at = series.step.indexOf(number);
+  return { clock: `${series.begin_ns[at]}-${series.begin_ns[at] + series.took_ns[at]}` };
 }
 
 function nothing({ metrics, metric, duration_ns: duration }) {

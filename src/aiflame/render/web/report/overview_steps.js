@@ -8,15 +8,17 @@ const HEIGHT = 64;
 const WIDTH = 1000;
 const CUT = 3; // times the median: longer bars are cut, else a first step that compiles flattens all others
 const MOST_ROWS = 4;
+const STANDS_OUT = 1.05; // times the median: a step that is hardly longer than the others is none to look at
 
 export function stepsOf(app) {
   const { steps, summary } = app.summary;
   if (!summary.steps || !steps.length) return null;
   const { count, min_ns: min, median_ns: median, max_ns: max, slowest, slowest_ns: longest } = summary.steps;
   const told = element("span.soft", {}, `${count.toLocaleString("en-US")}: median ${amount(median, "ns")}, ${amount(min, "ns")} to ${amount(max, "ns")}`);
-  const mark = count > 1 ? app.link(".mark", "flame", stepState(slowest), `slowest after warm-up: Step ${slowest}, ${amount(longest, "ns")} (${percent(longest, median).replace(/\.\d+/, "")} of the median)`) : null;
+  const marked = count > 1 && longest >= STANDS_OUT * median;
+  const mark = marked ? app.link(".mark", "flame", stepState(slowest), `slowest after warm-up: Step ${slowest}, ${amount(longest, "ns")} (${percent(longest, median).replace(/\.\d+/, "")} of the median)`) : null;
   const several = steps.length > 1;
-  const rows = steps.slice(0, MOST_ROWS).map((series) => element("div.series", {}, several ? element("span.soft.fine", {}, series.process) : null, chart(app, series, median, slowest, longest)));
+  const rows = steps.slice(0, MOST_ROWS).map((series) => element("div.series", {}, several ? element("span.soft.fine", {}, series.process) : null, chart(app, series, median, marked ? slowest : -1, longest)));
   const head = element("div.head", {}, element("h2", {}, "Steps"), told, mark, app.link(".more", "scope", { by: "step" }, "Step by step"));
   return element("section.card.steps", { "aria-label": "Steps" }, head, ...rows);
 }
@@ -29,7 +31,7 @@ function chart(app, series, median, slowest, longest) {
   const count = series.took_ns.length;
   const limit = Math.min(Math.max(...series.took_ns), CUT * median);
   const pitch = Math.min(WIDTH / count, 40);
-  const gap = Math.min(2, pitch * 0.2);
+  const gap = pitch < 4 ? 0 : 2; // finer gaps would make a pattern of their own
   const svg = drawn("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", class: "steps-chart", role: "img" });
   svg.setAttribute("aria-label", `${series.of} steps, the longest ${amount(Math.max(...series.took_ns), "ns")}`);
   for (let at = 0; at < count; at++) svg.append(bar(app, series, at, { x: at * pitch, width: pitch - gap, limit, slowest, longest }));
@@ -56,7 +58,7 @@ function bar(app, series, at, { x, width, limit, slowest, longest }) {
     if (part > 0) group.append(drawn("rect", { x, y, width, height: part, class: name }));
   }
   if (took > limit) group.append(drawn("path", { d: `M${x} ${y + 7}l${width} -3v3l${-width} 3z`, class: "tear" }));
-  if (group.classList.contains("slowest")) group.append(drawn("rect", { x, y: Math.max(0, y - 5), width: Math.max(width, 2), height: 3, class: "flag" }));
+  if (group.classList.contains("slowest")) group.append(drawn("rect", { x, y: Math.max(0, y - 5), width: Math.max(width, 4), height: 3, class: "flag" }));
   group.addEventListener("click", () => app.go("flame", stepState(number)));
   return group;
 }

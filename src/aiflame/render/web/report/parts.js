@@ -18,7 +18,8 @@ export function partsOf(facts, metric, { range, steps }) {
   let parts = new Float64Array(groups).fill(1);
   if (bins) {
     const bin = facts.columns["moment.bin"] ?? [];
-    parts = share(groups, facts.columns["moment.group"] ?? [], amounts(facts, "moment", metric), (at) => bin[at] >= bins[0] && bin[at] <= bins[1], all);
+    const inRange = (at) => bin[at] >= bins[0] && bin[at] <= bins[1];
+    parts = share(groups, facts.columns["moment.group"] ?? [], amounts(facts, "moment", metric), inRange, all);
   }
   if (numbers) {
     const inSteps = chosenSteps(facts, numbers);

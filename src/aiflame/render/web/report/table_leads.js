@@ -1,7 +1,7 @@
 // Where a row of a table leads: the view that shows its time.
 
 /** [view, state], or null where nothing shows more than the row. `row`: value of each column, by its name. */
-export function leadOf(table, row, { summary }) {
+export function leadOf(table, row, { summary, started_ns: started }) {
   const metric = summary.metric;
   const clock = summary.metrics.map((one) => one.name).find((name) => name === "cpu-time" || name === "wall-time");
   switch (table.name) {
@@ -19,8 +19,9 @@ export function leadOf(table, row, { summary }) {
       return ["flame", { metric, by: "phase", search: exactly(row.phase) }];
     case "steps":
       return ["flame", { metric, by: "step", search: `^Step\\.${row.step}$` }];
-    case "idle":
     case "gaps":
+      return ["timeline", { clock: around(started + row.begin_ns, row.length) }];
+    case "idle":
       return clock && row.place ? ["flame", { metric: clock, by: "code", search: placeSearch(row.place) }] : ["timeline", {}];
     default:
       return ofCode(table, row, clock);
@@ -32,6 +33,11 @@ function ofCode({ name }, row, clock) {
   if (name.startsWith("lines") && row.place) return ["flame", { metric, by: "code", detail: "line", search: placeSearch(row.place) }];
   if (name.startsWith("functions") || name.startsWith("lines")) return ["flame", { metric, by: "code", search: exactly(row.name) }];
   return null;
+}
+
+/** A stretch of time with a little of what is before and after it. */
+function around(begin, length) {
+  return `${Math.max(0, Math.round(begin - length / 2))}-${Math.round(begin + length * 1.5)}`;
 }
 
 function exactly(text) {

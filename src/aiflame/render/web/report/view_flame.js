@@ -10,10 +10,12 @@ import { ActionMenu } from "./flame_menu.js";
 import { Minimap } from "./flame_minimap.js";
 import { Model } from "./flame_model.js";
 import { find } from "./flame_search.js";
+import { Stage, windowOf, writeWindow } from "./flame_stage.js";
 import { domainOf, domainsOf, growsDown, question, readState, writeState } from "./flame_state.js";
 import { Toolbar } from "./flame_tools.js";
 import { Tooltip } from "./flame_tooltip.js";
 import { amount, percent } from "../text.js";
+import { copy } from "./copying.js";
 import { element } from "./dom.js";
 
 const SETTLE_MS = 250; // a gesture that pauses for so long is over
@@ -31,11 +33,10 @@ class FlameView {
     this.model = null;
     this.info = null;
     this.settling = 0; // a gesture that may go on
-    this.canvas = element("canvas", { "aria-hidden": "true" });
-    this.item = element("div.flame-item", { id: "flame-item", role: "treeitem" });
-    this.stage = element("div.flame-stage", { tabIndex: 0, role: "tree", "aria-label": "Flame graph", "aria-activedescendant": "flame-item" }, this.canvas, this.item);
+    this.told = new Stage();
+    this.stage = this.told.body;
     this.empty = element("p.flame-empty", { hidden: true });
-    this.chart = new Chart(this.canvas, () => this.#painted());
+    this.chart = new Chart(this.told.canvas, () => this.#painted());
     this.tools = new Toolbar(this);
     this.chips = new Chips(this);
     this.legend = new Legend(this);
@@ -43,10 +44,9 @@ class FlameView {
     this.details = new Details(this);
     this.tooltip = new Tooltip(this);
     this.menu = new ActionMenu(this);
-    this.body = element(
-      "section.flame", { "aria-label": "Flame graph" },
-      this.tools.body, this.chips.body, this.legend.body, this.minimap.body, this.stage, this.empty, this.details.body, this.tooltip.body, this.menu.body,
-    );
+    const above = [this.tools, this.chips, this.legend, this.minimap].map((one) => one.body);
+    const below = [this.details, this.tooltip, this.menu].map((one) => one.body);
+    this.body = element("section.flame", { "aria-label": "Flame graph" }, ...above, this.stage, this.empty, ...below);
     this.body.flame = this; // for whoever wants to know what is drawn
     new Hands(this);
     this.#size.observe(this.stage);
@@ -131,8 +131,7 @@ class FlameView {
     this.settling = setTimeout(() => {
       this.settling = 0;
       const { window, whole, zoomed } = this.chart;
-      const part = (value) => String(Number((value / whole).toPrecision(7)));
-      this.change({ zoom: "", at: zoomed ? `${part(window.left)}-${part(window.left + window.width)}` : "" });
+      this.change({ zoom: "", at: zoomed ? writeWindow(window, whole) : "" });
     }, SETTLE_MS);
   }
 
@@ -147,9 +146,9 @@ class FlameView {
     this.chart.current = node;
     this.chart.reveal(node);
     this.chart.draw();
-    this.#describe(node);
+    this.told.describe(this, node);
     this.details.show(node);
-    if (tell) this.app.say(this.item.getAttribute("aria-label"));
+    if (tell) this.app.say(this.told.told);
   }
 
   hover(node, x, y) {
@@ -163,9 +162,9 @@ class FlameView {
   }
 
   async copy(text, what) {
-    await navigator.clipboard.writeText(text).catch(() => copyBySelection(text));
-    this.details.note(`Copied ${what}`);
-    this.app.say(`Copied ${what}`);
+    const done = (await copy(text)) ? `Copied ${what}` : "The browser refuses to copy";
+    this.details.note(done);
+    this.app.say(done);
   }
 
   /** Of all that was measured, what a value is. */
@@ -216,7 +215,7 @@ class FlameView {
     this.#say(model.width[0] > 0 ? "" : "Nothing here has a value. Remove a chip above, or choose another metric.");
     this.#resize();
     this.#place(node, again);
-    this.#describe(chart.current);
+    this.told.describe(this, chart.current);
     this.fresh = false;
     chart.draw();
   }
@@ -224,10 +223,8 @@ class FlameView {
   /** Brings the window to where the state says. */
   #place(node, again) {
     const { chart, model, state } = this;
-    const [, from, to] = /^([\d.e-]+?)-([\d.e-]+)$/.exec(state.at) ?? [];
-    const here = from !== undefined && Number(to) > Number(from);
-    const left = here ? Number(from) * chart.whole : model.left[node];
-    const width = here ? (Number(to) - Number(from)) * chart.whole : Math.max(model.width[node], chart.whole * 1e-12);
+    const here = windowOf(state.at, chart.whole);
+    const { left, width } = here ?? { left: model.left[node], width: Math.max(model.width[node], chart.whole * 1e-12) };
     const there = Math.abs(chart.window.left - left) < chart.whole * 1e-6 && Math.abs(chart.window.width / width - 1) < 1e-3;
     const scroll = here || again ? chart.scroll : chart.scrollFor(node);
     if (this.fresh) {
@@ -280,34 +277,14 @@ class FlameView {
 
   #focused() {
     if (!this.model) return;
-    this.#describe(this.chart.current);
+    this.told.describe(this, this.chart.current);
     this.chart.draw();
-  }
-
-  /** What a screen reader hears of a frame. */
-  #describe(node) {
-    const { model, item } = this;
-    if (!model) return;
-    const callees = model.widestChild(node) >= 0;
-    item.setAttribute("aria-level", String(Math.abs(model.depth[node]) + 1));
-    item.setAttribute("aria-label", `${model.name(node).slice(0, 200)}, ${this.amount(model.width[node])}, ${this.share(model.width[node])}, depth ${model.depth[node]}`);
-    if (callees) item.setAttribute("aria-expanded", "true");
-    else item.removeAttribute("aria-expanded");
   }
 
   #say(text) {
     this.empty.textContent = text;
     this.empty.hidden = text === "";
   }
-}
-
-/** Where the clipboard's own interface is refused, as it is for files in some browsers. */
-function copyBySelection(text) {
-  const field = element("textarea.flame-copied", { value: text });
-  document.body.append(field);
-  field.select();
-  document.execCommand("copy");
-  field.remove();
 }
 
 export const view = {

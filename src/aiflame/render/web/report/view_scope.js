@@ -18,8 +18,8 @@ class Scope {
     this.body = element("section.sc");
     this.choices = {
       metric: new Choice("Metric", (metric) => this.#set({ metric, range: "", steps: "" })),
-      by: new Choice("Columns", (by) => this.#set({ by, at: "", column: "", rows: "" })),
-      column: new Choice("of", (column) => this.#set({ column, rows: "", at: "" })),
+      by: new Choice("By", (by) => this.#set({ by, at: "", column: "", rows: "" })),
+      column: new Choice("Column", (column) => this.#set({ column, rows: "", at: "" })),
       process: new Choice("Process", (process) => this.#set({ process, at: "", steps: "" })),
       rows: new Choice("Rows", (rows) => this.#set({ rows })),
       scale: new Choice("Colours", (chosen) => this.#set({ scale: chosen })),

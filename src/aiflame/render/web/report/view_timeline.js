@@ -65,14 +65,20 @@ class Timeline {
     this.sizes.observe(this.canvas);
     this.state = state;
     if (!this.app.blocks.includes("timeline")) {
-      this.body.replaceChildren(element("p.tl-none", {}, "This report has no timeline."));
+      this.#none("This report has no timeline.");
       return;
     }
     this.asked ??= this.app.data.ask("timeline.about");
-    this.about ??= await this.asked;
+    const about = await this.asked;
     if (this.state !== state) return;
+    if (about.slices === 0) {
+      this.#none("Nothing was recorded that a timeline could show.");
+      return;
+    }
+    this.about = about;
     this.#say();
-    const [begin, end] = between(state.time) ?? [0, this.about.length];
+    const clock = between(state.clock)?.map((moment) => moment - this.about.origin); // how other views name a time
+    const [begin, end] = between(state.time) ?? clock ?? [0, this.about.length];
     this.view = this.#limited(begin, end);
     this.range = between(state.mark) ? { begin: between(state.mark)[0], end: between(state.mark)[1] } : null;
     this.turned = new Set((state.turned ?? "").split(".").filter(Boolean).map(Number));
@@ -85,6 +91,10 @@ class Timeline {
 
   leave() {
     this.sizes.disconnect();
+  }
+
+  #none(why) {
+    this.body.replaceChildren(element("p.tl-none", {}, why));
   }
 
   #say() {
