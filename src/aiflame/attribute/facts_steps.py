@@ -119,21 +119,28 @@ def _made(steps: pl.DataFrame, parted: Steps, values: pl.DataFrame, metric: str,
             "end": parted.ends - bins.origin_ns,
         }
     ).cast(pl.Int64)
+    slots = parted.slots
     while True:
         merged = rows.group_by("shown", maintain_order=True).agg(
             pl.col("number", "process").first(), pl.col("begin").min(), pl.col("end").max()
         )
-        if len(values) <= MOST_ROWS or len(merged) <= 1:
+        if len(values) <= MOST_ROWS or (len(merged) <= 1 and slots <= 1):
             break
-        again = pl.Series(_shown(merged["process"], 2))
-        rows = rows.with_columns(shown=again.gather(rows["shown"]))
-        values = values.with_columns(step=again.gather(values["step"])).group_by("group", "step", "slot").agg(pl.col("value").sum())
+        # The guess was too low, as where kernels are longer than slots.
+        if (slots > FEWEST_SLOTS and len(merged) // 2 < ENOUGH_STEPS) or len(merged) <= 1:
+            slots = (slots + 1) // 2
+            values = values.with_columns(pl.col("slot") // 2)
+        else:
+            again = pl.Series(_shown(merged["process"], 2))
+            rows = rows.with_columns(shown=again.gather(rows["shown"]))
+            values = values.with_columns(step=again.gather(values["step"]))
+        values = values.group_by("group", "step", "slot").agg(pl.col("value").sum())
     notes = []
-    if parted.slots < SLOTS:
-        notes.append(f"steps have {parted.slots} parts, that these be not too many")
+    if slots < SLOTS:
+        notes.append(f"steps have {slots} parts, that these be not too many")
     if len(merged) < len(steps):
         notes.append(f"{-(-len(steps) // len(merged))} steps that follow each other are shown as one, that they be not too many")
-    return Slots(parted.slots, merged.select(list(STEPS)), values.rename({"value": metric}), tuple(notes))
+    return Slots(slots, merged.select(list(STEPS)), values.rename({"value": metric}), tuple(notes))
 
 
 def _cut(steps: pl.DataFrame, begins: Ints, ends: Ints, process: int, since: Ints, until: Ints) -> Intervals:
