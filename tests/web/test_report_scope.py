@@ -127,10 +127,11 @@ def test_the_keyboard_selects_and_opens(scope: Opener) -> None:
 
 
 def test_the_strip_opens_the_flame_graph_of_the_range(scope: Opener) -> None:
-    report = scope(three_seconds(), "#view=scope&range=250-259")
+    report = scope(three_seconds(), "#view=scope&range=250-309")
     report.page.click(".sc-open")
     report.page.wait_for_function("location.hash.includes('view=flame')")
-    assert report.state()["range"] == "250-259"
+    assert report.state()["range"] == "250-309"
+    report.page.wait_for_function("document.querySelector('.view[data-of=flame]').textContent.includes('11 ms')")
 
 
 def test_escape_clears(scope: Opener) -> None:
@@ -142,7 +143,7 @@ def test_escape_clears(scope: Opener) -> None:
 
 def test_a_link_shows_the_same(scope: Opener) -> None:
     report = scope(three_seconds(), "#view=scope")
-    report.page.select_option("label:has-text('of') select", str(1_000_000_000))
+    report.page.select_option("label:has-text('Column') select", str(1_000_000_000))
     report.settle()
     report.page.select_option("label:has-text('Rows') select", "20")
     report.settle()
@@ -163,7 +164,7 @@ def test_rows_are_only_as_fine_as_the_bins(scope: Opener) -> None:
     report = scope(three_seconds(), "#view=scope&column=100000000")
     offered = report.page.eval_on_selector_all("label:has-text('Rows') option", "all => all.map((one) => one.value)")
     assert offered == ["10", "20", "25", "50", "100"]
-    report.page.select_option("label:has-text('of') select", str(10_000_000))
+    report.page.select_option("label:has-text('Column') select", str(10_000_000))
     report.settle()
     assert report.drawn()["rows"] == 10
 

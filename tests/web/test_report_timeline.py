@@ -309,6 +309,12 @@ def test_hostile_names_stay_text(timeline: Opener) -> None:
     assert report.page.locator("img").count() == 0
 
 
+def test_a_timeline_without_slices_says_so(timeline: Opener) -> None:
+    none = np.zeros(0, dtype=np.int64)
+    report = timeline({"timeline": timeline_block(stream(none, none, ["a"]))}, "#view=timeline", picture=False)
+    report.page.wait_for_selector(".tl-none")
+
+
 def test_a_report_without_a_timeline_says_so(timeline: Opener) -> None:
     report = timeline({}, "#view=timeline", picture=False)
     report.page.wait_for_selector(".tl-none")
