@@ -161,6 +161,50 @@ def test_a_wait_lies_in_its_call_and_without_one_below_its_process(tmp_path: Pat
     check_nesting(shown.timeline)
 
 
+def test_of_two_waits_in_one_call_the_second_is_set_apart(tmp_path: Path, program: Program) -> None:
+    launch = program.launch(10, 50)
+    wait = {"kind": SyncKind.STREAM, "api": GpuApi.CUDA, "correlation": launch}
+    program.rows("syncs", {**wait, "start_ns": 12, "end_ns": 30}, {**wait, "start_ns": 20, "end_ns": 40})
+    shown = program.shown(tmp_path)
+    assert [row[1:3] for row in shown.slices(WAIT, track=TrackKind.THREAD)] == [(12, 30)]
+    assert [row[1:3] for row in shown.slices(WAIT, track=TrackKind.REGIONS)] == [(20, 40)]
+    check_nesting(shown.timeline)
+
+
+def test_collectives_communicate_wherever_they_are_launched(tmp_path: Path, program: Program) -> None:
+    program.kernel(
+        program.launch(10, 12, "", "layers.0", "mm"), 20, 30, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage)"
+    )
+    assert program.shown(tmp_path).slices(SliceKind.PHASE, track=TrackKind.PURPOSE) == [("Communication", 20, 30, 0)]
+
+
+def test_steps_hold_their_phases_and_a_copy_that_brings_data_loads_it(tmp_path: Path, program: Program) -> None:
+    for step in range(4):
+        at = 1000 * step
+        bring = program.launch(at + 100, at + 110)
+        copy = {"kind": CopyKind.HOST_TO_DEVICE, "device": "GPU [0]", "api": GpuApi.CUDA, "correlation": bring, "stream": 7, "bytes": 8}
+        program.rows("copies", {**copy, "start_ns": at + 120, "end_ns": at + 130})
+        program.kernel(program.launch(at + 200, at + 210, "", "layers.0", "mm"), at + 220, at + 230)
+        region = {
+            "name": "optimizer",
+            "domain": "aiflame",
+            "api": RegionApi.AUTOMATIC,
+            "kind": RegionKind.NESTED,
+            "thread": 1,
+            "payload": 64,
+        }
+        program.rows("regions", {**region, "begin_ns": at + 300})
+        program.launch(at + 310, at + 320)
+        program.rows("region_ends", {"region": step + 1, "thread": 1, "end_ns": at + 400})
+    shown = program.shown(tmp_path)
+    spans = [row for row in shown.slices(SliceKind.STEP, SliceKind.PHASE, track=TrackKind.PURPOSE) if 1000 <= row[1] < 2000]
+    assert spans == [("Step.1", 1120, 1230, 0), ("Data loading", 1120, 1130, 1), ("Forward", 1220, 1230, 1)]
+    on_thread = shown.slices(SliceKind.STEP, SliceKind.PHASE, track=TrackKind.THREAD)
+    assert ("Step.1", 1100, 1320, 0) in on_thread
+    assert ("Optimizer", 1310, 1320, 1) in on_thread
+    check_nesting(shown.timeline)
+
+
 def test_calls_that_overlap_are_set_apart(tmp_path: Path, program: Program) -> None:
     for begin, end in ((10, 30), (20, 40), (30, 35)):
         program.launch(begin, end, "", "layers.0", "mm")
