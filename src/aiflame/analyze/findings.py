@@ -8,7 +8,7 @@ import polars as pl
 
 from aiflame.analyze.facts import Facts, facts
 from aiflame.analyze.finding import Evidence, Finding
-from aiflame.analyze.findings_cpu import cpu_findings
+from aiflame.analyze.findings_cpu import OF_CODE, cpu_findings
 from aiflame.analyze.findings_idle import communication, copies, idle, scope
 from aiflame.analyze.findings_kernels import hot_group, hot_stall
 from aiflame.analyze.findings_steps import slow_layers, slow_steps
@@ -24,7 +24,17 @@ def findings(profile: Tables, summary: Summary, limit: int = 3, known: Facts | N
     """At most `limit`, those first that promise most. `known`: of the same profile, where they are there already."""
     known = known or facts(profile)
     found = _of_devices(known, summary) if known.ran_on_devices else _of_cpus(known)
-    return sorted(found, key=lambda finding: (-finding.recoverable, finding.kind, finding.sentence))[:limit]
+    ordered = sorted(found, key=lambda finding: (-finding.recoverable, finding.kind, finding.sentence))
+    return _told_once(ordered)[:limit]
+
+
+def _told_once(ordered: list[Finding]) -> list[Finding]:
+    """Without findings about a kernel, or a line's work, that a bigger one is about."""
+    kept: dict[str, Finding] = {}
+    for finding in ordered:
+        of_code = finding.view.place if finding.kind in OF_CODE else ""
+        kept.setdefault(finding.view.kernel or of_code or finding.sentence, finding)
+    return list(kept.values())
 
 
 def _of_devices(known: Facts, summary: Summary) -> Iterator[Finding]:

@@ -21,6 +21,8 @@ WAITING = 0.15
 FEW_SAMPLES = 50
 """A share of a fifth of fewer samples has a standard error of more than 6%."""
 GAIN_OF_CODE = 0.5
+OF_CODE = ("hot-function", "hot-line")
+"""Kinds of findings about what runs; two of them at one line say the same."""
 WAITS = {
     OPENMP: "threads that wait for each other in OpenMP",
     GIL: "threads that wait for Python's interpreter lock (GIL)",

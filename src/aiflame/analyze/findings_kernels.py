@@ -25,6 +25,7 @@ ONE_STALL = 0.4
 """Of a kernel's samples: one reason stands out, among the twenty that there are."""
 GAIN_OF_STALL = 0.5
 """Of the time that warps wait: other warps worked meanwhile."""
+BETTER_HALF = 0.5
 NEARLY_ALL = 0.8
 OTHER = "other"
 FEW_SAMPLES = 30
@@ -32,44 +33,46 @@ FEW_SAMPLES = 30
 
 
 def hot_group(known: Facts, busy: float) -> Iterator[Finding]:
-    """The largest family of kernels in layers that are built alike. `busy`: the share of the time in which kernels ran."""
-    kernels = known.steady_shared.join(
-        known.sites.with_row_index("site").select(pl.col("site").cast(pl.Int64), "name", "short", "kind", "family", "file", "line"),
-        on="site",
-    ).filter((pl.col("kind") == int(Kind.GPU_KERNEL)) & (pl.col("family") != COLLECTIVE))
+    """The largest family of kernels in layers that are built alike; the kernel, where one is the better half of it. `busy`: the share of
+    the time in which kernels ran."""
     whole = int(known.steady_took.sum())
-    groups = (
-        kernels.with_columns(group=collapsed(pl.col("layer")))
-        .group_by("family", "group")
-        .agg(pl.col("took").sum())
-        .sort("took", "family", "group", descending=[True, False, False])
-    )
+    kernels = _kernels(known)
+    groups = kernels.group_by("what", "group").agg(pl.col("took").sum()).sort("took", "what", "group", descending=[True, False, False])
     if not whole or groups.is_empty() or groups["took"][0] < HOT_GROUP * whole:
         return
-    family, group, took = groups.row(0)
-    inside = kernels.filter((pl.col("family") == family) & (collapsed(pl.col("layer")) == group))
-    hottest = inside.group_by("name", "short").agg(pl.col("took").sum()).sort("took", "name", descending=[True, False]).row(0)
-    stall, place = _top_stall(known, inside)
+    what, group, took = groups.row(0)
+    inside = kernels.filter((pl.col("what") == what) & (pl.col("group") == group))
+    names = inside.group_by("name", "short").agg(pl.col("took").sum()).sort("took", "name", descending=[True, False])
+    kernel, short, most = names.row(0)
+    if most > BETTER_HALF * took:
+        what, took, inside = f"the kernel {short}", most, inside.filter(pl.col("name") == kernel)
     where = f" in {group}" if group else ""
-    if not place:
-        place = place_text(*_hottest_line(inside))
-        tail = f"; most of it is launched at {short_place(place)}" if place and not stall else ""
-        tail = f"; its top stall is {stall}" if stall else tail
+    stall, waiting, place = _top_stall(known, inside)
+    if stall:
+        tail = f"; its top stall is {stall}" + (f" at {short_place(place)}" if place else "")
     else:
-        tail = f"; its top stall is {stall} at {short_place(place)}"
-    what = _what(family, inside, took)
+        place = place_text(*_hottest_line(inside))
+        tail = f"; most of it is launched at {short_place(place)}" if place else ""
+    found = search(group) if group else f"^{escaped(inside['family'][0])}$"
+    by = "layer" if group else "family"
+    if stall:
+        evidence = Evidence("kernels", GPU_STALLS.name, by, found, waiting, place=place)
+    else:
+        evidence = Evidence("flame", GPU_TIME.name, by, found, kernel, place=place)
     share = took / whole
-    view = Evidence(
-        "kernels" if stall else "flame",
-        GPU_STALLS.name if stall else GPU_TIME.name,
-        "layer" if group else "family",
-        search(group) if group else f"^{escaped(family)}$",
-        kernel=hottest[0],
-        place=place,
-    )
-    yield Finding(
-        f"{share:.0%} of GPU time{_in_steps(known)} is {what}{where}{tail}", share, view, "hot-group", share * busy * GAIN_OF_GROUP
-    )
+    sentence = f"{share:.0%} of GPU time{_in_steps(known)} is {what}{where}{tail}"
+    yield Finding(sentence, share, evidence, "hot-group", share * busy * GAIN_OF_GROUP)
+
+
+def _kernels(known: Facts) -> pl.DataFrame:
+    """name, short, family, file, line, took in steps; `group`: its layer with those that are built alike; `what`: its family, or the kernel
+    itself where that says nothing."""
+    columns = ("name", "short", "kind", "family", "file", "line")
+    sites = known.sites.with_row_index("site").select(pl.col("site").cast(pl.Int64), *columns)
+    is_kernel = (pl.col("kind") == int(Kind.GPU_KERNEL)) & (pl.col("family") != COLLECTIVE)
+    what = pl.when(pl.col("family") == OTHER).then(pl.format("the kernel {}", "short")).otherwise("family")
+    kernels = known.steady_shared.join(sites, on="site").filter(is_kernel)
+    return kernels.with_columns(group=collapsed(pl.col("layer")), what=what)
 
 
 def hot_stall(known: Facts, busy: float) -> Iterator[Finding]:
@@ -106,20 +109,8 @@ def _waiting(reason: str) -> str:
     return f"are held up by {reason}" + (f" ({told})" if told else "")
 
 
-def _what(family: str, inside: pl.DataFrame, took: int) -> str:
-    """The family; where one kernel is nearly all of it, or the family says nothing, that kernel."""
-    short, most = inside.group_by("short").agg(pl.col("took").sum()).sort("took", "short", descending=[True, False]).row(0)
-    return (
-        family
-        if family != OTHER and most < NEARLY_ALL * took
-        else f"the kernel {short}"
-        if most >= NEARLY_ALL * took
-        else "kernels of no known family"
-    )
-
-
-def _top_stall(known: Facts, inside: pl.DataFrame) -> tuple[str, str]:
-    """The reason that the group's warps wait for most, and the place where the kernel does that has most of it. Samples of a kernel that
+def _top_stall(known: Facts, inside: pl.DataFrame) -> tuple[str, str, str]:
+    """The reason that the group's warps wait for most, the kernel that has most of it, and where that one waits. Samples of a kernel that
     also ran elsewhere count by its time in the group."""
     part = (
         inside.group_by("name")
@@ -129,10 +120,10 @@ def _top_stall(known: Facts, inside: pl.DataFrame) -> tuple[str, str]:
     )
     weighed = by_reason(known.stalls).join(part, on="kernel").with_columns(weight=pl.col("samples") * pl.col("part"))
     if weighed["samples"].sum() < FEW_SAMPLES:
-        return "", ""
+        return "", "", ""
     reason = weighed.group_by("reason").agg(pl.col("weight").sum()).sort("weight", "reason", descending=[True, False])["reason"][0]
     kernel = weighed.filter(pl.col("reason") == reason).sort("weight", "kernel", descending=[True, False])["kernel"][0]
-    return reason, place_text(*hottest_place(known.stalls, kernel, reason))
+    return reason, kernel, place_text(*hottest_place(known.stalls, kernel, reason))
 
 
 def _hottest_line(inside: pl.DataFrame) -> tuple[str, int]:
