@@ -250,6 +250,7 @@ LEADS = {
     "layer-groups": {"view": "flame", "metric": "gpu-time", "by": "layer", "search": "^attn$"},
     "phases": {"view": "flame", "metric": "gpu-time", "by": "phase", "search": "^Forward$"},
     "steps": {"view": "flame", "metric": "gpu-time", "by": "step", "search": "^Step\\.0$"},
+    "gaps": {"view": "timeline"},
     "functions": {"view": "flame", "metric": "cpu-time", "by": "code", "search": "^train$"},
     "lines": {"view": "flame", "metric": "cpu-time", "by": "code", "detail": "line", "search": "train\\.py:12$"},
 }

@@ -57,11 +57,14 @@ class Report:
 
     @cached_property
     def _makers(self) -> dict[str, Callable[[], bytes]]:
-        makers: dict[str, Callable[[], bytes]] = {"tables": lambda: tables_block(self.tables)} if self.tables else {}
+        makers: dict[str, Callable[[], bytes]] = {"tables": self._tables_block} if self.tables else {}
         makers |= {f"facts.{domain}": make for domain, make in facts_makers(self.profile).items()}
         if self.baseline is not None:
             makers |= {f"base.{domain}": make for domain, make in facts_makers(self.baseline).items()}
         return {**makers, "timeline": lambda: timeline_block(timeline(self.profile))}
+
+    def _tables_block(self) -> bytes:
+        return tables_block(self.tables, self.profile.meta.started.monotonic_ns)
 
     @cached_property
     def facts(self) -> Facts:

@@ -21,6 +21,8 @@ from aiflame.render.blocks import Values, block
 SHARE = 10**9
 """A share of 1, as blocks have it: whole numbers."""
 THOUSANDTHS = 1000
+MOMENT = "begin_ns"
+"""The column of tables that has a moment, of the clock CLOCK_MONOTONIC."""
 NOTHING = 0
 """A number that is not known; others are stored one higher."""
 
@@ -64,6 +66,7 @@ def first_screen(profile: Profile, known: Facts, found: Sequence[TableOf], basel
     chosen = (next((panel for panel in group if panel.table in by_name), None) for group in PANELS)
     return {
         "profile": profile.path.name,
+        "started_ns": profile.meta.started.monotonic_ns,
         "summary": dataclasses.asdict(summary),
         "findings": [dataclasses.asdict(finding) for finding in findings(profile, summary, known=known)],
         "steps": [dataclasses.asdict(series) for series in step_series(known)],
@@ -86,14 +89,16 @@ def _panel(panel: Panel, table: TableOf) -> dict[str, object]:
     }
 
 
-def tables_block(found: Sequence[TableOf]) -> bytes:
-    """The head has each table's title, columns and how many rows; the column `TABLE.COLUMN` its values."""
+def tables_block(found: Sequence[TableOf], started_ns: int = 0) -> bytes:
+    """The head has each table's title, columns and how many rows; the column `TABLE.COLUMN` its values. Moments are told since the recording
+    began, at `started_ns`."""
     listed: list[dict[str, object]] = []
     columns: dict[str, Values] = {}
     for table in found:
         described = []
         for column in table.columns:
-            values, scale = _stored(column, table.rows[column.name])
+            since = started_ns if column.name == MOMENT else 0
+            values, scale = _stored(column, table.rows[column.name] - since if since else table.rows[column.name])
             columns[f"{table.name}.{column.name}"] = values
             described.append({**dataclasses.asdict(column), "scale": scale})
         listed.append({"name": table.name, "title": table.title, "rows": len(table.rows), "columns": described})

@@ -8,6 +8,7 @@ const HEAD = 28; // covers the rows at the top
 const AROUND = 30; // rows drawn beyond what is in sight
 const CHARACTER = 6.9;
 const [NARROWEST, WIDEST] = [58, 380];
+const FIRST = 420; // as wide as the first column grows where there is room: further, and names would be far from their numbers
 
 export class Grid {
   #on;
@@ -68,7 +69,7 @@ export class Grid {
 
   #drawHead() {
     const widths = this.#columns.map(width);
-    const template = widths.map((one, place) => (place === 0 ? `minmax(${one}px, 1fr)` : `${one}px`)).join(" ");
+    const template = widths.map((one, place) => (place === 0 ? `minmax(${one}px, ${Math.max(one, FIRST)}px)` : `${one}px`)).join(" ");
     this.body.style.setProperty("--columns", template);
     this.body.style.setProperty("--wide", `${widths.reduce((sum, one) => sum + one, 0)}px`);
     this.#head.replaceChildren(...this.#columns.map((column) => this.#heading(column)));
