@@ -126,6 +126,16 @@ def test_a_copy_that_holds_its_thread_up_is_a_wait(tmp_path: Path) -> None:
     assert groups(facts(story.profile(tmp_path))) == [("sync", "train.py:31", 1, 30)]
 
 
+def test_a_kernel_whose_launch_took_long_is_no_wait(tmp_path: Path) -> None:
+    """Its code was loaded first, say."""
+    story = Story()
+    story.work(0, 0, 10, ITEM)
+    story.work(20, 60, 70, ITEM)
+    story.tables["launches"][-1]["end_ns"] = 80 * US
+    story.work(90, 100, 110)
+    assert [cause for cause, *_ in groups(facts(story.profile(tmp_path)))] == ["launch"]
+
+
 def test_an_optimizer_on_the_host(tmp_path: Path) -> None:
     story = Story()
     gap(story, 95)

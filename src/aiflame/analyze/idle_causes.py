@@ -25,6 +25,7 @@ from aiflame.analyze.places import place_of
 from aiflame.analyze.spans import Ints, Spans, union
 from aiflame.attribute.items import LATEST
 from aiflame.attribute.steps import DATA, OPTIMIZER, automatic_regions
+from aiflame.profile.kinds import Kind
 
 
 class Cause(IntEnum):
@@ -47,7 +48,7 @@ SAYS = {
     Cause.UNKNOWN: "the launch is not known",
 }
 BLOCKING_NS = 50_000
-"""A launch takes 2 to 10 µs; one that lasts longer than this waits for the device, as a copy from pageable memory does."""
+"""To ask for a copy takes 2 to 10 µs; a call that lasts longer than this waits for the copy's end, as one from pageable memory does."""
 SOON_NS = 1_000_000
 """After it has waited for the device, a program launches again within this time, unless it does something of its own."""
 BETWEEN_LAUNCHES_NS = 200_000
@@ -76,6 +77,8 @@ class Threads:
     optimizes: dict[int, Spans]
     samples: dict[int, tuple[Ints, Ints]]
     """Times and places of its samples."""
+    copies: NDArray[np.bool_]
+    """Which of all launches ask for a copy."""
 
     @staticmethod
     def of(known: Joined) -> Threads:
@@ -89,7 +92,7 @@ class Threads:
                 row, begin = row[order], begin[order]
             calls[thread] = _Calls(row, begin)
         marked = automatic_regions(known.profile).filter(pl.col("end_ns") < LATEST)
-        return Threads(calls, _regions(marked, DATA), _regions(marked, OPTIMIZER), _samples(known, set(calls)))
+        return Threads(calls, _regions(marked, DATA), _regions(marked, OPTIMIZER), _samples(known, set(calls)), _copies(known))
 
 
 def _regions(marked: pl.DataFrame, name: str) -> dict[int, Spans]:
@@ -98,6 +101,16 @@ def _regions(marked: pl.DataFrame, name: str) -> dict[int, Spans]:
         process << 32 | thread: union(*(rows[side].to_numpy() for side in ("begin_ns", "end_ns")))
         for (process, thread), rows in parts.items()
     }
+
+
+def _copies(known: Joined) -> NDArray[np.bool_]:
+    found = np.zeros(len(known.launches.key), dtype=np.bool_)
+    copying = (known.sites["kind"] == int(Kind.GPU_COPY)).to_numpy()
+    ran = known.work.ran.filter(pl.Series(copying[known.work.ran["site"].to_numpy()])).select("site", "launch")
+    process = known.sites["process"].to_numpy()[ran["site"].to_numpy()]
+    row = known.launches.rows(process, ran["launch"].to_numpy().astype(np.int64))
+    found[row[row >= 0]] = True
+    return found
 
 
 def _samples(known: Joined, threads: set[int]) -> dict[int, tuple[Ints, Ints]]:
@@ -134,7 +147,7 @@ def causes(launches: Launches, threads: Threads, idle: Spans, launch: Ints) -> t
         for one in (mother, thread):
             known[_within(threads.optimizes, one, begin, end) >= half] = Cause.OPTIMIZER
         for one in (mother, thread):
-            waiting = _waiting(launches, threads.calls.get(one), begin)
+            waiting = _waiting(launches, threads, one, begin)
             soon = (waiting >= 0) & (waiting != launch[rows]) & (launched - np.append(launches.end_ns, 0)[waiting] <= SOON_NS)
             known[soon], call[rows[soon]] = Cause.SYNC, waiting[soon]
         for one in (mother, thread):
@@ -156,14 +169,14 @@ def _within(spans: dict[int, Spans], thread: int, begin: Ints, end: Ints) -> Int
     return spans[thread].within(begin, end) if thread in spans else np.zeros(len(begin), dtype=np.int64)
 
 
-def _waiting(launches: Launches, calls: _Calls | None, moment: Ints) -> Ints:
+def _waiting(launches: Launches, threads: Threads, thread: int, moment: Ints) -> Ints:
     """The call in which a thread waited for the device at each moment, -1: none."""
-    if calls is None:
+    if thread not in threads.calls:
         return np.full(len(moment), -1)
-    last = calls.last(moment)
+    last = threads.calls[thread].last(moment)
     begin, end = launches.begin_ns[last], launches.end_ns[last]
-    waits = (last >= 0) & (end >= moment) & (launches.waits[last] | (end - begin > BLOCKING_NS))
-    return np.where(waits, last, -1)
+    waits = launches.waits[last] | (threads.copies[last] & (end - begin > BLOCKING_NS))
+    return np.where((last >= 0) & (end >= moment) & waits, last, -1)
 
 
 def places_of_calls(known: Joined, call: Ints) -> Ints:
