@@ -36,20 +36,18 @@ def stacks(values: dict[str, int], kind: Kind = Kind.PYTHON) -> bytes:
 
 def test_widths_are_shares_of_the_total(flame: Flames) -> None:
     shares = flame(device()).shares()
-    assert shares == pytest.approx(
-        {"all": 100, "train.py (7)": 100, "main": 85, "train": 85, "mlp": 40, "attn": 45, "linear": 60, "gemm": 60, "softmax": 25, "[GPU idle]": 15},
-        abs=0.2,
-    )  # fmt: skip
+    outer = {"all": 100, "train.py (7)": 100, "main": 85, "train": 85, "[GPU idle]": 15}
+    inner = {"mlp": 40, "attn": 45, "linear": 60, "gemm": 60, "softmax": 25}
+    assert shares == pytest.approx({**outer, **inner}, abs=0.2)
 
 
 class TestZoom:
     def test_a_click_fills_the_width_and_keeps_the_callers_as_a_strip(self, flame: Flames) -> None:
         opened = flame(device())
         opened.click("attn")
-        assert opened.shares() == pytest.approx(
-            {"all": 100, "train.py (7)": 100, "main": 100, "train": 100, "attn": 100, "linear": 100 * 20 / 45, "gemm": 100 * 20 / 45, "softmax": 100 * 25 / 45},
-            abs=0.2,
-        )  # fmt: skip
+        callers = dict.fromkeys(("all", "train.py (7)", "main", "train", "attn"), 100)
+        callees = {"linear": 100 * 20 / 45, "gemm": 100 * 20 / 45, "softmax": 100 * 25 / 45}
+        assert opened.shares() == pytest.approx({**callers, **callees}, abs=0.2)
         assert [bar["name"] for bar in opened.bars() if bar["above"]] == ["all", "train.py (7)", "main", "train"]
 
     def test_it_moves_there_in_steps_and_ends_at_the_same_place(self, flame: Flames) -> None:
@@ -446,6 +444,9 @@ class TestMinimap:
 
 
 class TestFrames:
+    STACK = "train.py (7);py::main;py::train;py::attn;softmax_[G] 250"
+    FULL = "void softmax<float>()"
+
     def test_the_tooltip_tells_all(self, flame: Flames) -> None:
         opened = flame(device())
         opened.click("attn")
@@ -458,7 +459,7 @@ class TestFrames:
         assert "/app/model.py:12" in opened.hover("attn")
         assert "0 ns · 0.00%" in opened.hover("attn")
 
-    @pytest.mark.parametrize(("how", "copied"), [("c", "train.py (7);py::main;py::train;py::attn;softmax_[G] 250"), ("C", "void softmax<float>()"), ("copyStack", "train.py (7);py::main;py::train;py::attn;softmax_[G] 250"), ("copyName", "void softmax<float>()")])  # fmt: skip
+    @pytest.mark.parametrize(("how", "copied"), [("c", STACK), ("copyStack", STACK), ("C", FULL), ("copyName", FULL)])
     def test_copying(self, flame: Flames, how: str, copied: str) -> None:
         opened = flame(device())
         opened.page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
@@ -498,6 +499,13 @@ class TestFrames:
         opened = flame(device())
         opened.click("attn")
         assert opened.text(".flame-source") == "model.py:12"
+        assert opened.page.get_attribute(".flame-source", "href") is None
+
+    def test_bottom_up_a_caller_does_not_lead_to_the_kernel_above_it(self, flame: Flames) -> None:
+        opened = flame(device(), "inverted=1")
+        opened.hover("gemm")
+        assert opened.page.get_attribute(".flame-source", "href").endswith("kernel=gemm")
+        opened.hover("train")
         assert opened.page.get_attribute(".flame-source", "href") is None
 
     def test_search_of_a_name_from_the_menu(self, flame: Flames) -> None:
@@ -562,7 +570,10 @@ class TestKeyboard:
 
 
 class TestAddress:
-    STATE = "by=layer&order=width&dir=down&recursion=merged&detail=line&idle=0&focus=Forward&hide=kind:op&range=0-2&search=gemm&case=1&lit=GPU+kernel"
+    STATE = (
+        "by=layer&order=width&dir=down&recursion=merged&detail=line&idle=0&focus=Forward&hide=kind:op&range=0-2&search=gemm&case=1"
+        "&lit=GPU+kernel"
+    )
 
     def test_all_that_is_chosen_comes_back_from_the_address(self, flame: Flames) -> None:
         opened = flame(device(), self.STATE)

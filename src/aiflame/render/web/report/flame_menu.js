@@ -5,7 +5,8 @@ import { addChoice } from "./flame_legend.js";
 import { collapsed } from "./flame_stack.js";
 import { writeChoices } from "./names.js";
 
-const GPU_KERNEL = 8;
+const GPU_KERNEL = 8; // as profile/kinds.py
+const IN_KERNEL = new Set([GPU_KERNEL, 9, 10, 11, 12]); // with its lines, instructions, stalls, offsets
 
 /** [action, label, key]; null: a line between. */
 const ITEMS = [
@@ -107,7 +108,7 @@ export class ActionMenu {
 /** The kernel that a frame is or lies in, or "". */
 export function kernelOf(model, node) {
   let kernel = "";
-  for (let at = node; at > 0; at = model.parent[at]) if (model.kind(at) === GPU_KERNEL) kernel = model.name(at);
+  for (let at = node; at >= 0 && IN_KERNEL.has(model.kind(at)); at = model.parent[at]) if (model.kind(at) === GPU_KERNEL) kernel = model.name(at);
   return kernel;
 }
 

@@ -80,7 +80,10 @@ class FlameView {
       try {
         await this.#load(asked, key);
       } catch (error) {
-        if (this.#question === key) this.#question = "";
+        if (this.#question === key) {
+          this.#question = "";
+          delete this.body.dataset.busy;
+        }
         throw error;
       }
       if (this.#question !== key) return; // a later question is on its way
@@ -197,6 +200,7 @@ class FlameView {
     if (this.path) {
       const node = this.model.follow(this.path);
       this.path = null;
+      this.chart.current = node;
       if (node > 0) this.#replace({ ...this.state, zoom: String(node) });
     }
   }
