@@ -39,6 +39,7 @@ from aiflame.profile.schema import TABLE
 from aiflame.profile.spool import empty_frame
 
 RESULTS = Path(__file__).parent / "results" / "flame.json"
+TICK_NS = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +144,8 @@ def write_profile(tree: Tree, path: Path) -> None:
         "cpu_samples": {
             "thread": np.ones(len(sampled)),
             "stack": sampled,
-            "weight": np.maximum(own[sampled] // 5_000_000, 1),
-            "period_ns": np.full(len(sampled), 5_000_000),
+            "weight": np.clip(own[sampled] // TICK_NS, 1, 0xFFFF),
+            "period_ns": np.full(len(sampled), TICK_NS),
             "time_ns": np.arange(len(sampled)),
         },
     }
