@@ -167,14 +167,32 @@ def test_short_neighbours_are_merged_when_there_are_too_many(most: int) -> None:
     length[[500, 7000]] = 20 * MS  # long ones stay
     begin = ORIGIN + np.cumsum(length + 500) - length
     found = read(timeline_block(stream(begin, begin + length, ["a", "b", "c"]), most=most))
-    count, busy = found.columns["slice.count"], found.columns["slice.busy"]
     first, last = found.times
+    count, busy = found.columns["slice.count"], last - first - found.columns["slice.idle"]
     assert len(count) <= most
     assert int(count.sum()) == 20_000
     assert int(busy.sum()) == int(length.sum())
     assert found.head["merged"]["slices"] == 20_000
     alone = np.flatnonzero((count == 1) & (last - first == 20 * MS))
     assert first[alone].tolist() == [int(begin[row] - ORIGIN - (begin[0] - ORIGIN)) for row in (500, 7000)]
+
+
+def test_layers_are_merged_before_kernels_are() -> None:
+    making = Making()
+    process = making.track(TrackKind.PROCESS, -1, 0, "python")
+    thread = making.track(TrackKind.THREAD, process, 0, "main")
+    device = making.track(TrackKind.STREAM, process, 0, "Stream 7", number=7)
+    begin = ORIGIN + np.arange(900) * 1000
+    rows = pl.DataFrame({"begin_ns": begin, "end_ns": begin + 500, "name": np.repeat(making.names(["x"]), 900)})
+    for track, kind in ((thread, SliceKind.LAYER), (device, SliceKind.KERNEL)):
+        making.slices(rows.with_columns(track=pl.lit(track), depth=pl.lit(0), kind=pl.lit(int(kind))))
+    found = read(timeline_block(making.finish(), most=1000))
+    assert found.columns["slice.count"][found.rows(SliceKind.KERNEL)].tolist() == [1] * 900
+    layers = found.columns["slice.count"][found.rows(SliceKind.LAYER)]
+    assert len(layers) <= 250
+    assert int(layers.sum()) == 900
+    assert found.head["merged"] == {"slices": 1800, "detail_ns": found.head["merged"]["detail_ns"], "bin_ns": 0}
+    assert (np.diff(found.times[0])[np.diff(found.lane) == 0] >= 0).all()
 
 
 def test_a_merged_span_has_the_name_of_its_longest_slice() -> None:

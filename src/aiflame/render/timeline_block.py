@@ -18,13 +18,15 @@ from aiflame.render.blocks import MOST as LARGEST
 from aiflame.render.blocks import Values, block
 from aiflame.render.colors import shade_of
 from aiflame.render.timeline_lanes import Lanes, lanes
-from aiflame.render.timeline_merge import Spans, merged
+from aiflame.render.timeline_merge import Spans, merged_apart
 
 Ints = NDArray[np.int64]
-MOST = 1_000_000
-"""Slices in a page: about 6 MB of it."""
-DETAIL = (SliceKind.CALL, SliceKind.OP)
-"""What gives way first where there are more."""
+MOST = 1_100_000
+"""Slices in a page, with a quarter more for layers: about 6 MB of it."""
+SMALL = (SliceKind.CALL, SliceKind.OP)
+"""What is left out where there are more."""
+DETAIL = (SliceKind.LAYER, SliceKind.FUNCTION)
+"""What is merged first where there still are."""
 LONGEST_NAME = 400
 
 SHOWN: Mapping[SliceKind, tuple[str, Kind]] = {
@@ -47,7 +49,9 @@ def timeline_block(timeline: Timeline, most: int = MOST, window: tuple[int, int]
     """`window`: only what runs in that time (ns), for a page that asks its server again, finer."""
     slices, left_out = _fitting(_within(timeline, window), most)
     laid = lanes(timeline.tracks, slices)
-    spans, bin_ns = merged(_spans(laid, slices), most)
+    spans = _spans(laid, slices)
+    detail = np.isin(laid.slices["kind"].to_numpy(), DETAIL)
+    spans, detail_ns, bin_ns = merged_apart(spans, detail, most) if len(slices) > most else (spans, 0, 0)
     if window is None:
         window = (int(spans.begin.min()), int(spans.end.max())) if len(spans.begin) else (0, 0)
     origin, end = window
@@ -61,7 +65,7 @@ def timeline_block(timeline: Timeline, most: int = MOST, window: tuple[int, int]
         "track_kinds": {int(kind): kind.name.lower() for kind in TrackKind},
         "keys": facts.keys,
         "left_out": [SHOWN[kind][0] for kind in left_out],
-        "merged": {"bin_ns": bin_ns, "slices": len(slices)} if bin_ns else None,
+        "merged": {"slices": len(slices), "detail_ns": detail_ns, "bin_ns": bin_ns} if detail_ns or bin_ns else None,
     }
     tracks = laid.tracks
     columns: dict[str, Values] = {
@@ -84,8 +88,8 @@ def timeline_block(timeline: Timeline, most: int = MOST, window: tuple[int, int]
         "slice.delay": laid.slices["delay"].to_numpy()[spans.row],
         **facts.columns,
     }
-    if bin_ns:
-        columns |= {"slice.count": spans.count, "slice.busy": spans.busy}
+    if head["merged"]:
+        columns |= {"slice.count": spans.count, "slice.idle": spans.end - spans.begin - spans.busy}
     return block(head, columns, frozenset({"fact.set", "slice.step"}))
 
 
@@ -118,7 +122,7 @@ def _delays(slices: pl.DataFrame) -> Ints:
 
 def _fitting(slices: pl.DataFrame, most: int) -> tuple[pl.DataFrame, list[SliceKind]]:
     left_out = []
-    for kind in DETAIL:
+    for kind in SMALL:
         if len(slices) > most and (slices["kind"] == int(kind)).any():
             slices = slices.filter(pl.col("kind") != int(kind))
             left_out.append(kind)

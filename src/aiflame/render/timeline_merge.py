@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+FINER = 7
+"""Powers of two by which the first bin that is tried is shorter than a span would be if there were one after another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +27,26 @@ class Spans:
     """How long they took together."""
 
 
+def merged_apart(spans: Spans, detail: NDArray[np.bool_], most: int) -> tuple[Spans, int, int]:
+    """At most so many, and a quarter more: `detail` gives way first, as far as to that quarter. The bins of detail and of the rest."""
+    rest = len(detail) - int(detail.sum())
+    kept, detail_ns = merged(_chosen(spans, np.flatnonzero(detail)), max(most // 4, most - rest))
+    others, rest_ns = merged(_chosen(spans, np.flatnonzero(~detail)), most)
+    both = Spans(*(np.concatenate([getattr(kept, name), getattr(others, name)]) for name in Spans.__slots__))
+    return _chosen(both, np.argsort(both.lane, kind="stable")), detail_ns, rest_ns
+
+
+def _chosen(spans: Spans, rows: Ints) -> Spans:
+    return Spans(*(getattr(spans, name)[rows] for name in Spans.__slots__))
+
+
 def merged(spans: Spans, most: int) -> tuple[Spans, int]:
     """At most so many, or where even long ones are more, these: slices shorter than a bin that begin in the same one become a span; and the
     bin's length, 0: none was merged."""
     if len(spans.lane) <= most:
         return spans, 0
     reach = int(spans.end.max() - spans.begin.min())
-    bin_ns = 1 << max(0, (reach // most).bit_length() - 1)
+    bin_ns = 1 << max(0, (reach // max(most, 1)).bit_length() - FINER)
     while bin_ns <= 2 * reach:
         first = _firsts(spans, bin_ns)
         if len(first) <= most:

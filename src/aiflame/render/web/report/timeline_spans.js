@@ -18,7 +18,8 @@ export class Spans {
       this.first[lane + 1] = at;
     }
     this.counts = columns["slice.count"];
-    this.busyBefore = sums(columns["slice.busy"] ?? columns["slice.length"]);
+    const idle = columns["slice.idle"];
+    this.busyBefore = sums(idle ? columns["slice.length"].map((length, row) => length - idle[row]) : columns["slice.length"]);
     this.countBefore = this.counts ? sums(this.counts) : null;
     this.#findLongest(columns["slice.length"]);
   }

@@ -100,7 +100,9 @@ class Timeline {
   #say() {
     const { merged, leftOut } = this.about;
     const notes = [];
-    if (merged) notes.push(`${merged.slices.toLocaleString("en-US")} slices: those shorter than ${moment(merged.bin_ns, merged.bin_ns / 100)} are merged with their neighbours`);
+    const shorter = [[merged?.detail_ns, "layers and functions"], [merged?.bin_ns, merged?.detail_ns ? "others" : "those"]].filter(([ns]) => ns);
+    const limits = shorter.map(([ns, what]) => `${what} shorter than ${moment(ns, ns / 100)}`);
+    if (merged) notes.push(`${merged.slices.toLocaleString("en-US")} slices: ${limits.join(" and ")} are merged with their neighbours`);
     if (leftOut.length) notes.push(`without ${leftOut.join(" and ")}`);
     const hint = this.body.querySelector(".tl-hint");
     this.usual.hidden = !this.about.usualStep;
