@@ -100,6 +100,16 @@ def test_each_finding_leads_to_its_evidence(visit: Opener, report: Path) -> None
         assert seen.state()["view"] == view
 
 
+def test_a_finding_about_a_step_leads_to_its_moment_in_the_timeline(visit: Opener, report: Path) -> None:
+    """The slow one lasts from the first kernel of it to the first of the next."""
+    seen = visit(report)
+    seen.page.locator(".finding", has_text=f"Step {SLOWEST} took 300 µs").locator(".button").click()
+    seen.wait("location.hash.includes('&time=')")
+    begin, end = map(int, seen.state()["time"].split("-"))
+    assert end - begin == 300_000
+    assert "clock" not in seen.state()
+
+
 def test_bars_of_phases_and_layers_lead_to_the_flame_graph_grouped_so(visit: Opener, report: Path) -> None:
     seen = visit(report)
     assert seen.texts(".panel h2") == ["By phase GPU time", "By layer GPU time", "By kernel GPU time"]

@@ -90,8 +90,8 @@ def _panel(panel: Panel, table: TableOf) -> dict[str, object]:
 
 
 def tables_block(found: Sequence[TableOf], started_ns: int = 0) -> bytes:
-    """The head has each table's title, columns and how many rows; the column `TABLE.COLUMN` its values. Moments are told since the recording
-    began, at `started_ns`."""
+    """The head has each table's title, columns and how many rows; the column `TABLE.COLUMN` its values. Moments count from `started_ns`,
+    when the recording began."""
     listed: list[dict[str, object]] = []
     columns: dict[str, Values] = {}
     for table in found:

@@ -114,8 +114,8 @@ class Code:
 
 
 def annotation_block(answer: Annotation, texts: dict[str, int]) -> bytes:
-    """Columns: instructions in the order of the code, `at` their innermost source place; `place`: a forest of places, row 0 for none, what a
-    place was inlined into is above it; `count`: samples for a reason."""
+    """Columns: instructions in the order of the code, `at` their innermost source place; `place`: a forest of places, row 0 for none, above
+    each what it was inlined into; `count`: samples of an instruction for a reason."""
     files = _Rows("")
     functions = _Rows("")
     chains = _Rows((0, 0, 0, 0))
