@@ -62,7 +62,7 @@ PICTURES = (
     Picture("scope-steps", "#view=scope&by=step"),
     Picture("timeline", "#view=timeline"),
     Picture("code", f"#view=code&kernel={KERNEL}&place={SOURCE}:{LINE}"),
-    Picture("tables", "#view=tables&table=layers"),
+    Picture("tables", "#view=tables&table=layers&filter=%5Elayers%5C.%5C*%5C.attn%28%5C.%7C%24%29"),
     Picture("dark", "", scheme="dark"),
 )
 
