@@ -229,6 +229,8 @@ def test_the_legend_has_numbers_and_both_themes_have_colours(scope: Opener) -> N
     assert sum(full) < sum(empty)
     empty, full = (dark.pixel(*cell(dark, 4, row)) for row in (40, 10))
     assert sum(full) > sum(empty)
+    dark.press("t")
+    assert dark.pixel(*cell(dark, 4, 10)) == light.pixel(*cell(light, 4, 10))
 
 
 def test_hostile_names_stay_text(scope: Opener) -> None:

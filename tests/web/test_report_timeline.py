@@ -274,6 +274,8 @@ def test_both_themes_are_readable(timeline: Opener, run: dict[str, bytes]) -> No
     at = x_of(light, 5.3 * MS), lane(light, "Stream 14")
     assert sum(light.pixel(*at)) > 600
     assert sum(dark.pixel(*at)) < 150
+    dark.press("t")
+    assert dark.pixel(*at) == light.pixel(*at)
 
 
 def test_a_finger_pans_and_two_zoom(timeline: Opener, run: dict[str, bytes]) -> None:
