@@ -359,25 +359,25 @@ def cpu(story: Story, *samples: tuple[int, tuple[object, ...]]) -> None:
 
 def test_the_hottest_line_and_function_of_a_program_on_the_cpu(tmp_path: Path) -> None:
     story = Story()
-    line = ("work", "/app/work.py", 4)
+    line = ("work", "/app/math.py", 4)
     cpu(story, (45, (MAIN, line, "sgemm_kernel")), (15, (MAIN, line, "conv")), (40, (MAIN,)))
     kinds = found(story, tmp_path)
-    assert kinds["hot-line"].sentence == "60% of CPU time is spent at work.py:4 and in what it calls"
+    assert kinds["hot-line"].sentence == "60% of CPU time is spent at math.py:4 and in what it calls"
     assert kinds["hot-line"].view.search == "^work$"
 
 
 def test_a_function_that_is_nearly_all_of_its_line_is_told_alone(tmp_path: Path) -> None:
     """The line would say the same; a function that is called from several lines is told beside a line."""
     story = Story()
-    cpu(story, (60, (MAIN, ("work", "/app/work.py", 4), "sgemm_kernel")), (40, (MAIN,)))
-    (finding,) = [one for one in found(story, tmp_path / "one").values() if one.view.place == "/app/work.py:4"]
-    assert finding.sentence == "60% of CPU time is in sgemm_kernel, called from work.py:4"
+    cpu(story, (60, (MAIN, ("work", "/app/math.py", 4), "sgemm_kernel")), (40, (MAIN,)))
+    (finding,) = [one for one in found(story, tmp_path / "one").values() if one.view.place == "/app/math.py:4"]
+    assert finding.sentence == "60% of CPU time is in sgemm_kernel, called from math.py:4"
     assert finding.view.search == "^sgemm_kernel$"
     story = Story()
-    lines = [("work", "/app/work.py", line) for line in (4, 5, 6)]
+    lines = [("work", "/app/math.py", line) for line in (4, 5, 6)]
     cpu(story, *((20, (MAIN, line, "sgemm_kernel")) for line in lines), (40, (MAIN,)))
     kinds = found(story, tmp_path / "several")
-    assert kinds["hot-function"].sentence == "60% of CPU time is in sgemm_kernel, called from work.py:4"
+    assert kinds["hot-function"].sentence == "60% of CPU time is in sgemm_kernel, called from math.py:4"
     assert kinds["hot-line"].sentence == "40% of CPU time is spent at train.py:12 and in what it calls"
 
 

@@ -118,7 +118,7 @@ def test_steps_say_what_their_devices_did(tmp_path: Path) -> None:
 def test_a_program_on_the_cpu_has_functions_and_lines(tmp_path: Path) -> None:
     story = Story()
     for moment in range(10):
-        story.met(moment, MAIN, ("work", "/app/work.py", 4 + moment // 6), clock=0)
+        story.met(moment, MAIN, ("work", "/app/math.py", 4 + moment // 6), clock=0)
     listed = found(story.profile(tmp_path))
     assert list(listed) == ["functions", "lines"]
     functions = listed["functions"].rows.select("name", "self", "self_share", "total_share").rows()
