@@ -7,9 +7,11 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -159,6 +161,19 @@ def test_facts_are_written_as_texts_numbers_and_lists(tmp_path: Path) -> None:
     assert told["layer"] == "layers.0"
     assert told["registers"] == 40
     assert told["stack"] == ["model.py:41 Block.forward", "model.py:41 Block.forward", "train.py:12 train"]
+
+
+@pytest.mark.parametrize(("most", "told"), [(1000, 1), (0, 0)])
+def test_kernels_tell_their_step_unless_there_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, told: int) -> None:
+    program = Program()
+    program.kernel(program.launch(10, 12), 20, 30)
+    made = timeline(program.profile(tmp_path))
+    stepping = replace(made, slices=made.slices.with_columns(step=pl.lit(3, pl.Int32)))
+    monkeypatch.setattr(perfetto, "MOST_WITH_STEPS", most)
+    trace = written(stepping)
+    step = next(number for number, key in interned(trace, 3).items() if key == "step")
+    annotations = [dict(decode(value)) for _, event in events(trace) for number, value in event if number == 4]  # type: ignore[arg-type]
+    assert [fact[4] for fact in annotations if fact[1] == step] == [3] * told, "of the kernel alone: its call lies in the step"
 
 
 def test_a_region_without_facts_has_none(tmp_path: Path) -> None:

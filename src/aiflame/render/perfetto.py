@@ -24,9 +24,9 @@ from aiflame.render.wire import Chosen, Fixed64, Message, Part, Runs, Same, Some
 
 ROWS = 1 << 16
 """Slices that are written at a time."""
-MOST_WITH_STEPS = 10_000_000
+MOST_WITH_STEPS = 2_000_000
 """Slices of a trace in which each kernel says its step. A viewer keeps the facts of slices once where they are the same; with the step,
-each kernel's are others, a kilobyte of the browser's memory each. The track above says it too."""
+each kernel has a set of its own, which makes a viewer need half as much memory again. The track above says it too."""
 LONGEST_NAME = 4096
 """Letters of a name or of a fact; the viewer measures and draws each of them."""
 
