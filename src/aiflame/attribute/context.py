@@ -57,16 +57,14 @@ class Meaning:
 
 def of_devices(profile: Tables, trie: Functions) -> Meaning:
     """What launches and nodes of graphs are of."""
-    launched = launch_items(profile).with_columns(pl.lit(0, pl.UInt64).alias("node"))
-    made = node_items(profile).with_columns(pl.lit(0, pl.UInt32).alias("id"))
-    columns = [name for name in launched.columns if name in made.columns]
-    launched = launched.select(columns)
-    items = launched if made.is_empty() else pl.concat([launched, made.select(columns)], rechunk=True)
+    launched = launch_items(profile).drop("api")
+    made = node_items(profile)
+    items = launched if made.is_empty() else pl.concat([launched, made], how="diagonal", rechunk=True)
     known = _Known(profile, trie, items[: len(launched)])
     columns_of, regions_of = known.context(items, captured=np.arange(len(items)) >= len(launched))
     told = items.hstack(columns_of)
-    none = told.clear()
-    return Meaning(told[: len(launched)], told[len(launched) :], none, known.forests(regions_of), known.compiled, known.steps.rows)
+    nodes = told[len(launched) :] if len(made) else told.clear().with_columns(node=pl.lit(None, made.schema["node"]))
+    return Meaning(told[: len(launched)], nodes, told.clear(), known.forests(regions_of), known.compiled, known.steps.rows)
 
 
 def of_samples(profile: Tables, trie: Functions, clock: int) -> Meaning:

@@ -10,7 +10,7 @@ import polars as pl
 
 from aiflame.attribute.build import metrics
 from aiflame.attribute.compiled import Spread, spread
-from aiflame.attribute.context import Meaning, of_devices
+from aiflame.attribute.context import BRINGS, CONTEXT, Meaning, of_devices
 from aiflame.attribute.division import Ints, scaled
 from aiflame.attribute.facts import INSIDE, Facts, Gathered, Grouping, put_in_order, without_noise
 from aiflame.attribute.facts_times import device_times
@@ -50,9 +50,11 @@ def device_facts(profile: Tables) -> Facts:
     trie = functions(profile)
     meaning = of_devices(profile, trie)
     fewer = fewer_regions(meaning.launches, meaning.forests["region"])
-    meaning = replace(meaning, launches=fewer.of(meaning.launches), forests={**meaning.forests, "region": fewer.forest})
+    launches = fewer.of(meaning.launches.select("process", "id", *CONTEXT, BRINGS))  # there may be very many
+    meaning = replace(meaning, launches=launches, forests={**meaning.forests, "region": fewer.forest})
+    del launches
     code, done = _by_frames(profile, trie, work(profile, Grouped(BY, meaning)))
-    meaning = replace(meaning, launches=meaning.launches.clear(), nodes=meaning.nodes.clear())  # there may be very many
+    meaning = replace(meaning, launches=meaning.launches.clear(), nodes=meaning.nodes.clear())
     ran = Ran(done)
     sampled = {name: samples(profile, done, not_issued=name == GPU_LATENCY.name, ran=ran) for name in SAMPLED if name in there}
     inside, of_points = _inside(profile, sampled)
@@ -98,7 +100,7 @@ def _by_frames(profile: Tables, trie: Functions, done: Work) -> tuple[Forest, Wo
     old = merged["old"]
     number = np.zeros(len(sites), dtype=np.uint32)
     number[old.explode().to_numpy()] = np.repeat(np.arange(len(merged), dtype=np.uint32), old.list.len().to_numpy())
-    ran = done.ran.with_columns(site=pl.Series(number).gather(done.ran["site"]))
+    ran = done.ran.with_columns(site=pl.Series(number).gather(done.ran["site"])).rechunk()
     return forest, Work(merged.drop("old"), ran)
 
 

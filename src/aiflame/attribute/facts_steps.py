@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from aiflame.attribute.division import Ints
 from aiflame.attribute.gpu_work import Work
 from aiflame.attribute.items import LATEST
-from aiflame.attribute.moments import MOST_ROWS, Bins, Steps, by_density, few_enough, in_slots
+from aiflame.attribute.moments import MOST_ROWS, Bins, Steps, by_density, few_enough, in_slots, standing_for_all
 from aiflame.attribute.tree import GPU_STALLS, GPU_TIME
 
 STEPS: Mapping[str, type[pl.DataType]] = {"number": pl.Int64, "process": pl.Int64, "begin": pl.Int64, "end": pl.Int64}
@@ -42,10 +43,11 @@ def device_slots(
     `moments`."""
     group, start, end = ran
     number = done.ran["step"].to_numpy()
-    inside = np.flatnonzero(number >= 0)
-    group, start, end = (each[inside] for each in (group, start, end))
+    inside = number >= 0
+    if not inside.all():
+        group, start, end, number = (each[inside] for each in (group, start, end, number))
     known = steps.sort("process", "step")
-    row = _rows(known, _ints(done.sites, "process")[group], number[inside].astype(np.int64))
+    row = _rows(known, _ints(done.sites, "process")[group], number)
     used = np.zeros(len(known), dtype=np.bool_)
     used[row] = True
     row, known = (np.cumsum(used) - 1)[row], known.filter(pl.Series(used))
@@ -72,10 +74,11 @@ def sample_slots(items: pl.DataFrame, steps: pl.DataFrame, bins: Bins, metric: s
     return _made(known, parted, values.group_by("group", "step", "slot").agg(pl.col("value").sum()), metric, bins)
 
 
-def _rows(steps: pl.DataFrame, process: Ints, number: Ints) -> Ints:
+def _rows(steps: pl.DataFrame, process: Ints, number: NDArray[np.integer]) -> Ints:
     """The row of each step of a process: numbers count from 0 in each."""
     first = np.searchsorted(_ints(steps, "process"), np.arange(int(process.max(initial=0)) + 1))
-    return first[process] + number
+    found: Ints = first[process] + number
+    return found
 
 
 def _on_device(steps: pl.DataFrame, row: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
@@ -95,8 +98,10 @@ def _on_device(steps: pl.DataFrame, row: Ints, start: Ints, end: Ints) -> tuple[
 def _parted(steps: pl.DataFrame, begins: Ints, ends: Ints, group: Ints, row: Ints, time: Ints) -> Steps:
     """Steps with so many slots, and so many of them shown as one, that slots with values are few enough."""
     parted = Steps(begins, ends, np.arange(len(steps)), SLOTS)
+    chosen, scale, block = standing_for_all(row)
+    group, row, time = group[chosen], row[chosen], time[chosen]
     while True:
-        together = few_enough(group * parted.slots + parted.slot(row, time), row, MOST_ROWS)
+        together = few_enough(group * parted.slots + parted.slot(row, time), row, MOST_ROWS, scale, block)
         if together == 1 or parted.slots <= FEWEST_SLOTS or len(steps) // together >= ENOUGH_STEPS:
             return replace(parted, shown=_shown(steps["process"], together))
         parted = replace(parted, slots=parted.slots // 2)

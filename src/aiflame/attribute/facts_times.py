@@ -15,7 +15,7 @@ from aiflame.attribute.gpu_idle import Device, Gaps
 from aiflame.attribute.gpu_samples import DRIVER, DROPPED, MOST_SAMPLES, Samples, counted
 from aiflame.attribute.gpu_work import Work
 from aiflame.attribute.items import LATEST
-from aiflame.attribute.moments import MOST_ROWS, Bins, by_density, coarser_bins, few_enough, in_bins
+from aiflame.attribute.moments import Bins, by_density, coarser_bins, in_bins, wide_enough
 from aiflame.attribute.stacks import Tables
 from aiflame.attribute.tree import GPU_STALLS, GPU_TIME
 
@@ -41,7 +41,7 @@ def device_times(
     """Groups are the sites of `done`, then the rows of `lone` (facts_device); `resting`: when devices were idle."""
     group, start, end = _ints(done.ran, "site"), _moments(done.ran, "start_ns"), _moments(done.ran, "end_ns")
     fine = Bins.of(_origin(profile, start), int(end.max(initial=0)))
-    bins = fine.wider(few_enough(group, fine.at(start), MOST_ROWS))
+    bins = wide_enough(group, start, fine)
     lone = lone.with_row_index("group", offset=len(done.sites))
     idle_group = {
         (process, device): number for number, process, device in lone.filter(why=IDLE).select("group", "process", "device").rows()
@@ -64,7 +64,7 @@ def sample_times(profile: Tables, metric: str, items: pl.DataFrame, steps: pl.Da
     """`items`: process, group, step, time_ns, value. A sample counts whole at its moment."""
     group, time = _ints(items, "group"), _moments(items, "time_ns")
     fine = Bins.of(_origin(profile, time), int(time.max(initial=0)) + 1)
-    bins = fine.wider(few_enough(group, fine.at(time), MOST_ROWS))
+    bins = wide_enough(group, time, fine)
     rows = items.select("group", "value", bin=pl.Series(bins.at(time)))
     moments, bins = coarser_bins(rows.group_by("group", "bin").agg(pl.col("value").sum()), bins)
     first = (

@@ -44,25 +44,29 @@ def ints(items: pl.DataFrame, *names: str) -> tuple[NDArray[np.int64], ...]:
 def mother_threads(items: pl.DataFrame) -> NDArray[np.int64]:
     """The thread that each item works for: work of a backward node belongs to the thread whose forward code made the node, when torch's
     number of that thread is known from forward work; all other to its own."""
-    low = pl.col("autograd") & AUTOGRAD_THREAD
-    backward = pl.col("autograd") > AUTOGRAD_THREAD
+    process, thread, autograd = ints(items, "process", "thread", "autograd")
+    number = process << 15 | autograd & AUTOGRAD_THREAD
+    # Launches of a thread come one after another: what is alike in a row is counted at once.
+    changes = np.flatnonzero((np.diff(number) != 0) | (np.diff(thread) != 0) | (np.diff(autograd) != 0)) + 1
+    first = np.concatenate([[0], changes])[: len(items)]
+    runs = pl.DataFrame(
+        {"number": number[first], "thread": thread[first], "autograd": autograd[first], "many": np.diff(first, append=len(items))}
+    )
     owners = (
-        items.lazy()
-        .filter(~backward & (low > 0))
-        .group_by("process", low.alias("number"), "thread")
-        .agg(many=pl.len())
-        .sort("process", "number", "many", "thread", descending=[False, False, True, False])
-        .unique(["process", "number"], keep="first")
-        .select("process", "number", mother="thread")
+        runs.filter((pl.col("autograd") <= AUTOGRAD_THREAD) & (pl.col("autograd") > 0))
+        .group_by("number", "thread")
+        .agg(pl.col("many").sum())
+        .sort("number", "many", "thread", descending=[False, True, False])
+        .unique("number", keep="first", maintain_order=True)
     )
-    found = (
-        items.lazy()
-        .select("process", "thread", number=pl.when(backward).then(low))
-        .join(owners, on=["process", "number"], how="left", maintain_order="left")
-        .select(pl.coalesce("mother", "thread"))
-        .collect()
-    )
-    return found["mother"].to_numpy()
+    known, mother = ints(owners, "number", "thread")
+    found: NDArray[np.int64] = thread.copy()
+    backward = np.flatnonzero(autograd > AUTOGRAD_THREAD)
+    if len(known) and len(backward):
+        wanted = number[backward]
+        at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        found[backward] = np.where(known[at] == wanted, mother[at], found[backward])
+    return found
 
 
 def _items(rows: pl.LazyFrame, time: str, gpu: bool, more: tuple[str, ...]) -> pl.DataFrame:
@@ -71,4 +75,5 @@ def _items(rows: pl.LazyFrame, time: str, gpu: bool, more: tuple[str, ...]) -> p
     later = [pl.lit(0).alias(name) for name in ("autograd", "sequence") if name not in there]
     columns = [pl.col(name).cast(pl.Int64) for name in ("process", "thread", "stack", "time_ns", "autograd", "sequence")]
     rows = rows.with_columns(later).rename({time: "time_ns"}).with_columns(pl.col("time_ns").clip(upper_bound=LATEST))
-    return rows.select(*columns, pl.lit(gpu).alias("gpu"), *more).collect()
+    # In one piece, so that its columns are arrays as they are.
+    return rows.select(*columns, pl.lit(gpu).alias("gpu"), *more).collect().rechunk()

@@ -127,21 +127,32 @@ def in_slots(steps: Steps, group: Ints, step: Ints, start: Ints, end: Ints) -> p
     return found.select(group=pl.col("group") // rows, step=pl.col("group") % rows, slot="bin", value="value")
 
 
-def few_enough(group: Ints, row: Ints, most: int) -> int:
-    """How many neighbouring rows (bins, steps), a power of 2, must become one for there to be no more than `most` pairs of a group and a
-    row, as blocks of rows tell that stand for all."""
+def standing_for_all(row: Ints) -> tuple[Ints, float, int]:
+    """Places of some of these rows (bins, steps) in blocks of neighbouring ones, how many times as many all are, and a block's length."""
     size = int(row.max(initial=0)) + 1
     part = max(1, len(row) // SAMPLED_ROWS)
     block = BLOCK
     while part > 1 and block > 1 and size < 8 * block * part:
         block //= 2
-    chosen = (row // block) % part == 0
-    some, place = group[chosen], row[chosen]
-    scale = len(row) / max(len(some), 1)
+    chosen = np.flatnonzero((row // block) % part == 0)
+    return chosen, len(row) / max(len(chosen), 1), block
+
+
+def few_enough(group: Ints, row: Ints, most: int, scale: float = 1.0, block: int = BLOCK) -> int:
+    """How many neighbouring rows, a power of 2, must become one for there to be no more than `most` pairs of a group and a row, if these
+    stand for `scale` times as many."""
+    size = int(row.max(initial=0)) + 1
     factor = 1
-    while factor < block and _distinct(some * (size // factor + 1) + place // factor) * scale > most:
+    while factor < block and _distinct(group * (size // factor + 1) + row // factor) * scale > most:
         factor *= 2
     return factor
+
+
+def wide_enough(group: Ints, time_ns: Ints, bins: Bins, most: int = MOST_ROWS) -> Bins:
+    """Bins of a width at which moments are probably few enough."""
+    row = bins.at(time_ns)
+    chosen, scale, block = standing_for_all(row)
+    return bins.wider(few_enough(group[chosen], row[chosen], most, scale, block))
 
 
 def coarser_bins(moments: pl.DataFrame, bins: Bins, most: int = MOST_ROWS) -> tuple[pl.DataFrame, Bins]:
