@@ -131,6 +131,22 @@ class TestZoom:
         assert "f79" in opened.names()
         assert "f5" not in opened.names()
 
+    @pytest.mark.parametrize("depth", [3, 30, 80])
+    def test_a_flame_stands_on_the_ground_while_the_minimap_comes_and_goes(self, flame: Flames, depth: int) -> None:
+        stack = ";".join(f"f{at}" for at in range(depth))
+        opened = flame({"facts.device": stacks({stack: 10, "other": 10})}, reduced_motion="no-preference")
+
+        def ground() -> float:
+            box = opened.page.locator(".flame-stage").bounding_box()
+            return float(box["y"] + box["height"] - opened.bar("all")["y"])
+
+        before = ground()
+        opened.click("f0")
+        assert opened.page.is_visible(".flame-map")
+        assert ground() == pytest.approx(before, abs=1)
+        opened.press("Escape")
+        assert ground() == pytest.approx(before, abs=1)
+
 
 class TestSearch:
     def test_matches_are_magenta_and_counted_once(self, flame: Flames) -> None:

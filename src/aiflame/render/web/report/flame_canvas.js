@@ -47,24 +47,22 @@ export class Chart {
 
   resize(pixels, height) {
     const ratio = devicePixelRatio || 1;
-    if (!this.down && this.height) this.#shift(this.height - height); // a flame keeps its ground
+    const along = !this.down && this.height ? this.height - height : 0; // a flame keeps its ground
     this.pixels = Math.max(pixels, 50);
     this.height = Math.max(height, ROW);
+    if (this.model) this.#shift(along);
     this.ratio = ratio;
     const [wide, tall] = [Math.round(this.pixels * ratio), Math.round(this.height * ratio)];
     if (this.canvas.width !== wide || this.canvas.height !== tall) {
       this.canvas.width = wide;
       this.canvas.height = tall;
     }
-    if (this.model) {
-      this.scrollTo(this.scroll);
-      this.paint();
-    }
+    if (this.model) this.paint();
   }
 
   #shift(along) {
-    this.scroll += along;
-    if (this.#motion) for (const one of [this.#motion.from, this.#motion.target]) one.scroll += along;
+    this.scroll = this.#boundScroll(this.scroll + along);
+    if (this.#motion) for (const one of [this.#motion.from, this.#motion.target]) one.scroll = this.#boundScroll(one.scroll + along);
   }
 
   /** The next picture, with the browser's next frame. */
