@@ -36,7 +36,7 @@ def _head(facts: Facts) -> Mapping[str, object]:
     kinds = sorted(set(facts.frames["kind"][1:]))
     return {
         "metrics": [{"name": one.name, "unit": one.unit, "label": one.label} for one in facts.metrics],
-        "moments_of": dict(facts.moments_of),
+        "moments": dict(facts.moments_of),
         "segments": [name for name in facts.segments if name != "inside"],
         "contexts": [name for name in CONTEXTS if name in facts.segments],
         "groupings": [{"name": one.name, "label": one.label, "segments": one.segments} for one in facts.groupings],

@@ -131,7 +131,8 @@ function grow(growth, facts, wanted, values, launches, first) {
   let owedLaunches = 0;
   for (let leaf = 0; leaf < leafSite.length; leaf++) {
     const its = leafSite[leaf];
-    if (!used[its] || !(value[leaf] > 0)) continue;
+    // Launches of a kernel whose time is divided inside of it lie on the kernel itself, which has no time of its own then.
+    if (!used[its] || !(value[leaf] > 0 || leafLaunches?.[leaf] > 0)) continue;
     for (let copy = starts[its]; copy < starts[its + 1]; copy++) {
       const node = growth.put(place[copy], inside, leafInside[leaf], wanted.hidden);
       const share = part[copy] * kept[its];
