@@ -3,16 +3,16 @@
     python benchmarks/report_million.py [--stacks 200000] [--rounds 3] [--npm FOLDER] [--chromium PROGRAM] [--output FILE]
 
 All three are given the same tree (`sample_trees.many_stacks`): aiflame a sealed profile, from which `aiflame report` writes its one file,
-opened from disk at the flame graph; the others, as their documentation has it, a file that they load from a server on loopback: d3-flame-graph
-nested JSON, with `minFrameSize(1)` (without it, it makes an SVG element of every node); speedscope its own format, in "left heavy", its
-view that merges stacks. Each is opened in a browser context of its own, in turn with the others.
+opened from disk at the flame graph; the others, as their documentation has it, a file that they load from a server on loopback.
+d3-flame-graph is given nested JSON, and `minFrameSize(1)` (without it, it makes an SVG element of every node); speedscope its own format,
+in "left heavy", its view that merges stacks. Each is opened in a browser context of its own, in turn with the others.
 
 `load` is from the navigation to the second animation frame after the graph is there. For a zoom and for a search, `longest_frame` is the
 longest time between two animation frames from the input until nothing has been late for a second: what a person feels as stutter. On a
-machine that others use, too, that is mostly the others: `longest_task_cpu`, the processor time of the longest task of the page's main thread
-(of Chromium's trace), is what a frame costs when nobody else wants the processor, and `main_cpu` and `worker_cpu` what its threads took in
-all. Who is not there after PATIENCE_S has failed, and is not tried again. The packages come from npm, into FOLDER or a temporary one.
-The browser draws without a GPU: WebGL, which speedscope uses, and canvases are computed on the processor.
+machine that others use, too, that is mostly the others: `longest_task_cpu`, the processor time of the longest task of the page's main
+thread (of Chromium's trace), is what a frame costs when nobody else wants the processor; `main_cpu` and `worker_cpu` are what its threads
+took in all. Who is not there after PATIENCE_S has failed, and is not tried again. The packages come from npm, into FOLDER or a temporary
+one. The browser draws without a GPU: WebGL, which speedscope uses, and canvases are computed on the processor.
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ FRAMES = """() => {
 END_OF_FRAMES = "() => { const { at } = window.measured; window.measured.on = false; return [...at, performance.now()]; }"
 SINCE = "() => performance.now() - window.measured.at.at(-1)"
 LOADED = """(found) => {
+  addEventListener("error", (event) => (window.wentWrong = event.message ?? "something is missing"), true);
   const look = () => {
     if (found()) requestAnimationFrame(() => requestAnimationFrame(() => { window.loadedAt = performance.now(); }));
     else requestAnimationFrame(look);
@@ -79,7 +80,7 @@ D3_PAGE = """<!doctype html><meta charset="utf-8"><title>d3-flame-graph</title>
 <link rel="stylesheet" href="npm/d3-flame-graph/dist/d3-flamegraph.css"><div id="chart"></div>
 <script src="npm/d3/dist/d3.min.js"></script><script src="npm/d3-flame-graph/dist/d3-flamegraph.umd.min.js"></script>
 <script>
-  const chart = flamegraph().width(innerWidth - 20).cellHeight(18).minFrameSize(1);
+  const chart = flamegraph.default().width(innerWidth - 20).cellHeight(18).minFrameSize(1);
   d3.json("tree.json").then((data) => { d3.select("#chart").datum(data).call(chart); window.chartIsThere = true; });
 </script>"""
 
@@ -305,7 +306,8 @@ def one_round(browser: Any, tool: Tool) -> Round:
         page.add_init_script(f"({LOADED})({tool.found})")
         browser.start_tracing(page=page, categories=TRACED)
         page.goto(tool.address, wait_until="commit")
-        page.wait_for_function("() => window.loadedAt", polling=200)
+        page.wait_for_function("() => window.loadedAt || window.wentWrong", polling=200)
+        assert not page.evaluate("() => window.wentWrong"), page.evaluate("() => window.wentWrong")
         load = page.evaluate("() => window.loadedAt")
         cost = traced(browser)
         page.wait_for_timeout(500)

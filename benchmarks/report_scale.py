@@ -2,8 +2,8 @@
 
     python benchmarks/report_scale.py [--kernels 100000 1000000 10000000] [--rounds 1] [--profiles FOLDER] [--output FILE]
 
-Profiles are made up (`synthetic_profile.py`): a transformer's training, with a tenth as many CPU samples and samples of warps as kernels. Each
-is made into a report in a process of its own, in which stages are timed; `peak_mb` of a stage is the most that was resident while it ran,
+Profiles are made up (`synthetic_profile.py`): a transformer's training, with a tenth as many CPU samples and samples of warps as kernels.
+Each is made into a report in a process of its own, in which stages are timed. `peak_mb` of a stage is the most that was resident in it,
 and of the whole the largest of these. Where others use the machine, too, `cpu_seconds` (user and system, of all threads) is what counts: on
 an idle machine with two cores, the time by the clock lies between it and its half. Of several rounds the one with the least is told.
 """
