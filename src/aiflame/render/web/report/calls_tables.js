@@ -1,5 +1,5 @@
-// What the worker answers for the view tables: `tables` (what there is), `table` (one, sorted and filtered: how many rows), `rows` (some of those
-// rows), `csv` (all of them, as text).
+// What the worker answers for the view tables: `tables` (what there is), `table` (one, sorted and filtered: how many rows), `rows` (some
+// of those rows), `csv` (all of them, as text).
 
 import { csvOf } from "./csv.js";
 

@@ -1,12 +1,15 @@
 // A kernel as its page shows it: what each instruction and each source line has of the samples, and which belong together.
 
 /**
- * Of a block `code.N`. A row of `instructions` and of a file's `lines` has `samples`, `notIssued` and `reasons`: [reason, samples], the most frequent
- * first. Lines also have `inclusive`: with what was inlined into them. `chain` of an instruction: [file, line, function], innermost first.
+ * Of a block `code.N`. A row of `instructions` and of a file's `lines` has `samples`, `notIssued` and `reasons`: [reason, samples], the
+ * most frequent first. Lines also have `inclusive`: with what was inlined into them. `chain` of an instruction: [file, line, function],
+ * innermost first.
  */
 export function kernelOf({ head, columns }) {
   const chains = chainsOf(columns);
-  const instructions = Array.from(columns.sass, (sass, row) => ({ offset: columns.offset[row], sass, samples: 0, notIssued: 0, reasons: [], chain: chains[columns.at[row]] }));
+  const { offset, at } = columns;
+  const fresh = (sass, row) => ({ offset: offset[row], sass, samples: 0, notIssued: 0, reasons: [], chain: chains[at[row]] });
+  const instructions = Array.from(columns.sass, fresh);
   for (let row = 0; row < columns["count.instruction"].length; row++) {
     const one = instructions[columns["count.instruction"][row]];
     one.samples += columns["count.samples"][row];
@@ -47,11 +50,13 @@ function filesOf(head, instructions) {
   }
   const own = files.reduce((most, file) => (file.own > (most?.own ?? 0) ? file : most), null);
   files.sort((one, other) => (other === own) - (one === own) || other.samples - one.samples || one.number - other.number);
-  return files.map(({ lines, ...file }) => ({ ...file, lines: [...lines.values()].map(finished).sort((one, other) => one.line - other.line) }));
+  const inOrder = (lines) => [...lines.values()].map(finished).sort((one, other) => one.line - other.line);
+  return files.map(({ lines, ...file }) => ({ ...file, lines: inOrder(lines) }));
 }
 
 function lineOf(file, number) {
-  if (!file.lines.has(number)) file.lines.set(number, { line: number, samples: 0, notIssued: 0, inclusive: 0, counts: new Map(), instructions: [] });
+  const fresh = { line: number, samples: 0, notIssued: 0, inclusive: 0, counts: new Map(), instructions: [] };
+  if (!file.lines.has(number)) file.lines.set(number, fresh);
   return file.lines.get(number);
 }
 

@@ -43,10 +43,12 @@ export class KernelPage {
     this.#kernel = kernel;
     this.#pinned = null;
     this.#head.replaceChildren(...factsOf(kernel), kernel.shown_samples ? legend(kernel) : "");
-    const tabs = [...kernel.files, ...kernel.kept.filter(([, text]) => text >= 0).map(([path, text]) => ({ path, text, kept: true, lines: [] }))];
+    const kept = kernel.kept.filter(([, text]) => text >= 0);
+    const tabs = [...kernel.files, ...kept.map(([path, text]) => ({ path, text, kept: true, lines: [] }))];
     this.#tabs.replaceChildren(...tabs.map((file) => this.#tab(file)));
     const source = tabs.length ? element("section.pane", { "aria-label": "Source" }, this.#tabs, this.#missing, this.source.body) : null;
-    const code = kernel.instructions.length ? element("section.pane", { "aria-label": "Instructions" }, this.#sassHead(), this.sass.body) : null;
+    const met = kernel.instructions.length > 0;
+    const code = met ? element("section.pane", { "aria-label": "Instructions" }, this.#sassHead(), this.sass.body) : null;
     this.#panes.replaceChildren(...[source, code].filter(Boolean));
     this.#panes.classList.toggle("single", !source || !code);
     this.#side = source && kernel.files.length ? "source" : "sass";
@@ -87,7 +89,8 @@ export class KernelPage {
 
   #sassHead() {
     const kernel = this.#kernel;
-    const text = kernel.disassembled ? `SASS, ${kernel.instructions.length.toLocaleString("en-US")} instructions` : "Instructions, not disassembled";
+    const count = kernel.instructions.length.toLocaleString("en-US");
+    const text = kernel.disassembled ? `SASS, ${count} instructions` : "Instructions, not disassembled";
     return element("div.file-tabs", {}, element("span.pane-title", {}, text), this.#copied);
   }
 
@@ -134,7 +137,7 @@ export class KernelPage {
 
   #sassRow(number) {
     const one = this.#kernel.instructions[number];
-    return this.#cells(one, one.offset.toString(16).padStart(4, "0"), one.sass || "(not disassembled)", this.#kernel.instructions);
+    return this.#cells(one, address(one), one.sass || "(not disassembled)", this.#kernel.instructions);
   }
 
   #cells(row, name, text, all) {
@@ -196,7 +199,8 @@ export class KernelPage {
     this[side].cursor(number);
     this[other].cursor(-1);
     if (first !== undefined) this[other].reveal(first);
-    if (side === "source" && !quiet && this.#lineAt(number)) this.#changed({ file: undefined, place: `${this.#file.path}:${this.#lineAt(number).line}` });
+    const line = side === "source" && !quiet ? this.#lineAt(number) : undefined;
+    if (line) this.#changed({ file: undefined, place: `${this.#file.path}:${line.line}` });
     this.#say(side, number);
   }
 
@@ -227,7 +231,7 @@ export class KernelPage {
 
   async #copy() {
     const kernel = this.#kernel;
-    const lines = kernel.instructions.map((one) => `${one.offset.toString(16).padStart(4, "0")}\t${percent(one.samples, kernel.shown_samples)}\t${one.sass}`);
+    const lines = kernel.instructions.map((one) => [address(one), percent(one.samples, kernel.shown_samples), one.sass].join("\t"));
     const done = await copy([kernel.short, ...lines, ""].join("\n"));
     this.#copied.textContent = done ? "Copied" : "Not permitted";
     setTimeout(() => (this.#copied.textContent = "Copy"), 1200);
@@ -240,9 +244,15 @@ const MISSING = {
   profile: "The text of this file is too large for one HTML file: aiflame open shows it.",
 };
 
+/** Where an instruction lies in its function. */
+function address({ offset }) {
+  return offset.toString(16).padStart(4, "0");
+}
+
 /** Rows with samples, the hottest first. */
 function hottest(rows) {
-  return [...rows.keys()].filter((row) => rows[row].samples > 0).sort((one, other) => rows[other].samples - rows[one].samples || one - other);
+  const met = [...rows.keys()].filter((row) => rows[row].samples > 0);
+  return met.sort((one, other) => rows[other].samples - rows[one].samples || one - other);
 }
 
 function inlined(row, whole) {

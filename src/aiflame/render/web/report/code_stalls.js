@@ -1,4 +1,4 @@
-// What warps waited for, in colours: the same reason has the same one everywhere. Memory is warm, arithmetic cool, waiting for others yellow.
+// What warps waited for, in colours: the same reason has the same one everywhere. Memory is warm, arithmetic cool.
 
 import { percent } from "../text.js";
 import { element, wide } from "./dom.js";
@@ -41,21 +41,26 @@ export function stallClass(name) {
 /** What a row waited for, in words: its tooltip. */
 export function stallWords(row, names, whole) {
   if (!row.samples) return "";
-  const lines = row.reasons.filter(([, samples]) => samples > 0).map(([reason, samples]) => `${percent(samples, row.samples)} ${names[reason][0]}: ${names[reason][1] || "no explanation known"}`);
-  return [`${row.samples.toLocaleString("en-US")} samples, ${percent(row.samples, whole)} of the kernel's; in ${percent(row.notIssued, row.samples)} nothing was issued`, ...lines].join("\n");
+  const of = ([reason, samples]) => `${percent(samples, row.samples)} ${names[reason][0]}: ${names[reason][1] || "no explanation known"}`;
+  const share = `${row.samples.toLocaleString("en-US")} samples, ${percent(row.samples, whole)} of the kernel's`;
+  const head = `${share}; in ${percent(row.notIssued, row.samples)} nothing was issued`;
+  return [head, ...row.reasons.filter(([, samples]) => samples > 0).map(of)].join("\n");
 }
 
 /** The kernel's reasons, the most frequent first, with their colours and what they mean; without the rarest. */
 export function legend(kernel) {
   const least = kernel.shown_samples / 200;
   const totals = new Map();
-  for (const one of kernel.instructions) for (const [reason, samples] of one.reasons) totals.set(reason, (totals.get(reason) ?? 0) + samples);
+  for (const [reason, samples] of kernel.instructions.flatMap((one) => one.reasons)) {
+    totals.set(reason, (totals.get(reason) ?? 0) + samples);
+  }
   const chips = [...totals]
     .filter(([, samples]) => samples > least)
     .sort((one, other) => other[1] - one[1])
     .map(([reason, samples]) => {
       const [name, meaning] = kernel.reasons[reason];
-      return element("li", { title: meaning }, element(`i.swatch.stall-${stallClass(name)}`), name, element("span.soft", {}, ` ${percent(samples, kernel.shown_samples)}`));
+      const share = element("span.soft", {}, ` ${percent(samples, kernel.shown_samples)}`);
+      return element("li", { title: meaning }, element(`i.swatch.stall-${stallClass(name)}`), name, share);
     });
   return element("ul.legend.stall-legend", { "aria-label": "What warps waited for" }, ...chips);
 }

@@ -74,7 +74,9 @@ async function blockBytes(name) {
     inline.textContent = ""; // the worker keeps what it has read
     return bytes;
   }
-  if (location.protocol === "file:") throw new Error(`this file has no data called ${name}: it is cut short, or was changed; write it again`);
+  if (location.protocol === "file:") {
+    throw new Error(`this file has no data called ${name}: it is cut short, or was changed; write it again`);
+  }
   return new Uint8Array(await (await fetched(name)).arrayBuffer());
 }
 

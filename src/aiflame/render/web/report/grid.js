@@ -78,7 +78,8 @@ export class Grid {
   #heading(column) {
     const [way, name] = [this.#sort.startsWith("-") ? "descending" : "ascending", this.#sort.replace(/^-/, "")];
     const sorted = name === column.name;
-    const button = element("button", { type: "button", title: `Sort by ${column.label}` }, column.label, sorted ? (way === "descending" ? " ↓" : " ↑") : "");
+    const arrow = sorted ? (way === "descending" ? " ↓" : " ↑") : "";
+    const button = element("button", { type: "button", title: `Sort by ${column.label}` }, column.label, arrow);
     const other = this.#sort === firstWay(column) ? turned(this.#sort) : firstWay(column);
     button.addEventListener("click", () => this.#on.sort(other));
     return element(`div.cell.${classOf(column)}`, { role: "columnheader", "aria-sort": sorted ? way : "none" }, button);

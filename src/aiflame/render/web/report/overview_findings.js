@@ -3,11 +3,24 @@
 import { percent } from "../text.js";
 import { element } from "./dom.js";
 
-const VIEWS = { flame: "Show it in the flame graph", kernels: "Show its source and SASS", tables: "Show the table", timeline: "Show it in the timeline", scope: "Show when" };
+const VIEWS = {
+  flame: "Show it in the flame graph",
+  kernels: "Show its source and SASS",
+  tables: "Show the table",
+  timeline: "Show it in the timeline",
+  scope: "Show when",
+};
+const NOTHING = {
+  sampled: "Nothing was sampled and no device was used. What runs for less than a hundredth of a second leaves no samples: record more.",
+  used: "The program hardly used a processor or a device while it was recorded. Where it waits: aiflame record --wall.",
+  large: "No kernel, line or wait takes enough of the time to be worth a sentence. The flame graph has all of it.",
+};
 
 export function findingsOf(app) {
   const { findings, summary } = app.summary;
-  if (!findings.length) return element("section.card.calm", {}, element("h2", {}, "Nothing stands out"), element("p", {}, nothing(summary)));
+  if (!findings.length) {
+    return element("section.card.calm", {}, element("h2", {}, "Nothing stands out"), element("p", {}, nothing(summary)));
+  }
   return element("section", { "aria-label": "Findings" }, element("ol.findings", {}, ...findings.map((finding) => row(app, finding))));
 }
 
@@ -40,8 +53,7 @@ function momentOf(search, steps) {
 }
 
 function nothing({ metrics, metric, duration_ns: duration }) {
-  if (!metric) return "Nothing was sampled and no device was used. A program that runs for less than a hundredth of a second leaves no samples: record a longer run.";
+  if (!metric) return NOTHING.sampled;
   const total = metrics.find((one) => one.name === metric)?.total ?? 0;
-  if (total < duration / 100) return "The program hardly used a processor or a device while it was recorded. Where it waits: aiflame record --wall.";
-  return "No kernel, line or wait takes enough of the time to be worth a sentence. The flame graph has all of it.";
+  return total < duration / 100 ? NOTHING.used : NOTHING.large;
 }

@@ -32,11 +32,12 @@ function ofDevices(app, occupancy) {
   });
   const rest = occupancy.length - MOST_ROWS;
   const used = STATES.filter(([name]) => name === "busy" || name === "idle" || occupancy.some((one) => one[`${name}_ns`] > 0));
-  const legend = element("ul.legend", {}, ...used.map(([name, label, what]) => element("li", { title: what }, element(`i.swatch.${name}`), label)));
+  const chips = used.map(([name, label, what]) => element("li", { title: what }, element(`i.swatch.${name}`), label));
+  const title = element("h2", {}, "GPU", stepped ? element("span.soft", {}, " within steps, without the first") : null);
   return element(
     "section.card.occupancy",
     { "aria-label": "How busy the devices were" },
-    element("div.head", {}, element("h2", {}, "GPU", stepped ? element("span.soft", {}, " within steps, without the first") : null), legend, app.link(".more", "timeline", {}, "Timeline")),
+    element("div.head", {}, title, element("ul.legend", {}, ...chips), app.link(".more", "timeline", {}, "Timeline")),
     ...rows,
     rest > 0 ? element("p.soft.fine", {}, `and ${rest} more`) : null,
   );
@@ -51,7 +52,8 @@ function row(label, times, whole, title) {
     const share = percent(parts[place], whole);
     told.push(`${word} ${share}`);
     const text = parts[place] / whole > 0.07 ? `${word} ${share}` : "";
-    bar.append(wide(element(`span.${name}`, { title: `${word}: ${amount(parts[place], "ns")}, ${share}` }, element("span", {}, text)), parts[place] / whole));
+    const part = element(`span.${name}`, { title: `${word}: ${amount(parts[place], "ns")}, ${share}` }, element("span", {}, text));
+    bar.append(wide(part, parts[place] / whole));
   }
   return element("div.device", { title }, element("span.device-name", {}, label), bar, element("span.soft.told", {}, told.join(", ")));
 }
@@ -61,12 +63,15 @@ function ofProcessor(app) {
   const used = metrics.find((one) => one.name === "cpu-time")?.total ?? 0;
   if (!used || !duration || !cores) return null;
   const mean = used / duration;
-  const bar = element("span.stack", { "aria-hidden": "true" }, wide(element("span.busy", {}, element("span", {}, percent(used, duration * cores))), used / (duration * cores)));
-  const told = `${mean.toFixed(mean < 10 ? 1 : 0)} of ${cores} cores on average: ${amount(used, "ns")} of CPU time in ${amount(duration, "ns")}`;
+  const part = element("span.busy", {}, element("span", {}, percent(used, duration * cores)));
+  const bar = element("span.stack", { "aria-hidden": "true" }, wide(part, used / (duration * cores)));
+  const average = `${mean.toFixed(mean < 10 ? 1 : 0)} of ${cores} cores on average`;
+  const told = `${average}: ${amount(used, "ns")} of CPU time in ${amount(duration, "ns")}`;
+  const none = element("span.soft", {}, "no GPU was used");
   return element(
     "section.card.occupancy",
     { "aria-label": "How busy the processor was" },
-    element("div.head", {}, element("h2", {}, "CPU"), element("span.soft", {}, "no GPU was used"), app.link(".more", "timeline", {}, "Timeline")),
+    element("div.head", {}, element("h2", {}, "CPU"), none, app.link(".more", "timeline", {}, "Timeline")),
     element("div.device", {}, element("span.device-name", {}, "all cores"), bar, element("span.soft.told", {}, told)),
   );
 }

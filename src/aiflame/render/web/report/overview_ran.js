@@ -23,10 +23,12 @@ function facts({ summary, baseline }) {
     if (METRICS[name]) found.push([METRICS[name], amount(total, unit), label]);
   }
   const processes = many(summary.processes, "process", "processes");
-  found.push(["in", `${processes}, ${many(summary.threads, "thread", "threads")}`, summary.programs.map((one) => `${one.name} (${one.pid})`).join("\n")]);
+  const programs = summary.programs.map((one) => `${one.name} (${one.pid})`).join("\n");
+  found.push(["in", `${processes}, ${many(summary.threads, "thread", "threads")}`, programs]);
   const python = [...new Set(summary.programs.map((one) => one.python).filter(Boolean))];
   if (python.length) found.push(["Python", python.join(", ")]);
-  if (summary.cpu || summary.host) found.push(["on", [summary.host, summary.cores ? `${many(summary.cores, "core", "cores")}` : ""].filter(Boolean).join(", "), `${summary.cpu}, Linux ${summary.system}`]);
+  const machine = [summary.host, summary.cores ? many(summary.cores, "core", "cores") : ""].filter(Boolean).join(", ");
+  if (machine) found.push(["on", machine, `${summary.cpu}, Linux ${summary.system}`]);
   if (summary.started) found.push(["at", moment(summary.started), `recorded by aiflame ${summary.aiflame}`]);
   if (baseline) found.push(["compared with", baseline]);
   return found;

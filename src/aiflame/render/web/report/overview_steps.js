@@ -14,11 +14,17 @@ export function stepsOf(app) {
   const { steps, summary } = app.summary;
   if (!summary.steps || !steps.length) return null;
   const { count, min_ns: min, median_ns: median, max_ns: max, slowest, slowest_ns: longest } = summary.steps;
-  const told = element("span.soft", {}, `${count.toLocaleString("en-US")}: median ${amount(median, "ns")}, ${amount(min, "ns")} to ${amount(max, "ns")}`);
+  const lengths = `median ${amount(median, "ns")}, ${amount(min, "ns")} to ${amount(max, "ns")}`;
+  const told = element("span.soft", {}, `${count.toLocaleString("en-US")}: ${lengths}`);
   const marked = count > 1 && longest >= STANDS_OUT * median;
-  const mark = marked ? app.link(".mark", "flame", stepState(slowest), `slowest after warm-up: Step ${slowest}, ${amount(longest, "ns")} (${percent(longest, median).replace(/\.\d+/, "")} of the median)`) : null;
+  const share = percent(longest, median).replace(/\.\d+/, "");
+  const words = `slowest after warm-up: Step ${slowest}, ${amount(longest, "ns")} (${share} of the median)`;
+  const mark = marked ? app.link(".mark", "flame", stepState(slowest), words) : null;
   const several = steps.length > 1;
-  const rows = steps.slice(0, MOST_ROWS).map((series) => element("div.series", {}, several ? element("span.soft.fine", {}, series.process) : null, chart(app, series, median, marked ? slowest : -1, longest)));
+  const rows = steps.slice(0, MOST_ROWS).map((series) => {
+    const name = several ? element("span.soft.fine", {}, series.process) : null;
+    return element("div.series", {}, name, chart(app, series, median, marked ? slowest : -1, longest));
+  });
   const head = element("div.head", {}, element("h2", {}, "Steps"), told, mark, app.link(".more", "scope", { by: "step" }, "Step by step"));
   return element("section.card.steps", { "aria-label": "Steps" }, head, ...rows);
 }
@@ -58,7 +64,9 @@ function bar(app, series, at, { x, width, limit, slowest, longest }) {
     if (part > 0) group.append(drawn("rect", { x, y, width, height: part, class: name }));
   }
   if (took > limit) group.append(drawn("path", { d: `M${x} ${y + 7}l${width} -3v3l${-width} 3z`, class: "tear" }));
-  if (group.classList.contains("slowest")) group.append(drawn("rect", { x, y: Math.max(0, y - 5), width: Math.max(width, 4), height: 3, class: "flag" }));
+  if (group.classList.contains("slowest")) {
+    group.append(drawn("rect", { x, y: Math.max(0, y - 5), width: Math.max(width, 4), height: 3, class: "flag" }));
+  }
   group.addEventListener("click", () => app.go("flame", stepState(number)));
   return group;
 }

@@ -47,7 +47,8 @@ export class Help {
 
   constructor(views) {
     this.#views = views;
-    document.getElementById("help").addEventListener("click", () => this.toggle(document.querySelector("nav a[aria-current]")?.dataset.view));
+    const shown = () => document.querySelector("nav a[aria-current]")?.dataset.view;
+    document.getElementById("help").addEventListener("click", () => this.toggle(shown()));
   }
 
   toggle(shown) {
@@ -75,7 +76,8 @@ export class Failure {
   #line = document.getElementById("failed");
 
   show(text) {
-    const close = element("button.icon", { type: "button", title: "Close", "aria-label": "Close", onclick: () => (this.#line.hidden = true) }, "×");
+    const hide = () => (this.#line.hidden = true);
+    const close = element("button.icon", { type: "button", title: "Close", "aria-label": "Close", onclick: hide }, "×");
     this.#line.replaceChildren(element("span", {}, text), close);
     this.#line.hidden = false;
   }

@@ -52,8 +52,8 @@ class Code {
     }
     this.#shown = kernel.name;
     if (kernel.number >= this.#list.pages) {
-      const asked = `aiflame annotate '${kernel.short}'`;
-      this.#room.replaceChildren(element("p.note", {}, `This file has the pages of the ${this.#list.pages} hottest kernels. All are in aiflame open, and in the terminal: `, element("code", {}, asked)));
+      const told = `This file has the pages of the ${this.#list.pages} hottest kernels. All are in aiflame open, and in the terminal: `;
+      this.#room.replaceChildren(element("p.note", {}, told, element("code", {}, `aiflame annotate '${kernel.short}'`)));
       return;
     }
     const told = await this.#app.data.ask("kernel", { number: kernel.number });
@@ -86,20 +86,22 @@ class Code {
 
   #drawList() {
     const wanted = this.#filter.value.toLowerCase();
-    const matching = this.#list.kernels.filter((one) => !wanted || one.short.toLowerCase().includes(wanted) || one.name.toLowerCase().includes(wanted));
+    const matching = this.#list.kernels.filter((one) => [one.short, one.name].some((name) => name.toLowerCase().includes(wanted)));
     const of = this.#list.samples ? "samples" : "time";
     const most = Math.max(...this.#list.kernels.slice(0, 50).map((one) => one[of]), 1);
     const now = this.#kernel();
     const rows = matching.slice(0, MOST_LISTED).map((one) => this.#row(one, of, most, one === now));
     const rest = matching.length - rows.length;
     const head = element("p.soft.fine", {}, of === "samples" ? "by samples" : "by GPU time: no kernel has samples");
-    this.#names.replaceChildren(head, ...rows, rest > 0 ? element("p.soft.fine", {}, `and ${rest.toLocaleString("en-US")} more: filter`) : "");
+    const more = rest > 0 ? element("p.soft.fine", {}, `and ${rest.toLocaleString("en-US")} more: filter`) : "";
+    this.#names.replaceChildren(head, ...rows, more);
     this.#names.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
   }
 
   #row(kernel, of, most, current) {
     const share = percent(kernel[of], this.#list[of]);
-    const title = `${kernel.full || kernel.name}\n${kernel.launches.toLocaleString("en-US")} launches, ${amount(kernel.time, "ns")}, ${kernel.samples.toLocaleString("en-US")} samples`;
+    const [launches, samples] = [kernel.launches, kernel.samples].map((count) => count.toLocaleString("en-US"));
+    const title = `${kernel.full || kernel.name}\n${launches} launches, ${amount(kernel.time, "ns")}, ${samples} samples`;
     const row = this.#app.link(
       kernel[of] ? ".kernel-name" : ".kernel-name.cold",
       "code",
@@ -114,6 +116,7 @@ class Code {
   }
 
   #noKernels() {
-    return "No GPU kernel ran in this profile, so there is no GPU code to show. Lines of Python and C++ are in the flame graph (detail: line) and in the table of lines.";
+    const elsewhere = "Lines of Python and C++ are in the flame graph (detail: line) and in the table of lines.";
+    return `No GPU kernel ran in this profile, so there is no GPU code to show. ${elsewhere}`;
   }
 }

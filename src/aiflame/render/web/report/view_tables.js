@@ -29,7 +29,9 @@ class Tables {
   #shown = ""; // what the grid has been asked to show
   #typing = 0;
   #names = element("div.table-names", { role: "group", "aria-label": "Tables" });
-  #filter = element("input.filter", { type: "search", placeholder: "Filter: text or expression  /", "aria-label": "Filter the rows", spellcheck: false });
+  #filter = element("input.filter", {
+    type: "search", placeholder: "Filter: text or expression  /", "aria-label": "Filter the rows", spellcheck: false,
+  });
   #told = element("span.soft.told");
   #copy = element("button", { type: "button", title: "Copy the rows as CSV (c)" }, "Copy CSV");
   #save = element("button", { type: "button", title: "Save the rows as a CSV file" }, "Save CSV");
@@ -92,7 +94,8 @@ class Tables {
     if (!this.#app.blocks.includes("tables")) return [];
     const tables = await this.#app.data.ask("tables");
     for (const { name, title, rows } of tables) {
-      const link = this.#app.link(".table-name", "tables", { table: name }, title, element("span.soft", {}, ` ${rows.toLocaleString("en-US")}`));
+      const count = element("span.soft", {}, ` ${rows.toLocaleString("en-US")}`);
+      const link = this.#app.link(".table-name", "tables", { table: name }, title, count);
       link.dataset.table = name;
       this.#names.append(link);
     }
@@ -116,7 +119,8 @@ class Tables {
   }
 
   #tell(table, count, share) {
-    const rows = count === table.rows ? `${count.toLocaleString("en-US")} ${count === 1 ? "row" : "rows"}` : `${count.toLocaleString("en-US")} of ${table.rows.toLocaleString("en-US")} rows`;
+    const of = count === table.rows ? "" : ` of ${table.rows.toLocaleString("en-US")}`;
+    const rows = `${count.toLocaleString("en-US")}${of} ${table.rows === 1 ? "row" : "rows"}`;
     const column = table.columns.find((one) => one.kind === "share");
     this.#told.textContent = share === null ? rows : `${rows}, ${percent(share, 1)} ${column.label.replace(/^% /, "")}`;
     this.#app.say(this.#told.textContent);

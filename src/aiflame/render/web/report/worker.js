@@ -31,7 +31,8 @@ self.onmessage = async ({ data }) => {
       wanted.delete(data.block); // a server may give it when asked again
       entry.reject(error);
     };
-    if (data.error === undefined) readBlock(data.bytes).then(entry.resolve, (error) => failed(new Error(`the report's data ${data.block} is damaged: ${error.message}`)));
+    const damaged = (error) => failed(new Error(`the report's data ${data.block} is damaged: ${error.message}`));
+    if (data.error === undefined) readBlock(data.bytes).then(entry.resolve, damaged);
     else failed(new Error(data.error));
     return;
   }
