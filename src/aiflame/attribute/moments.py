@@ -81,12 +81,11 @@ def spread_over(
     """group, bin, value: the length of each interval (`start` to `end`) in each of the bins from its `first` to its `last`; `edge` tells
     where a bin of a row begins. Intervals of no length are left out."""
     inner = last - first
-    size = (int(group.max(initial=0)) + 1) * bins
-    found = []
+    sums = Sums((int(group.max(initial=0)) + 1) * bins, len(group))
     for low in range(0, len(group), PIECE):
         piece = slice(low, low + PIECE)
         whole = np.flatnonzero((inner[piece] == 0) & (end[piece] > start[piece])) + low
-        found.append((group[whole] * bins + first[whole], end[whole] - start[whole]))
+        sums.add(group[whole] * bins + first[whole], end[whole] - start[whole])
     several = np.flatnonzero(inner > 0)
     upto = np.concatenate([[0], np.cumsum(inner[several] + 1)])
     cuts = np.unique(np.searchsorted(upto, np.arange(0, int(upto[-1]) + PIECE, PIECE)).clip(max=len(several)))
@@ -97,8 +96,8 @@ def spread_over(
         bin_ = first[row] + np.arange(len(row)) - np.repeat(upto[low:high] - upto[low], many)
         opens = np.where(bin_ == first[row], start[row], edge(row, bin_))
         closes = np.where(bin_ == last[row], end[row], edge(row, bin_ + 1))
-        found.append((group[row] * bins + bin_, closes - opens))
-    key, value = summed(found, size)
+        sums.add(group[row] * bins + bin_, closes - opens)
+    key, value = sums.found()
     return pl.DataFrame({"group": key // bins, "bin": key % bins, "value": value})
 
 
@@ -175,20 +174,26 @@ def by_density(moments: pl.DataFrame, density: pl.Series, total: Ints) -> pl.Ser
     return pl.Series(scaled(group, whole, total[group]), dtype=pl.Int64)
 
 
-def summed(parts: list[tuple[Ints, Ints]], size: int) -> tuple[Ints, Ints]:
-    """The keys (below `size`) whose values sum up to more than 0, and the sums: exact below 2^53."""
-    none = np.zeros(0, dtype=np.int64)
-    rows = sum(len(key) for key, _ in parts)
-    if size <= min(DENSE, 64 * rows + 1024):
-        total = np.zeros(size)
-        for key, value in parts:
-            total += np.bincount(key, value, size)
-        found = np.flatnonzero(total)
-        return found, total[found].astype(np.int64)
-    keys, values = (np.concatenate([none, *(part[column] for part in parts)]) for column in (0, 1))
-    frame = pl.DataFrame({"key": keys, "value": values})
-    sums = frame.group_by("key").agg(pl.col("value").sum())
-    return sums["key"].to_numpy(), sums["value"].to_numpy()
+class Sums:
+    """Values summed by keys below `size`, exactly below 2^53; about so many `rows` are to be added."""
+
+    def __init__(self, size: int, rows: int) -> None:
+        self._total = np.zeros(size) if size <= min(DENSE, 64 * rows + 1024) else None
+        self._parts = [pl.DataFrame(schema={"key": pl.Int64, "value": pl.Int64})]
+
+    def add(self, key: Ints, value: Ints) -> None:
+        if self._total is not None:
+            self._total += np.bincount(key, value, len(self._total))
+        else:
+            self._parts.append(pl.DataFrame({"key": key, "value": value}).group_by("key").agg(pl.col("value").sum()))
+
+    def found(self) -> tuple[Ints, Ints]:
+        """The keys that have values, and their sums."""
+        if self._total is not None:
+            key = np.flatnonzero(self._total)
+            return key, self._total[key].astype(np.int64)
+        sums = pl.concat(self._parts).group_by("key").agg(pl.col("value").sum()).filter(pl.col("value") != 0)
+        return sums["key"].to_numpy(), sums["value"].to_numpy()
 
 
 def _distinct(values: Ints) -> int:
