@@ -294,7 +294,7 @@ def attempt(browser: Any, tool: Tool) -> Round | str:
 
     try:
         return one_round(browser, tool)
-    except Error as error:
+    except (AssertionError, Error) as error:
         return str(error).splitlines()[0]
 
 
@@ -309,8 +309,8 @@ def one_round(browser: Any, tool: Tool) -> Round:
         page.wait_for_function("() => window.loadedAt || window.wentWrong", polling=200)
         assert not page.evaluate("() => window.wentWrong"), page.evaluate("() => window.wentWrong")
         load = page.evaluate("() => window.loadedAt")
+        page.wait_for_timeout(500)  # threads hand their events over now and then
         cost = traced(browser)
-        page.wait_for_timeout(500)
         zoom, search = (action(browser, page, act) for act in (tool.zoom, tool.search))
         heap = page.evaluate("() => performance.memory.usedJSHeapSize") / 1e6
     finally:
@@ -321,6 +321,7 @@ def one_round(browser: Any, tool: Tool) -> Round:
 
 
 def action(browser: Any, page: Any, act: Callable[[Any], None]) -> Action:
+    before = page.screenshot()
     browser.start_tracing(page=page, categories=TRACED)
     page.evaluate(FRAMES)
     act(page)
@@ -332,7 +333,9 @@ def action(browser: Any, page: Any, act: Callable[[Any], None]) -> Action:
             calm = time.monotonic()
     at = page.evaluate(END_OF_FRAMES)
     took = [after - before for before, after in pairwise(at)]
-    return Action(round(max(took), 1), traced(browser))
+    cost = traced(browser)
+    assert page.screenshot() != before, "the picture is as before"
+    return Action(round(max(took), 1), cost)
 
 
 def traced(browser: Any) -> Cost:
@@ -347,7 +350,7 @@ def traced(browser: Any) -> Cost:
             continue
         if name == "CrRendererMain":
             main.setdefault(one["pid"], []).append(one["tdur"] / 1000)
-        elif "Worker" in name:
+        elif name.startswith("DedicatedWorker"):
             worker[one["pid"]] = worker.get(one["pid"], 0.0) + one["tdur"] / 1000
     if not main:
         return Cost(0, 0, 0)
