@@ -387,6 +387,18 @@ class TestData:
         opened.remove_chip("idle")
         assert "[GPU idle]" in opened.names()
 
+    def test_idle_time_that_would_hide_all_else_is_left_out_until_asked_for(self, flame: Flames) -> None:
+        busy, idle = python("main"), (Frame("[GPU idle]", Kind.GPU_IDLE),)
+        sites = [
+            Site({"process": process(), "code": busy}, [Leaf({"gpu-time": 10})]),
+            Site({"process": process(), "alone": idle}, [Leaf({"gpu-time": 90})]),
+        ]
+        opened = flame({"facts.device": facts(sites)})
+        assert opened.bar("main")["width"] == pytest.approx(opened.width(), abs=1)
+        assert opened.chips() == ["without idle time: 90.0% of all"]
+        opened.remove_chip("idle")
+        assert opened.bar("[GPU idle]")["width"] == pytest.approx(0.9 * opened.width(), abs=1)
+
     def test_the_legend_highlights_and_hides(self, flame: Flames) -> None:
         opened = flame(device())
         assert [text.replace("\n", " ") for text in opened.page.locator(".flame-kind").all_inner_texts()] == [
