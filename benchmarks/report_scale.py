@@ -120,19 +120,24 @@ def staged(path: Path, out: Path) -> None:
     stage("work of devices", lambda: report.facts.devices)
     stage("steps", lambda: report.facts.per_step)
     stage("idle gaps", lambda: report.facts.gaps)
-    stage("tables", lambda: report.tables)
+    stage("rows of tables", lambda: report.tables)
     screen = stage("first screen", report.first_screen)
 
     def blocks() -> Iterator[tuple[str, bytes]]:
-        code = [name for name in report.names if name.startswith(("code", "text"))]
+        making = report.blocks()
         for name in report.names:
-            if name not in code:
-                yield name, stage(name, lambda name=name: report.block(name))  # type: ignore[misc]
-        yield from stage("code", lambda: [(name, report.block(name)) for name in code])
+            yield stage("code" if name.startswith(("code", "text")) else name, lambda: next(making))
 
     with out.open("w", encoding="utf-8") as file:
         file.writelines(page(report.title, screen, blocks()))
-    print(json.dumps([asdict(one) for one in stages]))
+    print(json.dumps([asdict(together(name, stages)) for name in dict.fromkeys(one.name for one in stages)]))
+
+
+def together(name: str, stages: list[Stage]) -> Stage:
+    """Those of one name as one."""
+    those = [one for one in stages if one.name == name]
+    seconds, cpu = (round(sum(values), 2) for values in zip(*((one.seconds, one.cpu_seconds) for one in those), strict=True))
+    return Stage(name, seconds, cpu, max(one.peak_mb for one in those))
 
 
 def peak() -> int:
