@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import contextlib
 import http.client
 import json
 import os
@@ -58,7 +59,8 @@ class Served:
     def raw(self, text: bytes) -> bytes:
         with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
             connection.sendall(text)
-            connection.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(OSError):  # the server may have left already
+                connection.shutdown(socket.SHUT_WR)
             return b"".join(iter(lambda: connection.recv(65536), b""))
 
 

@@ -114,4 +114,5 @@ def _is_around(slices: pl.DataFrame, outer: NDArray[np.bool_]) -> NDArray[np.int
     track, end = slices["track"].to_numpy(), slices["end_ns"].to_numpy()
     last = np.maximum.accumulate(np.where(outer, np.arange(len(slices)), -1))
     near = np.maximum(last, 0)
-    return ((last >= 0) & (track[near] == track) & (end[near] >= end)).astype(np.int64)
+    around: NDArray[np.int64] = ((last >= 0) & (track[near] == track) & (end[near] >= end)).astype(np.int64)
+    return around
