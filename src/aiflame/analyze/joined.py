@@ -58,6 +58,8 @@ class Joined:
     trie: Functions
     work: Work
     """Grouped by code and meaning."""
+    meaning: Meaning
+    """Of its launches process, id, stack, CONTEXT and BRINGS."""
     sites: pl.DataFrame
     """For each site of `work`: process (i64), device, name (as compiled), short, kind, family, phase, layer (`layers.3.attn`), op, file,
     line, function (innermost line of the program's own source; "" where unknown), place (row of `places.rows`), took, launches, bytes."""
@@ -85,7 +87,7 @@ class Joined:
         meaning = of_devices(profile, trie)
         launches, steps = _launches(profile, meaning), meaning.steps
         # Ten million launches take a gigabyte with all that is known of them.
-        meaning = replace(meaning, launches=meaning.launches.select("process", "id", *CONTEXT, BRINGS))
+        meaning = replace(meaning, launches=meaning.launches.select("process", "id", pl.col("stack").cast(pl.UInt32), *CONTEXT, BRINGS))
         done = work(profile, Grouped(BY_CODE_AND_MEANING, meaning))
         known = places(profile)
         sites = _named(profile, done.sites, meaning, known)
@@ -98,7 +100,7 @@ class Joined:
             took=pl.Series(divided.division.value),
         )
         fused = len(divided.division.item) > len(done.sites)
-        return cls(profile, trie, done, sites, launches, steps, known, shared, fused)
+        return cls(profile, trie, done, meaning, sites, launches, steps, known, shared, fused)
 
 
 def _named(profile: Tables, sites: pl.DataFrame, meaning: Meaning, known: Places) -> pl.DataFrame:

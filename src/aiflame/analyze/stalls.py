@@ -53,7 +53,9 @@ def stalls(profile: Tables) -> pl.DataFrame:
 def by_reason(of: pl.DataFrame) -> pl.DataFrame:
     """kernel, reason, samples, and `of_kernel`: all samples of that kernel. Only what held warps up; the most frequent first."""
     summed = of.group_by("kernel", "reason").agg(pl.col("samples").sum()).with_columns(of_kernel=pl.col("samples").sum().over("kernel"))
-    return summed.filter(~pl.col("reason").is_in(NO_STALLS)).sort("samples", "kernel", "reason", descending=[True, False, False])
+    return summed.filter(~pl.col("reason").is_in(NO_STALLS), pl.col("samples") > 0).sort(
+        "samples", "kernel", "reason", descending=[True, False, False]
+    )
 
 
 def hottest_place(of: pl.DataFrame, kernel: str, reason: str) -> tuple[str, int]:

@@ -44,11 +44,11 @@ _ITEM = ["name", "device", "kind", "readable", "told"]
 _LONE = ["process", "why", "device", "function"]
 
 
-def device_facts(profile: Tables) -> Facts:
-    """What devices did."""
+def device_facts(profile: Tables, meaning: Meaning | None = None) -> Facts:
+    """What devices did. `meaning`: what `of_devices` says, if it was asked before."""
     there = [name for name in metrics(profile) if name in OF_GPU]
     trie = functions(profile)
-    meaning = of_devices(profile, trie)
+    meaning = meaning or of_devices(profile, trie)
     fewer = fewer_regions(meaning.launches, meaning.forests["region"])
     launches = fewer.of(meaning.launches.select("process", "id", *CONTEXT, BRINGS))  # there may be very many
     meaning = replace(meaning, launches=launches, forests={**meaning.forests, "region": fewer.forest})

@@ -39,12 +39,11 @@ class FewerRegions:
 
 def fewer_regions(items: pl.DataFrame, forest: Forest, most: int = MOST_PLACES) -> FewerRegions:
     """`items`: process, stack, region (node of the forest). All regions where they are few."""
-    same = np.arange(len(forest.parent))
-    stack = items["process"].cast(pl.Int64).to_numpy() << 32 | items["stack"].cast(pl.Int64).to_numpy()
-    region = items["region"].to_numpy()
-    chosen = FewerRegions(forest, same, ())
+    chosen = FewerRegions(forest, np.arange(len(forest.parent)), ())
     if len(forest.parent) <= 2 or len(items) <= most:
         return chosen
+    stack = items["process"].cast(pl.Int64).to_numpy() << 32 | items["stack"].cast(pl.Int64).to_numpy()
+    region = items["region"].to_numpy()
     known = nodes.distinct(stack)
     place = np.searchsorted(known, stack)
     for make, note in ((_without_numbers, OF_NUMBERS), (_outermost, OUTERMOST), (_none, NONE)):

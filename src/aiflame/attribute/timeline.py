@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from aiflame.attribute.context import BRINGS, CONTEXT, of_devices
+from aiflame.attribute.context import BRINGS, CONTEXT, Meaning, of_devices
 from aiflame.attribute.gpu_work import JOIN
 from aiflame.attribute.owners import short_command, thread_frames
 from aiflame.attribute.stacks import Tables, functions
@@ -18,7 +18,7 @@ from aiflame.attribute.timeline_context import Contexts
 from aiflame.attribute.timeline_regions import counters, marked_regions
 from aiflame.attribute.timeline_samples import cpu_samples
 from aiflame.attribute.timeline_stacks import Stacks
-from aiflame.attribute.timeline_tables import Making, Owners, Timeline
+from aiflame.attribute.timeline_tables import Making, Owners, SliceKind, Timeline
 from aiflame.attribute.timeline_work import device_work
 from aiflame.attribute.tree import Frame
 from aiflame.profile.kinds import Kind
@@ -26,14 +26,17 @@ from aiflame.profile.kinds import Kind
 _NO_THREAD = Frame("[thread not recorded]", Kind.UNATTRIBUTED)
 
 
-def timeline(profile: Tables, *, samples: bool = True) -> Timeline:
-    """All that a profile knows of time; without `samples` no functions that CPU samples met."""
-    making = Making()
+def timeline(
+    profile: Tables, *, samples: bool = True, without: frozenset[SliceKind] = frozenset(), meaning: Meaning | None = None
+) -> Timeline:
+    """All that a profile knows of time; without `samples` no functions that CPU samples met, and without some kinds of slices.
+    `meaning`: what `of_devices` says, if it was asked before."""
+    making = Making(without)
     owners = _owners(profile, making)
     stacks = Stacks(profile, functions(profile))
     marked_regions(profile, making, owners)
     launches = _launches(profile)
-    meaning = of_devices(profile, stacks.trie)
+    meaning = meaning or of_devices(profile, stacks.trie)
     contexts = Contexts(making, replace(meaning, launches=meaning.launches.select(*CONTEXT, BRINGS)))
     del meaning
     launched = device_work(profile, making, owners, contexts, stacks, launches)

@@ -38,7 +38,9 @@ def calls(
     track, begin, end = track[order], begin[order], end[order]
     lane = lanes(track, begin, end)
     waits = _waits(profile, launches)
-    name, facts = _named(making, stacks, launches, launched, waits)
+    name = facts = np.zeros(len(launches), dtype=np.int64)
+    if SliceKind.CALL not in making.without:
+        name, facts = _named(making, stacks, launches, launched, waits)
     columns = {each: contexts.meaning.launches[each].to_numpy()[order] for each in ("step", "phase", "layer", "op")}
     back = np.empty(len(order), dtype=np.int64)
     back[order] = np.arange(len(order))

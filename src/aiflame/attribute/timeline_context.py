@@ -27,9 +27,14 @@ class Contexts:
         known = (phase > 0) & ((phase != Phase.OTHER) | (step >= 0) | (layer > 0) | (op > 0))
         yield Level(SliceKind.STEP, step)
         yield Level(SliceKind.PHASE, np.where(known, phase, -1))
+        if SliceKind.LAYER not in self._making.without:
+            yield from self._layers(layer)
+        if SliceKind.OP not in self._making.without:
+            yield Level(SliceKind.OP, np.where(op > 0, op, -1))
+
+    def _layers(self, layer: _Column) -> Iterator[Level]:
         for node in ancestors(self.meaning.forests["layer"].parent, layer.astype(np.int64), DEEPEST_LAYER):
             yield Level(SliceKind.LAYER, node)
-        yield Level(SliceKind.OP, np.where(op > 0, op, -1))
 
     def cuts(self, track: _Column, step: _Column, phase: _Column) -> NDArray[np.bool_]:
         """Where no span goes on: at the first item of a track, of a step, and, outside of steps, of a phase."""

@@ -104,12 +104,15 @@ class Timeline:
     names: pl.Series
     facts: pl.DataFrame
     """FACTS"""
+    without: frozenset[SliceKind]
+    """Kinds of slices that were left out."""
 
 
 class Making:
     """A timeline that grows."""
 
-    def __init__(self) -> None:
+    def __init__(self, without: frozenset[SliceKind] = frozenset()) -> None:
+        self.without = without
         self._tracks: list[tuple[object, ...]] = []
         self._slices: list[pl.DataFrame] = []
         self._points: list[pl.DataFrame] = []
@@ -175,7 +178,13 @@ class Making:
                 (pl.col(name) if name in each.columns else pl.lit(nothing[name]).alias(name)).cast(kind) for name, kind in SLICES.items()
             )
             for each in rows
+            if len(each)
         ]
+        if self.without:
+            left_out = [int(kind) for kind in self.without]
+            parts = [each.filter(~pl.col("kind").is_in(left_out)) for each in parts]
+        if not parts:
+            return
         # Of slices that begin together the outer one comes first, and one that ends at once before one that lasts.
         self._slices.append(pl.concat(parts).sort("track", "begin_ns", "depth", "end_ns", maintain_order=True))
 
@@ -187,7 +196,7 @@ class Making:
         points = pl.concat(self._points or [pl.DataFrame(schema=POINTS)]).sort("track", "time_ns", maintain_order=True)
         tracks = pl.DataFrame(self._tracks, schema=TRACKS, orient="row")
         facts = pl.concat(self._facts or [pl.DataFrame(schema=FACTS)])
-        return Timeline(tracks, slices, points, pl.Series("name", list(self._names), dtype=pl.String), facts)
+        return Timeline(tracks, slices, points, pl.Series("name", list(self._names), dtype=pl.String), facts, self.without)
 
 
 _NOT_RECORDED = "[thread not recorded]"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from aiflame.attribute.build import metrics
+from aiflame.attribute.context import Meaning
 from aiflame.attribute.facts import CONTEXTS, Facts
 from aiflame.attribute.facts_cpu import cpu_facts
 from aiflame.attribute.facts_device import device_facts
@@ -15,11 +16,12 @@ from aiflame.render.blocks import Values, block
 from aiflame.render.colors import TONES
 
 
-def facts_makers(profile: Tables) -> dict[str, Callable[[], bytes]]:
-    """For each domain that the profile has values of (`device`, `cpu`, `wall`), what makes its block."""
+def facts_makers(profile: Tables, meaning: Callable[[], Meaning | None] = lambda: None) -> dict[str, Callable[[], bytes]]:
+    """For each domain that the profile has values of (`device`, `cpu`, `wall`), what makes its block. `meaning`: what
+    `context.of_devices` says, where it was asked before."""
     there = set(metrics(profile))
     makers: dict[str, tuple[bool, Callable[[], bytes]]] = {
-        "device": (bool(there & OF_GPU), lambda: facts_block(device_facts(profile))),
+        "device": (bool(there & OF_GPU), lambda: facts_block(device_facts(profile, meaning()))),
         "cpu": (CPU_TIME.name in there, lambda: facts_block(cpu_facts(profile, CPU_TIME.name))),
         "wall": (WALL_TIME.name in there, lambda: facts_block(cpu_facts(profile, WALL_TIME.name))),
     }

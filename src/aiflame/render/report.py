@@ -11,14 +11,14 @@ from pathlib import Path
 from aiflame.analyze.facts import Facts, facts
 from aiflame.analyze.table import TableOf
 from aiflame.analyze.tables import tables
-from aiflame.attribute.timeline import timeline
+from aiflame.attribute.context import Meaning
 from aiflame.errors import AiflameError
 from aiflame.profile.store import Profile
 from aiflame.render.facts_block import facts_makers
 from aiflame.render.page import page
 from aiflame.render.report_blocks import first_screen, tables_block
 from aiflame.render.report_code import MOST_IN_A_FILE, Code
-from aiflame.render.timeline_block import timeline_block
+from aiflame.render.timeline_block import of_profile as timeline_block_of
 
 WHOLE = 1 << 30
 """More pages of kernels than any profile has."""
@@ -52,19 +52,25 @@ class Report:
         for name in self.names:
             yield name, self.block(name)
             if name == "tables":
+                self.meaning = self.facts.meaning  # which stays
                 for kept in ("facts", "tables"):
                     self.__dict__.pop(kept, None)
 
     @cached_property
     def _makers(self) -> dict[str, Callable[[], bytes]]:
         makers: dict[str, Callable[[], bytes]] = {"tables": self._tables_block} if self.tables else {}
-        makers |= {f"facts.{domain}": make for domain, make in facts_makers(self.profile).items()}
+        makers |= {f"facts.{domain}": make for domain, make in facts_makers(self.profile, lambda: self.meaning).items()}
         if self.baseline is not None:
             makers |= {f"base.{domain}": make for domain, make in facts_makers(self.baseline).items()}
-        return {**makers, "timeline": lambda: timeline_block(timeline(self.profile))}
+        return {**makers, "timeline": lambda: timeline_block_of(self.profile, self.meaning)}
 
     def _tables_block(self) -> bytes:
         return tables_block(self.tables, self.profile.meta.started.monotonic_ns)
+
+    @cached_property
+    def meaning(self) -> Meaning:
+        """What launches are of: kept when the facts go, for it takes as long to make as they do."""
+        return self.facts.meaning
 
     @cached_property
     def facts(self) -> Facts:

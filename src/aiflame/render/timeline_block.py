@@ -12,6 +12,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from aiflame.attribute.context import Meaning
+from aiflame.attribute.stacks import Tables
+from aiflame.attribute.timeline import timeline as timeline_of
 from aiflame.attribute.timeline_tables import SliceKind, Timeline, TrackKind
 from aiflame.profile.kinds import Kind
 from aiflame.render.blocks import MOST as LARGEST
@@ -25,6 +28,8 @@ MOST = 1_100_000
 """Slices in a page, with a quarter more for layers: about 6 MB of it."""
 SMALL = (SliceKind.CALL, SliceKind.OP)
 """What is left out where there are more."""
+OF_FEW = (*SMALL, SliceKind.LAYER)
+"""What is not even made where kernels alone are more."""
 DETAIL = (SliceKind.LAYER, SliceKind.FUNCTION)
 """What is merged first where there still are."""
 LONGEST_NAME = 400
@@ -43,6 +48,12 @@ SHOWN: Mapping[SliceKind, tuple[str, Kind]] = {
     SliceKind.FUNCTION: ("functions", Kind.PYTHON),
 }
 """How the page calls a kind of slices, and whose colours they have."""
+
+
+def of_profile(profile: Tables, meaning: Meaning | None = None) -> bytes:
+    """The block of a profile. Of one with very many kernels, what would be left out or merged beyond knowing is not made."""
+    ran = profile.scan("kernels").select(pl.len()).collect().item()
+    return timeline_block(timeline_of(profile, without=frozenset(OF_FEW if ran > MOST else ()), meaning=meaning))
 
 
 def timeline_block(timeline: Timeline, most: int = MOST, window: tuple[int, int] | None = None) -> bytes:
@@ -64,7 +75,7 @@ def timeline_block(timeline: Timeline, most: int = MOST, window: tuple[int, int]
         "kinds": {int(kind): {"label": label, "color": int(color)} for kind, (label, color) in SHOWN.items()},
         "track_kinds": {int(kind): kind.name.lower() for kind in TrackKind},
         "keys": facts.keys,
-        "left_out": [SHOWN[kind][0] for kind in left_out],
+        "left_out": [SHOWN[kind][0] for kind in (*sorted(timeline.without), *left_out)],
         "merged": {"slices": len(slices), "detail_ns": detail_ns, "bin_ns": bin_ns} if detail_ns or bin_ns else None,
     }
     tracks = laid.tracks
