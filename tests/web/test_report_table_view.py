@@ -246,8 +246,8 @@ def test_a_saved_file_has_all_rows_that_match_and_no_formulas(visit: Opener, tmp
 
 LEADS = {
     "kernels": {"view": "code", "kernel": "sgemm"},
-    "layers": {"view": "flame", "metric": "gpu-time", "by": "layer", "search": "^attn$"},
-    "layer-groups": {"view": "flame", "metric": "gpu-time", "by": "layer", "search": "^attn$"},
+    "layers": {"view": "flame", "metric": "gpu-time", "by": "layer", "search": "^attn$", "focus": "layers.1"},
+    "layer-groups": {"view": "flame", "metric": "gpu-time", "by": "layer", "search": "^attn$", "focus": r"/^layers\\.[0-9]+$/"},
     "phases": {"view": "flame", "metric": "gpu-time", "by": "phase", "search": "^Forward$"},
     "steps": {"view": "flame", "metric": "gpu-time", "by": "step", "search": "^Step\\.0$"},
     "gaps": {"view": "timeline"},

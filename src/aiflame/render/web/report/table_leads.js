@@ -1,5 +1,7 @@
 // Where a row of a table leads: the view that shows its time.
 
+import { writeChoices } from "./names.js";
+
 /** [view, state], or null where nothing shows more than the row. `row`: value of each column, by its name. */
 export function leadOf(table, row, { summary, started_ns: started }) {
   const metric = summary.metric;
@@ -10,9 +12,9 @@ export function leadOf(table, row, { summary, started_ns: started }) {
     case "copies":
       return ["flame", { metric: "gpu-time", by: "code", search: exactly(row.short) }];
     case "layers":
-      return ["flame", { metric, by: "layer", search: layerSearch(row.layer) }];
+      return ["flame", { metric, by: "layer", ...layerFrames(row.layer) }];
     case "layer-groups":
-      return ["flame", { metric, by: "layer", search: layerSearch(row.group) }];
+      return ["flame", { metric, by: "layer", ...layerFrames(row.group) }];
     case "ops":
       return ["flame", { metric, by: "op", search: exactly(row.op) }];
     case "phases":
@@ -44,11 +46,21 @@ function exactly(text) {
   return `^${escaped(text)}$`;
 }
 
-/** Frames of `layers.*.attn` are called `attn`, those of `layers.*` `layers.3`: as analyze/layer_groups.py has it. */
-export function layerSearch(path) {
-  const names = path.split(".");
-  const last = names.length > 1 && /^(\*|\d+)$/.test(names.at(-1)) ? `${names.at(-2)}.${names.at(-1)}` : names.at(-1);
-  return exactly(last).replaceAll(escaped("*"), "[0-9]+");
+/** Frames of `layers.7.attn` are called `attn`, inside of `layers.7`: as analyze/layer_groups.py has it. */
+export function layerFrames(path) {
+  const names = [];
+  for (const part of path.split(".")) {
+    if (names.length && /^(\*|\d+)$/.test(part)) names.push(`${names.pop()}.${part}`);
+    else names.push(part);
+  }
+  const search = pattern(names.pop());
+  const around = names.map((name) => (name.includes("*") ? { what: "match", text: pattern(name) } : { what: "name", text: name }));
+  return { search, focus: writeChoices(around) };
+}
+
+/** `*` stands for any number. */
+function pattern(name) {
+  return exactly(name).replaceAll(escaped("*"), "[0-9]+");
 }
 
 /** Frames show a file's name without its folders. */
