@@ -61,4 +61,4 @@ def _owners(profile: Tables, making: Making) -> Owners:
 def _launches(profile: Tables) -> pl.DataFrame:
     variant = pl.col("variant") if profile.has("kernel_variants") else pl.lit(0, dtype=pl.UInt32).alias("variant")
     columns = [pl.col(name).cast(pl.UInt32) if name == "api" else pl.col(name) for name in JOIN]
-    return profile.scan("launches").select(*columns, "thread", "stack", variant, "begin_ns", "end_ns").collect()
+    return profile.scan("launches").select(*columns, "id", "thread", "stack", variant, "begin_ns", "end_ns").collect()

@@ -12,6 +12,7 @@ from aiflame.attribute.context import BRINGS, Meaning
 from aiflame.attribute.families import COLLECTIVE, families
 from aiflame.attribute.gpu_graphs import captured_stacks
 from aiflame.attribute.gpu_inside import kernel_names
+from aiflame.attribute.gpu_launches import LaunchTable
 from aiflame.attribute.gpu_work import COPY_NAMES, JOIN, LONGEST_NS
 from aiflame.attribute.items import LATEST
 from aiflame.attribute.phases import Phase
@@ -53,7 +54,8 @@ def device_work(profile: Tables, making: Making, owners: Owners, contexts: Conte
     ran, specializations = with_variants(profile, ran.with_columns(pl.col("bytes").fill_null(0)), items.select("item", "name"))
     alike = _alike(making, contexts, stacks, ran, items, specializations)
     ran = ran.join(alike, on=_ALIKE, how="left").drop("variant", "stack", "captured", "bytes", "specialization")
-    ran = ran.join(items.select("item", "device"), on="item", how="left").sort("process", "device", "stream", "start_ns", "end_ns")
+    known = pl.Enum(items["device"].unique().sort())  # sorted as numbers, not as texts
+    ran = ran.join(items.select("item", pl.col("device").cast(known)), on="item", how="left").sort("process", "device", "stream", "start_ns", "end_ns")
     launched, flow = _arrows(ran, launches["begin_ns"].to_numpy())
     _put(making, owners, contexts, ran.with_columns(flow=pl.Series(flow)))
     return launched
@@ -96,13 +98,15 @@ def _ran(profile: Tables, items: pl.DataFrame, launches: pl.DataFrame) -> pl.Dat
         .join(kinds.lazy(), on=["kind", "device_told"], how="left")
         .select(*common, pl.col("item").fill_null(0), "bytes")
     )
-    of_launch = launches.lazy().with_row_index("launch").select(*JOIN, "launch", "stack", "variant")
+    ran = pl.concat([kernels, copies]).collect()
+    launch = LaunchTable(launches).find(*(ran[name].to_numpy() for name in JOIN))
+    stack, variant = (np.append(launches[name].to_numpy(), np.uint32(0))[launch] for name in ("stack", "variant"))
     longest = pl.col("start_ns") + LONGEST_NS
-    captured = captured_stacks(profile).lazy()
     return (
-        pl.concat([kernels, copies])
-        .join(of_launch.unique(JOIN, keep="first", maintain_order=True), on=JOIN, how="left")
-        .join(captured, on=["process", "node"], how="left", suffix="_made")
+        ran.lazy()
+        .drop("api", "correlation")
+        .with_columns(pl.Series("launch", launch), pl.Series("stack", stack), pl.Series("variant", variant))
+        .join(captured_stacks(profile).lazy(), on=["process", "node"], how="left", suffix="_made")
         .with_columns(pl.col("start_ns", "end_ns").clip(upper_bound=LATEST).cast(pl.Int64))
         .select(
             "process",
@@ -111,8 +115,8 @@ def _ran(profile: Tables, items: pl.DataFrame, launches: pl.DataFrame) -> pl.Dat
             "bytes",
             "start_ns",
             "made",
-            pl.col("launch").cast(pl.Int64).fill_null(-1),
-            pl.col("stack").fill_null(0),
+            "launch",
+            "stack",
             pl.col("captured").fill_null(0),
             end_ns=pl.max_horizontal("start_ns", pl.min_horizontal("end_ns", longest)),
             variant=pl.when(pl.col("node") != 0).then("variant_made").otherwise("variant"),
