@@ -76,9 +76,9 @@ def _matrix(random: Random, size: int) -> array[float]:
     return array("f", (random.random() for _ in range(size * size)))
 
 
-def test_it_prints_the_table_then_one_sentence_then_the_picture(cpu_demo: tuple[Path, str]) -> None:
+def test_it_prints_the_table_then_one_sentence_then_the_pictures(cpu_demo: tuple[Path, str]) -> None:
     folder, printed = cpu_demo
-    *_, said, picture = printed.splitlines()
+    *_, said, picture, report = printed.splitlines()
     assert re.search(r"matmul_basic.*\n(.*\n)*.*matmul_blocked", printed), "the table has the heaviest first"
     at = r"\(most at matmul\.cpp:\d+\)"
     assert re.fullmatch(
@@ -87,6 +87,7 @@ def test_it_prints_the_table_then_one_sentence_then_the_picture(cpu_demo: tuple[
         said,
     )
     assert picture == "Flame graph: aiflame-demo.svg"
+    assert report == "The whole report, in a browser: aiflame open aiflame-demo.aiflame"
     assert "matmul_basic" in (folder / "aiflame-demo.svg").read_text()
 
 

@@ -64,6 +64,7 @@ def _show(path: Path, chosen: DemoDevice) -> None:
     svg.write(tree, metric, picture, title="One matrix product in three ways", subtitle=f"aiflame demo: {tree.metric(metric).label}")
     typer.echo(sentence(tree, metric, ways(tree, metric, FUNCTIONS)))
     typer.echo(f"Flame graph: {picture}")
+    typer.echo(f"The whole report, in a browser: aiflame open {path}")
     if chosen is DemoDevice.CUDA:
         typer.echo(f"Source and instructions, side by side: aiflame annotate {path} {FUNCTIONS[0]}")
     elif chosen is DemoDevice.OPENCL:

@@ -129,6 +129,6 @@ def _seal(recording: Recording, seconds: float, *, quiet: bool) -> None:
         size = sum(file.stat().st_size for file in recording.profile.rglob("*") if file.is_file())
         print(
             f"aiflame: {seconds:.1f} s, {processes} process{'es' if processes != 1 else ''}, {samples:,} samples"
-            f" -> {recording.profile} ({size / 1e6:.1f} MB); next: aiflame top, aiflame flame -o flame.svg",
+            f" -> {recording.profile} ({size / 1e6:.1f} MB); next: aiflame open, aiflame top",
             file=sys.stderr,
         )
