@@ -55,7 +55,8 @@ def device_work(profile: Tables, making: Making, owners: Owners, contexts: Conte
     alike = _alike(making, contexts, stacks, ran, items, specializations)
     ran = ran.join(alike, on=_ALIKE, how="left").drop("variant", "stack", "captured", "bytes", "specialization")
     known = pl.Enum(items["device"].unique().sort())  # sorted as numbers, not as texts
-    ran = ran.join(items.select("item", pl.col("device").cast(known)), on="item", how="left").sort("process", "device", "stream", "start_ns", "end_ns")
+    devices = items.select("item", pl.col("device").cast(known))
+    ran = ran.join(devices, on="item", how="left").sort("process", "device", "stream", "start_ns", "end_ns")
     launched, flow = _arrows(ran, launches["begin_ns"].to_numpy())
     _put(making, owners, contexts, ran.with_columns(flow=pl.Series(flow)))
     return launched
