@@ -124,7 +124,7 @@ def test_each_call_is_followed_by_its_module(python: str, tmp_path: Path, module
     """Two modules of one class, one inside the other: what distinguishes their calls is the object."""
     found = run(python, tmp_path, NESTED, module=module)
     inside = [frames for frames in stacks(found.process) if functions(frames).count("forward") == 3]
-    assert len(inside) > 50
+    assert len(inside) > 10
     assert all(layers(frames) == found.said for frames in inside)
     for frames in inside:
         for at, frame in enumerate(frames):
@@ -180,7 +180,7 @@ def test_threads_have_their_own_layers(python: str, tmp_path: Path) -> None:
     )
     for name, address in zip(("one_spins", "two_spins"), found.said, strict=True):
         inside = [frames for frames in stacks(found.process) if name in functions(frames)]
-        assert len(inside) > 20 and all(layers(frames) == [address] for frames in inside)
+        assert len(inside) > 5 and all(layers(frames) == [address] for frames in inside)
 
 
 def test_a_generator_runs_inside_the_layer_that_resumes_it(python: str, tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_generator_runs_inside_the_layer_that_resumes_it(python: str, tmp_path
     )
     for name, address in found.said.items():
         inside = [frames for frames in stacks(found.process) if name in functions(frames) and "steps" in functions(frames)]
-        assert len(inside) > 20 and all(layers(frames) == [address] for frames in inside)
+        assert len(inside) > 5 and all(layers(frames) == [address] for frames in inside)
 
 
 def test_a_call_that_raised_is_over(python: str, tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_a_call_that_raised_is_over(python: str, tmp_path: Path) -> None:
         """,
     )
     inside = [frames for frames in stacks(found.process) if "spin" in functions(frames)]
-    assert len(inside) > 50 and all(layers(frames) == [found.said] for frames in inside)
+    assert len(inside) > 10 and all(layers(frames) == [found.said] for frames in inside)
 
 
 def test_an_object_of_another_class_at_an_address_is_another_layer(python: str, tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ def test_torch_s_own_calls(tmp_path: Path) -> None:
     """Each sample in a Linear's forward is in one of the four, and the profile tells which: by its address, and by its name."""
     (_, *paths), process = torch_program(tmp_path, "model")
     inside = [layers(frames) for frames in stacks(process) if "Linear.forward" in [value for _, value in frames]]
-    assert len(inside) > 50
+    assert len(inside) > 10
     assert {tuple(found) for found in inside} == {tuple(path) for path in paths}
     rows = dict(process.table("layers").select("id", "address").iter_rows())
     names = {(rows[layer], path) for layer, path in process.table("layer_names").select("layer", "path").iter_rows()}
@@ -352,5 +352,5 @@ def test_a_compiled_module_s_call_is_its_wrapper_s(tmp_path: Path) -> None:
     """Inside it there are no calls of modules any more: Dynamo has made one function of them."""
     (outer, *_), process = torch_program(tmp_path, "torch.compile(model, backend='eager')")
     inside = [layers(frames) for frames in stacks(process) if "OptimizedModule.__call__" in [value for _, value in frames]]
-    assert len(inside) > 50
+    assert len(inside) > 10
     assert sum(found == outer for found in inside) > 0.8 * len(inside)

@@ -87,7 +87,10 @@ class Joined:
         meaning = of_devices(profile, trie)
         launches, steps = _launches(profile, meaning), meaning.steps
         # Ten million launches take a gigabyte with all that is known of them.
-        meaning = replace(meaning, launches=meaning.launches.select("process", "id", pl.col("stack").cast(pl.UInt32), *CONTEXT, BRINGS))
+        meaning = replace(
+            meaning,
+            launches=meaning.launches.select(pl.col("process").cast(pl.UInt32), "id", pl.col("stack").cast(pl.UInt32), *CONTEXT, BRINGS),
+        )
         done = work(profile, Grouped(BY_CODE_AND_MEANING, meaning))
         known = places(profile)
         sites = _named(profile, done.sites, meaning, known)

@@ -42,8 +42,9 @@ def calls(
     if SliceKind.CALL not in making.without:
         name, facts = _named(making, stacks, launches, launched, waits)
     columns = {each: contexts.meaning.launches[each].to_numpy()[order] for each in ("step", "phase", "layer", "op")}
-    back = np.empty(len(order), dtype=np.int64)
-    back[order] = np.arange(len(order))
+    back = np.empty(len(order) if len(waits) else 0, dtype=np.int64)
+    if len(waits):
+        back[order] = np.arange(len(order))
     own = _own_tracks(making, process[order], track, lane)
     first = lane == 0
     depth = np.zeros(len(order), dtype=np.int64)
@@ -75,6 +76,8 @@ def calls(
 
 def _own_tracks(making: Making, process: Ints, track: Ints, lane: Ints) -> Ints:
     """The track of each call: that of its thread, but for those that overlap others."""
+    if not lane.any():
+        return track
     own: Ints = track.copy()
     for thread, number in np.unique(np.stack([track[lane > 0], lane[lane > 0]], axis=1), axis=0).tolist():
         of = int(process[np.searchsorted(track, thread)])

@@ -62,7 +62,7 @@ class Report:
         makers |= {f"facts.{domain}": make for domain, make in facts_makers(self.profile, lambda: self.meaning).items()}
         if self.baseline is not None:
             makers |= {f"base.{domain}": make for domain, make in facts_makers(self.baseline).items()}
-        return {**makers, "timeline": lambda: timeline_block_of(self.profile, self.meaning)}
+        return {**makers, "timeline": lambda: timeline_block_of(self.profile, self._last_meaning)}
 
     def _tables_block(self) -> bytes:
         return tables_block(self.tables, self.profile.meta.started.monotonic_ns)
@@ -71,6 +71,12 @@ class Report:
     def meaning(self) -> Meaning:
         """What launches are of: kept when the facts go, for it takes as long to make as they do."""
         return self.facts.meaning
+
+    def _last_meaning(self) -> Meaning:
+        """For the last who needs it."""
+        meaning = self.meaning
+        del self.meaning
+        return meaning
 
     @cached_property
     def facts(self) -> Facts:

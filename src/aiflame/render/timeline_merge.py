@@ -30,6 +30,9 @@ class Spans:
 def merged_apart(spans: Spans, detail: NDArray[np.bool_], most: int) -> tuple[Spans, int, int]:
     """At most so many, and a quarter more: `detail` gives way first, as far as to that quarter. The bins of detail and of the rest."""
     rest = len(detail) - int(detail.sum())
+    if rest == len(detail):
+        found, bin_ns = merged(spans, most)
+        return found, 0, bin_ns
     kept, detail_ns = merged(_chosen(spans, np.flatnonzero(detail)), max(most // 4, most - rest))
     others, rest_ns = merged(_chosen(spans, np.flatnonzero(~detail)), most)
     both = Spans(*(np.concatenate([getattr(kept, name), getattr(others, name)]) for name in Spans.__slots__))
