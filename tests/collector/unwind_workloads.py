@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 Step = Callable[[], object]
-COUNTS = ("stacks", "equal", "frames", "agreed", "generated", "outermost")
+COUNTS = ("stacks", "equal", "frames", "agreed", "generated", "outermost", "unanswered")
 
 
 class Tally(ctypes.Structure):

@@ -70,7 +70,7 @@ def test_undo_goes_back_one_view(view: View, small: Path, how: str) -> None:
         viewer.page.keyboard.press("u")
     else:
         viewer.page.go_back()
-    viewer.page.wait_for_function("location.hash === '#x=3'")
+    viewer.page.wait_for_function("() => location.hash === '#x=3'")
     assert viewer.bar("work")["width"] == pytest.approx(CHART_WIDTH, abs=1)
     assert viewer.bar("Gemm")["width"] == pytest.approx(CHART_WIDTH * 6 / 7, abs=1)
 
@@ -151,10 +151,10 @@ def test_going_back_through_zoom_and_search(view: View, small: Path) -> None:
     viewer.page.keyboard.press("Enter")
     viewer.click("work")
     viewer.page.go_back()
-    viewer.page.wait_for_function("location.hash === '#s=idle'")
+    viewer.page.wait_for_function("() => location.hash === '#s=idle'")
     assert viewer.matched().startswith("Matched 30.0%")
     viewer.page.go_back()
-    viewer.page.wait_for_function("location.hash === ''")
+    viewer.page.wait_for_function("() => location.hash === ''")
     assert viewer.matched() == ""
     assert viewer.pattern() == ""
 
@@ -288,7 +288,7 @@ def test_it_fills_the_window_at_every_size(view: View, small: Path) -> None:
     viewer = view(small)
     for width, height in ((1900, 500), (420, 900)):
         viewer.page.set_viewport_size({"width": width, "height": height})
-        viewer.page.wait_for_function(f"document.querySelector('.af-frames').getAttribute('width') === '{width - 20}'")
+        viewer.page.wait_for_function(f"() => document.querySelector('.af-frames').getAttribute('width') === '{width - 20}'")
         assert viewer.bar("main")["width"] == pytest.approx(width - 20, abs=1)
         for part in (".af-search", ".af-details", ".af-legend"):
             box = viewer.page.locator(part).bounding_box()
@@ -315,7 +315,7 @@ def test_a_deep_recursion_scrolls(view: View, tmp_path: Path) -> None:
     assert "main" in viewer.names()
     viewer.page.mouse.move(600, 400)
     viewer.page.mouse.wheel(0, -100_000)
-    viewer.page.wait_for_function("!document.querySelector('[aria-level=\"2\"]')")
+    viewer.page.wait_for_function("() => !document.querySelector('[aria-level=\"2\"]')")
     assert viewer.page.locator('.af-frames [aria-level="3001"]').count() == 1
     thumb = viewer.page.locator(".af-thumb").bounding_box()
     assert all(bar["x"] + bar["width"] < thumb["x"] for bar in viewer.bars())

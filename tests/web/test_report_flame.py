@@ -518,7 +518,7 @@ class TestFrames:
         else:
             opened.click("softmax")
             opened.page.click(".flame-source")
-        opened.page.wait_for_function("location.hash.includes('view=code')")
+        opened.page.wait_for_function("() => location.hash.includes('view=code')")
         assert opened.report.state() == {"view": "code", "kernel": "softmax"}
         opened.page.go_back()
         assert "main" in opened.names()

@@ -65,7 +65,7 @@ def test_a_cell_is_darker_the_more_ran_in_it_and_idle_time_is_nothing(scope: Ope
 def test_the_pointer_is_told_value_share_and_what_was_hottest(scope: Opener) -> None:
     report = scope(three_seconds(), "#view=scope")
     report.move(*cell(report, 2, 27))
-    report.page.wait_for_function("document.querySelector('.sc-tip').textContent.includes('softmax')")
+    report.page.wait_for_function("() => document.querySelector('.sc-tip').textContent.includes('softmax')")
     text = report.text(".sc-tip")
     assert "200 µs GPU time" in text
     assert "10.0% of the time of one GPU" in text
@@ -121,7 +121,7 @@ def test_the_keyboard_selects_and_opens(scope: Opener) -> None:
     report.press("Shift+ArrowUp", "Shift+ArrowUp")
     assert report.state()["range"] == "102-107"
     report.page.keyboard.press("Enter")
-    report.page.wait_for_function("location.hash.includes('view=flame')")
+    report.page.wait_for_function("() => location.hash.includes('view=flame')")
     assert report.state()["range"] == "102-107"
     assert report.state()["metric"] == "gpu-time"
 
@@ -129,9 +129,9 @@ def test_the_keyboard_selects_and_opens(scope: Opener) -> None:
 def test_the_strip_opens_the_flame_graph_of_the_range(scope: Opener) -> None:
     report = scope(three_seconds(), "#view=scope&range=250-309")
     report.page.click(".sc-open")
-    report.page.wait_for_function("location.hash.includes('view=flame')")
+    report.page.wait_for_function("() => location.hash.includes('view=flame')")
     assert report.state()["range"] == "250-309"
-    report.page.wait_for_function("document.querySelector('.view[data-of=flame]').textContent.includes('11 ms')")
+    report.page.wait_for_function("() => document.querySelector('.view[data-of=flame]').textContent.includes('11 ms')")
 
 
 def test_escape_clears(scope: Opener) -> None:
@@ -184,14 +184,14 @@ def test_steps_are_selected_whole(scope: Opener) -> None:
     assert "range" not in report.state()
     assert "Steps 3 to 9" in report.text(".sc-strip")
     report.page.keyboard.press("Enter")
-    report.page.wait_for_function("location.hash.includes('view=flame')")
+    report.page.wait_for_function("() => location.hash.includes('view=flame')")
     assert report.state()["steps"] == "3-9"
 
 
 def test_a_cell_of_a_step_says_which(scope: Opener) -> None:
     report = scope(three_seconds(), "#view=scope&by=step")
     report.move(*cell(report, 7, 0))
-    report.page.wait_for_function("document.querySelector('.sc-tip').textContent.includes('gemm')")
+    report.page.wait_for_function("() => document.querySelector('.sc-tip').textContent.includes('gemm')")
     assert "step 7, 0–2% of its 1 ms" in report.text(".sc-tip")
 
 

@@ -94,7 +94,7 @@ def test_what_ran_is_drawn_and_what_did_not_is_not(timeline: Opener, run: dict[s
 def test_the_pointer_is_told_of_a_kernel(timeline: Opener, run: dict[str, bytes]) -> None:
     report = timeline(run, STEP)
     report.move(x_of(report, 310_000), lane(report, "Stream 7"))
-    report.page.wait_for_function("document.querySelector('.tl-tip').textContent.includes('launch')")
+    report.page.wait_for_function("() => document.querySelector('.tl-tip').textContent.includes('launch')")
     text = report.text(".tl-tip")
     assert "gemm_bf16" in text
     assert "125 µs from 252 µs" in text
@@ -138,7 +138,7 @@ def test_one_zooms_from_the_run_to_a_single_kernel(timeline: Opener, run: dict[s
     begin, end = shown(report)
     assert end - begin < 100_000
     report.move(x_of(report, 50_310_000), y)
-    report.page.wait_for_function("document.querySelector('.tl-tip').textContent.includes('from')")
+    report.page.wait_for_function("() => document.querySelector('.tl-tip').textContent.includes('from')")
     assert report.drawn()["pieces"] < 20
 
 
@@ -198,7 +198,7 @@ def test_a_selected_time_opens_as_bins_in_the_flame_graph(timeline: Opener, run:
     ran = Site({"process": process(), "kernel": kernel("gemm")}, [Leaf({"gpu-time": 100})], moments=dict.fromkeys(range(100), MS))
     report = timeline({**run, "facts.device": beginning(facts([ran]), ORIGIN - 10 * MS)}, "#view=timeline&mark=5000000-7500000")
     report.page.click(".tl-flame")
-    report.page.wait_for_function("location.hash.includes('view=flame')")
+    report.page.wait_for_function("() => location.hash.includes('view=flame')")
     assert report.state()["range"] == "15-17"
     assert report.state()["metric"] == "gpu-time"
 
@@ -250,7 +250,7 @@ def test_a_million_kernels_are_a_few_thousand_pieces(timeline: Opener) -> None:
     assert report.drawn()["pieces"] <= 1300
     assert report.page.evaluate("document.querySelectorAll('*').length") < 400
     report.move(600, lane(report, "Stream 7"))
-    report.page.wait_for_function("document.querySelector('.tl-tip').textContent.includes('kernels')")
+    report.page.wait_for_function("() => document.querySelector('.tl-tip').textContent.includes('kernels')")
     assert "70% of it busy" in report.text(".tl-tip")
 
 

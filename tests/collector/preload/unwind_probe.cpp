@@ -9,6 +9,7 @@
 #include <sys/time.h>
 #include <algorithm>
 #include <cerrno>
+#include <csetjmp>
 #include <csignal>
 #include <cstdlib>
 
@@ -20,11 +21,12 @@ namespace {
 
 constexpr int kRoom = 512;
 
-// Mirrored by tests/collector/unwind_probe.py.
+// Mirrored by tests/collector/unwind_workloads.py.
 struct Tally {
   uint64_t stacks, equal;             // compared with glibc's; equal in every frame
   uint64_t frames, agreed;            // glibc's frames; those that ours has at the same place
   uint64_t generated, outermost;      // stacks through code without unwind information; those that reach the thread's first frame
+  uint64_t unanswered;                // glibc's unwinder fell there
   uint64_t parted_at[8], lost_at[8];  // some last frames in common; some last frames of stacks that end too early
 };
 Tally in_calls, in_handler;
@@ -39,6 +41,9 @@ struct Mine {
 };
 __attribute__((tls_model("initial-exec"))) thread_local Mine* mine;
 __attribute__((tls_model("initial-exec"))) thread_local bool making;
+
+__attribute__((tls_model("initial-exec"))) thread_local sigjmp_buf fallen;
+__attribute__((tls_model("initial-exec"))) thread_local volatile bool may_fall;
 
 bool sampling = false;
 uint32_t every = 1;
@@ -75,6 +80,24 @@ int reference_stack(void** out) {
   int count = backtrace(out, kRoom);
   while (count > 1 && reinterpret_cast<uint64_t>(out[count - 1]) < 4096) count--;
   return count;
+}
+
+// libgcc's unwinder takes what it cannot unwind for a signal frame and reads the code there, whatever the address: met where a tick
+// interrupts an exception on its way (x86_64_fallback_frame_state). -1: it fell.
+int reference_stack_of_a_handler(void** out) {
+  if (sigsetjmp(fallen, 1)) return -1;
+  may_fall = true;
+  int count = reference_stack(out);
+  may_fall = false;
+  return count;
+}
+
+void on_fall(int signal) {
+  if (may_fall) {
+    may_fall = false;
+    siglongjmp(fallen, 1);
+  }
+  std::signal(signal, SIG_DFL);  // the program's own: met again at the same instruction
 }
 
 void compare(Tally& tally, const NativeFrame* ours, size_t our_count, void** theirs, size_t their_count, Ending ending) {
@@ -118,9 +141,13 @@ void on_tick(int, siginfo_t*, void* context) {
     Ending ending;
     size_t count = innermost_first(*thread->unwinder, from, thread->high, thread->frames, kRoom, &ending);
     // glibc is not asked where rules do not lead: it may fall, as in libgcc's last instructions before an exception's handler.
-    int reference = ending == Ending::OUTERMOST ? reference_stack(thread->reference) : 0, skipped = 0;
+    int reference = ending == Ending::OUTERMOST ? reference_stack_of_a_handler(thread->reference) : 0, skipped = 0;
     while (skipped < reference && reinterpret_cast<uint64_t>(thread->reference[skipped]) != from.pc) skipped++;
-    compare(in_handler, thread->frames, count, thread->reference + skipped, static_cast<size_t>(reference - skipped), ending);
+    if (reference < 0) {
+      in_handler.unanswered++;
+    } else {
+      compare(in_handler, thread->frames, count, thread->reference + skipped, static_cast<size_t>(reference - skipped), ending);
+    }
     thread->busy = false;
   }
   errno = saved;
@@ -141,6 +168,7 @@ EXPORT void probe_start(uint32_t period, uint32_t tick_us) {
   action.sa_sigaction = on_tick;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
   sigaction(SIGPROF, &action, nullptr);
+  std::signal(SIGSEGV, on_fall);
   itimerval interval{{0, static_cast<suseconds_t>(tick_us)}, {0, static_cast<suseconds_t>(tick_us)}};
   setitimer(ITIMER_PROF, &interval, nullptr);
 }
