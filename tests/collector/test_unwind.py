@@ -103,7 +103,7 @@ def agrees(told: Json) -> None:
     calls, handler = told["calls"], told["handler"]
     assert calls["agreed"] >= 0.999 * calls["frames"], calls["parted_at"]
     assert handler["equal"] >= 0.995 * handler["stacks"], handler["parted_at"]
-    assert handler["unanswered"] <= 0.01 * handler["stacks"]
+    assert handler["unanswered"] <= 0.05 * handler["stacks"]
 
 
 def test_training_with_torch() -> None:
