@@ -2,11 +2,13 @@
 
 #include "base/clock.hpp"
 #include "base/sys.hpp"
+#include "hooks/calls.hpp"
 #include "hooks/cuda.hpp"
 #include "hooks/cuda_sharing.hpp"
 #include "hooks/hooks.hpp"
 #include "hooks/kernel_shapes.hpp"
 #include "hooks/kernel_variants.hpp"
+#include "hooks/launcher.hpp"
 #include "hooks/opencl.hpp"
 #include "hooks/openmp.hpp"
 #include "hooks/python_bridge.hpp"
@@ -78,6 +80,7 @@ bool open_tables(bool forked) noexcept {
       .python = python_version(),
       .forked = forked,
   });
+  launcher::write_rank();
   return true;
 }
 
@@ -99,6 +102,7 @@ void forget_rows() noexcept {
   cuda::forget_rows();
   opencl::forget_rows();
   regions::forget_rows();
+  calls::forget_rows();
 }
 
 // Recording may stop and start again in one process. A tick of the last recording may still be running in some thread.

@@ -1,7 +1,7 @@
 """Tests of live programs are tried again when they fail: clocks, signals and browsers of a busy machine have bad moments.
 
-What failed and passed then is told in the summary (`rerun`), with what failed: a test that shows up there twice is to be mended. A test in `unit` has no
-such excuse.
+What failed and passed then is told in the summary (`rerun`): one that shows up there twice is to be mended.
+A test in `unit` has no such excuse.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from aiflame.errors import AiflameError
 from aiflame.recorder import Recording, RecordOptions, leave_as, parse_sampling, parse_size, run
+from aiflame.recorder.tracing import BACKENDS, DEFAULT, parse_trace
 
 _USAGE = "aiflame record [-o PROFILE] [options] -- COMMAND ..."
 _DEFAULT_WALL_RATE = 49
@@ -55,6 +56,13 @@ def parser() -> argparse.ArgumentParser:
         "--triton-names", action="store_true", help="put readable names of Triton kernels into the binaries, for other tools too"
     )
     result.add_argument("--keep-ir", action="store_true", help="keep what compilers make on the way: FX graphs, TTIR, TTGIR, PTX, HLO")
+    result.add_argument(
+        "--trace",
+        default="auto",
+        metavar="LIST",
+        help=f"record each call of these runtimes: {', '.join(BACKENDS)}, all or off (default: {DEFAULT})",
+    )
+    result.add_argument("--trace-stacks", action="store_true", help="record where each traced call was made, however many there are")
     result.add_argument("--no-seal", action="store_true", help="leave the raw recording; the next command that opens it seals it")
     result.add_argument("-q", "--quiet", action="store_true", help="print no summary")
     result.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...", help="what to run")
@@ -83,6 +91,8 @@ def record(arguments: list[str]) -> int:
             regions=not options.no_regions,
             triton_names=options.triton_names,
             keep_ir=options.keep_ir,
+            trace=parse_trace(options.trace),
+            trace_stacks=options.trace_stacks,
         ),
         overwrite=options.force,
     )

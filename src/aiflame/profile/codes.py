@@ -65,6 +65,27 @@ class AllocationKind(IntEnum):
     RELEASE = 2
 
 
+class CallBackend(IntEnum):
+    """Whose calls are traced."""
+
+    CUDA = 1
+    OPENCL = 2
+    MPI = 3
+    OPENMP = 4
+    LEVEL_ZERO = 5
+    NCCL = 6
+    TORCH = 7
+    """torch.distributed over Gloo, MPI or a backend of its own"""
+    HIP = 8
+
+
+class CallKind(IntEnum):
+    BLOCKING = 1
+    """its thread was in it from begin to end"""
+    ASYNC = 2
+    """begun by its thread; the end is that of the operation, wherever it ran"""
+
+
 class RegionApi(IntEnum):
     """Who marked a region."""
 
@@ -132,3 +153,15 @@ class Feature(IntEnum):
     TRITON_NAMES = 1024
     """specializations of Triton kernels get their readable names in the binary, too"""
     KEEP_IR = 2048
+    TRACE_CUDA = 4096
+    """rows in `calls` for each call of the driver's and the runtime's interface; the same for those below"""
+    TRACE_OPENCL = 8192
+    TRACE_MPI = 16384
+    TRACE_OPENMP = 32768
+    TRACE_LEVEL_ZERO = 65536
+    TRACE_NCCL = 131072
+    TRACE_TORCH = 262144
+    """collectives of torch.distributed"""
+    TRACE_HIP = 524288
+    TRACE_STACKS = 1048576
+    """each traced call with its stack, also where calls are many"""

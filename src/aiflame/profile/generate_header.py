@@ -32,6 +32,8 @@ def _lines() -> Iterator[str]:
         codes.CopyKind,
         codes.SyncKind,
         codes.AllocationKind,
+        codes.CallBackend,
+        codes.CallKind,
         codes.RegionApi,
         codes.RegionKind,
         codes.PayloadType,

@@ -36,6 +36,10 @@ class Column:
     doc: str
 
 
+def columns(*rows: tuple[str, Type, str]) -> tuple[Column, ...]:
+    return tuple(Column(*row) for row in rows)
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A record type. `cpp` is its struct name; a record's id is its place in the file, counted from 1."""
@@ -49,10 +53,10 @@ class Table:
 COMMIT = Column("commit", Type.U32, "check word over the record, written last: 0 marks a record that was never finished")
 
 
-def layout(columns: tuple[Column, ...]) -> tuple[list[tuple[Column, int]], int]:
+def layout(of: tuple[Column, ...]) -> tuple[list[tuple[Column, int]], int]:
     """Each column with its offset as C aligns it, and the record's size, a multiple of 8."""
     placed, offset = [], 0
-    for column in columns:
+    for column in of:
         size = int(column.type.numpy[-1])
         offset = -(-offset // size) * size
         placed.append((column, offset))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from aiflame.errors import AiflameError
 from aiflame.profile.codes import GpuSampling
+from aiflame.recorder.tracing import DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,10 @@ class RecordOptions:
     """Give specializations of Triton kernels their readable names in the binary, too."""
     keep_ir: bool = False
     """Keep the compilers' intermediate representations."""
+    trace: str = DEFAULT
+    """Runtimes whose calls are traced: names of `tracing.BACKENDS`, separated by commas."""
+    trace_stacks: bool = False
+    """Each traced call with its stack, also where calls are many."""
 
     def __post_init__(self) -> None:
         for name, rate in (("--cpu-rate", self.cpu_rate), ("--wall", self.wall_rate)):

@@ -19,6 +19,7 @@ from aiflame.recorder.hooks import environment
 from aiflame.recorder.keep import Keeper
 from aiflame.recorder.options import RecordOptions
 from aiflame.recorder.supervise import supervise
+from aiflame.recorder.tracing import trace_features
 from aiflame.version import VERSION
 
 _OWN_BYTES = 32 << 10
@@ -64,7 +65,7 @@ def features(options: RecordOptions) -> int:
         Feature.TRITON_NAMES: options.triton_names,
         Feature.KEEP_IR: options.keep_ir,
     }
-    return sum(int(feature) for feature, on in chosen.items() if on)
+    return sum(int(feature) for feature, on in chosen.items() if on) | trace_features(options.trace, options.trace_stacks)
 
 
 def prepare(profile: Path, options: RecordOptions, command: list[str], *, overwrite: bool) -> ControlPage:

@@ -1,0 +1,89 @@
+// Calls of runtimes that are traced → `calls`, `call_names` and `groups`.
+//
+// A backend stands before or behind a function of its runtime and says when a call begins and how it ended:
+//
+//     static calls::Function function(CallBackend::MPI, "MPI_Send");
+//     calls::Begun begun = calls::begin(caller(), calls::Stack::ALWAYS);
+//     int result = real(…);
+//     calls::end(begun, function, {.result = result, .failed = result != 0, .bytes = …});
+//
+// A row is written when a call ends; the process's end finds none of those that are still under way.
+#pragma once
+#include "sampler/torch_autograd.hpp"
+#include "spool/control.hpp"
+#include "unwind/frames.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace aiflame::calls {
+
+// A function whose calls are traced, with its row of `call_names` in the present recording: one object a function, for good.
+class Function {
+ public:
+  constexpr Function(schema::CallBackend backend, const char* name) noexcept : backend_(backend), name_(name) {}
+  uint32_t row(const control::Use& use) noexcept;
+
+ private:
+  schema::CallBackend backend_;
+  const char* name_;
+  std::atomic<uint64_t> row_{0};  // number of the recording, and row
+};
+
+// For names that are not known beforehand: the object of this one, made when it is first met. nullptr: too many are known.
+Function* named(schema::CallBackend backend, std::string_view name) noexcept;
+
+enum class Stack { ON_REQUEST, ALWAYS };  // for calls that are many / for those that are few and matter, such as collectives
+
+// What is known of a call that has begun. It may end in another thread.
+struct Begun {
+  uint64_t begin_ns;
+  uint32_t recording;  // 0: it is not traced
+  uint32_t thread, stack;
+  torch_autograd::Point point;
+};
+Begun begin(const Registers& caller, Stack stack) noexcept;
+
+inline constexpr uint32_t kNoPeer = ~0u;
+struct Outcome {
+  int64_t result = 0;
+  bool failed = false;
+  schema::CallKind kind = schema::CallKind::BLOCKING;
+  uint64_t bytes = 0;
+  uint32_t group = 0;
+  uint32_t peer = kNoPeer;
+};
+void end(const Begun& begun, Function& function, const Outcome& outcome) noexcept;
+// The same for a call whose end is known by its time.
+void end_at(const Begun& begun, Function& function, const Outcome& outcome, uint64_t end_ns) noexcept;
+
+// Processes that communicate. `handle` is the runtime's own name for them in this process.
+struct Group {
+  schema::CallBackend backend;
+  uint64_t handle;
+  uint32_t rank, size;
+  std::string_view name;
+  std::span<const uint32_t> members;  // ranks in the whole job; none: all of it, or unknown
+};
+// Its row in the present recording, 0: it was not told of.
+uint32_t find_group(schema::CallBackend backend, uint64_t handle) noexcept;
+uint32_t add_group(const Group& group) noexcept;
+// The runtime may use the handle for another group.
+void forget_group(schema::CallBackend backend, uint64_t handle) noexcept;
+
+// New tables: rows of the last ones mean nothing.
+void forget_rows() noexcept;
+
+// For libraries of ours beside the collector, which reach it by name: what aiflame_calls() returns.
+struct Interface {
+  bool (*traced)(schema::Feature feature) noexcept;
+  Begun (*begin)(const Registers& caller, Stack stack) noexcept;
+  void (*end)(const Begun& begun, Function& function, const Outcome& outcome) noexcept;
+  uint32_t (*find_group)(schema::CallBackend backend, uint64_t handle) noexcept;
+  uint32_t (*add_group)(const Group& group) noexcept;
+  void (*forget_group)(schema::CallBackend backend, uint64_t handle) noexcept;
+};
+
+}  // namespace aiflame::calls

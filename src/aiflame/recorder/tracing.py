@@ -1,0 +1,35 @@
+"""Which runtimes' calls are traced: `--trace`."""
+
+from __future__ import annotations
+
+from aiflame.errors import AiflameError
+from aiflame.profile.codes import Feature
+
+BACKENDS = {
+    "cuda": Feature.TRACE_CUDA,
+    "opencl": Feature.TRACE_OPENCL,
+    "mpi": Feature.TRACE_MPI,
+    "openmp": Feature.TRACE_OPENMP,
+    "ze": Feature.TRACE_LEVEL_ZERO,
+    "nccl": Feature.TRACE_NCCL,
+    "torch": Feature.TRACE_TORCH,
+    "hip": Feature.TRACE_HIP,
+}
+DEFAULT = "mpi,nccl,torch"
+"""Communication: its calls are few, and say where ranks wait for each other. Calls of the others are many: they are asked for."""
+
+
+def parse_trace(text: str) -> str:
+    """`cuda,mpi`, `all` or `off` → names of backends, each once, separated by commas."""
+    named = {"all": ",".join(BACKENDS), "off": "", "auto": DEFAULT}.get(text.lower())
+    if named is not None:
+        return named
+    chosen = [name.strip().lower() for name in text.split(",")]
+    for name in chosen:
+        if name not in BACKENDS:
+            raise AiflameError(f"--trace {text}: {name!r} is none of {', '.join(BACKENDS)}, all, off, auto")
+    return ",".join(dict.fromkeys(chosen))
+
+
+def trace_features(backends: str, stacks: bool) -> int:
+    return sum(int(BACKENDS[name]) for name in backends.split(",") if name) | (int(Feature.TRACE_STACKS) if stacks else 0)
