@@ -1,77 +1,15 @@
-"""The block of the report's timeline, read back as the page reads it."""
+"""The block of the report's timeline: what it has of a timeline, and what gives way where that is too much."""
 
 from __future__ import annotations
-
-import gzip
-import json
-import struct
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 from made_timelines import MS, ORIGIN, stream, training
-from numpy.typing import NDArray
+from timeline_blocks import read
 
 from aiflame.attribute.timeline_tables import Making, SliceKind, Timeline, TrackKind
 from aiflame.render.timeline_block import timeline_block
-
-
-@dataclass(frozen=True)
-class Read:
-    head: dict[str, Any]
-    columns: dict[str, Any]
-
-    @property
-    def lane(self) -> NDArray[np.int64]:
-        return np.repeat(np.arange(len(self.columns["lane.count"])), self.columns["lane.count"])
-
-    @property
-    def times(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Begin and end of each slice, after the origin."""
-        gap, length, lane = self.columns["slice.gap"], self.columns["slice.length"], self.lane
-        begin = np.zeros(len(gap), dtype=np.int64)
-        at = 0
-        for row in range(len(gap)):
-            at = 0 if row == 0 or lane[row] != lane[row - 1] else at
-            at += gap[row] // 2 if gap[row] % 2 == 0 else -(gap[row] + 1) // 2
-            begin[row] = at
-            at += length[row]
-        return begin, begin + length
-
-    def lanes(self) -> list[tuple[str, int, int]]:
-        """Track, kind and level of each lane."""
-        names, tracks = self.columns["track.name"], self.columns["lane.track"]
-        rows = zip(tracks, self.columns["lane.kind"], self.columns["lane.level"], strict=True)
-        return [(names[track], int(kind), int(level)) for track, kind, level in rows]
-
-    def rows(self, kind: SliceKind) -> NDArray[np.int64]:
-        return np.flatnonzero(self.columns["slice.kind"] == kind)
-
-    def names(self, rows: NDArray[np.int64]) -> list[str]:
-        return [self.columns["name"][name] for name in self.columns["slice.name"][rows]]
-
-
-def read(block: bytes) -> Read:
-    raw = gzip.decompress(block)
-    (size,) = struct.unpack_from("<I", raw)
-    head = json.loads(raw[4 : 4 + size])
-    at, columns = 4 + size, dict[str, Any]()
-    for name, kind, count, planes, _ in head["columns"]:
-        if kind == "text":
-            texts, start = [], at
-            for length in columns[f"{name}.length"]:
-                texts.append(raw[start : start + length].decode())
-                start += length
-            columns[name], at = texts, at + planes
-            continue
-        octets = np.zeros((count, 8), dtype=np.uint8)
-        octets[:, :planes] = np.frombuffer(raw, np.uint8, count * planes, at).reshape(planes, count).T
-        values = octets.view("<i8").reshape(-1)
-        columns[name] = np.cumsum((values >> 1) ^ -(values & 1)) if kind == "delta" else values
-        at += count * planes
-    return Read(head, columns)
 
 
 def test_every_slice_comes_back_with_its_times() -> None:
@@ -142,18 +80,8 @@ def test_a_kernel_knows_how_long_ago_it_was_launched() -> None:
 
 def test_facts_are_told_of_the_slices_that_have_them() -> None:
     found = read(timeline_block(training(steps=1, kernels=4)))
-    kernels, head = found.rows(SliceKind.KERNEL), found.head
-    told = []
-    for one in found.columns["slice.facts"][kernels]:
-        at = np.flatnonzero(found.columns["fact.set"] == one)
-        texts = ["", *found.columns["text"]]
-        told.append(
-            {
-                head["keys"][found.columns["fact.key"][row]]: texts[found.columns["fact.text"][row]]
-                or int(found.columns["fact.number"][row])
-                for row in at
-            }
-        )
+    kernels = found.rows(SliceKind.KERNEL)
+    told = [found.facts(row) for row in kernels.tolist()]
     attn = {"layer": "layers.0.attn", "stack": "model.py:41 forward", "registers": 64}
     mlp = {"layer": "layers.0.mlp", "stack": "model.py:57 forward", "registers": 128}
     assert told == [attn, mlp, attn, mlp]

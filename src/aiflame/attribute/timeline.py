@@ -32,10 +32,10 @@ def timeline(
     """All that a profile knows of time; without `samples` no functions that CPU samples met, and without some kinds of slices.
     `meaning`: what `of_devices` says, if it was asked before."""
     making = Making(without)
-    owners = _owners(profile, making)
+    owners = owners_of(profile, making)
     stacks = Stacks(profile, functions(profile))
     marked_regions(profile, making, owners)
-    launches = _launches(profile)
+    launches = launches_of(profile)
     meaning = meaning or of_devices(profile, stacks.trie)
     contexts = Contexts(making, replace(meaning, launches=meaning.launches.select(*CONTEXT, BRINGS)))
     del meaning
@@ -48,7 +48,8 @@ def timeline(
     return making.finish()
 
 
-def _owners(profile: Tables, making: Making) -> Owners:
+def owners_of(profile: Tables, making: Making) -> Owners:
+    """The tracks of processes and threads, in the making."""
     processes, threads = profile.table("processes"), profile.table("threads")
     names = {process: short_command(command, exe) for process, command, exe in processes.select("process", "command", "exe").rows()}
     frames = thread_frames(threads, profile.table("thread_ends"), processes, threads.select("process", thread="id"), _NO_THREAD)
@@ -58,7 +59,8 @@ def _owners(profile: Tables, making: Making) -> Owners:
     return Owners(making, processes, names, named)
 
 
-def _launches(profile: Tables) -> pl.DataFrame:
+def launches_of(profile: Tables) -> pl.DataFrame:
+    """What is shown of each launch."""
     variant = pl.col("variant") if profile.has("kernel_variants") else pl.lit(0, dtype=pl.UInt32).alias("variant")
     columns = [pl.col(name).cast(pl.UInt32) if name == "api" else pl.col(name) for name in JOIN]
     return profile.scan("launches").select(*columns, "id", "thread", "stack", variant, "begin_ns", "end_ns").collect()

@@ -16,11 +16,36 @@ _FACTS = ("domain", "category", "payload", "told")
 """`told`: what the program told of a region (ITT metadata), `key: value`."""
 
 
-def marked_regions(profile: Tables, making: Making, owners: Owners) -> None:
-    """Puts every region on a track: those of a thread below it, a track for each domain, frames of the whole process below the process."""
-    found = regions(profile).intervals
-    if found.is_empty():
+def marked_regions(profile: Tables, making: Making, owners: Owners, placed: pl.DataFrame | None = None) -> None:
+    """Puts every region on a track: those of a thread below it, a track for each domain, frames of the whole process below the process.
+    `placed`: only these of `placed_regions`."""
+    rows = placed_regions(profile) if placed is None else placed
+    if rows.is_empty():
         return
+    where = rows.select("group", "lane", "process", "owner", "label").unique().sort("group", "lane")
+    tracks = []
+    for _, _, process, owner, label in where.rows():
+        above = owners.process(process) if owner < 0 else owners.thread(process, owner)
+        tracks.append(making.track(TrackKind.REGIONS, above, process, label, thread=max(owner, 0)))
+    numbered = where.select("group", "lane", track=pl.Series(tracks, dtype=pl.UInt32))
+    moment = pl.col("kind") == int(RegionKind.MARK)
+    making.slices(
+        rows.join(numbered, on=["group", "lane"], how="left", maintain_order="left").select(
+            "begin_ns",
+            "end_ns",
+            "track",
+            "depth",
+            pl.when(moment).then(int(SliceKind.MARK)).otherwise(int(SliceKind.REGION)).alias("kind"),
+            pl.Series("name", making.names(rows["name"].replace("", "[no name]").to_list())),
+            pl.Series("facts", _facts(profile, making, rows)),
+        )
+    )
+
+
+def placed_regions(profile: Tables) -> pl.DataFrame:
+    """Every region, with the track that it lies on: `label`, below the thread `owner` (-1: the process); `group` numbers these, and of
+    those that overlap without nesting some lie in another `lane`, each at a `depth`."""
+    found = regions(profile).intervals
     frame = pl.col("kind") == int(RegionKind.FRAME)
     free = pl.col("kind") == int(RegionKind.FREE)
     ours = pl.col("api") == int(RegionApi.AUTOMATIC)
@@ -32,26 +57,9 @@ def marked_regions(profile: Tables, making: Making, owners: Owners) -> None:
         label=pl.when(ours).then(pl.lit("Seen by aiflame")).otherwise(of_domain),
     ).sort("process", "owner", "label", "begin_ns", "end_ns", "id", descending=[False, False, False, False, True, False])
     keys = rows.select("process", "owner", "label").unique(maintain_order=True).with_row_index("group")
-    group = rows.join(keys, on=["process", "owner", "label"], how="left", maintain_order="left")["group"].to_numpy().astype(np.int64)
-    lane, depth = nested_lanes(group, rows["begin_ns"].to_numpy(), rows["end_ns"].to_numpy())
-    tracks: dict[tuple[int, int], int] = {}
-    owned = keys.rows()
-    for number, which in sorted(set(zip(group.tolist(), lane.tolist(), strict=True))):
-        _, process, owner, text = owned[number]
-        above = owners.process(process) if owner < 0 else owners.thread(process, owner)
-        tracks[number, which] = making.track(TrackKind.REGIONS, above, process, text, thread=max(owner, 0))
-    moment = pl.col("kind") == int(RegionKind.MARK)
-    making.slices(
-        rows.select(
-            "begin_ns",
-            "end_ns",
-            pl.Series("track", [tracks[key] for key in zip(group.tolist(), lane.tolist(), strict=True)], dtype=pl.UInt32),
-            pl.Series("depth", depth),
-            pl.when(moment).then(int(SliceKind.MARK)).otherwise(int(SliceKind.REGION)).alias("kind"),
-            pl.Series("name", making.names(rows["name"].replace("", "[no name]").to_list())),
-            pl.Series("facts", _facts(profile, making, rows)),
-        )
-    )
+    rows = rows.join(keys, on=["process", "owner", "label"], how="left", maintain_order="left")
+    lane, depth = nested_lanes(rows["group"].to_numpy().astype(np.int64), rows["begin_ns"].to_numpy(), rows["end_ns"].to_numpy())
+    return rows.with_columns(lane=pl.Series(lane), depth=pl.Series(depth))
 
 
 def _facts(profile: Tables, making: Making, rows: pl.DataFrame) -> pl.Series:

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute.context import of_samples
+from aiflame.attribute.context import Meaning, of_samples
 from aiflame.attribute.cpu import LONGEST_NS
 from aiflame.attribute.items import LATEST
 from aiflame.attribute.stacks import Tables
@@ -24,13 +24,18 @@ BRIDGED = 20
 waited. Each has no more than its own time of what only it was in."""
 
 
-def cpu_samples(profile: Tables, making: Making, owners: Owners, stacks: Stacks) -> None:
-    """Puts functions on a track for each thread; steps, phases, layers and ops on threads of processes that launched nothing. Of
-    samples of both clocks, those of wall-clock time tell all."""
+def clock_of(profile: Tables) -> int | None:
+    """Of samples of both clocks, those of wall-clock time tell all."""
     clocks = set(profile.scan("cpu_samples").select("clock").unique().collect()["clock"].to_list())
-    if not clocks:
+    return None if not clocks else 1 if 1 in clocks else 0
+
+
+def cpu_samples(profile: Tables, making: Making, owners: Owners, stacks: Stacks, meaning: Meaning | None = None) -> None:
+    """Puts functions on a track for each thread; steps, phases, layers and ops on threads of processes that launched nothing. `meaning`:
+    what `of_samples` says, if it was asked before."""
+    clock = clock_of(profile)
+    if clock is None:
         return
-    clock = 1 if 1 in clocks else 0
     samples = profile.scan("cpu_samples").filter(pl.col("clock") == clock)
     chosen = samples.select("process", "thread", "stack", "state", "time_ns", "weight", "period_ns").collect()
     track = owners.threads(*(chosen[name].to_numpy().astype(np.int64) for name in ("process", "thread")))
@@ -39,7 +44,7 @@ def cpu_samples(profile: Tables, making: Making, owners: Owners, stacks: Stacks)
     launched = profile.scan("launches").select("process").unique().collect()["process"]
     alone = ~rows["process"].is_in(launched.to_list())
     if alone.any():
-        meaning = of_samples(profile, stacks.trie, clock)
+        meaning = meaning or of_samples(profile, stacks.trie, clock)
         told = pl.DataFrame({name: meaning.samples[name] for name in ("step", "phase", "layer", "op")})[rows["row"].to_numpy()]
         here = rows.hstack(told).filter(alone)
         contexts = Contexts(making, meaning)
