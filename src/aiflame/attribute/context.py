@@ -1,4 +1,4 @@
-"""What each launch, each node of a graph and each CPU sample is of: its step, phase, layer, op and region.
+"""What each launch, node of a graph, traced call and CPU sample is of: its step, phase, layer, op and region.
 
 What the stack alone tells is told once for each stack (`layers`, `ops`, `phases.marks`); what depends on the moment, for each item.
 """
@@ -16,7 +16,7 @@ from aiflame.attribute import nodes
 from aiflame.attribute.backward import BACKWARD, origins
 from aiflame.attribute.compiled import Compiled, compiled, op_frames
 from aiflame.attribute.growth import Forest
-from aiflame.attribute.items import LATEST, ints, launch_items, mother_threads, node_items, sample_items
+from aiflame.attribute.items import LATEST, call_items, ints, launch_items, mother_threads, node_items, sample_items
 from aiflame.attribute.layers import StackLayers, layers
 from aiflame.attribute.ops import StackOps, ops
 from aiflame.attribute.origins import kernel_origins
@@ -65,6 +65,15 @@ def of_devices(profile: Tables, trie: Functions) -> Meaning:
     told = items.hstack(columns_of)
     nodes = told[len(launched) :] if len(made) else told.clear().with_columns(node=pl.lit(None, made.schema["node"]))
     return Meaning(told[: len(launched)], nodes, told.clear(), known.forests(regions_of), known.compiled, known.steps.rows)
+
+
+def of_calls(profile: Tables, trie: Functions) -> Meaning:
+    """What traced calls are of: they stand in the column `samples`, with their `id`."""
+    items = call_items(profile)
+    known = _Known(profile, trie)
+    columns, regions_of = known.context(items, captured=np.zeros(len(items), dtype=np.bool_))
+    told = items.hstack(columns)
+    return Meaning(told.clear(), told.clear(), told, known.forests(regions_of), known.compiled, known.steps.rows)
 
 
 def of_samples(profile: Tables, trie: Functions, clock: int) -> Meaning:

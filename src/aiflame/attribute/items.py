@@ -1,4 +1,4 @@
-"""What meaning is asked of: launches, nodes of graphs where they were made, and CPU samples, as tables with the same columns."""
+"""What meaning is asked of: launches, nodes of graphs where they were made, traced calls, CPU samples: tables with the same columns."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ AUTOGRAD_THREAD = 0x7FFF
 def launch_items(profile: Tables) -> pl.DataFrame:
     """A row for each launch, with its `id` and `api`."""
     return _items(profile.scan("launches"), "begin_ns", gpu=True, more=("id", "api"))
+
+
+def call_items(profile: Tables) -> pl.DataFrame:
+    """A row for each traced call, with its `id`."""
+    return _items(profile.scan("calls"), "begin_ns", gpu=False, more=("id",))
 
 
 def node_items(profile: Tables) -> pl.DataFrame:
