@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from aiflame.cli import annotate, demo, diff, doctor, export, flame, report, timeline, top
+from aiflame.cli import annotate, demo, diff, doctor, export, flame, report, tally, timeline, top
 from aiflame.cli import open as opening
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app.command("report")(report.report)
 app.command("flame")(flame.flame)
 app.command("top")(top.top)
 app.command("annotate")(annotate.annotate)
+app.command("tally")(tally.tally)
 app.command("diff")(diff.diff)
 app.command("timeline")(timeline.timeline)
 app.command("export")(export.export)

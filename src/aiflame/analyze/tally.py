@@ -1,0 +1,191 @@
+"""Calls of runtimes, kernels and bytes added up: how often, how long, how much, how many failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from aiflame.attribute.gpu_inside import kernel_names
+from aiflame.attribute.gpu_work import COPY_NAMES, JOIN
+from aiflame.attribute.owners import process_frames
+from aiflame.attribute.stacks import Tables
+from aiflame.profile.codes import CallBackend, GpuApi, SyncKind
+
+HOST, DEVICE, TRAFFIC = "host", "device", "traffic"
+BACKENDS = {
+    CallBackend.CUDA: "CUDA",
+    CallBackend.OPENCL: "OpenCL",
+    CallBackend.MPI: "MPI",
+    CallBackend.OPENMP: "OpenMP",
+    CallBackend.LEVEL_ZERO: "Level Zero",
+    CallBackend.NCCL: "NCCL",
+    CallBackend.TORCH: "torch.distributed",
+    CallBackend.HIP: "HIP",
+}
+_OF_API = {GpuApi.OPENCL: CallBackend.OPENCL, GpuApi.CUDA: CallBackend.CUDA}
+_WAITS = {SyncKind.EVENT: "[wait for an event]", SyncKind.STREAM: "[wait for a stream]", SyncKind.CONTEXT: "[wait for a device]"}
+LAUNCH = "[launch]"
+_TIME = pl.col("time")
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What one backend did on hosts, on devices, or moved; heaviest first."""
+
+    kind: str
+    """HOST, DEVICE or TRAFFIC."""
+    backend: str
+    processes: int
+    threads: int
+    """Of a HOST section; of others devices."""
+    rows: pl.DataFrame
+    """name, calls, total, mean, min, max (ns; of TRAFFIC bytes), share (of the section's total), failed; `owner`, if asked for."""
+
+    @property
+    def total(self) -> int:
+        return int(self.rows["total"].sum())
+
+    @property
+    def unit(self) -> str:
+        return "bytes" if self.kind == TRAFFIC else "ns"
+
+
+def tally(profile: Tables, *, extended: bool = False) -> list[Section]:
+    """Sections by kind, then by backend. `extended`: a row for each thread or device, too."""
+    return [*_hosts(profile, extended), *_devices(profile, extended), *_traffic(profile, extended)]
+
+
+def to_json(sections: list[Section]) -> list[dict[str, object]]:
+    return [
+        {
+            "kind": section.kind,
+            "backend": section.backend,
+            "processes": section.processes,
+            "devices" if section.kind == DEVICE else "threads": section.threads,
+            "unit": section.unit,
+            "total": section.total,
+            "rows": section.rows.to_dicts(),
+        }
+        for section in sections
+    ]
+
+
+def _hosts(profile: Tables, extended: bool) -> Iterator[Section]:
+    """Traced calls; of runtimes whose calls are not traced, those that gave a device work or waited for it."""
+    calls = _calls(profile)
+    traced = set(calls.select(pl.col("backend").unique()).collect()["backend"].to_list())
+    known = pl.concat([calls, _launches(profile).filter(~pl.col("backend").is_in(list(traced)))])
+    yield from _sections(HOST, known, _threads(profile) if extended else None)
+
+
+def _devices(profile: Tables, extended: bool) -> Iterator[Section]:
+    names = kernel_names(profile).lazy().select("name", "short")
+    shapes = profile.scan("kernel_shapes").select("process", pl.col("id").alias("shape"), "name", "device")
+    kernels = (
+        profile.scan("kernels")
+        .select("process", "shape", "api", time=_took("start_ns"))
+        .join(shapes, on=["process", "shape"], how="left")
+        .join(names, on="name", how="left")
+        .select("process", "api", "device", "time", name=pl.coalesce("short", "name").fill_null("[unknown kernel]"))
+    )
+    copies = profile.scan("copies").select("process", "api", "device", time=_took("start_ns"), name=_copy_name())
+    both = pl.concat([kernels, copies], how="diagonal_relaxed")
+    yield from _sections(DEVICE, _on_devices(both), by="device" if extended else None)
+
+
+def _traffic(profile: Tables, extended: bool) -> Iterator[Section]:
+    copied = _on_devices(
+        profile.scan("copies").select("process", "api", "device", time=pl.col("bytes").cast(pl.Int64), name=_copy_name())
+    ).with_columns(thread=pl.lit(0, pl.UInt32))
+    sent = _calls(profile).filter(pl.col("bytes") > 0).with_columns(time=pl.col("bytes").cast(pl.Int64), device=pl.lit(""))
+    columns = ["process", "backend", "device", "thread", "name", "time", "failed"]
+    yield from _sections(TRAFFIC, pl.concat([copied.select(columns), sent.select(columns)]), by="device" if extended else None)
+
+
+def _calls(profile: Tables) -> pl.LazyFrame:
+    """process, backend, thread, name, time, failed, bytes."""
+    names = profile.scan("call_names").select("process", "backend", pl.col("id").alias("row"), called="name")
+    return (
+        profile.scan("calls")
+        .select("process", "thread", "failed", "bytes", pl.col("name").alias("row"), time=_took("begin_ns"))
+        .join(names, on=["process", "row"], how="inner")
+        .select("process", "backend", "thread", pl.col("called").alias("name"), "time", "failed", "bytes")
+    )
+
+
+def _launches(profile: Tables) -> pl.LazyFrame:
+    """Calls that gave a device work, and those in which a thread waited for one."""
+    waits = profile.scan("syncs").select(*JOIN, "kind", "start_ns", "end_ns")
+    calls = profile.scan("launches").select(*_joined(), "thread", "begin_ns", "end_ns")
+    named = calls.join(waits.select(*_joined(), "kind").unique(JOIN), on=JOIN, how="left")
+    alone = waits.select(*_joined(), "kind", begin_ns="start_ns", end_ns="end_ns").join(calls, on=JOIN, how="anti")
+    both = pl.concat([named, alone.with_columns(thread=pl.lit(0, pl.UInt32)).select(named.collect_schema().names())])
+    kinds = {int(kind): text for kind, text in _WAITS.items()}
+    name = pl.when(pl.col("kind").is_null()).then(pl.lit(LAUNCH)).otherwise(pl.col("kind").replace_strict(kinds, default="[wait]"))
+    return both.select(
+        "process", _backend(), "thread", name.alias("name"), time=_took("begin_ns"), failed=pl.lit(0, pl.UInt8), bytes=pl.lit(0, pl.UInt64)
+    )
+
+
+def _joined() -> list[pl.Expr]:
+    return [pl.col("process"), pl.col("api").cast(pl.UInt32), pl.col("correlation")]
+
+
+def _on_devices(rows: pl.LazyFrame) -> pl.LazyFrame:
+    return rows.select("process", _backend(), pl.col("device").fill_null(""), "name", "time", failed=pl.lit(0, pl.UInt8))
+
+
+def _backend() -> pl.Expr:
+    known = {int(api): int(backend) for api, backend in _OF_API.items()}
+    return pl.col("api").cast(pl.UInt32).replace_strict(known, default=0, return_dtype=pl.UInt32).alias("backend")
+
+
+def _copy_name() -> pl.Expr:
+    names = {int(kind): name for kind, name in COPY_NAMES.items()}
+    return pl.col("kind").replace_strict(names, default="[copy]", return_dtype=pl.String)
+
+
+def _took(begin: str) -> pl.Expr:
+    """Damaged records may end before they begin."""
+    return pl.when(pl.col("end_ns") > pl.col(begin)).then((pl.col("end_ns") - pl.col(begin)).cast(pl.Int64)).otherwise(0)
+
+
+def _threads(profile: Tables) -> pl.LazyFrame:
+    """process, thread, owner: `train.py (71), loader`."""
+    processes = profile.table("processes").sort("process")
+    names = pl.LazyFrame({"process": processes["process"], "program": [frame.name for frame in process_frames(processes)]})
+    threads = profile.scan("threads").select("process", pl.col("id").alias("thread"), "name", "tid")
+    owner = pl.format("{}, {} ({})", "program", pl.when(pl.col("name") == "").then(pl.lit("thread")).otherwise("name"), "tid")
+    return threads.join(names, on="process").select("process", "thread", owner=owner)
+
+
+def _sections(kind: str, rows: pl.LazyFrame, threads: pl.LazyFrame | None = None, by: str | None = None) -> Iterator[Section]:
+    if threads is not None:
+        rows = rows.join(threads, on=["process", "thread"], how="left").with_columns(pl.col("owner").fill_null("[unknown thread]"))
+    elif by is not None:
+        rows = rows.with_columns(owner=pl.col(by))
+    key = ["owner", "name"] if threads is not None or by is not None else ["name"]
+    of = "thread" if kind == HOST else "device"
+    added = (
+        rows.group_by("backend", *key)
+        .agg(
+            calls=pl.len().cast(pl.Int64),
+            total=_TIME.sum(),
+            mean=_TIME.mean().round().cast(pl.Int64),
+            min=_TIME.min(),
+            max=_TIME.max(),
+            failed=(pl.col("failed") != 0).sum().cast(pl.Int64),
+        )
+        .collect()
+    )
+    counts = rows.group_by("backend").agg(
+        processes=pl.col("process").n_unique(), threads=pl.struct("process", of).n_unique() if kind == HOST else pl.col(of).n_unique()
+    )
+    for backend, processes, owners in counts.sort("backend").collect().rows():
+        its = added.filter(pl.col("backend") == backend).drop("backend").sort("total", *key, descending=[True, *(False for _ in key)])
+        whole = max(int(its["total"].sum()), 1)
+        columns = [*key, "calls", "total", "mean", "min", "max", "failed"]
+        name = BACKENDS.get(CallBackend(backend), "") if backend in list(CallBackend) else "unknown"
+        yield Section(kind, name, processes, owners, its.select(*columns, share=pl.col("total") / whole))
