@@ -36,7 +36,8 @@ def test_a_block_has_the_columns_that_the_page_reads(made: Path) -> None:
             assert len(columns[f"leaf.{metric['name']}"]) == len(columns["leaf.site"])
             assert f"moment.{head['moments'][metric['name']]}" in columns
         for grouping in head["groupings"]:
-            assert set(grouping["segments"]) <= set(head["segments"])
+            assert set(grouping["segments"]) <= {*head["segments"], "step"}
+        assert "step" in [grouping["name"] for grouping in head["groupings"]]
         for row in ("file", "module"):
             assert max(columns[f"frame.{row}"]) < len(columns[row])
         assert set(map(str, columns["frame.kind"][1:])) == set(head["kinds"])

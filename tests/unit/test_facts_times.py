@@ -11,8 +11,8 @@ from facts_trees import stacks_of_facts
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import Row, ran
-from test_attribute_gpu import GEMM, kernel, profile, sample, window
-from written_programs import TRAIN, Program
+from test_attribute_gpu import GEMM, REASONS, kernel, profile, sample, window
+from written_programs import DEVICE, TRAIN, Program
 
 from aiflame.attribute.facts import Facts
 from aiflame.attribute.facts_cpu import cpu_facts
@@ -178,6 +178,41 @@ def test_steps_that_are_too_many_are_shown_several_as_one(tmp_path: Path, monkey
     assert (facts.steps["number"].to_list(), facts.steps["end"].to_list()) == ([0, 2], [10_200, 10_400])
     assert facts.slot_values["gpu-time"].sum() == whole.slot_values["gpu-time"].sum()
     assert [note for note in facts.notes if note.startswith("2 steps")]
+
+
+def sampled_steps(path: Path, *ran_ms: tuple[float, float], windows: dict[tuple[int, int], int]) -> dict[int, int]:
+    """Each step runs one kernel, from and to these ms; samples of windows (from and to these ms): how many samples each step has."""
+    program = Program()
+    for begin, end in ran_ms:
+        program.now = round(begin * MS) - 1000
+        program.data()
+        program.forward("model", start_ns=round(begin * MS), end_ns=round(end * MS))
+        program.optimizer()
+        program.kernels[-1] |= {"start_ns": round(end * MS), "end_ns": round(end * MS) + 10}
+    rows = [{**window(begin * MS, end * MS), "device": DEVICE} for begin, end in windows]
+    taken = [sample(count, number) for number, count in enumerate(windows.values(), 1)]
+    program.tables |= {
+        "gpu_functions": [{"cubin": 7, "name": "kernel"}],
+        "gpu_windows": rows,
+        "gpu_samples": taken,
+        "stall_reasons": REASONS,
+    }
+    facts = device_facts(program.profile(path))
+    return dict(facts.slot_values.group_by("step").agg(pl.col("gpu-stalls").sum()).sort("step").rows())
+
+
+def test_steps_have_the_samples_of_their_windows(tmp_path: Path) -> None:
+    assert sampled_steps(tmp_path, (2, 8), (12, 18), (22, 28), windows={(0, 10): 4, (10, 20): 40, (20, 30): 8}) == {0: 4, 1: 40, 2: 8}
+
+
+def test_samples_of_a_window_are_divided_over_its_steps_by_time(tmp_path: Path) -> None:
+    assert sampled_steps(tmp_path, (2, 4), (5, 11), (22, 28), windows={(0, 20): 40, (20, 30): 8}) == {0: 10, 1: 30, 2: 8}
+
+
+def test_samples_that_came_late_do_not_multiply(tmp_path: Path) -> None:
+    """Of the first window's 4 samples the kernel ran 1 µs in it, which shares a slot with what ran thereafter."""
+    steps = (9.999, 12), (22, 28), (32, 38)
+    assert sampled_steps(tmp_path, *steps, windows={(0, 10): 4, (10, 20): 4, (20, 30): 4, (30, 40): 4}) == {0: 8, 1: 4, 2: 4}
 
 
 # Of CPUs

@@ -264,6 +264,75 @@ def test_chosen_steps_alone(ask: Ask) -> None:
     assert {stack[-1]: value for stack, value in stacks_of(found).items()} == {"gemm": 400}
 
 
+def compared(answer: Any) -> dict[str, tuple[float, float]]:
+    """By the names of leaves: what they have, and what they have in what they are compared with."""
+    found: dict[str, tuple[float, float]] = {}
+    for column in (0, 2):
+        for stack, value in stacks_of(answer, column).items():
+            pair = list(found.get(stack[-1], (0.0, 0.0)))
+            pair[column // 2] += value
+            found[stack[-1]] = (pair[0], pair[1])
+    return found
+
+
+def ran(name: str, **when: Any) -> facts.Site:
+    moments, slots = when.get("moments", {}), when.get("slots", {})
+    total = sum(moments.values()) or sum(slots.values())
+    return facts.Site({"kernel": facts.kernel(name)}, [facts.Leaf({"gpu-time": total})], moments=moments, slots=slots)
+
+
+def test_a_range_compared_with_the_rest_is_scaled_to_its_length(ask: Ask) -> None:
+    """2 bins of 10 against the 8 others: what ran evenly is the same for each second of both."""
+    block = facts.facts(
+        [ran("even", moments=dict.fromkeys(range(10), 40)), ran("burst", moments={4: 100}), ran("gone", moments={9: 80})], bins=10
+    )
+    found = ask(block, by="family", range="4-5", against=True)
+    assert compared(found) == {"even": (80, 80), "burst": (100, 0), "gone": (0, 20)}
+    assert found["scaled"] == 0.25
+
+
+def test_a_range_compared_with_the_rest_by_shares(ask: Ask) -> None:
+    block = facts.facts([ran("even", moments=dict.fromkeys(range(10), 40)), ran("burst", moments={4: 80})], bins=10)
+    found = ask(block, by="family", range="4-5", against=True, scale="total")
+    assert compared(found) == {"even": (80, 160), "burst": (80, 0)}
+
+
+def test_steps_are_compared_with_the_other_steps_but_the_first_which_warms_up(ask: Ask) -> None:
+    """Step 3 against 1, 2 and 4; what no step has is not compared."""
+    even = ran("even", slots={(step, 10): 30 for step in range(5)})
+    slow = ran("slow", slots={(3, 50): 90})
+    compiles = ran("compiles", slots={(0, 5): 1000})
+    outside = ran("outside", moments={0: 500})
+    found = ask(facts.facts([even, slow, compiles, outside]), by="family", steps="3-3", against=True)
+    assert compared(found) == {"even": (30, 30), "slow": (90, 0)}
+
+
+def test_steps_grouped_by_step_are_those_of_both_sides(ask: Ask) -> None:
+    block = facts.facts([ran("even", slots={(step, 10): 30 for step in range(5)})])
+    found = ask(block, by="step", steps="3-3", against=True)
+    assert stacks_of(found) == {("Step.3", "even"): 30}
+    assert stacks_of(found, 2) == {(f"Step.{step}", "even"): 10 for step in (1, 2, 4)}
+
+
+def test_all_of_a_run_has_no_rest(ask: Ask) -> None:
+    found = ask(facts.facts([ran("even", moments=dict.fromkeys(range(10), 40))], bins=10), by="family", range="0-9", against=True)
+    assert compared(found) == {"even": (400, 0)}
+
+
+def test_a_baseline_is_scaled_to_the_same_total_where_that_is_asked_for(ask: Ask) -> None:
+    now, base = facts_of({("a",): 100, ("b",): 300}), facts_of({("a",): 50, ("c",): 150})
+    both = {"facts.device": now, "base.device": base}
+    assert compared(ask(both)) == {"a": (100, 50), "b": (300, 0), "c": (0, 150)}
+    assert compared(ask(both, scale="total")) == {"a": (100, 100), "b": (300, 0), "c": (0, 300)}
+
+
+def test_scaled_samples_keep_their_parts(ask: Ask) -> None:
+    """A tenth of a sample is not rounded away: it would count as gone."""
+    now, base = facts_of({("a",): 1, ("b",): 1}), facts_of({("a",): 1, ("b",): 19})
+    found = compared(ask({"facts.device": now, "base.device": base}, scale="total"))
+    assert found["a"] == (1, pytest.approx(0.1))
+
+
 def test_steps_are_a_grouping_where_there_are_steps(ask: Ask) -> None:
     assert "step" in [one["name"] for one in ask(facts.facts(facts.small()))["domain"]["groupings"]]
     assert "step" not in [one["name"] for one in ask(facts_of({("a",): 1}))["domain"]["groupings"]]

@@ -21,6 +21,7 @@ GROUPINGS = {
     "phase": ("process", "alone", "phase", "op", "kernel"),
     "family": ("process", "alone", "family", "kernel"),
 }
+BY_STEP = {"step": ("process", "alone", "step", "phase", "layer", "op", "kernel")}
 UNITS = {"gpu-time": "ns", "bytes": "bytes", "cpu-time": "ns", "wall-time": "ns", "gpu-stalls": "samples", "gpu-latency": "samples"}
 LABELS = {
     "gpu-time": "GPU time",
@@ -74,7 +75,9 @@ class _Forest:
         return at
 
 
-def facts(sites: Iterable[Site], metrics: Sequence[str] = ("gpu-time",), bins: int = 100, bin_ns: int = 1_000_000) -> bytes:
+def facts(
+    sites: Iterable[Site], metrics: Sequence[str] = ("gpu-time",), bins: int = 100, bin_ns: int = 1_000_000, window_ns: int = 0
+) -> bytes:
     """A block `facts.DOMAIN`."""
     sites = list(sites)
     frames: dict[Frame, int] = {}
@@ -113,18 +116,20 @@ def facts(sites: Iterable[Site], metrics: Sequence[str] = ("gpu-time",), bins: i
     }
     for name, forest in forests.items():
         numbers[f"{name}.parent"], numbers[f"{name}.frame"] = forest.parent, forest.frame
-    return block(
-        head(metrics, bins, bin_ns), {**frame_columns(list(frames)), **{name: np.array(v, dtype=np.int64) for name, v in numbers.items()}}
-    )
+    told = head(metrics, bins, bin_ns, GROUPINGS | BY_STEP if steps else GROUPINGS)
+    columns = {name: np.array(values, dtype=np.int64) for name, values in numbers.items()}
+    return block({**told, "window_ns": window_ns}, {**frame_columns(list(frames)), **columns})
 
 
-def head(metrics: Sequence[str], bins: int = 100, bin_ns: int = 1_000_000) -> dict[str, object]:
+def head(
+    metrics: Sequence[str], bins: int = 100, bin_ns: int = 1_000_000, groupings: Mapping[str, Sequence[str]] = GROUPINGS
+) -> dict[str, object]:
     return {
         "metrics": [{"name": name, "unit": UNITS[name], "label": LABELS[name]} for name in metrics],
         "moments": dict.fromkeys(metrics, metrics[0]),
         "segments": list(SEGMENTS),
         "contexts": ["phase", "layer", "op", "region", "family"],
-        "groupings": [{"name": name, "label": name, "segments": list(segments)} for name, segments in GROUPINGS.items()],
+        "groupings": [{"name": name, "label": name, "segments": list(segments)} for name, segments in groupings.items()],
         "bins": {"origin_ns": 0, "bin_ns": bin_ns, "count": bins},
         "slots": 100,
         "kinds": {int(kind): tone.label for kind, tone in TONES.items()},

@@ -11,6 +11,7 @@ from report_facts import Leaf, Site, facts, kernel, process, python
 from report_pages import Opener, Report, reports
 
 from aiflame.attribute.tree import Frame, Kind
+from aiflame.render.colors import diff_fill
 
 MS = 1_000_000
 
@@ -219,6 +220,57 @@ def test_samples_are_a_metric_of_their_own(scope: Opener) -> None:
     report = scope({"facts.device": facts([stalls], metrics=("gpu-stalls", "gpu-time"), bins=3000)}, "#view=scope&metric=gpu-stalls")
     report.drag(cell(report, 0, 0), cell(report, 0, 4))
     assert "40 GPU samples" in report.text(".sc-strip")
+
+
+def sampled(window_ns: int) -> dict[str, bytes]:
+    """Steps of 1 ms, ten samples in each slot of step 4 and one in those of the others."""
+    slots = {(step, slot): 10 if step == 4 else 1 for step in range(8) for slot in range(100)}
+    moments = dict.fromkeys(range(20), 85)
+    stalls = Site({"process": process(), "kernel": kernel("gemm")}, [Leaf({"gpu-stalls": 1700})], moments=moments, slots=slots)
+    return {"facts.device": facts([stalls], metrics=("gpu-stalls",), bins=20, window_ns=window_ns)}
+
+
+def test_samples_lie_in_steps_and_it_is_said_how(scope: Opener) -> None:
+    report = scope(sampled(250_000), "#view=scope&metric=gpu-stalls&by=step")
+    assert report.drawn()["shown"] == 8
+    usual, most, other = (report.pixel(*cell(report, column, 10)) for column in (3, 4, 5))
+    assert usual == other != most
+    assert report.page.locator("label:has-text('By') option").all_inner_texts() == ["time", "steps (divided)"]
+    assert report.text(".sc-numbers").split("\n") == ["0", "500/ms", "1,000/ms"]
+    said = report.text(".sc-note")
+    assert "the window of 250 µs that it came in, which may be a later one" in said
+    assert "divided over its steps by the time that their kernel ran in each" in said
+    assert "look alike" not in said
+    report.click(*cell(report, 4, 10))
+    report.settle()
+    assert "1,000 GPU samples" in report.text(".sc-strip")
+
+
+def test_steps_shorter_than_a_window_look_alike_and_that_is_said(scope: Opener) -> None:
+    report = scope(sampled(20_000_000), "#view=scope&metric=gpu-stalls&by=step")
+    assert "Steps take 1 ms: those that lie in one window look alike." in report.text(".sc-note")
+
+
+def test_what_is_exact_needs_no_note(scope: Opener) -> None:
+    assert scope(three_seconds(window_ns=MS), "#view=scope&by=step").text(".sc-note") == ""
+
+
+@pytest.mark.parametrize("how", ["button", "key"])
+def test_a_selection_is_compared_with_the_rest(scope: Opener, how: str) -> None:
+    """60 ms of 3 s: softmax ran in them alone, gemm for 10 of them and for half of the rest."""
+    report = scope(three_seconds(), "#view=scope&range=250-309")
+    if how == "button":
+        report.page.click(".sc-compare")
+    else:
+        report.page.keyboard.press("Shift+Enter")
+    report.page.wait_for_selector(".flame-chip[data-key=against]")
+    assert report.state() == {"view": "flame", "metric": "gpu-time", "range": "250-309", "against": "rest"}
+    chips = [text.removesuffix("×").strip() for text in report.page.locator(".flame-chip").all_inner_texts()]
+    assert chips[:2] == ["time 0.250 s – 0.310 s", "compared with the rest of the run, per second"]
+    colors = "Object.fromEntries(document.querySelector('.flame').flame.chart.seen().map((bar) => [bar.name, bar.color]))"
+    report.page.wait_for_function(f"() => '{diff_fill(6, 'light')}' === ({colors}).softmax")
+    gemm = report.page.evaluate(colors)["gemm"]
+    assert gemm == diff_fill(-5, "light")
 
 
 def test_the_legend_has_numbers_and_both_themes_have_colours(scope: Opener) -> None:

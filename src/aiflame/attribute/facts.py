@@ -63,6 +63,8 @@ class Facts:
     slot_values: pl.DataFrame
     """group, step (row of `steps`), slot, and values"""
     notes: tuple[str, ...]
+    window_ns: int
+    """How long a window of GPU sampling usually is, 0: none. Samples know their kernel and their window, not their launch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,7 @@ def put_in_order(
         steps,
         slot_values,
         (*got.notes, *times.notes),
+        times.window_ns,
     )
 
 

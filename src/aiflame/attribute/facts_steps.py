@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aiflame.attribute.division import Ints
 from aiflame.attribute.gpu_work import Work
 from aiflame.attribute.items import LATEST
-from aiflame.attribute.moments import MOST_ROWS, Bins, Steps, by_density, few_enough, in_slots, standing_for_all
+from aiflame.attribute.moments import MOST_ROWS, SAMPLED_ROWS, Bins, Steps, by_density, few_enough, in_slots, standing_for_all
 from aiflame.attribute.tree import GPU_STALLS, GPU_TIME
 
 STEPS: Mapping[str, type[pl.DataType]] = {"number": pl.Int64, "process": pl.Int64, "begin": pl.Int64, "end": pl.Int64}
@@ -34,6 +34,8 @@ class Slots:
     values: pl.DataFrame
     """group, step (row of `steps`), slot, and values"""
     notes: tuple[str, ...]
+    folded: bool
+    """Several steps are shown as one."""
 
 
 def device_slots(
@@ -145,7 +147,7 @@ def _made(steps: pl.DataFrame, parted: Steps, values: pl.DataFrame, metric: str,
         notes.append(f"steps have {slots} parts, that these be not too many")
     if len(merged) < len(steps):
         notes.append(f"{-(-len(steps) // len(merged))} steps that follow each other are shown as one, that they be not too many")
-    return Slots(slots, merged.select(list(STEPS)), values.rename({"value": metric}), tuple(notes))
+    return Slots(slots, merged.select(list(STEPS)), values.rename({"value": metric}), tuple(notes), len(merged) < len(steps))
 
 
 def _cut(steps: pl.DataFrame, begins: Ints, ends: Ints, process: int, since: Ints, until: Ints) -> Intervals:
@@ -161,19 +163,59 @@ def _cut(steps: pl.DataFrame, begins: Ints, ends: Ints, process: int, since: Int
 
 
 def _with_samples(made: Slots, bins: Bins, moments: pl.DataFrame) -> pl.DataFrame:
-    """The values of slots with those of samples: as many for each ns as the group had then."""
-    begin, end = _ints(made.steps, "begin"), _ints(made.steps, "end")
-    step = _ints(made.values, "step")
-    middle = begin[step] + ((end - begin)[step] / made.slots * (_ints(made.values, "slot") + 0.5)).astype(np.int64)
-    density = moments.select("group", "bin", density=pl.col(GPU_STALLS.name) / pl.col(GPU_TIME.name))
-    values = made.values.with_columns(bin=pl.Series(bins.at(middle + bins.origin_ns)))
-    values = values.join(density, on=["group", "bin"], how="left").rename({GPU_TIME.name: "value"}).sort("group", "step", "slot")
-    dense = values["density"].fill_null(0.0).fill_nan(0.0)
-    dense = dense.set(dense.is_infinite(), 0.0)
-    total = np.rint(np.bincount(_ints(values, "group"), (values["value"] * dense).to_numpy())).astype(np.int64)
-    return values.select(
-        "group", "step", "slot", pl.col("value").alias(GPU_TIME.name), by_density(values, dense, total).alias(GPU_STALLS.name)
-    )
+    """The values of slots with those of samples: what a group has in a bin is divided over the slots that touch it, by their time there.
+    Where a group ran outside of steps, too, that part stays outside."""
+    values = made.values.rename({GPU_TIME.name: "value"}).sort("group", "step", "slot")
+    known = moments.sort("group", "bin").fill_null(0)
+    took = np.maximum(_ints(known, GPU_TIME.name), 1).astype(np.float64)
+    pieces = [slice(first, first + SAMPLED_ROWS) for first in range(0, len(values), SAMPLED_ROWS)]
+    # Of a slot and of a bin the time is known, of their pairs an estimate: it is fitted to both.
+    fit = np.ones(len(known))
+    for _ in range(2):
+        inside = np.zeros(len(known))
+        for piece in pieces:
+            touching = _Touching.of(made, bins, values[piece], known, fit)
+            inside += np.bincount(touching.moment, touching.time, len(known))
+        last, fit = fit, fit * took / np.maximum(inside, 1e-9)
+    each = _ints(known, GPU_STALLS.name) / np.maximum(inside, took)
+    found = np.zeros(len(values))
+    for piece in pieces:
+        touching = _Touching.of(made, bins, values[piece], known, last)
+        found[piece] = np.bincount(touching.slot, touching.time * each[touching.moment], len(values[piece]))
+    total = np.rint(np.bincount(_ints(values, "group"), found)).astype(np.int64)
+    divided = by_density(values, pl.Series(found / np.maximum(_ints(values, "value"), 1)), total)
+    return values.select("group", "step", "slot", pl.col("value").alias(GPU_TIME.name), divided.alias(GPU_STALLS.name))
+
+
+@dataclass(frozen=True, slots=True)
+class _Touching:
+    """Pairs of a slot and a bin that it touches in which its group ran."""
+
+    slot: Ints
+    moment: Ints
+    time: NDArray[np.float64]
+    """Of the slot's, what is thought to lie in the bin."""
+
+    @staticmethod
+    def of(made: Slots, bins: Bins, values: pl.DataFrame, known: pl.DataFrame, fit: NDArray[np.float64]) -> _Touching:
+        """`values`: slots; `known`: moments, sorted by group and bin, each of which counts `fit` times."""
+        begin, end = _ints(made.steps, "begin"), _ints(made.steps, "end")
+        group, step, slot = (_ints(values, name) for name in ("group", "step", "slot"))
+        wide = (end - begin)[step] / made.slots
+        # Where several steps are shown as one, each slot is of them all.
+        opens = begin[step] + (0 if made.folded else wide * slot)
+        closes = np.where(made.folded, end[step], np.minimum(opens + wide, end[step]))
+        key = _ints(known, "group") * bins.count + _ints(known, "bin")
+        low = np.searchsorted(key, group * bins.count + np.clip(opens // bins.bin_ns, 0, bins.count - 1))
+        high = np.searchsorted(key, group * bins.count + np.clip(closes // bins.bin_ns, 0, bins.count - 1), side="right")
+        many = high - low
+        row = np.repeat(np.arange(len(values)), many)
+        moment = np.arange(len(row)) - np.repeat(np.cumsum(many) - many, many) + low[row]
+        since = _ints(known, "bin")[moment] * bins.bin_ns
+        shared = np.minimum(closes[row], since + bins.bin_ns) - np.maximum(opens[row], since)
+        weight = np.maximum(shared, 1e-3) * (_ints(known, GPU_TIME.name) * fit)[moment]
+        whole = np.maximum(np.bincount(row, weight, len(values)), 1e-9)
+        return _Touching(row, moment, weight / whole[row] * _ints(values, "value")[row])
 
 
 def _ints(rows: pl.DataFrame, name: str) -> Ints:

@@ -33,6 +33,8 @@ class Times:
     slot_values: pl.DataFrame
     """group, step (row of `steps`), slot, and values"""
     notes: tuple[str, ...]
+    window_ns: int = 0
+    """How long a window of sampling usually is; 0 where nothing was sampled in windows."""
 
 
 def device_times(
@@ -57,7 +59,14 @@ def device_times(
     np.minimum.at(first, group, start)
     seen = pl.DataFrame({"group": np.arange(len(first)), "first": np.maximum(first - bins.origin_ns, 0) // 1000})
     slots = device_slots(done, steps, (group, start, end), idle, bins, found)
-    return Times(bins, seen, found, slots.slots, slots.steps, slots.values, (*_width(bins, fine), *slots.notes))
+    window = 0 if sampled is None else window_length(profile)
+    return Times(bins, seen, found, slots.slots, slots.steps, slots.values, (*_width(bins, fine), *slots.notes), window)
+
+
+def window_length(profile: Tables) -> int:
+    """How long a window of sampling usually is; 0 where there is none."""
+    begin, end = (pl.col(name).clip(upper_bound=LATEST).cast(pl.Int64) for name in ("begin_ns", "end_ns"))
+    return int(profile.scan("gpu_windows").select((end - begin).filter(end > begin).median()).collect().item() or 0)
 
 
 def sample_times(profile: Tables, metric: str, items: pl.DataFrame, steps: pl.DataFrame) -> Times:

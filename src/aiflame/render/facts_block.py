@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from aiflame.attribute.build import metrics
 from aiflame.attribute.context import Meaning
-from aiflame.attribute.facts import CONTEXTS, Facts
+from aiflame.attribute.facts import CONTEXTS, Facts, Grouping
 from aiflame.attribute.facts_cpu import cpu_facts
 from aiflame.attribute.facts_device import device_facts
 from aiflame.attribute.stacks import Tables
@@ -41,12 +41,24 @@ def _head(facts: Facts) -> Mapping[str, object]:
         "moments": dict(facts.moments_of),
         "segments": [name for name in facts.segments if name != "inside"],
         "contexts": [name for name in CONTEXTS if name in facts.segments],
-        "groupings": [{"name": one.name, "label": one.label, "segments": one.segments} for one in facts.groupings],
+        "groupings": [{"name": one.name, "label": one.label, "segments": one.segments} for one in _groupings(facts)],
         "bins": {"origin_ns": facts.bins.origin_ns, "bin_ns": facts.bins.bin_ns, "count": facts.bins.count},
         "slots": facts.slots,
+        "window_ns": facts.window_ns,
         "kinds": {str(kind): TONES[Kind(kind)].label for kind in kinds},
         "notes": facts.notes,
     }
+
+
+def _groupings(facts: Facts) -> list[Grouping]:
+    """Those of the facts; where there are steps, also as by layer with steps around. Slots tell how much of a site each step had, so that
+    steps need no segment of their own."""
+    found = list(facts.groupings)
+    layer = next((one for one in found if one.name == "layer"), None)
+    if len(facts.steps) and layer is not None:
+        at = layer.segments.index("phase")
+        found.append(Grouping("step", "Step", (*layer.segments[:at], "step", *layer.segments[at:])))
+    return found
 
 
 def _columns(facts: Facts) -> tuple[dict[str, Values], list[str]]:

@@ -21,6 +21,11 @@ export function percent(part, whole) {
   return `${value.toFixed(value < 1 ? 2 : 1)}%`;
 }
 
+/** A metric's label without what is said of how it was made. */
+export function shortLabel({ label }) {
+  return label.split(",")[0];
+}
+
 export function clip(text, limit) {
   return text.length > limit ? `${text.slice(0, limit - 1)}…` : text;
 }

@@ -5,7 +5,7 @@ import { alignedFrames } from "./baseline.js";
 import { Facts, hiddenFrames, idleShare, KIND, tree } from "./facts.js";
 import { marked, readChoices } from "./names.js";
 import { callees, callers, focus, invert, merge, mergeRecursion } from "./nodes.js";
-import { partsOf } from "./parts.js";
+import { chosenParts, restParts } from "./parts.js";
 
 const LAST = new Set([KIND.GPU_IDLE, KIND.UNATTRIBUTED]); // among siblings by name
 
@@ -34,12 +34,12 @@ export const FLAME_CALLS = {
     const asked = { ...given, metric: metric.name, detail: given.detail || usualDetail(metric), idle: shown };
     const raw = growOnce(from, asked);
     const changed = transform(raw, from, asked);
-    const how = { order: asked.order, widths: asked.base && asked.widths === "base" ? 2 : 0, rank: ranks(from) };
+    const how = { order: asked.order, widths: raw.columns.length > 2 && asked.widths === "base" ? 2 : 0, rank: ranks(from) };
     const laid = changed.above ? joined(arrange(changed.below, how), arrange(changed.above, how)) : arrange(changed.below, how);
     const { columns, ...arrays } = laid;
     const cut = Boolean(changed.above?.cut ?? changed.below.cut);
     const divided = Boolean(given.range || given.steps);
-    const told = { metric, detail: asked.detail, idle: { share: idle, shown }, whole: whole(raw), cut, divided };
+    const told = { metric, detail: asked.detail, idle: { share: idle, shown }, whole: whole(raw), cut, divided, scaled: raw.scaled };
     return { answer: { ...arrays, ...told }, transfer: buffers(arrays) };
   },
 };
@@ -67,15 +67,28 @@ async function read(blocks, domain, withBase) {
 }
 
 function growOnce(from, asked) {
-  const { metric, by, range, steps, idle, detail, inverted, hide } = asked;
-  const key = JSON.stringify([from.key, metric, by, range, steps, idle, detail, Boolean(inverted), hide]);
+  const { metric, by, range, steps, against, scale, idle, detail, inverted, hide } = asked;
+  const key = JSON.stringify([from.key, metric, by, range, steps, against, scale, idle, detail, Boolean(inverted), hide]);
   if (grown.key === key) return grown.tree;
   const { facts, base, frames, labels } = from;
   const grouping = facts.groupings.find((one) => one.name === by) ?? facts.groupings[0];
   const hidden = hiddenFrames(frames.kind, { detail, inverted }, marked(frames, labels, readChoices(hide)));
-  const parts = partsOf(facts, metric, asked);
-  grown = { key, tree: tree(facts, base, { segments: grouping.segments, metric, hidden, parts, steps, idle }) };
+  const chosen = chosenParts(facts, metric, asked);
+  const rest = against && chosen ? { facts, chosen: restParts(facts, metric, asked) } : null;
+  const made = tree(facts, rest ?? base, { segments: grouping.segments, metric, hidden, chosen, idle });
+  const perLength = rest && rest.chosen.length > 0 ? chosen.length / rest.chosen.length : 1;
+  grown = { key, tree: scaled(made, scale === "total" ? null : perLength) };
   return grown.tree;
+}
+
+/** What the tree is compared with, so many times as much; null: as much as makes both the same in all. Parts of units are kept. */
+function scaled(made, factor) {
+  const [now, , before] = made.columns;
+  if (!before) return { ...made, scaled: 1 };
+  const [sum, base] = [total(now), total(before)];
+  const times = factor ?? (sum > 0 && base > 0 ? sum / base : 1);
+  const columns = times === 1 ? made.columns : [now, made.columns[1], before.map((value) => value * times)];
+  return { ...made, columns, scaled: times };
 }
 
 /** What a person has asked for on top: {below, above}, `above` for a sandwich's callers alone. */
@@ -94,7 +107,11 @@ function transform(raw, { frames, labels }, { focus: through, recursion, merge: 
 
 /** Values of all, before anything was focused on. */
 function whole({ columns }) {
-  return columns.map((own) => own.reduce((sum, value) => sum + value, 0));
+  return columns.map(total);
+}
+
+function total(values) {
+  return values.reduce((sum, value) => sum + value, 0);
 }
 
 /** Each frame's place in the order of names: numbers in names count as numbers. */

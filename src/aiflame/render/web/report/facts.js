@@ -42,18 +42,10 @@ export class Facts {
       first += parent.length;
     }
     this.nodes = first; // of all forests
-    this.groupings = withSteps(head.groupings, this.steps.length > 0);
+    this.groupings = head.groupings;
     this.sites = columns["site.first"].length;
     this.group = columns["site.group"] ?? Int32Array.from({ length: this.sites }, (_, site) => site);
   }
-}
-
-/** Steps need no segment of their own: slots tell how much of a site each step had. */
-function withSteps(groupings, has) {
-  const layer = groupings.find((one) => one.name === "layer");
-  if (!has || !layer || groupings.some((one) => one.name === "step")) return groupings;
-  const at = layer.segments.indexOf("phase");
-  return [...groupings, { name: "step", label: "Step", segments: [...layer.segments.slice(0, at), "step", ...layer.segments.slice(at)] }];
 }
 
 /** Frames behind those of the block. */
@@ -97,17 +89,18 @@ export function hiddenFrames(kinds, { detail, inverted }, hide) {
 }
 
 /**
- * `wanted`: the segments, the metric, frames that are hidden, parts of groups (or null), the steps that were chosen, and whether idle time
- * counts. The tree of one metric, with the columns [values, launches]; and of a baseline [values, launches, its values].
+ * `wanted`: the segments, the metric, frames that are hidden, what was chosen of it (as `chosenParts`, or null), and whether idle time
+ * counts. The tree of one metric, with the columns [values, launches]; with another to compare it with ({facts, chosen, frameOf: where its
+ * frames are those of another profile}) [values, launches, its values].
  */
-export function tree(facts, base, wanted) {
+export function tree(facts, other, wanted) {
   const growth = new Growth(Math.min(facts.nodes + facts.sites, MOST_EXPECTED), Math.min(facts.sites, MOST_EXPECTED));
   const columns = [new Sums(), new Sums(), new Sums()];
   const first = new Sums(Int32Array, NEVER);
-  grow(growth, facts, { ...wanted, shared: Boolean(base) }, columns[0], columns[1], first);
-  if (base) grow(growth, base.facts, { ...wanted, parts: null, frameOf: base.frameOf }, columns[2], null, first);
+  grow(growth, facts, { ...wanted, shared: Boolean(other) }, columns[0], columns[1], first);
+  if (other) grow(growth, other.facts, { ...wanted, chosen: other.chosen, frameOf: other.frameOf, shared: true }, columns[2], null, first);
   const made = growth.nodes();
-  return { ...made, columns: columns.slice(0, base ? 3 : 2).map((one) => one.upTo(made.count)), first: first.upTo(made.count) };
+  return { ...made, columns: columns.slice(0, other ? 3 : 2).map((one) => one.upTo(made.count)), first: first.upTo(made.count) };
 }
 
 /** Puts each site that has values on its segments, and its leaves on it. */
@@ -119,7 +112,7 @@ function grow(growth, facts, wanted, values, launches, first) {
   const used = new Uint8Array(sites);
   for (let leaf = 0; leaf < leafSite.length; leaf++) if (value[leaf] > 0) used[leafSite[leaf]] = 1;
   if (!wanted.idle) idleSites(facts).forEach((idle, site) => idle && (used[site] = 0));
-  const kept = partsToSites(facts, wanted.parts, used);
+  const kept = partsToSites(facts, wanted.chosen, used);
   const { site, step, part, starts } = copies(facts, wanted, used);
   const place = placed(growth, facts, wanted, site, step);
 
@@ -184,11 +177,11 @@ function idleSites(facts) {
   return idle;
 }
 
-function partsToSites(facts, parts, used) {
+function partsToSites(facts, chosen, used) {
   const kept = new Float64Array(facts.sites).fill(1);
-  if (!parts) return kept;
+  if (!chosen) return kept;
   for (let site = 0; site < facts.sites; site++) {
-    kept[site] = parts[facts.group[site]];
+    kept[site] = chosen.parts[facts.group[site]];
     if (!(kept[site] > 0)) used[site] = 0;
   }
   return kept;
@@ -203,7 +196,7 @@ function copies(facts, wanted, used) {
     for (let at = 0; at < facts.sites; at++) if (used[at]) site[starts[at]] = at;
     return { site, step: null, part: new Float64Array(site.length).fill(1), starts };
   }
-  const { of, row, part: stepPart } = stepParts(facts, wanted.metric, wanted.steps);
+  const { of, row, part: stepPart } = stepParts(facts, wanted.metric, wanted.chosen?.steps ?? null);
   let site = new Int32Array(1024);
   let step = new Int32Array(1024);
   let part = new Float64Array(1024);

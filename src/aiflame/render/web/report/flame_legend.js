@@ -57,7 +57,7 @@ export class Legend {
     const chips = CHANGES.map(([name, label]) => {
       const { own, count } = this.shares[name];
       const whole = name === "gone" ? model.base[0] : model.width[0];
-      const of = name === "gone" ? "baseline" : "widths";
+      const of = name !== "gone" ? "widths" : model.against ? "rest" : "baseline";
       const title = `${count.toLocaleString("en-US")} frames. Share of the ${of} that lies in them. Click: highlight`;
       return this.#chip(label, chart.colors.ofChange(step[name]), percent(own, whole), title, lit.has(name), name);
     });
@@ -129,14 +129,19 @@ export class Chips {
     }
     const middle = readChoices(state.sandwich).map(describe).join(", ");
     if (middle) chips.push(this.#chip("sandwich", "callers and callees of ", middle, { sandwich: "" }));
-    if (state.range) chips.push(this.#chip("range", "time ", rangeText(state.range, info.bins), { range: "" }));
-    if (state.steps) chips.push(this.#chip("steps", ...stepsText(state.steps), { steps: "" }));
+    const alone = model.against ? { against: "", scale: "", widths: "" } : {};
+    if (state.range) chips.push(this.#chip("range", "time ", rangeText(state.range, info.bins), { range: "", ...alone }));
+    if (state.steps) chips.push(this.#chip("steps", ...stepsText(state.steps), { steps: "", ...alone }));
+    if (model.against) chips.push(this.#chip("against", "compared with ", restText(state), alone));
+    else if (model.differential && state.scale) {
+      chips.push(this.#chip("scale", "baseline scaled to the same total: ", `× ${Number(model.scaled.toPrecision(3))}`, { scale: "" }));
+    }
     if (state.inverted && !state.sandwich) chips.push(this.#chip("inverted", "", "bottom-up", { inverted: "" }));
     if (state.recursion) chips.push(this.#chip("recursion", "", "recursion collapsed", { recursion: "" }));
     if (!model.idle.shown && model.idle.share > 0) {
       chips.push(this.#chip("idle", "without idle time: ", `${percent(model.idle.share, 1)} of all`, { idle: "1" }));
     }
-    if (model.byBase) chips.push(this.#chip("widths", "widths of the ", "baseline", { widths: "" }));
+    if (model.byBase) chips.push(this.#chip("widths", "widths of the ", model.against ? "rest" : "baseline", { widths: "" }));
     const notes = [];
     if (model.divided) notes.push("What lies inside a kernel is divided by how much of it ran in this range.");
     if (model.cut) notes.push("Callers of what is less than 0.001% of all are left out: a sandwich shows them.");
@@ -160,6 +165,11 @@ export function addChoice(view, key, choice) {
 function stepsText(steps) {
   const [from, to] = steps.split("-");
   return from === to ? ["step ", from] : ["steps ", `${from} – ${to}`];
+}
+
+function restText({ steps, scale }) {
+  const rest = steps ? "the other steps without the first" : "the rest of the run";
+  return `${rest}, ${scale ? "scaled to the same total" : steps ? "per step" : "per second"}`;
 }
 
 function rangeText(range, bins) {

@@ -3,7 +3,7 @@
 import { element } from "./dom.js";
 import { addChoice } from "./flame_legend.js";
 import { collapsed } from "./flame_stack.js";
-import { writeChoices } from "./names.js";
+import { exactly, writeChoices } from "./names.js";
 
 const GPU_KERNEL = 8; // as profile/kinds.py
 const IN_KERNEL = new Set([GPU_KERNEL, 9, 10, 11, 12]); // with its lines, instructions, stalls, offsets
@@ -80,7 +80,7 @@ export class ActionMenu {
     if (action === "zoom") view.zoomTo(node);
     else if (action === "copyName") view.copy(model.full(node), "the name");
     else if (action === "copyStack") view.copy(collapsed(model, node), "the stack");
-    else if (action === "find") view.change({ search: `^${escaped(name.text)}$` });
+    else if (action === "find") view.change({ search: exactly(name.text) });
     else if (action === "source") openSource(view, node);
     else if (real && action === "hideKind") addChoice(view, "hide", { what: "kind", text: model.kindLabel(node) });
     else if (real && action === "sandwich") view.change({ sandwich: writeChoices([name]), merge: "" });
@@ -115,8 +115,4 @@ export function kernelOf(model, node) {
 export function openSource(view, node) {
   const kernel = kernelOf(view.model, node);
   if (kernel) view.app.go("code", { kernel });
-}
-
-function escaped(text) {
-  return text.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
 }

@@ -7,12 +7,18 @@ export class Model {
     this.frames = frames;
     this.labels = labels;
     this.differential = answer.total.length > 2;
+    this.against = false; // compared with the rest of the same run
     this.width = answer.total[0];
     this.launches = answer.total[1];
     this.base = answer.total[2] ?? null;
     this.lift = -(this.depth[this.rows[0]] ?? 0); // levels of callers in a sandwich
     this.levels = this.starts.length - 1;
     this.upper = answer.upper ?? this.count;
+  }
+
+  /** What both are called in a differential graph. */
+  get sides() {
+    return this.against ? ["the rest", "this"] : ["before", "now"];
   }
 
   /** Widths are those of the base where it was asked for. */
@@ -157,7 +163,7 @@ export class Model {
   change(node, steps) {
     const now = this.total[0][node];
     const before = this.base[node];
-    const part = (now - before) / Math.max(now, before, 1);
+    const part = (now - before) / (Math.max(now, before) || 1);
     const depth = steps.filter((least) => Math.abs(part) >= least).length;
     return part < 0 ? -depth : depth;
   }

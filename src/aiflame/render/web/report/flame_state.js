@@ -3,7 +3,7 @@
 /** Each key of the address and what it is when it is not there. */
 const FIELDS = {
   domain: "", metric: "", by: "", order: "name", inverted: "", recursion: "", detail: "", idle: "", // how the tree is made
-  focus: "", hide: "", merge: "", sandwich: "", range: "", steps: "", widths: "", base: "",
+  focus: "", hide: "", merge: "", sandwich: "", range: "", steps: "", against: "", scale: "", widths: "", base: "",
   dir: "", search: "", case: "", lit: "", zoom: "", at: "", // how it is looked at
 };
 
@@ -51,12 +51,19 @@ export function metricsOf(domain) {
 export function question(state, domain, hasBase) {
   const asked = { domain, metric: state.metric };
   for (const key of MADE) asked[key] = state[key];
+  const against = againstRest(state);
   return {
     ...asked,
     inverted: state.inverted === "1" && !state.sandwich,
     recursion: state.recursion === "merged",
-    base: hasBase && state.base !== "0",
+    against,
+    base: hasBase && state.base !== "0" && !against,
   };
+}
+
+/** Whether a part of the run is compared with the rest of it. */
+export function againstRest({ against, range, steps }) {
+  return against === "rest" && Boolean(range || steps);
 }
 
 /** Whether callees are drawn below their callers. */

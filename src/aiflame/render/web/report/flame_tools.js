@@ -3,6 +3,7 @@
 import { element } from "./dom.js";
 import { toMatch } from "./flame_keys.js";
 import { metricsOf } from "./flame_state.js";
+import { shortLabel } from "../text.js";
 
 const PATIENT_NODES = 200_000; // in a larger tree a search waits until the typing pauses
 const PAUSE_MS = 120;
@@ -63,7 +64,7 @@ export class Toolbar {
     if (this.#offered === key) return;
     this.#offered = key;
     const metrics = view.domains.flatMap((domain) => (domain === view.domain ? view.info.metrics : metricsOf(domain)));
-    this.metric.replaceChildren(...metrics.map(({ name, label }) => element("option", { value: name, title: label }, shortLabel(label))));
+    this.metric.replaceChildren(...metrics.map((one) => element("option", { value: one.name, title: one.label }, shortLabel(one))));
     this.by.replaceChildren(...view.info.groupings.map(({ name, label }) => element("option", { value: name }, label)));
   }
 
@@ -113,8 +114,10 @@ class ViewMenu {
         this.#switch("inverted", "1", "Bottom-up (inverted)"),
         this.#switch("recursion", "merged", "Collapse recursion"),
         this.#switch("idle", "1", "Time in which the GPU was idle", "0"),
+        this.#switch("against", "rest", "Compare with the rest of the run"),
         this.#switch("base", "0", "Without the baseline"),
-        this.#switch("widths", "base", "Widths of the baseline: shows what is gone"),
+        this.#switch("scale", "total", "Scaled to the same total: what took another share"),
+        this.#switch("widths", "base", "Widths of before, or of the rest: shows what is gone"),
       ),
     );
     this.body = element("span.flame-menu-holder", {}, this.button, this.panel);
@@ -136,9 +139,14 @@ class ViewMenu {
     const { state, chart, model } = this.view;
     const now = { dir: chart.down ? "down" : "up", order: state.order, detail: model.detail, idle: model.idle.shown ? "1" : "0" };
     for (const { key, input, value } of this.#groups) input.checked = (now[key] ?? state[key]) === value;
-    const differential = this.view.app.blocks.includes(`base.${this.view.domain}`);
-    for (const { key, input } of this.#groups) if (key === "base" || key === "widths") input.parentElement.hidden = !differential;
-    for (const { key, input } of this.#groups) if (key === "idle") input.parentElement.hidden = model.idle.share === 0;
+    const useless = {
+      idle: model.idle.share === 0,
+      against: !state.range && !state.steps,
+      base: model.against || !this.view.app.blocks.includes(`base.${this.view.domain}`),
+      scale: !model.differential,
+      widths: !model.differential,
+    };
+    for (const { key, input } of this.#groups) if (key in useless) input.parentElement.hidden = useless[key];
     for (const { key, input } of this.#groups) if (key === "dir") input.disabled = Boolean(state.sandwich);
   }
 
@@ -160,8 +168,4 @@ class ViewMenu {
 
 function button(label, title, onclick) {
   return element("button", { type: "button", title, "aria-label": title, onclick }, label);
-}
-
-function shortLabel(label) {
-  return label.split(",")[0];
 }

@@ -57,7 +57,7 @@ export class Tooltip {
     facts.push(["self", `${view.amount(own)} · ${view.share(own)}`]);
     if (model.differential) {
       const [before, now] = [model.base[node], model.total[0][node]];
-      facts.push(["before → now", `${view.amount(before)} → ${view.amount(now)} · ${change(before, now)}`]);
+      facts.push([model.sides.join(" → "), `${view.amount(before)} → ${view.amount(now)} · ${change(before, now)}`]);
     }
     const launches = model.launches[node];
     if (launches > 0) {

@@ -33,6 +33,15 @@ export function marked(frames, labels, choices) {
   return found;
 }
 
+/** An expression that finds this text, and one that finds nothing else. */
+export function escaped(text) {
+  return text.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
+}
+
+export function exactly(text) {
+  return `^${escaped(text)}$`;
+}
+
 export function describe({ what, text }) {
   return what === "match" ? `/${text}/` : what === "kind" ? `all ${text} frames` : text;
 }

@@ -8,34 +8,52 @@ export function span(text) {
   return from === undefined ? null : [Math.min(Number(from), Number(to)), Math.max(Number(from), Number(to))];
 }
 
-/** For each group the part of all its moments that lies in the range and in the steps; null where nothing is left out. */
-export function partsOf(facts, metric, { range, steps }) {
+/**
+ * What an address chooses: `parts` is for each group the part of all its moments that lies in the range and in the steps, `steps` marks
+ * these, `length` is how much of the run that is, in steps or in bins. Null where nothing is left out.
+ */
+export function chosenParts(facts, metric, { range, steps }) {
   const bins = span(range);
   const numbers = span(steps);
   if (!bins && !numbers) return null;
+  return found(facts, metric, bins && ((bin) => bin >= bins[0] && bin <= bins[1]), numbers && inSteps(facts, numbers));
+}
+
+/** The rest: what is not in the range; or all other steps, but the first of each process, which compiles and warms up. */
+export function restParts(facts, metric, { range, steps }) {
+  const bins = span(range);
+  const numbers = span(steps);
+  if (!numbers) return found(facts, metric, (bin) => bin < bins[0] || bin > bins[1], null);
+  const chosen = inSteps(facts, numbers);
+  const first = firstSteps(facts);
+  const others = chosen.map((one, row) => (one || first[row] ? 0 : 1));
+  return found(facts, metric, bins && ((bin) => bin >= bins[0] && bin <= bins[1]), others);
+}
+
+function found(facts, metric, inRange, steps) {
   const groups = groupCount(facts);
   const all = wholes(facts, metric, groups);
   let parts = new Float64Array(groups).fill(1);
-  if (bins) {
+  let length = 0;
+  if (inRange) {
     const bin = facts.columns["moment.bin"] ?? [];
-    const inRange = (at) => bin[at] >= bins[0] && bin[at] <= bins[1];
-    parts = share(groups, facts.columns["moment.group"] ?? [], amounts(facts, "moment", metric), inRange, all);
+    parts = share(groups, facts.columns["moment.group"] ?? [], amounts(facts, "moment", metric), (at) => inRange(bin[at]), all);
+    for (let at = 0; at < (facts.head.bins?.count ?? 0); at++) length += inRange(at) ? 1 : 0;
   }
-  if (numbers) {
-    const inSteps = chosenSteps(facts, numbers);
-    const step = facts.columns["slot.step"] ?? [];
-    const group = facts.columns["slot.group"] ?? [];
-    const found = share(groups, group, amounts(facts, "slot", metric), (at) => inSteps[step[at]], all);
-    for (let at = 0; at < groups; at++) parts[at] *= found[at];
+  if (steps) {
+    const { "slot.step": step = [], "slot.group": group = [] } = facts.columns;
+    const inside = share(groups, group, amounts(facts, "slot", metric), (at) => steps[step[at]], all);
+    for (let at = 0; at < groups; at++) parts[at] *= inside[at];
+    length = steps.reduce((sum, one) => sum + one, 0);
   }
-  return parts;
+  return { parts, steps, length };
 }
 
-/** For each group its steps (rows, -1 for none) and the part of it that each has; those of a group begin at `of[group]`. */
-export function stepParts(facts, metric, steps) {
+/** For each group its steps (rows, -1 for none) and the part of it that each has; those of a group begin at `of[group]`. `chosen`: a mark
+ *  for each step, or null for all. */
+export function stepParts(facts, metric, chosen) {
   const groups = groupCount(facts);
   const all = wholes(facts, metric, groups);
-  const chosen = span(steps) ? chosenSteps(facts, span(steps)) : null;
   const { "slot.group": group = [], "slot.step": step = [] } = facts.columns;
   const amount = amounts(facts, "slot", metric);
   const order = Array.from(group.keys()).sort((one, other) => group[one] - group[other] || step[one] - step[other]);
@@ -77,8 +95,15 @@ function groupCount(facts) {
   return count;
 }
 
-function chosenSteps(facts, [from, to]) {
+function inSteps(facts, [from, to]) {
   return Uint8Array.from(facts.columns["step.number"] ?? [], (number) => (number >= from && number <= to ? 1 : 0));
+}
+
+function firstSteps(facts) {
+  const { "step.number": numbers = [], "step.process": process } = facts.columns;
+  const least = new Map();
+  numbers.forEach((number, row) => least.set(process[row], Math.min(number, least.get(process[row]) ?? Infinity)));
+  return Uint8Array.from(numbers, (number, row) => (number === least.get(process[row]) ? 1 : 0));
 }
 
 /** How much each moment or slot has: of the metric, or of the one whose moments stand for it. */

@@ -24,6 +24,7 @@ export class Moments {
       metrics: metrics.map((one) => ({ ...one, moments: Boolean(columns[`moment.${one.name}`]), slots: Boolean(columns[`slot.${one.name}`]) })),
       bins: head.bins ?? null,
       slots: head.slots ?? 100,
+      window_ns: head.window_ns ?? 0,
       steps: Array.from(columns["step.number"] ?? [], (number, row) => ({
         number,
         process: columns["step.process"][row],

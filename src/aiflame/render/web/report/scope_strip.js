@@ -34,6 +34,8 @@ export class Strip {
     const busy = possible(part.total, words.length, metric);
     const actions = [button("Flame graph of this ⏎", () => this.on.open(), "What ran in it (Enter)")];
     actions[0].classList.add("sc-open");
+    actions.push(button("Compare with the rest", () => this.on.compare(), "What took more or less than elsewhere (Shift+Enter)"));
+    actions.at(-1).classList.add("sc-compare");
     if (this.app.blocks.includes("timeline")) actions.push(button("Timeline", () => this.on.timeline()));
     actions.push(button("×", () => this.on.clear(), "Clear (Escape)"));
     const title = element("h2", {}, words.text, element("small", {}, [all, busy].filter(Boolean).join(" · ")));

@@ -1,6 +1,6 @@
 // What the heat map says of a cell, in words.
 
-import { amount, percent } from "../text.js";
+import { amount, percent, shortLabel } from "../text.js";
 import { element } from "./dom.js";
 import { moment } from "./time_text.js";
 
@@ -59,11 +59,26 @@ export function valued(value, metric) {
   return `${number} ${shortLabel(metric)}`;
 }
 
-/** Without what is said of how it was made. */
-export function shortLabel({ label }) {
-  return label.split(",")[0];
-}
-
 export function rounded(value) {
   return value >= 10 ? Math.round(value) : Number(value.toPrecision(3));
+}
+
+/** How the legend writes a value: of steps it is a value for each ms of their cells. */
+export function legendText({ unit, domain }, by) {
+  if (by === "time") return (value) => (unit === "samples" ? rounded(value).toLocaleString("en-US") : amount(rounded(value), unit));
+  if (unit === "samples") return (value) => `${rounded(value).toLocaleString("en-US")}/ms`;
+  if (unit !== "ns") return (value) => `${amount(rounded(value), unit)}/ms`;
+  return domain.domain === "device" ? (value) => percent(value, 1e6) : (value) => (value / 1e6).toFixed(1);
+}
+
+/** How it is known when something ran, where that is not exact: samples know their kernel and the window that they came in. */
+export function howKnown({ unit, domain }, by, steps) {
+  const { window_ns: window } = domain;
+  if (unit !== "samples" || !window) return "";
+  const known = `A sample knows its kernel and the window of ${amount(window, "ns")} that it came in, which may be a later one`;
+  if (by === "time") return `${known}: within a window samples lie where their kernel ran.`;
+  const lengths = steps.map((step) => step.end - step.begin).sort((one, other) => one - other);
+  const usual = lengths[lengths.length >> 1] ?? 0;
+  const alike = window > usual ? ` Steps take ${amount(usual, "ns")}: those that lie in one window look alike.` : "";
+  return `${known}: those of a window are divided over its steps by the time that their kernel ran in each.${alike}`;
 }

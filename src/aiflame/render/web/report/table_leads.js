@@ -1,6 +1,6 @@
 // Where a row of a table leads: the view that shows its time.
 
-import { writeChoices } from "./names.js";
+import { escaped, exactly, writeChoices } from "./names.js";
 
 /** [view, state], or null where nothing shows more than the row. `row`: value of each column, by its name. */
 export function leadOf(table, row, { summary, started_ns: started }) {
@@ -42,10 +42,6 @@ function around(begin, length) {
   return `${Math.max(0, Math.round(begin - length / 2))}-${Math.round(begin + length * 1.5)}`;
 }
 
-function exactly(text) {
-  return `^${escaped(text)}$`;
-}
-
 /** Frames of `layers.7.attn` are called `attn`, inside of `layers.7`: as analyze/layer_groups.py has it. */
 export function layerFrames(path) {
   const names = [];
@@ -66,8 +62,4 @@ function pattern(name) {
 /** Frames show a file's name without its folders. */
 function placeSearch(place) {
   return `${escaped(place.slice(place.lastIndexOf("/") + 1))}$`;
-}
-
-function escaped(text) {
-  return text.replace(/[\\^$.|?*+()[\]{}]/g, "\\$&");
 }

@@ -3,16 +3,12 @@
 import { amount, percent } from "../text.js";
 import { element } from "./dom.js";
 import { button, table } from "./elements.js";
+import { exactly } from "./names.js";
 import { knownOf } from "./timeline_words.js";
 import { moment } from "./time_text.js";
 
 const MOST = 8;
 const KERNEL = 7;
-
-/** For a search that takes expressions. */
-function escaped(text) {
-  return text.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
-}
 
 export class Details {
   constructor(app, on) {
@@ -32,7 +28,7 @@ export class Details {
     const actions = [button("Fit", () => this.on.fit(slice.begin, slice.end), "Zoom to it (Enter)")];
     actions.push(button("◂", () => this.on.choose(slice.before), "The one before (←)"), button("▸", () => this.on.choose(slice.after), "The next (→)"));
     if (this.app.blocks.includes("facts.device") && slice.kind === KERNEL) {
-      actions.push(button("In the flame graph", () => this.app.go("flame", { metric: "gpu-time", search: `^${escaped(slice.name)}$` })));
+      actions.push(button("In the flame graph", () => this.app.go("flame", { metric: "gpu-time", search: exactly(slice.name) })));
     }
     const words = element("dl");
     for (const [word, texts] of knownOf(about, slice)) {

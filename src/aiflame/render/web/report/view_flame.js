@@ -189,6 +189,7 @@ class FlameView {
     if (this.#question !== key) return;
     this.info = info;
     this.model = new Model(answer, frames, info.kinds);
+    this.model.against = asked.against;
     this.model.useBase(asked.widths === "base");
     this.chart.model = this.model;
     this.chart.hovered = -1;

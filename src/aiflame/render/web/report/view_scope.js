@@ -1,14 +1,15 @@
 // FlameScope: when something happened, as a heat map of seconds or of steps; a range of it opens as a flame graph.
 
-import { amount, percent } from "../text.js";
+import { amount, shortLabel } from "../text.js";
 import { element } from "./dom.js";
 import { Choice, button } from "./elements.js";
+import { chosenOf } from "./scope_choices.js";
 import { scale } from "./scope_colors.js";
-import { columnChoices, rowChoices, ROWS, StepGrid, TimeGrid, usualColumn } from "./scope_grid.js";
+import { StepGrid, TimeGrid } from "./scope_grid.js";
 import { Legend } from "./scope_legend.js";
 import { LEFT, Picture, TOP } from "./scope_picture.js";
 import { Strip } from "./scope_strip.js";
-import { hoverText, named, rounded, shortLabel } from "./scope_words.js";
+import { hoverText, howKnown, legendText, named } from "./scope_words.js";
 import { between } from "./time_text.js";
 import { hands } from "./scope_hands.js";
 
@@ -33,8 +34,9 @@ class Scope {
     this.canvas = element("canvas.sc-canvas", { tabIndex: 0 });
     this.canvas.setAttribute("role", "application");
     this.tip = element("div.sc-tip", { hidden: true });
-    this.strip = new Strip(app, { open: () => this.#open(), timeline: () => this.#openTimeline(), clear: () => this.#select(null) });
-    this.body.append(element("div.sc-picture", {}, this.canvas, this.tip), this.strip.body);
+    this.strip = new Strip(app, { open: () => this.#open(), compare: () => this.#open({ against: "rest" }), timeline: () => this.#openTimeline(), clear: () => this.#select(null) });
+    this.note = element("p.sc-note");
+    this.body.append(this.note, element("div.sc-picture", {}, this.canvas, this.tip), this.strip.body);
     this.picture = new Picture(this.canvas);
     this.sizes = new ResizeObserver(() => this.#change());
     this.anchor = null; // the cell at which a selection begins
@@ -69,37 +71,18 @@ class Scope {
   /** All that follows from the address. */
   async #load() {
     const state = this.state;
-    const metrics = this.about.flatMap((domain) => domain.metrics.map((metric) => ({ ...metric, domain })));
-    const chosen = metrics.find((one) => one.name === state.metric) ?? metrics[0];
+    const chosen = chosenOf(this.about, state);
     this.body.classList.toggle("sc-empty", !chosen);
     if (!chosen) return this.#none();
-    const { domain } = chosen;
-    const ways = [];
-    if (chosen.moments && domain.bins) ways.push(["time", "time"]);
-    if (chosen.slots && domain.steps.length) ways.push(["step", "steps"]);
-    const by = ways.find(([one]) => one === state.by)?.[0] ?? ways[0]?.[0];
-    if (!by) return this.#none();
-    const steps = domain.steps.map((step, row) => ({ ...step, row }));
-    const processes = [...new Map(steps.map((step) => [step.process, step.name]))];
-    const process = processes.find(([one]) => String(one) === state.process)?.[0] ?? processes[0]?.[0];
-    const columns = by === "time" ? columnChoices(domain.bins) : [];
-    const column = columns.find((one) => String(one) === state.column) ?? (by === "time" ? usualColumn(domain.bins) : 0);
-    const rowsOf = by === "time" ? rowChoices(column, domain.bins.bin_ns) : ROWS;
-    const rows = rowsOf.find((one) => String(one) === state.rows) ?? rowsOf.filter((one) => one <= 50).at(-1);
-    this.choices.metric.offer(metrics.map((one) => [one.name, shortLabel(one)]), chosen.name);
-    this.choices.by.offer(ways, by);
-    this.choices.column.offer(columns.map((one) => [one, amount(one, "ns")]), column);
-    this.choices.process.offer(by === "step" ? processes.map(([one, name]) => [one, name]) : [], process);
-    this.choices.rows.offer(rowsOf.map((one) => [one, String(one)]), rows);
-    this.choices.scale.offer([["linear", "linear"], ["log", "logarithmic"]], state.scale === "log" ? "log" : "linear");
-
-    const values = await this.#values(chosen, by);
+    const { metric, by, steps, column, rows } = chosen;
+    for (const [name, offered] of Object.entries(chosen.offers)) this.choices[name].offer(...offered);
+    const values = await this.#values(metric, by);
     if (this.state !== state) return undefined;
-    this.metric = chosen;
+    this.metric = metric;
     this.by = by;
-    this.process = process;
-    const ofProcess = steps.filter((step) => step.process === process);
-    this.grid = by === "time" ? new TimeGrid(domain.bins, values, column, rows) : new StepGrid(ofProcess, domain, values, rows);
+    const { bins } = metric.domain;
+    this.grid = by === "time" ? new TimeGrid(bins, values, column, rows) : new StepGrid(steps, metric.domain, values, rows);
+    this.note.textContent = howKnown(metric, by, steps);
     this.most = this.grid.values.reduce((most, _, index) => Math.max(most, this.grid.shade(index)), 0);
     this.at = this.#windowOf(between(state.at));
     this.selection = this.#selectionOf(state);
@@ -249,8 +232,8 @@ class Scope {
     return { ...given, steps: [this.grid.steps[column(first)].row, this.grid.steps[column(last)].row] };
   }
 
-  #open() {
-    if (this.selection) this.app.go("flame", { metric: this.metric.name, ...this.#filter() });
+  #open(more = {}) {
+    if (this.selection) this.app.go("flame", { metric: this.metric.name, ...this.#filter(), ...more });
   }
 
   #openTimeline() {
@@ -322,7 +305,7 @@ class Scope {
       PageDown: () => this.#pan(Math.ceil((this.at[1] - this.at[0]) / 2)),
     }[event.key];
     if (act) act();
-    else if (free && event.key === "Enter" && this.selection) this.#open();
+    else if (free && event.key === "Enter" && this.selection) this.#open(event.shiftKey ? { against: "rest" } : {});
     else if (free && moves[event.key]) this.#move(moves[event.key], event.shiftKey);
     else return false;
     return true;
@@ -348,13 +331,6 @@ class Scope {
   }
 }
 
-/** How the legend writes a value: of steps it is a value for each ms of their cells. */
-function legendText({ unit, domain }, by) {
-  if (by === "time") return (value) => (unit === "samples" ? rounded(value).toLocaleString("en-US") : amount(rounded(value), unit));
-  if (unit !== "ns") return (value) => `${amount(rounded(value), unit)}/ms`;
-  return domain.domain === "device" ? (value) => percent(value, 1e6) : (value) => (value / 1e6).toFixed(1);
-}
-
 export const view = {
   name: "scope",
   title: "FlameScope",
@@ -362,7 +338,7 @@ export const view = {
   keys: [
     ["← → ↑ ↓", "from cell to cell"],
     ["Shift ← …", "select"],
-    ["Enter", "the flame graph of the selection"],
+    ["Enter", "the flame graph of the selection; with Shift: compared with the rest"],
     ["+ −", "zoom into columns and out"],
     ["PgUp PgDn", "earlier, later columns"],
     ["0", "all columns"],
