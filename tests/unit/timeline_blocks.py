@@ -67,10 +67,16 @@ class Read:
     def slices(self) -> list[tuple[Any, ...]]:
         """All that is told of each slice, in an order that does not depend on what else is there."""
         begin, end = (times + self.head["origin_ns"] for times in self.times)
+        _, first = np.unique(self.columns["slice.facts"], return_index=True)
+        facts = {int(self.columns["slice.facts"][row]): self.facts(row) for row in first.tolist()}
         found = []
         for row, lane in enumerate(self.lane.tolist()):
             where = self.place(self.columns["lane.track"][lane]), int(self.columns["lane.level"][lane])
-            what = SliceKind(self.columns["slice.kind"][row]).name, self.names(np.array([row]))[0], self.facts(row)
+            what = (
+                SliceKind(self.columns["slice.kind"][row]).name,
+                self.columns["name"][self.columns["slice.name"][row]],
+                facts[self.columns["slice.facts"][row]],
+            )
             told = tuple(int(self.columns[f"slice.{name}"][row]) for name in ("step", "delay"))
             found.append((*where, int(begin[row]), int(end[row]), *what, *told))
         return sorted(found, key=repr)

@@ -85,7 +85,7 @@ class Windows:
 
     @cached_property
     def _samples(self) -> Rows:
-        of_clock = self.profile.scan("cpu_samples").filter(pl.col("clock") == clock_of(self.profile)).with_row_index("row")
+        of_clock = self.profile.scan("cpu_samples").filter(pl.col("clock") == (clock_of(self.profile) or 0)).with_row_index("row")
         return Rows(of_clock, ("process", "thread"), "time_ns", "time_ns")
 
     @cached_property
