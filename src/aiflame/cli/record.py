@@ -9,6 +9,7 @@ from pathlib import Path
 
 from aiflame.errors import AiflameError
 from aiflame.recorder import Recording, RecordOptions, leave_as, parse_sampling, parse_size, run
+from aiflame.recorder.telemetry import INTERVAL_MS, parse_telemetry
 from aiflame.recorder.tracing import BACKENDS, DEFAULT, parse_trace
 
 _USAGE = "aiflame record [-o PROFILE] [options] -- COMMAND ..."
@@ -63,6 +64,12 @@ def parser() -> argparse.ArgumentParser:
         help=f"record each call of these runtimes: {', '.join(BACKENDS)}, all or off (default: {DEFAULT})",
     )
     result.add_argument("--trace-stacks", action="store_true", help="record where each traced call was made, however many there are")
+    result.add_argument(
+        "--telemetry",
+        default=str(INTERVAL_MS),
+        metavar="MS|off",
+        help=f"read load, memory, power … of the machine every MS milliseconds (default: {INTERVAL_MS})",
+    )
     result.add_argument("--no-seal", action="store_true", help="leave the raw recording; the next command that opens it seals it")
     result.add_argument("-q", "--quiet", action="store_true", help="print no summary")
     result.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...", help="what to run")
@@ -93,6 +100,7 @@ def record(arguments: list[str]) -> int:
             keep_ir=options.keep_ir,
             trace=parse_trace(options.trace),
             trace_stacks=options.trace_stacks,
+            telemetry_ms=parse_telemetry(options.telemetry),
         ),
         overwrite=options.force,
     )

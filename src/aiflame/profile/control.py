@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import threading
 from pathlib import Path
 from types import TracebackType
 
@@ -28,6 +29,7 @@ class ControlPage:
         self._memory = memory
         self._view = memoryview(memory)
         self._by_size = {4: self._view.cast("I"), 8: self._view.cast("Q")}
+        self._taking = threading.Lock()
 
     @staticmethod
     def create(
@@ -95,6 +97,15 @@ class ControlPage:
     @max_bytes.setter
     def max_bytes(self, limit: int) -> None:
         self._set("max_bytes", limit)
+
+    def take(self, size: int) -> bool:
+        """Room for what the recorder itself writes: the processes get that much less. False: there is none left."""
+        with self._taking:
+            if self.max_bytes and self.used_bytes + size >= self.max_bytes:
+                return False
+            if self.max_bytes:
+                self.max_bytes -= size
+            return True
 
     @property
     def used_bytes(self) -> int:

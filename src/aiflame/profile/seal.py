@@ -27,6 +27,8 @@ from .index import Index, Part, write_part
 from .meta import Host, Meta, Recorder
 from .schema import TABLES
 from .spool import ProcessSpool
+from .telemetry import add_telemetry
+from .telemetry_format import FOLDER as TELEMETRY
 
 SPOOL = "spool"
 SEALED = "tables"
@@ -131,10 +133,10 @@ def _write_tables(path: Path, progress: Callable[[float], None]) -> SealReport:
             damage.update(spool.damage)
         done += folder.size
         progress(done / max(spool_bytes, 1))
-    index = writer.finish()
+    index, unread = add_telemetry(path, partial, writer.finish())
     index.write(partial)
     sync_tree(partial)  # the spool is removed soon: what replaces it must survive a power failure
-    notes = tuple(f"{count} {what}" for what, count in sorted(damage.items()))
+    notes = (*(f"{count} {what}" for what, count in sorted(damage.items())), *unread)
     meta.with_notes(*notes).write(path)
     partial.rename(path / SEALED)
     sync(path)
@@ -182,6 +184,7 @@ def _clear(path: Path) -> None:
     """What is not needed once `tables/` is there."""
     if (path / SPOOL).exists():
         shutil.rmtree(path / SPOOL)
+    shutil.rmtree(path / TELEMETRY, ignore_errors=True)
     (path / CONTROL_FILE).unlink(missing_ok=True)
 
 

@@ -81,10 +81,7 @@ class Keeper:
             size = Path(path).stat().st_size + 4096
         except OSError:
             return False
-        if self._page.used_bytes + size > self._page.max_bytes:
-            return False
-        self._page.max_bytes -= size
-        return True
+        return self._page.take(size)
 
 
 def _copy(source: Path, target: Path) -> bool:

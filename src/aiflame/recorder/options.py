@@ -41,6 +41,8 @@ class RecordOptions:
     """Runtimes whose calls are traced: names of `tracing.BACKENDS`, separated by commas."""
     trace_stacks: bool = False
     """Each traced call with its stack, also where calls are many."""
+    telemetry_ms: int = 50
+    """Milliseconds between looks at the machine; 0: none."""
 
     def __post_init__(self) -> None:
         for name, rate in (("--cpu-rate", self.cpu_rate), ("--wall", self.wall_rate)):

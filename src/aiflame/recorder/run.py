@@ -19,6 +19,7 @@ from aiflame.recorder.hooks import environment
 from aiflame.recorder.keep import Keeper
 from aiflame.recorder.options import RecordOptions
 from aiflame.recorder.supervise import supervise
+from aiflame.recorder.telemetry import Telemetry
 from aiflame.recorder.tracing import trace_features
 from aiflame.version import VERSION
 
@@ -44,7 +45,7 @@ def run(command: list[str], profile: Path, options: RecordOptions, *, overwrite:
     page = prepare(profile, options, command, overwrite=overwrite)
     for note in notes:
         tell(note)
-    watch = _Watch(profile, page, notes)
+    watch = _Watch(profile, page, notes, Telemetry(profile, page, options.telemetry_ms) if options.telemetry_ms else None)
     status = supervise(command, variables, watch)
     finish(profile, page, status, notes, watch)
     return Recording(profile, status, notes)
@@ -120,13 +121,17 @@ def tell(note: str) -> None:
 class _Watch:
     """What the recorder does while the program runs."""
 
-    def __init__(self, profile: Path, page: ControlPage, notes: list[str]) -> None:
+    def __init__(self, profile: Path, page: ControlPage, notes: list[str], telemetry: Telemetry | None) -> None:
         self._page, self._notes = page, notes
+        self._telemetry, self._begun = telemetry, False
         self._keeper = Keeper(profile, page)
         self._next_look = 0.0
         self._told = False
 
     def __call__(self) -> None:
+        if self._telemetry is not None and not self._begun:
+            self._begun = True
+            self._telemetry.start()
         self._tell_stop()
         now = time.monotonic()
         if now >= self._next_look:
@@ -136,6 +141,9 @@ class _Watch:
     def finish(self) -> None:
         self._tell_stop()
         self._keeper.finish()
+        for note in self._telemetry.finish() if self._telemetry is not None else ():
+            self._notes.append(note)
+            tell(note)
 
     def _tell_stop(self) -> None:
         note = self._page.stop_note()

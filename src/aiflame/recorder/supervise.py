@@ -14,13 +14,14 @@ _FORWARDED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, sign
 
 
 def supervise(command: list[str], environment: Mapping[str, str], watch: Callable[[], None], every: float = 0.25) -> int:
-    """Runs `command` to its end, calling `watch` every so often; its status as `subprocess` gives it (negative: a signal)."""
+    """Runs `command` to its end, calling `watch` at once and every so often; its status as `subprocess` gives it (negative: a signal)."""
     wanted = {*_FORWARDED, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
     # A SIGCHLD that is ignored (inherited from nohup-like parents) would never wake us.
     child_action = signal.signal(signal.SIGCHLD, lambda *_: None)
     try:
         process = _start(command, environment, before)
+        watch()
         while process.poll() is None:
             told = signal.sigtimedwait(wanted, every)
             if told is not None and told.si_signo != signal.SIGCHLD and told.si_code != _SI_KERNEL:

@@ -1,0 +1,132 @@
+"""Sealing what the recorder read of the machine: the tables `telemetry_series` and `telemetry`.
+
+Both are of a host, not of a process. A rate stands at the begin of the time that it is of: as with all series, a value holds until the
+next.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from ..errors import AiflameError
+from .files import open_regular
+from .index import Index, Part, write_part
+from .telemetry_format import FOLDER, HEAD, SUFFIX, Header, Packer, Series, is_whole, read_header
+
+SERIES = "telemetry_series"
+VALUES = "telemetry"
+SERIES_COLUMNS = {
+    "series": pl.UInt32(),
+    "source": pl.String(),
+    "device": pl.String(),
+    "name": pl.String(),
+    "unit": pl.String(),
+    "identity": pl.String(),
+}
+VALUE_COLUMNS = {"series": pl.UInt32(), "time_ns": pl.UInt64(), "value": pl.Float64()}
+
+Floats = NDArray[np.float64]
+Times = NDArray[np.uint64]
+
+
+@dataclass(slots=True)
+class Telemetry:
+    series: pl.DataFrame
+    """SERIES_COLUMNS; series without values are there, and could not be read."""
+    values: pl.DataFrame
+    """VALUE_COLUMNS, by series and time"""
+    notes: list[str] = field(default_factory=list)
+
+
+def add_telemetry(profile: Path, tables: Path, index: Index) -> tuple[Index, list[str]]:
+    """Writes the tables of a profile that is being sealed; the index with them, and what could not be read."""
+    found = read(profile / FOLDER)
+    parts: dict[str, tuple[Part, ...]] = {}
+    for name, frame in ((SERIES, found.series), (VALUES, found.values)):
+        if len(found.series):
+            parts[name] = (write_part(tables, f"{name}/00000.parquet", frame),)
+    return Index({**index.tables, **parts}), found.notes
+
+
+def read(folder: Path) -> Telemetry:
+    """All files of a folder, in the order of their names. A damaged one costs its damaged records, and is told of."""
+    rows: dict[tuple[str, ...], int] = {}
+    values, notes = [pl.DataFrame(schema=VALUE_COLUMNS)], []
+    for path in sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []:
+        try:
+            header, records, lost = _records(path)
+        except (ValueError, AiflameError) as error:
+            notes.append(f"telemetry of {path.name.removesuffix(SUFFIX)} cannot be read: {error}")
+            continue
+        if lost:
+            notes.append(f"telemetry of {header.source}: {lost} damaged records were left out")
+        for one, time_ns, value in _series(header, records):
+            row = rows.setdefault((header.source, one.device, one.name, one.unit, one.identity), len(rows))
+            told, of = _told(one, time_ns, value)
+            values.append(pl.DataFrame({"series": np.full(len(told), row, np.uint32), "time_ns": told, "value": of}, schema=VALUE_COLUMNS))
+        for one in header.unreadable:
+            rows.setdefault((header.source, one.device, one.name, one.unit, one.identity), len(rows))
+    named = [(row, *key) for key, row in rows.items()]
+    series = pl.DataFrame(named, schema=SERIES_COLUMNS, orient="row")
+    return Telemetry(series, pl.concat(values).sort("series", "time_ns", maintain_order=True), notes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Records:
+    time_ns: Times
+    key: NDArray[np.uint32]
+    values: Floats
+    """a row for each record, a column for each series"""
+
+
+def _records(path: Path) -> tuple[Header, _Records, int]:
+    """The sound records of a file, by time; and how many are not."""
+    with open_regular(path) as file:
+        data = file.read() if file is not None else b""
+    header, begin = read_header(data)
+    size = Packer(len(header.series)).size
+    whole = (len(data) - begin) // size
+    view = memoryview(data)[begin : begin + whole * size]
+    sound = np.array([is_whole(bytes(view[at : at + size])) for at in range(0, whole * size, size)], dtype=np.bool_)
+    kind = np.dtype([("time_ns", "<u8"), ("key", "<u4"), ("check", "<u4"), ("values", "<f8", (len(header.series),))])
+    assert kind.itemsize == HEAD.size + struct.calcsize(f"<{len(header.series)}d") == size
+    rows = np.frombuffer(view, kind)[sound]
+    rows = rows[np.argsort(rows["time_ns"], kind="stable")]
+    # What is cut off at the end was being written when the recorder was killed: no damage.
+    return header, _Records(rows["time_ns"], rows["key"], rows["values"].reshape(len(rows), -1)), int(whole - sound.sum())
+
+
+def _series(header: Header, records: _Records) -> Iterator[tuple[Series, Times, Floats]]:
+    """Each series with all that was read of it."""
+    keys = np.unique(records.key).tolist() if header.keyed else [0]
+    for key in keys:
+        mine = records.key == key if header.keyed else np.ones(len(records.key), dtype=np.bool_)
+        for place, one in enumerate(header.series):
+            value = records.values[mine, place]
+            there = np.isfinite(value)
+            device = one.device.replace("{}", str(key)) if header.keyed else one.device
+            yield (
+                Series(device, one.name, one.unit, one.scale, one.rate, one.wraps, one.most, one.identity),
+                records.time_ns[mine][there],
+                value[there],
+            )
+
+
+def _told(series: Series, time_ns: Times, value: Floats) -> tuple[Times, Floats]:
+    """What a person reads: scaled, a counter that began again goes on, growth a second."""
+    if series.wraps > 0 and len(value):
+        fell = np.concatenate([[0], np.cumsum(np.diff(value) < 0)])
+        value = value + fell * series.wraps
+    if not series.rate:
+        return time_ns, value * series.scale
+    took, grown = np.diff(time_ns).astype(np.float64), np.diff(value)
+    sane = (took > 0) & (grown >= 0)  # a device that was set back counts from 0
+    rate = grown[sane] * series.scale * 1e9 / took[sane]
+    return time_ns[:-1][sane], np.minimum(rate, series.most) if series.most else rate

@@ -1,0 +1,39 @@
+"""What of a machine is looked at: a file each. A new source is one file and one row here.
+
+`root` is where /proc, /sys and /dev are: tests have trees of their own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aiflame.recorder.sources import cpu, vendors
+from aiflame.recorder.sources.base import Source, SysfsSource
+from aiflame.recorder.sources.memory import Memory, Processes
+from aiflame.recorder.sources.nvidia import nvidia_gpus
+from aiflame.recorder.sources.nvml import LIBRARY
+from aiflame.recorder.sources.system import Disks, Networks, Pressure
+
+SLOW = 20
+"""Intervals between looks at what changes in seconds."""
+
+
+def sources(spool: Path, root: Path = Path("/"), nvml: str = LIBRARY) -> list[Source]:
+    """`spool`: folders there are named after the processes that are recorded."""
+    return [
+        cpu.CpuTimes(root, cores=False),
+        cpu.CpuTimes(root, cores=True),
+        Memory(root),
+        Processes(root, spool),
+        Disks(root),
+        Networks(root),
+        Pressure(root),
+        SysfsSource("cpu", cpu.frequencies(root), SLOW),
+        SysfsSource("cpu", cpu.temperatures(root), SLOW),
+        SysfsSource("rapl", vendors.rapl(root), thread="system"),
+        SysfsSource("intel", vendors.intel_gpus(root), 2, thread="intel"),
+        SysfsSource("amd", vendors.amd_gpus(root), 2, thread="amd"),
+        SysfsSource("infiniband", vendors.infiniband(root), 2),
+        SysfsSource("cxi", vendors.slingshot(root), 4),
+        *nvidia_gpus(root, nvml),
+    ]

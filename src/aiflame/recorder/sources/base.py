@@ -1,0 +1,102 @@
+"""What a source is: something of the machine that is read again and again."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from aiflame.profile.telemetry_format import Header, Series
+
+Look = tuple[int, int, list[float]]
+"""When (CLOCK_MONOTONIC), a key (0 where records have none), and a value for each series."""
+NOTHING = math.nan
+
+Found = tuple[Series, Path]
+"""A series, and the file of sysfs that holds its value."""
+
+
+class Source(Protocol):
+    name: str
+    every: int
+    """Of so many intervals: what changes slowly, or is many, is read more rarely."""
+    thread: str
+    """Sources of one thread wait for each other: a driver that hangs has its own."""
+
+    def begin(self) -> Header | None:
+        """Called once, in the thread that will look; None: there is nothing of its kind here."""
+
+    def look(self) -> Iterable[Look]: ...
+
+    def end(self) -> None: ...
+
+
+class Kept:
+    """A file of /proc or /sys that stays open, since it is read again and again. Reading it never fails: what is gone is empty."""
+
+    def __init__(self, path: Path, most: int = 1 << 16) -> None:
+        self._most = most
+        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def read(self) -> bytes:
+        try:
+            return os.pread(self._file, self._most, 0)
+        except OSError:
+            return b""
+
+    def number(self) -> float:
+        """`123`, or `123@1700000000.5`, a value with its own time."""
+        try:
+            return float(self.read().partition(b"@")[0])
+        except ValueError:
+            return NOTHING
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+class SysfsSource:
+    """Values that each have a file of their own."""
+
+    def __init__(self, name: str, found: Sequence[Found], every: int = 1, thread: str = "devices") -> None:
+        self.name, self.every, self.thread = name, every, thread
+        self._found = found
+        self._files: list[Kept] = []
+
+    def begin(self) -> Header | None:
+        readable, unreadable = [], []
+        for series, path in self._found:
+            try:
+                file = Kept(path, 128)
+            except OSError:
+                unreadable.append(series)
+                continue
+            if math.isnan(file.number()):
+                file.close()
+                continue
+            readable.append(series)
+            self._files.append(file)
+        return Header(self.name, tuple(readable), tuple(unreadable)) if readable or unreadable else None
+
+    def look(self) -> list[Look]:
+        return [(time.monotonic_ns(), 0, [file.number() for file in self._files])] if self._files else []
+
+    def end(self) -> None:
+        for file in self._files:
+            file.close()
+
+
+def text(path: Path) -> str:
+    """What a small file says, "" when it cannot be read."""
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def natural(path: Path) -> tuple[int, str]:
+    """`cpu2` before `cpu10`."""
+    return int("".join(letter for letter in path.name if letter.isdigit()) or 0), path.name

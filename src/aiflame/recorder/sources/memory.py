@@ -1,0 +1,76 @@
+"""Memory: of the machine, and of the processes that are recorded."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from aiflame.profile.telemetry_format import Header, Series
+from aiflame.recorder.sources.base import NOTHING, Kept, Look
+
+_FIELDS = (b"MemTotal:", b"MemAvailable:", b"Cached:", b"Dirty:", b"SwapTotal:", b"SwapFree:")
+_MOST_PROCESSES = 256
+
+
+class Memory:
+    """/proc/meminfo"""
+
+    name, every, thread = "memory", 2, "system"
+
+    def __init__(self, root: Path) -> None:
+        self._path = root / "proc/meminfo"
+        self._file: Kept | None = None
+
+    def begin(self) -> Header | None:
+        try:
+            self._file = Kept(self._path)
+        except OSError:
+            return None
+        return Header(self.name, tuple(Series("", name, "bytes", 1024) for name in ("used", "available", "cached", "dirty", "swap used")))
+
+    def look(self) -> list[Look]:
+        assert self._file is not None
+        now, told = time.monotonic_ns(), dict.fromkeys(_FIELDS, NOTHING)
+        for line in self._file.read().split(b"\n"):
+            name, _, value = line.partition(b" ")
+            if name in told:
+                told[name] = float(value.split()[0])
+        total, available, cached, dirty, swap, free = told.values()
+        return [(now, 0, [total - available, available, cached, dirty, swap - free])]
+
+    def end(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+class Processes:
+    """/proc/PID/statm of each process that is recorded; who they are is told by their folders of the spool."""
+
+    name, every, thread = "process", 5, "system"
+
+    def __init__(self, root: Path, spool: Path) -> None:
+        self._proc, self._spool = root / "proc", spool
+        self._page = os.sysconf("SC_PAGE_SIZE")
+
+    def begin(self) -> Header | None:
+        return Header(self.name, (Series("pid {}", "resident memory", "bytes", self._page),), keyed=True)
+
+    def look(self) -> list[Look]:
+        try:
+            folders = [entry.name for entry in os.scandir(self._spool)]
+        except OSError:
+            return []
+        now = time.monotonic_ns()
+        pids = {folder.partition(".")[0] for folder in folders[-_MOST_PROCESSES:]}
+        return [(now, int(pid), [pages]) for pid in pids if (pages := self._resident(pid)) is not None]
+
+    def _resident(self, pid: str) -> float | None:
+        """None: it has ended."""
+        try:
+            return float((self._proc / pid / "statm").read_bytes().split()[1])
+        except (OSError, ValueError, IndexError):
+            return None
+
+    def end(self) -> None:
+        pass

@@ -1,0 +1,129 @@
+"""NVIDIA GPUs, by NVML. It is loaded only where the driver's device nodes are, and asked in threads of its own: its calls may take long, or
+hang where a device has fallen off its bus.
+
+Energy and power are read by themselves and often. What else is asked goes at a slower pace, and what goes over links in another thread.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from threading import Lock
+
+from aiflame.profile.telemetry_format import Header, Series
+from aiflame.recorder.sources.base import Look
+from aiflame.recorder.sources.nvml import LIBRARY, Clock, Device, Field, Nvml
+
+Value = Callable[[], float]
+_WRAPS = 2.0**32
+
+
+def is_there(root: Path) -> bool:
+    """Whether NVIDIA's driver is loaded; under WSL the node is Windows'."""
+    return any((root / "dev" / node).exists() for node in ("nvidiactl", "dxg"))
+
+
+class Shared:
+    """NVML, started once, by the first of the threads that ask it."""
+
+    def __init__(self, library: str = LIBRARY) -> None:
+        self._library, self._lock = library, Lock()
+        self._nvml: Nvml | None = None
+        self._devices: list[Device] | None = None
+
+    def device(self, index: int) -> Device | None:
+        with self._lock:
+            if self._devices is None:
+                try:
+                    self._nvml = Nvml(self._library)
+                    self._devices = self._nvml.devices()
+                except (OSError, AttributeError):
+                    self._devices = []
+        return next((device for device in self._devices if device.index == index), None)
+
+
+@dataclass(slots=True)
+class Nvidia:
+    """One device, looked at one way. NVML is never shut down: the process ends soon, and another thread may hang in it."""
+
+    shared: Shared
+    index: int
+    asked: Callable[[Device], list[tuple[Series, Value]]]
+    every: int
+    thread: str
+    name: str = "nvidia"
+    _values: list[Value] | None = None
+
+    def begin(self) -> Header | None:
+        device = self.shared.device(self.index)
+        if device is None:
+            return None
+        answered = [(series, value) for series, value in self.asked(device) if not math.isnan(value())]
+        self._values = [value for _, value in answered]
+        called = {"device": f"{device.name} [{device.index}]", "identity": f"{device.uuid} {device.pci()}"}
+        return Header(self.name, tuple(_called(series, **called) for series, _ in answered)) if answered else None
+
+    def look(self) -> list[Look]:
+        before = time.monotonic_ns()
+        values = [value() for value in self._values or ()]
+        # The counter of energy is asked first; what follows may take its time.
+        return [(before, 0, values)]
+
+    def end(self) -> None:
+        pass
+
+
+def nvidia_gpus(root: Path, library: str = LIBRARY) -> list[Nvidia]:
+    """Sources of all devices; none of them is asked yet."""
+    if not is_there(root):
+        return []
+    nodes = [node.name.removeprefix("nvidia") for node in (root / "dev").glob("nvidia[0-9]*")]
+    count = max(sum(node.isdecimal() for node in nodes), 1)
+    shared = Shared(library)
+    return [
+        Nvidia(shared, index, asked, every, thread)
+        for asked, every, thread in ((_power, 1, "nvidia"), (_state, 4, "nvidia"), (_links, 2, "nvidia links"))
+        for index in range(count)
+    ]
+
+
+def _called(series: Series, device: str, identity: str) -> Series:
+    return Series(device, series.name, series.unit, series.scale, series.rate, series.wraps, series.most, identity)
+
+
+def _power(device: Device) -> list[tuple[Series, Value]]:
+    instant = not math.isnan(device.fields([Field.POWER_INSTANT])[0][0])
+    power: Value = (lambda: device.fields([Field.POWER_INSTANT])[0][0]) if instant else device.power
+    return [
+        (Series("", "energy", "J", 1e-3), device.energy),
+        (Series("", "power", "W", 1e-3), power),
+        (Series("", "utilization", "%"), lambda: device.utilization()[0]),
+    ]
+
+
+def _state(device: Device) -> list[tuple[Series, Value]]:
+    return [
+        (Series("", "memory used", "bytes"), device.memory_used),
+        (Series("", "memory utilization", "%"), lambda: device.utilization()[1]),
+        (Series("", "temperature", "°C"), device.temperature),
+        (Series("", "SM clock", "MHz"), partial(device.clock, Clock.SM)),
+        (Series("", "memory clock", "MHz"), partial(device.clock, Clock.MEMORY)),
+    ]
+
+
+def _links(device: Device) -> list[tuple[Series, Value]]:
+    def counted(name: str, field: Field, scale: float) -> tuple[Series, Value]:
+        _, wraps = device.fields([field])[0]
+        series = Series("", name, "bytes/s", scale, rate=True, wraps=_WRAPS if wraps else 0.0)
+        return series, lambda: device.fields([field])[0][0]
+
+    return [
+        counted("PCIe sent", Field.PCIE_SENT, 1.0),
+        counted("PCIe received", Field.PCIE_RECEIVED, 1.0),
+        counted("NVLink sent", Field.NVLINK_SENT, 1024.0),
+        counted("NVLink received", Field.NVLINK_RECEIVED, 1024.0),
+    ]

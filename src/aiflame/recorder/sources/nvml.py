@@ -1,0 +1,179 @@
+"""NVIDIA's management library, as far as we ask it: by ctypes, so that recording needs nothing but the driver.
+
+Numbers of functions, fields and layouts: nvml.h. A question that a device does not answer is NaN.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from enum import IntEnum
+
+LIBRARY = "libnvidia-ml.so.1"
+_SUCCESS = 0
+_ALL_LINKS = 0xFFFFFFFF
+_TEMPERATURE_GPU = 0
+
+
+class Field(IntEnum):
+    """NVML_FI_DEV_…"""
+
+    NVLINK_SENT = 138
+    """KiB of data, over all links"""
+    NVLINK_RECEIVED = 139
+    POWER_INSTANT = 186
+    """mW. nvmlDeviceGetPowerUsage gives the mean of a second on most devices, and takes 3 ms."""
+    PCIE_SENT = 197
+    """bytes; answered in less than a millisecond, where nvmlDeviceGetPcieThroughput looks on for 20"""
+    PCIE_RECEIVED = 198
+
+
+class Clock(IntEnum):
+    SM = 1
+    MEMORY = 2
+
+
+class _Utilization(ctypes.Structure):
+    _fields_ = [("gpu", ctypes.c_uint), ("memory", ctypes.c_uint)]
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
+
+
+class _Pci(ctypes.Structure):
+    _fields_ = [
+        ("bus_id_legacy", ctypes.c_char * 16),
+        ("domain", ctypes.c_uint),
+        ("bus", ctypes.c_uint),
+        ("device", ctypes.c_uint),
+        ("device_id", ctypes.c_uint),
+        ("subsystem_id", ctypes.c_uint),
+        ("bus_id", ctypes.c_char * 32),
+    ]
+
+
+class _Value(ctypes.Union):
+    _fields_ = [
+        ("double", ctypes.c_double),
+        ("uint", ctypes.c_uint),
+        ("ulong", ctypes.c_ulong),
+        ("ulonglong", ctypes.c_ulonglong),
+        ("longlong", ctypes.c_longlong),
+        ("int", ctypes.c_int),
+    ]
+
+
+_VALUE_TYPES = ("double", "uint", "ulong", "ulonglong", "longlong", "int")
+_UINT = 1
+
+
+class _FieldValue(ctypes.Structure):
+    _fields_ = [
+        ("field", ctypes.c_uint),
+        ("scope", ctypes.c_uint),
+        ("timestamp", ctypes.c_longlong),
+        ("latency", ctypes.c_longlong),
+        ("type", ctypes.c_uint),
+        ("status", ctypes.c_uint),
+        ("value", _Value),
+    ]
+
+
+class Nvml:
+    """The library, initialized; OSError where there is none, or where it does not work."""
+
+    def __init__(self, library: str = LIBRARY) -> None:
+        self._library = ctypes.CDLL(library)
+        status = int(self._library.nvmlInit_v2())
+        if status != _SUCCESS:
+            raise OSError(f"NVML does not start (error {status})")
+
+    def devices(self) -> list[Device]:
+        count = ctypes.c_uint()
+        if self._library.nvmlDeviceGetCount_v2(ctypes.byref(count)) != _SUCCESS:
+            return []
+        found = []
+        for index in range(count.value):
+            handle = ctypes.c_void_p()
+            # Of a device that this process may not use there is no handle.
+            if self._library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)) == _SUCCESS:
+                found.append(Device(self._library, handle, index))
+        return found
+
+    def close(self) -> None:
+        self._library.nvmlShutdown()
+
+
+class Device:
+    def __init__(self, library: ctypes.CDLL, handle: ctypes.c_void_p, index: int) -> None:
+        self._library, self._handle, self.index = library, handle, index
+        self._uint, self._ulonglong = ctypes.c_uint(), ctypes.c_ulonglong()
+        self._utilization, self._memory = _Utilization(), _Memory()
+        self.name = self._text("nvmlDeviceGetName", 96)
+        self.uuid = self._text("nvmlDeviceGetUUID", 96)
+
+    def pci(self) -> str:
+        """`00000000:1B:00.0`"""
+        found = _Pci()
+        return found.bus_id.decode(errors="replace") if self._ask("nvmlDeviceGetPciInfo_v3", found) else ""
+
+    def energy(self) -> float:
+        """mJ since the driver was loaded"""
+        return float(self._ulonglong.value) if self._ask("nvmlDeviceGetTotalEnergyConsumption", self._ulonglong) else math.nan
+
+    def power(self) -> float:
+        """mW"""
+        return float(self._uint.value) if self._ask("nvmlDeviceGetPowerUsage", self._uint) else math.nan
+
+    def utilization(self) -> tuple[float, float]:
+        """% of the last moments: in which a kernel ran, in which memory was read or written"""
+        if not self._ask("nvmlDeviceGetUtilizationRates", self._utilization):
+            return math.nan, math.nan
+        return float(self._utilization.gpu), float(self._utilization.memory)
+
+    def memory_used(self) -> float:
+        return float(self._memory.used) if self._ask("nvmlDeviceGetMemoryInfo", self._memory) else math.nan
+
+    def temperature(self) -> float:
+        function = self._function("nvmlDeviceGetTemperature")
+        answered = function is not None and function(self._handle, _TEMPERATURE_GPU, ctypes.byref(self._uint)) == _SUCCESS
+        return float(self._uint.value) if answered else math.nan
+
+    def clock(self, of: Clock) -> float:
+        """MHz"""
+        function = self._function("nvmlDeviceGetClockInfo")
+        answered = function is not None and function(self._handle, int(of), ctypes.byref(self._uint)) == _SUCCESS
+        return float(self._uint.value) if answered else math.nan
+
+    def fields(self, of: Sequence[Field]) -> list[tuple[float, bool]]:
+        """The value of each, and whether it is of 32 bits and begins again."""
+        asked = (_FieldValue * len(of))()
+        for one, field in zip(asked, of, strict=True):
+            one.field, one.scope = int(field), _ALL_LINKS if field in (Field.NVLINK_SENT, Field.NVLINK_RECEIVED) else 0
+        function = self._function("nvmlDeviceGetFieldValues")
+        if function is None or function(self._handle, len(of), ctypes.byref(asked)) != _SUCCESS:
+            return [(math.nan, False)] * len(of)
+        return [(_number(one), one.type == _UINT) for one in asked]
+
+    def _ask(self, function: str, answer: ctypes.Structure | ctypes.c_uint | ctypes.c_ulonglong) -> bool:
+        found = self._function(function)
+        return found is not None and found(self._handle, ctypes.byref(answer)) == _SUCCESS
+
+    def _text(self, function: str, size: int) -> str:
+        buffer, found = ctypes.create_string_buffer(size), self._function(function)
+        return buffer.value.decode(errors="replace") if found is not None and found(self._handle, buffer, size) == _SUCCESS else ""
+
+    def _function(self, name: str) -> ctypes._NamedFuncPointer | None:
+        """None: this driver is older than the function."""
+        try:
+            return getattr(self._library, name)  # type: ignore[no-any-return]
+        except AttributeError:
+            return None
+
+
+def _number(answer: _FieldValue) -> float:
+    if answer.status != _SUCCESS or answer.type >= len(_VALUE_TYPES):
+        return math.nan
+    return float(getattr(answer.value, _VALUE_TYPES[answer.type]))

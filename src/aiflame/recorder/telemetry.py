@@ -1,0 +1,215 @@
+"""Looks at the machine while a program is recorded, and appends what it sees to `PROFILE/telemetry/`.
+
+A thread for each group of sources, since a driver may take long or hang. All of them together take a hundredth of a core at most: what
+takes more is looked at more rarely.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aiflame.errors import AiflameError
+from aiflame.profile.codes import StopReason
+from aiflame.profile.control import ControlPage
+from aiflame.profile.telemetry_format import FOLDER, SUFFIX, Packer, pack_header
+from aiflame.recorder.sources import sources
+from aiflame.recorder.sources.base import Source
+
+INTERVAL_MS = 50
+SHARE = 0.01
+"""Of a core, for all looks together."""
+_JUDGED_NS = 1_000_000_000
+_LONGEST_NS = 10_000_000_000
+_TAKEN = 16 << 10
+"""Bytes of --max-size that a file takes at a time."""
+_PATIENCE_S = 1.0
+"""So long the end of a recording waits for a look that does not end."""
+
+
+def parse_telemetry(text: str) -> int:
+    """`off`, or milliseconds → milliseconds, 0 for none."""
+    if text.lower() == "off":
+        return 0
+    if not text.isdecimal() or not 5 <= int(text) <= 60_000:
+        raise AiflameError(f"--telemetry {text}: use off, or an interval of 5 to 60000 milliseconds")
+    return int(text)
+
+
+class Telemetry:
+    """Looks from `start` to `finish`. Nothing in it ever fails the recording."""
+
+    def __init__(
+        self, profile: Path, page: ControlPage, interval_ms: int = INTERVAL_MS, found: Sequence[Source] | None = None, share: float = SHARE
+    ) -> None:
+        self._folder = profile / FOLDER
+        chosen = found if found is not None else sources(profile / "spool")
+        self._over = threading.Event()
+        self._budget = _Budget(interval_ms * 1_000_000, share)
+        scheduled = [_Scheduled(source, self._folder / f"{number:02}-{source.name}{SUFFIX}") for number, source in enumerate(chosen)]
+        self._lookers = [
+            _Looker(name, [one for one in scheduled if one.source.thread == name], page, self._over, self._budget)
+            for name in dict.fromkeys(source.thread for source in chosen)
+        ]
+
+    def start(self) -> None:
+        """After the program was started: its process must not inherit our threads' locks, nor our threads its signals."""
+        try:
+            self._folder.mkdir(exist_ok=True)
+        except OSError:
+            return
+        for looker in self._lookers:
+            looker.start()
+
+    def finish(self) -> list[str]:
+        """A last look; and what a person should know."""
+        self._over.set()
+        until = time.monotonic() + _PATIENCE_S
+        notes = []
+        for looker in self._lookers:
+            if looker.looking:  # a driver that is not awake yet is not waited for
+                looker.join(max(until - time.monotonic(), 0.05))
+                if looker.is_alive():
+                    notes.append(f"telemetry of {looker.name} is cut short: a look at it does not end")
+            looker.closed = True
+            notes += looker.notes
+        return notes + self._budget.notes()
+
+
+@dataclass(slots=True, eq=False)
+class _Scheduled:
+    """A source, its file, and when it is due."""
+
+    source: Source
+    path: Path
+    interval_ns: int = 0
+    due_ns: int = 0
+    spent_ns: int = 0
+    looks: int = 0
+    """Since it was last judged; `spent_ns`: their CPU time."""
+    cost_ns: float = 0.0
+    """Of a look, when it was last judged."""
+    _file: int = -1
+    _packer: Packer = field(default_factory=lambda: Packer(0))
+    _room: int = 0
+
+    def begin(self, page: ControlPage) -> bool:
+        """False: there is nothing to look at."""
+        header = self.source.begin()
+        if header is None:
+            return False
+        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._packer = Packer(len(header.series))
+        return self._write(pack_header(header), page) and bool(header.series)
+
+    def look(self, page: ControlPage) -> bool:
+        """False: there is no room any more."""
+        began = time.thread_time_ns()
+        data = b"".join(self._packer.pack(*one) for one in self.source.look())
+        written = self._write(data, page)
+        self.spent_ns += time.thread_time_ns() - began
+        self.looks += 1
+        return written
+
+    def end(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self.source.end()
+
+    def _write(self, data: bytes, page: ControlPage) -> bool:
+        while self._room < len(data):
+            if not page.take(_TAKEN):
+                return False
+            self._room += _TAKEN
+        self._room -= len(data)
+        return not data or os.write(self._file, data) == len(data)
+
+
+class _Looker(threading.Thread):
+    """The sources of one thread, each when it is due."""
+
+    def __init__(self, name: str, of: list[_Scheduled], page: ControlPage, over: threading.Event, budget: _Budget) -> None:
+        super().__init__(name=name, daemon=True)  # one that hangs must not keep the process
+        self.notes: list[str] = []
+        self.looking = False
+        self.closed = False
+        """The profile is no longer ours to write to."""
+        self._of, self._page, self._over, self._budget = of, page, over, budget
+
+    def run(self) -> None:
+        there = [one for one in self._of if self._tried(one, one.begin)]
+        self._budget.add(there)
+        self.looking = bool(there)
+        while there and not self._over.wait(_until_due(there)):
+            if self._page.stop_reason is not StopReason.NONE:
+                break
+            now = time.monotonic_ns()
+            for one in [one for one in there if one.due_ns <= now]:
+                if not self._tried(one, one.look):
+                    there.remove(one)
+                one.due_ns = max(one.due_ns + one.interval_ns, now)
+            self._budget.judge(time.monotonic_ns())
+        for one in there:
+            self._tried(one, one.look)
+        for one in self._of:
+            one.end()
+
+    def _tried(self, one: _Scheduled, what: Callable[[ControlPage], bool]) -> bool:
+        try:
+            return not self.closed and what(self._page)
+        except Exception as error:  # whatever a machine shows: a recording goes on
+            self.notes.append(f"telemetry of {one.source.name} ended: {getattr(error, 'strerror', None) or error}")
+            return False
+
+
+def _until_due(there: list[_Scheduled]) -> float:
+    return max(min(one.due_ns for one in there) - time.monotonic_ns(), 0) / 1e9
+
+
+class _Budget:
+    """Makes intervals longer until all looks together take their share of a core."""
+
+    def __init__(self, interval_ns: int, share: float) -> None:
+        self._interval_ns, self._share = interval_ns, share
+        self._lock = threading.Lock()
+        self._all: list[_Scheduled] = []
+        self._next_ns = time.monotonic_ns() + _JUDGED_NS
+
+    def add(self, some: list[_Scheduled]) -> None:
+        with self._lock:
+            for one in some:
+                one.interval_ns = self._interval_ns * one.source.every
+                one.due_ns = time.monotonic_ns()
+            self._all += some
+
+    def judge(self, now_ns: int) -> None:
+        """Once a second: what takes the most is looked at half as often, until all take no more than their share."""
+        if now_ns < self._next_ns:
+            return
+        with self._lock:
+            self._next_ns = now_ns + _JUDGED_NS
+            for one in self._all:
+                if one.looks:
+                    one.cost_ns, one.spent_ns, one.looks = one.spent_ns / one.looks, 0, 0
+            while sum(map(_load, self._all)) > self._share:
+                heaviest = max(self._all, key=_load)
+                if heaviest.interval_ns >= _LONGEST_NS:
+                    break
+                heaviest.interval_ns *= 2
+
+    def notes(self) -> list[str]:
+        """Of what was looked at more rarely than was asked for."""
+        return [
+            f"telemetry of {one.source.name} was read every {one.interval_ns / 1e6:.0f} ms only, as a look at it took"
+            f" {one.cost_ns / 1e6:.1f} ms"
+            for one in self._all
+            if one.interval_ns > self._interval_ns * one.source.every
+        ]
+
+
+def _load(one: _Scheduled) -> float:
+    return one.cost_ns / one.interval_ns
