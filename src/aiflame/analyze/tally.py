@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from aiflame.attribute.backends import backend_name
 from aiflame.attribute.gpu_inside import kernel_names
 from aiflame.attribute.gpu_work import COPY_NAMES, JOIN
 from aiflame.attribute.owners import process_frames
@@ -14,16 +15,6 @@ from aiflame.attribute.stacks import Tables
 from aiflame.profile.codes import CallBackend, GpuApi, SyncKind
 
 HOST, DEVICE, TRAFFIC = "host", "device", "traffic"
-BACKENDS = {
-    CallBackend.CUDA: "CUDA",
-    CallBackend.OPENCL: "OpenCL",
-    CallBackend.MPI: "MPI",
-    CallBackend.OPENMP: "OpenMP",
-    CallBackend.LEVEL_ZERO: "Level Zero",
-    CallBackend.NCCL: "NCCL",
-    CallBackend.TORCH: "torch.distributed",
-    CallBackend.HIP: "HIP",
-}
 _OF_API = {GpuApi.OPENCL: CallBackend.OPENCL, GpuApi.CUDA: CallBackend.CUDA}
 _WAITS = {SyncKind.EVENT: "[wait for an event]", SyncKind.STREAM: "[wait for a stream]", SyncKind.CONTEXT: "[wait for a device]"}
 LAUNCH = "[launch]"
@@ -187,5 +178,4 @@ def _sections(kind: str, rows: pl.LazyFrame, threads: pl.LazyFrame | None = None
         its = added.filter(pl.col("backend") == backend).drop("backend").sort("total", *key, descending=[True, *(False for _ in key)])
         whole = max(int(its["total"].sum()), 1)
         columns = [*key, "calls", "total", "mean", "min", "max", "failed"]
-        name = BACKENDS.get(CallBackend(backend), "") if backend in list(CallBackend) else "unknown"
-        yield Section(kind, name, processes, owners, its.select(*columns, share=pl.col("total") / whole))
+        yield Section(kind, backend_name(backend), processes, owners, its.select(*columns, share=pl.col("total") / whole))

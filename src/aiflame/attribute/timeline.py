@@ -19,6 +19,7 @@ from aiflame.attribute.timeline_regions import counters, marked_regions
 from aiflame.attribute.timeline_samples import cpu_samples
 from aiflame.attribute.timeline_stacks import Stacks
 from aiflame.attribute.timeline_tables import Making, Owners, SliceKind, Timeline
+from aiflame.attribute.timeline_traced import traced_calls
 from aiflame.attribute.timeline_work import device_work
 from aiflame.attribute.tree import Frame
 from aiflame.profile.kinds import Kind
@@ -35,6 +36,7 @@ def timeline(
     owners = owners_of(profile, making)
     stacks = Stacks(profile, functions(profile))
     marked_regions(profile, making, owners)
+    traced_calls(profile, making, owners)
     launches = launches_of(profile)
     meaning = meaning or of_devices(profile, stacks.trie)
     contexts = Contexts(making, replace(meaning, launches=meaning.launches.select(*CONTEXT, BRINGS)))

@@ -56,6 +56,8 @@ class SliceKind(IntEnum):
     """the same, a moment"""
     FUNCTION = 11
     """consecutive CPU samples in a function"""
+    TRACED = 12
+    """a row of `calls`"""
 
 
 TRACKS: Mapping[str, type[pl.DataType]] = {

@@ -86,6 +86,7 @@ _CATEGORIES: Mapping[SliceKind, str] = {
     SliceKind.REGION: "region",
     SliceKind.MARK: "mark",
     SliceKind.FUNCTION: "function",
+    SliceKind.TRACED: "traced call",
 }
 _STEP = "step"
 _TAIL = number(_Packet.SEQUENCE, _SEQUENCE) + number(_Packet.FLAGS, _NEEDED)

@@ -46,6 +46,7 @@ SHOWN: Mapping[SliceKind, tuple[str, Kind]] = {
     SliceKind.REGION: ("regions", Kind.REGION),
     SliceKind.MARK: ("marks", Kind.REGION),
     SliceKind.FUNCTION: ("functions", Kind.PYTHON),
+    SliceKind.TRACED: ("traced calls", Kind.CPP),
 }
 """How the page calls a kind of slices, and whose colours they have."""
 

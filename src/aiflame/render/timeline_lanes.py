@@ -20,6 +20,7 @@ _PLACE = {
     SliceKind.WAIT: 5,
     SliceKind.REGION: 6,
     SliceKind.MARK: 6,
+    SliceKind.TRACED: 6,
     SliceKind.FUNCTION: 7,
     SliceKind.KERNEL: 8,
     SliceKind.COPY: 8,
@@ -27,7 +28,7 @@ _PLACE = {
 """From the top of a track; kinds with one number share lanes."""
 _LAST = max(TrackKind) + 1
 """Place of sampled stacks: behind all others."""
-_NESTED = (SliceKind.REGION, SliceKind.MARK, SliceKind.FUNCTION)
+_NESTED = (SliceKind.REGION, SliceKind.MARK, SliceKind.FUNCTION, SliceKind.TRACED)
 
 
 @dataclass(frozen=True, slots=True)
