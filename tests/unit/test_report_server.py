@@ -17,11 +17,13 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
 from report_profiles import training
+from timeline_blocks import read
 
+from aiflame.attribute.timeline_tables import SliceKind
 from aiflame.cli import browser
 from aiflame.errors import AiflameError
 from aiflame.render.report import Report
@@ -226,6 +228,73 @@ def test_a_block_that_cannot_be_made_is_one_line_and_may_be_asked_for_again(tmp_
         answer = served.ask("blocks/tables")
         assert (answer.status, answer.body) == (500, b"tables/kernels is damaged: record again")
         assert served.ask("blocks/tables").status == 200
+
+
+def test_a_stretch_of_the_timeline_can_be_had_closer(served: Served) -> None:
+    whole = read(served.ask("blocks/timeline").body)
+    kernels = whole.rows(SliceKind.KERNEL)
+    begin = whole.head["origin_ns"] + int(whole.times[0][kernels[0]]) + 10_000  # of 30 µs
+    answer = served.ask(f"closer?begin={begin}&end={begin + 5000}")
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/octet-stream")
+    found = read(answer.body)
+    assert (found.head["origin_ns"], found.head["length_ns"]) == (begin, 5000)
+    assert found.names(found.rows(SliceKind.KERNEL)) == whole.names(kernels[:1])
+    assert answer.body == served.ask(f"closer?end={begin + 5000}&begin={begin}").body
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("", "begin=1", "end=2", "begin=&end=2", "begin=2&end=1", "begin=1&end=1", "begin=-1&end=2"),
+        *("begin=a&end=b", "begin=1&end=2&end=3", "begin=1&end=2&more=3", "begin=%00&end=2", "begin=\u0661&end=9", "&" * 1000),
+        *(f"begin=1&end={1 << 63}", f"begin=1&end={'9' * 5000}", "begin=+1&end=2", "begin=1_0&end=20", "begin=1.5&end=2"),
+    ],
+)
+def test_a_stretch_that_is_none_is_refused_in_one_line(served: Served, query: str) -> None:
+    answer = served.ask("closer?" + quote(query, safe="=&%+"))
+    assert (answer.status, answer.body) == (400, b"closer?begin=NS&end=NS: two whole numbers, the second the larger")
+
+
+def test_a_stretch_with_too_much_in_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiflame.render.report.MOST_AT_ONCE", 10)
+    with running(Report(training(tmp_path))) as served:
+        answer = served.ask("closer?begin=0&end=5000000000")
+        assert answer.status == 400
+        assert b"records are in this stretch of time: ask for a shorter one" in answer.body
+        assert served.ask("closer?begin=0&end=1").status == 200
+
+
+def test_a_stretch_needs_the_token_and_this_machines_name_too(served: Served) -> None:
+    for path in ("/closer?begin=1&end=2", "/x/closer?begin=1&end=2"):
+        assert served.ask(path).status == 404
+    assert served.ask("closer?begin=1&end=2", Host="evil.example").status == 403
+    assert served.ask("closer?begin=1&end=2", method="POST").status == 405
+
+
+def test_what_nobody_waits_for_any_more_is_not_read(tmp_path: Path) -> None:
+    report = Report(training(tmp_path))
+    begun, go_on, read_closer = threading.Event(), threading.Event(), list[int]()
+
+    def waits(name: str) -> bytes:
+        begun.set()
+        go_on.wait(60)
+        return b"made"
+
+    def closer(begin: int, end: int) -> bytes:
+        read_closer.append(begin)
+        return b"closer"
+
+    report.block, report.closer = waits, closer  # type: ignore[method-assign]
+    with running(report) as served:
+        first = threading.Thread(target=served.ask, args=("blocks/tables",))
+        first.start()
+        assert begun.wait(60)
+        with socket.create_connection(("127.0.0.1", served.port)) as left:
+            left.sendall(f"GET {served.path}closer?begin=1&end=2 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        go_on.set()
+        assert served.ask("closer?begin=3&end=4").body == b"closer"
+        first.join()
+    assert read_closer == [3]
 
 
 def test_a_port_that_is_taken_is_one_line(served: Served, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from aiflame.analyze.facts import Facts, facts
 from aiflame.analyze.table import TableOf
 from aiflame.analyze.tables import tables
 from aiflame.attribute.context import Meaning
+from aiflame.attribute.timeline_windows import Windows
 from aiflame.errors import AiflameError
 from aiflame.profile.store import Profile
 from aiflame.render.facts_block import facts_makers
@@ -19,9 +20,12 @@ from aiflame.render.page import page
 from aiflame.render.report_blocks import first_screen, tables_block
 from aiflame.render.report_code import MOST_IN_A_FILE, Code
 from aiflame.render.timeline_block import of_profile as timeline_block_of
+from aiflame.render.timeline_block import timeline_block
 
 WHOLE = 1 << 30
 """More pages of kernels than any profile has."""
+MOST_AT_ONCE = 400_000
+"""Kernels, launches and samples that are read for a closer look at the timeline: a second or two."""
 
 
 class Report:
@@ -46,6 +50,10 @@ class Report:
         if make is None and name not in self.names:
             raise AiflameError(f"this report has no data called {name}")
         return make() if make is not None else self.code.block(name)
+
+    def closer(self, begin: int, end: int) -> bytes:
+        """The block of a stretch of the timeline (ns), with everything that is there."""
+        return timeline_block(self._windows.timeline(begin, end, MOST_AT_ONCE), window=(begin, end))
 
     def blocks(self) -> Iterator[tuple[str, bytes]]:
         """All, one after another. What the first ones share is let go before the large ones are made: there may be millions of launches."""
@@ -77,6 +85,10 @@ class Report:
         meaning = self.meaning
         del self.meaning
         return meaning
+
+    @cached_property
+    def _windows(self) -> Windows:
+        return Windows(self.profile, self.facts.meaning)
 
     @cached_property
     def facts(self) -> Facts:

@@ -9,14 +9,18 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
+import select
+import socket
 import sys
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
+from aiflame.attribute.items import LATEST
+from aiflame.attribute.timeline_windows import TooMuch
 from aiflame.errors import AiflameError
 from aiflame.render.page import harmless, page, served_policy
 from aiflame.render.report import Report
@@ -98,6 +102,11 @@ class _Made:
                     return None
             return self._known[name]
 
+    def closer(self, begin: int, end: int, wanted: Callable[[], bool]) -> bytes | None:
+        """A stretch of the timeline, not kept: a page asks for another with the next movement of a hand. None: nobody waits for it now."""
+        with self._lock:
+            return self._report.closer(begin, end) if wanted() else None
+
 
 def _handler(token: str, title: str, made: _Made) -> type[BaseHTTPRequestHandler]:
     text = "".join(page(title, None)).encode()
@@ -124,13 +133,15 @@ def _handler(token: str, title: str, made: _Made) -> type[BaseHTTPRequestHandler
 
         def do_GET(self) -> None:
             given, _, rest = self.path.removeprefix("/").partition("/")
-            rest = rest.partition("?")[0]
+            rest, _, query = rest.partition("?")
             if not hmac.compare_digest(given.encode(), token.encode()) or self.path.count("/") < 2:
                 self._refuse(HTTPStatus.NOT_FOUND, "no report here: open the whole address that aiflame open printed")
             elif rest == "":
                 self._send(HTTPStatus.OK, text, "text/html; charset=utf-8")
             elif rest.startswith("blocks/"):
                 self._block(unquote(rest.removeprefix("blocks/")))
+            elif rest == "closer":
+                self._closer(query)
             else:
                 self._refuse(HTTPStatus.NOT_FOUND, "the report has no such part")
 
@@ -142,6 +153,32 @@ def _handler(token: str, title: str, made: _Made) -> type[BaseHTTPRequestHandler
                 self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, told)
             else:
                 self._refuse(HTTPStatus.NOT_FOUND, "the report has no such part")
+
+        def _closer(self, query: str) -> None:
+            """A page that looks elsewhere by now has closed its connection."""
+            stretch = _stretch(query)
+            if stretch is None:
+                self._refuse(HTTPStatus.BAD_REQUEST, "closer?begin=NS&end=NS: two whole numbers, the second the larger")
+                return
+            try:
+                data, told = _tried(lambda: made.closer(*stretch, lambda: not self._left()))
+            except TooMuch as error:
+                self._refuse(HTTPStatus.BAD_REQUEST, str(error))
+                return
+            if data is not None:
+                self._send(HTTPStatus.OK, data, "application/octet-stream")
+            elif told:
+                self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, told)
+            else:
+                self.close_connection = True
+
+        def _left(self) -> bool:
+            asked = select.poll()
+            asked.register(self.connection, select.POLLIN)
+            try:
+                return bool(asked.poll(0)) and not self.connection.recv(1, socket.MSG_PEEK)
+            except OSError:
+                return True
 
         def _refuse(self, status: HTTPStatus, why: str) -> None:
             self.close_connection = True
@@ -170,7 +207,21 @@ def _tried(make: Callable[[], bytes | None]) -> tuple[bytes | None, str]:
     """What was made, or why not."""
     try:
         return make(), ""
+    except TooMuch:
+        raise
     except AiflameError as error:
         return None, str(error)
     except Exception as error:
         return None, f"this part of the report cannot be made: {type(error).__name__}: {error}".partition("\n")[0]
+
+
+def _stretch(query: str) -> tuple[int, int] | None:
+    """begin and end, each told once, in digits."""
+    told = parse_qsl(query, keep_blank_values=True, max_num_fields=8) if query.count("&") < 8 else []
+    values = dict(told)
+    if len(told) != 2 or set(values) != {"begin", "end"} or not all(value.isascii() and value.isdigit() for value in values.values()):
+        return None
+    if any(len(value) > len(str(LATEST)) for value in values.values()):
+        return None
+    begin, end = int(values["begin"]), int(values["end"])
+    return (begin, end) if begin < end <= LATEST else None
