@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
 
 from aiflame.errors import AiflameError
-from aiflame.recorder import Recording, RecordOptions, leave_as, parse_sampling, parse_size, run
+from aiflame.profile.rank_numbers import parse_ranks
+from aiflame.recorder import Place, Recording, RecordOptions, leave_as, parse_sampling, parse_size, place_of, rank_here, run
+from aiflame.recorder.supervise import become
 from aiflame.recorder.telemetry import INTERVAL_MS, parse_telemetry
 from aiflame.recorder.tracing import BACKENDS, DEFAULT, parse_trace
 
@@ -20,6 +23,9 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(prog="aiflame record", usage=_USAGE, description="Record a program and all its child processes.")
     result.add_argument("-o", "--output", type=Path, metavar="PROFILE", help="where to write the profile (default: COMMAND-TIME.aiflame)")
     result.add_argument("--force", action="store_true", help="replace PROFILE if it exists")
+    result.add_argument(
+        "--ranks", default="", metavar="RANKS", help="of a parallel job record these alone (0,7 or 0-3); the others just run (default: all)"
+    )
     result.add_argument(
         "--cpu-rate", type=int, default=199, metavar="HZ", help="samples a second of CPU time and thread; 0: none (default: 199)"
     )
@@ -81,10 +87,19 @@ def record(arguments: list[str]) -> int:
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
         parser().error("no command to record: put it behind --")
+    rank, chosen = rank_here(os.environ), parse_ranks(options.ranks) if options.ranks else None
+    if chosen is not None:
+        if rank is None:
+            raise AiflameError(
+                f"--ranks {options.ranks}: no variable of a launcher says which rank this is: start it by mpirun, srun or torchrun, "
+                "or leave --ranks out"
+            )
+        if rank.rank not in chosen:
+            become(command)
     began = time.monotonic()
     recording = run(
         command,
-        options.output or _default_name(command),
+        place_of(options.output, command, rank, chosen),
         RecordOptions(
             cpu_rate=options.cpu_rate,
             wall_rate=options.wall,
@@ -110,43 +125,36 @@ def record(arguments: list[str]) -> int:
             _seal(recording, took, quiet=options.quiet)
     except AiflameError as error:
         # The program's own status matters more than ours; what was recorded is still there.
-        print(f"aiflame: {error}", file=sys.stderr)
+        recording.tell(str(error))
     except KeyboardInterrupt:
-        print(
-            f"aiflame: {recording.profile} is recorded but not sealed: the next command that opens it will do that",
-            file=sys.stderr,
-        )
+        recording.tell(f"{recording.profile} is recorded but not sealed: the next command that opens it will do that")
     return leave_as(recording.status)
-
-
-def _default_name(command: list[str]) -> Path:
-    words = [Path(word).stem for word in command[:2] if not word.startswith("-")]
-    name = words[1] if len(words) > 1 and words[0].startswith("python") else words[0] if words else "profile"
-    stem = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    path, number = Path(f"{stem}.aiflame"), 1
-    while path.exists():
-        number += 1
-        path = Path(f"{stem}-{number}.aiflame")
-    return path
 
 
 def _seal(recording: Recording, seconds: float, *, quiet: bool) -> None:
     try:
         import polars  # noqa: F401
     except ImportError:
-        print(f"aiflame: {recording.profile} is recorded; open it where polars is installed to seal it", file=sys.stderr)
+        recording.tell(f"{recording.profile} is recorded; open it where polars is installed to seal it")
         return
     import aiflame
 
     profile = aiflame.open(recording.profile)
     for note in profile.store.notes():
         if note not in recording.notes:
-            print(f"aiflame: {note}", file=sys.stderr)
-    if not quiet:
+            recording.tell(note)
+    if not quiet and recording.place.speaks:
         samples, processes = len(profile.table("cpu_samples")), len(profile.table("processes"))
         size = sum(file.stat().st_size for file in recording.profile.rglob("*") if file.is_file())
         print(
-            f"aiflame: {seconds:.1f} s, {processes} process{'es' if processes != 1 else ''}, {samples:,} samples"
-            f" -> {recording.profile} ({size / 1e6:.1f} MB); next: aiflame open, aiflame top",
+            f"aiflame: {_of_ranks(recording.place)}{seconds:.1f} s, {processes} process{'es' if processes != 1 else ''},"
+            f" {samples:,} samples -> {recording.place.whole} ({size / 1e6:.1f} MB); next: aiflame open, aiflame top",
             file=sys.stderr,
         )
+
+
+def _of_ranks(place: Place) -> str:
+    """What the summary is of, where others have recorded beside us."""
+    if place.rank is None:
+        return ""
+    return f"rank {place.rank.rank}{f' of {place.rank.size}' if place.rank.size else ''}: "

@@ -73,6 +73,20 @@ class Recorder:
 
 
 @dataclass(frozen=True, slots=True)
+class JobRank:
+    """Where a recorder stands in a parallel job, by its launcher's variables."""
+
+    rank: int = 0
+    size: int = 0
+    """0: unknown"""
+    local_rank: int = -1
+    """on its host; -1: unknown"""
+    launcher: str = ""
+    job: str = ""
+    """`job.Job.name`"""
+
+
+@dataclass(frozen=True, slots=True)
 class Meta:
     format: int = FORMAT
     version: str = ""
@@ -89,6 +103,8 @@ class Meta:
     """what could not be recorded or read, one line each"""
     complete: bool = False
     """the recorder saw the end; False after a crash of the recorder"""
+    job_rank: JobRank | None = None
+    """of the recorder; None: it was started by no launcher, or for a job of one rank"""
 
     def with_notes(self, *notes: str) -> Meta:
         return dataclasses.replace(self, degraded=tuple(dict.fromkeys((*self.degraded, *notes))))

@@ -17,6 +17,7 @@ from aiflame.recorder.checkup_cuda import Machine, cuda_findings
 from aiflame.recorder.finding import Finding, State
 from aiflame.recorder.library import agent, collector
 from aiflame.recorder.options import RecordOptions
+from aiflame.recorder.place import Place
 from aiflame.recorder.run import run
 
 
@@ -45,7 +46,7 @@ def _recording() -> Finding:
     with tempfile.TemporaryDirectory() as folder:
         profile = Path(folder) / "checkup.aiflame"
         try:
-            run([sys.executable, "-c", program], profile, RecordOptions(cpu_rate=999))
+            run([sys.executable, "-c", program], Place(profile, profile), RecordOptions(cpu_rate=999))
         except AiflameError as error:
             return Finding("CPU samples", State.BROKEN, str(error))
         tables = [file.stat().st_size for file in profile.glob("spool/*/cpu_samples.table")]

@@ -13,6 +13,7 @@ from pathlib import Path
 from aiflame.errors import AiflameError
 from aiflame.recorder.library import agent, collector
 from aiflame.recorder.options import RecordOptions
+from aiflame.recorder.place import place_of, rank_here
 from aiflame.recorder.run import finish, prepare
 
 _one_at_a_time = threading.Lock()
@@ -27,15 +28,16 @@ def recording(profile: Path, options: RecordOptions, *, overwrite: bool) -> Iter
         raise AiflameError("this program is being recorded already: end that recording first")
     try:
         library = ctypes.CDLL(str(collector()))
-        page = prepare(profile, options, sys.orig_argv, overwrite=overwrite)
+        where = place_of(profile, sys.orig_argv, rank_here(os.environ))
+        page = prepare(where, options, sys.orig_argv, overwrite=overwrite)
         with _runtimes_ask_for_us(options):
-            if not library.aiflame_start(os.fsencode(profile.absolute())):
+            if not library.aiflame_start(os.fsencode(where.profile.absolute())):
                 raise AiflameError(f"recording into {profile} could not be started: run `aiflame doctor`")
             try:
                 yield profile
             finally:
                 library.aiflame_stop()
-                finish(profile, page, 0, [])
+                finish(where, page, 0, [])
     finally:
         _one_at_a_time.release()
 

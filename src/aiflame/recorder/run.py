@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import sys
 import time
 from dataclasses import asdict, dataclass, field, replace
@@ -18,6 +17,8 @@ from aiflame.recorder import command as commands
 from aiflame.recorder.hooks import environment
 from aiflame.recorder.keep import Keeper
 from aiflame.recorder.options import RecordOptions
+from aiflame.recorder.place import Place
+from aiflame.recorder.sources.memory import Processes
 from aiflame.recorder.supervise import supervise
 from aiflame.recorder.telemetry import Telemetry
 from aiflame.recorder.tracing import trace_features
@@ -29,26 +30,33 @@ _OWN_BYTES = 32 << 10
 
 @dataclass(slots=True)
 class Recording:
-    """What a run left: the profile (not sealed yet), the command's status, and what was degraded."""
+    """What a run left: where the profile is (not sealed yet), the command's status, and what was degraded."""
 
-    profile: Path
+    place: Place
     status: int
     """As `subprocess` gives it: negative for a signal."""
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def profile(self) -> Path:
+        return self.place.profile
 
-def run(command: list[str], profile: Path, options: RecordOptions, *, overwrite: bool = False) -> Recording:
+    def tell(self, note: str) -> None:
+        tell(self.place, note)
+
+
+def run(command: list[str], place: Place, options: RecordOptions, *, overwrite: bool = False) -> Recording:
     """Runs `command` to its end with recording on."""
     program = commands.find(command)
-    variables, taken = environment(os.environ, profile.absolute(), features(options))
+    variables, taken = environment(os.environ, place.profile.absolute(), features(options))
     notes = commands.obstacles(program) + taken
-    page = prepare(profile, options, command, overwrite=overwrite)
+    page = prepare(place, options, command, overwrite=overwrite)
     for note in notes:
-        tell(note)
-    watch = _Watch(profile, page, notes, Telemetry(profile, page, options.telemetry_ms) if options.telemetry_ms else None)
+        tell(place, note)
+    watch = _Watch(place, page, notes, _telemetry(place, page, options))
     status = supervise(command, variables, watch)
-    finish(profile, page, status, notes, watch)
-    return Recording(profile, status, notes)
+    finish(place, page, status, notes, watch)
+    return Recording(place, status, notes)
 
 
 def features(options: RecordOptions) -> int:
@@ -69,14 +77,12 @@ def features(options: RecordOptions) -> int:
     return sum(int(feature) for feature, on in chosen.items() if on) | trace_features(options.trace, options.trace_stacks)
 
 
-def prepare(profile: Path, options: RecordOptions, command: list[str], *, overwrite: bool) -> ControlPage:
+def prepare(place: Place, options: RecordOptions, command: list[str], *, overwrite: bool) -> ControlPage:
     """The empty profile, ready for processes to record into."""
+    profile = place.profile
     try:
-        if profile.exists():
-            if not overwrite:
-                raise AiflameError(f"{profile} exists: choose another name with -o, or replace it with --force")
-            _remove(profile)
-        (profile / "spool").mkdir(parents=True)
+        place.make(overwrite=overwrite)
+        (profile / "spool").mkdir()
         Meta(
             version=VERSION,
             command=tuple(command),
@@ -84,6 +90,7 @@ def prepare(profile: Path, options: RecordOptions, command: list[str], *, overwr
             recorder=Recorder.this(),
             options=asdict(options),
             started=Clocks.now(),
+            job_rank=place.rank,
         ).write(profile)
         return ControlPage.create(
             profile,
@@ -94,37 +101,46 @@ def prepare(profile: Path, options: RecordOptions, command: list[str], *, overwr
             gpu_sampling=options.gpu_sampling,
         )
     except OSError as error:
-        where = profile.absolute().parent
+        where = place.whole.absolute().parent
         reason = "there is no space left" if error.errno == errno.ENOSPC else (error.strerror or str(error)).lower()
         raise AiflameError(f"cannot write a profile in {where}: {reason}: choose another place with -o") from None
 
 
-def finish(profile: Path, page: ControlPage, status: int, notes: list[str], watch: _Watch | None = None) -> None:
+def finish(place: Place, page: ControlPage, status: int, notes: list[str], watch: _Watch | None = None) -> None:
     """No process records any more; what is known of the run is written down."""
+    profile = place.profile
     page.state = ControlState.STOPPED
     if watch is not None:
         watch.finish()
     if not any((profile / "spool").iterdir()) and not notes:
         notes.append("nothing was recorded: the program did not load the collector (is LD_PRELOAD stripped on the way to it?)")
-        tell(notes[-1])
+        tell(place, notes[-1])
     try:
         meta = replace(Meta.read(profile), ended=Clocks.now(), exit_status=status, complete=True)
         meta.with_notes(*notes).write(profile)
     except OSError:
-        tell(f"could not write {profile}/meta.json")
+        tell(place, f"could not write {profile}/meta.json")
 
 
-def tell(note: str) -> None:
-    print(f"aiflame: {note}", file=sys.stderr, flush=True)
+def tell(place: Place, note: str) -> None:
+    print(f"aiflame: {place.speaker}{note}", file=sys.stderr, flush=True)
+
+
+def _telemetry(place: Place, page: ControlPage, options: RecordOptions) -> Telemetry | None:
+    """Of the ranks on a host one looks at the machine, and each at its own processes."""
+    if not options.telemetry_ms:
+        return None
+    found = None if place.first_on_host() else [Processes(Path("/"), place.profile / "spool")]
+    return Telemetry(place.profile, page, options.telemetry_ms, found)
 
 
 class _Watch:
     """What the recorder does while the program runs."""
 
-    def __init__(self, profile: Path, page: ControlPage, notes: list[str], telemetry: Telemetry | None) -> None:
-        self._page, self._notes = page, notes
+    def __init__(self, place: Place, page: ControlPage, notes: list[str], telemetry: Telemetry | None) -> None:
+        self._place, self._page, self._notes = place, page, notes
         self._telemetry, self._begun = telemetry, False
-        self._keeper = Keeper(profile, page)
+        self._keeper = Keeper(place.profile, page)
         self._next_look = 0.0
         self._told = False
 
@@ -143,7 +159,7 @@ class _Watch:
         self._keeper.finish()
         for note in self._telemetry.finish() if self._telemetry is not None else ():
             self._notes.append(note)
-            tell(note)
+            tell(self._place, note)
 
     def _tell_stop(self) -> None:
         note = self._page.stop_note()
@@ -151,10 +167,4 @@ class _Watch:
             return
         self._told = True
         self._notes.append(note)
-        tell(f"{note}; the program goes on, and what was recorded is kept")
-
-
-def _remove(profile: Path) -> None:
-    if not (profile / "meta.json").is_file():
-        raise AiflameError(f"{profile} exists and is no profile: choose another name with -o")
-    shutil.rmtree(profile)
+        tell(self._place, f"{note}; the program goes on, and what was recorded is kept")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import NoReturn
 
-from aiflame.recorder.command import CommandError
+from aiflame.recorder.command import CommandError, find
 
 _SI_KERNEL = 0x80  # siginfo's code for a signal that the terminal sent to the whole group: the command has it already
 _FORWARDED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -36,14 +38,29 @@ def supervise(command: list[str], environment: Mapping[str, str], watch: Callabl
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def become(command: list[str]) -> NoReturn:
+    """Runs `command` in our place, unrecorded."""
+    find(command)
+    for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(ignored_by_python, signal.SIG_DFL)
+    with _as_errors(command):
+        os.execvp(command[0], command)
+
+
 def _start(command: list[str], environment: Mapping[str, str], mask: set[int | signal.Signals]) -> subprocess.Popen[bytes]:
-    try:
+    with _as_errors(command):
         return subprocess.Popen(
             command,
             env=dict(environment),
             close_fds=False,
             preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask) and None,
         )
+
+
+@contextlib.contextmanager
+def _as_errors(command: list[str]) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError:
         raise CommandError(f"{command[0]}: its interpreter is missing: check its first line (#!)", 127) from None
     except PermissionError:
