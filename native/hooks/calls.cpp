@@ -71,7 +71,7 @@ uint32_t row_in(uint64_t word) noexcept { return word >> 32 == recording.load(st
 
 bool traced(schema::Feature feature) noexcept { return control::recording() && control::has(feature); }
 
-constexpr Interface kInterface{traced, begin, end, find_group, add_group, forget_group};
+constexpr Interface kInterface{traced, begin, end, end_at, find_group, add_group, forget_group};
 
 }  // namespace
 

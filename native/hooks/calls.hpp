@@ -81,6 +81,7 @@ struct Interface {
   bool (*traced)(schema::Feature feature) noexcept;
   Begun (*begin)(const Registers& caller, Stack stack) noexcept;
   void (*end)(const Begun& begun, Function& function, const Outcome& outcome) noexcept;
+  void (*end_at)(const Begun& begun, Function& function, const Outcome& outcome, uint64_t end_ns) noexcept;
   uint32_t (*find_group)(schema::CallBackend backend, uint64_t handle) noexcept;
   uint32_t (*add_group)(const Group& group) noexcept;
   void (*forget_group)(schema::CallBackend backend, uint64_t handle) noexcept;
