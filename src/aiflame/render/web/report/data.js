@@ -62,8 +62,21 @@ export class Data {
 
 /** What the first screen shows: in the page, or asked for of the page's server. */
 export async function firstScreen() {
-  const inline = JSON.parse(document.getElementById("summary").textContent);
-  return inline ?? JSON.parse(await (await fetched("summary")).text());
+  return inlineSummary() ?? JSON.parse(await (await fetched("blocks/summary")).text());
+}
+
+/** Whether the page has a server, which reads the profile when it is asked. */
+export function isServed() {
+  return inlineSummary() === null;
+}
+
+/** A stretch of the timeline, read again: [begin, end) in ns after the system's start. */
+export async function readCloser({ begin, end }, signal) {
+  return new Uint8Array(await (await fetched(`closer?begin=${begin}&end=${end}`, signal)).arrayBuffer());
+}
+
+function inlineSummary() {
+  return JSON.parse(document.getElementById("summary").textContent);
 }
 
 async function blockBytes(name) {
@@ -77,17 +90,18 @@ async function blockBytes(name) {
   if (location.protocol === "file:") {
     throw new Error(`this file has no data called ${name}: it is cut short, or was changed; write it again`);
   }
-  return new Uint8Array(await (await fetched(name)).arrayBuffer());
+  return new Uint8Array(await (await fetched(`blocks/${encodeURIComponent(name)}`)).arrayBuffer());
 }
 
-async function fetched(name) {
+async function fetched(path, signal = undefined) {
   let answer;
   try {
-    answer = await fetch(`blocks/${encodeURIComponent(name)}`);
-  } catch {
+    answer = await fetch(path, { signal });
+  } catch (error) {
+    if (signal?.aborted) throw error;
     throw new Error("aiflame open does not answer any more: start it again, and open the address that it prints");
   }
-  if (!answer.ok) throw new Error((await answer.text()).slice(0, 1000) || `the report's data ${name} cannot be read: ${answer.status}`);
+  if (!answer.ok) throw new Error((await answer.text()).slice(0, 1000) || `the report's data ${path} cannot be read: ${answer.status}`);
   return answer;
 }
 

@@ -1,5 +1,7 @@
 // When what ran did so: the moments and slots of a block of facts.
 
+import { lowerBound } from "./sorted.js";
+
 // As profile/kinds.py numbers them.
 const PYTHON = 3;
 const GPU_IDLE = 20;
@@ -156,15 +158,4 @@ export class Moments {
     this.functionOf = Int32Array.from(code, (node) => of[node]);
     return this.functionOf;
   }
-}
-
-/** The first place whose value is not below `wanted`. */
-function lowerBound(values, wanted) {
-  let [low, high] = [0, values.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (values[middle] < wanted) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }

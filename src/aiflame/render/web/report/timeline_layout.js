@@ -8,28 +8,31 @@ const OWNERS = new Set(["process", "thread", "device"]); // of other tracks
 /**
  * @param about what the call timeline.about gave
  * @param {Set<number>} turned tracks that a person has folded or opened
+ * @param {boolean} closely with what is known of stretches that were read closer alone
  * @returns {{rows: object[], height: number}} rows with y and height: titles {fold, title, depth} and lanes {lane, label}; `fold` says what a
  *   click turns, where it does
  */
-export function layout(about, turned) {
-  return new Plan(about, turned).made();
+export function layout(about, turned, closely = false) {
+  return new Plan(about, turned, closely ? about.orders.closer : about.orders.whole).made();
 }
 
 class Plan {
   rows = [];
   y = 0;
 
-  constructor(about, turned) {
+  constructor(about, turned, order) {
     this.about = about;
     this.turned = turned;
+    this.tracks = order.tracks;
     this.lanesOf = about.tracks.map(() => []);
-    about.lanes.forEach((lane, number) => this.lanesOf[lane.track].push(number));
+    for (const lane of order.lanes) this.lanesOf[about.lanes[lane].track].push(lane);
     this.below = new Map([[-1, []]]);
-    about.tracks.forEach((track, number) => {
-      if (!this.below.has(track.parent)) this.below.set(track.parent, []);
-      this.below.get(track.parent).push(number);
-    });
-    this.streams = about.tracks.some((track) => track.kind === "stream");
+    for (const number of order.tracks) {
+      const { parent } = about.tracks[number];
+      if (!this.below.has(parent)) this.below.set(parent, []);
+      this.below.get(parent).push(number);
+    }
+    this.streams = order.tracks.some((number) => about.tracks[number].kind === "stream");
     this.busiest = this.#busiestStreams();
   }
 
@@ -50,10 +53,11 @@ class Plan {
   /** Of each device the stream that most ran on. */
   #busiestStreams() {
     const found = new Map();
-    this.about.tracks.forEach(({ kind, parent, number: stream }, track) => {
+    for (const track of this.tracks) {
+      const { kind, parent, number: stream } = this.about.tracks[track];
       const count = this.lanesOf[track].reduce((sum, lane) => sum + this.about.lanes[lane].count, 0);
       if (kind === "stream" && count > (found.get(parent)?.count ?? 0)) found.set(parent, { number: stream, count });
-    });
+    }
     return found;
   }
 
@@ -78,7 +82,7 @@ class Plan {
     const lanes = this.lanesOf[number];
     const folds = lanes.length > 1;
     const folded = folds && usuallyFolded !== this.turned.has(number);
-    const before = this.about.tracks[number - 1];
+    const before = this.about.tracks[this.tracks[this.tracks.indexOf(number) - 1]];
     const continued = before && before.name === name && before.parent === parent && kind === "stream";
     lanes.slice(0, folded ? 1 : lanes.length).forEach((lane, place) => {
       const label = kind === "purpose" && !folded ? this.#kindOf(lane) : place === 0 && !continued ? this.#plainName(number) : "";
@@ -100,8 +104,9 @@ class Plan {
   /** A kind is named once, at its first level. */
   #kindOf(lane) {
     const { kind, track } = this.about.lanes[lane];
-    const before = this.about.lanes[lane - 1];
-    return before && before.track === track && before.kind === kind ? "" : this.about.kinds[kind].label;
+    const lanes = this.lanesOf[track];
+    const before = this.about.lanes[lanes[lanes.indexOf(lane) - 1]];
+    return before?.kind === kind ? "" : this.about.kinds[kind].label;
   }
 
   /** Without its owner's name, which stands above it. */

@@ -33,6 +33,11 @@ export class Picture {
     return view.begin + ((x - this.gutter) / (this.width - this.gutter)) * (view.end - view.begin);
   }
 
+  /** How long a pixel is. */
+  pixel(view) {
+    return (view.end - view.begin) / Math.max(1, this.width - this.gutter);
+  }
+
   x(time, view) {
     return this.gutter + ((time - view.begin) / (view.end - view.begin)) * (this.width - this.gutter);
   }

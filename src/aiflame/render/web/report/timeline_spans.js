@@ -1,9 +1,13 @@
-// The slices of the timeline, in lanes, and the answers to what is seen of them.
+// The slices of a block of the timeline, in lanes, and the answers to what is seen of them.
+
+import { lowerBound } from "./sorted.js";
 
 const GROUP = 64; // slices of which the longest is known beforehand
 
 export class Spans {
-  constructor({ head, columns }) {
+  /** `shift`: what is added to its times. */
+  constructor({ head, columns }, shift = 0) {
+    this.shift = shift;
     this.head = head;
     this.columns = columns;
     const count = columns["slice.gap"].length;
@@ -26,7 +30,7 @@ export class Spans {
 
   #place(lane, from, to) {
     const { "slice.gap": gap, "slice.length": length } = this.columns;
-    let at = 0;
+    let at = this.shift;
     for (let row = from; row < to; row++) {
       at += gap[row] % 2 === 0 ? gap[row] / 2 : -(gap[row] + 1) / 2;
       this.begin[row] = at;
@@ -45,50 +49,32 @@ export class Spans {
     }
   }
 
-  about() {
+  get tracks() {
     const { head, columns } = this;
-    const tracks = columns["track.name"].map((name, row) => ({
+    return columns["track.name"].map((name, row) => ({
       name,
       parent: columns["track.parent"][row] - 1,
       kind: head.track_kinds[columns["track.kind"][row]],
       number: columns["track.number"][row],
     }));
-    const lanes = Array.from(columns["lane.track"], (track, lane) => ({
-      track,
-      kind: columns["lane.kind"][lane],
-      level: columns["lane.level"][lane],
-      count: columns["lane.count"][lane],
-    }));
-    return {
-      tracks,
-      lanes,
-      origin: head.origin_ns,
-      length: head.length_ns,
-      kinds: head.kinds,
-      leftOut: head.left_out,
-      merged: head.merged,
-      slices: this.begin.length,
-      usualStep: this.#usualStep(),
-      names: columns.name,
-      shades: columns["name.shade"],
-    };
   }
 
-  /** Neighbours narrower than a pixel are one piece; pieces begin anew in each pixel of a grid that does not move with the view. */
-  view({ begin, end, pixel, lanes }) {
-    const pieces = new Pieces();
-    const from = new Int32Array(lanes.length + 1);
-    lanes.forEach((lane, place) => {
-      let row = this.#firstAfter(lane, begin);
-      const stop = this.first[lane + 1];
-      while (row < stop && this.begin[row] < end) row = this.#piece(pieces, row, stop, pixel);
-      from[place + 1] = pieces.count;
-    });
-    const answer = { ...pieces.finish(this.columns), from, lanes, begin, end, pixel };
-    return { answer, transfer: [answer.left, answer.right, answer.row, answer.many, answer.level, answer.name, answer.kind].map((one) => one.buffer) };
+  get lanes() {
+    const { "lane.track": tracks, "lane.kind": kind, "lane.level": level, "lane.count": count } = this.columns;
+    return Array.from(tracks, (track, lane) => ({ track, kind: kind[lane], level: level[lane], count: count[lane] }));
   }
 
-  #piece(pieces, row, stop, pixel) {
+  /**
+   * What is drawn of a lane: `add(left, right, row, many, level)` for each piece. Neighbours narrower than a pixel are one piece; pieces begin
+   * anew in each pixel of a grid that does not move with the view.
+   */
+  pieces(add, lane, begin, end, pixel) {
+    const stop = this.first[lane + 1];
+    let row = this.#firstAfter(lane, begin);
+    while (row < stop && this.begin[row] < end) row = this.#piece(add, row, stop, pixel);
+  }
+
+  #piece(add, row, stop, pixel) {
     const wide = this.end[row] - this.begin[row] >= pixel;
     let next = row + 1;
     if (!wide) {
@@ -101,8 +87,33 @@ export class Spans {
     const [left, right] = [this.begin[row], this.end[next - 1]];
     const busy = this.busyBefore[next] - this.busyBefore[row];
     const room = Math.max(right - left, pixel);
-    pieces.add(left, right, longest, this.#count(row, next), wide && !this.counts ? 255 : Math.round(255 * Math.min(1, busy / room)));
+    add(left, right, longest, this.#count(row, next), wide && !this.counts ? 255 : Math.round(255 * Math.min(1, busy / room)));
     return next;
+  }
+
+  /** How many slices lie in a stretch of time, and whether some of them are known as one alone. */
+  within(begin, end) {
+    let [many, merged] = [0, false];
+    for (let lane = 0; lane + 1 < this.first.length; lane++) {
+      const from = this.#firstAfter(lane, begin);
+      const to = Math.max(from, lowerBound(this.begin, end, from, this.first[lane + 1]));
+      const count = this.#count(from, to);
+      many += count;
+      merged ||= count > to - from;
+    }
+    return { many, merged };
+  }
+
+  /** The slice of a lane around a stretch of time, -1: there is none that is known alone. */
+  around(lane, begin, end) {
+    const row = this.#firstAfter(lane, begin);
+    return row < this.first[lane + 1] && this.begin[row] <= begin && this.end[row] >= end && this.#count(row, row + 1) === 1 ? row : -1;
+  }
+
+  /** The slice of a lane that begins at a moment, -1: none. */
+  beginning(lane, time) {
+    const row = lowerBound(this.begin, time, this.first[lane], this.first[lane + 1]);
+    return row < this.first[lane + 1] && this.begin[row] === time ? row : -1;
   }
 
   #count(from, to) {
@@ -184,7 +195,7 @@ export class Spans {
   }
 
   /** The step of median length of the first thread that has some. */
-  #usualStep() {
+  usualStep() {
     const lane = this.columns["lane.kind"].indexOf(1);
     if (lane < 0) return null;
     const length = this.columns["slice.length"];
@@ -223,57 +234,9 @@ function isWork(kind) {
   return kind === 7 || kind === 8;
 }
 
-/** What is drawn, in arrays that grow. */
-class Pieces {
-  count = 0;
-  #room = 1024;
-  left = new Float64Array(this.#room);
-  right = new Float64Array(this.#room);
-  row = new Int32Array(this.#room);
-  many = new Int32Array(this.#room);
-  level = new Uint8Array(this.#room);
-
-  add(left, right, row, many, level) {
-    if (this.count === this.#room) this.#grow();
-    this.left[this.count] = left;
-    this.right[this.count] = right;
-    this.row[this.count] = row;
-    this.many[this.count] = many;
-    this.level[this.count++] = level;
-  }
-
-  #grow() {
-    this.#room *= 2;
-    for (const name of ["left", "right", "row", "many", "level"]) {
-      const larger = new this[name].constructor(this.#room);
-      larger.set(this[name]);
-      this[name] = larger;
-    }
-  }
-
-  finish(columns) {
-    const found = {};
-    for (const name of ["left", "right", "row", "many", "level"]) found[name] = this[name].slice(0, this.count);
-    found.name = Int32Array.from(found.row, (row) => columns["slice.name"][row]);
-    found.kind = Uint8Array.from(found.row, (row) => columns["slice.kind"][row]);
-    return found;
-  }
-}
-
 /** sums[row]: of all before that row. */
 function sums(values) {
   const found = new Float64Array(values.length + 1);
   for (let row = 0; row < values.length; row++) found[row + 1] = found[row] + values[row];
   return found;
-}
-
-/** The first place in [from, to) whose value is not below `wanted`. */
-function lowerBound(values, wanted, from, to) {
-  let [low, high] = [from, to];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (values[middle] < wanted) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }

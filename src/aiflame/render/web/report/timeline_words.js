@@ -14,7 +14,7 @@ export function hoverText(about, piece, slice) {
       line(`the longest: ${slice.name}, ${amount(slice.end - slice.begin, "ns")}`),
     ];
   }
-  const lines = [element("strong", {}, slice.name), line(`${amount(length, "ns")} from ${moment(piece.begin, length / 100)}`)];
+  const lines = [element("strong", {}, slice.name), line(`${lasted(slice, length)} from ${moment(piece.begin, length / 100)}`)];
   const { phase = [], layer = [], op = [] } = slice.facts;
   const meaning = [slice.step >= 0 ? `step ${slice.step}` : "", ...phase, ...layer, ...op].filter(Boolean).join(" · ");
   if (meaning) lines.push(line(meaning));
@@ -26,7 +26,7 @@ export function hoverText(about, piece, slice) {
 export function knownOf(about, slice) {
   const length = slice.end - slice.begin;
   const found = [
-    ["lasted", [amount(length, "ns")]],
+    ["lasted", [lasted(slice, length)]],
     ["from … to", [`${moment(slice.begin, length / 100)} … ${moment(slice.end, length / 100)}`]],
     ["on", [trackPath(about, about.lanes[slice.lane].track)]],
   ];
@@ -42,6 +42,10 @@ const WORDS = { full_name: "full name", stack: "launched at", captured: "capture
 function fact(key, value) {
   if (typeof value !== "number") return value;
   return key === "bytes" || key.endsWith("_shared") || key.endsWith("_bytes") ? amount(value, "bytes") : value.toLocaleString("en-US");
+}
+
+function lasted(slice, length) {
+  return slice.cut ? `more than ${amount(length, "ns")}` : amount(length, "ns");
 }
 
 function trackPath(about, track) {

@@ -1,15 +1,16 @@
 // The timeline: steps, phases, layers, regions, waits, and what ran on each stream, from the whole run down to single kernels.
 
 import { element } from "./dom.js";
+import { button } from "./elements.js";
+import { between, moment } from "./time_text.js";
+import { Closer } from "./timeline_closer.js";
 import { Details } from "./timeline_details.js";
 import { listen } from "./timeline_hands.js";
 import { layout } from "./timeline_layout.js";
 import { Picture, RULER } from "./timeline_picture.js";
-import { hoverText } from "./timeline_words.js";
-import { between, moment } from "./time_text.js";
-import { button } from "./elements.js";
+import { Pointer } from "./timeline_pointer.js";
+import { around, limited, zoomed } from "./timeline_stretch.js";
 
-const SHORTEST = 1000; // ns across the picture
 const WRITING = 250; // ms until the address says what is shown
 const AROUND = 0.5; // of the picture's width is asked for on either side of it
 
@@ -18,6 +19,7 @@ class Timeline {
     this.app = app;
     this.body = element("section.tl");
     this.where = element("span.tl-where");
+    this.closer = new Closer(app.data, { close: (is) => this.#close(is), read: (about) => this.#read(about) });
     this.usual = button("Usual step", () => this.#fit(this.about.usualStep.begin, this.about.usualStep.end), "The step of median length");
     this.body.append(
       element(
@@ -28,6 +30,7 @@ class Timeline {
         button("−", () => this.#zoom(1.6), "Zoom out (s)"),
         button("+", () => this.#zoom(1 / 1.6), "Zoom in (w)"),
         this.where,
+        this.closer.note,
         element("span.tl-hint", {}, "Wheel zooms, drag pans, double click fits a step; drag on the ruler, or with Shift, selects time"),
       ),
     );
@@ -35,16 +38,16 @@ class Timeline {
     this.canvas.tabIndex = 0;
     this.canvas.setAttribute("role", "application");
     this.canvas.setAttribute("aria-label", "Timeline. W and S zoom, A and D pan, arrow keys go from slice to slice, Enter fits it, Escape clears.");
-    this.tip = element("div.tl-tip");
-    this.tip.hidden = true;
+    this.picture = new Picture(this.canvas);
+    this.pointer = new Pointer(app, this.canvas, this.picture, this, () => this.#change());
     this.details = new Details(app, {
       choose: (row) => this.#chooseRow(row),
       fit: (begin, end) => this.#fit(begin, end),
       clear: () => this.#clear(),
     });
-    this.body.append(element("div.tl-picture", {}, this.canvas, this.tip), this.details.body);
-    this.picture = new Picture(this.canvas);
+    this.body.append(element("div.tl-picture", {}, this.canvas, this.pointer.tip), this.details.body);
     this.turned = new Set();
+    this.closely = false;
     this.top = 0;
     this.sizes = new ResizeObserver(() => this.#change());
     listen(this.canvas, {
@@ -56,8 +59,8 @@ class Timeline {
       mark: (from, to, done) => this.#mark(from, to, done),
       click: (x, y) => this.#click(x, y),
       fit: (x, y) => this.#fitStep(x, y),
-      hover: (x, y) => this.#hover(x, y),
-      leave: () => this.#hoverPiece(null),
+      hover: (x, y) => this.pointer.move(x, y),
+      leave: () => this.pointer.leave(),
     });
   }
 
@@ -79,18 +82,55 @@ class Timeline {
     this.#say();
     const clock = between(state.clock)?.map((moment) => moment - this.about.origin); // how other views name a time
     const [begin, end] = between(state.time) ?? clock ?? [0, this.about.length];
-    this.view = this.#limited(begin, end);
+    this.view = limited(begin, end, this.about.length);
     this.range = between(state.mark) ? { begin: between(state.mark)[0], end: between(state.mark)[1] } : null;
     this.turned = new Set((state.turned ?? "").split(".").filter(Boolean).map(Number));
     this.top = Number(state.top ?? 0) || 0;
-    this.plan = layout(this.about, this.turned);
-    this.revealed = this.chosen = state.slice === undefined ? null : await this.app.data.ask("timeline.slice", { row: Number(state.slice) });
+    this.plan = layout(this.about, this.turned, this.closely);
+    this.linked = state.slice; // until it is found: it may have to be read first
+    this.chosen = null;
+    await this.#findLinked();
     this.#tell();
     this.#change();
   }
 
   leave() {
     this.sizes.disconnect();
+    this.closer.stop();
+  }
+
+  async #findLinked() {
+    const link = this.linked;
+    const found = link ? await this.app.data.ask("timeline.linked", { link }) : null;
+    if (!found || link !== this.linked) return;
+    this.linked = undefined;
+    this.revealed = this.chosen = found;
+  }
+
+  /** Lanes of stretches that were read closer come and go with these. */
+  #close(is) {
+    if (this.closely === is) return;
+    this.closely = is;
+    this.#lay();
+  }
+
+  async #read(about) {
+    this.about = about;
+    this.#lay();
+    await this.#findLinked();
+    if (this.revealed) this.#tell();
+    this.#change();
+  }
+
+  /** What the pointer is on stays where it is, or else what is at the top. */
+  #lay() {
+    const pointed = this.pointer.y === undefined ? undefined : this.pointer.rowAt(this.pointer.y);
+    const at = pointed ?? this.plan.rows.find((row) => row.lane !== undefined && row.y >= this.top);
+    this.plan = layout(this.about, this.turned, this.closely);
+    const now = at && this.plan.rows.find((row) => (at.lane === undefined ? row.fold === at.fold && row.title : row.lane === at.lane));
+    if (now) this.top = Math.max(0, this.top + now.y - at.y);
+    this.pieces = this.pieces && { ...this.pieces, old: true };
+    this.#change();
   }
 
   #none(why) {
@@ -128,7 +168,7 @@ class Timeline {
     this.state = {
       time: whole ? "" : `${Math.round(this.view.begin)}-${Math.round(this.view.end)}`,
       mark: this.range ? `${Math.round(this.range.begin)}-${Math.round(this.range.end)}` : "",
-      slice: this.chosen ? String(this.chosen.row) : "",
+      slice: this.chosen?.link ?? this.linked ?? "",
       turned: [...this.turned].sort((one, other) => one - other).join("."),
       top: this.top ? String(Math.round(this.top)) : "",
     };
@@ -142,6 +182,7 @@ class Timeline {
     this.revealed = null;
     this.top = Math.max(0, Math.min(this.top, this.plan.height - (this.picture.height - RULER)));
     this.#ask();
+    this.closer.look(this.view, this.about);
     const theme = this.app.theme();
     if (this.theme !== theme) this.#readStyle(theme);
     this.where.textContent = `${moment(this.view.end - this.view.begin, (this.view.end - this.view.begin) / 100)} of ${moment(this.about.length, this.about.length / 1000)}`;
@@ -155,7 +196,7 @@ class Timeline {
       theme,
       style: this.style,
       chosen: this.chosen,
-      hovered: this.hovered,
+      hovered: this.pointer.hovered,
       range: this.range,
     });
     if (this.pieces) this.#noteDrawn();
@@ -166,7 +207,8 @@ class Timeline {
     const { begin, end } = this.view;
     this.plan.told ??= this.plan.rows.map(({ title, label, y, height }) => ({ text: title ?? label, y: y + height / 2 + RULER }));
     const { gutter } = this.picture;
-    this.canvas.dataset.drawn = JSON.stringify({ begin, end, top: this.top, pieces: this.pieces.left.length, gutter, rows: this.plan.told });
+    const { closer, left } = this.pieces;
+    this.canvas.dataset.drawn = JSON.stringify({ begin, end, top: this.top, pieces: left.length, gutter, rows: this.plan.told, closer });
   }
 
   #readStyle(theme) {
@@ -184,15 +226,15 @@ class Timeline {
   /** The last picture stays, moved and stretched, until the worker has found the next. */
   async #ask() {
     const { begin, end } = this.view;
-    const pixel = (end - begin) / Math.max(1, this.picture.width - this.picture.gutter);
+    const pixel = this.picture.pixel(this.view);
     const lanes = this.plan.rows.filter((row) => row.lane !== undefined && this.#isNear(row)).map((row) => row.lane);
     const now = this.pieces;
-    const fits = now && now.begin <= begin && now.end >= end && now.pixel === pixel && lanes.every((lane) => now.placeOf.has(lane));
+    const fits = now && !now.old && now.begin <= begin && now.end >= end && now.pixel === pixel && lanes.every((lane) => now.placeOf.has(lane));
     if (fits || this.asking) return;
     this.asking = true;
     const margin = (end - begin) * AROUND;
     try {
-      const found = await this.app.data.ask("timeline.view", { begin: begin - margin, end: end + margin, pixel, lanes });
+      const found = await this.app.data.ask("timeline.view", { begin: begin - margin, end: end + margin, pixel, lanes, closely: this.closely });
       found.placeOf = new Map(found.lanes.map((lane, place) => [lane, place]));
       this.pieces = found;
     } finally {
@@ -205,115 +247,50 @@ class Timeline {
     return row.y + row.height > this.top - 200 && row.y < this.top + this.picture.height + 200;
   }
 
-  #limited(begin, end) {
-    const whole = this.about.length;
-    const length = Math.min(Math.max(end - begin, SHORTEST), whole * 1.04);
-    const middle = (begin + end) / 2;
-    const slack = whole * 0.02;
-    const from = Math.round(Math.max(-slack, Math.min(middle - length / 2, whole + slack - length)));
-    // Whole ns, as the address has them.
-    return begin === 0 && end === whole ? { begin: 0, end: whole } : { begin: from, end: from + Math.round(length) };
-  }
-
   #pan(dx, dy) {
-    const { begin, end } = this.view;
-    const by = (dx / (this.picture.width - this.picture.gutter)) * (end - begin);
-    if (dx) this.view = this.#limited(begin - by, end - by);
+    const by = dx * this.picture.pixel(this.view);
+    if (dx) this.view = limited(this.view.begin - by, this.view.end - by, this.about.length);
     this.top -= dy;
     this.#change();
   }
 
   #zoom(factor, x) {
-    const { begin, end } = this.view;
-    const at = x === undefined ? (this.pointer ?? (begin + end) / 2) : this.picture.time(Math.max(x, this.picture.gutter), this.view);
-    const fixed = at >= begin && at <= end ? at : (begin + end) / 2;
-    const length = Math.max(SHORTEST, (end - begin) * factor);
-    const part = (fixed - begin) / (end - begin);
-    this.view = this.#limited(fixed - part * length, fixed + (1 - part) * length);
+    const at = x === undefined ? this.pointer.time : this.picture.time(Math.max(x, this.picture.gutter), this.view);
+    this.view = zoomed(this.view, factor, at, this.about.length);
     this.#change();
   }
 
   #fit(begin, end) {
-    const margin = begin === 0 && end === this.about.length ? 0 : (end - begin) * 0.03;
-    this.view = this.#limited(begin - margin, end + margin);
+    this.view = around(begin, end, this.about.length);
     this.#change();
   }
 
   async #fitStep(x, y) {
     if (x < this.picture.gutter || y < RULER) return;
     const found = await this.app.data.ask("timeline.step", { time: this.picture.time(x, this.view) });
-    const piece = this.#pieceAt(x, y);
+    const piece = this.pointer.pieceAt(x, y);
     if (found) this.#fit(found.begin, found.end);
     else if (piece) this.#fit(piece.begin, piece.end);
   }
 
-  #rowAt(y) {
-    const at = y - RULER + this.top;
-    return y < RULER ? undefined : this.plan.rows.find((row) => at >= row.y && at < row.y + row.height);
-  }
-
-  /** The drawn piece at a place, or one at most 2 px beside it. */
-  #pieceAt(x, y) {
-    const row = this.#rowAt(y);
-    const place = x < this.picture.gutter ? undefined : this.pieces?.placeOf.get(row?.lane);
-    if (place === undefined) return null;
-    const { left, right, from, row: rows, many, level, kind, name } = this.pieces;
-    const slack = ((this.view.end - this.view.begin) / (this.picture.width - this.picture.gutter)) * 2;
-    const time = this.picture.time(x, this.view);
-    let best = null;
-    let nearest = slack;
-    for (let at = from[place]; at < from[place + 1] && left[at] <= time + slack; at++) {
-      const off = Math.max(left[at] - time, time - right[at], 0);
-      if (off <= nearest) {
-        nearest = off;
-        best = { lane: row.lane, row: rows[at], begin: left[at], end: right[at], many: many[at], level: level[at], kind: kind[at], name: name[at] };
-      }
-    }
-    return best;
-  }
-
-  #hover(x, y) {
-    this.pointer = x >= this.picture.gutter ? this.picture.time(x, this.view) : undefined;
-    if (!this.view || !this.pieces) return;
-    const row = this.#rowAt(y);
-    this.canvas.style.cursor = row?.fold !== undefined && (x < this.picture.gutter || row.title !== undefined) ? "pointer" : y < RULER && x >= this.picture.gutter ? "col-resize" : "";
-    this.#hoverPiece(this.#pieceAt(x, y), x, y);
-  }
-
-  async #hoverPiece(piece, x, y) {
-    const changed = piece?.row !== this.hovered?.row || piece?.many !== this.hovered?.many;
-    this.hovered = piece;
-    this.tip.hidden = !piece;
-    if (changed) this.#change();
-    if (!piece) return;
-    if (changed) {
-      this.tip.replaceChildren(element("strong", {}, this.about.names[piece.name]));
-      const slice = await this.app.data.ask("timeline.slice", { row: piece.row });
-      if (this.hovered !== piece) return;
-      this.tip.replaceChildren(...hoverText(this.about, piece, slice));
-    }
-    const room = this.canvas.clientWidth - this.tip.offsetWidth - 8;
-    this.tip.style.left = `${Math.max(4, Math.min(x + 14, room))}px`;
-    const below = y + 18 + this.tip.offsetHeight < this.canvas.clientHeight;
-    this.tip.style.top = `${below ? y + 18 : Math.max(4, y - this.tip.offsetHeight - 10)}px`;
-  }
-
   #click(x, y) {
     this.canvas.focus({ preventScroll: true });
-    const row = this.#rowAt(y);
-    if (row?.fold !== undefined && (x < this.picture.gutter || row.title !== undefined)) {
+    const row = this.pointer.rowAt(y);
+    if (this.pointer.folds(row, x)) {
       if (!this.turned.delete(row.fold)) this.turned.add(row.fold);
-      this.plan = layout(this.about, this.turned);
+      this.plan = layout(this.about, this.turned, this.closely);
       this.#change();
       return;
     }
-    const piece = this.#pieceAt(x, y);
-    if (piece && piece.many > 1 && !this.about.merged) this.#fit(piece.begin, piece.end);
+    const piece = this.pointer.pieceAt(x, y);
+    const ofMerged = this.about.merged && piece?.row < this.about.slices; // what is many cannot be had one by one
+    if (piece && piece.many > 1 && !ofMerged) this.#fit(piece.begin, piece.end);
     else if (piece) this.#chooseRow(piece.row);
     else this.#clear();
   }
 
   #clear() {
+    this.linked = undefined;
     this.chosen = null;
     this.range = null;
     this.#tell();
@@ -323,6 +300,7 @@ class Timeline {
   async #chooseRow(row) {
     const slice = row < 0 ? null : await this.app.data.ask("timeline.slice", { row });
     if (!slice) return;
+    this.linked = undefined;
     this.chosen = slice;
     this.range = null;
     this.revealed = slice;
@@ -334,7 +312,7 @@ class Timeline {
   #reveal({ begin, end }) {
     if (end < this.view.begin || begin > this.view.end) {
       const half = (this.view.end - this.view.begin) / 2;
-      this.view = this.#limited((begin + end) / 2 - half, (begin + end) / 2 + half);
+      this.view = limited((begin + end) / 2 - half, (begin + end) / 2 + half, this.about.length);
     }
   }
 
@@ -388,7 +366,7 @@ class Timeline {
 
   async #chooseFirst() {
     const lane = this.plan.rows.find((row) => row.lane !== undefined)?.lane;
-    if (lane !== undefined) await this.#chooseRow(await this.app.data.ask("timeline.nearest", { lane, time: this.view.begin }));
+    if (lane !== undefined) await this.#chooseRow(await this.app.data.ask("timeline.nearest", { lane, time: this.view.begin, closely: this.closely }));
   }
 
   async #chooseLane(by) {
@@ -397,7 +375,7 @@ class Timeline {
     const lane = lanes[lanes.indexOf(this.chosen.lane) + by];
     if (lane === undefined) return;
     const time = (Math.max(this.chosen.begin, this.view.begin) + Math.min(this.chosen.end, this.view.end)) / 2;
-    await this.#chooseRow(await this.app.data.ask("timeline.nearest", { lane, time }));
+    await this.#chooseRow(await this.app.data.ask("timeline.nearest", { lane, time, closely: this.closely }));
   }
 }
 
