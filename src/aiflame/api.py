@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,18 +27,28 @@ def record(path: str | Path, options: RecordOptions | None = None, *, overwrite:
         yield profile
 
 
-def open(path: str | Path | None = None, progress: Callable[[float], None] | None = None) -> Profile:
-    """The profile at `path` (the newest one in the current folder without), sealed and resolved when it was not yet."""
+def open(path: str | Path | None = None, progress: Callable[[float], None] | None = None, ranks: Collection[int] | None = None) -> Profile:
+    """The profile at `path` (the newest one in the current folder without), sealed and resolved when it was not yet; of a parallel job
+    all ranks, or those named."""
+    from aiflame.profile.ranked import Ranked, some_ranks
     from aiflame.profile.store import Profile as Store
     from aiflame.profile.store import newest
+
+    store = Store.open(Path(path) if path is not None else newest(Path()), progress)
+    if isinstance(store, Ranked):
+        store = store.each(_resolved)
+    else:
+        _resolved(store)
+    return Profile(store if ranks is None else some_ranks(store, ranks))
+
+
+def _resolved(store: Store) -> None:
     from aiflame.resolve import add_instructions, resolve
 
-    store = Store.open(Path(path) if path is not None else newest(Path()))
     if store.has("symbols"):
         add_instructions(store)
     else:
         resolve(store)
-    return Profile(store)
 
 
 class Profile:

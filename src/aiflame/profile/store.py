@@ -13,6 +13,8 @@ import polars as pl
 from ..errors import AiflameError
 from .files import locked, sync
 from .index import Index, Part, verify, write_part
+from .job import FOLDER as RANKS
+from .job import is_ranked, rank_folders
 from .meta import FILE_NAME as META_FILE
 from .meta import Meta
 from .schema import TABLE, TABLES
@@ -33,9 +35,13 @@ class Profile:
 
     @staticmethod
     def open(path: str | Path, progress: Callable[[float], None] | None = None) -> Profile:
-        """Opens a profile; seals it first when its recorder did not, telling `progress` the share done."""
+        """Opens a profile, of one or of many ranks; seals it first when its recorder did not, telling `progress` the share done."""
         path = Path(path)
         _refuse_what_is_none(path)
+        if is_ranked(path):
+            from .ranked import open_ranks
+
+            return open_ranks(path, progress)
         meta = Meta.read(path)
         if not is_sealed(path):
             seal(path, progress)
@@ -60,7 +66,7 @@ class Profile:
     def scan(self, name: str) -> pl.LazyFrame:
         """The table, to be read when collected; without rows when nothing of its kind was recorded."""
         if not self.has(name):
-            return _without_rows(name, self).lazy()
+            return without_rows(name, self).lazy()
         files = [self.path / SEALED / part.file for part in self._parts(name)]
         with _as_errors(self.path):
             if _is_text(self.path):
@@ -101,6 +107,26 @@ class Profile:
         """What could not be recorded or read, each line once."""
         return list(dict.fromkeys([*self.meta.degraded, *self.table("notes")["text"].to_list()]))
 
+    def kept(self, file: str) -> Path | None:
+        """A file that `kept_files` names. A profile may come from a stranger: what it names must lie in its own folder."""
+        try:
+            folder = (self.path / "kept").resolve()
+            path = (folder / file).resolve()
+            return path if path.is_relative_to(folder) and path.is_file() else None
+        except (OSError, ValueError):
+            return None
+
+    def refuse_cut_short(self) -> None:
+        """Error when a file is not there, or not as long as it was written."""
+        for part in (part for parts in self._index.tables.values() for part in parts):
+            path = self.path / SEALED / part.file
+            try:
+                size = path.stat().st_size
+            except OSError as error:
+                raise AiflameError(f"cannot read {path}: {error.strerror or error}") from None
+            if size != part.bytes:
+                raise AiflameError(f"{path} is cut short")
+
     def _parts(self, name: str) -> tuple[Part, ...]:
         """The table's files, verified once."""
         try:
@@ -130,6 +156,7 @@ def newest(folder: str | Path) -> Path:
 
 
 def _recorded(path: Path) -> float:
+    path = next(iter(rank_folders(path).values()), path)
     with contextlib.suppress(AiflameError):
         if started := Meta.read(path).started.realtime_ns:
             return started / 1e9
@@ -137,7 +164,7 @@ def _recorded(path: Path) -> float:
 
 
 def _looks_like_one(path: Path) -> bool:
-    return path.is_dir() and any((path / part).exists() for part in (META_FILE, SPOOL, SEALED))
+    return path.is_dir() and any((path / part).exists() for part in (META_FILE, SPOOL, SEALED, RANKS))
 
 
 def _refuse_what_is_none(path: Path) -> None:
@@ -154,7 +181,7 @@ def _refuse_what_is_none(path: Path) -> None:
         raise AiflameError(f"{str(path)!r} is no path: name a profile, a folder NAME{SUFFIX}") from None
 
 
-def _without_rows(name: str, profile: Profile) -> pl.DataFrame:
+def without_rows(name: str, profile: Profile) -> pl.DataFrame:
     if name not in TABLE:
         raise AiflameError(f"{profile.path} has no table {name!r}; it has {', '.join(profile.names())}")
     return empty_frame(TABLE[name]).select(pl.lit(None, pl.UInt32).alias("process"), pl.all())

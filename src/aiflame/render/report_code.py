@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -79,7 +78,7 @@ class Code:
         """Path of each text that there is a block of → its number: sources as recorded, and kept files as `kept/NAME`."""
         sources = self._sources.lazy().select("path", size=pl.col("text").str.len_bytes()).collect().rows()
         files = self._profile.table("kept_files")["file"].unique(maintain_order=True).to_list()
-        kept = [(f"kept/{file}", path.stat().st_size) for file in files if (path := self._kept(file)) is not None]
+        kept = [(f"kept/{file}", path.stat().st_size) for file in files if (path := self._profile.kept(file)) is not None]
         found: dict[str, int] = {}
         room = MOST_TEXT_IN_A_FILE
         for path, size in [*sources, *kept]:
@@ -97,20 +96,11 @@ class Code:
         found = self._sources.filter(pl.col("path") == path)["text"]
         if len(found):
             return path, str(found[0])
-        file = self._kept(path.removeprefix("kept/"))
+        file = self._profile.kept(path.removeprefix("kept/"))
         if file is not None:
             with open_regular(file) as opened:
                 return path, opened.read(LARGEST_TEXT).decode("utf-8", "replace") if opened is not None else ""
         return path, ""
-
-    def _kept(self, name: str) -> Path | None:
-        """A profile may come from a stranger: what it names must lie in its own folder."""
-        folder = (self._profile.path / "kept").resolve()
-        try:
-            path = (folder / name).resolve()
-            return path if path.is_relative_to(folder) and path.is_file() else None
-        except (OSError, ValueError):
-            return None
 
 
 def annotation_block(answer: Annotation, texts: dict[str, int]) -> bytes:

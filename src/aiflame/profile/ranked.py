@@ -1,0 +1,339 @@
+"""Many profiles as one: the ranks of a parallel job, each recorded into a folder of its own (`NAME.aiflame/ranks/00003`).
+
+Tables are put together when they are asked for: processes are counted on, moments are moved to the clock of the first rank, and what is
+known of code is told once. A rank that cannot be read is left out, and that is said. Some ranks of a profile are one of these, too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from ..errors import AiflameError
+from .index import Index
+from .job import Job, rank_folders
+from .meta import Clocks, Meta
+from .rank_numbers import parse_ranks, write_ranks
+from .rank_of import NONE, ranks_of
+from .shifts import MOMENTS, SAME, Shift, since_1970
+from .store import Profile, without_rows
+
+_OF_CODE = {
+    "kernel_names": ("name",),
+    "kernel_binaries": ("cubin",),
+    "gpu_instructions": ("cubin", "function"),
+    "gpu_lines": ("cubin", "function"),
+    "sources": ("path",),
+}
+"""Derived tables that are of no process: what tells of one thing is taken from the first rank that has it."""
+_SERIES = "telemetry_series"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A profile among those that are read as one."""
+
+    store: Profile
+    rank: int
+    """of its recorder: the number of its folder; -1: it has none"""
+    count: int
+    """of its processes"""
+    chosen: tuple[int, ...] | None = None
+    """the processes that are shown, by their own numbers; None: all"""
+    first: int = 0
+    """the number of the first of them in the whole"""
+    shift: Shift = SAME
+
+    @property
+    def host(self) -> str:
+        """What its clock is of."""
+        host = self.store.meta.host
+        return host.boot_id or host.name
+
+    @property
+    def shown(self) -> int:
+        return self.count if self.chosen is None else len(self.chosen)
+
+
+class Ranked(Profile):
+    """The interface of a profile, over its parts."""
+
+    def __init__(self, path: Path, parts: Sequence[Part], notes: Iterable[str] = (), *, complete: bool = True) -> None:
+        self.parts = tuple(_numbered(parts))
+        self._notes, self._complete = tuple(notes), complete
+        super().__init__(path, _meta(self.parts, self._notes, complete=complete), Index({}))
+        self._hosts = _host_names(self.parts)
+
+    def has(self, name: str) -> bool:
+        return any(part.store.has(name) for part in self.parts) or (name == "ranks" and any(part.rank >= 0 for part in self.parts))
+
+    def names(self) -> list[str]:
+        found = dict.fromkeys(name for part in self.parts for name in part.store.names())
+        return [*found, *(["ranks"] if "ranks" not in found and self.has("ranks") else [])]
+
+    def scan(self, name: str) -> pl.LazyFrame:
+        having = [part for part in self.parts if part.store.has(name) or name == "ranks"]
+        frames = [rows for part in having if (rows := self._scan(part, name)) is not None]
+        if not frames:
+            return without_rows(name, self).lazy()
+        whole = pl.concat(frames, how="diagonal") if len(frames) > 1 else frames[0]
+        return _told_once(whole, _OF_CODE[name]) if name in _OF_CODE else whole.drop("part", strict=False)
+
+    def write_table(self, name: str, frame: pl.DataFrame) -> None:
+        raise AiflameError(f"{self.path} is a profile of several ranks: {name!r} is written into those of single ranks")
+
+    def notes(self) -> list[str]:
+        """Of all ranks, each line once, with the ranks that it is of."""
+        said = [(part.rank, text) for part in self.parts for text in part.store.table("notes")["text"].to_list()]
+        return list(dict.fromkeys([*self.meta.degraded, *_grouped(said, self.parts)]))
+
+    def kept(self, file: str) -> Path | None:
+        folder, _, name = file.partition("/")
+        for part in self.parts:
+            if part.rank < 0:
+                return part.store.kept(file)
+            if folder == _folder(part):
+                return part.store.kept(name)
+        return None
+
+    def each(self, do: Callable[[Profile], None]) -> Ranked:
+        """Does something with each rank's own profile; the whole after that, without those of which it cannot be done."""
+        failed = {part.rank: error for part in self.parts if (error := _failure(do, part.store)) is not None}
+        if len(failed) == len(self.parts):
+            raise next(iter(failed.values()))
+        if not failed:
+            return Ranked(self.path, self.parts, self._notes, complete=self._complete)
+        notes = [f"{_called([rank])} cannot be read, and is left out: {error}" for rank, error in failed.items()]
+        return Ranked(self.path, [part for part in self.parts if part.rank not in failed], [*self._notes, *notes], complete=False)
+
+    def moved(self, further: Mapping[str, Shift]) -> Ranked:
+        """With clocks of hosts (`Part.host`) moved further."""
+        parts = [dataclasses.replace(part, shift=part.shift.then(further.get(part.host, SAME))) for part in self.parts]
+        return Ranked(self.path, parts, self._notes, complete=self._complete)
+
+    def _scan(self, part: Part, name: str) -> pl.LazyFrame | None:
+        """A damaged table of one of many is left out."""
+        try:
+            return self._of_whole(part, name, _ranks(part) if name == "ranks" else part.store.scan(name))
+        except AiflameError as error:
+            if len(self.parts) == 1:
+                raise
+            self.meta = self.meta.with_notes(f"{_called([part.rank])}: its table {name!r} is left out: {error}")
+            return None
+
+    def _of_whole(self, part: Part, name: str, rows: pl.LazyFrame) -> pl.LazyFrame:
+        """A part's rows of a table, as rows of the whole."""
+        columns = rows.collect_schema().names()
+        change: list[pl.Expr] = [] if part.shift.none else [part.shift.of(column) for column in columns if column in MOMENTS]
+        if "process" in columns:
+            if part.chosen is not None:
+                rows = rows.filter(pl.col("process").is_in(part.chosen))
+                new = range(part.first, part.first + len(part.chosen))
+                change.append(pl.col("process").replace_strict(list(part.chosen), list(new), return_dtype=pl.UInt32))
+            elif part.first:
+                change.append(pl.col("process") + pl.lit(part.first, pl.UInt32))
+        if "device" in columns and len(self._hosts) > 1:
+            change.append(pl.format("{}: {}", pl.lit(self._hosts[part.host]), "device").alias("device"))
+        if "series" in columns and (before := self._series_before(part)):
+            change.append(pl.col("series") + pl.lit(before, pl.UInt32))
+        if part.rank >= 0 and name == "processes":
+            change.append(pl.lit(part.rank, pl.UInt32).alias("recorder"))
+        if part.rank >= 0 and name == "kept_files":
+            change.append(pl.format("{}/{}", pl.lit(_folder(part)), "file").alias("file"))
+        if name in _OF_CODE:
+            change.append(pl.lit(part.rank, pl.Int64).alias("part"))
+        return rows.with_columns(change) if change else rows
+
+    def _series_before(self, part: Part) -> int:
+        before = 0
+        for other in self.parts:
+            if other is part:
+                break
+            if other.store.has(_SERIES):
+                before += int(other.store.scan(_SERIES).select(pl.col("series").max()).collect().item() or 0) + 1
+        return before
+
+
+def open_ranks(path: Path, progress: Callable[[float], None] | None = None) -> Ranked:
+    """A folder with `ranks/`, sealed where a rank's recorder did not. Error when not one rank can be read."""
+    job, folders = Job.read(path), rank_folders(path)
+    tell = progress or (lambda share: None)
+    parts: list[Part] = []
+    why: dict[str, list[int]] = {}
+    for place, (rank, folder) in enumerate(folders.items()):
+        try:
+            if not _is_of(folder, job):
+                continue
+            store = Profile.open(folder, lambda share, place=place: tell((place + share) / len(folders)))  # type: ignore[misc]
+            store.refuse_cut_short()
+            last = store.scan("processes").select(pl.col("process").max()).collect().item()
+        except AiflameError as error:
+            why.setdefault(f"cannot be read, and is left out: {error}", []).append(rank)
+            continue
+        if last is None:
+            why.setdefault("recorded nothing", []).append(rank)
+        parts.append(Part(store, rank, 0 if last is None else int(last) + 1))
+    there = {part.rank for part in parts} | {rank for ranks in why.values() for rank in ranks}
+    if gone := [rank for rank in _expected(job) if rank not in there]:
+        why["left nothing behind"] = gone
+    notes = [f"{_called(ranks)} {reason}" for reason, ranks in why.items()]
+    if not parts:
+        raise AiflameError(f"{path}: no rank of it can be read: {'; '.join(notes) or 'it has none'}")
+    aligned, unknown = _aligned(parts)
+    if unknown:
+        notes.append(f"the clocks of {_called(unknown)} and of rank {parts[0].rank} are not known together: their times do not fit")
+    return Ranked(path, aligned, notes, complete=not why)
+
+
+def some_ranks(profile: Profile, wanted: Collection[int]) -> Ranked:
+    """The processes of these ranks alone."""
+    ranks = ranks_of(profile.table("processes"), profile.table("ranks")).tolist()
+    there = {rank for rank in ranks if rank != NONE}
+    if not there:
+        raise AiflameError(f"{profile.path} has no ranks: it is of a program that no launcher started")
+    if lacking := set(wanted) - there:
+        raise AiflameError(f"{profile.path} has no {_called(lacking)}, only {_called(there)}")
+    if not isinstance(profile, Ranked):
+        chosen = tuple(process for process, rank in enumerate(ranks) if rank in wanted)
+        return Ranked(profile.path, [Part(profile, -1, len(ranks), chosen)], complete=profile.meta.complete)
+    parts = []
+    for part in profile.parts:
+        own = range(part.count) if part.chosen is None else part.chosen
+        chosen = tuple(process for place, process in enumerate(own) if ranks[part.first + place] in wanted)
+        if chosen:
+            parts.append(dataclasses.replace(part, chosen=None if len(chosen) == part.count else chosen))
+    return Ranked(profile.path, parts, complete=profile.meta.complete)
+
+
+def _failure(do: Callable[[Profile], None], store: Profile) -> AiflameError | None:
+    try:
+        do(store)
+    except AiflameError as error:
+        return error
+    return None
+
+
+def _is_of(folder: Path, job: Job | None) -> bool:
+    """Whether a folder is of this run, and not left behind by another one of the same name."""
+    rank = Meta.read(folder).job_rank
+    return job is None or rank is None or rank.job == job.name
+
+
+def _expected(job: Job | None) -> list[int]:
+    if job is None:
+        return []
+    try:
+        chosen = parse_ranks(job.ranks) if job.ranks else range(job.size)
+    except AiflameError:
+        return []
+    return sorted(rank for rank in chosen if not job.size or rank < job.size)
+
+
+def _numbered(parts: Iterable[Part]) -> Iterable[Part]:
+    first = 0
+    for part in parts:
+        yield dataclasses.replace(part, first=first)
+        first += part.shown
+
+
+def _aligned(parts: Sequence[Part]) -> tuple[list[Part], list[int]]:
+    """Clocks moved to that of the first, by the time of day; and the ranks of which that is unknown."""
+    ahead: dict[str, int | None] = {}
+    for part in parts:
+        if ahead.get(part.host) is None:
+            ahead[part.host] = since_1970(part.store.meta, part.store.table("clocks"))
+    here = ahead[parts[0].host]
+    moved, unknown = [], []
+    for part in parts:
+        there = ahead[part.host]
+        if part.host == parts[0].host:
+            moved.append(part)
+        elif here is None or there is None:
+            moved.append(part)
+            unknown.append(part.rank)
+        else:
+            moved.append(dataclasses.replace(part, shift=Shift(there - here)))
+    return moved, unknown
+
+
+def _meta(parts: Sequence[Part], notes: Iterable[str], *, complete: bool) -> Meta:
+    """Of the whole: what is alike in all ranks is the first's."""
+    metas = [part.store.meta for part in parts]
+    first = metas[0]
+    host = first.host
+    names = list(dict.fromkeys(meta.host.name for meta in metas))
+    if len(names) > 1:
+        host = dataclasses.replace(host, name=f"{names[0]} and {len(names) - 1} other host{'s' if len(names) > 2 else ''}")
+    ended = [part.shift.moment(meta.ended.monotonic_ns) for part, meta in zip(parts, metas, strict=True) if meta.ended is not None]
+    begun = [at for part, meta in zip(parts, metas, strict=True) if (at := part.shift.moment(meta.started.monotonic_ns))]
+    statuses = [meta.exit_status for meta in metas]
+    said = _grouped([(part.rank, text) for part, meta in zip(parts, metas, strict=True) for text in meta.degraded], parts)
+    return dataclasses.replace(
+        first,
+        host=host,
+        started=_at(min(begun, default=0), first.started),
+        ended=_at(max(ended), first.started) if len(ended) == len(metas) else None,
+        exit_status=None if None in statuses else next((status for status in statuses if status), 0),
+        degraded=tuple(dict.fromkeys([*notes, *said])),
+        complete=complete and all(meta.complete for meta in metas),
+        job_rank=None,
+    )
+
+
+def _at(monotonic_ns: int, known: Clocks) -> Clocks:
+    later = monotonic_ns - known.monotonic_ns
+    return Clocks(monotonic_ns, known.raw_ns and known.raw_ns + later, known.realtime_ns and known.realtime_ns + later)
+
+
+def _host_names(parts: Sequence[Part]) -> dict[str, str]:
+    """For each host its name, or what tells it from another of that name."""
+    names = {part.host: part.store.meta.host.name for part in parts}
+    shared = [name for name in names.values() if list(names.values()).count(name) > 1]
+    return {host: f"{name}-{host[:4]}" if name in shared else name for host, name in names.items()}
+
+
+def _ranks(part: Part) -> pl.LazyFrame:
+    """Who has no rank of its own has that of its recorder."""
+    told, of = part.store.scan("ranks"), part.store.meta.job_rank
+    if of is None:
+        return told
+    missing = (
+        part.store.scan("processes")
+        .select("process")
+        .join(told.select("process"), on="process", how="anti")
+        .with_columns(
+            id=pl.lit(1),
+            rank=pl.lit(of.rank),
+            size=pl.lit(of.size),
+            local_rank=pl.lit(of.local_rank if of.local_rank >= 0 else 0xFFFFFFFF),
+            launcher=pl.lit(of.launcher),
+            job=pl.lit(of.job),
+        )
+    )
+    schema = told.collect_schema()
+    return pl.concat([told, missing.select(pl.col(name).cast(kind) for name, kind in schema.items())])
+
+
+def _told_once(rows: pl.LazyFrame, keys: tuple[str, ...]) -> pl.LazyFrame:
+    return rows.filter(pl.col("part") == pl.col("part").min().over(keys)).drop("part")
+
+
+def _grouped(said: Iterable[tuple[int, str]], parts: Sequence[Part]) -> list[str]:
+    """Each text once, with the ranks that say it, unless all do."""
+    by: dict[str, set[int]] = {}
+    for rank, text in said:
+        by.setdefault(text, set()).add(rank)
+    everyone = {part.rank for part in parts}
+    return [text if ranks >= everyone else f"{_called(ranks)}: {text}" for text, ranks in by.items()]
+
+
+def _called(ranks: Collection[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {write_ranks(ranks)}"
+
+
+def _folder(part: Part) -> str:
+    return f"{part.rank:05}"
