@@ -17,6 +17,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         story = Story()
         story.work(0, 0, length, name="sgemm")
         story.work(0, length, length + 50, name="softmax")
+        story.sampled("sgemm", {"wait": length})
+        story.work(0, length, length + 1, name="HOST_TO_DEVICE")
         story.profile(tmp_path / f"{number}")
         (tmp_path / f"{number}" / "p.aiflame").rename(tmp_path / f"{number}.aiflame")
     story = Story()
@@ -53,6 +55,16 @@ def test_json_is_all_that_goes_to_stdout(folder: Path, capsys: pytest.CaptureFix
 def test_the_flame_graph_of_the_difference_is_drawn_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("1.aiflame", "2.aiflame", "-o", "d.svg") == 0
     assert capsys.readouterr().out.splitlines()[-1] == "d.svg"
+    assert "2.aiflame compared with 1.aiflame" in (folder / "d.svg").read_text()
+
+
+@pytest.mark.parametrize(("metric", "groupings"), [("gpu-stalls", ["kernel", "stall", "line"]), ("bytes", ["copy", "line"])])
+def test_samples_and_bytes_are_compared_and_drawn_too(
+    folder: Path, capsys: pytest.CaptureFixture[str], metric: str, groupings: list[str]
+) -> None:
+    assert call("1.aiflame", "2.aiflame", "--metric", metric, "--json", "--all", "-o", "d.svg") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert [(one["by"], one["metric"]) for one in answer["differences"]] == [(by, metric) for by in groupings]
     assert "2.aiflame compared with 1.aiflame" in (folder / "d.svg").read_text()
 
 

@@ -1,8 +1,8 @@
 """Two profiles of one program: what got slower, what got faster, and whether that is more than noise.
 
 Where both have steps, what an item (a kernel, an op, a layer, a line) takes in a step is compared, the first step of each process aside:
-two runs may have different numbers of steps. Exact values (GPU time) are compared by their medians, sampled ones by their means, since
-a median step may have no sample of a small item at all.
+two runs may have different numbers of steps. Exact values (GPU time, bytes) are compared by their medians, sampled ones by their means,
+since a median step may have no sample of a small item at all.
 
 The noise is what steps of one run differ by: each centre has an interval of its own, that of a median by ranks (so that no distribution
 is assumed), that of a mean by its standard error. A difference is beyond the noise where the two intervals do not touch. Each is one of
@@ -20,12 +20,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.analyze.facts import Facts
-from aiflame.analyze.per_step import OF_CPUS, OF_DEVICES, PER_STEP, Values, values
+from aiflame.analyze.per_step import DIVIDED, GROUPINGS, Values, values
+from aiflame.analyze.per_step_samples import period_log2
 from aiflame.analyze.step_times import steady, step_times
 from aiflame.attribute.build import HOW_TO_RECORD, default_metric, metrics
 from aiflame.attribute.cpu import CLOCK
+from aiflame.attribute.division import scaled
 from aiflame.attribute.origins import ESTIMATED
-from aiflame.attribute.tree import GPU_TIME, METRICS
+from aiflame.attribute.stacks import Tables
+from aiflame.attribute.tree import METRICS, OF_GPU, Tree
 from aiflame.errors import AiflameError
 
 FEW_STEPS = 4
@@ -92,12 +95,24 @@ def compare(base: Facts, new: Facts, metric: str = "", by: str = "") -> Comparis
     groupings = _groupings(base, new, metric, by)
     before, after = values(base, metric, groupings), values(new, metric, groupings)
     found = [_difference(before[one], after[one], metric, one) for one in groupings]
-    fused = (base.fused or new.fused) if metric == GPU_TIME.name else any(known.of_clock(metric).fused for known in (base, new))
+    if metric in DIVIDED and (periods := [period_log2(known.profile) for known in (base, new)])[0] != periods[1]:
+        found = [_at_one_period(before[one], after[one], metric, one, *periods) for one in groupings]
+    fused = (base.fused or new.fused) if metric in OF_GPU else any(known.of_clock(metric).fused for known in (base, new))
     found = [replace(one, label=one.label + ESTIMATED) if fused and one.by in ("op", "layer") else one for one in found]
     if not any((difference.rows["only"] == "").any() for difference in found):
         asked = f" by {by}" if by else ""
         raise AiflameError(f"these profiles have nothing in common{asked}: compare two recordings of the same program")
     return Comparison(_steps(base, new), tuple(one for one in found if not one.rows.is_empty()))
+
+
+def at_one_period(base: Tree, metric: str, profiles: tuple[Tables, Tables]) -> Tree:
+    """The tree of the first profile with as many samples as there would have been at the second one's period of sampling."""
+    before, now = map(period_log2, profiles) if metric in DIVIDED else (0, 0)
+    if before == now:
+        return base
+    value = base.values[metric]
+    total = np.array([round(int(value.sum()) * 2.0 ** (before - now))])
+    return base.with_values({**base.values, metric: scaled(np.zeros(len(value), dtype=np.int64), value, total)}, base.metrics)
 
 
 def to_json(comparison: Comparison, *, everything: bool = False) -> str:
@@ -122,24 +137,29 @@ def to_json(comparison: Comparison, *, everything: bool = False) -> str:
 
 def _groupings(base: Facts, new: Facts, metric: str, by: str) -> Sequence[str]:
     if metric not in METRICS:
-        raise AiflameError(f"unknown metric {metric!r}: use {', '.join(PER_STEP)}")
-    if metric not in PER_STEP:
-        raise AiflameError(f"profiles are compared by {', '.join(PER_STEP)}: for {metric} use aiflame flame --baseline")
+        raise AiflameError(f"unknown metric {metric!r}: use {', '.join(METRICS)}")
     for name, known in (("first", base), ("second", new)):
         there = metrics(known.profile)
         if metric not in there:
             has = f"only {', '.join(there)}" if there else "nor anything else"
             raise AiflameError(f"the {name} profile has no {metric}, {has}: for {metric}, {HOW_TO_RECORD[metric]}")
-    groupings = OF_DEVICES if metric == GPU_TIME.name else OF_CPUS
+    groupings = GROUPINGS[metric]
     if by and by not in groupings:
         raise AiflameError(f"cannot compare {metric} by {by!r}: use {', '.join(groupings)}")
     return [by] if by else groupings[:4]
 
 
+def _at_one_period(base: Values, new: Values, metric: str, by: str, before: int, now: int) -> Difference:
+    """Samples were taken more often in one of the runs: as many as there would have been in the first at the period of the second."""
+    times = 2.0 ** (before - now)
+    found = _difference(replace(base, total=base.total * times, steps=base.steps * times), new, metric, by)
+    return replace(found, note=f"{found.note}; before × {times:g}, since a sample stood for 2^{before} cycles, and now for 2^{now}")
+
+
 def _difference(base: Values, new: Values, metric: str, by: str) -> Difference:
     base_steps, new_steps = base.step_count, new.step_count
     per_step = base_steps > 0 and new_steps > 0
-    sampled = metric in CLOCK
+    sampled = metric in CLOCK or metric in DIVIDED
     before, after = _centres(base, per_step, sampled), _centres(new, per_step, sampled)
     rows = before.join(after, on="name", how="full", coalesce=True, suffix="_new")
     only = (
@@ -150,7 +170,7 @@ def _difference(base: Values, new: Values, metric: str, by: str) -> Difference:
         .otherwise(pl.lit(""))
     )
     rows = rows.with_columns(only=only).with_columns(pl.exclude("name", "only").fill_null(0.0))
-    enough = per_step and min(base_steps, new_steps) >= FEW_STEPS
+    enough = per_step and min(base.steps.shape[1], new.steps.shape[1]) >= FEW_STEPS
     unknown = pl.lit(None, dtype=pl.Float64)
     rows = rows.select(
         "name",
@@ -163,29 +183,34 @@ def _difference(base: Values, new: Values, metric: str, by: str) -> Difference:
     ).with_columns(beyond=(pl.col("low") > 0) | (pl.col("high") < 0))
     rows = rows.sort(pl.col("beyond").fill_null(True), pl.col("difference").abs(), "name", descending=[True, True, False])
     kind = METRICS[metric]
-    note = _note(per_step, enough, base_steps, new_steps, "mean" if sampled else "median")
+    note = _note(per_step, enough, base, new, "mean" if sampled else "median", metric in DIVIDED)
     rows = rows.select(pl.col(name).cast(dtype) for name, dtype in ROWS.items())
-    return Difference(metric, kind.label, kind.unit, by, per_step, base_steps, new_steps, note, rows)
+    label = kind.label.partition(",")[0] if per_step and metric in DIVIDED else kind.label
+    return Difference(metric, label, kind.unit, by, per_step, base_steps, new_steps, note, rows)
 
 
-def _note(per_step: bool, enough: bool, base: int, new: int, centre: str) -> str:
+def _note(per_step: bool, enough: bool, base: Values, new: Values, centre: str, divided: bool) -> str:
     if not per_step:
-        without = "either profile" if not base and not new else "the first profile" if not base else "the second profile"
+        neither = not base.step_count and not new.step_count
+        without = "either profile" if neither else "the first profile" if not base.step_count else "the second profile"
         return f"totals of the whole runs, since no steps are known in {without}; how much of it is noise is not known"
-    compared = f"{centre} step of {base:,} before and {new:,} now"
-    return compared if enough else f"{compared}; how much of it is noise is not known with fewer than {FEW_STEPS} steps"
+    note = f"{centre} step of {base.step_count:,} before and {new.step_count:,} now"
+    if divided:
+        note += ", samples divided over the steps of their window by time"
+    few = "windows of sampling" if base.alike or new.alike else "steps"
+    return note if enough else f"{note}; how much of it is noise is not known with fewer than {FEW_STEPS} {few}"
 
 
 def _centres(of: Values, per_step: bool, sampled: bool) -> pl.DataFrame:
     """name, value, low, high"""
     if not per_step:
-        value = low = high = of.total.astype(np.float64)
+        value = low = high = of.total
     else:
         value, low, high = mean_interval(of.steps) if sampled else median_interval(of.steps)
     return pl.DataFrame({"name": of.names, "value": value, "low": low, "high": high}, schema_overrides={"name": pl.String})
 
 
-def median_interval(steps: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
+def median_interval(steps: NDArray[np.int64] | Floats) -> tuple[Floats, Floats, Floats]:
     """The median of each row, and the interval that it lies in by the ranks of its values; with few of them, from the least to the most."""
     count = steps.shape[1]
     ordered = np.sort(steps, axis=1)
@@ -194,7 +219,7 @@ def median_interval(steps: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
     return np.median(steps, axis=1), ordered[:, low].astype(np.float64), ordered[:, count - 1 - low].astype(np.float64)
 
 
-def mean_interval(steps: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
+def mean_interval(steps: NDArray[np.int64] | Floats) -> tuple[Floats, Floats, Floats]:
     """The mean of each row, and the interval that it lies in by its standard error."""
     count = steps.shape[1]
     mean = steps.mean(axis=1)

@@ -42,14 +42,17 @@ class Samples:
     """process, device, why (a name for the frame), point, value: those whose launch is not known"""
 
 
-def samples(profile: Tables, work: Work, *, not_issued: bool = False, detail: bool = True, ran: Ran | None = None) -> Samples:
+def samples(
+    profile: Tables, work: Work, *, not_issued: bool = False, detail: bool = True, offsets: bool = True, ran: Ran | None = None
+) -> Samples:
     """All samples, or those in whose cycle the scheduler issued nothing: a part of them that the device counts a second time.
 
-    Without `detail`, the points are functions alone. Who asks for several may give what is the same for all: `ran` of this work.
+    Without `detail`, the points are functions alone; without `offsets`, functions and reasons. Who asks for several may give what is the
+    same for all: `ran` of this work.
     """
     ran = ran or Ran(work)
     kernels = work.sites.with_row_index("site").filter(pl.col("kind") == int(Kind.GPU_KERNEL))
-    taken = counted(profile, not_issued, detail)
+    taken = counted(profile, not_issued, detail, offsets)
     points = taken.select(_CODE).unique().sort(_CODE)
     points = points.with_columns(called=~pl.col("function").is_in(kernels["name"].unique().implode()))
     taken = taken.join(points.with_row_index("point"), on=_CODE, maintain_order="left").drop("offset", "reason")
@@ -82,7 +85,7 @@ def elsewhere(profile: Tables) -> pl.DataFrame:
     return summed.unpivot(list(count), index=_DEVICE, variable_name="why").filter(pl.col("value") > 0).sort(*_DEVICE, "why")
 
 
-def counted(profile: Tables, not_issued: bool, detail: bool) -> pl.DataFrame:
+def counted(profile: Tables, not_issued: bool, detail: bool, offsets: bool = True) -> pl.DataFrame:
     """process, device, window, cubin, function, offset, reason, count: samples of one of a reason's two counters."""
     reasons = profile.table("stall_reasons").select("process", "name", reason="id").unique(["process", "reason"], keep="first")
     names = {name: short(name) for name in reasons["name"].unique()}
@@ -93,10 +96,11 @@ def counted(profile: Tables, not_issued: bool, detail: bool) -> pl.DataFrame:
         profile.table("gpu_functions").select("process", "cubin", "name", function="id").unique(["process", "function"], keep="first")
     )
     windows = profile.table("gpu_windows").select("process", "device", window="id").unique(["process", "window"], keep="first")
-    kept = ["offset", "short"] if detail else []
-    where = [pl.lit(0, pl.UInt32).alias("offset"), pl.lit("").alias("reason")]
-    if detail:
-        where = [pl.col("offset"), pl.col("short").fill_null("unknown").alias("reason")]
+    kept = ["short", *["offset"][: int(offsets)]] if detail else []
+    where = [
+        pl.col("offset") if detail and offsets else pl.lit(0, pl.UInt32).alias("offset"),
+        (pl.col("short").fill_null("unknown") if detail else pl.lit("")).alias("reason"),
+    ]
     return (
         profile.scan("gpu_samples")
         .join(reasons.lazy(), on=["process", "reason"], how="left")

@@ -106,6 +106,14 @@ def work(profile: Tables, grouped: Grouped | None = None) -> Work:
     return Work(sites.drop("site", "key", "row", "item", "specialization"), pl.DataFrame({"site": site, **when, **stepped}))
 
 
+def bytes_of(profile: Tables, done: Work) -> Ints:
+    """How much each of `done.ran` has moved: they stand there as they were read, kernels first."""
+    moved = profile.scan("copies").select(pl.col("bytes").clip(upper_bound=MOST_BYTES).cast(pl.Int64)).collect()["bytes"].to_numpy()
+    found = np.zeros(len(done.ran), dtype=np.int64)
+    found[len(found) - len(moved) :] = moved
+    return found
+
+
 def _records(profile: Tables, shapes: pl.DataFrame, copies: pl.DataFrame) -> pl.DataFrame:
     """All kernels, then all copies: _RAN; a damaged end is none."""
     kernels = (

@@ -8,23 +8,24 @@ from typing import Annotated
 import typer
 
 import aiflame
-from aiflame.analyze.diff import compare, to_json
+from aiflame.analyze.diff import at_one_period, compare, to_json
 from aiflame.analyze.facts import facts
-from aiflame.analyze.per_step import OF_CPUS, OF_DEVICES, PER_STEP
+from aiflame.analyze.per_step import GROUPINGS
 from aiflame.attribute.transforms import diff as diff_tree
 from aiflame.cli.view import view
 from aiflame.errors import AiflameError
+from aiflame.profile.store import Profile
 from aiflame.render import svg
 from aiflame.render.diff_table import print_comparison
 
 ROWS, ROWS_OF_ONE = 10, 30
-_GROUPINGS = ", ".join(dict.fromkeys((*OF_DEVICES, *OF_CPUS)))
+_GROUPINGS = ", ".join(dict.fromkeys(one for of_metric in GROUPINGS.values() for one in of_metric))
 
 
 def diff(
     base: Annotated[Path, typer.Argument(metavar="BASE", help="The profile of before.")],
     new: Annotated[Path, typer.Argument(metavar="NEW", help="The profile of now.")],
-    metric: Annotated[str, typer.Option("--metric", help=f"{', '.join(PER_STEP)} (default: gpu-time where kernels ran).")] = "",
+    metric: Annotated[str, typer.Option("--metric", help=f"{', '.join(GROUPINGS)} (default: gpu-time where kernels ran).")] = "",
     by: Annotated[str, typer.Option("--by", help=f"{_GROUPINGS} (default: the first four that the metric has).")] = "",
     rows: Annotated[
         int | None, typer.Option("-n", "--rows", min=1, help=f"How many rows (default: {ROWS}; with --by {ROWS_OF_ONE}).")
@@ -43,15 +44,16 @@ def diff(
     else:
         print_comparison(comparison, rows or (ROWS_OF_ONE if by else ROWS), everything=everything)
     if output is not None:
-        _draw(base, new, metric, output, told=not json)
+        _draw((base, before.store), (new, after.store), metric, output, told=not json)
 
 
-def _draw(base: Path, new: Path, metric: str, output: Path, *, told: bool) -> None:
-    now = view(new, metric)
-    before = view(base, now.metric)
+def _draw(base: tuple[Path, Profile], new: tuple[Path, Profile], metric: str, output: Path, *, told: bool) -> None:
+    now = view(new[0], metric)
+    before = view(base[0], now.metric)
+    was = at_one_period(before.tree, now.metric, (base[1], new[1]))
     subtitle = f"{now.of} compared with {before.of}"
     try:
-        svg.write_diff(diff_tree(before.tree, now.tree, now.metric), output, title="Flame graph", subtitle=subtitle)
+        svg.write_diff(diff_tree(was, now.tree, now.metric), output, title="Flame graph", subtitle=subtitle)
     except OSError as error:
         raise AiflameError(f"cannot write {output}: {(error.strerror or str(error)).lower()}: choose another place with -o") from None
     if told:

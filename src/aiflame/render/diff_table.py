@@ -11,6 +11,7 @@ from aiflame.render.table import GAP, HEADINGS, MEDIUM
 from aiflame.render.units import amount
 
 SLOWER, FASTER = "red", "green"
+TITLES = {**HEADINGS, "copy": "Copy"}
 NAME_WIDTH = 20
 """Columns that a name has at least."""
 
@@ -38,7 +39,7 @@ def _step_line(step: Change) -> Text:
 def _print(difference: Difference, rows: int, everything: bool, console: Console) -> None:
     told = difference.rows if everything else difference.told()
     hidden = len(difference.rows) - len(told)
-    what = HEADINGS.get(difference.by, difference.by)
+    what = TITLES.get(difference.by, difference.by)
     if told.is_empty():
         none = "no difference beyond the noise" if hidden and difference.rows["beyond"].is_not_null().any() else "no difference"
         console.print(Text(f"{what}: {none} ({difference.note})", "dim"))
@@ -52,14 +53,21 @@ def _print(difference: Difference, rows: int, everything: bool, console: Console
         change = row["difference"]
         style = "dim" if row["beyond"] is False or not change else SLOWER if change > 0 else FASTER
         sign = "+" if change > 0 else "−" if change < 0 else ""
-        cells = [Text(sign + amount(round(abs(change)), difference.unit), style), Text(_kind(row), style)]
+        cells = [Text(sign + _amount(abs(change), difference.unit), style), Text(_kind(row), style)]
         if wide:
-            cells = [Text(amount(round(row[side]), difference.unit)) for side in ("base", "new")] + cells
+            cells = [Text(_amount(row[side], difference.unit)) for side in ("base", "new")] + cells
         table.add_row(*cells, Text(row["name"], "dim" if row["beyond"] is False else ""))
     console.print(table)
     more = [f"{len(told) - rows:,} more"] if len(told) > rows else []
-    more += [f"{hidden:,} within the noise (--all shows them)"] if hidden else []
+    noise = int((~difference.rows["beyond"]).sum()) if hidden else 0
+    more += [f"{noise:,} within the noise (--all shows them)"] if noise else []
+    more += [f"{hidden - noise:,} the same"] if hidden > noise else []
     console.print(Text("; ".join([f"{difference.label}, {difference.note}", *more]), "dim"))
+
+
+def _amount(value: float, unit: str) -> str:
+    """Of samples, a step may have less than one."""
+    return f"{value:.3g} {unit}" if unit == "samples" and value < 100 else amount(round(value), unit)
 
 
 def _kind(row: dict[str, object]) -> str:
