@@ -58,8 +58,14 @@ void point(const dl_phdr_info& info, uint64_t slot, void* target) noexcept {
 
 struct Wanted {
   const char* beginning;
-  void* (*ours)(const char* name) noexcept;
+  void* (*ours)(const char* name) noexcept;                         // of calls
+  void* (*ours_of_pointer)(const char* name, void* real) noexcept;  // of pointers
   const void* own_base;
+
+  bool is_of(uint64_t type) const noexcept { return ours ? type == R_X86_64_JUMP_SLOT || type == R_X86_64_GLOB_DAT : type == R_X86_64_64; }
+  void* target(const char* name, uint64_t slot) const noexcept {
+    return ours ? ours(name) : ours_of_pointer(name, std::atomic_ref(*reinterpret_cast<void**>(slot)).load(std::memory_order_relaxed));
+  }
 };
 
 int patch(dl_phdr_info* info, size_t, void* data) noexcept {
@@ -70,21 +76,31 @@ int patch(dl_phdr_info* info, size_t, void* data) noexcept {
   for (int list = 0; list < 2; list++) {
     for (size_t at = 0; tables.lists[list] && at < tables.bytes[list] / sizeof(ElfW(Rela)); at++) {
       const ElfW(Rela) & entry = tables.lists[list][at];
-      if (ELF64_R_TYPE(entry.r_info) != R_X86_64_JUMP_SLOT && ELF64_R_TYPE(entry.r_info) != R_X86_64_GLOB_DAT) continue;
+      if (!wanted.is_of(ELF64_R_TYPE(entry.r_info))) continue;
       const char* name = tables.strings + tables.symbols[ELF64_R_SYM(entry.r_info)].st_name;
       if (strncmp(name, wanted.beginning, length) != 0) continue;
-      if (void* target = wanted.ours(name)) point(*info, info->dlpi_addr + entry.r_offset, target);
+      uint64_t slot = info->dlpi_addr + entry.r_offset;
+      if (void* target = wanted.target(name, slot)) point(*info, slot, target);
     }
   }
   return 0;
 }
 
+const void* own_base() noexcept {
+  Dl_info own{};
+  dladdr(reinterpret_cast<void*>(&own_base), &own);
+  return own.dli_fbase;
+}
+
 }  // namespace
 
 void lead_callers(const char* beginning, void* (*ours)(const char* name) noexcept) noexcept {
-  Dl_info own{};
-  dladdr(reinterpret_cast<void*>(&lead_callers), &own);
-  Wanted wanted{beginning, ours, own.dli_fbase};
+  Wanted wanted{beginning, ours, nullptr, own_base()};
+  dl_iterate_phdr(patch, &wanted);
+}
+
+void lead_pointers(const char* beginning, void* (*ours)(const char* name, void* real) noexcept) noexcept {
+  Wanted wanted{beginning, nullptr, ours, own_base()};
   dl_iterate_phdr(patch, &wanted);
 }
 

@@ -1,10 +1,12 @@
 #include "hooks/python_functions.hpp"
 
 #include "base/clock.hpp"
+#include "hooks/calls.hpp"
 #include "hooks/kernel_variants.hpp"
 #include "hooks/python_bridge.hpp"
 #include "hooks/python_values.hpp"
 #include "hooks/regions.hpp"
+#include "hooks/torch_comm.hpp"
 #include "hooks/torch_nodes.hpp"
 #include "sampler/signals.hpp"
 #include "sampler/torch_autograd.hpp"
@@ -203,6 +205,27 @@ Object calibrate_autograd(Object, const Object* given, intptr_t count, Object ke
   return nothing();
 }
 
+// `members`: u32 each, as bytes.
+Object add_group(Object, const Object* given, intptr_t count, Object keywords) noexcept {
+  static constexpr const char* kNames[] = {"backend", "handle", "rank", "size", "name", "members"};
+  Arguments arguments(kNames, 6);
+  uint64_t backend, handle, rank, size;
+  if (!arguments.bind(given, count, keywords) || !read_number(arguments[0], 0, &backend) || !read_number(arguments[1], 0, &handle) ||
+      !read_number(arguments[2], 0, &rank) || !read_number(arguments[3], 0, &size))
+    return nullptr;
+  Text name(arguments[4]), members(arguments[5]);
+  if (!name.good() || !members.good()) return nullptr;
+  return row_number(
+      calls::add_group({.backend = static_cast<schema::CallBackend>(backend),
+                        .handle = handle,
+                        .rank = static_cast<uint32_t>(rank),
+                        .size = static_cast<uint32_t>(size),
+                        .name = name.view(),
+                        .members = {reinterpret_cast<const uint32_t*>(members.view().data()), members.view().size() / sizeof(uint32_t)}}));
+}
+
+Object listen_to_torch_distributed(Object, const Object*, intptr_t, Object) noexcept { return row_number(torch_comm::listen()); }
+
 Object when_layers_are_new(Object, const Object* given, intptr_t count, Object keywords) noexcept {
   static constexpr const char* kNames[] = {"callable"};
   Arguments arguments(kNames, 1);
@@ -253,6 +276,8 @@ bool add_functions(Object module) noexcept {
       method("forget_layer", with_number<python::layers::forget>),
       method("calibrate_autograd", calibrate_autograd),
       method("variant", variant),
+      method("add_group", add_group),
+      method("listen_to_torch_distributed", listen_to_torch_distributed),
       method("when_layers_are_new", when_layers_are_new),
       method("note", note),
       method("now_ns", clock_now),

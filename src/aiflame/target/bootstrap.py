@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 HOOKS = {
     "torch": "torch_hooks",
+    "torch.distributed.distributed_c10d": "torch_distributed",
     "torch._inductor.compile_fx": "inductor",
     "triton": "triton_names",
     "triton.compiler.compiler": "triton_ir",

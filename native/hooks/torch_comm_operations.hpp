@@ -1,0 +1,30 @@
+// What the backends of torch.distributed can be asked: the functions by their mangled names, and what their arguments say.
+#pragma once
+#include <cstdint>
+#include <string_view>
+
+namespace aiflame::torch_comm {
+
+// Of a call, as the registers and the first word on the stack hold them: where the c10d::Work goes that it gives, the backend, then the
+// function's own. A function that has fewer lets the rest lie.
+struct Arguments {
+  uint64_t word[7];
+};
+
+struct Operation {
+  std::string_view signature;  // what follows the class in the mangled name
+  const char* name;            // as torch's own profiler calls it
+  uint64_t (*bytes)(const Arguments& arguments) noexcept;
+  uint32_t (*peer)(const Arguments& arguments) noexcept;
+  bool gives_work = true;  // false: it is over when it returns, and nothing comes before the backend
+
+  uint64_t backend(const Arguments& arguments) const noexcept { return arguments.word[gives_work ? 1 : 0]; }
+};
+
+// A virtual function of a backend: `_ZN4c10d16ProcessGroupGloo9allreduce…` is an operation of `Gloo`. nullptr: it is none.
+const Operation* find_operation(std::string_view mangled, std::string_view* backend) noexcept;
+
+// torch's C interface, of which tensors are asked how large they are. False: it is not there.
+bool find_tensor_functions(void* library) noexcept;
+
+}  // namespace aiflame::torch_comm
