@@ -19,7 +19,7 @@ from aiflame.attribute.gpu_inside import kernel_names
 from aiflame.attribute.gpu_launches import LaunchTable
 from aiflame.attribute.gpu_work import JOIN, NO_LAUNCH, Grouped, Work, work
 from aiflame.attribute.items import LATEST
-from aiflame.attribute.owners import process_frames
+from aiflame.attribute.owners import process_frames, with_ranks
 from aiflame.attribute.prefixes import Prefix
 from aiflame.attribute.stacks import Functions, Tables, find_stacks, functions
 
@@ -78,7 +78,7 @@ class Joined:
 
     @cached_property
     def process_names(self) -> list[str]:
-        return [frame.name for frame in process_frames(self.profile.table("processes"))]
+        return [frame.name for frame in process_frames(with_ranks(self.profile.table("processes"), self.profile.table("ranks")))]
 
     @classmethod
     def of(cls: type[J], profile: Tables) -> J:

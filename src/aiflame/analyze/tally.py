@@ -10,7 +10,7 @@ import polars as pl
 from aiflame.attribute.backends import backend_name
 from aiflame.attribute.gpu_inside import kernel_names
 from aiflame.attribute.gpu_work import COPY_NAMES, JOIN
-from aiflame.attribute.owners import process_frames
+from aiflame.attribute.owners import process_frames, with_ranks
 from aiflame.attribute.stacks import Tables
 from aiflame.profile.codes import CallBackend, GpuApi, SyncKind
 
@@ -145,7 +145,7 @@ def _took(begin: str) -> pl.Expr:
 
 def _threads(profile: Tables) -> pl.LazyFrame:
     """process, thread, owner: `train.py (71), loader`."""
-    processes = profile.table("processes").sort("process")
+    processes = with_ranks(profile.table("processes"), profile.table("ranks"))
     names = pl.LazyFrame({"process": processes["process"], "program": [frame.name for frame in process_frames(processes)]})
     threads = profile.scan("threads").select("process", pl.col("id").alias("thread"), "name", "tid")
     owner = pl.format("{}, {} ({})", "program", pl.when(pl.col("name") == "").then(pl.lit("thread")).otherwise("name"), "tid")

@@ -10,11 +10,12 @@ from aiflame.attribute.cpu import CLOCK, cpu_tree
 from aiflame.attribute.gpu import bytes_tree, samples_tree, time_tree
 from aiflame.attribute.grouping import GROUPS, group
 from aiflame.attribute.prefixes import PREFIXES, Prefix
+from aiflame.attribute.rank_groups import RANK, by_rank
 from aiflame.attribute.stacks import Tables
 from aiflame.attribute.tree import BYTES, CPU_TIME, GPU_LATENCY, GPU_STALLS, GPU_TIME, METRICS, OF_GPU, WALL_TIME, Tree
 from aiflame.errors import AiflameError
 
-GROUPINGS = ("code", *PREFIXES, *GROUPS)
+GROUPINGS = ("code", *PREFIXES, *GROUPS, RANK)
 DETAILS = ("function", "line", "instruction")
 LONGER = "record it for longer, with a higher --cpu-rate, or with --wall"
 HOW_TO_RECORD = {
@@ -48,6 +49,8 @@ def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: s
     if by == "family" and metric not in OF_GPU:
         raise AiflameError(f"families are of GPU kernels, and {metric} is not: use --metric {GPU_TIME.name}, or another grouping")
     raw = _raw(profile, metric, detail, PREFIXES.get(by))
+    if by == RANK:
+        return by_rank(raw, profile)
     return group(raw, by) if by in GROUPS else raw
 
 

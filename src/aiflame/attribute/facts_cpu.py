@@ -17,6 +17,7 @@ from aiflame.attribute.fewer_regions import fewer_regions
 from aiflame.attribute.growth import Forest, Growth
 from aiflame.attribute.leaves import line_frames
 from aiflame.attribute.noise import hidden_noise, is_noise
+from aiflame.attribute.rank_groups import RANK, grouped_by_rank, has_ranks
 from aiflame.attribute.reshape import without_nodes
 from aiflame.attribute.segments import forest_of
 from aiflame.attribute.stacks import Functions, Tables, functions, grow_threads
@@ -33,6 +34,7 @@ GROUPINGS = (
     Grouping("op", "Op", ("process", "op", "kernel")),
     Grouping("phase", "Phase", ("process", "phase", "op", "kernel")),
 )
+BY_RANK = Grouping(RANK, "Rank", (RANK, "code"))
 _STACK = ["process", "thread", "stack", "state"]
 
 
@@ -75,7 +77,9 @@ def cpu_facts(profile: Tables, metric: str) -> Facts:
         INSIDE: ends.of_inside,
     }
     domain = "cpu" if CLOCK[metric] == 0 else "wall"
-    return put_in_order(domain, (METRICS[metric],), {metric: metric}, GROUPINGS, Gathered(forests, sites, leaves, times, fewer.notes))
+    groupings = (*GROUPINGS, *((BY_RANK,) if has_ranks(profile) else ()))
+    gathered = Gathered(*grouped_by_rank(profile, forests, sites), leaves, times, fewer.notes)
+    return put_in_order(domain, (METRICS[metric],), {metric: metric}, groupings, gathered)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from aiflame.attribute.gpu_samples import DRIVER, Ran, Samples, elsewhere, sampl
 from aiflame.attribute.gpu_work import Grouped, Work, work
 from aiflame.attribute.growth import Forest, Growth
 from aiflame.attribute.prefixes import Prefix
+from aiflame.attribute.rank_groups import RANK, grouped_by_rank, has_ranks
 from aiflame.attribute.segments import forest_of
 from aiflame.attribute.stacks import Functions, Tables, functions
 from aiflame.attribute.tree import BYTES, GPU_LATENCY, GPU_STALLS, GPU_TIME, LAUNCHES, METRICS, OF_GPU, Frame, frame_table
@@ -38,6 +39,7 @@ GROUPINGS = (
     Grouping("phase", "Phase", ("process", ALONE, "phase", "op", UNLAUNCHED, "kernel")),
     Grouping("family", "Family of kernels", ("process", ALONE, "family", UNLAUNCHED, "kernel")),
 )
+BY_RANK = Grouping(RANK, "Rank", (RANK, ALONE, UNLAUNCHED, "code", "kernel"))
 MOMENTS_OF = {GPU_TIME.name: GPU_TIME.name, BYTES.name: GPU_TIME.name, GPU_STALLS.name: GPU_STALLS.name, GPU_LATENCY.name: GPU_STALLS.name}
 SAMPLED = (GPU_STALLS.name, GPU_LATENCY.name)
 _ITEM = ["name", "device", "kind", "readable", "told"]
@@ -78,8 +80,9 @@ def device_facts(profile: Tables, meaning: Meaning | None = None) -> Facts:
     when = device_times(profile, done, meaning.steps, sampled.get(GPU_STALLS.name), lone, resting)
     sites = sites.join(when.first, on="group", how="left", maintain_order="left").with_columns(pl.col("first").fill_null(0))
     forests |= {"process": trie.owners(), "code": code, INSIDE: inside}
-    gathered = Gathered(forests, sites, leaves, when, fewer.notes)
-    return put_in_order("device", tuple(METRICS[name] for name in there), MOMENTS_OF, GROUPINGS, gathered)
+    groupings = (*GROUPINGS, *((BY_RANK,) if has_ranks(profile) else ()))
+    gathered = Gathered(*grouped_by_rank(profile, forests, sites), leaves, when, fewer.notes)
+    return put_in_order("device", tuple(METRICS[name] for name in there), MOMENTS_OF, groupings, gathered)
 
 
 def _by_frames(profile: Tables, trie: Functions, done: Work) -> tuple[Forest, Work]:

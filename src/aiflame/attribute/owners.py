@@ -8,12 +8,24 @@ import polars as pl
 
 from aiflame.attribute.tree import Frame
 from aiflame.profile.kinds import Kind
+from aiflame.profile.rank_of import NONE, ranks_of
 
 
 def process_frames(processes: pl.DataFrame) -> list[Frame]:
-    """One frame for each row of `processes`, such as `train.py (4711)`."""
-    rows = processes.sort("process").select("pid", "command", "exe").rows()
-    return [Frame(f"{short_command(command, exe)} ({pid})", Kind.PROCESS) for pid, command, exe in rows]
+    """One frame for each row of `processes`, such as `train.py (4711)`; where ranks are known (`with_ranks`) `rank 3: train.py (4711)`."""
+    return [Frame(f"{name} ({pid})", Kind.PROCESS) for name, pid in zip(process_names(processes), processes["pid"], strict=True)]
+
+
+def process_names(processes: pl.DataFrame) -> list[str]:
+    """The same without the numbers. Both in the order of the rows, which is that of the processes."""
+    rank = processes["rank"] if "rank" in processes.columns else [NONE] * len(processes)
+    names = [short_command(command, exe) for command, exe in processes.select("command", "exe").rows()]
+    return [name if of == NONE else f"rank {of}: {name}" for name, of in zip(names, rank, strict=True)]
+
+
+def with_ranks(processes: pl.DataFrame, ranks: pl.DataFrame) -> pl.DataFrame:
+    """The table `processes` in order, with the rank of each (`rank_of.NONE` without)."""
+    return processes.sort("process").with_columns(rank=pl.Series(ranks_of(processes, ranks), dtype=pl.Int64))
 
 
 def short_command(command: str, exe: str) -> str:
@@ -59,6 +71,7 @@ def thread_frames(threads: pl.DataFrame, ends: pl.DataFrame, processes: pl.DataF
 
 
 def unnumbered(frames: pl.DataFrame) -> pl.DataFrame:
-    """Frames with the numbers of processes and threads taken away."""
+    """Frames with the numbers of processes, threads and ranks taken away."""
     owner = frames["kind"].is_in([Kind.PROCESS, Kind.THREAD])
-    return frames.with_columns(name=pl.when(owner).then(pl.col("name").str.replace(r"^(.+) \(\d+\)$", "${1}")).otherwise("name"))
+    name = pl.col("name").str.replace(r"^(.+) \(\d+\)$", "${1}").str.replace(r"^rank \d+: ", "").str.replace(r"^rank \d+$", "rank")
+    return frames.with_columns(name=pl.when(owner).then(name).otherwise("name"))

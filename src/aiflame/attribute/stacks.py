@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from aiflame.attribute import nodes
 from aiflame.attribute.growth import Forest, Growth, Places
-from aiflame.attribute.owners import process_frames, thread_frames
+from aiflame.attribute.owners import process_frames, thread_frames, with_ranks
 from aiflame.attribute.tree import FRAME_COLUMNS, Frame, Metric, Tree, frame_table
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.kinds import Kind
@@ -73,7 +73,7 @@ class Functions:
 
 def functions(profile: Tables) -> Functions:
     """The trie of functions of a profile."""
-    processes = frame_table(process_frames(profile.table("processes")))
+    processes = frame_table(process_frames(with_ranks(profile.table("processes"), profile.table("ranks"))))
     size = len(processes) - 1
     stacks = profile.table("stacks").select("process", "id", "parent", "frame").filter(pl.col("process") < size).sort("process", "id")
     names, of_words = _functions_of_words(profile, stacks.select("process", "frame").unique())

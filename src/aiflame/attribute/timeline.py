@@ -11,7 +11,7 @@ import polars as pl
 
 from aiflame.attribute.context import BRINGS, CONTEXT, Meaning, of_devices
 from aiflame.attribute.gpu_work import JOIN
-from aiflame.attribute.owners import short_command, thread_frames
+from aiflame.attribute.owners import process_names, thread_frames, with_ranks
 from aiflame.attribute.stacks import Tables, functions
 from aiflame.attribute.timeline_calls import calls
 from aiflame.attribute.timeline_context import Contexts
@@ -52,8 +52,8 @@ def timeline(
 
 def owners_of(profile: Tables, making: Making) -> Owners:
     """The tracks of processes and threads, in the making."""
-    processes, threads = profile.table("processes"), profile.table("threads")
-    names = {process: short_command(command, exe) for process, command, exe in processes.select("process", "command", "exe").rows()}
+    processes, threads = with_ranks(profile.table("processes"), profile.table("ranks")), profile.table("threads")
+    names = dict(zip(processes["process"], process_names(processes), strict=True))
     frames = thread_frames(threads, profile.table("thread_ends"), processes, threads.select("process", thread="id"), _NO_THREAD)
     # Tracks have the number beside the name.
     shared = pl.Series("name", [frame.name for frame in frames], dtype=pl.String)
