@@ -1,8 +1,10 @@
 #include "hooks/opencl.hpp"
 
 #include "base/sys.hpp"
+#include "hooks/caller.hpp"
 #include "hooks/opencl_activity.hpp"
 #include "hooks/opencl_api.hpp"
+#include "hooks/opencl_calls.hpp"
 #include "hooks/opencl_queues.hpp"
 #include "spool/control.hpp"
 
@@ -21,16 +23,6 @@ using schema::CopyKind;
 constexpr auto kToHost = CopyKind::DEVICE_TO_HOST, kToDevice = CopyKind::HOST_TO_DEVICE, kOnTheDevice = CopyKind::DEVICE_TO_DEVICE;
 
 bool recording() noexcept { return control::has(schema::Feature::OPENCL) && control::recording(); }
-
-// The registers of our caller, so that no frame of ours is in the stack. Inlined: the frame is that of the function it is used in.
-__attribute__((always_inline)) inline Registers caller() noexcept {
-  auto* frame = static_cast<const uint64_t*>(__builtin_frame_address(0));  // makes the compiler keep the frame pointer here
-  Registers registers{};
-  registers.bp = frame[0];
-  registers.pc = frame[1];
-  registers.sp = reinterpret_cast<uint64_t>(frame + 2);
-  return registers;
-}
 
 // Enqueues through `call` (which takes where to put the event) and records. The program's event, its count of references and its
 // errors are as they would be without us.
@@ -54,7 +46,7 @@ int32_t wrapper(Arguments... arguments) noexcept {
   if (!recording()) return next(kEntry)(arguments...);
   std::tuple<Arguments...> passed{arguments...};
   Event*& event = std::get<sizeof...(Arguments) - 1>(passed);
-  return enqueue(caller(), std::get<0>(passed), Describe{}(arguments...), event, [&](Event* ours) {
+  return enqueue(program_caller(hooks::caller()), std::get<0>(passed), Describe{}(arguments...), event, [&](Event* ours) {
     event = ours;
     return std::apply(next(kEntry), passed);
   });
@@ -85,7 +77,7 @@ void* map_buffer(Queue queue, Memory buffer, Bool blocking, uint64_t flags, size
   auto real = next(kEnqueueMapBuffer);
   if (!recording()) return real(queue, buffer, blocking, flags, offset, bytes, count, waits, event, error);
   void* mapped = nullptr;
-  int32_t result = enqueue(caller(), queue, copy(CopyKind::MAP, bytes, blocking), event, [&](Event* ours) {
+  int32_t result = enqueue(program_caller(hooks::caller()), queue, copy(CopyKind::MAP, bytes, blocking), event, [&](Event* ours) {
     int32_t told = kSuccess;
     mapped = real(queue, buffer, blocking, flags, offset, bytes, count, waits, ours, &told);
     return told;
@@ -99,11 +91,12 @@ void* map_image(Queue queue, Memory image, Bool blocking, uint64_t flags, Sizes 
   auto real = next(kEnqueueMapImage);
   if (!recording()) return real(queue, image, blocking, flags, origin, region, row, slice, count, waits, event, error);
   void* mapped = nullptr;
-  int32_t result = enqueue(caller(), queue, copy(CopyKind::MAP, image_bytes(image, region), blocking), event, [&](Event* ours) {
-    int32_t told = kSuccess;
-    mapped = real(queue, image, blocking, flags, origin, region, row, slice, count, waits, ours, &told);
-    return told;
-  });
+  int32_t result =
+      enqueue(program_caller(hooks::caller()), queue, copy(CopyKind::MAP, image_bytes(image, region), blocking), event, [&](Event* ours) {
+        int32_t told = kSuccess;
+        mapped = real(queue, image, blocking, flags, origin, region, row, slice, count, waits, ours, &told);
+        return told;
+      });
   if (error) *error = result;
   return mapped;
 }
@@ -214,6 +207,7 @@ extern "C" __attribute__((visibility("default"))) int32_t clInitLayer(uint32_t c
   opencl::next_table = target;
   opencl::next_entries = count;
   if (control::has(schema::Feature::OPENCL)) opencl::fill({entries, count});
+  if (control::has(schema::Feature::TRACE_OPENCL)) opencl::trace_calls(entries, count);
   *ours = entries;
   *our_count = count;
   return opencl::kSuccess;
