@@ -67,7 +67,7 @@ def test_waiting_for_data_is_told_with_its_share_of_steps_and_its_line(tmp_path:
     assert finding.share == pytest.approx(share)
     assert finding.sentence == f"GPU idle {share:.0%} of each step, waiting for data at train.py:8"
     assert (finding.view.view, finding.view.table, finding.view.place) == ("tables", "idle", "/app/train.py:8")
-    assert finding.view.search == "^(data)$"
+    assert (finding.view.search, finding.view.column, finding.view.names) == ("^(data)$", "cause", ("data",))
 
 
 def test_a_little_waiting_for_data_is_not_worth_a_word(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_copies_that_no_kernel_overlaps(tmp_path: Path) -> None:
     story.work(1, 800, 1000, LOOP, name="HOST_TO_DEVICE")
     finding = found(story, tmp_path)["copies"]
     assert finding.sentence == "The GPU waits for copies 20% of the time: most for [copy host→device] at train.py:8, 100 bytes in all"
-    assert finding.view.table == "copies"
+    assert (finding.view.table, finding.view.column, finding.view.names) == ("copies", "short", ("[copy host→device]",))
 
 
 def test_copies_beside_kernels_cost_nothing(tmp_path: Path) -> None:
@@ -337,6 +337,7 @@ def test_a_layer_that_takes_longer_than_its_sisters_is_told_by_its_innermost_par
     finding = found(story, tmp_path)["slow-layer"]
     assert finding.sentence == "layers.3.attn takes 4.0 times what its sisters take: 31% of GPU time, they 7.7% each"
     assert (finding.view.table, finding.view.by) == ("layers", "layer")
+    assert (finding.view.column, finding.view.names) == ("group", ("layers.*.attn",))
     assert [text for text in SISTERS if re.search(finding.view.search, text)] == ["layers.*.attn", "layers.*.attn.qkv"]
 
 

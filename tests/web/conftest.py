@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from report_visits import Opener, visits
 from viewer import Viewer
+
+from aiflame.render.report import write
+
+from report_profiles import training  # isort: skip  (on the path that report_visits adds)
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
@@ -31,6 +36,21 @@ def browser() -> Iterator[Any]:
         started = driver.chromium.launch(executable_path=program, args=list(FLAGS))
         yield started
         started.close()
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Opener]:
+    """Opens whole reports."""
+    with visits(browser) as opener:
+        yield opener
+
+
+@pytest.fixture(scope="session")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a training."""
+    folder = tmp_path_factory.mktemp("report")
+    write(training(folder), folder / "r.html")
+    return folder / "r.html"
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from urllib.parse import parse_qsl
 sys.path.insert(0, str(Path(__file__).parent.parent / "unit"))
 
 PATIENCE_MS = 20_000
+COPIED = "if (navigator.clipboard) navigator.clipboard.writeText = async (text) => { window.copied = text; };"
+"""Runs first: what is copied can be read, whatever a browser without a window permits."""
 Opener = Callable[..., "Visit"]
 
 

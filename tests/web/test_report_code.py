@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from report_visits import Opener, Visit, visits
+from report_visits import COPIED, Opener, Visit
 
 from aiflame.render.report import write
 from aiflame.render.report_code import MOST_IN_A_FILE
 
 from profiles import sealed  # isort: skip  (on the path that report_visits adds)
-from report_profiles import LINES, SOURCE, training, with_symbols  # isort: skip
+from report_profiles import LINES, SOURCE, with_symbols  # isort: skip
 from sampled_kernels import CODE, LIBRARY, Sampled  # isort: skip
 from sampled_kernels import profile as sampled  # isort: skip
 
-COPIED = "if (navigator.clipboard) navigator.clipboard.writeText = async (text) => { window.copied = text; };"
 SOURCES, SASS = ".pane[aria-label=Source]", ".pane[aria-label=Instructions]"
-
-
-@pytest.fixture
-def visit(browser: Any) -> Iterator[Opener]:
-    with visits(browser) as opener:
-        yield opener
-
-
-@pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("code")
-    write(training(folder), folder / "r.html")
-    return folder / "r.html"
 
 
 @pytest.fixture(scope="module")

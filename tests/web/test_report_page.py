@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from report_visits import Opener, Visit, visits
+from report_visits import Opener, Visit
 
 import aiflame
 from aiflame.profile.store import Profile
@@ -20,12 +18,6 @@ from profiles import sealed  # isort: skip
 
 VIEWS = ("overview", "flame", "scope", "timeline", "code", "tables")
 TITLES = ("Overview", "Flame graph", "FlameScope", "Timeline", "Source and SASS", "Tables")
-
-
-@pytest.fixture
-def visit(browser: Any) -> Iterator[Opener]:
-    with visits(browser) as opener:
-        yield opener
 
 
 @pytest.fixture(scope="module")

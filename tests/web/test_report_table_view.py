@@ -4,37 +4,22 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
-from report_visits import Opener, Visit, visits
+from report_visits import COPIED, Opener, Visit
 
 from aiflame.analyze.table import Column, TableOf
 from aiflame.render.page import page as report_page
 from aiflame.render.report import write
 from aiflame.render.report_blocks import tables_block
 
-from report_profiles import HOSTILE, hostile, training  # isort: skip  (on the path that report_visits adds)
+from report_profiles import HOSTILE, hostile  # isort: skip  (on the path that report_visits adds)
+from stories import Story  # isort: skip
+from test_findings import SYMBOLS, train  # isort: skip
 
 MANY = 100_000
-COPIED = "if (navigator.clipboard) navigator.clipboard.writeText = async (text) => { window.copied = text; };"
-"""What is copied can be read, whatever a browser without a window permits."""
-
-
-@pytest.fixture
-def visit(browser: Any) -> Iterator[Opener]:
-    with visits(browser) as opener:
-        yield opener
-
-
-@pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tables")
-    write(training(folder), folder / "r.html")
-    return folder / "r.html"
 
 
 def page_of(path: Path, *tables: TableOf) -> Path:
@@ -130,6 +115,44 @@ def test_columns_are_sorted_by_keys_too(visit: Opener, tmp_path: Path) -> None:
     seen.page.focus(".grid-head button >> nth=0")
     seen.press("Enter")
     shows(seen, ["alpha", "beta", "layer.9", "layer.10", 'say "a, b"'])
+
+
+def test_rows_of_certain_names_are_a_chip_that_can_be_taken_away(visit: Opener, tmp_path: Path) -> None:
+    """Also what lies inside of a name: `layer.9` in `layer`."""
+    seen = visit(small(tmp_path / "r.html"), "#view=tables&column=name&only=alpha;layer")
+    shows(seen, ["alpha", "layer.10", "layer.9"])
+    assert seen.text(".table-chip").replace("\n", "") == "Name: alpha, layer×"
+    assert seen.page.input_value(".filter") == ""
+    seen.page.type(".filter", "train")
+    shows(seen, ["layer.9"])
+    seen.page.fill(".filter", "")
+    seen.click(".table-chip button")
+    shows(seen, CAME)
+    assert not seen.page.is_visible(".table-chip")
+    assert seen.state() == {"view": "tables"}
+
+
+def test_names_that_have_signs_of_the_address_in_them(visit: Opener, tmp_path: Path) -> None:
+    names = ["a;b", "kind:x", "/c/", "[copy host→device]", "a"]
+    table = TableOf("functions", "Functions", COLUMNS[:1], pl.DataFrame({"name": names}))
+    seen = visit(page_of(tmp_path / "r.html", table), r"#view=tables&column=name&only=a\;b;name:kind:x;[copy host→device];name:/c/")
+    shows(seen, names[:4])
+    assert "Name: a;b, kind:x, [copy host→device], /c/" in seen.text(".table-chip")
+
+
+def test_a_finding_leads_to_rows_that_say_which_they_are(visit: Opener, tmp_path: Path) -> None:
+    story = Story()
+    for number in range(5):
+        train(story, number, work=620, idle=380, wait="data")
+    write(story.profile(tmp_path, symbols=SYMBOLS), tmp_path / "r.html")
+    seen = visit(tmp_path / "r.html")
+    seen.page.locator(".finding", has_text="waiting for data").locator(".button").click()
+    seen.page.wait_for_selector(".table-chip:not([hidden])")
+    assert seen.text(".table-chip").replace("\n", "") == "Cause: data×"
+    assert seen.page.input_value(".filter") == ""
+    assert (seen.state()["table"], seen.state()["column"], seen.state()["only"]) == ("idle", "cause", "data")
+    seen.wait("document.querySelectorAll('.grid .row').length > 0")
+    assert set(seen.texts(".grid .row .cell:nth-child(1)")) == {"waiting for data"}
 
 
 @pytest.mark.parametrize(

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from report_visits import Opener, Visit, visits
+from report_visits import Opener, Visit
 
 from aiflame.render.report import write
 
 from slow_layer import KERNEL, LINE, REASON, SLOW, TEXT, profile  # isort: skip  (on the path that report_visits adds)
-
-
-@pytest.fixture
-def visit(browser: Any) -> Iterator[Opener]:
-    with visits(browser) as opener:
-        yield opener
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,10 @@ class Evidence:
     """Name of a table (`tables.TableOf.name`)."""
     place: str = ""
     """`file:line`, with its folders."""
+    column: str = ""
+    """Of the table: the one in which `names` are looked for."""
+    names: tuple[str, ...] = ()
+    """Rows that are meant: those with one of these names in the column, or with a name inside of it (`layers.3.attn` in `layers.3`)."""
 
 
 @dataclass(frozen=True, slots=True)

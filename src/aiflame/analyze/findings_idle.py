@@ -86,7 +86,8 @@ def copies(known: Facts, of: Scope) -> Iterator[Finding]:
     place = place_text(most["file"], most["line"])
     at = f" at {short_place(place)}" if place else ""
     sentence = f"The GPU waits for copies {part:.0%} {of.label}: most for {most['name']}{at}, {amount(most['bytes'], 'bytes')} in all"
-    view = Evidence("tables", BYTES.name, "code", f"^{escaped(most['name'])}$", table="copies", place=place)
+    name = most["name"]
+    view = Evidence("tables", BYTES.name, "code", f"^{escaped(name)}$", table="copies", place=place, column="short", names=(name,))
     yield Finding(sentence, part, view, "copies", part)
 
 
@@ -177,5 +178,5 @@ def _place(rows: pl.DataFrame) -> str:
 
 
 def _gaps(place: str, *causes: Cause) -> Evidence:
-    named = "|".join(cause.name.lower() for cause in causes)
-    return Evidence("tables", GPU_TIME.name, "code", f"^({named})$", table="idle", place=place)
+    names = tuple(cause.name.lower() for cause in causes)
+    return Evidence("tables", GPU_TIME.name, "code", f"^({'|'.join(names)})$", table="idle", place=place, column="cause", names=names)

@@ -73,7 +73,8 @@ def slow_layers(parts: pl.DataFrame, metric: str, label: str, scale: float) -> I
         f"{row['layer']} takes {row['value'] / row['usual']:.1f} times what its sisters take: "
         f"{row['value'] / whole:.0%} of {label}, they {row['usual'] / whole:.1%} each"
     )
-    view = Evidence("tables", metric, "layer", f"^{escaped(row['group'])}(\\.|$)", table="layers")
+    alike = row["group"]
+    view = Evidence("tables", metric, "layer", f"^{escaped(alike)}(\\.|$)", table="layers", column="group", names=(alike,))
     yield Finding(sentence, row["value"] / whole, view, "slow-layer", row["over"] * scale)
 
 

@@ -2,6 +2,7 @@
 // of those rows), `csv` (all of them, as text).
 
 import { csvOf } from "./csv.js";
+import { readChoices } from "./names.js";
 
 const SAMPLED = 400; // rows that tell how wide a column is
 const collator = new Intl.Collator("en", { numeric: true });
@@ -17,20 +18,20 @@ export const TABLE_CALLS = {
   },
 
   async table(blocks, given) {
-    const { table, columns } = await named(blocks, given.table);
+    const { table, columns } = await tableOf(blocks, given.table);
     const rows = order(table, columns, given);
     const share = table.columns.find((column) => column.kind === "share");
     return { count: rows.length, share: share ? sum(columns[`${table.name}.${share.name}`], rows, share.scale) : null };
   },
 
   async rows(blocks, given) {
-    const { table, columns } = await named(blocks, given.table);
+    const { table, columns } = await tableOf(blocks, given.table);
     const rows = order(table, columns, given).subarray(given.from, given.to);
     return Array.from(rows, (row) => table.columns.map((column) => value(column, columns[`${table.name}.${column.name}`], row)));
   },
 
   async csv(blocks, given) {
-    const { table, columns } = await named(blocks, given.table);
+    const { table, columns } = await tableOf(blocks, given.table);
     const rows = order(table, columns, given);
     const head = table.columns.map(({ label, unit }) => (unit ? `${label} (${unit})` : label));
     const values = function* () {
@@ -40,7 +41,7 @@ export const TABLE_CALLS = {
   },
 };
 
-async function named(blocks, name) {
+async function tableOf(blocks, name) {
   const { head, columns } = await blocks.get("tables");
   const table = head.tables.find((one) => one.name === name);
   if (!table) throw new Error(`this report has no table called ${name}`);
@@ -53,12 +54,13 @@ function value(column, values, row) {
   return values[row] === 0 ? null : (values[row] - 1) / column.scale;
 }
 
-/** Rows that match the filter, in order. `sort`: a column's name, with `-` before it the largest first; "" as the table came. */
-function order(table, columns, { sort = "", filter = "" }) {
-  const key = JSON.stringify([table.name, sort, filter]);
+/** Rows that match, in order. `sort`: a column's name, with `-` before it the largest first; "" as the table came. `only`: names of which a
+ *  row must have one in `column`, or be inside of it. */
+function order(table, columns, { sort = "", filter = "", column = "", only = "" }) {
+  const key = JSON.stringify([table.name, sort, filter, column, only]);
   if (!ordered.has(key)) {
     if (ordered.size > 8) ordered.delete(ordered.keys().next().value);
-    ordered.set(key, sorted(table, columns, sort, matching(table, columns, filter)));
+    ordered.set(key, sorted(table, columns, sort, named(matching(table, columns, filter), columns[`${table.name}.${column}`], only)));
   }
   return ordered.get(key);
 }
@@ -70,6 +72,12 @@ function matching(table, columns, filter) {
   let count = 0;
   for (let row = 0; row < table.rows; row++) if (texts.some((values) => matches(values[row])) || filter === "") rows[count++] = row;
   return rows.slice(0, count);
+}
+
+function named(rows, texts, only) {
+  const names = readChoices(only).map((one) => one.text);
+  if (!texts || !names.length) return rows;
+  return rows.filter((row) => names.some((name) => texts[row] === name || texts[row].startsWith(`${name}.`)));
 }
 
 /** A part of the text, or a regular expression that finds it; upper and lower case are the same. */

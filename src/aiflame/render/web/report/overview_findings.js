@@ -2,6 +2,7 @@
 
 import { percent } from "../text.js";
 import { element } from "./dom.js";
+import { writeChoices } from "./names.js";
 
 const VIEWS = {
   flame: "Show it in the flame graph",
@@ -36,8 +37,9 @@ function row(app, { sentence, share, view }) {
 }
 
 /** Where the evidence is: the view's name, and its part of the address. */
-function evidence({ view, metric, by, search, kernel, table, place }, steps) {
+function evidence({ view, metric, by, search, kernel, table, place, column, names }, steps) {
   if (view === "kernels") return ["code", { kernel, place }];
+  if (view === "tables" && names?.length) return ["tables", { table, column, only: writeChoices(names.map((text) => ({ what: "name", text }))) }];
   if (view === "tables") return ["tables", { table, filter: search }];
   if (view === "timeline") return ["timeline", momentOf(search, steps)];
   return [view, { metric, by, search }];

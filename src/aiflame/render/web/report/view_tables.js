@@ -1,9 +1,10 @@
 // Tables to sort and filter; a row leads to where its time is shown.
 
-import { percent } from "../text.js";
+import { clip, percent } from "../text.js";
 import { copy, download } from "./copying.js";
 import { element } from "./dom.js";
 import { Grid } from "./grid.js";
+import { readChoices } from "./names.js";
 import { leadOf } from "./table_leads.js";
 
 const TYPING_MS = 120;
@@ -32,6 +33,7 @@ class Tables {
   #filter = element("input.filter", {
     type: "search", placeholder: "Filter: text or expression  /", "aria-label": "Filter the rows", spellcheck: false,
   });
+  #chip = element("span.table-chip", { hidden: true });
   #told = element("span.soft.told");
   #copy = element("button", { type: "button", title: "Copy the rows as CSV (c)" }, "Copy CSV");
   #save = element("button", { type: "button", title: "Save the rows as a CSV file" }, "Save CSV");
@@ -46,7 +48,7 @@ class Tables {
       link: (...given) => app.link(...given),
       failed: (error) => app.failed(error),
     });
-    const bar = element("div.table-bar", {}, this.#filter, this.#told, this.#copy, this.#save);
+    const bar = element("div.table-bar", {}, this.#filter, this.#chip, this.#told, this.#copy, this.#save);
     this.body = element("section.tables", { "aria-label": "Tables" }, this.#names, bar, this.#grid.body);
     this.#filter.addEventListener("input", () => {
       clearTimeout(this.#typing);
@@ -78,6 +80,7 @@ class Tables {
     this.#shown = asked;
     const { count, share } = await this.#app.data.ask("table", this.#asked());
     if (asked !== this.#shown) return;
+    this.#sayOnly(table);
     this.#tell(table, count, share);
     await this.#grid.show(table, count, this.#asked().sort);
   }
@@ -107,7 +110,8 @@ class Tables {
   }
 
   #asked() {
-    return { table: this.#table().name, sort: this.#state.sort ?? "", filter: this.#state.filter ?? "" };
+    const { sort = "", filter = "", column = "", only = "" } = this.#state;
+    return { table: this.#table().name, sort, filter, column, only };
   }
 
   #change(change) {
@@ -116,6 +120,18 @@ class Tables {
     if ("filter" in change && document.activeElement !== this.#filter) this.#filter.value = change.filter;
     if (change.filter === "") this.#filter.value = "";
     this.show(state).catch((error) => this.#app.failed(error));
+  }
+
+  /** Rows of certain names alone: `Cause: launch, device`. */
+  #sayOnly(table) {
+    const column = table.columns.find((one) => one.name === this.#state.column);
+    const names = readChoices(this.#state.only).map((one) => one.text).join(", ");
+    this.#chip.hidden = !column || !names;
+    if (this.#chip.hidden) return;
+    const says = `${column.label}: `;
+    const all = () => this.#change({ column: undefined, only: undefined });
+    const remove = element("button", { type: "button", title: "Show all rows", "aria-label": `Remove: ${says}${names}`, onclick: all }, "×");
+    this.#chip.replaceChildren(element("span", { title: names }, says, element("bdi", {}, clip(names, 80))), remove);
   }
 
   #tell(table, count, share) {
