@@ -24,6 +24,7 @@ from aiflame.analyze.joined import Joined, Launches
 from aiflame.analyze.places import place_of
 from aiflame.analyze.spans import Ints, Spans, union
 from aiflame.attribute.items import LATEST
+from aiflame.attribute.pieces import taken
 from aiflame.attribute.steps import DATA, OPTIMIZER, automatic_regions
 from aiflame.profile.kinds import Kind
 
@@ -59,13 +60,14 @@ BETWEEN_LAUNCHES_NS = 200_000
 class _Calls:
     """Launches of one thread, in the order of their beginnings."""
 
-    row: Ints
+    row: NDArray[np.integer] | None
+    """None: all that there are, in their order."""
     begin: Ints
 
     def last(self, moment: Ints) -> Ints:
         """Row of the last that began at or before each moment, -1: none."""
         at = np.searchsorted(self.begin, moment, side="right") - 1
-        return np.where(at >= 0, self.row[np.maximum(at, 0)], -1) if len(self.row) else np.full(len(moment), -1)
+        return at if self.row is None else taken(self.row, at, -1).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +86,15 @@ class Threads:
     def of(known: Joined) -> Threads:
         launches = known.launches
         calls = {}
-        for thread in np.unique(launches.thread).tolist():
-            row = np.flatnonzero(launches.thread == thread)
-            begin = launches.begin_ns[row]
+        for place, thread in enumerate(launches.threads.tolist()):
+            row = np.flatnonzero(launches.thread == place).astype(np.int32 if len(launches.id) < 1 << 31 else np.int64)
+            if not len(row):
+                continue
+            begin = launches.begin_ns if len(row) == len(launches.id) else launches.begin_ns[row]
             if (begin[1:] < begin[:-1]).any():
                 order = np.argsort(begin, kind="stable")
                 row, begin = row[order], begin[order]
-            calls[thread] = _Calls(row, begin)
+            calls[thread] = _Calls(None if begin is launches.begin_ns else row, begin)
         marked = automatic_regions(known.profile).filter(pl.col("end_ns") < LATEST)
         return Threads(calls, _regions(marked, DATA), _regions(marked, OPTIMIZER), _samples(known, set(calls)), _copies(known))
 
@@ -104,7 +108,7 @@ def _regions(marked: pl.DataFrame, name: str) -> dict[int, Spans]:
 
 
 def _copies(known: Joined) -> NDArray[np.bool_]:
-    found = np.zeros(len(known.launches.key), dtype=np.bool_)
+    found = np.zeros(len(known.launches.id), dtype=np.bool_)
     copying = (known.sites["kind"] == int(Kind.GPU_COPY)).to_numpy()
     ran = known.work.ran.filter(pl.Series(copying[known.work.ran["site"].to_numpy()])).select("site", "launch")
     process = known.sites["process"].to_numpy()[ran["site"].to_numpy()]
@@ -132,7 +136,7 @@ def causes(launches: Launches, threads: Threads, idle: Spans, launch: Ints) -> t
     """The cause of each gap, which the work of this launch ended; and the call that was waiting for the device when it began, -1: none."""
     cause = np.full(len(idle), Cause.UNKNOWN, dtype=np.int8)
     call = np.full(len(idle), -1)
-    queued = (launch >= 0) & (np.append(launches.end_ns, 0)[launch] <= idle.begin)
+    queued = (launch >= 0) & (taken(launches.end_ns, launch, 0) <= idle.begin)
     cause[queued] = Cause.DEVICE
     late = np.flatnonzero((launch >= 0) & ~queued)
     for thread, mother, rows in _by_threads(launches, launch, late):
@@ -142,13 +146,13 @@ def causes(launches: Launches, threads: Threads, idle: Spans, launch: Ints) -> t
         known = np.full(len(rows), Cause.HOST, dtype=np.int8)
         calls = threads.calls[thread]
         before = calls.last(launched - 1)
-        resumed = np.append(launches.end_ns, 0)[before]
+        resumed = taken(launches.end_ns, before, 0)
         known[(before >= 0) & (launched - resumed <= BETWEEN_LAUNCHES_NS)] = Cause.LAUNCH
         for one in (mother, thread):
             known[_within(threads.optimizes, one, begin, end) >= half] = Cause.OPTIMIZER
         for one in (mother, thread):
             waiting = _waiting(launches, threads, one, begin)
-            soon = (waiting >= 0) & (waiting != launch[rows]) & (launched - np.append(launches.end_ns, 0)[waiting] <= SOON_NS)
+            soon = (waiting >= 0) & (waiting != launch[rows]) & (launched - taken(launches.end_ns, waiting, 0) <= SOON_NS)
             known[soon], call[rows[soon]] = Cause.SYNC, waiting[soon]
         for one in (mother, thread):
             known[_within(threads.waits_for_data, one, begin, end) >= half] = Cause.DATA
@@ -159,10 +163,11 @@ def causes(launches: Launches, threads: Threads, idle: Spans, launch: Ints) -> t
 def _by_threads(launches: Launches, launch: Ints, rows: Ints) -> Iterator[tuple[int, int, Ints]]:
     """Rows of each launching thread and the thread that it works for."""
     thread, mother = launches.thread[launch[rows]], launches.mother[launch[rows]]
+    key = launches.threads.tolist()
     for one in np.unique(thread).tolist():
         own = thread == one
         for other in np.unique(mother[own]).tolist():
-            yield one, other, rows[own & (mother == other)]
+            yield key[one], key[other], rows[own & (mother == other)]
 
 
 def _within(spans: dict[int, Spans], thread: int, begin: Ints, end: Ints) -> Ints:
@@ -180,20 +185,25 @@ def _waiting(launches: Launches, threads: Threads, thread: int, moment: Ints) ->
 
 
 def places_of_calls(known: Joined, call: Ints) -> Ints:
-    thread, stack = known.launches.thread[call], known.launches.stack[call]
+    launches = known.launches
+    thread, stack = launches.threads[launches.thread[call]], launches.stack[call].astype(np.int64)
     return place_of(known.profile, known.places, thread >> 32, thread & 0xFFFFFFFF, stack)
 
 
 def sampled(launches: Launches, threads: Threads, idle: Spans, launch: Ints) -> Ints:
     """Where the thread was met most often in each gap, before it launched what ended it; 0: nowhere."""
-    thread, mother = (np.append(of, -1)[launch] for of in (launches.thread, launches.mother))
-    until = np.minimum(idle.end, np.append(launches.begin_ns, 0)[launch])
+    none = len(launches.threads)
+    thread, mother = (taken(of.astype(np.uint32), launch, none) for of in (launches.thread, launches.mother))
+    until = np.minimum(idle.end, taken(launches.begin_ns, launch, 0))
     rows, places = [], []
     for one, (times, place) in threads.samples.items():
+        code = int(np.searchsorted(launches.threads, one))
+        here = slice(*np.searchsorted(times, [idle.begin[0], idle.end[-1]])) if len(idle) else slice(0)
+        times, place = times[here], place[here]
         at = np.searchsorted(idle.begin, times, side="right") - 1
         near = np.maximum(at, 0)
         inside = (at >= 0) & (place > 0)
-        inside &= (times < until[near]) & ((thread[near] == one) | (mother[near] == one)) if len(idle) else False
+        inside &= (times < until[near]) & ((thread[near] == code) | (mother[near] == code)) if len(idle) else False
         rows.append(at[inside])
         places.append(place[inside])
     found = np.zeros(len(idle), dtype=np.int64)

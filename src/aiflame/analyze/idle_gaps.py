@@ -5,7 +5,7 @@ A gap lies between two stretches of time in which anything ran on a device; `idl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from aiflame.analyze.layer_groups import collapsed
 from aiflame.analyze.occupancy import Device
 from aiflame.analyze.spans import Spans, gaps, union
 from aiflame.analyze.step_times import steady
+from aiflame.attribute.pieces import PIECE
 
 LONGEST = 200
 """Single gaps that are listed."""
@@ -67,11 +68,10 @@ def idle_gaps(known: Joined, used: Sequence[Device], steps: pl.DataFrame) -> Idl
     """`steps`: `occupancy.per_step`."""
     threads = Threads.of(known)
     inside = [_steady(steps, device) for device in used]
-    found = [_of_device(known, threads, device, spans) for device, spans in zip(used, inside, strict=True)]
+    found = _Found.of(piece for device, spans in zip(used, inside, strict=True) for piece in _of_device(known, threads, device, spans))
     whole = sum(int(device.every.end[-1] - device.every.begin[0]) for device in used)
     step_time = sum(spans.total() for spans in inside)
-    longest = [_top(part, device) for part, device in zip(found, used, strict=True)]
-    return IdleGaps(_grouped(known, found, whole, step_time), _longest(known, longest, steps), step_time)
+    return IdleGaps(_grouped(known, found, whole, step_time), _longest(known, found.longest, steps), step_time)
 
 
 def _steady(steps: pl.DataFrame, device: Device) -> Spans:
@@ -92,35 +92,70 @@ _EACH = {
     "steady": pl.Boolean,  # in a step that is not its process's first
 }
 """Of each gap; there may be ten million."""
+_KEY = ["cause", "place", "of_phase"]
 
 
-def _of_device(known: Joined, threads: Threads, device: Device, inside: Spans) -> pl.DataFrame:
-    """_EACH"""
-    idle = gaps(device.every)
-    ran = device.row[np.searchsorted(device.begin, idle.end)]
-    launch = known.launches.rows(np.full(len(ran), device.process), known.work.ran["launch"].to_numpy()[ran].astype(np.int64))
-    site = known.work.ran["site"].to_numpy()[ran]
-    ended_at = known.sites["place"].cast(pl.Int32).to_numpy()[site]
-    cause, call = causes(known.launches, threads, idle, launch)
-    everywhere = np.isin(cause, _OF_PHASES)
-    place = np.where(everywhere, np.int32(0), ended_at)
-    waited = cause == Cause.SYNC
-    place[waited] = places_of_calls(known, call[waited])
-    length = idle.end - idle.begin
-    return pl.DataFrame(
-        {
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is kept of all gaps."""
+
+    parts: pl.DataFrame
+    """_KEY, ended_at, site, sampled, count, total, longest, in_steps: gaps that are alike"""
+    medians: pl.DataFrame
+    """_KEY, median"""
+    longest: pl.DataFrame
+    """_EACH, process, device: the LONGEST longest"""
+
+    @staticmethod
+    def of(pieces: Iterable[pl.DataFrame]) -> _Found:
+        """`pieces`: _EACH, process, device"""
+        length = pl.col("length")
+        sums = {"total": length.sum(), "longest": length.max(), "in_steps": length.filter("steady").sum()}
+        alike = [*_KEY, "ended_at", "site", "sampled"]
+        none = pl.DataFrame(schema=_EACH | {"process": pl.Int64, "device": pl.String})
+        lengths = [none.select(*_KEY, "length")]
+        parts = [none.group_by(alike).agg(count=pl.len().cast(pl.Int64), **sums)]
+        longest = none
+        for piece in pieces:
+            parts.append(piece.group_by(alike).agg(count=pl.len().cast(pl.Int64), **sums))
+            lengths.append(piece.select(*_KEY, "length"))
+            longest = pl.concat([longest, piece]).top_k(LONGEST, by=["length", pl.col("begin_ns").neg()])
+        together = {"count": pl.col("count").sum(), "total": pl.col("total").sum()}
+        together |= {"longest": pl.col("longest").max(), "in_steps": pl.col("in_steps").sum()}
+        medians = pl.concat(lengths, rechunk=False).lazy().group_by(_KEY).agg(median=length.median().round().cast(pl.Int64)).collect()
+        return _Found(pl.concat(parts).group_by(alike).agg(**together), medians, longest)
+
+
+def _of_device(known: Joined, threads: Threads, device: Device, inside: Spans) -> Iterator[pl.DataFrame]:
+    """_EACH, process, device: some at a time"""
+    every = gaps(device.every)
+    ended_at, of_phase = known.sites["place"].cast(pl.Int32).to_numpy(), _first_of_phase(known)
+    number, site_of = (known.work.ran[name].to_numpy() for name in ("launch", "site"))
+    for begin in range(0, len(every), PIECE):
+        idle = Spans(every.begin[begin : begin + PIECE], every.end[begin : begin + PIECE])
+        ran = device.row[np.searchsorted(device.begin, idle.end)]
+        launch = known.launches.rows(np.full(len(ran), device.process), number[ran].astype(np.int64))
+        site = site_of[ran]
+        cause, call = causes(known.launches, threads, idle, launch)
+        everywhere = np.isin(cause, _OF_PHASES)
+        place = np.where(everywhere, np.int32(0), ended_at[site])
+        waited = cause == Cause.SYNC
+        place[waited] = places_of_calls(known, call[waited])
+        length = idle.end - idle.begin
+        each = {
             "begin_ns": idle.begin,
             "length": length,
             "cause": cause,
             "place": place,
-            "ended_at": ended_at,
+            "ended_at": ended_at[site],
             "site": site.astype(np.int32),
-            "of_phase": np.where(everywhere, _first_of_phase(known)[site], np.int32(-1)),
+            "of_phase": np.where(everywhere, of_phase[site], np.int32(-1)),
             "sampled": sampled(known.launches, threads, idle, launch).astype(np.int32),
             "steady": inside.within(idle.begin, idle.end) * 2 > length,
-        },
-        schema=_EACH,
-    )
+        }
+        yield pl.DataFrame(each, schema=_EACH).with_columns(
+            pl.lit(device.process, pl.Int64).alias("process"), pl.lit(device.name, pl.String).alias("device")
+        )
 
 
 def _first_of_phase(known: Joined) -> NDArray[np.int32]:
@@ -129,17 +164,11 @@ def _first_of_phase(known: Joined) -> NDArray[np.int32]:
     return rows.select(pl.col("site").first().over("phase").cast(pl.Int32)).to_series().to_numpy()
 
 
-def _grouped(known: Joined, found: Sequence[pl.DataFrame], whole: int, step_time: int) -> pl.DataFrame:
-    key = ["cause", "place", "of_phase"]
-    every = pl.concat([pl.DataFrame(schema=_EACH), *found], rechunk=False).lazy()
-    length = pl.col("length")
-    sums = {"total": length.sum(), "longest": length.max(), "in_steps": length.filter("steady").sum()}
-    parts = every.group_by(*key, "ended_at", "site", "sampled").agg(count=pl.len().cast(pl.Int64), **sums).collect()
-    medians = every.group_by(key).agg(median=length.median().round().cast(pl.Int64)).collect()
-
+def _grouped(known: Joined, found: _Found, whole: int, step_time: int) -> pl.DataFrame:
+    key = _KEY
     of_sites = known.sites.select("phase", layer=collapsed(pl.col("layer"))).with_row_index("site").cast({"site": pl.Int32})
-    parts = parts.join(of_sites, on="site", how="left", maintain_order="left")
-    rows = parts.group_by(key).agg(pl.col("count", "total", "in_steps").sum(), pl.col("longest").max()).join(medians, on=key)
+    parts = found.parts.join(of_sites, on="site", how="left", maintain_order="left")
+    rows = parts.group_by(key).agg(pl.col("count", "total", "in_steps").sum(), pl.col("longest").max()).join(found.medians, on=key)
     for column in ("sampled", "ended_at", "layer", "phase"):
         rows = rows.join(_most(parts, key, column), on=key, how="left")
     at = pl.when(pl.col("cause") == int(Cause.SYNC)).then("place").when(pl.col("sampled") > 0).then("sampled").otherwise("ended_at")
@@ -166,15 +195,7 @@ def _most(parts: pl.DataFrame, key: list[str], by: str) -> pl.DataFrame:
     return summed.unique(key, keep="first", maintain_order=True).select(*key, by)
 
 
-def _top(gaps: pl.DataFrame, of: Device | None) -> pl.DataFrame:
-    """The LONGEST longest of a device."""
-    process, device = (of.process, of.name) if of is not None else (None, None)
-    rows = gaps.top_k(LONGEST, by="length")
-    return rows.with_columns(pl.lit(process, pl.Int64).alias("process"), pl.lit(device, pl.String).alias("device"))
-
-
-def _longest(known: Joined, parts: Sequence[pl.DataFrame], steps: pl.DataFrame) -> pl.DataFrame:
-    rows = pl.concat([_top(pl.DataFrame(schema=_EACH), None), *parts]).top_k(LONGEST, by="length")
+def _longest(known: Joined, rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     rows = rows.sort("length", "begin_ns", descending=[True, False])
     at = pl.when(pl.col("sampled") > 0).then("sampled").when(pl.col("place") > 0).then("place").otherwise("ended_at")
     place = rows.select(at).to_series()

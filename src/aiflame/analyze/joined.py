@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from aiflame.analyze.named import gathered, layer_paths, op_names, phase_names
 from aiflame.analyze.places import Places, place_of, places
+from aiflame.attribute import nodes
 from aiflame.attribute.compiled import spread
 from aiflame.attribute.context import BRINGS, CONTEXT, MOTHER, Meaning, of_devices
 from aiflame.attribute.families import families
@@ -20,10 +21,12 @@ from aiflame.attribute.gpu_launches import LaunchTable
 from aiflame.attribute.gpu_work import JOIN, NO_LAUNCH, Grouped, Work, work
 from aiflame.attribute.items import LATEST
 from aiflame.attribute.owners import process_frames, with_ranks
+from aiflame.attribute.pieces import arrays
 from aiflame.attribute.prefixes import Prefix
 from aiflame.attribute.stacks import Functions, Tables, find_stacks, functions
 
 Ints = NDArray[np.int64]
+U32 = NDArray[np.uint32]
 J = TypeVar("J", bound="Joined")
 
 BY_CODE_AND_MEANING = Prefix(("phase", "layer", "op"), code=True)
@@ -32,24 +35,37 @@ BY_CODE_AND_MEANING = Prefix(("phase", "layer", "op"), code=True)
 
 @dataclass(frozen=True, slots=True)
 class Launches:
-    """Each launch, in the order of process and number."""
+    """Each launch, in the order of process and number: there may be ten million."""
 
-    key: Ints
-    """process << 32 | row of `launches`."""
-    thread: Ints
-    """process << 32 | row of `threads`."""
-    mother: Ints
-    """The thread that it works for: the one that called backward, where autograd's own thread launches."""
-    stack: Ints
+    id: NDArray[np.uint32]
+    starts: Ints
+    """For each process the place of its first launch here; after the last one, how many there are."""
+    threads: Ints
+    """process << 32 | row of `threads`, of those that launch or are launched for: sorted"""
+    thread: NDArray[np.integer]
+    """Place in `threads`."""
+    mother: NDArray[np.integer]
+    """The place of the one that it works for: that called backward, where autograd's own thread launches."""
+    stack: NDArray[np.uint32]
     begin_ns: Ints
     end_ns: Ints
-    step: Ints
     waits: NDArray[np.bool_]
     """It is a call that waits for a device (table `syncs`)."""
 
     def rows(self, process: Ints, launch: Ints) -> Ints:
         """The place of each launch here, -1: unknown."""
-        return find_stacks(self.key, process << 32 | launch)
+        if not len(self.id):
+            return np.full(len(launch), -1)
+        # Numbers count from 1 in each process, so that a place is known unless records were lost.
+        begin, end = (self.starts[np.minimum(process + side, len(self.starts) - 1)] for side in (0, 1))
+        at: Ints = np.clip(begin + launch - 1, 0, len(self.id) - 1)
+        lost = np.flatnonzero((self.id[at] != launch) | (at < begin) | (at >= end))
+        at[lost] = -1
+        lost = lost[launch[lost] > 0]
+        if len(lost):
+            key = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts)) << 32 | self.id
+            at[lost] = find_stacks(key, process[lost] << 32 | launch[lost])
+        return at
 
 
 @dataclass(frozen=True)
@@ -137,26 +153,43 @@ def _named(profile: Tables, sites: pl.DataFrame, meaning: Meaning, known: Places
 
 
 def _launches(profile: Tables, meaning: Meaning) -> Launches:
-    whole = meaning.launches.select("process", pl.col("id").cast(pl.Int64), "thread", MOTHER, "stack", "step", begin_ns="time_ns")
-    ends = profile.scan("launches").select(pl.col("end_ns").clip(upper_bound=LATEST).cast(pl.Int64)).collect()
-    whole = whole.hstack(ends)  # items are in the order of the table
-    key = whole["process"].to_numpy() << 32 | whole["id"].to_numpy()
-    if (key[1:] <= key[:-1]).any():
-        whole = whole[np.argsort(key, kind="stable")]
-        key = np.sort(key)
-    columns = ("process", "thread", "mother", "stack", "begin_ns", "end_ns", "step")
-    process, thread, mother, stack, begin, end, step = (whole[name].cast(pl.Int64).to_numpy() for name in columns)
-    waits = np.zeros(len(key), dtype=np.bool_)
-    at = find_stacks(key, _waiting(profile))
-    waits[at[at >= 0]] = True
-    return Launches(key, process << 32 | thread, process << 32 | mother, stack, begin, np.maximum(begin, end), step, waits)
+    """Of items in the order of the table."""
+    end = arrays(profile.scan("launches").select(pl.col("end_ns").clip(upper_bound=LATEST).cast(pl.Int64)))["end_ns"]
+    process, number, thread, mother, stack = (
+        meaning.launches[name].cast(pl.UInt32).to_numpy() for name in ("process", "id", "thread", MOTHER, "stack")
+    )
+    begin = meaning.launches["time_ns"].to_numpy()
+    end = np.maximum(begin, end, out=end)
+    order = None
+    if ((process[1:] < process[:-1]) | ((process[1:] == process[:-1]) & (number[1:] <= number[:-1]))).any():
+        order = np.argsort(process.astype(np.int64) << 32 | number, kind="stable")
+        process, number, thread, mother, stack, begin, end = (each[order] for each in (process, number, thread, mother, stack, begin, end))
+    starts = np.searchsorted(process, np.arange(int(process.max(initial=0)) + 2))
+    threads, thread, mother = _threads(process, thread, mother)
+    known = Launches(number, starts, threads, thread, mother, stack, begin, end, np.zeros(len(number), dtype=np.bool_))
+    at = known.rows(*_waiting(profile))
+    known.waits[at[at >= 0]] = True
+    return known
 
 
-def _waiting(profile: Tables) -> Ints:
-    """process << 32 | launch of each call that waits for a device."""
+def _threads(process: U32, *of: U32) -> tuple[Ints, NDArray[np.uint16 | np.uint32], NDArray[np.uint16 | np.uint32]]:
+    """All threads that are named, and the place of each one's."""
+    # Launches of a thread come one after another.
+    found = []
+    for thread in of:
+        first = np.flatnonzero(np.append(True, (process[1:] != process[:-1]) | (thread[1:] != thread[:-1]))[: len(process)])
+        key = process[first].astype(np.int64) << 32 | thread[first]
+        found.append((key, np.diff(first, append=len(process))))
+    threads = nodes.distinct(np.concatenate([key for key, _ in found]))
+    kind = np.uint16 if len(threads) < 1 << 16 else np.uint32
+    own, other = (np.repeat(np.searchsorted(threads, key).astype(kind), many) for key, many in found)
+    return threads, own, other
+
+
+def _waiting(profile: Tables) -> tuple[Ints, Ints]:
+    """process and number of each call that waits for a device."""
     calls = LaunchTable.of(profile)
     syncs = profile.scan("syncs").select("process", pl.col("api").cast(pl.UInt32), "correlation").collect()
     at = calls.find(*(syncs[name].to_numpy() for name in JOIN))
-    found = calls.rows[at[at >= 0]].select(pl.col("process", "id").cast(pl.Int64))
-    key: Ints = found["process"].to_numpy() << 32 | found["id"].to_numpy()
-    return key
+    at = at[at >= 0]
+    return calls.process[at].astype(np.int64), calls.id[at].astype(np.int64)

@@ -36,7 +36,7 @@ class Device:
 
     process: int
     name: str
-    row: Ints
+    row: NDArray[np.uint32]
     """Of `work.ran`."""
     begin: Ints
     end: Ints
@@ -95,7 +95,7 @@ def devices(known: Joined) -> list[Device]:
     left out."""
     started = dict(known.profile.table("processes").group_by("process").agg(pl.col("start_ns").min()).rows())
     site = known.work.ran["site"].to_numpy()
-    begin, end = (known.work.ran[name].to_numpy().astype(np.int64) for name in ("start_ns", "end_ns"))
+    begin, end = (known.work.ran[name].to_numpy().view(np.int64) for name in ("start_ns", "end_ns"))
     kernel = (known.sites["kind"] == int(Kind.GPU_KERNEL)).to_numpy()
     collective = kernel & (known.sites["family"] == COLLECTIVE).to_numpy()
     groups = known.sites.select("process", "device").unique().sort("process", "device")
@@ -105,7 +105,7 @@ def devices(known: Joined) -> list[Device]:
     of_ran = of_site[site]
     found = []
     for group, (process, name) in enumerate(groups.rows()):
-        row = np.flatnonzero((of_ran == group) & (end > begin) & (begin >= started.get(process, 0)))
+        row = np.flatnonzero((of_ran == group) & (end > begin) & (begin >= started.get(process, 0))).astype(np.uint32)
         if len(row):
             found.append(_device(process, name, row, begin[row], end[row], kernel[site[row]], collective[site[row]]))
     return found
@@ -164,7 +164,9 @@ def per_step(known: Joined, used: Sequence[Device]) -> pl.DataFrame:
     return pl.concat(parts)
 
 
-def _device(process: int, name: str, row: Ints, begin: Ints, end: Ints, kernel: NDArray[np.bool_], collective: NDArray[np.bool_]) -> Device:
+def _device(
+    process: int, name: str, row: NDArray[np.uint32], begin: Ints, end: Ints, kernel: NDArray[np.bool_], collective: NDArray[np.bool_]
+) -> Device:
     if (begin[1:] < begin[:-1]).any():
         order = np.argsort(begin, kind="stable")
         row, begin, end, kernel, collective = row[order], begin[order], end[order], kernel[order], collective[order]

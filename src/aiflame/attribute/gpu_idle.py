@@ -30,20 +30,26 @@ def summed_up(gaps: Mapping[Device, Gaps]) -> pl.DataFrame:
 
 def idle_times(work: Work, processes: pl.DataFrame) -> dict[Device, Gaps]:
     """When each device of a process was idle."""
-    started = processes.group_by("process").agg(pl.col("start_ns").min())
-    ran = (
-        work.ran.lazy()
-        .join(work.sites.lazy().select("process", "device").with_row_index("site"), on="site")
-        .join(started.lazy(), on="process", how="left")
-        .filter((pl.col("end_ns") > pl.col("start_ns")) & (pl.col("start_ns") >= pl.col("start_ns_right").fill_null(0)))
-        .select("process", "device", "start_ns", "end_ns")
-        .sort("start_ns")
-        .collect()
+    started = dict(processes.group_by("process").agg(pl.col("start_ns").min()).rows())
+    used = work.sites.select("process", "device").unique(maintain_order=True)
+    number = work.sites.select("process", "device").join(
+        used.with_row_index("used"), on=["process", "device"], how="left", maintain_order="left"
     )
-    return {
-        (process, device): _gaps(each["start_ns"].to_numpy(), each["end_ns"].to_numpy())
-        for (process, device), each in ran.partition_by("process", "device", as_dict=True).items()
-    }
+    start, end = (work.ran[name].to_numpy() for name in ("start_ns", "end_ns"))
+    of_ran = number["used"].to_numpy()[work.ran["site"].to_numpy()]
+    found = {}
+    for place, (process, device) in enumerate(used.rows()):
+        row = np.flatnonzero((of_ran == place) & (end > start) & (start >= started.get(process, 0)))
+        if len(row):
+            found[process, device] = _gaps(*_by_start(start[row], end[row]))
+    return found
+
+
+def _by_start(start: Times, end: Times) -> tuple[Times, Times]:
+    if (start[1:] >= start[:-1]).all():
+        return start, end
+    order = np.argsort(start, kind="stable")
+    return start[order], end[order]
 
 
 def _gaps(start: Times, end: Times) -> Gaps:

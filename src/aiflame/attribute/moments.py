@@ -23,7 +23,7 @@ LONGEST_STEP_NS = 1 << 54
 SAMPLED_ROWS = 1 << 20
 BLOCK = 64
 _SECOND = 1_000_000_000
-PIECE = 1 << 22
+PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +75,51 @@ class Steps:
         return found
 
 
-def spread_over(
-    group: Ints, start: Ints, end: Ints, first: Ints, last: Ints, edge: Callable[[Ints, Ints], Ints], bins: int
-) -> pl.DataFrame:
-    """group, bin, value: the length of each interval (`start` to `end`) in each of the bins from its `first` to its `last`; `edge` tells
-    where a bin of a row begins. Intervals of no length are left out."""
+def in_bins(group: Ints, start: Ints, end: Ints, bins: Bins) -> pl.DataFrame:
+    """group, bin, value: the length of each interval (`start` to `end`) in each of the bins of time. What began before the first bin or
+    after the last counts there; intervals of no length are left out."""
+    sums = Sums((int(group.max(initial=0)) + 1) * bins.count, len(group))
+    for piece in _pieces(len(group)):
+        begin, until = start[piece] - bins.origin_ns, end[piece] - bins.origin_ns
+        first = np.clip(begin // bins.bin_ns, 0, bins.count - 1)
+        last = np.clip((until - 1) // bins.bin_ns, first, bins.count - 1)
+        _spread(sums, group[piece], begin, until, first, last, lambda _, at: at * bins.bin_ns, bins.count)
+    key, value = sums.found()
+    return pl.DataFrame({"group": key // bins.count, "bin": key % bins.count, "value": value})
+
+
+def in_slots(steps: Steps, group: Ints, step: Ints, start: Ints, end: Ints) -> pl.DataFrame:
+    """group, step (shown), slot, value: the same for the parts of steps; of steps that are shown as one, the sum. What lies outside of its
+    step counts at its edge."""
+    rows, slots = int(steps.shown.max(initial=0)) + 1, steps.slots
+    sums = Sums((int(group.max(initial=0)) + 1) * rows * slots, len(group))
+    for piece in _pieces(len(group)):
+        of, since, until = step[piece], start[piece], end[piece]
+        begin, long = steps.begins[of], steps.length[of]
+        first = steps.slot(of, since)
+        last = np.maximum(steps.slot(of, until - 1), first)
+
+        def edge(row: Ints, slot: Ints, begin: Ints = begin, long: Ints = long) -> Ints:
+            found: Ints = begin[row] - (-slot * long[row] // slots)
+            return found
+
+        _spread(sums, group[piece] * rows + steps.shown[of], since, until, first, last, edge, slots)
+    key, value = sums.found()
+    step_of = key // slots
+    return pl.DataFrame({"group": step_of // rows, "step": step_of % rows, "slot": key % slots, "value": value})
+
+
+def _pieces(size: int) -> list[slice]:
+    return [slice(low, low + PIECE) for low in range(0, size, PIECE)]
+
+
+def _spread(
+    sums: Sums, group: Ints, start: Ints, end: Ints, first: Ints, last: Ints, edge: Callable[[Ints, Ints], Ints], bins: int
+) -> None:
+    """Adds the length of each interval in each of the bins from its `first` to its `last`; `edge` tells where a bin of a row begins."""
     inner = last - first
-    sums = Sums((int(group.max(initial=0)) + 1) * bins, len(group))
-    for low in range(0, len(group), PIECE):
-        piece = slice(low, low + PIECE)
-        whole = np.flatnonzero((inner[piece] == 0) & (end[piece] > start[piece])) + low
-        sums.add(group[whole] * bins + first[whole], end[whole] - start[whole])
+    whole = np.flatnonzero((inner == 0) & (end > start))
+    sums.add(group[whole] * bins + first[whole], end[whole] - start[whole])
     several = np.flatnonzero(inner > 0)
     upto = np.concatenate([[0], np.cumsum(inner[several] + 1)])
     cuts = np.unique(np.searchsorted(upto, np.arange(0, int(upto[-1]) + PIECE, PIECE)).clip(max=len(several)))
@@ -97,33 +131,6 @@ def spread_over(
         opens = np.where(bin_ == first[row], start[row], edge(row, bin_))
         closes = np.where(bin_ == last[row], end[row], edge(row, bin_ + 1))
         sums.add(group[row] * bins + bin_, closes - opens)
-    key, value = sums.found()
-    return pl.DataFrame({"group": key // bins, "bin": key % bins, "value": value})
-
-
-def in_bins(group: Ints, start: Ints, end: Ints, bins: Bins) -> pl.DataFrame:
-    """`spread_over` bins of time. What began before the first bin or after the last counts there."""
-    begin, until = start - bins.origin_ns, end - bins.origin_ns
-    first = np.clip(begin // bins.bin_ns, 0, bins.count - 1)
-    last = np.clip((until - 1) // bins.bin_ns, first, bins.count - 1)
-    return spread_over(group, begin, until, first, last, lambda _, at: at * bins.bin_ns, bins.count)
-
-
-def in_slots(steps: Steps, group: Ints, step: Ints, start: Ints, end: Ints) -> pl.DataFrame:
-    """group, step (shown), slot, value: `spread_over` the parts of steps; of steps that are shown as one, the sum. What lies outside of
-    its step counts at its edge."""
-    begin, long = steps.begins[step], steps.length[step]
-    first = steps.slot(step, start)
-    last = np.maximum(steps.slot(step, end - 1), first)
-    rows = int(steps.shown.max(initial=0)) + 1
-    key = group * rows + steps.shown[step]
-
-    def edge(row: Ints, slot: Ints) -> Ints:
-        found: Ints = begin[row] - (-slot * long[row] // steps.slots)
-        return found
-
-    found = spread_over(key, start, end, first, last, edge, steps.slots)
-    return found.select(group=pl.col("group") // rows, step=pl.col("group") % rows, slot="bin", value="value")
 
 
 def standing_for_all(row: Ints) -> tuple[Ints, float, int]:
@@ -180,20 +187,30 @@ class Sums:
     def __init__(self, size: int, rows: int) -> None:
         self._total = np.zeros(size) if size <= min(DENSE, 64 * rows + 1024) else None
         self._parts = [pl.DataFrame(schema={"key": pl.Int64, "value": pl.Int64})]
+        self._waiting = 0
 
     def add(self, key: Ints, value: Ints) -> None:
-        if self._total is not None:
+        if self._total is None:
+            self._parts.append(_summed(pl.DataFrame({"key": key, "value": value})))
+            self._waiting += len(self._parts[-1])
+            if self._waiting > 2 * len(self._parts[0]) + PIECE:
+                self._parts, self._waiting = [_summed(pl.concat(self._parts))], 0
+        elif len(key) > len(self._total) // 4:
             self._total += np.bincount(key, value, len(self._total))
         else:
-            self._parts.append(pl.DataFrame({"key": key, "value": value}).group_by("key").agg(pl.col("value").sum()))
+            np.add.at(self._total, key, value.astype(np.float64))
 
     def found(self) -> tuple[Ints, Ints]:
         """The keys that have values, and their sums."""
         if self._total is not None:
             key = np.flatnonzero(self._total)
             return key, self._total[key].astype(np.int64)
-        sums = pl.concat(self._parts).group_by("key").agg(pl.col("value").sum()).filter(pl.col("value") != 0)
+        sums = _summed(pl.concat(self._parts)).filter(pl.col("value") != 0)
         return sums["key"].to_numpy(), sums["value"].to_numpy()
+
+
+def _summed(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.group_by("key").agg(pl.col("value").sum())
 
 
 def _distinct(values: Ints) -> int:

@@ -12,7 +12,7 @@ from aiflame.attribute.context import BRINGS, Meaning
 from aiflame.attribute.families import COLLECTIVE, families
 from aiflame.attribute.gpu_graphs import captured_stacks
 from aiflame.attribute.gpu_inside import kernel_names
-from aiflame.attribute.gpu_launches import LaunchTable
+from aiflame.attribute.gpu_launches import LaunchIndex
 from aiflame.attribute.gpu_work import COPY_NAMES, JOIN, LONGEST_NS
 from aiflame.attribute.items import LATEST
 from aiflame.attribute.phases import Phase
@@ -21,7 +21,7 @@ from aiflame.attribute.timeline_context import Contexts
 from aiflame.attribute.timeline_spans import lanes, path_spans, pieces
 from aiflame.attribute.timeline_stacks import Stacks
 from aiflame.attribute.timeline_tables import Making, Owners, SliceKind, TrackKind
-from aiflame.attribute.variants import with_variants
+from aiflame.attribute.variants import Specializations
 from aiflame.profile.codes import CopyKind
 
 Ints = NDArray[np.int64]
@@ -51,8 +51,10 @@ def device_work(profile: Tables, making: Making, owners: Owners, contexts: Conte
     items = _items(profile)
     ran = _ran(profile, items, launches)
     ran = _told(profile, ran, items, contexts.meaning)
-    ran, specializations = with_variants(profile, ran.with_columns(pl.col("bytes").fill_null(0)), items.select("item", "name"))
-    alike = _alike(making, contexts, stacks, ran, items, specializations)
+    specializations = Specializations.of(profile, items)
+    numbers = specializations.numbers(*(ran[name].to_numpy() for name in ("process", "variant", "item")))
+    ran = ran.with_columns(pl.col("bytes").fill_null(0), pl.Series("specialization", numbers))
+    alike = _alike(making, contexts, stacks, ran, items, specializations.rows)
     ran = ran.join(alike, on=_ALIKE, how="left").drop("variant", "stack", "captured", "bytes", "specialization")
     known = pl.Enum(items["device"].unique().sort())  # sorted as numbers, not as texts
     devices = items.select("item", pl.col("device").cast(known))
@@ -100,7 +102,8 @@ def _ran(profile: Tables, items: pl.DataFrame, launches: pl.DataFrame) -> pl.Dat
         .select(*common, pl.col("item").fill_null(0), "bytes")
     )
     ran = pl.concat([kernels, copies]).collect()
-    launch = LaunchTable(launches).find(*(ran[name].to_numpy() for name in JOIN))
+    index = LaunchIndex.of(*(launches[name].to_numpy() for name in (*JOIN, "id")))
+    launch = index.find(*(ran[name].to_numpy() for name in JOIN))
     stack, variant = (np.append(launches[name].to_numpy(), np.uint32(0))[launch] for name in ("stack", "variant"))
     longest = pl.col("start_ns") + LONGEST_NS
     return (

@@ -13,7 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from aiflame.attribute.stacks import Tables
 from aiflame.resolve.names import LONGEST_FULL, clean, cut
@@ -21,6 +23,8 @@ from aiflame.resolve.names import LONGEST_FULL, clean, cut
 _VARIANTS = {
     "process": pl.UInt32, "variant": pl.UInt32, "name": pl.String, "readable": pl.String, "told": pl.String, "binary": pl.String,
 }  # fmt: skip
+
+_U32 = NDArray[np.uint32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +59,32 @@ def variants(profile: Tables) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=_VARIANTS, orient="row")
 
 
-def with_variants(profile: Tables, ran: pl.DataFrame, items: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """What ran (process, variant, item) with the number of its specialization, 0 for none; and the specializations by their numbers.
+@dataclass(frozen=True, slots=True)
+class Specializations:
+    """The specializations of a profile, by number."""
 
-    A function's address may become another kernel's: only a specialization with the kernel's name as compiled counts."""
-    known = variants(profile)
-    distinct = known.select("readable", "told").unique(maintain_order=True).with_row_index("specialization", offset=1)
-    if not len(known):
-        return ran.with_columns(specialization=pl.lit(0, dtype=pl.UInt32)), distinct
-    numbers = known.join(distinct, on=["readable", "told"], maintain_order="left").join(items.select("item", "name"), on="name")
-    numbers = numbers.select("process", "variant", "item", "specialization").unique(["process", "variant", "item"], keep="first")
-    told = ran.join(numbers, on=["process", "variant", "item"], how="left", maintain_order="left")
-    return told.with_columns(pl.col("specialization").fill_null(0)), distinct
+    rows: pl.DataFrame
+    """specialization (from 1), readable, told"""
+    _of_kernels: pl.DataFrame
+    """process, variant, item, specialization"""
+
+    @staticmethod
+    def of(profile: Tables, items: pl.DataFrame) -> Specializations:
+        """`items`: item, name. A function's address may become another kernel's: only a specialization with the kernel's name as compiled
+        counts."""
+        known = variants(profile)
+        rows = known.select("readable", "told").unique(maintain_order=True).with_row_index("specialization", offset=1)
+        numbers = known.join(rows, on=["readable", "told"], maintain_order="left").join(items.select("item", "name"), on="name")
+        key = ["process", "variant", "item"]
+        return Specializations(rows, numbers.select(*key, "specialization").unique(key, keep="first"))
+
+    def numbers(self, process: _U32, variant: _U32, item: _U32) -> _U32:
+        """Of what ran, 0 for none."""
+        if self._of_kernels.is_empty():
+            return np.zeros(len(process), dtype=np.uint32)
+        ran = pl.DataFrame({"process": process, "variant": variant, "item": item})
+        told = ran.join(self._of_kernels, on=["process", "variant", "item"], how="left", maintain_order="left")
+        return told["specialization"].fill_null(0).to_numpy()
 
 
 def kept_apart(profile: Tables, kernels: pl.DataFrame, taken: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
