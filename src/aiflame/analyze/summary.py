@@ -11,12 +11,12 @@ import polars as pl
 from aiflame.analyze.facts import Facts, facts
 from aiflame.analyze.occupancy import Occupancy, occupancy
 from aiflame.analyze.step_times import Steps, over_all, step_times
-from aiflame.attribute.build import default_metric, metrics
+from aiflame.attribute.build import default_metric, metrics, tree
 from aiflame.attribute.cpu import CLOCK, LONGEST_NS
 from aiflame.attribute.gpu_samples import elsewhere
 from aiflame.attribute.owners import short_command
 from aiflame.attribute.stacks import Tables
-from aiflame.attribute.tree import BYTES, GPU_LATENCY, GPU_TIME, METRICS
+from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_TIME, METRICS
 from aiflame.profile.kinds import Kind
 from aiflame.profile.meta import Meta
 from aiflame.resolve.stall_reasons import NOT_ISSUED
@@ -151,6 +151,8 @@ def _totals(known: Facts) -> list[MetricTotal]:
             total = int(known.sites["took"].sum())
         elif name == BYTES.name:
             total = int(known.sites.filter(pl.col("kind") == int(Kind.GPU_COPY))["bytes"].sum())
+        elif name == ENERGY.name:
+            total = tree(profile, name).total(name)
         else:
             total = _samples(profile, latency=name == GPU_LATENCY.name)
         found.append(MetricTotal(name, metric.label, metric.unit, total))

@@ -7,12 +7,14 @@ from collections.abc import Iterable
 import polars as pl
 
 from aiflame.attribute.cpu import CLOCK, cpu_tree
-from aiflame.attribute.gpu import bytes_tree, samples_tree, time_tree
+from aiflame.attribute.cpu_energy import cpu_energy_tree
+from aiflame.attribute.gpu import bytes_tree, energy_tree, samples_tree, time_tree
 from aiflame.attribute.grouping import GROUPS, group
+from aiflame.attribute.power import CPUS, GPUS, measured, unreadable
 from aiflame.attribute.prefixes import PREFIXES, Prefix
 from aiflame.attribute.rank_groups import RANK, by_rank
 from aiflame.attribute.stacks import Tables
-from aiflame.attribute.tree import BYTES, CPU_TIME, GPU_LATENCY, GPU_STALLS, GPU_TIME, METRICS, OF_GPU, WALL_TIME, Tree
+from aiflame.attribute.tree import BYTES, CPU_TIME, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, METRICS, OF_GPU, WALL_TIME, Tree
 from aiflame.errors import AiflameError
 
 GROUPINGS = ("code", *PREFIXES, *GROUPS, RANK)
@@ -45,8 +47,9 @@ def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: s
     if metric not in there:
         if not there:
             raise AiflameError(f"this profile has no {metric}, nor anything else: the program ended too soon to be sampled; {LONGER}")
-        raise AiflameError(f"this profile has no {metric}, only {', '.join(there)}: for {metric}, {HOW_TO_RECORD[metric]}")
-    if by == "family" and metric not in OF_GPU:
+        how = _energy_missing(profile) if metric == ENERGY.name else HOW_TO_RECORD[metric]
+        raise AiflameError(f"this profile has no {metric}, only {', '.join(there)}: for {metric}, {how}")
+    if by == "family" and (metric not in OF_GPU or GPU_TIME.name not in there):
         raise AiflameError(f"families are of GPU kernels, and {metric} is not: use --metric {GPU_TIME.name}, or another grouping")
     raw = _raw(profile, metric, detail, PREFIXES.get(by))
     if by == RANK:
@@ -75,11 +78,15 @@ def metrics(profile: Tables) -> list[str]:
         clocks = {CLOCK[CPU_TIME.name]}
     there = [name for name, clock in CLOCK.items() if clock in clocks]
     copied = not _empty(profile, "copies")
-    if copied or not _empty(profile, "kernels"):
+    if ran := copied or not _empty(profile, "kernels"):
         there.append(GPU_TIME.name)
     if not _empty(profile, "gpu_samples"):
         there += [GPU_STALLS.name, GPU_LATENCY.name]
-    return [*there, BYTES.name] if copied else there
+    if copied:
+        there.append(BYTES.name)
+    if measured(profile, *GPUS) if ran else CPU_TIME.name in there and measured(profile, CPUS):
+        there.append(ENERGY.name)
+    return there
 
 
 def _raw(profile: Tables, metric: str, detail: str, by: Prefix | None) -> Tree:
@@ -89,7 +96,20 @@ def _raw(profile: Tables, metric: str, detail: str, by: Prefix | None) -> Tree:
         return bytes_tree(profile, by)
     if metric in (GPU_STALLS.name, GPU_LATENCY.name):
         return samples_tree(profile, METRICS[metric], detail, by)
+    if metric == ENERGY.name:
+        return energy_tree(profile, detail, by) if GPU_TIME.name in metrics(profile) else cpu_energy_tree(profile, detail, by)
     return cpu_tree(profile, METRICS[metric], detail, by)
+
+
+def _energy_missing(profile: Tables) -> str:
+    """What to do to have it."""
+    if not profile.has("telemetry_series"):
+        return "record without --telemetry off"
+    if not _empty(profile, "kernels"):
+        return "record where the GPU's driver tells its power (`aiflame doctor`)"
+    if unreadable(profile, CPUS):
+        return "let the recorder read what the CPUs take, which only root may: sudo chmod -R a+r /sys/class/powercap/*/energy_uj"
+    return "record where the system tells what the CPUs take (/sys/class/powercap), or a program that uses a GPU"
 
 
 def _empty(profile: Tables, table: str) -> bool:

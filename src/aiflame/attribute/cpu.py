@@ -21,27 +21,29 @@ CLOCK = {CPU_TIME.name: 0, WALL_TIME.name: 1}
 NO_THREAD = Frame("[unattributed: thread not recorded]", Kind.UNATTRIBUTED)
 
 
-def cpu_tree(profile: Tables, metric: Metric, detail: str = "function", by: Prefix | None = None) -> Tree:
-    """The tree of the samples of one clock. `detail` is "function", "line" or "instruction": how far it goes inside the innermost
+def cpu_tree(
+    profile: Tables, metric: Metric, detail: str = "function", by: Prefix | None = None, worth: pl.DataFrame | None = None
+) -> Tree:
+    """The tree of the samples of one clock. `worth` (process, id, and a column of the metric's name): what samples of CPU time count
+    instead of time. `detail` is "function", "line" or "instruction": how far it goes inside the innermost
     function. `by`: what stands between the process and the code; without code, only the innermost function is left of it."""
     trie = functions(profile)
     key = ["process", "thread", "stack", "state"]
+    clock = CLOCK[CPU_TIME.name if worth is not None else metric.name]
     if by is None:
-        samples, meaning = profile.scan("cpu_samples").filter(pl.col("clock") == CLOCK[metric.name]), None
+        samples, meaning = profile.scan("cpu_samples").filter(pl.col("clock") == clock), None
     else:
-        meaning = of_samples(profile, trie, CLOCK[metric.name])
+        meaning = of_samples(profile, trie, clock)
         samples = meaning.samples.lazy()
         key += by.columns
         if not by.code:
             samples = samples.with_columns(thread=pl.lit(0, pl.UInt32))
-    measured = (
-        samples.group_by(key)
-        .agg(
-            value=(pl.col("weight").cast(pl.UInt64) * pl.col("period_ns").cast(pl.UInt64)).clip(upper_bound=LONGEST_NS).sum().cast(pl.Int64)
-        )
-        .sort(key)
-        .collect()
-    )
+    counted = (pl.col("weight").cast(pl.UInt64) * pl.col("period_ns").cast(pl.UInt64)).clip(upper_bound=LONGEST_NS)
+    if worth is not None:
+        same = [pl.col(name).cast(worth.schema[name]) for name in ("process", "id")]
+        samples = samples.join(worth.lazy(), left_on=same, right_on=["process", "id"])
+        counted = pl.col(metric.name)
+    measured = samples.group_by(key).agg(value=counted.sum().cast(pl.Int64)).sort(key).collect()
     if meaning is not None:
         divided = spread(measured, measured["value"].to_numpy(), meaning.compiled, meaning.forests)
         measured, forests = divided.rows.with_columns(value=pl.Series(divided.division.value)), divided.forests

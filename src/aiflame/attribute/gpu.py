@@ -1,6 +1,7 @@
 """What devices did, by code: process → thread → the functions that launched → `-` → kernel or copy → what lies inside the kernel.
 
-GPU time and bytes are exact: each record names its launch. Samples, and time inside kernels, are divided (`gpu_samples`).
+GPU time and bytes are exact: each record names its launch. Samples, and time inside kernels, are divided (`gpu_samples`), and so is energy
+(`gpu_energy`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import polars as pl
 from aiflame.attribute.compiled import Compiled, Spread, spread
 from aiflame.attribute.context import of_devices
 from aiflame.attribute.division import Ints, scaled
+from aiflame.attribute.gpu_energy import IDLE_ENERGY, energy
 from aiflame.attribute.gpu_idle import idle
 from aiflame.attribute.gpu_places import NO_LAUNCH, family_nodes, grow_inside, item_nodes, launched_at, stand_alone
 from aiflame.attribute.gpu_samples import DRIVER, Samples, elsewhere, samples
@@ -21,7 +23,7 @@ from aiflame.attribute.gpu_work import Grouped, Work, work
 from aiflame.attribute.growth import Forest, Growth, Places
 from aiflame.attribute.prefixes import Prefix, grow_prefix
 from aiflame.attribute.stacks import Functions, Tables, functions
-from aiflame.attribute.tree import BYTES, GPU_LATENCY, GPU_TIME, LAUNCHES, Metric, Tree, frame_table
+from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_TIME, LAUNCHES, Metric, Tree, frame_table
 from aiflame.profile.kinds import Kind
 
 IDLE = "[GPU idle]"
@@ -34,27 +36,41 @@ def time_tree(profile: Tables, detail: str = "function", by: Prefix | None = Non
 
     `by`: what stands between the process and the code, or in its place."""
     plan = _Plan.of(profile, by)
-    trie, done = plan.trie, plan.done
+    resting = idle(plan.done, profile.table("processes"))
+    return _whole_tree(plan, GPU_TIME, plan.done.sites["took"].to_numpy(), resting.with_columns(name=pl.lit(IDLE)), detail)
+
+
+def energy_tree(profile: Tables, detail: str = "function", by: Prefix | None = None) -> Tree:
+    """What devices took, in µJ: `gpu_energy` says how it is divided. Otherwise as `time_tree`."""
+    plan = _Plan.of(profile, by)
+    taken = energy(profile, plan.done)
+    metric = replace(ENERGY, label=ENERGY.label + taken.label)
+    return _whole_tree(plan, metric, taken.sites, taken.idle.with_columns(name=pl.lit(IDLE_ENERGY)), detail)
+
+
+def _whole_tree(plan: _Plan, metric: Metric, measured: Ints, resting: pl.DataFrame, detail: str) -> Tree:
+    """A metric of kernels and copies as wholes (`measured`: of each site), and of what devices take when idle (`resting`: process, device,
+    name, value)."""
+    profile, done = plan.profile, plan.done
     growth = Growth()
-    divided = plan.spread(done.sites, done.sites["took"].to_numpy())
+    divided = plan.spread(done.sites, measured)
     place, value = plan.sites(growth, divided.rows, divided.forests), divided.division.value
-    metric = divided.label(GPU_TIME)
+    metric = divided.label(metric)
     inner, inner_value = place[:0], value[:0]
     if detail != "function":
         sampled = samples(profile, done)
-        site, inner_value = _shared_out(sampled, done.sites["took"].to_numpy())
+        site, inner_value = _shared_out(sampled, measured)
         value = np.where(np.isin(divided.division.item, site), 0, value)
         row, which, inner_value = divided.divide(site, inner_value)
         inner = grow_inside(growth, profile, sampled.points, place[row], sampled.placed["point"].to_numpy()[which], detail)
         metric = replace(metric, label=metric.label + DIVIDED) if len(inner) else metric
-    resting = idle(done, profile.table("processes"))
-    rest = stand_alone(growth, trie, resting.with_columns(name=pl.lit(IDLE)), {IDLE: Kind.GPU_IDLE})
+    rest = stand_alone(growth, plan.trie, resting, dict.fromkeys(resting["name"].unique(), Kind.GPU_IDLE))
     if resting["value"].sum():
         metric = replace(metric, label=metric.label + WITH_IDLE)
-    times = np.concatenate([value, inner_value, resting["value"].to_numpy()])
+    values = np.concatenate([value, inner_value, resting["value"].to_numpy()])
     counts = done.sites["launches"].to_numpy()
     return growth.finish(
-        (metric, LAUNCHES), {metric.name: (np.concatenate([place, inner, rest]), times), LAUNCHES.name: (place[divided.first()], counts)}
+        (metric, LAUNCHES), {metric.name: (np.concatenate([place, inner, rest]), values), LAUNCHES.name: (place[divided.first()], counts)}
     )
 
 
@@ -143,6 +159,6 @@ class _Plan:
 
 
 def _shared_out(sampled: Samples, took: Ints) -> tuple[Ints, Ints]:
-    """The time of each site that was sampled, by its samples: the site and the value of each row of `sampled.placed`."""
+    """What each site that was sampled took, by its samples: the site and the value of each row of `sampled.placed`."""
     site = sampled.placed["site"].to_numpy()
     return site, scaled(site, sampled.placed["value"].to_numpy(), took[site])

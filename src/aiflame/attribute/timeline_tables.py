@@ -35,6 +35,8 @@ class TrackKind(IntEnum):
     """kernels and copies"""
     COUNTER = 8
     """`points`"""
+    MACHINE = 9
+    """nothing itself: of the machine, or of one of its devices; no process"""
 
 
 class SliceKind(IntEnum):
@@ -62,14 +64,14 @@ class SliceKind(IntEnum):
 
 TRACKS: Mapping[str, type[pl.DataType]] = {
     "track": pl.UInt32,  # its row
-    "parent": pl.Int32,  # row of the track that it stands below, -1 for processes
+    "parent": pl.Int32,  # row of the track that it stands below, -1 for processes and the machine
     "kind": pl.UInt8,  # TrackKind
     "process": pl.UInt32,
     "thread": pl.UInt32,  # row of `threads`; 0: of no thread, or of one that was not recorded
     "number": pl.UInt32,  # pid, tid or number of the stream
     "name": pl.String,  # for reading; tracks that together show one thing (their slices overlap) have the same name and parent
     "full_name": pl.String,  # of a process its arguments, separated by NUL
-    "unit": pl.String,  # of a counter: bytes, or empty
+    "unit": pl.String,  # of a counter: bytes, %, W …, or empty
     "begin_ns": pl.Int64,  # of a process or thread: when it was first seen, else 0
 }
 SLICES: Mapping[str, type[pl.DataType]] = {

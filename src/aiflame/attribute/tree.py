@@ -22,7 +22,7 @@ from aiflame.profile.kinds import Kind as Kind
 class Metric:
     name: str
     unit: str
-    """ns, samples, bytes or J."""
+    """ns, samples, bytes or µJ."""
     label: str
 
 
@@ -32,11 +32,12 @@ GPU_TIME = Metric("gpu-time", "ns", "GPU time")
 GPU_STALLS = Metric("gpu-stalls", "samples", "GPU samples, divided over launches by their time")
 GPU_LATENCY = Metric("gpu-latency", "samples", "GPU samples in whose cycle nothing was issued, divided over launches by their time")
 BYTES = Metric("bytes", "bytes", "bytes copied")
-METRICS: Mapping[str, Metric] = {metric.name: metric for metric in (CPU_TIME, WALL_TIME, GPU_TIME, GPU_STALLS, GPU_LATENCY, BYTES)}
-OF_GPU = frozenset(metric.name for metric in (GPU_TIME, GPU_STALLS, GPU_LATENCY, BYTES))
-"""Those whose values lie in kernels and copies."""
+ENERGY = Metric("energy", "µJ", "energy")
+METRICS: Mapping[str, Metric] = {metric.name: metric for metric in (CPU_TIME, WALL_TIME, GPU_TIME, GPU_STALLS, GPU_LATENCY, BYTES, ENERGY)}
+OF_GPU = frozenset(metric.name for metric in (GPU_TIME, GPU_STALLS, GPU_LATENCY, BYTES, ENERGY))
+"""Those whose values lie in kernels and copies; energy does where kernels ran, and else is of CPUs."""
 LAUNCHES = Metric("launches", "launches", "launches")
-"""Beside GPU time and bytes: how often each kernel or copy ran."""
+"""Beside GPU time, bytes and energy: how often each kernel or copy ran."""
 
 FRAME_COLUMNS: Mapping[str, type[pl.DataType]] = {
     "name": pl.String,  # short, for reading

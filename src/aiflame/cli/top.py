@@ -9,8 +9,8 @@ import typer
 from aiflame.analyze.phases import over_steps, phase_times
 from aiflame.analyze.top import ASKED, BY_MEANING, to_json
 from aiflame.analyze.top import top as ask
-from aiflame.attribute.tree import GPU_STALLS, OF_GPU
-from aiflame.cli.view import Focus, Idle, MetricName, ProfilePath, Raw, view
+from aiflame.attribute.tree import GPU_STALLS, OF_GPU, Kind
+from aiflame.cli.view import Focus, Idle, MetricName, ProfilePath, Ranks, Raw, view
 from aiflame.render.table import print_steps, print_top
 
 _DETAIL = {"line": "line", "stall": "instruction"}
@@ -24,14 +24,16 @@ def top(
     only: Focus = "",
     raw: Raw = False,
     no_idle: Idle = False,
+    ranks: Ranks = "",
     json: Annotated[bool, typer.Option("--json", help="Machine-readable, to stdout.")] = False,
 ) -> None:
     """Show where the time went, heaviest first."""
     detail = _DETAIL.get(by, "function")
     asked = metric or (GPU_STALLS.name if by == "stall" else "")
     grouped = by if by in BY_MEANING else "code"
-    shown = view(profile, asked, grouped, detail, raw=raw, only=only, no_idle=no_idle)
-    question = by or ("kernel" if shown.metric in OF_GPU else "function")
+    shown = view(profile, asked, grouped, detail, raw=raw, only=only, no_idle=no_idle, ranks=ranks)
+    of_kernels = shown.metric in OF_GPU and not set(shown.tree.kinds().tolist()).isdisjoint((Kind.GPU_KERNEL, Kind.GPU_COPY))
+    question = by or ("kernel" if of_kernels else "function")
     answer = ask(shown.tree, question)
     steps = over_steps(phase_times(shown.tree, shown.metric)) if question == "step" else None
     if json:

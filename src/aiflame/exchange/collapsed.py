@@ -35,7 +35,7 @@ SAMPLES = Metric("samples", "samples", "samples")
 _OURS = ("[unattributed", "[… ")
 _COPIES = ("[copy", "[fill]", "[map]")
 _GRAPH_REPLAY = "[graph replay]"
-_GPU_IDLE = "[GPU idle]"
+_GPU_IDLE = ("[GPU idle]", "[GPU idle energy]")
 _WAITS = ("[GIL]", "[lock]", "[I/O]", "[sleep]", "[waiting]")
 _SOURCE_LINE = re.compile(r"\.\w+:\d+$")
 _CPU_INSTRUCTION = re.compile(r" @ \+0x[0-9a-f]+$")
@@ -144,7 +144,7 @@ def _frame(written: bytes) -> Frame:
     name = written.decode("utf-8", "replace")
     if name in ("-", _GRAPH_REPLAY):
         return Frame(name, Kind.BOUNDARY)
-    if name == _GPU_IDLE:
+    if name in _GPU_IDLE:
         return Frame(name, Kind.GPU_IDLE)
     if name.startswith(PYTHON_MARK):
         return Frame(name[len(PYTHON_MARK) :], Kind.PYTHON)

@@ -58,7 +58,7 @@ class _Track:
     UUID, NAME, PROCESS, THREAD, PARENT, COUNTER, ORDERING, RANK = 1, 2, 3, 4, 5, 8, 11, 12
     PROCESS_PID, PROCESS_CMDLINE, PROCESS_SORT, PROCESS_NAME, PROCESS_START = 1, 2, 3, 6, 7
     THREAD_PID, THREAD_TID, THREAD_NAME = 1, 2, 5
-    COUNTER_UNIT = 3
+    COUNTER_UNIT, COUNTER_UNIT_NAME = 3, 6
 
 
 class _Interned:
@@ -158,9 +158,10 @@ def _tracks(tracks: pl.DataFrame) -> bytes:
             thread = number(_Track.THREAD_PID, pids[row["parent"]]) + number(_Track.THREAD_TID, row["number"])
             body += number(_Track.PARENT, row["parent"] + 1) + text(_Track.THREAD, thread + text(_Track.THREAD_NAME, name))
         else:
-            body += number(_Track.PARENT, row["parent"] + 1) + text(_Track.NAME, name)
+            body += (number(_Track.PARENT, row["parent"] + 1) if row["parent"] >= 0 else b"") + text(_Track.NAME, name)
         if kind == TrackKind.COUNTER:
-            body += text(_Track.COUNTER, number(_Track.COUNTER_UNIT, _BYTES) if row["unit"] == "bytes" else b"")
+            unit = number(_Track.COUNTER_UNIT, _BYTES) if row["unit"] == "bytes" else b""
+            body += text(_Track.COUNTER, unit or (text(_Track.COUNTER_UNIT_NAME, row["unit"]) if row["unit"] else b""))
         found.append(_packet(text(_Packet.TRACK_DESCRIPTOR, body) + number(_Packet.SEQUENCE, _SEQUENCE)))
     return b"".join(found)
 

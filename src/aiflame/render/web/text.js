@@ -1,10 +1,11 @@
 // Amounts and labels as a person reads them; render/units.py has the same rules.
 
 const TIMES = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
+const ENERGIES = [[1e12, "MJ"], [1e9, "kJ"], [1e6, "J"], [1e3, "mJ"], [1, "µJ"]];
 const BYTES = [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "bytes"]];
 
 export function amount(value, unit) {
-  const steps = { ns: TIMES, bytes: BYTES }[unit];
+  const steps = { ns: TIMES, bytes: BYTES, "µJ": ENERGIES }[unit];
   if (!steps) return `${value.toLocaleString("en-US")} ${unit}`;
   const [size, name] = steps.find(([step]) => Math.abs(value) >= step) ?? steps.at(-1);
   return `${threeDigits(value / size)} ${name}`;
