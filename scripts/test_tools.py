@@ -10,6 +10,9 @@ import sys
 # Program that shows it is there → Debian packages that bring it.
 DEBIAN = {
     "chromium": ["chromium"],
+    "gfortran": ["gfortran"],
+    "mpicc.mpich": ["mpich", "libmpich-dev"],
+    "mpicc.openmpi": ["openmpi-bin", "libopenmpi-dev"],
     "clinfo": ["clinfo", "pocl-opencl-icd", "ocl-icd-libopencl1"],
 }
 

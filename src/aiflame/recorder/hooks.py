@@ -1,23 +1,25 @@
 """The hook table: every environment variable through which the collector enters a program. A new hook is one row.
 
-All rows lead to the same library, so that one copy is loaded: they name it, or the agent, a small one that calls it.
+All rows lead to the same library, so that one copy is loaded: they name it, or a small one that calls it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from aiflame.profile.codes import Feature
-from aiflame.recorder.library import agent, collector
+from aiflame.recorder.library import agent, collector, mpi_library
+from aiflame.recorder.mpi import uses_mpi
 
 
 class Chain(Enum):
     """What happens to a value that the user already set."""
 
     FIRST = "ours goes in front of it"
+    SECOND = "ours goes behind the collector, in front of the rest"
     LAST = "ours goes behind it"
     YIELD = "it stays, ours is left out, and that is said"
 
@@ -31,10 +33,13 @@ class Hook:
     without: str = ""
     """What a recording lacks when the variable is taken."""
     library: Callable[[], Path] = collector
+    wanted: Callable[[Mapping[str, str], Sequence[str]], bool] | None = None
+    """Whether this environment and this command want it, where it is not asked for; None: always."""
 
 
 HOOKS = (
     Hook("LD_PRELOAD", Chain.FIRST, None),
+    Hook("LD_PRELOAD", Chain.SECOND, Feature.TRACE_MPI, library=mpi_library, wanted=uses_mpi),
     Hook("INTEL_JIT_PROFILER64", Chain.YIELD, Feature.JIT, "names of oneDNN's run-time code", agent),
     Hook("CUDA_INJECTION64_PATH", Chain.YIELD, Feature.CUDA, "GPU kernels", agent),
     Hook("NVTX_INJECTION64_PATH", Chain.YIELD, Feature.NVTX, "what the program marks by NVTX", agent),
@@ -44,21 +49,28 @@ HOOKS = (
 )
 
 
-def environment(base: Mapping[str, str], profile: Path, features: int) -> tuple[dict[str, str], list[str]]:
-    """`base` with every hook set, and what could not be set."""
+def environment(
+    base: Mapping[str, str], profile: Path, features: int, command: Sequence[str] = (), *, asked: int = 0
+) -> tuple[dict[str, str], list[str]]:
+    """`base` with every hook set that `command` wants, and what could not be set. `asked`: features that a person has named."""
     result, notes = dict(base), []
     result["AIFLAME_PROFILE"] = str(profile)
     for hook in HOOKS:
         if hook.feature is not None and not features & hook.feature:
             continue
+        if hook.wanted is not None and not (hook.feature or 0) & asked and not hook.wanted(base, command):
+            continue
         library = hook.library()
-        taken = base.get(hook.variable, "")
+        taken = result.get(hook.variable, "")
         if str(library) in taken.split(":"):
             continue
         if not taken:
             result[hook.variable] = str(library)
         elif hook.chain is Chain.FIRST:
             result[hook.variable] = f"{library}:{taken}"
+        elif hook.chain is Chain.SECOND:
+            first, _, rest = taken.partition(":")
+            result[hook.variable] = ":".join(filter(None, [first, str(library), rest]))
         elif hook.chain is Chain.LAST:
             result[hook.variable] = f"{taken}:{library}"
         else:

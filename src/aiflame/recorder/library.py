@@ -27,6 +27,11 @@ def agent() -> Path:
     return _plain(collector_file().with_name("libaiflame_agent.so"))
 
 
+def mpi_library() -> Path:
+    """The path of `libaiflame_mpi.so`, which lies beside the collector."""
+    return _plain(collector_file().with_name("libaiflame_mpi.so"))
+
+
 def _plain(path: Path) -> Path:
     """LD_PRELOAD is split at spaces and colons and cannot quote: a link with a plain name stands in for such a path."""
     if not any(character in str(path) for character in " :;$"):

@@ -21,7 +21,7 @@ from aiflame.recorder.place import Place
 from aiflame.recorder.sources.memory import Processes
 from aiflame.recorder.supervise import supervise
 from aiflame.recorder.telemetry import Telemetry
-from aiflame.recorder.tracing import trace_features
+from aiflame.recorder.tracing import asked_for, trace_features
 from aiflame.version import VERSION
 
 _OWN_BYTES = 32 << 10
@@ -48,7 +48,7 @@ class Recording:
 def run(command: list[str], place: Place, options: RecordOptions, *, overwrite: bool = False) -> Recording:
     """Runs `command` to its end with recording on."""
     program = commands.find(command)
-    variables, taken = environment(os.environ, place.profile.absolute(), features(options))
+    variables, taken = environment(os.environ, place.profile.absolute(), features(options), command, asked=asked_for(options.trace))
     notes = commands.obstacles(program) + taken
     page = prepare(place, options, command, overwrite=overwrite)
     for note in notes:

@@ -31,5 +31,10 @@ def parse_trace(text: str) -> str:
     return ",".join(dict.fromkeys(chosen))
 
 
+def asked_for(backends: str) -> int:
+    """Features of the backends that a person has named, rather than left to the default."""
+    return 0 if backends == DEFAULT else trace_features(backends, stacks=False)
+
+
 def trace_features(backends: str, stacks: bool) -> int:
     return sum(int(BACKENDS[name]) for name in backends.split(",") if name) | (int(Feature.TRACE_STACKS) if stacks else 0)

@@ -1,0 +1,25 @@
+// How calls of the program come to us: every exported name leads to aiflame_mpi_call (entries.cpp).
+#pragma once
+#include "hooks/calls.hpp"
+#include "mpi/functions.hpp"
+
+namespace aiflame::mpi {
+
+// What a caller has left in registers and on its stack. No function of MPI has more words; reading fewer than there are above a frame
+// does no harm.
+struct Frame {
+  static constexpr size_t kRegisters = 6, kStack = 10;
+  uint64_t registers[kRegisters];
+  uint64_t bp, pc;
+  uint64_t stack[kStack];
+
+  uint64_t word(size_t at) const noexcept { return at < kRegisters ? registers[at] : stack[at - kRegisters]; }
+  Registers caller() const noexcept { return Registers{.pc = pc, .sp = reinterpret_cast<uint64_t>(stack), .bp = bp, .all = nullptr, .exact = false}; }
+};
+
+}  // namespace aiflame::mpi
+
+// `entry`: the function's place in kFunctions, times 8, and the Language.
+extern "C" __attribute__((visibility("hidden"))) uint64_t aiflame_mpi_call(aiflame::mpi::Frame* frame, uint32_t entry);
+// Where the exported names lie.
+extern "C" __attribute__((visibility("hidden"))) const char aiflame_mpi_entries[], aiflame_mpi_entries_end[];

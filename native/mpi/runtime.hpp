@@ -1,0 +1,60 @@
+// The MPI that a caller's calls are meant for. There may be several in a process, also ones that are visible to their users alone
+// (RTLD_LOCAL): each caller gets the functions that it would have got without us.
+#pragma once
+#include "mpi/functions.hpp"
+
+#include <atomic>
+
+namespace aiflame::mpi {
+
+using Word = uint64_t;
+// Every function of MPI, with as many words as any of them has.
+using Real = Word(Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word);
+
+// What we ask MPI itself: local questions, all of them.
+#define AIFLAME_MPI_QUESTIONS(X)                                                                                                           \
+  X(Initialized, int*)                                                                                                                     \
+  X(Finalized, int*)                                                                                                                       \
+  X(Type_size, Word, int*) X(Type_size_x, Word, int64_t*) X(Comm_rank, Word, int*) X(Comm_size, Word, int*) X(Comm_test_inter, Word, int*) \
+      X(Comm_remote_size, Word, int*) X(Comm_group, Word, Word*) X(Comm_get_name, Word, char*, int*) X(Win_get_group, Word, Word*)         \
+          X(Win_get_name, Word, char*, int*) X(Group_rank, Word, int*) X(Group_size, Word, int*)                                           \
+              X(Group_translate_ranks, Word, int, const int*, Word, int*) X(Group_free, Word*)
+// Handles by their numbers in Fortran. Where handles are numbers there are none.
+#define AIFLAME_MPI_NUMBERS(X) X(Comm_f2c) X(Type_f2c) X(Win_f2c)
+
+// The function of that name that `caller` would have without us; nullptr: none.
+void* without_us(const char* name, uint64_t caller) noexcept;
+
+class Runtime {
+ public:
+  // nullptr: there is no MPI.
+  static Runtime* of(uint64_t caller) noexcept;
+
+  // The function behind ours. nullptr: it has none of that name.
+  Real* real(size_t function, Language language, uint64_t caller) noexcept {
+    Real* known = reals_[function][language].load(std::memory_order_acquire);
+    return known ? known : find_real(function, language, caller);
+  }
+
+#define AIFLAME_ASK(name, ...) int (*name)(__VA_ARGS__) = nullptr;
+  AIFLAME_MPI_QUESTIONS(AIFLAME_ASK)
+#undef AIFLAME_ASK
+#define AIFLAME_NUMBER(name) Word (*name)(int) = nullptr;
+  AIFLAME_MPI_NUMBERS(AIFLAME_NUMBER)
+#undef AIFLAME_NUMBER
+
+  // Handles are addresses (Open MPI, the standard ABI) or numbers of 32 bits, in words whose other half may be anything (MPICH).
+  bool wide = false;
+  Word world = 0, no_comm = 0;
+  int nobody = 0, root_here = 0;  // MPI_PROC_NULL, MPI_ROOT; 0: unknown
+
+ private:
+  Real* find_real(size_t function, Language language, uint64_t caller) noexcept;
+  void know(void* library, void* type_size) noexcept;
+  static Runtime* find(uint64_t caller) noexcept;
+
+  uint64_t base_ = 0;  // where its library lies
+  std::atomic<Real*> reals_[kFunctionCount][LANGUAGES]{};
+};
+
+}  // namespace aiflame::mpi
