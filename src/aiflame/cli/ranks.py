@@ -1,0 +1,74 @@
+"""`aiflame ranks`: what the ranks of a parallel job did with their time, who they wait for, and why."""
+
+from __future__ import annotations
+
+import json as text
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from aiflame.analyze import fan_out
+from aiflame.analyze.rank_facts import Partial
+from aiflame.analyze.rank_sources import sources
+from aiflame.analyze.ranks import ranks as ask
+from aiflame.analyze.ranks import to_json
+from aiflame.errors import AiflameError
+from aiflame.profile.rank_numbers import parse_ranks
+from aiflame.profile.store import newest
+from aiflame.render.ranks_table import print_ranks
+
+Profiles = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="[PROFILE]...", help="Profiles of one job: one with all ranks, or one for each (default: the newest profile here)."
+    ),
+]
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def ranks(
+    profiles: Profiles = None,
+    only: Annotated[str, typer.Option("--ranks", metavar="0,7", help="These ranks alone: numbers and runs of numbers, 0-3.")] = "",
+    rows: Annotated[int, typer.Option("-n", "--rows", min=1, help="How many rows of each table.")] = 20,
+    memory: Annotated[str, typer.Option("--memory", metavar="SIZE", help="Memory that all processes together may take.")] = "2G",
+    dask: Annotated[str, typer.Option("--dask", metavar="ADDRESS", help="Analyse on this Dask cluster: tcp://HOST:8786.")] = "",
+    json: Annotated[bool, typer.Option("--json", help="Machine-readable, to stdout.")] = False,
+) -> None:
+    """Show what ranks of a parallel job did, who came last to collectives, and why."""
+    bound = parse_size(memory)
+    found, notes = sources(profiles or [newest(Path())])
+    if only:
+        wanted = parse_ranks(only)
+        found = [source for source in found if source.rank in wanted]
+    if not found:
+        raise AiflameError("no rank is there to analyse: " + ("; ".join(notes) or f"--ranks {only} names none of this job"))
+    partial = _with_progress(lambda told: fan_out.on_dask(found, dask, told) if dask else fan_out.here(found, bound, told))
+    if not partial.facts:
+        raise AiflameError("no rank could be analysed: " + "; ".join([*notes, *partial.notes]))
+    answer = ask(partial)
+    answer.notes[:0] = notes
+    if json:
+        typer.echo(text.dumps(to_json(answer, rows), indent=1))
+        return
+    print_ranks(answer, rows)
+
+
+def parse_size(size: str) -> int:
+    """`2G`, `500M` → bytes."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", size, re.IGNORECASE)
+    if match is None or not float(match[1]):
+        raise AiflameError(f"--memory {size}: name a size like 2G or 500M")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def _with_progress(work: Callable[[Callable[[float], None]], Partial]) -> Partial:
+    """On a terminal alone."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as shown:
+        task = shown.add_task("Ranks", total=1.0)
+        return work(lambda share: shown.update(task, completed=share))
