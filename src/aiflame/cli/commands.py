@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from aiflame.cli import annotate, demo, diff, doctor, export, flame, report, tally, timeline, top
+from aiflame.cli import annotate, demo, diff, doctor, export, flame, ranks, report, tally, timeline, top
 from aiflame.cli import open as opening
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app.command("annotate")(annotate.annotate)
 app.command("tally")(tally.tally)
 app.command("diff")(diff.diff)
 app.command("timeline")(timeline.timeline)
+app.command("ranks")(ranks.ranks)
 app.command("export")(export.export)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
