@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-import aiflame
 from aiflame.analyze.annotate import annotate as ask
 from aiflame.analyze.annotate_json import to_json
 from aiflame.analyze.kernel_choice import hottest, kernels
+from aiflame.cli.view import Ranks, opened
 from aiflame.errors import AiflameError
 from aiflame.profile.store import SUFFIX
 from aiflame.render.annotate import LEAST_PERCENT, print_annotation
@@ -32,12 +32,13 @@ def annotate(
     least: Annotated[
         float, typer.Option("--least", min=0, max=100, metavar="PERCENT", help="Fold instructions with less of the samples; 0 shows all.")
     ] = LEAST_PERCENT,
+    ranks: Ranks = "",
     json: Annotated[bool, typer.Option("--json", help="Machine-readable, to stdout.")] = False,
 ) -> None:
     """Show a kernel's source and SASS side by side, and what its warps waited for."""
     if len(names) > 2:
         raise typer.BadParameter(f"expected [PROFILE] KERNEL, not {len(names)} names: put the kernel's name in quotes")
-    profile = aiflame.open(Path(names[0]) if len(names) == 2 or _is_profile(names[0]) else None)
+    profile = opened(Path(names[0]) if len(names) == 2 or _is_profile(names[0]) else None, ranks)
     if len(names) == 1 and _is_profile(names[0]):
         raise AiflameError(f"which kernel of {names[0]}? {hottest(kernels(profile.store))}")
     answer = ask(profile.store, names[-1], _crc(cubin))

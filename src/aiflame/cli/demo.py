@@ -20,7 +20,7 @@ from aiflame.analyze.ways import sentence, ways
 from aiflame.attribute.transforms import hide_interpreter_noise, without_idle
 from aiflame.attribute.tree import CPU_TIME, GPU_TIME
 from aiflame.errors import AiflameError
-from aiflame.recorder import RecordOptions, run
+from aiflame.recorder import Place, RecordOptions, run
 from aiflame.render import svg
 from aiflame.render.table import print_top
 
@@ -49,7 +49,7 @@ def demo(
     typer.echo(f"Recording {seconds:g} s of one matrix product in three ways on {_LABELS[chosen]} ...")
     with _workplace():
         command = [sys.executable, "-m", "aiflame.demo.matmul", "--device", chosen.value, "--seconds", str(seconds)]
-        status = run(command, output, RecordOptions(), overwrite=output == DEFAULT).status
+        status = run(command, Place(output, output), RecordOptions(), overwrite=output == DEFAULT).status
         if status != 0:
             raise AiflameError(f"the workload ended with status {status}: what it said stands above")
         _show(output, chosen)

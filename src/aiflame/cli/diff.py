@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-import aiflame
 from aiflame.analyze.diff import at_one_period, compare, to_json
 from aiflame.analyze.facts import facts
 from aiflame.analyze.per_step import GROUPINGS
 from aiflame.attribute.transforms import diff as diff_tree
-from aiflame.cli.view import view
+from aiflame.cli.view import BaseRanks, Ranks, View, opened, view
 from aiflame.errors import AiflameError
 from aiflame.profile.store import Profile
 from aiflame.render import svg
@@ -24,7 +24,7 @@ _GROUPINGS = ", ".join(dict.fromkeys(one for of_metric in GROUPINGS.values() for
 
 def diff(
     base: Annotated[Path, typer.Argument(metavar="BASE", help="The profile of before.")],
-    new: Annotated[Path, typer.Argument(metavar="NEW", help="The profile of now.")],
+    new: Annotated[Path | None, typer.Argument(metavar="NEW", help="The profile of now (with --base-ranks: or BASE again).")] = None,
     metric: Annotated[str, typer.Option("--metric", help=f"{', '.join(GROUPINGS)} (default: gpu-time where kernels ran).")] = "",
     by: Annotated[str, typer.Option("--by", help=f"{_GROUPINGS} (default: the first four that the metric has).")] = "",
     rows: Annotated[
@@ -32,25 +32,43 @@ def diff(
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also what is within the noise.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Machine-readable, to stdout.")] = False,
+    ranks: Ranks = "",
+    base_ranks: BaseRanks = "",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="SVG", help="Also draw the flame graph of the difference.")
     ] = None,
 ) -> None:
     """Show what got slower or faster between two recordings of a program, and whether it is more than noise."""
-    before, after = aiflame.open(base), aiflame.open(new)
-    comparison = compare(facts(before.store), facts(after.store), metric, by)
+    if new is None and not base_ranks:
+        raise AiflameError("compare with what? name a second profile, or ranks of the one with --base-ranks and --ranks")
+    before, after = _Side.of(base, base_ranks), _Side.of(new or base, ranks)
+    comparison = compare(facts(before.profile), facts(after.profile), metric, by)
     if json:
         typer.echo(to_json(comparison, everything=everything))
     else:
         print_comparison(comparison, rows or (ROWS_OF_ONE if by else ROWS), everything=everything)
     if output is not None:
-        _draw((base, before.store), (new, after.store), metric, output, told=not json)
+        _draw(before, after, metric, output, told=not json)
 
 
-def _draw(base: tuple[Path, Profile], new: tuple[Path, Profile], metric: str, output: Path, *, told: bool) -> None:
-    now = view(new[0], metric)
-    before = view(base[0], now.metric)
-    was = at_one_period(before.tree, now.metric, (base[1], new[1]))
+@dataclass(frozen=True, slots=True)
+class _Side:
+    path: Path
+    ranks: str
+    profile: Profile
+
+    @staticmethod
+    def of(path: Path, ranks: str) -> _Side:
+        return _Side(path, ranks, opened(path, ranks).store)
+
+    def view(self, metric: str) -> View:
+        return view(self.path, metric, ranks=self.ranks)
+
+
+def _draw(base: _Side, new: _Side, metric: str, output: Path, *, told: bool) -> None:
+    now = new.view(metric)
+    before = base.view(now.metric)
+    was = at_one_period(before.tree, now.metric, (base.profile, new.profile))
     subtitle = f"{now.of} compared with {before.of}"
     try:
         svg.write_diff(diff_tree(was, now.tree, now.metric), output, title="Flame graph", subtitle=subtitle)

@@ -11,7 +11,7 @@ from typing import Annotated, TextIO
 import typer
 
 from aiflame.attribute.tree import Tree
-from aiflame.cli.view import Detail, Focus, Grouping, Idle, MetricName, ProfilePath, Raw, view
+from aiflame.cli.view import Detail, Focus, Grouping, Idle, MetricName, ProfilePath, Ranks, Raw, view
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed, speedscope
 
@@ -37,9 +37,10 @@ def export(
     only: Focus = "",
     raw: Raw = False,
     no_idle: Idle = False,
+    ranks: Ranks = "",
 ) -> None:
     """Write the profile for another tool."""
-    shown = view(profile, metric, by, detail, raw, only, no_idle)
+    shown = view(profile, metric, by, detail, raw, only, no_idle, ranks)
     if output is None:
         _WRITERS[to](shown.tree, shown.metric, sys.stdout)
         return

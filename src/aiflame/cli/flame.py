@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from aiflame.attribute.transforms import diff, inverted_for_reading, merge_recursion
-from aiflame.cli.view import Detail, Focus, Grouping, Idle, MetricName, ProfilePath, Raw, view
+from aiflame.cli.view import BaseRanks, Detail, Focus, Grouping, Idle, MetricName, ProfilePath, Ranks, Raw, view
 from aiflame.errors import AiflameError
 from aiflame.render import svg
 from aiflame.render.table import idle_note
@@ -27,13 +27,15 @@ def flame(
     only: Focus = "",
     raw: Raw = False,
     no_idle: Idle = False,
+    ranks: Ranks = "",
+    base_ranks: BaseRanks = "",
     title: Annotated[str, typer.Option(help="The title.")] = "Flame graph",
 ) -> None:
     """Draw the flame graph."""
-    shown = view(profile, metric, by, detail, raw, only, no_idle)
+    shown = view(profile, metric, by, detail, raw, only, no_idle, ranks)
     tree, subtitle = shown.tree, shown.title
     if baseline is not None:
-        before = view(baseline, shown.metric, by, detail, raw, only, no_idle)
+        before = view(baseline, shown.metric, by, detail, raw, only, no_idle, base_ranks)
         tree, subtitle = diff(before.tree, tree, shown.metric), f"{shown.of} compared with {before.of}"
     if recursion:
         tree = merge_recursion(tree)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-import aiflame
 from aiflame.cli.browser import show
+from aiflame.cli.view import BaseRanks, Ranks, of_ranks, opened
 from aiflame.render.report import Report
 from aiflame.render.server import Server
 
@@ -16,13 +16,15 @@ from aiflame.render.server import Server
 def open_report(
     profile: Annotated[Path | None, typer.Argument(metavar="PROFILE", help="The profile (default: the newest profile here).")] = None,
     baseline: Annotated[Path | None, typer.Option(metavar="PROFILE", help="Compare with this one: red is more, blue is less.")] = None,
+    ranks: Ranks = "",
+    base_ranks: BaseRanks = "",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1 (default: any that is free).")] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address alone.")] = False,
 ) -> None:
     """Show the report in a browser; Ctrl-C ends it."""
-    opened = aiflame.open(profile)
-    before = aiflame.open(baseline).store if baseline is not None else None
-    with Server(Report(opened.store, before), port) as server:
+    shown = opened(profile, ranks)
+    before = opened(baseline, base_ranks).store if baseline is not None else None
+    with Server(Report(shown.store, before, of_ranks(shown, ranks)), port) as server:
         typer.echo(server.address)
         if not no_browser:
             for line in show(server.address):

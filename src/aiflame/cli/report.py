@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-import aiflame
 from aiflame.analyze.amounts import amount
+from aiflame.cli.view import BaseRanks, Ranks, of_ranks, opened
 from aiflame.render.report import write
 
 LARGE = 64 << 20
@@ -19,12 +19,14 @@ def report(
     profile: Annotated[Path | None, typer.Argument(metavar="PROFILE", help="The profile (default: the newest profile here).")] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="The HTML file.")] = Path("report.html"),
     baseline: Annotated[Path | None, typer.Option(metavar="PROFILE", help="Compare with this one: red is more, blue is less.")] = None,
+    ranks: Ranks = "",
+    base_ranks: BaseRanks = "",
     title: Annotated[str, typer.Option(help="The title (default: the profile's name).")] = "",
 ) -> None:
     """Write the whole report as one HTML file that opens without a network."""
-    opened = aiflame.open(profile)
-    before = aiflame.open(baseline).store if baseline is not None else None
-    size = write(opened.store, output, before, title)
+    shown = opened(profile, ranks)
+    before = opened(baseline, base_ranks).store if baseline is not None else None
+    size = write(shown.store, output, before, title or of_ranks(shown, ranks))
     typer.echo(output)
     if size > LARGE:
         typer.echo(f"{output} has {amount(size, 'bytes')}: aiflame open shows the same without one large file", err=True)

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-import aiflame
 from aiflame.analyze.tally import tally as ask
 from aiflame.analyze.tally import to_json
+from aiflame.cli.view import Ranks, opened
 from aiflame.render.tally_table import print_tally
 
 ROWS = 20
@@ -20,10 +20,11 @@ def tally(
     profile: Annotated[Path | None, typer.Argument(metavar="PROFILE", help="The profile (default: the newest one here).")] = None,
     rows: Annotated[int, typer.Option("-n", "--rows", min=1, help="How many rows of each table.")] = ROWS,
     extended: Annotated[bool, typer.Option("--extended", help="A row for each thread or device, too.")] = False,
+    ranks: Ranks = "",
     json: Annotated[bool, typer.Option("--json", help="Machine-readable, to stdout.")] = False,
 ) -> None:
     """Add up the calls of each runtime, what ran on devices, and what was moved."""
-    sections = ask(aiflame.open(profile).store, extended=extended)
+    sections = ask(opened(profile, ranks).store, extended=extended)
     if json:
         typer.echo(text.dumps(to_json(sections), ensure_ascii=False))
     else:

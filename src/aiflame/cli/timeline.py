@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-import aiflame
 from aiflame.attribute.timeline import timeline as timeline_of
+from aiflame.cli.view import Ranks, opened
 from aiflame.errors import AiflameError
 from aiflame.render import perfetto
 
@@ -16,14 +16,15 @@ from aiflame.render import perfetto
 def timeline(
     profile: Annotated[Path | None, typer.Argument(metavar="PROFILE", help="The profile (default: the newest one here).")] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="File to write.")] = Path("timeline.pftrace"),
+    ranks: Ranks = "",
     no_samples: Annotated[bool, typer.Option("--no-samples", help="Leave out the functions that CPU samples met.")] = False,
 ) -> None:
     """Write a timeline that opens in the Perfetto UI (https://ui.perfetto.dev)."""
-    opened = aiflame.open(profile)
-    made = timeline_of(opened.store, samples=not no_samples)
+    shown = opened(profile, ranks)
+    made = timeline_of(shown.store, samples=not no_samples)
     try:
         with output.open("wb") as file:
-            perfetto.write(made, opened.meta.started, file)
+            perfetto.write(made, shown.meta.started, file)
     except OSError as error:
         if output.is_file():
             output.unlink(missing_ok=True)  # half a trace opens, and misleads

@@ -9,11 +9,13 @@ from typing import Annotated
 import typer
 
 import aiflame
+from aiflame.api import Profile
 from aiflame.attribute.build import GROUPINGS, default_metric
 from aiflame.attribute.transforms import focus, hide_interpreter_noise, without_idle
 from aiflame.attribute.tree import METRICS, Tree
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed
+from aiflame.profile.rank_numbers import parse_ranks, write_ranks
 
 ProfilePath = Annotated[
     Path | None, typer.Argument(metavar="PROFILE", help="The profile, or a file of collapsed stacks (default: the newest profile here).")
@@ -29,6 +31,8 @@ Detail = Annotated[
 Idle = Annotated[bool, typer.Option("--no-idle", help="Leave out the time in which a GPU had nothing to do.")]
 Raw = Annotated[bool, typer.Option("--raw", help="Keep interpreter, import and start-up frames.")]
 Focus = Annotated[str, typer.Option("--focus", metavar="REGEX", help="Only what lies under frames whose name matches.")]
+Ranks = Annotated[str, typer.Option("--ranks", metavar="RANKS", help="Of a parallel job these ranks alone: 0,7 or 0-3 (default: all).")]
+BaseRanks = Annotated[str, typer.Option("--base-ranks", metavar="RANKS", help="The same of the profile that is compared with.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +51,36 @@ class View:
         return self.tree.metric(self.metric).label
 
 
+def opened(path: Path | None, ranks: str = "") -> Profile:
+    return aiflame.open(path, ranks=parse_ranks(ranks) if ranks else None)
+
+
+def of_ranks(profile: Profile, ranks: str) -> str:
+    """How a profile is called, or some ranks of it."""
+    if not ranks:
+        return profile.path.name
+    numbers = parse_ranks(ranks)
+    return f"{profile.path.name}, rank{'s' if len(numbers) > 1 else ''} {write_ranks(numbers)}"
+
+
 def view(
-    path: Path | None, metric: str = "", by: str = "code", detail: str = "", raw: bool = False, only: str = "", no_idle: bool = False
+    path: Path | None,
+    metric: str = "",
+    by: str = "code",
+    detail: str = "",
+    raw: bool = False,
+    only: str = "",
+    no_idle: bool = False,
+    ranks: str = "",
 ) -> View:
     if path is not None and path.is_file():
         tree = collapsed.read(path)
         chosen, of = tree.metrics[0].name, path.name
     else:
-        opened = aiflame.open(path)
-        chosen = metric or default_metric(opened.store)
-        tree = opened.tree(chosen, by, detail or None)
-        of = opened.path.name
+        profile = opened(path, ranks)
+        chosen = metric or default_metric(profile.store)
+        tree = profile.tree(chosen, by, detail or None)
+        of = of_ranks(profile, ranks)
     if not raw:
         tree = hide_interpreter_noise(tree)
     if no_idle:
