@@ -19,6 +19,7 @@ from aiflame.attribute.timeline_regions import counters, marked_regions
 from aiflame.attribute.timeline_samples import cpu_samples
 from aiflame.attribute.timeline_stacks import Stacks
 from aiflame.attribute.timeline_tables import Making, Owners, SliceKind, Timeline
+from aiflame.attribute.timeline_telemetry import telemetry
 from aiflame.attribute.timeline_traced import traced_calls
 from aiflame.attribute.timeline_work import device_work
 from aiflame.attribute.tree import Frame
@@ -47,6 +48,7 @@ def timeline(
     if samples:
         cpu_samples(profile, making, owners, stacks)
     counters(profile, making, owners)
+    telemetry(profile, making, owners)
     return making.finish()
 
 
