@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -53,3 +54,28 @@ EXPORT int InitializeInjectionNvtx2(const void* (*get_export_table)(unsigned)) {
 EXPORT void __itt_api_init(void* client, unsigned groups) {
   if (auto* initialize = collectors<void(void*, unsigned)>("aiflame_itt_initialize")) initialize(client, groups);
 }
+
+// NCCL_PROFILER_PLUGIN. NCCL looks for the newest version of its interface that it finds here, and reads the functions before it calls any.
+struct NcclProfiler {
+  const char* name;
+  void* functions[5];
+};
+extern "C" {
+__attribute__((visibility("default"))) NcclProfiler ncclProfiler_v1, ncclProfiler_v2, ncclProfiler_v3, ncclProfiler_v4, ncclProfiler_v5;
+}
+
+namespace {
+
+int nothing() { return 0; }
+
+__attribute__((constructor)) void fill_nccl_profilers() {
+  auto* give = collectors<bool(int, NcclProfiler*)>("aiflame_nccl_plugin");
+  int version = 0;
+  for (NcclProfiler* profiler : {&ncclProfiler_v1, &ncclProfiler_v2, &ncclProfiler_v3, &ncclProfiler_v4, &ncclProfiler_v5}) {
+    if (give && give(++version, profiler)) continue;
+    profiler->name = "aiflame, which is not recording";
+    for (void*& function : profiler->functions) function = reinterpret_cast<void*>(nothing);
+  }
+}
+
+}  // namespace

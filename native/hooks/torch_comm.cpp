@@ -6,6 +6,7 @@
 #include "hooks/late_binding.hpp"
 #include "hooks/torch_comm_operations.hpp"
 #include "hooks/torch_comm_pending.hpp"
+#include "sampler/torch_autograd.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
 
@@ -174,12 +175,25 @@ void finished_and_thrown(void* work, Exception exception) {
   finish_and_throw(work, exception);
 }
 
+// --- torch's autograd ----------------------------------------------------------------------------------------------------
+
+// The reducer is called by nodes without a number, which add gradients up: whose gradient it was says the node before.
+void (*evaluate)(void* engine, void* task, void* node, void* inputs, void* queue);
+
+void evaluated(void* engine, void* task, void* node, void* inputs, void* queue) {
+  torch_autograd::runs(node);
+  evaluate(engine, task, node, inputs, queue);
+}
+
 // --- Which functions are led to us ---------------------------------------------------------------------------------------
 
 constexpr const char* kMakeWork = "_ZN4c10d4WorkC2Ei";
 constexpr const char* kFinish = "_ZN4c10d4Work6finishENSt15__exception_ptr13exception_ptrE";
 constexpr const char* kFinishAndThrow = "_ZN4c10d4Work14finishAndThrowENSt15__exception_ptr13exception_ptrE";
 constexpr const char* kFinalize = "_ZN4c10d7Reducer17finalize_backwardEv";
+
+constexpr const char* kEvaluate =
+    "_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEEPNS0_4NodeERNS0_11InputBufferERKS2_INS0_10ReadyQueueEE";
 
 void* libtorch;
 
@@ -239,6 +253,8 @@ void* function(const char* mangled) noexcept {
   return nullptr;
 }
 
+void* engines(const char* mangled) noexcept { return strcmp(mangled, kEvaluate) == 0 ? reinterpret_cast<void*>(evaluated) : nullptr; }
+
 int is_libtorch(dl_phdr_info* info, size_t, void* data) noexcept {
   const char* name = info->dlpi_name ? strrchr(info->dlpi_name, '/') : nullptr;
   if (!name || strcmp(name, "/libtorch_cpu.so") != 0) return 0;
@@ -257,6 +273,8 @@ bool lead_to_us() noexcept {
   hooks::lead_callers("_ZN4c10d", function);
   if (!make_work || !finish_is_led) return false;
   hooks::lead_pointers("_ZN4c10d", pointer);
+  find(kEvaluate, &evaluate);
+  if (evaluate) hooks::lead_callers(kEvaluate, engines);
   return slot_count > 0;
 }
 

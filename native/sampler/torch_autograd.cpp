@@ -243,6 +243,15 @@ Point now() noexcept {
   return read(true);
 }
 
+void runs(const void* node) noexcept {
+  if (!known.load(std::memory_order_acquire)) return;
+  auto address = reinterpret_cast<uint64_t>(node);
+  signals::FaultsOpen faults;
+  uint64_t sequence = safe_load(address + places.node_sequence, kNoNumber);
+  if (sequence == kNoNumber) return;
+  here.last = packed({static_cast<uint16_t>(kBackward | short_number(safe_load(address + places.node_thread))), static_cast<uint32_t>(sequence)});
+}
+
 Point next() noexcept {
   if (!known.load(std::memory_order_acquire) || (!here.block && !find_block())) return {};
   uint64_t thread = safe_load(here.block + places.thread_number);

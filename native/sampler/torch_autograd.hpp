@@ -18,6 +18,8 @@ struct Point {
 
 // Of the calling thread. Not for ticks.
 Point now() noexcept;
+// torch's engine goes to this node: what its last one was is known when it runs a node without a number (now). Not for ticks.
+void runs(const void* node) noexcept;
 // torch's number of the calling thread, and the number that the next node will get which it makes, also inside a backward node.
 Point next() noexcept;
 // In a tick. A worker of an OpenMP region that says nothing of its own is where the region was launched.

@@ -44,6 +44,7 @@ HOOKS = (
     Hook("CUDA_INJECTION64_PATH", Chain.YIELD, Feature.CUDA, "GPU kernels", agent),
     Hook("NVTX_INJECTION64_PATH", Chain.YIELD, Feature.NVTX, "what the program marks by NVTX", agent),
     Hook("INTEL_LIBITTNOTIFY64", Chain.YIELD, Feature.ITT, "what the program marks by ITT", agent),
+    Hook("NCCL_PROFILER_PLUGIN", Chain.YIELD, Feature.TRACE_NCCL, "calls of NCCL", agent),
     Hook("OPENCL_LAYERS", Chain.LAST, Feature.OPENCL),
     Hook("OMP_TOOL_LIBRARIES", Chain.LAST, Feature.OPENMP),
 )
