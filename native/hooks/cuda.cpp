@@ -47,6 +47,14 @@ bool write_name(char (&name)[kLongestName], uint32_t ordinal) noexcept {
   return known;
 }
 
+// CUDA numbers the devices that a process may see: where a device is tells which of the machine's it is. Told anew in each recording.
+void tell_address(uint32_t ordinal) noexcept {
+  auto get_address = reinterpret_cast<int (*)(char*, int, int)>(driver_function("cuDeviceGetPCIBusId"));
+  char address[32] = "";
+  if (!get_address || get_address(address, sizeof address, static_cast<int>(ordinal)) != 0) return;
+  spool::append(schema::GpuDevice{.device = device_text(ordinal), .address = spool::text({address, strnlen(address, sizeof address)})});
+}
+
 bool subscribe() noexcept {
   CUptiResult result = cupti().Subscribe(&subscriber, reinterpret_cast<CUpti_CallbackFunc>(on_callback), nullptr);
   if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) {
@@ -286,9 +294,12 @@ bool collecting() noexcept { return state.load(std::memory_order_acquire) == Lif
 
 void learn_name(uint32_t ordinal) noexcept {
   Name unknown = Name::UNKNOWN;
-  if (ordinal >= kMostDevices || !names_known[ordinal].compare_exchange_strong(unknown, Name::BEING_WRITTEN)) return;
-  bool known = write_name(device_names[ordinal], ordinal);
-  names_known[ordinal].store(known ? Name::KNOWN : Name::UNKNOWN, std::memory_order_release);
+  if (ordinal >= kMostDevices) return;
+  if (names_known[ordinal].compare_exchange_strong(unknown, Name::BEING_WRITTEN)) {
+    bool known = write_name(device_names[ordinal], ordinal);
+    names_known[ordinal].store(known ? Name::KNOWN : Name::UNKNOWN, std::memory_order_release);
+  }
+  tell_address(ordinal);
 }
 
 uint32_t device_text(uint32_t ordinal) noexcept {

@@ -145,6 +145,15 @@ def test_two_devices_have_their_own_names(scene: Scene) -> None:
     assert Counter(kernels["device"]) == {"Fake GPU [0]": 1, "Fake GPU [1]": 2}
 
 
+def test_each_device_has_its_address(scene: Scene) -> None:
+    """The driver numbers the devices that a program may see: which of the machine's they are is told by their address."""
+    process = scene("two_devices").process
+    assert set(process.table("gpu_devices").select("device", "address").rows()) == {
+        ("Fake GPU [0]", "0000:1B:00.0"),
+        ("Fake GPU [1]", "0000:1C:00.0"),
+    }
+
+
 def test_a_kernel_that_never_completes_is_a_launch_without_times(scene: Scene) -> None:
     process = scene("never_completes").process
     assert joined(process, "kernels")["name"].to_list() == ["done"]

@@ -171,3 +171,15 @@ DEVICES = (
         ),
     ),
 )
+
+ADDRESSES = (
+    Table(
+        "gpu_devices",
+        "GpuDevice",
+        "which of the machine's devices one of a process is",
+        columns(
+            ("device", T.STR, "as in kernel_shapes"),
+            ("address", T.STR, "of PCI: `0000:1B:00.0`"),
+        ),
+    ),
+)

@@ -100,7 +100,7 @@ def _records(path: Path) -> tuple[Header, _Records, int]:
     rows = np.frombuffer(view, kind)[sound]
     rows = rows[np.argsort(rows["time_ns"], kind="stable")]
     # What is cut off at the end was being written when the recorder was killed: no damage.
-    return header, _Records(rows["time_ns"], rows["key"], rows["values"].reshape(len(rows), -1)), int(whole - sound.sum())
+    return header, _Records(rows["time_ns"], rows["key"], rows["values"].reshape(len(rows), len(header.series))), int(whole - sound.sum())
 
 
 def _series(header: Header, records: _Records) -> Iterator[tuple[Series, Times, Floats]]:

@@ -226,6 +226,11 @@ API cuDeviceGetName(char* name, int length, CUdevice) {
   return driver::usable();
 }
 
+API cuDeviceGetPCIBusId(char* address, int length, CUdevice device) {
+  snprintf(address, static_cast<size_t>(length), "0000:%02X:00.0", 0x1B + device);
+  return driver::usable();
+}
+
 API cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
   *value = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT       ? 4
            : attribute == CU_DEVICE_ATTRIBUTE_CLOCK_RATE               ? 1'000'000  // kHz
