@@ -130,7 +130,7 @@ def test_kernels_copies_and_idle_time_lie_where_they_were(tmp_path: Path) -> Non
 def test_samples_lie_in_their_window_where_their_kernel_ran(tmp_path: Path) -> None:
     """Three windows of 4 ms: in the first one relu ran half as long as gemm; in the last one only gemm did, twice."""
     launched = [kernel(1, 0, 2 * MS), kernel(2, 3 * MS, 4 * MS, "relu"), kernel(1, 8 * MS, 9 * MS), kernel(1, 11 * MS, 12 * MS)]
-    windows = [window(0, 4 * MS), window(4 * MS, 8 * MS, dropped=5), window(8 * MS, 12 * MS)]
+    windows = [window(0, 4 * MS, period_log2=23), window(4 * MS, 8 * MS, dropped=5, period_log2=23), window(8 * MS, 12 * MS)]
     taken = [sample(20), sample(30, function=2), sample(8, in_window=3)]
     functions = [*GEMM, {"cubin": 8, "name": "relu"}]
     facts = device_facts(profile(tmp_path, gpu_functions=functions, gpu_windows=windows, gpu_samples=taken, **ran(*launched)))
@@ -139,6 +139,7 @@ def test_samples_lie_in_their_window_where_their_kernel_ran(tmp_path: Path) -> N
     for group, at, value in facts.moments.select("group", "bin", "gpu-stalls").rows():
         if value:
             found.setdefault(name[group], {})[at] = value
+    assert (facts.window_ns, facts.period_log2) == (4 * MS, 23)
     assert found == {"gemm": {0: 10, 1: 10, 8: 4, 11: 4}, "relu": {3: 30}, "[unattributed: samples dropped]": {6: 5}}
 
 

@@ -326,6 +326,18 @@ def test_a_baseline_is_scaled_to_the_same_total_where_that_is_asked_for(ask: Ask
     assert compared(ask(both, scale="total")) == {"a": (100, 100), "b": (300, 0), "c": (0, 300)}
 
 
+def test_a_baseline_that_was_sampled_twice_as_often_counts_half(ask: Ask) -> None:
+    def block(count: int, period: int) -> bytes:
+        return facts.facts(
+            [facts.Site({"kernel": facts.kernel("gemm")}, [facts.Leaf({"gpu-stalls": count})])], ("gpu-stalls",), period_log2=period
+        )
+
+    both = {"facts.device": block(10, 20), "base.device": block(30, 19)}
+    found = ask(both, metric="gpu-stalls")
+    assert (compared(found), found["scaled"]) == ({"gemm": (10, 15)}, 0.5)
+    assert compared(ask(both, metric="gpu-stalls", scale="total")) == {"gemm": (10, 10)}
+
+
 def test_scaled_samples_keep_their_parts(ask: Ask) -> None:
     """A tenth of a sample is not rounded away: it would count as gone."""
     now, base = facts_of({("a",): 1, ("b",): 1}), facts_of({("a",): 1, ("b",): 19})

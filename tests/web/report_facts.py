@@ -76,7 +76,12 @@ class _Forest:
 
 
 def facts(
-    sites: Iterable[Site], metrics: Sequence[str] = ("gpu-time",), bins: int = 100, bin_ns: int = 1_000_000, window_ns: int = 0
+    sites: Iterable[Site],
+    metrics: Sequence[str] = ("gpu-time",),
+    bins: int = 100,
+    bin_ns: int = 1_000_000,
+    window_ns: int = 0,
+    period_log2: int = 0,
 ) -> bytes:
     """A block `facts.DOMAIN`."""
     sites = list(sites)
@@ -118,7 +123,7 @@ def facts(
         numbers[f"{name}.parent"], numbers[f"{name}.frame"] = forest.parent, forest.frame
     told = head(metrics, bins, bin_ns, GROUPINGS | BY_STEP if steps else GROUPINGS)
     columns = {name: np.array(values, dtype=np.int64) for name, values in numbers.items()}
-    return block({**told, "window_ns": window_ns}, {**frame_columns(list(frames)), **columns})
+    return block({**told, "window_ns": window_ns, "period_log2": period_log2}, {**frame_columns(list(frames)), **columns})
 
 
 def head(

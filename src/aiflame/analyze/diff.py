@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from aiflame.analyze.facts import Facts
 from aiflame.analyze.per_step import DIVIDED, GROUPINGS, Values, values
-from aiflame.analyze.per_step_samples import period_log2
 from aiflame.analyze.step_times import steady, step_times
 from aiflame.attribute.build import HOW_TO_RECORD, default_metric, metrics
 from aiflame.attribute.cpu import CLOCK
 from aiflame.attribute.division import scaled
+from aiflame.attribute.facts_times import period_log2
 from aiflame.attribute.origins import ESTIMATED
 from aiflame.attribute.stacks import Tables
 from aiflame.attribute.tree import METRICS, OF_GPU, Tree

@@ -13,7 +13,6 @@ from aiflame.analyze.step_times import steady, step_times
 from aiflame.attribute.facts_times import window_length
 from aiflame.attribute.gpu_samples import samples
 from aiflame.attribute.gpu_work import Work
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.tree import GPU_LATENCY
 
 
@@ -53,10 +52,3 @@ def averaged(steps: NDArray[np.float64], process: NDArray[np.int64], together: i
     starts = np.flatnonzero(np.diff(block, prepend=-1))
     means: NDArray[np.float64] = np.add.reduceat(steps, starts, axis=1) / np.bincount(block)
     return means
-
-
-def period_log2(profile: Tables) -> int:
-    """A warp was looked at every 2^n cycles: in most of the windows, by their samples."""
-    by_period = profile.scan("gpu_windows").group_by("period_log2").agg(pl.col("samples").sum(), windows=pl.len())
-    found = by_period.sort("samples", "windows", "period_log2", descending=True).collect()
-    return int(found["period_log2"][0]) if len(found) else 0

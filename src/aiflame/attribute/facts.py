@@ -65,6 +65,8 @@ class Facts:
     notes: tuple[str, ...]
     window_ns: int
     """How long a window of GPU sampling usually is, 0: none. Samples know their kernel and their window, not their launch."""
+    period_log2: int
+    """A warp was looked at every 2^n cycles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,7 @@ def put_in_order(
         slot_values,
         (*got.notes, *times.notes),
         times.window_ns,
+        times.period_log2,
     )
 
 

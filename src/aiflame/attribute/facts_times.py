@@ -35,6 +35,7 @@ class Times:
     notes: tuple[str, ...]
     window_ns: int = 0
     """How long a window of sampling usually is; 0 where nothing was sampled in windows."""
+    period_log2: int = 0
 
 
 def device_times(
@@ -59,14 +60,21 @@ def device_times(
     np.minimum.at(first, group, start)
     seen = pl.DataFrame({"group": np.arange(len(first)), "first": np.maximum(first - bins.origin_ns, 0) // 1000})
     slots = device_slots(done, steps, (group, start, end), idle, bins, found)
-    window = 0 if sampled is None else window_length(profile)
-    return Times(bins, seen, found, slots.slots, slots.steps, slots.values, (*_width(bins, fine), *slots.notes), window)
+    window = (0, 0) if sampled is None else (window_length(profile), period_log2(profile))
+    return Times(bins, seen, found, slots.slots, slots.steps, slots.values, (*_width(bins, fine), *slots.notes), *window)
 
 
 def window_length(profile: Tables) -> int:
     """How long a window of sampling usually is; 0 where there is none."""
     begin, end = (pl.col(name).clip(upper_bound=LATEST).cast(pl.Int64) for name in ("begin_ns", "end_ns"))
     return int(profile.scan("gpu_windows").select((end - begin).filter(end > begin).median()).collect().item() or 0)
+
+
+def period_log2(profile: Tables) -> int:
+    """A warp was looked at every 2^n cycles: in most of the windows, by their samples."""
+    by_period = profile.scan("gpu_windows").group_by("period_log2").agg(pl.col("samples").sum(), windows=pl.len())
+    found = by_period.sort("samples", "windows", "period_log2", descending=True).collect()
+    return int(found["period_log2"][0]) if len(found) else 0
 
 
 def sample_times(profile: Tables, metric: str, items: pl.DataFrame, steps: pl.DataFrame) -> Times:

@@ -45,6 +45,7 @@ def _head(facts: Facts) -> Mapping[str, object]:
         "bins": {"origin_ns": facts.bins.origin_ns, "bin_ns": facts.bins.bin_ns, "count": facts.bins.count},
         "slots": facts.slots,
         "window_ns": facts.window_ns,
+        "period_log2": facts.period_log2,
         "kinds": {str(kind): TONES[Kind(kind)].label for kind in kinds},
         "notes": facts.notes,
     }

@@ -77,8 +77,15 @@ function growOnce(from, asked) {
   const rest = against && chosen ? { facts, chosen: restParts(facts, metric, asked) } : null;
   const made = tree(facts, rest ?? base, { segments: grouping.segments, metric, hidden, chosen, idle });
   const perLength = rest && rest.chosen.length > 0 ? chosen.length / rest.chosen.length : 1;
-  grown = { key, tree: scaled(made, scale === "total" ? null : perLength) };
+  const usual = rest || !base ? perLength : perPeriod(facts, base.facts, metric);
+  grown = { key, tree: scaled(made, scale === "total" ? null : usual) };
   return grown.tree;
+}
+
+/** Twice the period of sampling, half the samples: so many of the one count as one of the other. */
+function perPeriod(facts, base, metric) {
+  const { unit } = facts.head.metrics.find((one) => one.name === metric);
+  return unit === "samples" ? 2 ** ((base.head.period_log2 ?? 0) - (facts.head.period_log2 ?? 0)) : 1;
 }
 
 /** What the tree is compared with, so many times as much; null: as much as makes both the same in all. Parts of units are kept. */

@@ -144,6 +144,9 @@ export class Chips {
     if (model.byBase) chips.push(this.#chip("widths", "widths of the ", model.against ? "rest" : "baseline", { widths: "" }));
     const notes = [];
     if (model.divided) notes.push("What lies inside a kernel is divided by how much of it ran in this range.");
+    if (model.differential && !model.against && !state.scale && model.scaled !== 1) {
+      notes.push(`The baseline was sampled at another period: its samples count × ${model.scaled}.`);
+    }
     if (model.cut) notes.push("Callers of what is less than 0.001% of all are left out: a sandwich shows them.");
     this.body.replaceChildren(...chips, ...notes.map((text) => element("span.flame-note", {}, text)));
     this.body.hidden = chips.length + notes.length === 0;
