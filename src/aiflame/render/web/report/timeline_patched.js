@@ -4,7 +4,7 @@ import { Pieces } from "./timeline_pieces.js";
 import { Spans } from "./timeline_spans.js";
 import { Tracks } from "./timeline_tracks.js";
 
-const MANY = 25_000; // slices that are looked at closely at once
+const MANY = 15_000; // slices that are looked at closely at once
 const PATCHES = 6;
 
 export class Patched {

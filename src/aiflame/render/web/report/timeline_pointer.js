@@ -9,7 +9,7 @@ const SLACK = 2; // px beside a piece are still on it
 export class Pointer {
   hovered = null;
   time = undefined;
-  y = undefined;
+  at = null;
 
   /** `shown`: what is drawn {about, plan, pieces, view, top}; `changed`: something else is pointed at. */
   constructor(app, canvas, picture, shown, changed) {
@@ -57,15 +57,20 @@ export class Pointer {
   move(x, y) {
     const { view, pieces } = this.shown;
     this.time = x >= this.picture.gutter && view ? this.picture.time(x, view) : undefined;
-    this.y = y;
+    this.at = { x, y };
     if (!view || !pieces) return;
     this.canvas.style.cursor = this.folds(this.rowAt(y), x) ? "pointer" : y < RULER && x >= this.picture.gutter ? "col-resize" : "";
     this.#tell(this.pieceAt(x, y), x, y);
   }
 
   leave() {
-    this.y = undefined;
+    this.at = null;
     this.#tell(null);
+  }
+
+  /** Something else was drawn. */
+  again() {
+    if (this.at && !this.tip.hidden) this.move(this.at.x, this.at.y);
   }
 
   async #tell(piece, x, y) {

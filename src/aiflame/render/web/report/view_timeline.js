@@ -19,6 +19,8 @@ class Timeline {
     this.app = app;
     this.body = element("section.tl");
     this.where = element("span.tl-where");
+    this.hands = "Wheel zooms, drag pans, double click fits a step; drag on the ruler, or with Shift, selects time";
+    this.hint = element("span.tl-hint", {}, this.hands);
     this.closer = new Closer(app.data, { close: (is) => this.#close(is), read: (about) => this.#read(about) });
     this.usual = button("Usual step", () => this.#fit(this.about.usualStep.begin, this.about.usualStep.end), "The step of median length");
     this.body.append(
@@ -31,7 +33,7 @@ class Timeline {
         button("+", () => this.#zoom(1 / 1.6), "Zoom in (w)"),
         this.where,
         this.closer.note,
-        element("span.tl-hint", {}, "Wheel zooms, drag pans, double click fits a step; drag on the ruler, or with Shift, selects time"),
+        this.hint,
       ),
     );
     this.canvas = element("canvas.tl-canvas");
@@ -79,13 +81,13 @@ class Timeline {
       return;
     }
     this.about = about;
-    this.#say();
     const clock = between(state.clock)?.map((moment) => moment - this.about.origin); // how other views name a time
     const [begin, end] = between(state.time) ?? clock ?? [0, this.about.length];
     this.view = limited(begin, end, this.about.length);
     this.range = between(state.mark) ? { begin: between(state.mark)[0], end: between(state.mark)[1] } : null;
     this.turned = new Set((state.turned ?? "").split(".").filter(Boolean).map(Number));
     this.top = Number(state.top ?? 0) || 0;
+    this.#say();
     this.plan = layout(this.about, this.turned, this.closely);
     this.linked = state.slice; // until it is found: it may have to be read first
     this.chosen = null;
@@ -124,8 +126,7 @@ class Timeline {
 
   /** What the pointer is on stays where it is, or else what is at the top. */
   #lay() {
-    const pointed = this.pointer.y === undefined ? undefined : this.pointer.rowAt(this.pointer.y);
-    const at = pointed ?? this.plan.rows.find((row) => row.lane !== undefined && row.y >= this.top);
+    const at = (this.pointer.at ? this.pointer.rowAt(this.pointer.at.y) : undefined) ?? this.plan.rows.find((row) => row.lane !== undefined && row.y >= this.top);
     this.plan = layout(this.about, this.turned, this.closely);
     const now = at && this.plan.rows.find((row) => (at.lane === undefined ? row.fold === at.fold && row.title : row.lane === at.lane));
     if (now) this.top = Math.max(0, this.top + now.y - at.y);
@@ -137,16 +138,22 @@ class Timeline {
     this.body.replaceChildren(element("p.tl-none", {}, why));
   }
 
+  /** What is merged and left out; but where all is shown, what hands may do. */
   #say() {
+    this.hint.textContent = this.#coarse() || this.hands;
+    this.usual.hidden = !this.about.usualStep;
+  }
+
+  #coarse() {
     const { merged, leftOut } = this.about;
+    const closer = this.pieces?.closer;
+    if (closer && closer.begin <= this.view.begin && closer.end >= this.view.end) return "";
     const notes = [];
     const shorter = [[merged?.detail_ns, "layers and functions"], [merged?.bin_ns, merged?.detail_ns ? "others" : "those"]].filter(([ns]) => ns);
     const limits = shorter.map(([ns, what]) => `${what} shorter than ${moment(ns, ns / 100)}`);
     if (merged) notes.push(`${merged.slices.toLocaleString("en-US")} slices: ${limits.join(" and ")} are merged with their neighbours`);
     if (leftOut.length) notes.push(`without ${leftOut.join(" and ")}`);
-    const hint = this.body.querySelector(".tl-hint");
-    this.usual.hidden = !this.about.usualStep;
-    if (notes.length) hint.textContent = notes.join("; ");
+    return notes.join("; ");
   }
 
   /** The view and what is drawn follow from what was changed; the address does so a moment later. */
@@ -183,6 +190,7 @@ class Timeline {
     this.top = Math.max(0, Math.min(this.top, this.plan.height - (this.picture.height - RULER)));
     this.#ask();
     this.closer.look(this.view, this.about);
+    this.#say();
     const theme = this.app.theme();
     if (this.theme !== theme) this.#readStyle(theme);
     this.where.textContent = `${moment(this.view.end - this.view.begin, (this.view.end - this.view.begin) / 100)} of ${moment(this.about.length, this.about.length / 1000)}`;
@@ -237,6 +245,7 @@ class Timeline {
       const found = await this.app.data.ask("timeline.view", { begin: begin - margin, end: end + margin, pixel, lanes, closely: this.closely });
       found.placeOf = new Map(found.lanes.map((lane, place) => [lane, place]));
       this.pieces = found;
+      this.pointer.again();
     } finally {
       this.asking = false;
     }
