@@ -55,7 +55,8 @@ NVML = r"""
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-typedef struct { unsigned field, scope; long long timestamp, latency; unsigned type, status; union { double d; unsigned u; unsigned long long ull; } value; } Field;
+typedef union { double d; unsigned u; unsigned long long ull; } Value;
+typedef struct { unsigned field, scope; long long timestamp, latency; unsigned type, status; Value value; } Field;
 static unsigned long long energy[2] = {5000, 90000};
 static unsigned pcie = 4294967000u;
 int nvmlInit_v2(void) { return getenv("FAKE_NVML_BROKEN") ? 999 : 0; }
