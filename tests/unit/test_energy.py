@@ -12,11 +12,16 @@ from hypothesis import strategies as st
 from profiles import Row, ran
 from telemetries import MS, S, counter, told
 from test_attribute_gpu import GPU, OTHER, UNDER, kernel, lines, profile
+from typer.testing import CliRunner
 
+from aiflame.analyze.summary import summarize
 from aiflame.attribute.build import metrics, tree
+from aiflame.attribute.facts_device import device_facts
 from aiflame.attribute.transforms import without_idle
 from aiflame.attribute.tree import Tree
+from aiflame.cli.commands import app
 from aiflame.errors import AiflameError
+from aiflame.render.facts_block import facts_makers
 
 J = 1_000_000
 IDLE = "train.py (4711);[GPU idle energy]"
@@ -232,3 +237,40 @@ def test_cpu_energy_can_be_grouped(tmp_path: Path, by: str) -> None:
 def test_families_are_of_kernels_alone(tmp_path: Path) -> None:
     with pytest.raises(AiflameError, match="families"):
         tree(cpu(tmp_path, PACKAGE), "energy", "family")
+
+
+# The report
+
+
+def test_the_facts_of_a_report_have_the_tree_s_energy(tmp_path: Path) -> None:
+    recorded = profile(tmp_path, **TWO, **told(("nvidia", GPU, "energy", "J", counter(power, 6 * S))))
+    facts = device_facts(recorded)
+    assert [metric.name for metric in facts.metrics] == ["gpu-time", "energy"]
+    assert facts.leaves["energy"].sum() == tree(recorded, "energy").total("energy")
+    names = facts.frames["name"].to_list()
+    kernel, alone = facts.segments["kernel"], facts.segments["alone"]
+    rows = facts.leaves.join(facts.sites.with_row_index("site"), on="site").select("kernel", "alone", "energy").rows()
+    found = {names[kernel.frame[of]] if of else names[alone.frame[other]]: value for of, other, value in rows if value}
+    assert found == {"a": 1000 * J, "b": 100 * J, "[GPU idle energy]": 210 * J}
+
+
+def test_a_report_of_cpus_alone_has_no_devices(tmp_path: Path) -> None:
+    assert "device" not in facts_makers(cpu(tmp_path, PACKAGE))
+
+
+def test_the_summary_has_energy(tmp_path: Path) -> None:
+    recorded = profile(tmp_path, **TWO, **told(("nvidia", GPU, "energy", "J", counter(power, 6 * S))))
+    (energy,) = [one for one in summarize(recorded, recorded.meta).metrics if one.name == "energy"]
+    assert (energy.total, energy.unit) == (1310 * J, "µJ")
+
+
+# The commands
+
+
+def test_commands_show_joules(tmp_path: Path) -> None:
+    path = profile(tmp_path, **TWO, **told(("nvidia", GPU, "energy", "J", counter(power, 6 * S)))).path
+    run = CliRunner().invoke(app, ["top", str(path), "--metric", "energy"], env={"COLUMNS": "120"})
+    assert run.exit_code == 0, run.output
+    assert "1 kJ" in run.output
+    assert "100 J" in run.output
+    assert "[GPU idle energy]" in run.output

@@ -16,6 +16,7 @@ from aiflame.attribute.facts import INSIDE, Facts, Gathered, Grouping, put_in_or
 from aiflame.attribute.facts_times import device_times
 from aiflame.attribute.fewer_regions import fewer_regions
 from aiflame.attribute.gpu import IDLE
+from aiflame.attribute.gpu_energy import IDLE_ENERGY, Energy, energy
 from aiflame.attribute.gpu_idle import Device, Gaps, idle_times, summed_up
 from aiflame.attribute.gpu_places import NO_LAUNCH, family_nodes, grow_inside, item_nodes, launched_at
 from aiflame.attribute.gpu_samples import DRIVER, Ran, Samples, elsewhere, samples
@@ -25,7 +26,7 @@ from aiflame.attribute.prefixes import Prefix
 from aiflame.attribute.rank_groups import RANK, grouped_by_rank, has_ranks
 from aiflame.attribute.segments import forest_of
 from aiflame.attribute.stacks import Functions, Tables, functions
-from aiflame.attribute.tree import BYTES, GPU_LATENCY, GPU_STALLS, GPU_TIME, LAUNCHES, METRICS, OF_GPU, Frame, frame_table
+from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, LAUNCHES, METRICS, OF_GPU, Frame, Metric, frame_table
 from aiflame.profile.kinds import Kind
 
 BY = Prefix(("phase", "layer", "op", "region"), code=True)
@@ -40,7 +41,13 @@ GROUPINGS = (
     Grouping("family", "Family of kernels", ("process", ALONE, "family", UNLAUNCHED, "kernel")),
 )
 BY_RANK = Grouping(RANK, "Rank", (RANK, ALONE, UNLAUNCHED, "code", "kernel"))
-MOMENTS_OF = {GPU_TIME.name: GPU_TIME.name, BYTES.name: GPU_TIME.name, GPU_STALLS.name: GPU_STALLS.name, GPU_LATENCY.name: GPU_STALLS.name}
+MOMENTS_OF = {
+    GPU_TIME.name: GPU_TIME.name,
+    BYTES.name: GPU_TIME.name,
+    ENERGY.name: GPU_TIME.name,
+    GPU_STALLS.name: GPU_STALLS.name,
+    GPU_LATENCY.name: GPU_STALLS.name,
+}
 SAMPLED = (GPU_STALLS.name, GPU_LATENCY.name)
 _ITEM = ["name", "device", "kind", "readable", "told"]
 _LONE = ["process", "why", "device", "function"]
@@ -62,10 +69,11 @@ def device_facts(profile: Tables, meaning: Meaning | None = None) -> Facts:
     inside, of_points = _inside(profile, sampled)
     parts = _Parts.of(done.sites, meaning)
     resting = idle_times(done, profile.table("processes"))
-    lone, lone_values = _lone(profile, resting, sampled)
+    taken = energy(profile, done) if ENERGY.name in there else None
+    lone, lone_values = _lone(profile, resting, sampled, taken)
 
     forests, sites = _sites(profile, parts, done.sites, lone)
-    values = [parts.whole(done.sites)]
+    values = [parts.whole(done.sites, taken)]
     for name, of in sampled.items():
         placed = parts.placed(of, of_points[name], name)
         if name == GPU_STALLS.name:
@@ -82,7 +90,13 @@ def device_facts(profile: Tables, meaning: Meaning | None = None) -> Facts:
     forests |= {"process": trie.owners(), "code": code, INSIDE: inside}
     groupings = (*GROUPINGS, *((BY_RANK,) if has_ranks(profile) else ()))
     gathered = Gathered(*grouped_by_rank(profile, forests, sites), leaves, when, fewer.notes)
-    return put_in_order("device", tuple(METRICS[name] for name in there), MOMENTS_OF, groupings, gathered)
+    return put_in_order("device", tuple(_metric(name, taken) for name in there), MOMENTS_OF, groupings, gathered)
+
+
+def _metric(name: str, taken: Energy | None) -> Metric:
+    """What is to be said of energy is known by now."""
+    known = METRICS[name]
+    return replace(known, label=known.label + taken.label) if name == ENERGY.name and taken is not None else known
 
 
 def _by_frames(profile: Tables, trie: Functions, done: Work) -> tuple[Forest, Work]:
@@ -144,16 +158,22 @@ class _Parts:
             divided, part, divided.rows[first].with_columns(group=pl.Series(group), weight=pl.Series(weight), took=pl.Series(took))
         )
 
-    def whole(self, sites: pl.DataFrame) -> pl.DataFrame:
+    def whole(self, sites: pl.DataFrame, taken: Energy | None) -> pl.DataFrame:
         """site, and what is known of kernels and copies as wholes. A launch counts once, at the first part."""
         _, first = np.unique(self.sites["group"].to_numpy(), return_index=True)
         launches = np.zeros(len(self.sites), dtype=np.int64)
         launches[first] = sites["launches"].to_numpy()
-        row, _, value = self.divided.divide(np.arange(len(sites)), _ints(sites, "bytes"))
-        moved = np.zeros(len(self.sites), dtype=np.int64)
-        np.add.at(moved, self.part[row], value)
-        columns = {GPU_TIME.name: self.sites["took"], BYTES.name: moved, LAUNCHES.name: launches}
+        columns = {GPU_TIME.name: self.sites["took"], BYTES.name: self._divided(_ints(sites, "bytes")), LAUNCHES.name: launches}
+        if taken is not None:
+            columns[ENERGY.name] = self._divided(taken.sites)
         return pl.DataFrame({"site": np.arange(len(self.sites)), INSIDE: 0, **columns})
+
+    def _divided(self, of_sites: Ints) -> Ints:
+        """A value of each site, on its parts."""
+        row, _, value = self.divided.divide(np.arange(len(of_sites)), of_sites)
+        found = np.zeros(len(self.sites), dtype=np.int64)
+        np.add.at(found, self.part[row], value)
+        return found
 
     def placed(self, sampled: Samples, of_points: Ints, metric: str) -> pl.DataFrame:
         """site, inside and the metric, in the order of sites and points: samples, divided as their sites are."""
@@ -164,20 +184,27 @@ class _Parts:
         return rows.select("site", pl.Series(INSIDE, of_points[_ints(rows, "point")]), metric)
 
     def timed(self, whole: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
-        """`whole`, the time of each site that was sampled divided by its samples over what lies inside."""
-        site = _ints(placed, "site")
-        took = _ints(self.sites, "took")
-        inner = placed.select("site", INSIDE, pl.Series(GPU_TIME.name, scaled(site, _ints(placed, GPU_STALLS.name), took[site])))
+        """`whole`, the time (and energy) of each site that was sampled divided by its samples over what lies inside."""
+        site, stalls = _ints(placed, "site"), _ints(placed, GPU_STALLS.name)
         sampled = np.zeros(len(self.sites), dtype=np.bool_)
         sampled[site] = True
-        rest = whole.with_columns(pl.Series(GPU_TIME.name, np.where(sampled, 0, took)))
+        inner, rest = placed.select("site", INSIDE), whole
+        for name in (GPU_TIME.name, ENERGY.name):
+            if name in whole.columns:
+                took = _ints(whole, name)
+                inner = inner.with_columns(pl.Series(name, scaled(site, stalls, took[site])))
+                rest = rest.with_columns(pl.Series(name, np.where(sampled, 0, took)))
         return pl.concat([rest.cast(pl.Int64), inner.cast(pl.Int64)], how="diagonal")
 
 
-def _lone(profile: Tables, resting: Mapping[Device, Gaps], sampled: Mapping[str, Samples]) -> tuple[pl.DataFrame, dict[str, pl.DataFrame]]:
+def _lone(
+    profile: Tables, resting: Mapping[Device, Gaps], sampled: Mapping[str, Samples], taken: Energy | None
+) -> tuple[pl.DataFrame, dict[str, pl.DataFrame]]:
     """What stands on its process itself (process, why, device, function that was sampled: "" for none, kind), and the values of it for
     each metric: lone (row), point, value."""
     found = {GPU_TIME.name: [summed_up(resting).with_columns(why=pl.lit(IDLE), kind=pl.lit(int(Kind.GPU_IDLE)))]}
+    if taken is not None:
+        found[ENERGY.name] = [taken.idle.with_columns(why=pl.lit(IDLE_ENERGY), kind=pl.lit(int(Kind.GPU_IDLE)))]
     for name, of in sampled.items():
         function = pl.when("called").then(pl.lit("")).otherwise("function").alias("function")
         lost = of.unplaced.join(of.points.with_row_index("point"), on="point", how="left", maintain_order="left")

@@ -10,7 +10,7 @@ from aiflame.attribute.facts import CONTEXTS, Facts, Grouping
 from aiflame.attribute.facts_cpu import cpu_facts
 from aiflame.attribute.facts_device import device_facts
 from aiflame.attribute.stacks import Tables
-from aiflame.attribute.tree import CPU_TIME, OF_GPU, WALL_TIME
+from aiflame.attribute.tree import CPU_TIME, ENERGY, OF_GPU, WALL_TIME
 from aiflame.profile.kinds import Kind
 from aiflame.render.blocks import Values, block
 from aiflame.render.colors import TONES
@@ -21,7 +21,7 @@ def facts_makers(profile: Tables, meaning: Callable[[], Meaning | None] = lambda
     `context.of_devices` says, where it was asked before."""
     there = set(metrics(profile))
     makers: dict[str, tuple[bool, Callable[[], bytes]]] = {
-        "device": (bool(there & OF_GPU), lambda: facts_block(device_facts(profile, meaning()))),
+        "device": (bool(there & (OF_GPU - {ENERGY.name})), lambda: facts_block(device_facts(profile, meaning()))),
         "cpu": (CPU_TIME.name in there, lambda: facts_block(cpu_facts(profile, CPU_TIME.name))),
         "wall": (WALL_TIME.name in there, lambda: facts_block(cpu_facts(profile, WALL_TIME.name))),
     }

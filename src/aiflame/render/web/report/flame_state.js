@@ -15,6 +15,7 @@ const KNOWN = [
   { name: "gpu-stalls", domain: "device", label: "GPU samples" },
   { name: "gpu-latency", domain: "device", label: "GPU latency" },
   { name: "bytes", domain: "device", label: "bytes copied" },
+  { name: "energy", domain: "device", label: "energy" },
   { name: "cpu-time", domain: "cpu", label: "CPU time" },
   { name: "wall-time", domain: "wall", label: "wall-clock time" },
 ];
