@@ -101,7 +101,7 @@ def _named(making: Making, stacks: Stacks, launches: pl.DataFrame, launched: Lau
     """The name and the set of facts of each launch."""
     waiting = np.zeros(len(launches), dtype=np.bool_)
     waiting[waits["launch"].drop_nulls().to_numpy()] = True
-    ran = np.where(launched.records > 0, launched.name, -1)
+    ran = np.where(launched.records > 0, launched.name.astype(np.int64), -1)
     key = launches.select("process", "stack").with_columns(
         waiting=pl.Series(waiting), ran=pl.Series(ran), records=pl.Series(launched.records.astype(np.uint64))
     )

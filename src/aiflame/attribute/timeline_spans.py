@@ -80,7 +80,7 @@ def ancestors(parent: NDArray[np.int32], node: Ints, most: int) -> Iterable[Ints
         yield np.where(depth[at] == wanted, at, -1)[which]
 
 
-def lanes(group: Ints, begin: Ints, end: Ints) -> Ints:
+def lanes(group: NDArray[np.integer], begin: Ints, end: Ints) -> Ints:
     """Intervals by group and begin: the lane of each, so that those of one group and lane do not overlap. Most need the first alone."""
     lane = np.zeros(len(group), dtype=np.int64)
     if not len(group):

@@ -255,5 +255,8 @@ class Owners:
 
     def threads(self, process: Ints, thread: Ints) -> Ints:
         """The track of each."""
-        distinct, which = np.unique(process << 32 | thread, return_inverse=True)
-        return np.array([self.thread(key >> 32, key & 0xFFFFFFFF) for key in distinct.tolist()], dtype=np.int64)[which]
+        key = process << 32 | thread
+        first = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])  # a thread's rows often follow each other
+        distinct, which = np.unique(key[first], return_inverse=True)
+        tracks = np.array([self.thread(one >> 32, one & 0xFFFFFFFF) for one in distinct.tolist()], dtype=np.int64)
+        return np.repeat(tracks[which], np.diff(first, append=len(key)))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,7 +17,10 @@ from aiflame.attribute.gpu_inside import kernel_names
 from aiflame.attribute.gpu_launches import LaunchIndex
 from aiflame.attribute.gpu_work import COPY_NAMES, JOIN, LONGEST_NS
 from aiflame.attribute.items import LATEST
+from aiflame.attribute.packing import packed
 from aiflame.attribute.phases import Phase
+from aiflame.attribute.pieces import pieces as pieces_of
+from aiflame.attribute.pieces import taken
 from aiflame.attribute.stacks import Tables
 from aiflame.attribute.timeline_context import Contexts
 from aiflame.attribute.timeline_spans import lanes, path_spans, pieces
@@ -37,31 +42,99 @@ _ALIKE = ["process", "item", "specialization", "stack", "captured", "phase", "la
 class Launched:
     """What became of each row of `launches`."""
 
-    first: Ints
+    first: NDArray[np.uint32]
     """Number of its first arrow, 0: none."""
-    arrows: Ints
-    records: Ints
+    arrows: NDArray[np.uint32]
+    records: NDArray[np.uint32]
     """How many kernels and copies it had run."""
-    name: Ints
+    name: NDArray[np.uint32]
     """Row of the timeline's names of the first of them; nothing where there is none."""
 
 
 def device_work(profile: Tables, making: Making, owners: Owners, contexts: Contexts, stacks: Stacks, launches: pl.DataFrame) -> Launched:
     """Puts all that ran on devices on tracks. `launches`: JOIN, variant, stack, begin_ns, row by row as in `contexts.meaning.launches`."""
     items = _items(profile)
-    ran = _ran(profile, items, launches)
-    ran = _told(profile, ran, items, contexts.meaning)
     specializations = Specializations.of(profile, items)
-    numbers = specializations.numbers(*(ran[name].to_numpy() for name in ("process", "variant", "item")))
-    ran = ran.with_columns(pl.col("bytes").fill_null(0), pl.Series("specialization", numbers))
-    alike = _alike(making, contexts, stacks, ran, items, specializations.rows)
-    ran = ran.join(alike, on=_ALIKE, how="left").drop("variant", "stack", "captured", "bytes", "specialization")
-    known = pl.Enum(items["device"].unique().sort())  # sorted as numbers, not as texts
-    devices = items.select("item", pl.col("device").cast(known))
-    ran = ran.join(devices, on="item", how="left").sort("process", "device", "stream", "start_ns", "end_ns")
-    launched, flow = _arrows(ran, launches["begin_ns"].to_numpy())
-    _put(making, owners, contexts, ran.with_columns(flow=pl.Series(flow)))
+    met: list[pl.DataFrame] = []
+    ran: dict[str, list[NDArray[Any]]] = {name: [] for name in _RAN}
+    for piece in _ran(profile, items, launches):
+        told = _told(profile, piece, items, contexts.meaning)
+        numbers = specializations.numbers(*(told[name].to_numpy() for name in ("process", "variant", "item")))
+        told = told.with_columns(pl.col("bytes").fill_null(0), pl.Series("specialization", numbers))
+        which = packed([told[name].to_numpy() for name in _ALIKE], len(told))
+        alike = told.select(_ALIKE).with_columns(key=pl.Series(which)).unique("key").sort("key")
+        place = np.searchsorted(alike["key"].to_numpy(), which) + sum(map(len, met))
+        met.append(alike.drop("key"))
+        for name, parts in ran.items():
+            parts.append((place if name == "alike" else told[name].to_numpy()).astype(_RAN[name]))
+    alike, number = _numbered(met)
+    found = _Ran.of({name: np.concatenate(ran.pop(name)) for name in list(ran)}, number, alike, items)
+    alike = _alike(making, contexts, stacks, alike, items, specializations.rows)
+    launched, flow = _arrows(found, alike["name"].to_numpy(), launches["begin_ns"].to_numpy())
+    _put(making, owners, contexts, found, alike, flow)
     return launched
+
+
+_RAN = {"alike": np.uint32, "stream": np.uint32, "start_ns": np.int64, "end_ns": np.int64, "launch": np.int32, "step": np.int32}
+"""What is kept of each that ran: there may be ten million. What is not of it alone, `alike` knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """Kernels and copies, by process, device, stream and time."""
+
+    alike: NDArray[np.uint32]
+    """Row of _ALIKE."""
+    start_ns: Ints
+    end_ns: Ints
+    launch: NDArray[np.int32]
+    """Row of the launches, -1: not known."""
+    step: NDArray[np.int32]
+    stream: NDArray[np.uint32]
+    """Row of `streams`."""
+    streams: pl.DataFrame
+    """process, device, stream"""
+
+    @staticmethod
+    def of(columns: dict[str, NDArray[Any]], number: NDArray[np.uint32], alike: pl.DataFrame, items: pl.DataFrame) -> _Ran:
+        """`number`: the row of `alike` for each value of the column."""
+        owners = alike.select("process", device=items["device"].gather(alike["item"]))
+        distinct = owners.unique().sort("process", "device").with_row_index("owner")
+        owner = owners.join(distinct, on=["process", "device"], how="left", maintain_order="left")["owner"].to_numpy()
+        columns["alike"] = number[columns["alike"]]
+        key = owner[columns["alike"]].astype(np.int64) << 32 | columns.pop("stream")
+        known, stream = _distinct(key)
+        del key
+        order = _by_time(stream, columns["start_ns"], columns["end_ns"])
+        if order is not None:
+            stream = stream[order]
+            for name in columns:
+                columns[name] = columns[name][order]
+        streams = distinct[known >> 32].select("process", "device", stream=pl.Series(known & 0xFFFFFFFF))
+        return _Ran(**columns, stream=stream, streams=streams)
+
+
+def _numbered(met: list[pl.DataFrame]) -> tuple[pl.DataFrame, NDArray[np.uint32]]:
+    """The rows that were met, each once and in order; and the row of each that was met."""
+    every = pl.concat(met)
+    distinct = every.unique().sort(_ALIKE)
+    number = every.join(distinct.with_row_index("row"), on=_ALIKE, how="left", maintain_order="left")["row"]
+    return distinct, number.to_numpy().astype(np.uint32)
+
+
+def _distinct(key: Ints) -> tuple[Ints, NDArray[np.uint32]]:
+    """The values sorted, each once, and the place of each one's. They are few, and often several in a row are the same."""
+    known = pl.Series(key).unique().sort().to_numpy()
+    return known, np.searchsorted(known, key).astype(np.uint32)
+
+
+def _by_time(stream: NDArray[np.uint32], start: Ints, end: Ints) -> NDArray[np.int32] | None:
+    """The order by stream, start and end; None: they are in it."""
+    same = stream[1:] == stream[:-1]
+    later = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] >= end[:-1]))
+    if ((stream[1:] > stream[:-1]) | (same & later)).all():
+        return None
+    return np.lexsort((end, start, stream)).astype(np.int32)
 
 
 def _items(profile: Tables) -> pl.DataFrame:
@@ -82,51 +155,42 @@ def _items(profile: Tables) -> pl.DataFrame:
     return pl.concat([unknown, kernels, copies], how="diagonal").with_columns(device=device).with_row_index("item")
 
 
-def _ran(profile: Tables, items: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
-    """Each kernel and copy, with the row of its launch as `launch` (-1: not known); of several launches with one correlation the first
-    counts."""
+def _ran(profile: Tables, items: pl.DataFrame, launches: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Each kernel and copy, some at a time, with the row of its launch as `launch` (-1: not known); of several launches with one
+    correlation the first counts."""
     shapes = items.filter(pl.col("shape").is_not_null()).select("process", "shape", "item")
     kinds = items.filter(pl.col("copy").is_not_null()).select(kind="copy", device_told="device", item="item")
-    common = [*JOIN, "node", "stream", "start_ns", "end_ns"]
-    kernels = (
-        profile.scan("kernels")
-        .join(shapes.lazy(), on=["process", "shape"], how="left")
-        .select(*common, pl.col("item").fill_null(0), bytes=pl.lit(None, pl.UInt64))
-        .with_columns(pl.col("api").cast(pl.UInt32))
-    )
-    told = pl.when(pl.col("device") == "").then(pl.lit(NO_DEVICE)).otherwise("device").alias("device_told")
-    copies = (
-        profile.scan("copies")
-        .with_columns(told)
-        .join(kinds.lazy(), on=["kind", "device_told"], how="left")
-        .select(*common, pl.col("item").fill_null(0), "bytes")
-    )
-    ran = pl.concat([kernels, copies]).collect()
-    index = LaunchIndex.of(*(launches[name].to_numpy() for name in (*JOIN, "id")))
-    launch = index.find(*(ran[name].to_numpy() for name in JOIN))
-    stack, variant = (np.append(launches[name].to_numpy(), np.uint32(0))[launch] for name in ("stack", "variant"))
     longest = pl.col("start_ns") + LONGEST_NS
-    return (
-        ran.lazy()
-        .drop("api", "correlation")
-        .with_columns(pl.Series("launch", launch), pl.Series("stack", stack), pl.Series("variant", variant))
-        .join(captured_stacks(profile).lazy(), on=["process", "node"], how="left", suffix="_made")
-        .with_columns(pl.col("start_ns", "end_ns").clip(upper_bound=LATEST).cast(pl.Int64))
-        .select(
-            "process",
-            "item",
-            "stream",
-            "bytes",
-            "start_ns",
-            "made",
-            "launch",
-            "stack",
-            pl.col("captured").fill_null(0),
-            end_ns=pl.max_horizontal("start_ns", pl.min_horizontal("end_ns", longest)),
-            variant=pl.when(pl.col("node") != 0).then("variant_made").otherwise("variant"),
+    common = [pl.col(name) for name in ("process", "correlation", "node", "stream", "start_ns", "end_ns")]
+    told = pl.when(pl.col("device") == "").then(pl.lit(NO_DEVICE)).otherwise("device").alias("device_told")
+    api = pl.col("api").cast(pl.UInt32)
+    kernels = pieces_of(profile.scan("kernels").select(*common, api, "shape", bytes=pl.lit(None, pl.UInt64)))
+    copies = pieces_of(profile.scan("copies").select(*common, api, "kind", told, "bytes"))
+    index = LaunchIndex.of(*(launches[name].to_numpy() for name in (*JOIN, "id")))
+    captured = captured_stacks(profile)
+    joined = [(kernels, shapes, ["process", "shape"]), (copies, kinds, ["kind", "device_told"])]
+    for rows, known, key in ((rows, known, key) for each, known, key in joined for rows in each):
+        ran = rows.join(known, on=key, how="left", maintain_order="left").with_columns(pl.col("item").fill_null(0))
+        launch = index.find(*(ran[name].to_numpy() for name in JOIN))
+        stack, variant = (taken(launches[name].to_numpy(), launch, 0) for name in ("stack", "variant"))
+        yield (
+            ran.with_columns(pl.Series("launch", launch), pl.Series("stack", stack), pl.Series("variant", variant))
+            .join(captured, on=["process", "node"], how="left", suffix="_made", maintain_order="left")
+            .with_columns(pl.col("start_ns", "end_ns").clip(upper_bound=LATEST).cast(pl.Int64))
+            .select(
+                "process",
+                "item",
+                "stream",
+                "bytes",
+                "start_ns",
+                "made",
+                "launch",
+                "stack",
+                pl.col("captured").fill_null(0),
+                end_ns=pl.max_horizontal("start_ns", pl.min_horizontal("end_ns", longest)),
+                variant=pl.when(pl.col("node") != 0).then("variant_made").otherwise("variant").fill_null(0),
+            )
         )
-        .collect()
-    )
 
 
 def _told(profile: Tables, ran: pl.DataFrame, items: pl.DataFrame, meaning: Meaning) -> pl.DataFrame:
@@ -134,9 +198,11 @@ def _told(profile: Tables, ran: pl.DataFrame, items: pl.DataFrame, meaning: Mean
     launch = ran["launch"].to_numpy()
 
     def of(name: str, nothing: int) -> NDArray[np.int32]:
-        column = np.append(meaning.launches[name].to_numpy().astype(np.int32), np.int32(nothing))
-        taken: NDArray[np.int32] = column[launch]
-        return taken
+        column = meaning.launches[name].to_numpy()
+        if not len(column):
+            return np.full(len(launch), nothing, dtype=np.int32)
+        found: NDArray[np.int32] = np.where(launch >= 0, column[launch].astype(np.int32), np.int32(nothing))
+        return found
 
     columns = {"step": of("step", -1), "phase": of("phase", int(Phase.OTHER)), "layer": of("layer", 0), "op": of("op", 0)}
     brings = of(BRINGS, 0).astype(np.bool_)
@@ -156,10 +222,9 @@ def _told(profile: Tables, ran: pl.DataFrame, items: pl.DataFrame, meaning: Mean
 
 
 def _alike(
-    making: Making, contexts: Contexts, stacks: Stacks, ran: pl.DataFrame, items: pl.DataFrame, specializations: pl.DataFrame
+    making: Making, contexts: Contexts, stacks: Stacks, distinct: pl.DataFrame, items: pl.DataFrame, specializations: pl.DataFrame
 ) -> pl.DataFrame:
-    """_ALIKE of all that ran, each once, with the row of its name and the number of its set of facts."""
-    distinct = ran.lazy().select(_ALIKE).unique().sort(_ALIKE).collect()
+    """_ALIKE of all that ran, each once, with the kind of slice, the row of its name and the number of its set of facts."""
     known = distinct.join(items.drop("process"), on="item", how="left", maintain_order="left").join(
         specializations, on="specialization", how="left", maintain_order="left"
     )
@@ -181,52 +246,55 @@ def _alike(
     )
 
 
-def _arrows(ran: pl.DataFrame, called_ns: NDArray[np.uint64]) -> tuple[Launched, Ints]:
+def _arrows(ran: _Ran, name_of: NDArray[np.uint32], called_ns: NDArray[np.uint64]) -> tuple[Launched, NDArray[np.uint32]]:
     """Arrows from launches to what they had run, numbered by launch; and the arrow of each that ran. None leads back in time."""
-    launch, name = ran["launch"].to_numpy(), ran["name"].to_numpy()
-    many = len(called_ns)
-    row = np.flatnonzero(launch >= 0)
-    order = row[np.argsort(launch[row], kind="stable")]
-    records = np.bincount(launch[order], minlength=many)
-    first = np.zeros(many, dtype=np.int64)
-    first[launch[order][::-1]] = name[order][::-1]
-    late = ran["start_ns"].to_numpy()[order] >= np.minimum(called_ns, LATEST).astype(np.int64)[launch[order]]
-    order = order[late]
-    flow = np.zeros(len(launch), dtype=np.int64)
-    flow[order] = np.arange(1, len(order) + 1)
-    arrows = np.bincount(launch[order], minlength=many)
-    begin = np.cumsum(arrows) - arrows + 1
-    return Launched(np.where(arrows > 0, begin, 0), arrows, records, first), flow
+    launch, many = ran.launch, len(called_ns)
+    order = np.flatnonzero(launch >= 0).astype(np.int32)
+    of = launch[order]
+    if (of[1:] < of[:-1]).any():
+        order = order[np.argsort(of, kind="stable")]
+        of = launch[order]
+    records = np.bincount(of, minlength=many).astype(np.uint32)
+    first = np.zeros(many, dtype=np.uint32)
+    first[of[::-1]] = name_of[ran.alike[order[::-1]]]
+    late = ran.start_ns[order] >= np.minimum(called_ns, LATEST).astype(np.int64)[of]
+    order, of = order[late], of[late]
+    flow = np.zeros(len(launch), dtype=np.uint32)
+    flow[order] = np.arange(1, len(order) + 1, dtype=np.uint32)
+    arrows = np.bincount(of, minlength=many).astype(np.uint32)
+    begin = np.cumsum(arrows, dtype=np.uint32) - arrows + np.uint32(1)
+    begin[arrows == 0] = 0
+    return Launched(begin, arrows, records, first), flow
 
 
-def _put(making: Making, owners: Owners, contexts: Contexts, ran: pl.DataFrame) -> None:
+def _put(making: Making, owners: Owners, contexts: Contexts, ran: _Ran, alike: pl.DataFrame, flow: NDArray[np.uint32]) -> None:
     """On the tracks of streams, and above them what is known of each stream's work."""
-    keys = ran.select("process", "device", "stream")
-    change = keys.select((pl.struct(pl.all()) != pl.struct(pl.all()).shift(1)).fill_null(True).alias("new"))["new"]
-    stream = np.cumsum(change.to_numpy()) - 1
-    begin, end = ran["start_ns"].to_numpy(), ran["end_ns"].to_numpy()
+    begin, end, stream = ran.start_ns, ran.end_ns, ran.stream
     lane = lanes(stream, begin, end)
-    streams = keys.filter(change)
-    tracks = _tracks(making, owners, streams, _meant(ran, stream), _most(stream, lane, len(streams)))
-    first = np.flatnonzero(lane == 0)
-    meant = [ran[name].to_numpy()[first] for name in ("step", "phase", "layer", "op")]
-    for piece in pieces(contexts.cuts(stream[first], meant[0], meant[1])):
+    known = {name: alike[name].to_numpy() for name in ("phase", "layer", "op")}
+    columns = {name: alike[name].to_numpy() for name in ("kind", "name", "facts")}
+    tracks = _tracks(making, owners, ran.streams, _meant(ran, known), _most(stream, lane, len(ran.streams)))
+    first = np.flatnonzero(lane == 0).astype(np.int32)
+    for piece in pieces(contexts.cuts(stream[first], ran.step[first], known["phase"][ran.alike[first]])):
         here = first[piece]
-        spans, _ = path_spans(tracks[stream[here], 0], begin[here], end[here], contexts.levels(*(each[piece] for each in meant)))
+        meant = [ran.step[here], *(known[name][ran.alike[here]] for name in ("phase", "layer", "op"))]
+        spans, _ = path_spans(tracks[stream[here], 0], begin[here], end[here], contexts.levels(*meant))
         making.slices(contexts.named(spans))
-    own = tracks[stream, 1 + lane]
-    for piece in pieces(np.ones(len(ran), dtype=np.bool_)):
-        rows = ran[piece].select("kind", "name", "facts", "step", "flow", begin_ns="start_ns", end_ns="end_ns")
-        making.slices(rows.with_columns(track=pl.Series(own[piece]), depth=pl.lit(0), flows=(pl.col("flow") > 0).cast(pl.UInt32)))
+    for piece in pieces(np.ones(len(stream), dtype=np.bool_)):
+        rows = {name: column[ran.alike[piece]] for name, column in columns.items()}
+        arrows = flow[piece]
+        rows |= {"begin_ns": begin[piece], "end_ns": end[piece], "step": ran.step[piece], "flow": arrows, "flows": arrows > 0}
+        rows |= {"track": tracks[stream[piece], 1 + lane[piece]], "depth": np.zeros(len(arrows), dtype=np.uint16)}
+        making.slices(pl.DataFrame(rows))
 
 
-def _meant(ran: pl.DataFrame, stream: Ints) -> set[int]:
+def _meant(ran: _Ran, known: dict[str, NDArray[np.int32]]) -> set[int]:
     """The streams of whose work more is known than that it is some."""
-    known = (pl.col("step") >= 0) | (pl.col("phase") != int(Phase.OTHER)) | (pl.col("layer") > 0) | (pl.col("op") > 0)
-    return set(np.unique(stream[ran.select(known).to_series().to_numpy()]).tolist())
+    more = (known["phase"] != int(Phase.OTHER)) | (known["layer"] > 0) | (known["op"] > 0)
+    return set(pl.Series(ran.stream[more[ran.alike] | (ran.step >= 0)]).unique().to_list())
 
 
-def _most(stream: Ints, lane: Ints, streams: int) -> list[int]:
+def _most(stream: NDArray[np.uint32], lane: Ints, streams: int) -> list[int]:
     """The greatest lane of each stream."""
     found = np.zeros(streams, dtype=np.int64)
     np.maximum.at(found, stream, lane)
