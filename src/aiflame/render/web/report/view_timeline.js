@@ -3,6 +3,7 @@
 import { element } from "./dom.js";
 import { button } from "./elements.js";
 import { between, moment } from "./time_text.js";
+import { Choice } from "./timeline_choice.js";
 import { Closer } from "./timeline_closer.js";
 import { Details } from "./timeline_details.js";
 import { listen } from "./timeline_hands.js";
@@ -43,13 +44,15 @@ class Timeline {
     this.picture = new Picture(this.canvas);
     this.pointer = new Pointer(app, this.canvas, this.picture, this, () => this.#change());
     this.details = new Details(app, {
-      choose: (row) => this.#chooseRow(row),
+      choose: (row) => this.choice.choose(row),
       fit: (begin, end) => this.#fit(begin, end),
-      clear: () => this.#clear(),
+      clear: () => this.choice.clear(),
     });
+    this.choice = new Choice(app.data, this.details, this, { reveal: (slice) => this.#reveal(slice), changed: () => this.#change() });
     this.body.append(element("div.tl-picture", {}, this.canvas, this.pointer.tip), this.details.body);
     this.turned = new Set();
     this.closely = false;
+    this.laid = 0; // changes with what there is to be drawn
     this.top = 0;
     this.sizes = new ResizeObserver(() => this.#change());
     listen(this.canvas, {
@@ -84,29 +87,18 @@ class Timeline {
     const clock = between(state.clock)?.map((moment) => moment - this.about.origin); // how other views name a time
     const [begin, end] = between(state.time) ?? clock ?? [0, this.about.length];
     this.view = limited(begin, end, this.about.length);
-    this.range = between(state.mark) ? { begin: between(state.mark)[0], end: between(state.mark)[1] } : null;
     this.turned = new Set((state.turned ?? "").split(".").filter(Boolean).map(Number));
     this.top = Number(state.top ?? 0) || 0;
     this.#say();
     this.plan = layout(this.about, this.turned, this.closely);
-    this.linked = state.slice; // until it is found: it may have to be read first
-    this.chosen = null;
-    await this.#findLinked();
-    this.#tell();
+    const mark = between(state.mark);
+    await this.choice.read(state.slice, mark && { begin: mark[0], end: mark[1] });
     this.#change();
   }
 
   leave() {
     this.sizes.disconnect();
     this.closer.stop();
-  }
-
-  async #findLinked() {
-    const link = this.linked;
-    const found = link ? await this.app.data.ask("timeline.linked", { link }) : null;
-    if (!found || link !== this.linked) return;
-    this.linked = undefined;
-    this.revealed = this.chosen = found;
   }
 
   /** Lanes of stretches that were read closer come and go with these. */
@@ -119,18 +111,18 @@ class Timeline {
   async #read(about) {
     this.about = about;
     this.#lay();
-    await this.#findLinked();
-    if (this.revealed) this.#tell();
+    await this.choice.findLinked();
     this.#change();
   }
 
   /** What the pointer is on stays where it is, or else what is at the top. */
   #lay() {
-    const at = (this.pointer.at ? this.pointer.rowAt(this.pointer.at.y) : undefined) ?? this.plan.rows.find((row) => row.lane !== undefined && row.y >= this.top);
+    const pointed = this.pointer.at ? this.pointer.rowAt(this.pointer.at.y) : undefined;
+    const at = pointed ?? this.plan.rows.find((row) => row.lane !== undefined && row.y >= this.top);
     this.plan = layout(this.about, this.turned, this.closely);
     const now = at && this.plan.rows.find((row) => (at.lane === undefined ? row.fold === at.fold && row.title : row.lane === at.lane));
     if (now) this.top = Math.max(0, this.top + now.y - at.y);
-    this.pieces = this.pieces && { ...this.pieces, old: true };
+    this.laid++;
     this.#change();
   }
 
@@ -172,10 +164,11 @@ class Timeline {
     this.body.removeAttribute("aria-busy");
     if (this.body.hidden) return;
     const whole = this.view.begin === 0 && this.view.end === this.about.length;
+    const { range } = this.choice;
     this.state = {
       time: whole ? "" : `${Math.round(this.view.begin)}-${Math.round(this.view.end)}`,
-      mark: this.range ? `${Math.round(this.range.begin)}-${Math.round(this.range.end)}` : "",
-      slice: this.chosen?.link ?? this.linked ?? "",
+      mark: range ? `${Math.round(range.begin)}-${Math.round(range.end)}` : "",
+      slice: this.choice.link,
       turned: [...this.turned].sort((one, other) => one - other).join("."),
       top: this.top ? String(Math.round(this.top)) : "",
     };
@@ -203,9 +196,9 @@ class Timeline {
       color: (kind, name) => this.colors[kind][this.about.shades[name]],
       theme,
       style: this.style,
-      chosen: this.chosen,
+      chosen: this.choice.slice,
       hovered: this.pointer.hovered,
-      range: this.range,
+      range: this.choice.range,
     });
     if (this.pieces) this.#noteDrawn();
   }
@@ -237,14 +230,15 @@ class Timeline {
     const pixel = this.picture.pixel(this.view);
     const lanes = this.plan.rows.filter((row) => row.lane !== undefined && this.#isNear(row)).map((row) => row.lane);
     const now = this.pieces;
-    const fits = now && !now.old && now.begin <= begin && now.end >= end && now.pixel === pixel && lanes.every((lane) => now.placeOf.has(lane));
+    const fits = now && now.laid === this.laid && now.begin <= begin && now.end >= end && now.pixel === pixel && lanes.every((lane) => now.placeOf.has(lane));
     if (fits || this.asking) return;
     this.asking = true;
+    const laid = this.laid;
     const margin = (end - begin) * AROUND;
     try {
       const found = await this.app.data.ask("timeline.view", { begin: begin - margin, end: end + margin, pixel, lanes, closely: this.closely });
       found.placeOf = new Map(found.lanes.map((lane, place) => [lane, place]));
-      this.pieces = found;
+      this.pieces = { ...found, laid };
       this.pointer.again();
     } finally {
       this.asking = false;
@@ -294,31 +288,13 @@ class Timeline {
     const piece = this.pointer.pieceAt(x, y);
     const ofMerged = this.about.merged && piece?.row < this.about.slices; // what is many cannot be had one by one
     if (piece && piece.many > 1 && !ofMerged) this.#fit(piece.begin, piece.end);
-    else if (piece) this.#chooseRow(piece.row);
-    else this.#clear();
+    else if (piece) this.choice.choose(piece.row);
+    else this.choice.clear();
   }
 
-  #clear() {
-    this.linked = undefined;
-    this.chosen = null;
-    this.range = null;
-    this.#tell();
-    this.#change();
-  }
-
-  async #chooseRow(row) {
-    const slice = row < 0 ? null : await this.app.data.ask("timeline.slice", { row });
-    if (!slice) return;
-    this.linked = undefined;
-    this.chosen = slice;
-    this.range = null;
+  #reveal(slice) {
+    const { begin, end } = slice;
     this.revealed = slice;
-    this.#reveal(slice);
-    this.#tell();
-    this.#change();
-  }
-
-  #reveal({ begin, end }) {
     if (end < this.view.begin || begin > this.view.end) {
       const half = (this.view.end - this.view.begin) / 2;
       this.view = limited((begin + end) / 2 - half, (begin + end) / 2 + half, this.about.length);
@@ -332,18 +308,8 @@ class Timeline {
   }
 
   #mark(from, to, done) {
-    const [begin, end] = [from, to].sort((one, other) => one - other).map((x) => this.picture.time(Math.max(x, this.picture.gutter), this.view));
-    this.range = { begin: Math.max(0, begin), end: Math.min(this.about.length, Math.max(end, begin + 1)) };
-    this.chosen = null;
-    if (done) this.#tell();
-    this.#change();
-  }
-
-  /** Below the picture, and aloud. */
-  #tell() {
-    if (this.chosen) this.details.slice(this.about, this.chosen);
-    else if (this.range) this.details.range(this.about, this.range);
-    else this.details.nothing();
+    const [one, other] = [from, to].map((x) => this.picture.time(Math.max(x, this.picture.gutter), this.view));
+    this.choice.mark(one, other, done);
   }
 
   /** Whether it was one of ours. */
@@ -358,33 +324,19 @@ class Timeline {
       PageUp: () => this.#pan(0, 200),
       PageDown: () => this.#pan(0, -200),
       0: () => this.#fit(0, this.about.length),
-      Escape: () => this.#clear(),
+      Escape: () => this.choice.clear(),
     };
     const onCanvas = {
-      ArrowLeft: () => this.#chooseRow(this.chosen?.before ?? -1),
-      ArrowRight: () => (this.chosen ? this.#chooseRow(this.chosen.after) : this.#chooseFirst()),
-      ArrowUp: () => this.#chooseLane(-1),
-      ArrowDown: () => (this.chosen ? this.#chooseLane(1) : this.#chooseFirst()),
-      Enter: () => this.chosen && this.#fit(this.chosen.begin, this.chosen.end),
+      ArrowLeft: () => this.choice.before(),
+      ArrowRight: () => this.choice.after(),
+      ArrowUp: () => this.choice.above(),
+      ArrowDown: () => this.choice.below(),
+      Enter: () => this.choice.slice && this.#fit(this.choice.slice.begin, this.choice.slice.end),
     };
     const free = event.target === this.canvas || event.target === document.body;
     const act = anywhere[event.key] ?? (free ? onCanvas[event.key] : undefined);
     act?.();
     return Boolean(act);
-  }
-
-  async #chooseFirst() {
-    const lane = this.plan.rows.find((row) => row.lane !== undefined)?.lane;
-    if (lane !== undefined) await this.#chooseRow(await this.app.data.ask("timeline.nearest", { lane, time: this.view.begin, closely: this.closely }));
-  }
-
-  async #chooseLane(by) {
-    if (!this.chosen) return;
-    const lanes = this.plan.rows.filter((row) => row.lane !== undefined).map((row) => row.lane);
-    const lane = lanes[lanes.indexOf(this.chosen.lane) + by];
-    if (lane === undefined) return;
-    const time = (Math.max(this.chosen.begin, this.view.begin) + Math.min(this.chosen.end, this.view.end)) / 2;
-    await this.#chooseRow(await this.app.data.ask("timeline.nearest", { lane, time, closely: this.closely }));
   }
 }
 
