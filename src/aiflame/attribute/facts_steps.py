@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aiflame.attribute.division import Ints
 from aiflame.attribute.gpu_work import Work
 from aiflame.attribute.items import LATEST
-from aiflame.attribute.moments import MOST_ROWS, SAMPLED_ROWS, Bins, Steps, by_density, few_enough, in_slots, standing_for_all
+from aiflame.attribute.moments import MOST_ROWS, PIECE, SAMPLED_ROWS, Bins, Steps, by_density, few_enough, in_slots, standing_for_all
 from aiflame.attribute.tree import GPU_STALLS, GPU_TIME
 
 STEPS: Mapping[str, type[pl.DataType]] = {"number": pl.Int64, "process": pl.Int64, "begin": pl.Int64, "end": pl.Int64}
@@ -57,8 +57,13 @@ def device_slots(
     parted = _parted(known, begins, ends, group, row, start)
     found = [in_slots(parted, group, row, start, end)]
     for idle_group, (process, since, until) in idle.items():
-        at, since, until = _cut(known, begins, ends, process, since, until)
-        found.append(in_slots(parted, 0 * at, at, since, until).with_columns(group=pl.lit(idle_group, pl.Int64)))
+        parts = []
+        for low in range(0, len(since), PIECE):
+            at, first, last = _cut(known, begins, ends, process, since[low : low + PIECE], until[low : low + PIECE])
+            parts.append(in_slots(parted, 0 * at, at, first, last))
+        if parts:
+            summed = pl.concat(parts).group_by("step", "slot").agg(pl.col("value").sum())
+            found.append(summed.select(pl.lit(idle_group, pl.Int64).alias("group"), "step", "slot", "value"))
     made = _made(known, parted, pl.concat(found), GPU_TIME.name, bins)
     stalls = GPU_STALLS.name in moments.columns and len(made.values) > 0
     return replace(made, values=_with_samples(made, bins, moments)) if stalls else made

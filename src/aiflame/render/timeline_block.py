@@ -112,12 +112,14 @@ def _within(timeline: Timeline, window: tuple[int, int] | None) -> pl.DataFrame:
     slices = slices.with_columns(delay=pl.Series(_delays(slices), dtype=pl.Int64))
     begins = timeline.tracks.filter(pl.col("begin_ns") > 0)["begin_ns"]
     first = begins.min() if len(begins) else None
-    if isinstance(first, int):
+    # A filter copies all that it keeps, and there may be ten million.
+    if isinstance(first, int) and (slices["begin_ns"] < first).any():
         slices = slices.filter(pl.col("begin_ns") >= first)
     if window is not None:
         slices = slices.filter(pl.col("end_ns") > window[0], pl.col("begin_ns") < window[1])
         slices = slices.with_columns(pl.col("begin_ns", "end_ns").clip(*window))
-    return slices.filter(pl.col("kind").is_in([int(kind) for kind in SHOWN]))
+    shown = pl.Series([int(kind) for kind in SHOWN])
+    return slices if slices["kind"].unique().is_in(shown).all() else slices.filter(pl.col("kind").is_in(shown.implode()))
 
 
 def _delays(slices: pl.DataFrame) -> Ints:
@@ -145,7 +147,7 @@ def _fitting(slices: pl.DataFrame, most: int) -> tuple[pl.DataFrame, list[SliceK
 def _spans(laid: Lanes, slices: pl.DataFrame) -> Spans:
     begin, end = laid.slices["begin_ns"].to_numpy(), laid.slices["end_ns"].to_numpy()
     many = len(slices)
-    return Spans(laid.lane, begin, end, np.arange(many), np.ones(many, dtype=np.int64), end - begin)
+    return Spans(laid.lane, begin, end, np.arange(many, dtype=np.int32), np.ones(many, dtype=np.int32), end - begin)
 
 
 def _gaps(spans: Spans, origin: int) -> Ints:

@@ -38,7 +38,7 @@ class Lanes:
     rows: pl.DataFrame
     """Each lane, from the top: track (row of `tracks`), kind (of its first slice), level."""
     slices: pl.DataFrame
-    """By lane and begin."""
+    """By lane and begin; without what is of their track."""
     lane: Ints
     """Of each slice."""
 
@@ -62,7 +62,7 @@ def lanes(tracks: pl.DataFrame, slices: pl.DataFrame) -> Lanes:
     parents = shown["parent"].to_numpy()
     parent = np.where(parents >= 0, place_of[np.maximum(parents, 0)], -1)
     kept = shown.select("kind", "number", "name").with_columns(parent=pl.Series(parent, dtype=pl.Int64))
-    return Lanes(kept, rows, slices[by_lane], lane)
+    return Lanes(kept, rows, slices.drop("track", "depth", "flow", "flows")[by_lane], lane)
 
 
 def _order(tracks: pl.DataFrame, slices: pl.DataFrame) -> list[int]:

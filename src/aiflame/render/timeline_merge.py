@@ -19,9 +19,9 @@ class Spans:
     lane: Ints
     begin: Ints
     end: Ints
-    row: Ints
+    row: NDArray[np.integer]
     """The slice that it is; of several merged ones, the longest."""
-    count: Ints
+    count: NDArray[np.integer]
     """How many slices it stands for."""
     busy: Ints
     """How long they took together."""
