@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
+from aiflame.analyze.rank_clocks import Clocks
 from aiflame.analyze.rank_facts import RankFacts
 from aiflame.analyze.rank_meetings import LATE_NS, Floats, Ints, Meetings
 from aiflame.attribute.phases import NAMES, Phase
@@ -57,9 +58,11 @@ class Path:
         return found
 
 
-def critical_paths(facts: Sequence[RankFacts], met: Meetings, offsets: dict[int, int]) -> list[Path]:
-    """Of each step, in their order."""
-    numbers, begin, end = _steps(facts, met, offsets)
+def critical_paths(facts: Sequence[RankFacts], met: Meetings, clocks: Clocks) -> list[Path]:
+    """Of each step, in their order; none of a rank alone."""
+    if len(facts) < 2:
+        return []
+    numbers, begin, end = _steps(facts, met, clocks)
     last = met.last
     of_step = met.rows["step"].to_numpy()
     paths = []
@@ -69,16 +72,15 @@ def critical_paths(facts: Sequence[RankFacts], met: Meetings, offsets: dict[int,
     return paths
 
 
-def _steps(facts: Sequence[RankFacts], met: Meetings, offsets: dict[int, int]) -> tuple[Ints, Floats, Floats]:
+def _steps(facts: Sequence[RankFacts], met: Meetings, clocks: Clocks) -> tuple[Ints, Floats, Floats]:
     """Each step's number, and its beginning and end on each rank; NaN where a rank has none of that number."""
     spans = [one.steps.filter(pl.col("step") >= 0).group_by("step").agg(pl.col("begin_ns").min(), pl.col("end_ns").max()) for one in facts]
     numbers = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *(rows["step"].to_numpy().astype(np.int64) for rows in spans)]))
     begin, end = (np.full((len(numbers), len(facts)), np.nan) for _ in range(2))
     for column, (one, rows) in enumerate(zip(facts, spans, strict=True)):
         at = np.searchsorted(numbers, rows["step"].to_numpy())
-        shift = offsets.get(one.rank, 0) - met.origin_ns
-        begin[at, column] = rows["begin_ns"].to_numpy() + shift
-        end[at, column] = rows["end_ns"].to_numpy() + shift
+        begin[at, column] = clocks.moved(one.rank, rows["begin_ns"].to_numpy()) - met.origin_ns
+        end[at, column] = clocks.moved(one.rank, rows["end_ns"].to_numpy()) - met.origin_ns
     return numbers, begin, end
 
 

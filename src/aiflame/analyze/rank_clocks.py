@@ -1,39 +1,68 @@
-"""The clocks of ranks: CLOCK_MONOTONIC counts from the start of each host, so that hosts differ."""
+"""The clocks of ranks: CLOCK_MONOTONIC counts from the start of each host.
+
+CLOCK_REALTIME tells how far hosts are apart, as well as they keep it; the collectives that their ranks met in, better
+(`attribute/clocks.py`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import polars as pl
+import numpy as np
+from numpy.typing import NDArray
 
 from aiflame.analyze.rank_facts import RankFacts
+from aiflame.attribute.clocks import Meetings, clocks
+from aiflame.profile.shifts import SAME, Shift
 
-ARRIVALS = {"rank": pl.Int64, "group": pl.String, "number": pl.Int64, "begin_ns": pl.Int64, "end_ns": pl.Int64}
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Offsets:
-    offset_ns: dict[int, int]
-    """By rank: what is added to its clock to have that of the first rank."""
-    residual_ns: dict[int, int] = field(default_factory=dict)
-    """By which it may be wrong; none where ranks have one clock."""
+class Clocks:
+    """Of each rank. Who is not in it has the first rank's clock."""
+
+    shifts: Mapping[int, Shift] = field(default_factory=dict)
+    residual_ns: Mapping[int, int | None] = field(default_factory=dict)
+    """By which it may still be wrong, of ranks on another host than the first; None: nothing tells."""
+
+    def moved(self, rank: int, moments: Ints) -> Ints:
+        """On the clock of the first rank."""
+        shift = self.shifts.get(rank, SAME)
+        lost = np.round((moments - shift.at_ns) * shift.drift).astype(np.int64) if shift.drift else 0
+        found: Ints = moments + shift.offset_ns + lost
+        return found
 
 
-def by_realtime(facts: Sequence[RankFacts]) -> Offsets:
-    """Ranks of one host have one clock; of others, CLOCK_REALTIME tells the difference, as well as hosts keep it."""
-    if not facts:
-        return Offsets({})
-    first = facts[0]
-    alike = {one.rank for one in facts if one.boot == first.boot}
-    return Offsets({one.rank: 0 if one.rank in alike else one.realtime_ns - first.realtime_ns for one in facts})
-
-
-def arrivals(facts: Sequence[RankFacts]) -> pl.DataFrame:
-    """ARRIVALS at all collectives that nobody leaves before all have come, each rank by its own clock."""
-    parts = [pl.DataFrame(schema=ARRIVALS)]
+def clocks_of(facts: Sequence[RankFacts]) -> Clocks:
+    """Ranks of one boot of one host have one clock."""
+    hosts = list(dict.fromkeys((one.host, one.boot) for one in facts))
+    if len(hosts) < 2:
+        return Clocks()
+    rough = {one.rank: Shift(one.realtime_ns - facts[0].realtime_ns) for one in facts}
+    found = clocks(_meetings(facts, rough), {one.rank: hosts.index((one.host, one.boot)) for one in facts})
+    shifts, residuals = {}, {}
     for one in facts:
-        slots = one.slots.with_row_index("slot").select("slot", "group", "meets")
-        rows = one.collectives.join(slots, on="slot", how="left", maintain_order="left").filter("meets")
-        parts.append(rows.with_columns(rank=pl.lit(one.rank)).select(pl.col(name).cast(kind) for name, kind in ARRIVALS.items()))
-    return pl.concat(parts)
+        host = hosts.index((one.host, one.boot))
+        if host:
+            shifts[one.rank] = rough[one.rank].then(found[host].shift)
+            residuals[one.rank] = found[host].residual_ns
+    return Clocks(shifts, residuals)
+
+
+def _meetings(facts: Sequence[RankFacts], rough: Mapping[int, Shift]) -> Meetings:
+    """All collectives that nobody leaves before all have come."""
+    groups: dict[str, int] = {}
+    parts = []
+    for one in facts:
+        code = np.array([groups.setdefault(group, len(groups)) for group in one.slots["group"]], dtype=np.int64)
+        rows = one.collectives
+        kept = one.slots["meets"].to_numpy()[rows["slot"].to_numpy()] if len(rows) else np.zeros(0, dtype=np.bool_)
+        number = (
+            code[rows["slot"].to_numpy()] << 32 | rows["number"].to_numpy().astype(np.int64) if len(rows) else np.zeros(0, dtype=np.int64)
+        )
+        shift = rough[one.rank].offset_ns
+        moments = [rows[side].to_numpy()[kept] + shift for side in ("begin_ns", "end_ns")]
+        parts.append((np.full(int(kept.sum()), one.rank), number[kept], *moments))
+    return Meetings(*(np.concatenate(column) for column in zip(*parts, strict=True)))

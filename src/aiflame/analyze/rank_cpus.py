@@ -136,6 +136,8 @@ def _gaps(profile: Tables, met: pl.DataFrame, calls: pl.DataFrame, collectives: 
         told = after.with_columns(
             cause=pl.Series(np.where(loading, int(Cause.DATA), int(Cause.WAIT))),
             phase=pl.when(pl.Series(loading)).then(int(Phase.DATA)).otherwise("phase"),
+            layer=pl.when(pl.Series(loading)).then(pl.lit("")).otherwise("layer"),
+            op=pl.lit(""),
             what=pl.lit(""),
         )
         distinct, site = _numbered(told)

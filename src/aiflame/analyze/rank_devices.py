@@ -15,7 +15,7 @@ from aiflame.analyze.rank_activity import ITEMS, SITES, Activity, Cause, Ints
 from aiflame.analyze.spans import Spans, gaps, union
 from aiflame.attribute.families import COLLECTIVE
 from aiflame.attribute.packing import packed
-from aiflame.attribute.phases import NAMES
+from aiflame.attribute.phases import NAMES, Phase
 from aiflame.profile.kinds import Kind
 
 _CAUSES = {
@@ -70,7 +70,8 @@ def _sites(known: Facts) -> pl.DataFrame:
 
 
 def _gaps(known: Facts, threads: Threads, device: Device) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """ITEMS and SITES of the time in which a device had nothing to do; it is of the phase and layer of the work that ended it."""
+    """ITEMS and SITES of the time in which a device had nothing to do; it is of the phase and layer of the work that ended it,
+    or of data loading."""
     idle = gaps(device.every)
     ran = device.row[np.searchsorted(device.begin, idle.end)]
     launch = known.launches.rows(np.full(len(ran), device.process), known.work.ran["launch"].to_numpy()[ran].astype(np.int64))
@@ -86,7 +87,13 @@ def _gaps(known: Facts, threads: Threads, device: Device) -> tuple[pl.DataFrame,
         {"begin_ns": idle.begin, "end_ns": idle.end, "site": which, "step": known.work.ran["step"].cast(pl.Int64).to_numpy()[ran]},
         schema=ITEMS,
     )
-    of = _sites(known)[ended[first]].with_columns(cause=pl.Series(cause[first], dtype=pl.Int64), op=pl.lit(""))
+    loading = pl.Series(cause[first] == Cause.DATA)
+    of = _sites(known)[ended[first]].with_columns(
+        cause=pl.Series(cause[first], dtype=pl.Int64),
+        phase=pl.when(loading).then(int(Phase.DATA)).otherwise("phase"),
+        layer=pl.when(loading).then(pl.lit("")).otherwise("layer"),
+        op=pl.lit(""),
+    )
     lines = known.places.rows[at[first]]
     what = [
         f"{function} ({short_place(place_text(file, line))})" if file else ""

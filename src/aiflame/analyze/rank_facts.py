@@ -184,10 +184,10 @@ def _times(did: Activity, spoken: Spans, begin: Ints, end: Ints) -> dict[str, In
 
 
 def _steps(told: Communication, did: Activity, spoken: Spans) -> pl.DataFrame:
-    """STEPS. Work and collectives in the order of their beginnings; neighbours of one step and phase make a stretch, which lasts from the
-    end of the one before to its own last end, or until the next begins."""
+    """STEPS. Work, waits for data and collectives in the order of their beginnings; neighbours of one step and phase make a stretch,
+    which lasts from the end of the one before to its own last end, or until the next begins."""
     phase = did.sites["phase"].to_numpy()
-    gap = np.isin(did.sites["cause"].to_numpy(), (Cause.COMPUTE, Cause.COPY, Cause.UNKNOWN), invert=True)
+    gap = np.isin(did.sites["cause"].to_numpy(), (Cause.COMPUTE, Cause.COPY, Cause.DATA, Cause.UNKNOWN), invert=True)
     site = did.items["site"].to_numpy()
     items = did.items.filter(pl.Series(~gap[site])) if len(site) else did.items
     columns = [

@@ -7,13 +7,14 @@ common clock, arrivals do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from aiflame.analyze.rank_clocks import Clocks
 from aiflame.analyze.rank_facts import RankFacts
 
 Ints = NDArray[np.int64]
@@ -99,18 +100,18 @@ def lower_median(values: Floats) -> Floats:
     return np.take_along_axis(ordered, at[:, None], axis=1)
 
 
-def meetings(facts: Sequence[RankFacts], offsets: Mapping[int, int]) -> Meetings:
-    """`offsets`: what is added to a rank's clock to have the common one."""
+def meetings(facts: Sequence[RankFacts], clocks: Clocks) -> Meetings:
     names, keys = _distinct(facts)
     shape = (len(names), len(facts))
-    origin = min((int(one.collectives["begin_ns"].min()) + offsets.get(one.rank, 0) for one in facts if len(one.collectives)), default=0)  # type: ignore[arg-type]
+    origin = min(
+        (int(clocks.moved(one.rank, one.collectives["begin_ns"].to_numpy()).min()) for one in facts if len(one.collectives)), default=0
+    )
     arrival, end, own, exposed = (np.full(shape, np.nan) for _ in range(4))
     place = np.full(shape, -1)
     for column, (one, (row, kept)) in enumerate(zip(facts, keys, strict=True)):
         begins = one.collectives["begin_ns"].to_numpy()[kept]
-        shift = offsets.get(one.rank, 0) - origin
-        arrival[row, column] = begins + shift
-        end[row, column] = one.collectives["end_ns"].to_numpy()[kept] + shift
+        arrival[row, column] = clocks.moved(one.rank, begins) - origin
+        end[row, column] = clocks.moved(one.rank, one.collectives["end_ns"].to_numpy()[kept]) - origin
         own[row, column] = one.collectives["own"].to_numpy()[kept]
         exposed[row, column] = one.collectives["exposed"].to_numpy()[kept]
         place[row, column] = kept

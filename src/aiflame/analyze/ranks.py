@@ -12,14 +12,13 @@ import polars as pl
 from aiflame.analyze.critical_path import Path, critical_paths
 from aiflame.analyze.finding import Finding
 from aiflame.analyze.rank_activity import SAYS, Cause
-from aiflame.analyze.rank_clocks import Offsets, arrivals, by_realtime
+from aiflame.analyze.rank_clocks import Clocks, clocks_of
 from aiflame.analyze.rank_facts import TIMES, Partial, RankFacts
 from aiflame.analyze.rank_findings import exposed, on_the_path, slow
 from aiflame.analyze.rank_meetings import Meetings, meetings
+from aiflame.analyze.spans import union
 from aiflame.analyze.stragglers import Late, Straggler, stragglers
 from aiflame.attribute.phases import NAMES, Phase
-
-__all__ = ["Ranks", "Row", "arrivals", "ranks", "to_json"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ class Row:
     copies_ns: int
     idle_ns: int
     waited_ns: int
-    """For ranks that came later to collectives."""
+    """For ranks that came later to collectives; of what is exposed, at most."""
     last: int
     """How often it came last by its own doing."""
     lost_ns: int
@@ -76,41 +75,44 @@ class Ranks:
     paths: list[Path]
     """Of each step."""
     findings: list[Finding]
-    offsets: Offsets
+    residual_ns: dict[int, int | None]
+    """By which the clocks of ranks on other hosts than the first may still be wrong; None: nothing tells."""
     notes: list[str]
 
 
-def ranks(partial: Partial, offsets: Offsets | None = None) -> Ranks:
-    """`offsets`: between the ranks' clocks; without, what CLOCK_REALTIME tells of different hosts."""
+def ranks(partial: Partial, clocks: Clocks | None = None) -> Ranks:
+    """`clocks`: how those of the ranks read; without, what `clocks_of` finds."""
     facts = partial.facts
-    offsets = offsets or by_realtime(facts)
-    met = meetings(facts, offsets.offset_ns)
+    clocks = clocks or clocks_of(facts)
+    met = meetings(facts, clocks)
     whole = round(statistics.median(one.whole_ns for one in facts)) if facts else 0
     slowing, lates = stragglers(facts, met, whole)
-    paths = critical_paths(facts, met, dict(offsets.offset_ns))
+    paths = critical_paths(facts, met, clocks)
     found = [*slow(slowing, len(facts)), *on_the_path(paths, len(facts))]
     rows = _rows(facts, met, lates)
     found += exposed(rows, met, slowing)
     notes = [*partial.notes, *_notes(facts, met)]
     found.sort(key=lambda finding: (-finding.recoverable, finding.sentence))
-    return Ranks(rows, _phases(facts), len(met), slowing, lates, paths, found, offsets, notes)
+    return Ranks(rows, _phases(facts), len(met), slowing, lates, paths, found, dict(clocks.residual_ns), notes)
 
 
 def _rows(facts: tuple[RankFacts, ...], met: Meetings, lates: list[Late]) -> list[Row]:
-    waited = np.nansum(np.maximum(met.waited, 0), axis=0) if len(met) else np.zeros(len(facts))
+    waiting = met.arrival + np.maximum(met.waited, 0)
     last: dict[int, tuple[int, int]] = {}
     for late in lates:
         if late.why is not None:
             times, lost = last.get(late.rank, (0, 0))
             last[late.rank] = times + 1, lost + late.own_ns
     rows = []
-    for one, wait in zip(facts, waited.tolist(), strict=True):
+    for column, one in enumerate(facts):
+        there = met.place[:, column] >= 0
+        wait = union(met.arrival[there, column].astype(np.int64), waiting[there, column].astype(np.int64)).total()
         spent = dict(zip(TIMES, one.times, strict=True))
         steps = one.steps.filter(pl.col("step") >= 0)["step"].n_unique()
         rows.append(
             Row(
                 one.rank, one.host, one.rule, steps, one.whole_ns, spent["compute"], spent["communication"], spent["exposed"],
-                spent["copies"], spent["idle"], round(wait), *last.get(one.rank, (0, 0)),
+                spent["copies"], spent["idle"], min(wait, spent["exposed"]), *last.get(one.rank, (0, 0)),
             )
         )  # fmt: skip
     return rows

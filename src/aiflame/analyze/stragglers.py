@@ -81,8 +81,9 @@ class Straggler:
 
     @property
     def reason(self) -> str:
+        """As sentences have it: what it did, and in which kernel, function or line."""
         done = self.why.what or (self.why.op if self.why.cause == Cause.COMPUTE else "")
-        return SAYS[self.why.cause] + (f": {done}" if done else "")
+        return SAYS[self.why.cause] + (f" ({done})" if done else "")
 
 
 def where(phase: str, layer: str) -> str:

@@ -37,7 +37,7 @@ def print_ranks(found: Ranks, rows: int, console: Console | None = None) -> None
     lates = [late for late in found.lates if late.why is not None]
     if lates:
         console.print()
-        console.print(_lates(lates[: max(rows // 2, 1)], console.width))
+        console.print(_lates(lates, max(rows // 2, 1), console.width))
         console.print(
             Text(
                 f"Somebody was late to {len(found.lates):,} of {found.met:,} collectives, to {len(lates):,} of them by its own doing", "dim"
@@ -48,7 +48,7 @@ def print_ranks(found: Ranks, rows: int, console: Console | None = None) -> None
         console.print(_path(path))
     for note in found.notes:
         console.print(Text(f"Note: {note}", "yellow"))
-    if worst := max(found.offsets.residual_ns.values(), default=0):
+    if worst := max((residual for residual in found.residual_ns.values() if residual is not None), default=0):
         console.print(Text(f"Clocks of hosts agree to within {amount(worst, 'ns')}", "dim"))
 
 
@@ -101,16 +101,23 @@ def _phases(found: Ranks) -> Table:
     return table
 
 
-def _lates(lates: list[Late], width: int) -> Table:
-    wide = width >= WIDE
-    table = _table("Last", "Late by", *(["Others waited"] if wide else []), "Step", "Collective", "Why", left=("Collective", "Why"))
+def _lates(lates: list[Late], rows: int, width: int) -> Table:
+    """Those of a rank, a place and a reason together: the worst one, and how many there were."""
+    alike: dict[object, list[Late]] = {}
     for late in lates:
+        alike.setdefault((late.rank, late.name, late.phase, late.layer, late.why), []).append(late)
+    wide = width >= WIDE
+    table = _table(
+        "Last", "Times", "Late by", *(["Others waited"] if wide else []), "Step", "Collective", "Why", left=("Collective", "Why")
+    )
+    for late, *others in list(alike.values())[:rows]:
         why = late.why
         assert why is not None
         place = where(late.phase, late.layer)
         reason = " · ".join(part for part in (why.cause.name.lower(), where(why.phase, why.layer), why.what or why.op) if part)
         table.add_row(
             Text(f"rank {late.rank}", "bold"),
+            f"{1 + len(others):,}",
             amount(late.late_ns, "ns"),
             *([amount(late.waited_ns, "ns")] if wide else []),
             str(late.step) if late.step >= 0 else "",
