@@ -108,7 +108,7 @@ def _energy_missing(profile: Tables) -> str:
     if not _empty(profile, "kernels"):
         return "record where the GPU's driver tells its power (`aiflame doctor`)"
     if unreadable(profile, CPUS):
-        return "let the recorder read what the CPUs take, which only root may: sudo chmod -R a+r /sys/class/powercap/*/energy_uj"
+        return "let the recorder read what the CPUs take, which only root may: sudo chmod a+r /sys/class/powercap/intel-rapl*/energy_uj"
     return "record where the system tells what the CPUs take (/sys/class/powercap), or a program that uses a GPU"
 
 

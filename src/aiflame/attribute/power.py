@@ -88,9 +88,7 @@ def _series(profile: Tables, sources: tuple[str, ...]) -> pl.DataFrame:
         return pl.DataFrame(schema={"series": pl.UInt32, **dict.fromkeys(("source", "device", "name", "identity"), pl.String)})
     told = profile.table("telemetry_series").filter(pl.col("source").is_in(sources), pl.col("name").is_in(["energy", "power"]))
     # A package's cores are within it; its memory is beside it.
-    return told.filter((pl.col("source") != CPUS) | pl.col("device").str.contains(r"^(package|psys)[^ ]*$| dram$")).filter(
-        ~pl.col("device").str.starts_with("psys")
-    )
+    return told.filter((pl.col("source") != CPUS) | pl.col("device").str.contains(r"(^|: )package[^ ]*( dram)?$|(^|: )dram$"))
 
 
 def _counted(time_ns: Ints, joules: NDArray[np.float64]) -> tuple[Ints, Ints]:
@@ -129,7 +127,8 @@ def places(profile: Tables, found: list[Looks], sites: pl.DataFrame) -> Ints:
 
 def _place(found: list[Looks], device: str, address: str) -> int:
     if address:
-        at = [row for row, one in enumerate(found) if _same_address(one.identity, address)]
+        # In a profile of several hosts their names stand before those of devices.
+        at = [row for row, one in enumerate(found) if _same_address(one.identity, address) and _host(one.device) == _host(device)]
         if any(one.source == "nvidia" and one.identity for one in found):
             return at[0] if at else -1
     numbered = _NUMBERED.fullmatch(device)
@@ -138,6 +137,10 @@ def _place(found: list[Looks], device: str, address: str) -> int:
     if len(exact) == 1:
         return exact[0]
     return vendor[0] if len(vendor) == 1 and (not numbered or numbered[2] == "0") else -1
+
+
+def _host(device: str) -> str:
+    return device.rpartition(": ")[0]
 
 
 def _same_address(identity: str, address: str) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from aiflame.errors import AiflameError
 from aiflame.recorder.checkup_cuda import Machine, cuda_findings
+from aiflame.recorder.checkup_telemetry import telemetry_findings
 from aiflame.recorder.finding import Finding, State
 from aiflame.recorder.library import agent, collector
 from aiflame.recorder.options import RecordOptions
@@ -23,7 +24,7 @@ from aiflame.recorder.run import run
 
 def checkup() -> list[Finding]:
     """Every finding, the necessary things first."""
-    return [*(check() for check in _NECESSARY), *_cuda(), *(check() for check in _USEFUL)]
+    return [*(check() for check in _NECESSARY), *_cuda(), *telemetry_findings(), *(check() for check in _USEFUL)]
 
 
 def _machine() -> Finding:

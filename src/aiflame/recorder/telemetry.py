@@ -25,6 +25,7 @@ SHARE = 0.01
 """Of a core, for all looks together."""
 _JUDGED_NS = 1_000_000_000
 _LONGEST_NS = 10_000_000_000
+_WORTH_SAYING = 4
 _TAKEN = 16 << 10
 """Bytes of --max-size that a file takes at a time."""
 _PATIENCE_S = 1.0
@@ -202,12 +203,12 @@ class _Budget:
                 heaviest.interval_ns *= 2
 
     def notes(self) -> list[str]:
-        """Of what was looked at more rarely than was asked for."""
+        """Of what was looked at much more rarely than was asked for; when each look was is in the profile anyway."""
         return [
             f"telemetry of {one.source.name} was read every {one.interval_ns / 1e6:.0f} ms only, as a look at it took"
             f" {one.cost_ns / 1e6:.1f} ms"
             for one in self._all
-            if one.interval_ns > self._interval_ns * one.source.every
+            if one.interval_ns > _WORTH_SAYING * self._interval_ns * one.source.every
         ]
 
 

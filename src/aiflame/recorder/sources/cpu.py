@@ -21,7 +21,7 @@ class CpuTimes:
     name, thread = "cpu", "system"
 
     def __init__(self, root: Path, cores: bool) -> None:
-        self.every = 5 if cores else 1  # ticks are of 10 ms: of a single core they tell little in 50
+        self.every = 10 if cores else 2  # ticks are of 10 ms: they tell little in 50, of a single core still less
         self._cores, self._path = cores, root / "proc/stat"
         self._file: Kept | None = None
         self._names: list[str] = []

@@ -16,7 +16,7 @@ _MOST_PROCESSES = 256
 class Memory:
     """/proc/meminfo"""
 
-    name, every, thread = "memory", 2, "system"
+    name, every, thread = "memory", 4, "system"
 
     def __init__(self, root: Path) -> None:
         self._path = root / "proc/meminfo"
@@ -47,7 +47,7 @@ class Memory:
 class Processes:
     """/proc/PID/statm of each process that is recorded; who they are is told by their folders of the spool."""
 
-    name, every, thread = "process", 5, "system"
+    name, every, thread = "process", 10, "system"
 
     def __init__(self, root: Path, spool: Path) -> None:
         self._proc, self._spool = root / "proc", spool

@@ -18,7 +18,7 @@ _MOST = 32
 class Disks:
     """/proc/diskstats: whole disks."""
 
-    name, every, thread = "disk", 2, "system"
+    name, every, thread = "disk", 4, "system"
 
     def __init__(self, root: Path) -> None:
         self._path, self._blocks = root / "proc/diskstats", root / "sys/block"
@@ -61,7 +61,7 @@ class Disks:
 class Networks:
     """/proc/net/dev"""
 
-    name, every, thread = "network", 2, "system"
+    name, every, thread = "network", 4, "system"
 
     def __init__(self, root: Path) -> None:
         self._path = root / "proc/net/dev"
