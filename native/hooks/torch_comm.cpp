@@ -124,6 +124,7 @@ uint64_t called(const Slot& slot, const Registers& caller, const Arguments& give
   const uint64_t (&word)[7] = given.word;
   if (!traced() || within_operation()) return slot.real(word[0], word[1], word[2], word[3], word[4], word[5], word[6]);
   Open open{.outer = nullptr, .slot = &slot, .begun = calls::begin(caller, calls::Stack::ALWAYS), .outcome = outcome_of(slot, given), .work = 0};
+  if (slot.is == Is::FINALIZE) open.begun.point = torch_autograd::after_backward();
   return call_through(open, given);
 }
 

@@ -252,6 +252,12 @@ void runs(const void* node) noexcept {
   here.last = packed({static_cast<uint16_t>(kBackward | short_number(safe_load(address + places.node_thread))), static_cast<uint32_t>(sequence)});
 }
 
+Point after_backward() noexcept {
+  if (here.last) return unpacked(here.last);
+  Point point = now();
+  return point.autograd ? Point{static_cast<uint16_t>(point.autograd | kBackward), static_cast<uint32_t>(kNoNumber)} : Point{};
+}
+
 Point next() noexcept {
   if (!known.load(std::memory_order_acquire) || (!here.block && !find_block())) return {};
   uint64_t thread = safe_load(here.block + places.thread_number);

@@ -20,6 +20,8 @@ struct Point {
 Point now() noexcept;
 // torch's engine goes to this node: what its last one was is known when it runs a node without a number (now). Not for ticks.
 void runs(const void* node) noexcept;
+// In what torch does at the end of a backward pass, in no node: where the last one of this thread was.
+Point after_backward() noexcept;
 // torch's number of the calling thread, and the number that the next node will get which it makes, also inside a backward node.
 Point next() noexcept;
 // In a tick. A worker of an OpenMP region that says nothing of its own is where the region was launched.
