@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from aiflame.profile.codes import Feature
 from aiflame.recorder.hooks import environment
 from aiflame.recorder.mpi import uses_mpi
 from aiflame.recorder.tracing import DEFAULT, asked_for, trace_features
