@@ -1,0 +1,138 @@
+"""A parallel job whose ranks are recorded each by its own recorder gives one profile. The launcher is a shell that sets PMI's variables."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import polars as pl
+import pytest
+from recording import PROGRAMS, PYTHON
+
+import aiflame
+from aiflame.profile.job import rank_folders
+from aiflame.profile.ranked import Ranked
+
+LAUNCHER = """
+for rank in $(seq 0 $(({size} - 1))); do
+  PMI_RANK=$rank PMI_SIZE={size} MPI_LOCALRANKID=$rank "$@" &
+done
+wait
+"""
+RECORD = (PYTHON, "-m", "aiflame.cli.main", "record")
+
+
+def launch(folder: Path, *command: str | Path, size: int = 4) -> tuple[dict[int, dict[str, int]], str]:
+    """What each rank says of itself, and what the recorders say."""
+    done = subprocess.run(
+        ["sh", "-c", LAUNCHER.format(size=size), "sh", *map(str, command)],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        timeout=600,
+        check=False,
+        env={name: value for name, value in os.environ.items() if not name.startswith(("PMI_", "SLURM_"))},
+    )
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    return {each["rank"]: each for each in told}, done.stderr
+
+
+def test_four_ranks_are_one_profile(tmp_path: Path) -> None:
+    told, said = launch(tmp_path, *RECORD, "-o", "p.aiflame", "--", PYTHON, PROGRAMS / "rank.py")
+    profile = aiflame.open(tmp_path / "p.aiflame")
+    assert profile.meta.complete
+    assert profile.meta.exit_status == 0
+    ranks = profile.sql("SELECT rank, pid FROM ranks JOIN processes USING (process) ORDER BY rank").rows()
+    assert ranks == [(rank, told[rank]["pid"]) for rank in range(4)]
+
+    tree = profile.tree("cpu-time", by="rank")
+    names = tree.frames["name"].to_list()
+    outer = {names[tree.frame[node]]: node for node in range(len(tree)) if tree.parent[node] == 0}
+    assert set(outer) == {f"rank {rank}" for rank in range(4)}
+    assert "own_work" in names
+    totals = tree.totals("cpu-time")
+    # A sample stands for the time since the one before: of each rank's own account, what is sampled may lack the last ticks.
+    assert totals[outer["rank 3"]] > totals[outer["rank 0"]]
+    assert all(totals[outer[f"rank {rank}"]] > 0 for rank in range(4))
+
+    summaries = [line for line in said.splitlines() if "next: aiflame open" in line]
+    assert len(summaries) == 1
+    assert summaries[0].startswith("aiflame: rank 0 of 4: ")
+    assert "-> p.aiflame (" in summaries[0]
+
+
+def test_without_a_name_all_ranks_agree_on_one(tmp_path: Path) -> None:
+    for _ in range(2):
+        launch(tmp_path, *RECORD, "--no-seal", "--", PYTHON, PROGRAMS / "rank.py", size=2)
+    found = sorted(path.name for path in tmp_path.iterdir())
+    assert found == ["rank-2-ranks-2.aiflame", "rank-2-ranks.aiflame"]
+    assert [list(rank_folders(tmp_path / name)) for name in found] == [[0, 1], [0, 1]]
+
+
+def test_a_rank_that_is_killed_with_its_recorder_spoils_no_other(tmp_path: Path) -> None:
+    told, _ = launch(tmp_path, *RECORD, "-o", "p.aiflame", "--", PYTHON, PROGRAMS / "rank.py", "kill:2")
+    assert set(told) == {0, 1, 3}
+    profile = aiflame.open(tmp_path / "p.aiflame")
+    assert not profile.meta.complete
+    # What it recorded before is there, too.
+    assert profile.table("ranks")["rank"].to_list() == [0, 1, 2, 3]
+    samples = profile.sql("SELECT rank, count(*) AS samples FROM cpu_samples JOIN ranks USING (process) GROUP BY rank ORDER BY rank")
+    assert samples["rank"].to_list() == [0, 1, 2, 3]
+
+
+def test_a_rank_whose_program_takes_the_collector_away_spoils_no_other(tmp_path: Path) -> None:
+    # The collector is taken away on the way to rank 1's program.
+    command = 'if [ "$PMI_RANK" = 1 ]; then exec env -u LD_PRELOAD "$@"; else exec "$@"; fi'
+    _, said = launch(tmp_path, *RECORD, "-o", "p.aiflame", "--", "sh", "-c", command, "sh", PYTHON, PROGRAMS / "rank.py", size=2)
+    store = aiflame.open(tmp_path / "p.aiflame").store
+    assert isinstance(store, Ranked)
+    pythons = store.table("processes").filter(pl.col("exe").str.contains("python"))
+    assert pythons["recorder"].unique().to_list() == [0]
+    assert said.count("next: aiflame open") == 1
+
+
+def test_ranks_that_are_not_wanted_just_run(tmp_path: Path) -> None:
+    told, said = launch(tmp_path, *RECORD, "-o", "p.aiflame", "--ranks", "1-2", "--", PYTHON, PROGRAMS / "rank.py")
+    assert {rank: each["recorded"] for rank, each in told.items()} == {0: False, 1: True, 2: True, 3: False}
+    profile = aiflame.open(tmp_path / "p.aiflame")
+    assert profile.table("ranks")["rank"].to_list() == [1, 2]
+    assert profile.meta.complete
+    assert "aiflame: rank 1 of 4: " in said
+
+
+def test_a_rank_of_one_is_recorded_as_any_program(tmp_path: Path) -> None:
+    _, said = launch(tmp_path, *RECORD, "-o", "p.aiflame", "--", PYTHON, PROGRAMS / "rank.py", size=1)
+    assert not (tmp_path / "p.aiflame" / "ranks").exists()
+    assert aiflame.open(tmp_path / "p.aiflame").table("processes").height == 1
+    assert "rank 0" not in said
+
+
+def test_choosing_ranks_needs_a_launcher(tmp_path: Path) -> None:
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(("PMI_", "SLURM_", "OMPI_"))}
+    done = subprocess.run([*RECORD, "--ranks", "0", "--", "true"], capture_output=True, text=True, cwd=tmp_path, env=bare, check=False)
+    assert done.returncode == 1
+    assert "no variable of a launcher says which rank this is" in done.stderr
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_smaller_run_under_the_same_name(tmp_path: Path, force: bool) -> None:
+    launch(tmp_path, *RECORD, "--no-seal", "-o", "p.aiflame", "--", PYTHON, PROGRAMS / "rank.py", size=3)
+    told, said = launch(tmp_path, *RECORD, "-o", "p.aiflame", *(["--force"] if force else []), "--", PYTHON, PROGRAMS / "rank.py", size=2)
+    ranks = aiflame.open(tmp_path / "p.aiflame").table("ranks")
+    assert ranks["size"].unique().to_list() == [2 if force else 3]
+    assert ("of another run: choose another name with -o, or replace it with --force" in said) == (not force)
+    assert set(told) == ({0, 1} if force else set())
+
+
+def test_one_recorder_outside_makes_one_profile_of_all_ranks(tmp_path: Path) -> None:
+    inner = LAUNCHER.format(size=2)
+    command = [*RECORD, "-o", "p.aiflame", "--", "sh", "-c", inner, "sh", PYTHON, str(PROGRAMS / "rank.py")]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    assert not (tmp_path / "p.aiflame" / "ranks").exists()
+    profile = aiflame.open(tmp_path / "p.aiflame")
+    tree = profile.tree("cpu-time", by="rank")
+    assert {"rank 0", "rank 1"} <= set(tree.frames["name"])
+    some = aiflame.open(tmp_path / "p.aiflame", ranks={1})
+    assert some.table("ranks")["rank"].unique().to_list() == [1]
