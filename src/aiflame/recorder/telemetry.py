@@ -92,6 +92,8 @@ class _Scheduled:
     spent_ns: int = 0
     looks: int = 0
     """Since it was last judged; `spent_ns`: their CPU time."""
+    last_ns: int = 0
+    """CPU time of the last look."""
     cost_ns: float = 0.0
     """Of a look, when it was last judged."""
     _file: int = -1
@@ -112,7 +114,8 @@ class _Scheduled:
         began = time.thread_time_ns()
         data = b"".join(self._packer.pack(*one) for one in self.source.look())
         written = self._write(data, page)
-        self.spent_ns += time.thread_time_ns() - began
+        self.last_ns = time.thread_time_ns() - began
+        self.spent_ns += self.last_ns
         self.looks += 1
         return written
 
@@ -145,14 +148,21 @@ class _Looker(threading.Thread):
         there = [one for one in self._of if self._tried(one, one.begin)]
         self._budget.add(there)
         self.looking = bool(there)
+        woken = time.thread_time_ns()
         while there and not self._over.wait(_until_due(there)):
             if self._page.stop_reason is not StopReason.NONE:
                 break
             now = time.monotonic_ns()
-            for one in [one for one in there if one.due_ns <= now]:
+            due = [one for one in there if one.due_ns <= now]
+            for one in due:
                 if not self._tried(one, one.look):
                     there.remove(one)
                 one.due_ns = max(one.due_ns + one.interval_ns, now)
+            # Waking up costs, too: it is added to a look that was due.
+            used = time.thread_time_ns() - woken
+            if due:
+                due[0].spent_ns += max(used - sum(one.last_ns for one in due), 0)
+                woken += used
             self._budget.judge(time.monotonic_ns())
         for one in there:
             self._tried(one, one.look)
