@@ -1,0 +1,79 @@
+"""`aiflame ranks`: what it prints, and what it refuses."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from made_ranks import Made, job
+from rich.console import Console
+from typer.testing import CliRunner
+
+from aiflame.analyze.fan_out import here
+from aiflame.analyze.rank_sources import sources
+from aiflame.analyze.ranks import ranks
+from aiflame.cli.commands import app
+from aiflame.cli.ranks import parse_size
+from aiflame.errors import AiflameError
+from aiflame.render.ranks_table import print_ranks
+
+SLEEPS = Made(sleeps={(2, 2): 20})
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return job(tmp_path_factory.mktemp("ranks") / "job.aiflame", SLEEPS)
+
+
+def printed(path: Path, rows: int = 20, width: int = 120) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    print_ranks(ranks(here(sources([path])[0], 1 << 30, processes=1)), rows, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_table_has_a_row_for_each_rank_and_says_who_is_late_and_why(path: Path) -> None:
+    lines = printed(path).splitlines()
+    assert lines[0].startswith("• Rank 2 comes last to 5 of 6 all-reduces, late by 20 ms each in Backward of layers.2: it slept")
+    ranks_shown = [line.split()[0] for line in lines if line[:4].strip().isdigit() and "%" in line]
+    assert ranks_shown == ["0", "1", "2", "3"]
+    (late,) = [line for line in lines if line.startswith("rank 2")]
+    assert late.split()[2:5] == ["5", "20", "ms"]
+    assert "wait · Backward of layers.2" in late
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_no_line_is_wider_than_the_terminal(path: Path, width: int) -> None:
+    assert max(map(len, printed(path, width=width).splitlines())) <= width
+
+
+def test_of_many_ranks_those_that_others_wait_for_are_shown(path: Path) -> None:
+    shown = printed(path, rows=1)
+    assert "1 of 4 ranks" in shown
+    assert [line.split()[0] for line in shown.splitlines() if line[:4].strip().isdigit() and "%" in line] == ["2"]
+
+
+def test_json_goes_to_stdout_alone(path: Path) -> None:
+    result = CliRunner().invoke(app, ["ranks", str(path), "--json", "--ranks", "0,2", "--memory", "1M"])
+    told = json.loads(result.stdout)
+    assert [row["rank"] for row in told["rows"]] == [0, 2]
+    assert told["stragglers"][0]["rank"] == 2
+
+
+def test_ranks_that_there_are_none_of_are_an_error(path: Path) -> None:
+    result = CliRunner().invoke(app, ["ranks", str(path), "--ranks", "7"])
+    assert isinstance(result.exception, AiflameError)
+    assert "--ranks 7" in str(result.exception)
+
+
+@pytest.mark.parametrize(("size", "bytes_"), [("2G", 2 << 30), ("500M", 500 << 20), ("1.5GiB", 3 << 29), ("4096", 4096)])
+def test_sizes_are_read(size: str, bytes_: int) -> None:
+    assert parse_size(size) == bytes_
+
+
+@pytest.mark.parametrize("size", ["", "much", "0", "-1G", "2X"])
+def test_what_is_no_size_is_refused(size: str) -> None:
+    with pytest.raises(AiflameError, match="--memory"):
+        parse_size(size)
