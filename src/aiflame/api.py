@@ -36,7 +36,9 @@ def open(path: str | Path | None = None, progress: Callable[[float], None] | Non
 
     store = Store.open(Path(path) if path is not None else newest(Path()), progress)
     if isinstance(store, Ranked):
-        store = store.each(_resolved)
+        from aiflame.analyze.aligned import by_meetings
+
+        store = by_meetings(store.each(_resolved))
     else:
         _resolved(store)
     return Profile(store if ranks is None else some_ranks(store, ranks))

@@ -19,7 +19,7 @@ from aiflame.attribute.facts_cpu import cpu_facts
 from aiflame.attribute.timeline import timeline
 from aiflame.attribute.transforms import diff
 from aiflame.errors import AiflameError
-from aiflame.profile.codes import FrameKind
+from aiflame.profile.codes import CallBackend, CallKind, FrameKind
 from aiflame.profile.job import FOLDER, Job, rank_folder
 from aiflame.profile.kinds import Kind
 from aiflame.profile.meta import Clocks, Host, JobRank, Meta
@@ -415,3 +415,26 @@ def paths(found: Any) -> list[str]:
 def test_damaged_numbers_of_processes_are_no_rank(tmp_path: Path) -> None:
     rows: dict[str, list[Row]] = {**working(), "ranks": [{"process": 77, "rank": 1, "size": 4, "launcher": "mpich"}]}
     assert tree(aiflame.open(sealed(tmp_path / "p.aiflame", None, **rows).path).store, "cpu-time").total("cpu-time") == 1000
+
+
+def test_hosts_whose_ranks_met_in_traced_calls_are_put_together_by_them(tmp_path: Path) -> None:
+    def tables(rank: int) -> dict[str, list[Row]]:
+        calls = [
+            # Rank 1's clock is 7 ms ahead of what the time of day says.
+            {"name": 1, "thread": 1, "group": 1, "kind": int(CallKind.BLOCKING), "begin_ns": at, "end_ns": at + 30_000}
+            for at in range(101 * S + rank * 7_000_000, 101 * S + rank * 7_000_000 + 20 * 1_000_000, 1_000_000)
+        ]
+        groups = [{"backend": int(CallBackend.MPI), "rank": rank, "size": 2}]
+        names = [{"backend": int(CallBackend.MPI), "name": "MPI_Allreduce"}]
+        return working() | {"call_names": names, "groups": groups, "calls": calls}
+
+    path = job(tmp_path / "p.aiflame", a_rank(0, size=2), a_rank(1, THERE, size=2), size=2, tables=tables)
+    store = aiflame.open(path).store
+    assert isinstance(store, Ranked)
+    assert store.parts[1].shift.offset_ns == -7_000_000
+    assert store.notes() == []
+
+
+def test_hosts_whose_ranks_are_not_known_to_have_met_are_told_of(tmp_path: Path) -> None:
+    path = job(tmp_path / "p.aiflame", a_rank(0, size=2), a_rank(1, THERE, size=2), size=2)
+    assert any("by the time of day alone" in note for note in aiflame.open(path).store.notes())

@@ -107,6 +107,15 @@ def communication(known: Joined, size: int) -> Communication:
     )
 
 
+def calls_that_meet(profile: Tables, size: int) -> pl.DataFrame:
+    """process, group, number, begin_ns, end_ns of blocking calls that nobody leaves before all have come; of all ranks in the profile."""
+    calls = _calls(profile, size)
+    sorts = np.array([Sort.NONE, *(sort for sort, _, _ in _SORTS)])[calls["sort"].to_numpy()]
+    collective = calls.with_columns(meets=pl.Series(sorts == Sort.MEETS)).filter(pl.Series(np.isin(sorts, (Sort.MEETS, Sort.ROOTED))))
+    numbered = collective.with_columns(number=pl.int_range(pl.len()).over("process", "group"))
+    return numbered.filter("meets", "blocking", ~pl.col("enqueues")).select("process", "group", "number", "begin_ns", "end_ns")
+
+
 @lru_cache(maxsize=1 << 14)
 def _row(name: str) -> int:
     plain = re.sub(r"[^a-z]", "", name.lower())

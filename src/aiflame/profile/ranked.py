@@ -115,6 +115,9 @@ class Ranked(Profile):
         parts = [dataclasses.replace(part, shift=part.shift.then(further.get(part.host, SAME))) for part in self.parts]
         return Ranked(self.path, parts, self._notes, complete=self._complete)
 
+    def noted(self, *notes: str) -> Ranked:
+        return Ranked(self.path, self.parts, [*self._notes, *notes], complete=self._complete)
+
     def _scan(self, part: Part, name: str) -> pl.LazyFrame | None:
         """A damaged table of one of many is left out."""
         try:
