@@ -56,50 +56,57 @@ __attribute__((always_inline)) inline Word forward(Real* real, const Frame& fram
   return real(in[0], in[1], in[2], in[3], in[4], in[5], on[0], on[1], on[2], on[3], on[4], on[5], on[6], on[7], on[8], on[9]);
 }
 
-struct Call {
+struct Site {
   const calls::Interface& calls;
   Runtime& runtime;
   const FunctionFacts& facts;
-  const Shape& shape;
-  Arguments arguments;
-  calls::Function& function;
-  calls::Begun begun;
-  calls::Outcome outcome;
-
-  // Who it is with, when what is freed can still be asked for.
-  void before() noexcept {
-    if (shape.freed_comm >= 0) outcome.group = groups::freed(calls, runtime, groups::Sort::COMM, arguments.comm_behind(shape.freed_comm));
-    if (shape.freed_window >= 0) outcome.group = groups::freed(calls, runtime, groups::Sort::WINDOW, arguments.window_behind(shape.freed_window));
-    if (shape.peer >= 0)
-      if (int rank = arguments.rank(shape.peer); rank >= 0) outcome.peer = static_cast<uint32_t>(rank);
-  }
-
-  void after(Word returned, uint64_t end_ns) noexcept {
-    outcome.result = arguments.result(returned, facts.words);
-    outcome.failed = outcome.result != 0;
-    if (!outcome.failed) outcome.bytes = bytes_of(runtime, shape, arguments);
-    if (shape.comm >= 0) outcome.group = groups::row(calls, runtime, groups::Sort::COMM, arguments.comm(shape.comm), !outcome.failed);
-    if (shape.window >= 0) outcome.group = groups::row(calls, runtime, groups::Sort::WINDOW, arguments.window(shape.window), !outcome.failed);
-    calls.end_at(begun, function, outcome, end_ns);
-    if (outcome.failed) return;
-    if (shape.starts) groups::begin(calls, runtime);
-    if (shape.new_comm >= 0) groups::made(calls, runtime, groups::Sort::COMM, arguments.comm_behind(shape.new_comm));
-    if (shape.new_window >= 0) groups::made(calls, runtime, groups::Sort::WINDOW, arguments.window_behind(shape.new_window));
-  }
+  const Arguments& arguments;
 };
+
+// What is known before the call: what it frees cannot be asked for any more afterwards.
+void tell_before(const Site& site, calls::Outcome& outcome) noexcept {
+  const Shape& shape = site.facts.shape;
+  if (shape.freed_comm >= 0) outcome.group = groups::freed(site.calls, groups::Sort::COMM, site.arguments.comm_behind(shape.freed_comm));
+  if (shape.freed_window >= 0) outcome.group = groups::freed(site.calls, groups::Sort::WINDOW, site.arguments.window_behind(shape.freed_window));
+  if (shape.peer >= 0)
+    if (int rank = site.arguments.rank(shape.peer); rank >= 0) outcome.peer = static_cast<uint32_t>(rank);
+}
+
+void tell_after(const Site& site, int result, calls::Outcome& outcome) noexcept {
+  const Shape& shape = site.facts.shape;
+  outcome.result = result;
+  outcome.failed = result != 0;
+  if (!outcome.failed) outcome.bytes = bytes_of(site.runtime, shape, site.arguments);
+  if (shape.comm >= 0) outcome.group = groups::row(site.calls, site.runtime, groups::Sort::COMM, site.arguments.comm(shape.comm), !outcome.failed);
+  if (shape.window >= 0)
+    outcome.group = groups::row(site.calls, site.runtime, groups::Sort::WINDOW, site.arguments.window(shape.window), !outcome.failed);
+}
+
+// Groups that there are from now on.
+void note_groups(const Site& site) noexcept {
+  const Shape& shape = site.facts.shape;
+  if (shape.starts) groups::begin(site.calls, site.runtime);
+  if (shape.new_comm >= 0) groups::made(site.calls, site.runtime, groups::Sort::COMM, site.arguments.comm_behind(shape.new_comm));
+  if (shape.new_window >= 0) groups::made(site.calls, site.runtime, groups::Sort::WINDOW, site.arguments.window_behind(shape.new_window));
+}
 
 Word traced(const calls::Interface& calls, Runtime& runtime, Real* real, const Frame& frame, size_t at, Language language) {
   const FunctionFacts& facts = kFunctions[at];
-  const Shape& shape = facts.shape;
-  Call call{calls, runtime, facts, shape, {runtime, frame, language}, language == LARGE ? names[at].large : names[at].plain, {}, {}};
-  call.before();
-  call.begun = calls.begin(frame.caller(), shape.poll ? calls::Stack::ON_REQUEST : calls::Stack::ALWAYS);
-  if (!shape.returns) calls.end_at(call.begun, call.function, call.outcome, call.begun.begin_ns);
+  Arguments arguments(runtime, frame, language);
+  Site site{calls, runtime, facts, arguments};
+  calls::Function& function = language == LARGE ? names[at].large : names[at].plain;
+  calls::Outcome outcome;
+  tell_before(site, outcome);
+  const calls::Begun begun = calls.begin(frame.caller(), facts.shape.poll ? calls::Stack::ON_REQUEST : calls::Stack::ALWAYS);
+  if (!facts.shape.returns) calls.end_at(begun, function, outcome, begun.begin_ns);
   outermost = &frame;
   Word returned = forward(real, frame);
   outermost = nullptr;
+  if (!facts.shape.returns || !begun.recording) return returned;
   uint64_t end_ns = now_ns();
-  if (shape.returns && call.begun.recording) call.after(returned, end_ns);
+  tell_after(site, arguments.result(returned, facts.words), outcome);
+  calls.end_at(begun, function, outcome, end_ns);
+  if (!outcome.failed) note_groups(site);
   return returned;
 }
 

@@ -5,10 +5,10 @@
 // Numbers of functions are counted by the assembler, in the order of kFunctions.
 #define SYMBOL(name) ".globl " name "\n.type " name ", @function\n" name ":\n"
 #define GO(language) "movl $(aiflame_mpi_row * 8 + " #language "), %eax\njmp aiflame_mpi_enter\n"
-#define IN_FORTRAN(small, upper)                                                                                       \
-  SYMBOL("mpi_" #small)                                                                                                \
-  SYMBOL("mpi_" #small "_") SYMBOL("mpi_" #small "__") SYMBOL("MPI_" #upper) GO(2) SYMBOL("mpi_" #small "_f08_") GO(3) \
-      SYMBOL("mpi_" #small "_f08ts_") GO(4)
+#define IN_FORTRAN(small, upper) \
+  SYMBOL("mpi_" #small)          \
+  SYMBOL("mpi_" #small "_")      \
+  SYMBOL("mpi_" #small "__") SYMBOL("MPI_" #upper) GO(2) SYMBOL("mpi_" #small "_f08_") GO(3) SYMBOL("mpi_" #small "_f08ts_") GO(4)
 #define NEXT ".set aiflame_mpi_row, aiflame_mpi_row + 1\n"
 #define SMALL(name, small, upper, words, shape) SYMBOL("MPI_" #name) GO(0) IN_FORTRAN(small, upper) NEXT
 #define BOTH(name, small, upper, words, shape) SYMBOL("MPI_" #name) GO(0) SYMBOL("MPI_" #name "_c") GO(1) IN_FORTRAN(small, upper) NEXT

@@ -130,7 +130,7 @@ uint32_t row(const calls::Interface& calls, Runtime& runtime, Sort sort, Word ha
   return known ? known : write(calls, runtime, sort, handle);
 }
 
-uint32_t freed(const calls::Interface& calls, Runtime&, Sort sort, Word handle) noexcept {
+uint32_t freed(const calls::Interface& calls, Sort sort, Word handle) noexcept {
   Held held;
   uint32_t known = calls.find_group(CallBackend::MPI, handle);
   if (!known) known = write_up_to(calls, sort, handle);

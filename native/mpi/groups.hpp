@@ -17,6 +17,6 @@ void made(const calls::Interface& calls, Runtime& runtime, Sort sort, Word handl
 // Its row; `valid`: it may be asked for what is not known yet.
 uint32_t row(const calls::Interface& calls, Runtime& runtime, Sort sort, Word handle, bool valid) noexcept;
 // It is about to go. Its row, the last time.
-uint32_t freed(const calls::Interface& calls, Runtime& runtime, Sort sort, Word handle) noexcept;
+uint32_t freed(const calls::Interface& calls, Sort sort, Word handle) noexcept;
 
 }  // namespace aiflame::mpi::groups

@@ -12,13 +12,13 @@ using Word = uint64_t;
 using Real = Word(Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word);
 
 // What we ask MPI itself: local questions, all of them.
-#define AIFLAME_MPI_QUESTIONS(X)                                                                                                           \
-  X(Initialized, int*)                                                                                                                     \
-  X(Finalized, int*)                                                                                                                       \
-  X(Type_size, Word, int*) X(Type_size_x, Word, int64_t*) X(Comm_rank, Word, int*) X(Comm_size, Word, int*) X(Comm_test_inter, Word, int*) \
-      X(Comm_remote_size, Word, int*) X(Comm_group, Word, Word*) X(Comm_get_name, Word, char*, int*) X(Win_get_group, Word, Word*)         \
-          X(Win_get_name, Word, char*, int*) X(Group_rank, Word, int*) X(Group_size, Word, int*)                                           \
-              X(Group_translate_ranks, Word, int, const int*, Word, int*) X(Group_free, Word*)
+#define AIFLAME_MPI_QUESTIONS(X)                                                                                                                  \
+  X(Initialized, int*)                                                                                                                            \
+  X(Finalized, int*)                                                                                                                              \
+  X(Type_size, Word, int*)                                                                                                                        \
+  X(Type_size_x, Word, int64_t*) X(Comm_rank, Word, int*) X(Comm_size, Word, int*) X(Comm_test_inter, Word, int*) X(Comm_remote_size, Word, int*) \
+      X(Comm_group, Word, Word*) X(Comm_get_name, Word, char*, int*) X(Win_get_group, Word, Word*) X(Win_get_name, Word, char*, int*)             \
+          X(Group_rank, Word, int*) X(Group_size, Word, int*) X(Group_translate_ranks, Word, int, const int*, Word, int*) X(Group_free, Word*)
 // Handles by their numbers in Fortran. Where handles are numbers there are none.
 #define AIFLAME_MPI_NUMBERS(X) X(Comm_f2c) X(Type_f2c) X(Win_f2c)
 
