@@ -3,6 +3,7 @@
 #include "collector.hpp"
 #include "hooks/hooks.hpp"
 #include "hooks/openmp.hpp"
+#include "hooks/openmp_calls.hpp"
 #include "hooks/openmp_runtimes.hpp"
 #include "sampler/torch_autograd.hpp"
 #include "spool/control.hpp"
@@ -93,6 +94,7 @@ class Launch {
       : runtime_(runtime_of(from.pc)),
         region_{nullptr, theirs, their_data, runtime_ ? region_stack(from) : 0, nullptr, runtime_, torch_autograd::packed(torch_autograd::now())},
         under_(region_.stack ? region_.launcher = threads::self() : nullptr, region_.stack, sp) {
+    trace_begin(Traced::PARALLEL, from);
     // Until its own share begins it waits for the team to gather.
     if (region_.launcher) wait_in(*region_.launcher, *runtime_);
     launching() = region_.stack;
@@ -100,6 +102,7 @@ class Launch {
 
   ~Launch() {
     launching() = 0;
+    trace_end(Traced::PARALLEL);
     if (region_.launcher) region_.launcher->omp_waiting = false;
   }
   Launch(const Launch&) = delete;

@@ -3,6 +3,7 @@
 #include "collector.hpp"
 #include "hooks/hooks.hpp"
 #include "hooks/openmp.hpp"
+#include "hooks/openmp_calls.hpp"
 #include "spool/control.hpp"
 
 #include <cstdlib>
@@ -26,7 +27,17 @@ struct Frame {  // ompt_frame_t
 enum Endpoint : int { BEGIN = 1, END = 2 };  // ompt_scope_endpoint_t
 constexpr int kInitialTask = 1;              // ompt_task_initial
 
-enum Callback : int { PARALLEL_BEGIN = 3, TASK_SCHEDULE = 6, IMPLICIT_TASK = 7, SYNC_REGION_WAIT = 16 };  // ompt_callbacks_t
+enum Callback : int {  // ompt_callbacks_t
+  PARALLEL_BEGIN = 3,
+  PARALLEL_END = 4,
+  TASK_SCHEDULE = 6,
+  IMPLICIT_TASK = 7,
+  TARGET = 8,
+  TARGET_DATA_OP = 9,
+  SYNC_REGION_WAIT = 16,
+  WORK = 20,
+  SYNC_REGION = 23,
+};
 
 using Function = void (*)();
 using Lookup = Function (*)(const char*);
@@ -77,8 +88,9 @@ bool program_frame(const Frame* frame, const void* return_address, Registers* ou
 void parallel_begin(Data*, const Frame* frame, Data* region, unsigned, int, const void* return_address) noexcept {
   // GCC's code on this runtime: its caller is known already.
   if ((region->value = launching())) return;
-  Registers from;
-  region->value = region_stack(program_frame(frame, return_address, &from) ? from : caller());
+  Registers told, from = program_frame(frame, return_address, &told) ? told : caller();
+  region->value = region_stack(from);
+  trace_begin(Traced::PARALLEL, from);
 }
 
 // The callback's caller is the frame of the runtime that goes on to call the region's body: it and all above it are left out.
@@ -112,6 +124,40 @@ void task_schedule(Data*, int, Data* next) noexcept {
   if (Thread* thread = threads::self()) set_waiting(*thread, next == waiting_task);
 }
 
+// ompt_work_t: a loop, and from 5.1 on loops by their schedule.
+Traced traced_work(int kind) noexcept {
+  constexpr Traced kKinds[] = {Traced::LOOP,      Traced::SECTIONS,   Traced::SINGLE,   Traced::SINGLE_OTHER,
+                               Traced::WORKSHARE, Traced::DISTRIBUTE, Traced::TASKLOOP, Traced::SCOPE};
+  return kind >= 1 && kind <= 8 ? kKinds[kind - 1] : Traced::LOOP;
+}
+
+// ompt_sync_region_t: barriers of several kinds, 5: taskwait, 6: taskgroup, 7: reduction.
+Traced traced_wait(int kind) noexcept {
+  return kind == 5 ? Traced::TASKWAIT : kind == 6 ? Traced::TASKGROUP : kind == 7 ? Traced::REDUCTION : Traced::BARRIER;
+}
+
+// ompt_target_t, with and without nowait.
+Traced traced_target(int kind) noexcept {
+  constexpr Traced kKinds[] = {Traced::TARGET, Traced::TARGET_ENTER_DATA, Traced::TARGET_EXIT_DATA, Traced::TARGET_UPDATE};
+  return kKinds[(kind - 1) & 3];
+}
+
+void parallel_end(Data*, Data*, int, const void*) noexcept { trace_end(Traced::PARALLEL); }
+
+void work(int kind, int endpoint, Data*, Data*, uint64_t, const void*) noexcept {
+  endpoint == BEGIN ? trace_begin(traced_work(kind), caller()) : trace_end(traced_work(kind));
+}
+
+void sync_region(int kind, int endpoint, Data*, Data*, const void*) noexcept {
+  endpoint == BEGIN ? trace_begin(traced_wait(kind), caller()) : trace_end(traced_wait(kind));
+}
+
+void target(int kind, int endpoint, int, Data*, uint64_t, const void*) noexcept {
+  endpoint == BEGIN ? trace_begin(traced_target(kind), caller()) : trace_end(traced_target(kind));
+}
+
+void target_data_op(uint64_t, uint64_t, int, void*, int, void*, int, size_t bytes, const void*) noexcept { trace_bytes(bytes); }
+
 std::atomic<bool> reports{false};
 
 int initialize(Lookup look_up, int, Data*) noexcept {
@@ -122,6 +168,12 @@ int initialize(Lookup look_up, int, Data*) noexcept {
   set(IMPLICIT_TASK, reinterpret_cast<Function>(implicit_task));
   set(SYNC_REGION_WAIT, reinterpret_cast<Function>(sync_region_wait));
   set(TASK_SCHEDULE, reinterpret_cast<Function>(task_schedule));
+  if (!control::has(schema::Feature::TRACE_OPENMP)) return 1;
+  set(PARALLEL_END, reinterpret_cast<Function>(parallel_end));
+  set(WORK, reinterpret_cast<Function>(work));
+  set(SYNC_REGION, reinterpret_cast<Function>(sync_region));
+  set(TARGET, reinterpret_cast<Function>(target));
+  set(TARGET_DATA_OP, reinterpret_cast<Function>(target_data_op));
   return 1;
 }
 

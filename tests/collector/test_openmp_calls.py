@@ -1,0 +1,85 @@
+"""What OpenMP runtimes do, as traced calls: as often and as long as the program knows it was done."""
+
+from __future__ import annotations
+
+import ctypes.util
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+from live import Process, build, processes, recorded
+
+from aiflame.profile.codes import Feature
+
+TRACED = Feature.OPENMP | Feature.TRACE_OPENMP
+GOMP = """
+#include <unistd.h>
+int main() {
+  for (int turn = 0; turn < 7; turn++) {
+#pragma omp parallel num_threads(2)
+    usleep(turn == 3 ? 30000 : 0);
+  }
+}
+"""
+
+
+def calls(profile: Path) -> pl.DataFrame:
+    (process,) = processes(profile)
+    return named(process)
+
+
+def named(process: Process) -> pl.DataFrame:
+    names = process.table("call_names").select(row="id", function="name")
+    made = process.table("calls").rename({"name": "row"}).join(names, on="row").with_columns(took=pl.col("end_ns") - pl.col("begin_ns"))
+    return made.sort("begin_ns")
+
+
+@pytest.fixture(scope="module")
+def constructs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    runtime = ctypes.util.find_library("omp5") or ctypes.util.find_library("omp") or ctypes.util.find_library("iomp5")
+    found = next(iter(Path("/usr/lib").glob("**/libomp.so.5")), None) or next(iter(Path(sys.prefix).glob("**/libiomp5.so")), None)
+    if runtime is None and found is None:
+        pytest.skip("no OpenMP runtime of LLVM or Intel here (Debian: libomp5-14; PyPI: intel-openmp)")
+    where = [str(found), f"-Wl,-rpath,{found.parent}"] if found else [f"-l:{runtime}"]
+    return build("omp_constructs.cpp", tmp_path_factory.mktemp("programs"), *where)
+
+
+def test_constructs_of_llvms_runtime_are_counted_on_their_threads(constructs: Path, tmp_path: Path) -> None:
+    assert recorded([constructs], tmp_path / "p", features=TRACED, env={"OMP_DYNAMIC": "false"}).status == 0
+    made = calls(tmp_path / "p")
+    counts = dict(made.group_by("function").len().rows())
+    assert counts["parallel"] == 5
+    assert counts["loop"] == 10
+    assert counts["single"] == 5
+    assert made.filter(function="parallel")["thread"].n_unique() == 1
+    assert sorted(made.filter(function="loop").group_by("thread").len()["len"]) == [5, 5]
+    regions = made.filter(function="parallel")
+    within = made.filter(pl.col("function") == "loop", pl.col("thread") == regions["thread"][0])
+    for region, loop in zip(regions.iter_rows(named=True), within.iter_rows(named=True), strict=True):
+        assert region["begin_ns"] <= loop["begin_ns"] <= loop["end_ns"] <= region["end_ns"]
+
+
+def test_a_thread_that_is_late_is_waited_for_at_the_barrier(constructs: Path, tmp_path: Path) -> None:
+    recorded([constructs], tmp_path / "p", features=TRACED, env={"OMP_DYNAMIC": "false"})
+    made = calls(tmp_path / "p")
+    slow = made.filter(function="loop").group_by("thread").agg(pl.col("took").min()).sort("took")["thread"][1]
+    assert (made.filter(pl.col("function") == "loop", pl.col("thread") == slow)["took"] >= 20_000_000).all()
+    waited = made.filter(pl.col("function") == "barrier", pl.col("thread") != slow)["took"]
+    assert (waited > 10_000_000).sum() == 5, "once in each region"
+
+
+def test_regions_of_gccs_runtime_are_calls(tmp_path: Path) -> None:
+    source = tmp_path / "seven.cpp"
+    source.write_text(GOMP)
+    assert recorded([build(source, tmp_path, "-fopenmp")], tmp_path / "p", features=TRACED).status == 0
+    made = calls(tmp_path / "p")
+    assert made["function"].to_list() == ["parallel"] * 7
+    assert made["thread"].n_unique() == 1
+    assert made["took"][3] >= 30_000_000
+
+
+def test_without_the_feature_nothing_is_traced(constructs: Path, tmp_path: Path) -> None:
+    recorded([constructs], tmp_path / "p", features=Feature.OPENMP)
+    (process,) = processes(tmp_path / "p")
+    assert process.table("calls").is_empty()
