@@ -138,6 +138,8 @@ def to_json(comparison: Comparison, *, everything: bool = False) -> str:
 def _groupings(base: Facts, new: Facts, metric: str, by: str) -> Sequence[str]:
     if metric not in METRICS:
         raise AiflameError(f"unknown metric {metric!r}: use {', '.join(METRICS)}")
+    if metric not in GROUPINGS:
+        raise AiflameError(f"{metric} cannot be compared step by step: use {', '.join(GROUPINGS)}, or aiflame flame --baseline")
     for name, known in (("first", base), ("second", new)):
         there = metrics(known.profile)
         if metric not in there:
