@@ -249,7 +249,7 @@ void* function(const char* mangled) noexcept {
   if (strcmp(mangled, kFinalize) == 0) {
     Real real = nullptr;
     find(mangled, reinterpret_cast<void**>(&real));
-    return take_slot({kFinalize, real, calls::named(schema::CallBackend::TORCH, "c10d:finalize_backward"), nullptr, Is::FINALIZE, false});
+    return take_slot({kFinalize, real, calls::named(schema::CallBackend::TORCH, "c10d:wait_for_buckets"), nullptr, Is::FINALIZE, false});
   }
   return nullptr;
 }

@@ -120,7 +120,7 @@ def test_buckets_of_a_training_are_reduced_where_the_backward_pass_was(ranks: li
         assert sorted(reduced["bytes"]) == sorted(rank.told["buckets"])
         assert (reduced["autograd"] >= BACKWARD).all()
         assert (reduced["sequence"] != UNKNOWN).all()
-        finalized = rank.training().filter(pl.col("call") == "c10d:finalize_backward")
+        finalized = rank.training().filter(pl.col("call") == "c10d:wait_for_buckets")
         assert finalized.height == rank.told["steps"]
         assert (finalized["autograd"] >= BACKWARD).all()
 
