@@ -200,7 +200,7 @@ def test_any_bytes_are_a_note_at_most(tmp_path_factory: pytest.TempPathFactory, 
 )
 def test_a_header_of_something_else_is_refused(header: str) -> None:
     data = header.encode("latin-1")
-    with pytest.raises(ValueError, match="damaged|Expecting|delimiter|decode"):
+    with pytest.raises(ValueError, match=r"damaged|Expecting|delimiter|decode"):
         read_header(b"AIFLAMES" + (1).to_bytes(4, "little") + len(data).to_bytes(4, "little") + data)
 
 
