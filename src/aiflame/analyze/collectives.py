@@ -212,7 +212,8 @@ class _Kernels:
         begin, end, step = (ran[name].cast(pl.Int64).to_numpy() for name in ("start_ns", "end_ns", "step"))
         at = known.launches.rows(known.sites["process"].to_numpy()[site[row]], ran["launch"].cast(pl.Int64).to_numpy())
         launched = np.where(at >= 0, np.append(known.launches.begin_ns, 0)[at], begin)
-        thread = np.where(at >= 0, np.append(known.launches.thread, -1)[at], -1)
+        threads = known.launches.threads[known.launches.thread[at]] if len(known.launches.thread) else at
+        thread = np.where(at >= 0, threads, -1)
         order = np.lexsort((begin, launched, thread))
         return _Kernels(*(column[order] for column in (begin, end, site[row], step, thread, launched)))
 

@@ -110,7 +110,7 @@ def _on_no_cpu(known: Facts, idle: Spans, launch: Ints) -> NDArray[np.bool_]:
     met = np.zeros(len(idle), dtype=np.int64)
     if not len(time_ns):
         return met > 0
-    thread, mother = (np.append(of, -1)[launch] for of in (known.launches.thread, known.launches.mother))
+    thread, mother = (np.append(known.launches.threads[of], -1)[launch] for of in (known.launches.thread, known.launches.mother))
     for one in np.unique(process << 32 | number).tolist():
         own = (process << 32 | number) == one
         spent = np.concatenate([[0], np.cumsum(period[own] * weight[own])])
