@@ -120,10 +120,10 @@ using namespace aiflame::mpi;
 uint64_t aiflame_mpi_call(Frame* frame, uint32_t entry) {
   size_t function = entry / 8;
   auto language = static_cast<Language>(entry % 8);
-  Runtime* runtime = Runtime::of(frame->pc);
-  Real* real = runtime ? runtime->real(function, language, frame->pc) : nullptr;
-  if (!real) return kUnknownError;
-  const aiflame::calls::Interface* calls = inside_another(frame) ? nullptr : collector();
-  if (!calls || !calls->traced(aiflame::schema::Feature::TRACE_MPI)) return forward(real, *frame);
-  return traced(*calls, *runtime, real, *frame, function, language);
+  Runtime& runtime = Runtime::of(frame->pc);
+  Runtime::Behind behind = runtime.behind(function, language, frame->pc);
+  if (!behind.function) return kUnknownError;
+  const aiflame::calls::Interface* calls = !behind.of_mpi || inside_another(frame) ? nullptr : collector();
+  if (!calls || !calls->traced(aiflame::schema::Feature::TRACE_MPI)) return forward(behind.function, *frame);
+  return traced(*calls, runtime, behind.function, *frame, function, language);
 }

@@ -17,8 +17,8 @@ namespace aiflame::mpi {
 namespace {
 
 constexpr char kWitness[] = "PMPI_Type_size";  // every MPI has it, and we do not
-constexpr uint32_t kRuntimes = 4;
-Runtime runtimes[kRuntimes];
+constexpr uint32_t kRuntimes = 5;
+Runtime runtimes[kRuntimes];  // the first: no MPI
 pthread_mutex_t finding = PTHREAD_MUTEX_INITIALIZER;
 
 // Pages of code → whose MPI theirs is: the page's number, and the runtime's, from 1.
@@ -101,18 +101,18 @@ void* witness_for(uint64_t caller) noexcept {
 }
 
 // The names of a function in a language, the usual one first.
-constexpr size_t kSpellings = 4;
-bool spell(char (&out)[64], size_t function, Language language, size_t spelling) noexcept {
+constexpr size_t kSpellings = 4, kLongest = 64;
+bool spell(char* out, size_t function, Language language, size_t spelling) noexcept {
   const FunctionFacts& facts = kFunctions[function];
   if (language == C || language == LARGE) {
     const char* name = language == C ? facts.name : facts.large_name;
-    return name && spelling == 0 && snprintf(out, sizeof out, "%s", name) > 0;
+    return name && spelling == 0 && snprintf(out, kLongest, "%s", name) > 0;
   }
   constexpr const char* kFortran[kSpellings] = {"_", "", "__", ""};
   if (language == FORTRAN && spelling < kSpellings) {
-    snprintf(out, sizeof out, "%s%s", facts.name, kFortran[spelling]);
+    snprintf(out, kLongest, "%s%s", facts.name, kFortran[spelling]);
   } else if (language != FORTRAN && spelling == 0) {
-    snprintf(out, sizeof out, "%s%s", facts.name, language == F08 ? "_f08_" : "_f08ts_");
+    snprintf(out, kLongest, "%s%s", facts.name, language == F08 ? "_f08_" : "_f08ts_");
   } else {
     return false;
   }
@@ -131,33 +131,34 @@ void* without_us(const char* name, uint64_t caller) noexcept {
   return ours(found) ? nullptr : found;
 }
 
-Runtime* Runtime::of(uint64_t caller) noexcept {
+Runtime& Runtime::of(uint64_t caller) noexcept {
   uint64_t page = caller >> 12;
   uint64_t known = pages[page % kPages].load(std::memory_order_acquire);
   if (known >> 8 == page && known & 0xFF) [[likely]]
-    return &runtimes[(known & 0xFF) - 1];
-  Runtime* found = find(caller);
-  if (found) pages[page % kPages].store(page << 8 | static_cast<uint64_t>(found - runtimes + 1), std::memory_order_release);
+    return runtimes[(known & 0xFF) - 1];
+  Runtime& found = look_for(caller);
+  pages[page % kPages].store(page << 8 | static_cast<uint64_t>(&found - runtimes + 1), std::memory_order_release);
   return found;
 }
 
-Runtime* Runtime::find(uint64_t caller) noexcept {
+Runtime& Runtime::look_for(uint64_t caller) noexcept {
   void* witness = witness_for(caller);
   uint64_t base = base_of(witness);
-  if (!base) return nullptr;
+  if (!base) return runtimes[0];
   withdraw_from(caller);
   Held held;
-  for (Runtime& runtime : runtimes) {
-    if (runtime.base_ == base) return &runtime;
+  for (uint32_t at = 1; at < kRuntimes; at++) {
+    Runtime& runtime = runtimes[at];
+    if (runtime.base_ == base) return runtime;
     if (runtime.base_) continue;
     Dl_info info;
     dladdr(witness, &info);
     keep(witness);
     runtime.know(Library(info.dli_fname).handle, witness);
     runtime.base_ = base;
-    return &runtime;
+    return runtime;
   }
-  return nullptr;
+  return runtimes[0];
 }
 
 void Runtime::know(void* library, void* type_size) noexcept {
@@ -186,15 +187,26 @@ void Runtime::know(void* library, void* type_size) noexcept {
   }
 }
 
-Real* Runtime::find_real(size_t function, Language language, uint64_t caller) noexcept {
-  char name[64];
-  void* found = nullptr;
-  for (size_t spelling = 0; !found && spell(name, function, language, spelling); spelling++) found = visible(name, caller);
-  for (size_t spelling = 0; !found && spell(name, function, language, spelling); spelling++) found = anywhere(name, base_);
-  if (!found) return nullptr;
+Word Runtime::find(size_t function, Language language, uint64_t caller) noexcept {
+  char name[1 + kLongest];
+  char* own = name + 1;
+  auto look = [&](auto where) {
+    for (size_t spelling = 0; spell(own, function, language, spelling); spelling++)
+      if (void* found = where(own)) return found;
+    return static_cast<void*>(nullptr);
+  };
+  auto in_sight = [=](const char* wanted) { return visible(wanted, caller); };
+  auto out_of_sight = [=, this](const char* wanted) { return base_ ? anywhere(wanted, base_) : nullptr; };
+  void* found = look(in_sight);
+  if (!found) found = look(out_of_sight);
+  if (!found) return 0;
   keep(found);
-  reals_[function][language].store(reinterpret_cast<Real*>(found), std::memory_order_release);
-  return reinterpret_cast<Real*>(found);
+  // Each function of MPI has a second name. Those of the module mpi_f08 have not, everywhere, but their names are nobody else's.
+  name[0] = own[0] == 'M' ? 'P' : 'p';
+  bool known = base_ && (language >= F08 || in_sight(name) || out_of_sight(name));
+  Word word = reinterpret_cast<Word>(found) | (known ? 0 : kForeign);
+  behind_[function][language].store(word, std::memory_order_release);
+  return word;
 }
 
 }  // namespace aiflame::mpi

@@ -12,13 +12,15 @@ using Word = uint64_t;
 using Real = Word(Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word);
 
 // What we ask MPI itself: local questions, all of them.
-#define AIFLAME_MPI_QUESTIONS(X)                                                                                                                  \
-  X(Initialized, int*)                                                                                                                            \
-  X(Finalized, int*)                                                                                                                              \
-  X(Type_size, Word, int*)                                                                                                                        \
-  X(Type_size_x, Word, int64_t*) X(Comm_rank, Word, int*) X(Comm_size, Word, int*) X(Comm_test_inter, Word, int*) X(Comm_remote_size, Word, int*) \
-      X(Comm_group, Word, Word*) X(Comm_get_name, Word, char*, int*) X(Win_get_group, Word, Word*) X(Win_get_name, Word, char*, int*)             \
-          X(Group_rank, Word, int*) X(Group_size, Word, int*) X(Group_translate_ranks, Word, int, const int*, Word, int*) X(Group_free, Word*)
+#define AIFLAME_MPI_QUESTIONS(X)                                                                                                     \
+  X(Initialized, int*)                                                                                                               \
+  X(Finalized, int*)                                                                                                                 \
+  X(Type_size, Word, int*)                                                                                                           \
+  X(Type_size_x, Word, int64_t*)                                                                                                     \
+  X(Comm_rank, Word, int*)                                                                                                           \
+  X(Comm_size, Word, int*) X(Comm_test_inter, Word, int*) X(Comm_remote_size, Word, int*) X(Comm_group, Word, Word*)                 \
+      X(Comm_get_name, Word, char*, int*) X(Win_get_group, Word, Word*) X(Win_get_name, Word, char*, int*) X(Group_rank, Word, int*) \
+          X(Group_size, Word, int*) X(Group_translate_ranks, Word, int, const int*, Word, int*) X(Group_free, Word*)
 // Handles by their numbers in Fortran. Where handles are numbers there are none.
 #define AIFLAME_MPI_NUMBERS(X) X(Comm_f2c) X(Type_f2c) X(Win_f2c)
 
@@ -27,13 +29,18 @@ void* without_us(const char* name, uint64_t caller) noexcept;
 
 class Runtime {
  public:
-  // nullptr: there is no MPI.
-  static Runtime* of(uint64_t caller) noexcept;
+  // Where there is no MPI, one that knows nothing.
+  static Runtime& of(uint64_t caller) noexcept;
 
-  // The function behind ours. nullptr: it has none of that name.
-  Real* real(size_t function, Language language, uint64_t caller) noexcept {
-    Real* known = reals_[function][language].load(std::memory_order_acquire);
-    return known ? known : find_real(function, language, caller);
+  // The function behind ours.
+  struct Behind {
+    Real* function;  // nullptr: there is none of that name
+    bool of_mpi;     // not one of the same name that has nothing to do with MPI
+  };
+  Behind behind(size_t function, Language language, uint64_t caller) noexcept {
+    Word known = behind_[function][language].load(std::memory_order_acquire);
+    if (!known) known = find(function, language, caller);
+    return {reinterpret_cast<Real*>(known & ~kForeign), !(known & kForeign)};
   }
 
 #define AIFLAME_ASK(name, ...) int (*name)(__VA_ARGS__) = nullptr;
@@ -49,12 +56,14 @@ class Runtime {
   int nobody = 0, root_here = 0;  // MPI_PROC_NULL, MPI_ROOT; 0: unknown
 
  private:
-  Real* find_real(size_t function, Language language, uint64_t caller) noexcept;
+  static constexpr Word kForeign = 1ull << 63;  // no address has it
+
+  Word find(size_t function, Language language, uint64_t caller) noexcept;
   void know(void* library, void* type_size) noexcept;
-  static Runtime* find(uint64_t caller) noexcept;
+  static Runtime& look_for(uint64_t caller) noexcept;
 
   uint64_t base_ = 0;  // where its library lies
-  std::atomic<Real*> reals_[kFunctionCount][LANGUAGES]{};
+  std::atomic<Word> behind_[kFunctionCount][LANGUAGES]{};
 };
 
 }  // namespace aiflame::mpi

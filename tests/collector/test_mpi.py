@@ -250,6 +250,21 @@ def test_what_an_mpi_lacks_is_not_found_and_what_we_do_not_know_goes_through(mpi
     assert found.counts() == {"MPI_Init": 2, "MPI_Finalize": 2}
 
 
+def test_a_name_that_is_somebody_elses_is_left_to_them(mpi: Mpi, tmp_path: Path) -> None:
+    compiler, source = shutil.which("cc") or "gcc", str(PROGRAMS / "mpi_foreign.c")
+    subprocess.run([compiler, "-DLIBRARY", "-shared", "-fPIC", source, "-o", str(mpi.folder / "libforeign.so")], check=True)
+    link = [f"-L{mpi.folder}", "-lforeign", f"-Wl,-rpath,{mpi.folder}"]
+    found = job(mpi, 1, mpi.program("mpi_foreign.c", "-DWITH_MPI", *link))
+    assert found.stdout == "2 42\n"
+    assert found.counts() == {"MPI_Init": 1, "MPI_Finalize": 1}
+    alone = tmp_path / "alone"
+    subprocess.run([compiler, source, "-o", str(alone), *link], check=True)
+    preload = {"LD_PRELOAD": str(library().with_name("libaiflame_mpi.so"))}
+    assert recorded([alone], tmp_path / "p", features=FEATURES, env=preload).stdout == "2 42\n"
+    (process,) = processes(tmp_path / "p")
+    assert process.table("calls").is_empty()
+
+
 def test_a_call_that_is_left_by_a_jump_does_not_end_tracing(mpi: Mpi) -> None:
     found = job(mpi, 1, mpi.program("mpi_leaves.c"))
     assert found.stdout == ""
