@@ -119,6 +119,18 @@ def test_a_device_that_cuda_numbers_otherwise_is_told_by_its_address(tmp_path: P
     assert energies(tree(recorded, "energy")) == {"gemm_[G]": 10 * J}
 
 
+def test_devices_of_several_hosts_may_have_one_address(tmp_path: Path) -> None:
+    """In a profile of several hosts their names stand before those of devices."""
+    here, there = f"node1: {GPU}", f"node2: {GPU}"
+    rows = told(
+        ("nvidia", here, "energy", "J", {0: 0.0, 100 * MS: 30.0}), ("nvidia", there, "energy", "J", {0: 0.0, 100 * MS: 10.0}),
+        identity="GPU-1 00000000:1B:00.0",
+    )  # fmt: skip
+    addresses = [{"device": name, "address": "0000:1b:00.0"} for name in (here, there)]
+    kernels = ran(kernel(1, 0, 100 * MS, "a", device=here), kernel(1, 0, 100 * MS, "b", device=there))
+    assert energies(tree(profile(tmp_path, **kernels, **rows, gpu_devices=addresses), "energy")) == {"a_[G]": 30 * J, "b_[G]": 10 * J}
+
+
 def test_a_device_that_was_not_looked_at_has_no_energy_and_that_is_told(tmp_path: Path) -> None:
     kernels = ran(kernel(1, 0, 100 * MS, "a"), kernel(1, 0, 300 * MS, "b", device="cpu-haswell [0]"))
     made = tree(profile(tmp_path, **kernels, **told(("nvidia", GPU, "energy", "J", {0: 0.0, 100 * MS: 30.0}))), "energy")
