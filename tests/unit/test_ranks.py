@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 from made_ranks import LAYERS, MS, OPTIMIZER, REDUCE, WORK, Made, job, tables_of, write
-from profiles import sealed
+from profiles import Row, sealed
 
 from aiflame.analyze.fan_out import here
+from aiflame.analyze.findings_ranks import rank_findings
 from aiflame.analyze.rank_activity import Cause
 from aiflame.analyze.rank_clocks import Clocks
 from aiflame.analyze.rank_facts import Partial
@@ -173,3 +174,13 @@ def test_json_has_reasons_in_words(slept: Ranks) -> None:
     assert told["lates"][0]["why"]["cause"] == "wait"
     assert told["stragglers"][0]["reason"].startswith("it slept")
     assert [row["rank"] for row in told["rows"]] == [0, 1, 2, 3]
+
+
+def test_ranks_in_one_profile_are_among_its_findings(tmp_path: Path) -> None:
+    tables: dict[str, list[Row]] = {}
+    for rank in range(SLEEPS.ranks):
+        for name, rows in tables_of(SLEEPS, rank).items():
+            tables.setdefault(name, []).extend({**row, "process": rank} for row in rows)
+    profile = sealed(tmp_path / "all.aiflame", **tables)
+    assert "Rank 2 comes last to 5 of 6 all-reduces" in next(rank_findings(profile)).sentence
+    assert list(rank_findings(sealed(tmp_path / "none.aiflame"))) == []

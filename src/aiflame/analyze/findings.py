@@ -11,6 +11,7 @@ from aiflame.analyze.finding import Evidence, Finding
 from aiflame.analyze.findings_cpu import OF_CODE, cpu_findings
 from aiflame.analyze.findings_idle import communication, copies, idle, scope
 from aiflame.analyze.findings_kernels import hot_group, hot_stall
+from aiflame.analyze.findings_ranks import rank_findings
 from aiflame.analyze.findings_steps import slow_layers, slow_steps
 from aiflame.analyze.step_times import step_times
 from aiflame.analyze.summary import Summary
@@ -24,7 +25,7 @@ def findings(profile: Tables, summary: Summary, limit: int = 3, known: Facts | N
     """At most `limit`, those first that promise most. `known`: of the same profile, where they are there already."""
     known = known or facts(profile)
     found = _of_devices(known, summary) if known.ran_on_devices else _of_cpus(known)
-    ordered = sorted(found, key=lambda finding: (-finding.recoverable, finding.kind, finding.sentence))
+    ordered = sorted([*found, *rank_findings(profile)], key=lambda finding: (-finding.recoverable, finding.kind, finding.sentence))
     return _told_once(ordered)[:limit]
 
 

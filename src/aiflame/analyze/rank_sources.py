@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from aiflame.analyze.rank_facts import Partial, RankFacts, of_rank
+from aiflame.attribute.stacks import Tables
 from aiflame.errors import AiflameError
 from aiflame.profile.index import Index
 from aiflame.profile.job import Job, is_ranked, rank_folders
@@ -39,7 +40,7 @@ class Source:
 class OfProcesses:
     """The tables of some processes of a profile. Their numbers stay, and so does the table of processes."""
 
-    whole: Profile
+    whole: Tables
     processes: tuple[int, ...]
 
     def has(self, name: str) -> bool:
