@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 from pathlib import Path
 
-import polars as pl
 import pytest
 from recording import PROGRAMS, PYTHON
 
 import aiflame
 from aiflame.profile.job import rank_folders
-from aiflame.profile.ranked import Ranked
 
 LAUNCHER = """
 for rank in $(seq 0 $(({size} - 1))); do
@@ -82,15 +81,18 @@ def test_a_rank_that_is_killed_with_its_recorder_spoils_no_other(tmp_path: Path)
     assert samples["rank"].to_list() == [0, 1, 2, 3]
 
 
-def test_a_rank_whose_program_takes_the_collector_away_spoils_no_other(tmp_path: Path) -> None:
-    # The collector is taken away on the way to rank 1's program.
-    command = 'if [ "$PMI_RANK" = 1 ]; then exec env -u LD_PRELOAD "$@"; else exec "$@"; fi'
-    _, said = launch(tmp_path, *RECORD, "-o", "p.aiflame", "--", "sh", "-c", command, "sh", PYTHON, PROGRAMS / "rank.py", size=2)
+def test_a_rank_that_records_nothing_spoils_no_other(tmp_path: Path) -> None:
+    (tmp_path / "hello.c").write_text("int main(void) { return 0; }")
+    if subprocess.run(["gcc", "-static", "-o", str(tmp_path / "hello"), str(tmp_path / "hello.c")], check=False).returncode:
+        pytest.skip("no static C library")
+    record = shlex.join([*RECORD, "-o", "p.aiflame", "--"])
+    program = f"if [ $PMI_RANK = 1 ]; then exec {record} ./hello; else exec {record} {PYTHON} {PROGRAMS / 'rank.py'}; fi"
+    _, said = launch(tmp_path, "sh", "-c", program, size=2)
+    assert "aiflame: rank 1: hello is statically linked" in said
     store = aiflame.open(tmp_path / "p.aiflame").store
-    assert isinstance(store, Ranked)
-    pythons = store.table("processes").filter(pl.col("exe").str.contains("python"))
-    assert pythons["recorder"].unique().to_list() == [0]
-    assert said.count("next: aiflame open") == 1
+    assert store.table("ranks")["rank"].to_list() == [0]
+    assert "rank 1 recorded nothing" in store.notes()
+    assert any(note.startswith("rank 1: hello is statically linked") for note in store.notes())
 
 
 def test_ranks_that_are_not_wanted_just_run(tmp_path: Path) -> None:
