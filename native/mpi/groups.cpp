@@ -29,10 +29,10 @@ struct Held {
 class Members {
  public:
   Members(const Runtime& runtime, Word group, int size) noexcept {
-    int up = 0;
     Word world = 0;
-    bool tells = runtime.Initialized && runtime.Group_translate_ranks && runtime.Group_free && runtime.Comm_group;
-    if (!tells || runtime.Initialized(&up) != 0 || !up || runtime.Comm_group(runtime.world, &world) != 0) return;
+    bool tells = runtime.Group_translate_ranks && runtime.Group_free && runtime.Comm_group;
+    // A program may use sessions alone, or after the world has ended.
+    if (!tells || !is(runtime.Initialized) || is(runtime.Finalized) || runtime.Comm_group(runtime.world, &world) != 0) return;
     int* numbers = static_cast<int*>(malloc(2 * sizeof(int) * static_cast<size_t>(size)));
     int all = 0;
     if (numbers && runtime.Group_size(world, &all) == 0) {
@@ -48,6 +48,11 @@ class Members {
   std::span<const uint32_t> ranks() const noexcept { return {reinterpret_cast<const uint32_t*>(ranks_), count_}; }
 
  private:
+  static bool is(int (*question)(int*)) noexcept {
+    int answer = 0;
+    return question && question(&answer) == 0 && answer;
+  }
+
   // numbers: 0, 1, 2 …, then what they are in the world.
   void take(int* numbers, int size, int all) noexcept {
     bool known = true, same = size == all;

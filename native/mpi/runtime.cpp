@@ -169,10 +169,11 @@ void Runtime::know(void* library, void* type_size) noexcept {
     void* copied = dlsym(RTLD_DEFAULT, name);
     return reinterpret_cast<Word>(copied ? copied : symbol(name));
   };
-#define AIFLAME_FIND(name, ...) name = reinterpret_cast<decltype(name)>(symbol("PMPI_" #name));
-  AIFLAME_MPI_QUESTIONS(AIFLAME_FIND)
-  AIFLAME_MPI_NUMBERS(AIFLAME_FIND)
-#undef AIFLAME_FIND
+#define QUESTION(name, ...) name = reinterpret_cast<decltype(name)>(symbol("PMPI_" #name));
+#define NUMBER(name) QUESTION(name)
+#include "mpi/questions.inc"
+#undef QUESTION
+#undef NUMBER
   Dl_info info;
   if (symbol("ompi_mpi_comm_world")) {
     wide = true;

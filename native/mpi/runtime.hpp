@@ -11,19 +11,6 @@ using Word = uint64_t;
 // Every function of MPI, with as many words as any of them has.
 using Real = Word(Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word);
 
-// What we ask MPI itself: local questions, all of them.
-#define AIFLAME_MPI_QUESTIONS(X)                                                                                                     \
-  X(Initialized, int*)                                                                                                               \
-  X(Finalized, int*)                                                                                                                 \
-  X(Type_size, Word, int*)                                                                                                           \
-  X(Type_size_x, Word, int64_t*)                                                                                                     \
-  X(Comm_rank, Word, int*)                                                                                                           \
-  X(Comm_size, Word, int*) X(Comm_test_inter, Word, int*) X(Comm_remote_size, Word, int*) X(Comm_group, Word, Word*)                 \
-      X(Comm_get_name, Word, char*, int*) X(Win_get_group, Word, Word*) X(Win_get_name, Word, char*, int*) X(Group_rank, Word, int*) \
-          X(Group_size, Word, int*) X(Group_translate_ranks, Word, int, const int*, Word, int*) X(Group_free, Word*)
-// Handles by their numbers in Fortran. Where handles are numbers there are none.
-#define AIFLAME_MPI_NUMBERS(X) X(Comm_f2c) X(Type_f2c) X(Win_f2c)
-
 // The function of that name that `caller` would have without us; nullptr: none.
 void* without_us(const char* name, uint64_t caller) noexcept;
 
@@ -43,12 +30,11 @@ class Runtime {
     return {reinterpret_cast<Real*>(known & ~kForeign), !(known & kForeign)};
   }
 
-#define AIFLAME_ASK(name, ...) int (*name)(__VA_ARGS__) = nullptr;
-  AIFLAME_MPI_QUESTIONS(AIFLAME_ASK)
-#undef AIFLAME_ASK
-#define AIFLAME_NUMBER(name) Word (*name)(int) = nullptr;
-  AIFLAME_MPI_NUMBERS(AIFLAME_NUMBER)
-#undef AIFLAME_NUMBER
+#define QUESTION(name, ...) int (*name)(__VA_ARGS__) = nullptr;
+#define NUMBER(name) Word (*name)(int) = nullptr;
+#include "mpi/questions.inc"
+#undef QUESTION
+#undef NUMBER
 
   // Handles are addresses (Open MPI, the standard ABI) or numbers of 32 bits, in words whose other half may be anything (MPICH).
   bool wide = false;
