@@ -110,10 +110,9 @@ def stragglers(facts: Sequence[RankFacts], met: Meetings, whole_ns: int) -> tupl
     )
     pairs = events.group_by("column", "slot", "cause").agg(times=pl.len(), own=pl.col("own").sum(), waited=pl.col("waited").sum())
     pairs = pairs.sort("own", "column", "slot", "cause", descending=[True, False, False, False]).head(ASKED)
-    whys = {
-        (column, slot, cause): _why(facts, column, slot, Cause(cause))
-        for column, slot, cause in pairs.select("column", "slot", "cause").rows()
-    }
+    asked = pairs.select("column", "slot", "cause").rows()
+    doing = _Doing.of(facts, [(column, slot) for column, slot, _ in asked])
+    whys = {(column, slot, cause): doing.why(facts, column, slot, Cause(cause)) for column, slot, cause in asked}
     why_of = {row: whys.get((column, slot, cause)) for row, column, slot, cause in events.select("row", "column", "slot", "cause").rows()}
     order = np.argsort(-own, kind="stable")
     order = order[late[order] > LATE_NS]
@@ -140,37 +139,59 @@ def _causes(facts: Sequence[RankFacts], met: Meetings, row: Ints, column: Ints) 
     return np.where(excess.max(axis=0, initial=0) > 0, best, int(Cause.UNKNOWN))
 
 
-def _why(facts: Sequence[RankFacts], column: int, slot: int, cause: Cause) -> Why:
-    """What the rank did more of than the median rank before the collectives of this slot."""
-    key = ["phase", "layer", "op", "what"]
-    same = facts[column].slots.row(slot)[:4]  # group, position, name, meets
-    parts = []
-    for number, one in enumerate(facts):
-        own = one.slots.with_row_index("slot").filter(
-            pl.col("group") == same[0], pl.col("position") == same[1], pl.col("name") == same[2], pl.col("meets") == same[3]
-        )
-        if len(own):
-            rows = one.doing.filter(pl.col("slot") == own["slot"][0], pl.col("cause") == int(cause)).group_by(key).agg(pl.col("took").sum())
-            parts.append(rows.with_columns(number=pl.lit(number)))
-    every = pl.concat(parts)
-    many, middle = len(parts), (len(parts) - 1) // 2
-    # Ranks that did nothing of it took 0: the lower median of all.
-    usual = every.group_by(key).agg(pl.col("took").sort()).with_columns(
-        usual=pl.struct(pl.col("took"), pl.col("took").list.len().alias("met")).map_elements(
-            lambda of: _at(of["took"], middle - (many - of["met"])), return_dtype=pl.Int64
-        )
-    )  # fmt: skip
-    mine = every.filter(pl.col("number") == column).join(usual.select(*key, "usual"), on=key)
-    more = mine.with_columns(more=pl.col("took") - pl.col("usual")).sort("more", *key, descending=[True, *[False] * len(key)])
-    if more.is_empty() or more["more"][0] <= 0:
-        _, _, _, _, phase, layer = facts[column].slots.row(slot)
-        return Why(cause, NAMES[Phase(phase)] if phase else "", layer, "", "")
-    phase, layer, op, what = more.select(key).row(0)
-    return Why(cause, NAMES[Phase(phase)] if phase else "", layer, op, what)
+_KEY = ("phase", "layer", "op", "what")
 
 
-def _at(values: list[int], at: int) -> int:
-    return values[at] if at >= 0 else 0
+@dataclass(frozen=True, slots=True)
+class _Doing:
+    """What ranks did before the collectives of some slots, and what the median rank did."""
+
+    rows: pl.DataFrame
+    """place, cause, _KEY, column of the rank, took, usual (of the median rank), those first of which a rank did most more."""
+    places: dict[tuple[object, ...], int]
+
+    @staticmethod
+    def of(facts: Sequence[RankFacts], asked: Sequence[tuple[int, int]]) -> _Doing:
+        """`asked`: columns of ranks and their slots."""
+        places: dict[tuple[object, ...], int] = {}
+        for column, slot in asked:
+            places.setdefault(_slot(facts[column], slot), len(places))
+        many = np.zeros(len(places), dtype=np.int64)
+        parts = []
+        for column, one in enumerate(facts):
+            place = np.array([places.get(row[:_TELLS], -1) for row in one.slots.rows()], dtype=np.int64)
+            many += np.bincount(place[place >= 0], minlength=len(places))
+            of = place[one.doing["slot"].to_numpy()] if len(one.doing) else place[:0]
+            rows = one.doing.with_columns(place=pl.Series(of, dtype=pl.Int64), column=pl.lit(column)).filter(pl.col("place") >= 0)
+            parts.append(rows.select("place", "cause", *_KEY, "column", "took"))
+        every = pl.concat(parts).group_by("place", "cause", *_KEY, "column").agg(pl.col("took").sum())
+        # Ranks that did nothing of it took 0: the lower median of all.
+        count = pl.col("place").replace_strict(dict(enumerate(many.tolist())), return_dtype=pl.Int64)
+        met = pl.col("took").list.len().cast(pl.Int64)
+        middle = (count - 1) // 2 - (count - met)
+        usual = every.group_by("place", "cause", *_KEY).agg(pl.col("took").sort())
+        usual = usual.with_columns(usual=pl.when(middle >= 0).then(pl.col("took").list.get(middle.clip(lower_bound=0))).otherwise(0))
+        rows = every.join(usual.drop("took"), on=["place", "cause", *_KEY])
+        more = (pl.col("took") - pl.col("usual")).alias("more")
+        return _Doing(rows.with_columns(more).sort("more", *_KEY, descending=[True, *[False] * len(_KEY)]), places)
+
+    def why(self, facts: Sequence[RankFacts], column: int, slot: int, cause: Cause) -> Why:
+        """What the rank did more of than the median rank before the collectives of this slot."""
+        place = self.places[_slot(facts[column], slot)]
+        mine = self.rows.filter(pl.col("place") == place, pl.col("cause") == int(cause), pl.col("column") == column).head(1)
+        if mine.is_empty() or mine["more"][0] <= 0:
+            *_, phase, layer = facts[column].slots.row(slot)
+            return Why(cause, NAMES[Phase(phase)] if phase else "", layer, "", "")
+        phase, layer, op, what = mine.select(_KEY).row(0)
+        return Why(cause, NAMES[Phase(phase)] if phase else "", layer, op, what)
+
+
+_TELLS = 4
+"""Columns of a slot that tell it from others: group, position, name, meets."""
+
+
+def _slot(one: RankFacts, slot: int) -> tuple[object, ...]:
+    return one.slots.row(slot)[:_TELLS]
 
 
 def _named(
