@@ -50,8 +50,8 @@ def test_other_programs_go_without() -> None:
 
 def test_what_a_person_asks_for_counts() -> None:
     assert preloaded({}, ["./program"], "mpi") == BOTH
-    assert preloaded({}, ["./program"], "cuda") == ALONE
-    assert preloaded({"PMI_RANK": "0"}, ["mpirun"], "cuda") == ALONE
+    assert preloaded({}, ["./program"], "opencl") == ALONE
+    assert preloaded({"PMI_RANK": "0"}, ["mpirun"], "opencl") == ALONE
 
 
 def test_what_was_preloaded_stays_behind_ours() -> None:

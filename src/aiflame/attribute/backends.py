@@ -9,10 +9,8 @@ NAMES = {
     CallBackend.OPENCL: "OpenCL",
     CallBackend.MPI: "MPI",
     CallBackend.OPENMP: "OpenMP",
-    CallBackend.LEVEL_ZERO: "Level Zero",
     CallBackend.NCCL: "NCCL",
     CallBackend.TORCH: "torch.distributed",
-    CallBackend.HIP: "HIP",
 }
 
 

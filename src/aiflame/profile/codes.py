@@ -72,11 +72,9 @@ class CallBackend(IntEnum):
     OPENCL = 2
     MPI = 3
     OPENMP = 4
-    LEVEL_ZERO = 5
-    NCCL = 6
-    TORCH = 7
+    NCCL = 5
+    TORCH = 6
     """torch.distributed over Gloo, MPI or a backend of its own"""
-    HIP = 8
 
 
 class CallKind(IntEnum):
@@ -153,15 +151,12 @@ class Feature(IntEnum):
     TRITON_NAMES = 1024
     """specializations of Triton kernels get their readable names in the binary, too"""
     KEEP_IR = 2048
-    TRACE_CUDA = 4096
-    """rows in `calls` for each call of the driver's and the runtime's interface; the same for those below"""
-    TRACE_OPENCL = 8192
-    TRACE_MPI = 16384
-    TRACE_OPENMP = 32768
-    TRACE_LEVEL_ZERO = 65536
-    TRACE_NCCL = 131072
-    TRACE_TORCH = 262144
+    TRACE_OPENCL = 4096
+    """rows in `calls` for each call of the program's; the same for those below"""
+    TRACE_MPI = 8192
+    TRACE_OPENMP = 16384
+    TRACE_NCCL = 32768
+    TRACE_TORCH = 65536
     """collectives of torch.distributed"""
-    TRACE_HIP = 524288
-    TRACE_STACKS = 1048576
+    TRACE_STACKS = 131072
     """each traced call with its stack, also where calls are many"""
