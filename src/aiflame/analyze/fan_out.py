@@ -36,7 +36,7 @@ def here(found: Sequence[Source], memory: int, progress: Progress | None = None,
             why = "a process that read a rank was ended, most likely for want of memory: ask for less with --memory"
             raise AiflameError(why) from None
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
 
 
 def room(found: Sequence[Source], memory: int, most: int) -> int:
