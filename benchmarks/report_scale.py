@@ -112,9 +112,11 @@ def staged(path: Path, out: Path) -> None:
         return done
 
     import aiflame
+    from aiflame.cli.memory import keep_freed_memory
     from aiflame.render.page import page
     from aiflame.render.report import MOST_IN_A_FILE, Report
 
+    keep_freed_memory()  # as the command does
     store = stage("open", lambda: aiflame.open(path).store)
     report = Report(store, most_code=MOST_IN_A_FILE)
     stage("work of devices", lambda: report.facts.devices)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from aiflame.attribute.timeline import timeline as timeline_of
+from aiflame.cli.memory import keep_freed_memory
 from aiflame.cli.view import Ranks, opened
 from aiflame.errors import AiflameError
 from aiflame.render import perfetto
@@ -20,6 +21,7 @@ def timeline(
     no_samples: Annotated[bool, typer.Option("--no-samples", help="Leave out the functions that CPU samples met.")] = False,
 ) -> None:
     """Write a timeline that opens in the Perfetto UI (https://ui.perfetto.dev)."""
+    keep_freed_memory()
     shown = opened(profile, ranks)
     made = timeline_of(shown.store, samples=not no_samples)
     try:
