@@ -58,6 +58,8 @@ _SORTS = (
     (Sort.PAIR, "wait", r"wait|fence"),
 )
 """Words in a name, small and without anything but letters; the first that is found decides."""
+_BEGINS_ONLY = re.compile(r"MPI_I(?!nit|nfo|nter)[a-z]|MPI_.*_init(_c)?$")
+"""Calls of MPI that return before anything was communicated: a wait is what takes time."""
 COMMUNICATES = (int(CallBackend.MPI), int(CallBackend.NCCL), int(CallBackend.TORCH))
 NAMES = ["", *(name for _, name, _ in _SORTS)]
 COLLECTIVES = {
@@ -108,16 +110,19 @@ def communication(known: Joined, size: int) -> Communication:
 
 
 def calls_that_meet(profile: Tables, size: int) -> pl.DataFrame:
-    """process, group, number, begin_ns, end_ns of blocking calls that nobody leaves before all have come; of all ranks in the profile."""
+    """process, group, number, begin_ns, end_ns of calls that nobody has behind him before all have come; of all ranks in the profile. What
+    torch.distributed does meanwhile counts too, as its row ends when it is done."""
     calls = _calls(profile, size)
     sorts = np.array([Sort.NONE, *(sort for sort, _, _ in _SORTS)])[calls["sort"].to_numpy()]
     collective = calls.with_columns(meets=pl.Series(sorts == Sort.MEETS)).filter(pl.Series(np.isin(sorts, (Sort.MEETS, Sort.ROOTED))))
     numbered = collective.with_columns(number=pl.int_range(pl.len()).over("process", "group"))
-    return numbered.filter("meets", "blocking", ~pl.col("enqueues")).select("process", "group", "number", "begin_ns", "end_ns")
+    return numbered.filter("meets", ~pl.col("enqueues")).select("process", "group", "number", "begin_ns", "end_ns")
 
 
 @lru_cache(maxsize=1 << 14)
 def _row(name: str) -> int:
+    if _BEGINS_ONLY.match(name):
+        name = "wait"
     plain = re.sub(r"[^a-z]", "", name.lower())
     return next((row for row, (_, _, words) in enumerate(_SORTS, 1) if re.search(words, plain)), 0)
 
