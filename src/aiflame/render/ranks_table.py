@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -10,7 +11,7 @@ from aiflame.analyze.amounts import amount, share
 from aiflame.analyze.critical_path import Path
 from aiflame.analyze.ranks import Ranks, Row, telling
 from aiflame.analyze.stragglers import Late, where
-from aiflame.render.table import GAP, MEDIUM, WIDE
+from aiflame.render.table import GAP, MEDIUM, WIDE, shared_widths
 
 PARTS = 12
 """Stretches of a critical path that are shown, the longest ones."""
@@ -33,7 +34,7 @@ def print_ranks(found: Ranks, rows: int, console: Console | None = None) -> None
         )
     if found.phases:
         console.print()
-        console.print(_phases(found))
+        console.print(_phases(found, console.width))
     lates = [late for late in found.lates if late.why is not None]
     if lates:
         console.print()
@@ -45,7 +46,7 @@ def print_ranks(found: Ranks, rows: int, console: Console | None = None) -> None
         )
     for path in telling(found.paths) if len(found.rows) > 1 else ():
         console.print()
-        console.print(_path(path))
+        console.print(_path(path, console.width))
     for note in found.notes:
         console.print(Text(f"Note: {note}", "yellow"))
     if worst := max((residual for residual in found.residual_ns.values() if residual is not None), default=0):
@@ -62,6 +63,23 @@ def _table(*headings: str, left: tuple[str, ...] = ()) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
     for heading in headings:
         table.add_column(heading, justify="left" if heading in left else "right", no_wrap=True, overflow="ellipsis")
+    return table
+
+
+def _fitted(table: Table, width: int) -> Table:
+    """rich would narrow all columns alike; numbers must stay whole, so that texts share what is left."""
+    texts, left = [], width
+    for column in table.columns:
+        taken = max(cell_len(str(cell)) for cell in (column.header, *column.cells))
+        if column.justify == "right":
+            column.width = taken
+            left -= taken + GAP
+        else:
+            texts.append((column, taken))
+    wanted = [taken for _, taken in texts]
+    if texts and sum(wanted) > left - GAP * len(texts):
+        for (column, _), taken in zip(texts, shared_widths(wanted, left - GAP * len(texts)), strict=True):
+            column.width = taken
     return table
 
 
@@ -86,10 +104,10 @@ def _ranks(found: list[Row], width: int) -> Table:
             Text(f"{row.last:,}" if row.last else "", "red"),
             Text(amount(row.lost_ns, "ns") if row.lost_ns else "", "red"),
         )
-    return table
+    return _fitted(table, width)
 
 
-def _phases(found: Ranks) -> Table:
+def _phases(found: Ranks, width: int) -> Table:
     table = _table("Step", "Compute", "Exposed", "Idle", "Slowest rank", "Phase", left=("Phase",))
     for one in found.phases:
         slowest = f"{one.slowest} ({amount(one.slowest_ns, 'ns')})"
@@ -98,7 +116,7 @@ def _phases(found: Ranks) -> Table:
             slowest,
             Text(one.phase, "magenta"),
         )
-    return table
+    return _fitted(table, width)
 
 
 def _lates(lates: list[Late], rows: int, width: int) -> Table:
@@ -124,10 +142,10 @@ def _lates(lates: list[Late], rows: int, width: int) -> Table:
             f"{late.name} {late.number}" + (f", {place}" if place else ""),
             Text(reason, "red"),
         )
-    return table
+    return _fitted(table, width)
 
 
-def _path(path: Path) -> Table:
+def _path(path: Path, width: int) -> Table:
     """The longest stretches, in the order of time."""
     heading = f"Critical path of step {path.step} ({amount(path.took_ns, 'ns')})"
     table = _table("Begins", "Takes", heading, left=(heading,))
@@ -141,4 +159,4 @@ def _path(path: Path) -> Table:
         table.add_row(amount(one.begin_ns, "ns"), amount(one.took_ns, "ns"), what)
     if rest := path.took_ns - sum(one.took_ns for one in longest):
         table.add_row("", amount(rest, "ns"), Text("the rest", "dim"))
-    return table
+    return _fitted(table, width)

@@ -117,14 +117,14 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
         left -= taken + GAP
     # rich would narrow all columns alike; numbers must stay whole, so the texts share what is left.
     wanted = [max([len(heading), *(text.cell_len for text in cells)]) for heading, cells in texts.items()]
-    for heading, taken in zip(texts, _shared(wanted, left - GAP * len(texts)), strict=True):
+    for heading, taken in zip(texts, shared_widths(wanted, left - GAP * len(texts)), strict=True):
         table.add_column(heading, no_wrap=True, overflow="ellipsis", width=taken)
     for row in zip(*numbers.values(), *texts.values(), strict=True):
         table.add_row(*row)
     return table
 
 
-def _shared(wanted: Sequence[int], width: int) -> list[int]:
+def shared_widths(wanted: Sequence[int], width: int) -> list[int]:
     """Widths within `width`: the first text may take three fifths, and more where the second leaves some."""
     first = max(1, min(wanted[0], width - sum(min(other, width * 2 // 5) for other in wanted[1:])))
     return [first, *(max(1, min(other, width - first)) for other in wanted[1:])]
