@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +59,16 @@ def build(source: str, folder: Path, *flags: str) -> Path:
         options = ("-std=c++17", "-O1", "-Wno-deprecated-declarations", "-pthread")
         subprocess.run([compiler, *options, str(PROGRAMS / source), "-o", str(target), *flags], check=True)
     return target
+
+
+def build_for_llvms_openmp(source: str, folder: Path) -> Path:
+    """The same, linked with LLVM's or Intel's OpenMP runtime."""
+    runtime = ctypes.util.find_library("omp5") or ctypes.util.find_library("omp") or ctypes.util.find_library("iomp5")
+    found = next(iter(Path("/usr/lib").glob("**/libomp.so.5")), None) or next(iter(Path(sys.prefix).glob("**/libiomp5.so")), None)
+    if runtime is None and found is None:
+        pytest.skip("no OpenMP runtime of LLVM or Intel here (Debian: libomp5-14; PyPI: intel-openmp)")
+    where = [str(found), f"-Wl,-rpath,{found.parent}"] if found else [f"-l:{runtime}"]
+    return build(source, folder, *where)
 
 
 def library() -> Path:

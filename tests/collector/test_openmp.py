@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes.util
 import subprocess
 import sys
 from collections import Counter
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
-from live import Process, build, library, processes, recorded
+from live import Process, build, build_for_llvms_openmp, library, processes, recorded
 
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.control import ControlPage
@@ -76,12 +75,7 @@ for name in ("first", "second"):
 
 @pytest.fixture(scope="module")
 def llvm(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    runtime = ctypes.util.find_library("omp5") or ctypes.util.find_library("omp") or ctypes.util.find_library("iomp5")
-    found = next(iter(Path("/usr/lib").glob("**/libomp.so.5")), None) or next(iter(Path(sys.prefix).glob("**/libiomp5.so")), None)
-    if runtime is None and found is None:
-        pytest.skip("no OpenMP runtime of LLVM or Intel here (Debian: libomp5-14; PyPI: intel-openmp)")
-    where = [str(found), f"-Wl,-rpath,{found.parent}"] if found else [f"-l:{runtime}"]
-    return build("omp_llvm.cpp", tmp_path_factory.mktemp("programs"), *where)
+    return build_for_llvms_openmp("omp_llvm.cpp", tmp_path_factory.mktemp("programs"))
 
 
 # Workers wait at full speed: one that yields on a busy machine is never found running by a tick.

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes.util
-import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
-from live import Process, build, processes, recorded
+from live import Process, build, build_for_llvms_openmp, processes, recorded
 
 from aiflame.profile.codes import Feature
 
@@ -37,12 +35,7 @@ def named(process: Process) -> pl.DataFrame:
 
 @pytest.fixture(scope="module")
 def constructs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    runtime = ctypes.util.find_library("omp5") or ctypes.util.find_library("omp") or ctypes.util.find_library("iomp5")
-    found = next(iter(Path("/usr/lib").glob("**/libomp.so.5")), None) or next(iter(Path(sys.prefix).glob("**/libiomp5.so")), None)
-    if runtime is None and found is None:
-        pytest.skip("no OpenMP runtime of LLVM or Intel here (Debian: libomp5-14; PyPI: intel-openmp)")
-    where = [str(found), f"-Wl,-rpath,{found.parent}"] if found else [f"-l:{runtime}"]
-    return build("omp_constructs.cpp", tmp_path_factory.mktemp("programs"), *where)
+    return build_for_llvms_openmp("omp_constructs.cpp", tmp_path_factory.mktemp("programs"))
 
 
 def test_constructs_of_llvms_runtime_are_counted_on_their_threads(constructs: Path, tmp_path: Path) -> None:
