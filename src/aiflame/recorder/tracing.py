@@ -17,7 +17,7 @@ DEFAULT = "mpi,nccl,torch"
 
 
 def parse_trace(text: str) -> str:
-    """`cuda,mpi`, `all` or `off` → names of backends, each once, separated by commas."""
+    """`opencl,mpi`, `all` or `off` → names of backends, each once, separated by commas."""
     named = {"all": ",".join(BACKENDS), "off": "", "auto": DEFAULT}.get(text.lower())
     if named is not None:
         return named
