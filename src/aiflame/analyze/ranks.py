@@ -14,7 +14,7 @@ from aiflame.analyze.finding import Finding
 from aiflame.analyze.rank_activity import SAYS, Cause
 from aiflame.analyze.rank_clocks import Clocks, clocks_of
 from aiflame.analyze.rank_facts import TIMES, Partial, RankFacts
-from aiflame.analyze.rank_findings import exposed, on_the_path, slow
+from aiflame.analyze.rank_losses import exposed, on_the_path, slow
 from aiflame.analyze.rank_meetings import Meetings, meetings
 from aiflame.analyze.spans import union
 from aiflame.analyze.stragglers import Late, Straggler, stragglers
