@@ -130,6 +130,13 @@ def test_nothing_has_no_tables(tmp_path: Path) -> None:
     assert tables(profile, facts(profile)) == []
 
 
+def test_a_thread_may_have_any_number_of_32_bits(tmp_path: Path) -> None:
+    story = Story()
+    for moment in range(3):
+        story.work(10 * moment, 10 * moment, 10 * moment + 5, thread=(1 << 31) + moment)
+    assert found(story.profile(tmp_path))["kernels"].rows["launches"].to_list() == [3]
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.fixed_dictionaries({name: damaged(name) for name in DAMAGED}))
 def test_damaged_records_have_a_summary_findings_and_tables(tables_of: dict[str, list[Row]]) -> None:

@@ -132,6 +132,22 @@ def test_rows_of_certain_names_are_a_chip_that_can_be_taken_away(visit: Opener, 
     assert seen.state() == {"view": "tables"}
 
 
+def test_what_was_typed_just_now_is_not_lost_to_a_click(visit: Opener, tmp_path: Path) -> None:
+    """Between a letter and the rows that have it lies a moment, for more letters to come."""
+    seen = visit(small(tmp_path / "r.html"), "#view=tables&column=name&only=alpha;layer")
+    shows(seen, ["alpha", "layer.10", "layer.9"])
+    seen.page.evaluate(
+        """() => {
+          const filter = document.querySelector(".filter");
+          filter.value = "train";
+          filter.dispatchEvent(new Event("input"));
+          document.querySelector(".table-chip button").click();
+        }"""
+    )
+    shows(seen, ["beta", "layer.9"])
+    assert seen.state() == {"view": "tables", "filter": "train"}
+
+
 def test_names_that_have_signs_of_the_address_in_them(visit: Opener, tmp_path: Path) -> None:
     names = ["a;b", "kind:x", "/c/", "[copy host→device]", "a"]
     table = TableOf("functions", "Functions", COLUMNS[:1], pl.DataFrame({"name": names}))

@@ -120,8 +120,9 @@ class _Known:
         op = np.where(origin.backward & (origin.op > 0), origin.op + len(self._ops.names) - 1, origin.op)
         made = self.compiled.origins.of_stacks(process, stack)
         op = np.where(made > 0, self.compiled.first - 1 + made, op)
-        columns = {"step": step, "phase": phase, "layer": origin.layer, "op": op, "region": region, MOTHER: mother, BRINGS: brings}
-        return pl.DataFrame({name: column if name == BRINGS else column.astype(np.int32) for name, column in columns.items()}), regions_of
+        columns = {"step": step, "phase": phase, "layer": origin.layer, "op": op, "region": region}
+        known = pl.DataFrame({name: column.astype(np.int32) for name, column in columns.items()})
+        return known.with_columns(pl.Series(MOTHER, mother.astype(np.uint32)), pl.Series(BRINGS, brings)), regions_of
 
     def forests(self, regions_of: Forest) -> dict[str, Forest]:
         names = self._ops.names[1:]

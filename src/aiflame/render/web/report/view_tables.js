@@ -28,7 +28,7 @@ class Tables {
   #tables = null;
   #state = {};
   #shown = ""; // what the grid has been asked to show
-  #typing = 0;
+  #typing = 0; // waits for the next letter: what was typed is not in the state yet
   #names = element("div.table-names", { role: "group", "aria-label": "Tables" });
   #filter = element("input.filter", {
     type: "search", placeholder: "Filter: text or expression  /", "aria-label": "Filter the rows", spellcheck: false,
@@ -115,7 +115,10 @@ class Tables {
   }
 
   #change(change) {
-    const state = { ...this.#state, ...change };
+    const typed = this.#typing ? { filter: this.#filter.value } : {};
+    clearTimeout(this.#typing);
+    this.#typing = 0;
+    const state = { ...this.#state, ...typed, ...change };
     this.#app.replace(state);
     if ("filter" in change && document.activeElement !== this.#filter) this.#filter.value = change.filter;
     if (change.filter === "") this.#filter.value = "";
