@@ -23,7 +23,7 @@ from aiflame.profile.seal import seal
 from aiflame.profile.telemetry import read
 from aiflame.profile.telemetry_format import FOLDER, Header, Packer, Series, pack_header, read_header
 from aiflame.recorder.sources.base import Look
-from aiflame.recorder.telemetry import Telemetry, _Budget, _Scheduled, parse_telemetry
+from aiflame.recorder.telemetry import SHARE, Telemetry, _Budget, _Scheduled, parse_telemetry
 
 MS = 1_000_000
 
@@ -123,18 +123,75 @@ def test_it_takes_no_more_room_than_is_allowed(profile: Path) -> None:
     assert page.max_bytes == 8 << 10
 
 
+class Judged:
+    """A budget whose seconds go by as a test says: looks that took so long each, then a judgement."""
+
+    def __init__(self, *of: Made, interval_ms: int = 50) -> None:
+        self.budget = _Budget(interval_ms * MS, SHARE)
+        self.scheduled = [_Scheduled(one, Path(one.name)) for one in of]
+        self.budget.add(self.scheduled)
+        self.now = time.monotonic_ns()
+
+    def second(self, *took_ms: float) -> list[float]:
+        """Intervals (ms) after a second, or the look after it, in which a look at each took so long (CPU time)."""
+        for one, took in zip(self.scheduled, took_ms, strict=True):
+            one.looks = max(1_000 * MS // one.interval_ns, 1)
+            one.spent_ns = round(one.looks * took * MS)
+        self.now += 2_000 * MS
+        self.budget.judge(self.now)
+        return [one.interval_ns / MS for one in self.scheduled]
+
+    def load(self) -> float:
+        return sum(one.cost_ns / one.interval_ns for one in self.scheduled)
+
+
+def test_looks_of_a_driver_that_takes_two_milliseconds_are_taken_as_often_as_asked() -> None:
+    judged = Judged(Made("nvidia"), Made("cpu"))
+    assert judged.second(2.0, 0.2) == [50, 50]
+    assert judged.budget.notes() == []
+
+
 def test_what_costs_too_much_is_looked_at_more_rarely_and_that_is_said() -> None:
-    """A hundredth of a core: 4 ms of every 50 is 8 times too much, 0.1 ms every 50 stays."""
-    budget = _Budget(50 * MS, 0.01)
-    heavy, light = (_Scheduled(Made(name), Path(name)) for name in ("heavy", "light"))
-    budget.add([heavy, light])
-    for one, cost in ((heavy, 4 * MS), (light, MS // 10)):
-        one.looks, one.spent_ns = 10, 10 * cost
-    budget.judge(time.monotonic_ns() + 2_000 * MS)
-    assert light.interval_ns == 50 * MS
-    assert heavy.cost_ns / heavy.interval_ns + light.cost_ns / light.interval_ns <= 0.01
-    (note,) = budget.notes()
-    assert "heavy was read every 800 ms only, as a look at it took 4.0 ms" in note
+    """A twentieth of a core: 20 ms of every 50 is 8 times too much, 0.1 ms every 50 stays."""
+    judged = Judged(Made("heavy"), Made("light"))
+    assert judged.second(20, 0.1) == [800, 50]
+    assert judged.load() <= SHARE
+    (note,) = judged.budget.notes()
+    assert "heavy was read every 800 ms only, as a look at it took 20.0 ms" in note
+
+
+@pytest.mark.parametrize(("interval_ms", "took_ms", "becomes_ms"), [(50, 4, 100), (50, 9, 200), (5, 6, 160)])
+def test_up_to_200_milliseconds_are_not_worth_a_line(interval_ms: int, took_ms: float, becomes_ms: int) -> None:
+    judged = Judged(Made("nvidia"), interval_ms=interval_ms)
+    assert judged.second(took_ms) == [becomes_ms]
+    assert judged.budget.notes() == []
+
+
+def test_what_was_to_be_looked_at_rarely_is_not_said_to_be_rare() -> None:
+    judged = Judged(Made("frequencies", every=20))
+    assert judged.second(80) == [2_000]
+    assert judged.budget.notes() == []
+
+
+def test_looks_that_have_become_quick_are_taken_as_often_as_before_and_nothing_is_said() -> None:
+    """The first looks wake a driver up."""
+    judged = Judged(Made("nvidia"), Made("state", every=4))
+    assert judged.second(40, 5) == [1_600, 200]
+    assert judged.second(1, 2) == [50, 200]
+    assert judged.budget.notes() == []
+
+
+def test_an_interval_that_just_fits_does_not_go_to_and_fro() -> None:
+    """2.2 ms every 50 ms would be 4.4% of a core: allowed, but once it was too much, there is no room to go back to it."""
+    judged = Judged(Made("nvidia"))
+    assert judged.second(2.6) == [100]
+    assert [judged.second(took) for took in (2.2, 2.6, 2.2)] == [[100], [100], [100]]
+
+
+def test_no_interval_is_longer_than_ten_seconds_and_more() -> None:
+    judged = Judged(Made("hopeless"))
+    (interval,) = judged.second(60_000)
+    assert 10_000 <= interval < 20_000
 
 
 @pytest.mark.parametrize(("text", "ms"), [("50", 50), ("off", 0), ("OFF", 0), ("1000", 1000)])

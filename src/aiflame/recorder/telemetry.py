@@ -1,7 +1,7 @@
 """Looks at the machine while a program is recorded, and appends what it sees to `PROFILE/telemetry/`.
 
-A thread for each group of sources, since a driver may take long or hang. All of them together take a hundredth of a core at most: what
-takes more is looked at more rarely.
+A thread for each group of sources, since a driver may take long or hang. All of them together take a twentieth of a core at most: what
+takes more is looked at more rarely, until its looks are quick again.
 """
 
 from __future__ import annotations
@@ -21,11 +21,15 @@ from aiflame.recorder.sources import sources
 from aiflame.recorder.sources.base import Source
 
 INTERVAL_MS = 50
-SHARE = 0.01
-"""Of a core, for all looks together."""
+SHARE = 0.05
+"""Of a core, for all looks together. A driver's look takes 1 to 3 ms, which is fine every 50 ms beside a program on other cores."""
+_ROOM = 0.8
+"""Of the share: a source is looked at more often again if all looks then take no more than this, so that no interval goes to and fro."""
 _JUDGED_NS = 1_000_000_000
 _LONGEST_NS = 10_000_000_000
 _WORTH_SAYING = 4
+"""Times as rarely as it was meant, and more rarely than every `_SAID_NS`."""
+_SAID_NS = 200_000_000
 _TAKEN = 16 << 10
 """Bytes of --max-size that a file takes at a time."""
 _PATIENCE_S = 1.0
@@ -182,7 +186,7 @@ def _until_due(there: list[_Scheduled]) -> float:
 
 
 class _Budget:
-    """Makes intervals longer until all looks together take their share of a core."""
+    """Makes intervals longer until all looks together take their share of a core, and shorter again when looks have become quick."""
 
     def __init__(self, interval_ns: int, share: float) -> None:
         self._interval_ns, self._share = interval_ns, share
@@ -193,12 +197,12 @@ class _Budget:
     def add(self, some: list[_Scheduled]) -> None:
         with self._lock:
             for one in some:
-                one.interval_ns = self._interval_ns * one.source.every
+                one.interval_ns = self._meant(one)
                 one.due_ns = time.monotonic_ns()
             self._all += some
 
     def judge(self, now_ns: int) -> None:
-        """Once a second: what takes the most is looked at half as often, until all take no more than their share."""
+        """Once a second."""
         if now_ns < self._next_ns:
             return
         with self._lock:
@@ -206,19 +210,34 @@ class _Budget:
             for one in self._all:
                 if one.looks:
                     one.cost_ns, one.spent_ns, one.looks = one.spent_ns / one.looks, 0, 0
-            while sum(map(_load, self._all)) > self._share:
-                heaviest = max(self._all, key=_load)
-                if heaviest.interval_ns >= _LONGEST_NS:
-                    break
-                heaviest.interval_ns *= 2
+            self._slow_down()
+            self._speed_up(now_ns)
+
+    def _slow_down(self) -> None:
+        """What takes the most is looked at half as often, until all take no more than their share."""
+        while sum(map(_load, self._all)) > self._share:
+            heaviest = max(self._all, key=_load)
+            if heaviest.interval_ns >= _LONGEST_NS:
+                break
+            heaviest.interval_ns *= 2
+
+    def _speed_up(self, now_ns: int) -> None:
+        """What is looked at too rarely goes back to what was meant, as far as there is room for it."""
+        for one in sorted(self._all, key=_load):
+            while one.interval_ns > self._meant(one) and sum(map(_load, self._all)) + _load(one) <= _ROOM * self._share:
+                one.interval_ns //= 2
+                one.due_ns = min(one.due_ns, now_ns + one.interval_ns)
+
+    def _meant(self, one: _Scheduled) -> int:
+        return self._interval_ns * one.source.every
 
     def notes(self) -> list[str]:
-        """Of what was looked at much more rarely than was asked for; when each look was is in the profile anyway."""
+        """Of what is looked at much more rarely than was asked for; when each look was is in the profile anyway."""
         return [
             f"telemetry of {one.source.name} was read every {one.interval_ns / 1e6:.0f} ms only, as a look at it took"
             f" {one.cost_ns / 1e6:.1f} ms"
             for one in self._all
-            if one.interval_ns > _WORTH_SAYING * self._interval_ns * one.source.every
+            if one.interval_ns > max(_WORTH_SAYING * self._meant(one), _SAID_NS)
         ]
 
 
