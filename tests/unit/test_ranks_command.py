@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from made_ranks import Made, job
+from made_ranks import MS, Made, job
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -77,3 +77,24 @@ def test_sizes_are_read(size: str, bytes_: int) -> None:
 def test_what_is_no_size_is_refused(size: str) -> None:
     with pytest.raises(AiflameError, match="--memory"):
         parse_size(size)
+
+
+def test_other_commands_list_and_draw_and_write_by_rank(path: Path, tmp_path: Path) -> None:
+    """Rank 2 sleeps, all ranks compute alike."""
+    top = json.loads(CliRunner().invoke(app, ["top", str(path), "--by", "rank", "--json"]).stdout)
+    assert [row["name"] for row in top["rows"]] == ["rank 0", "rank 1", "rank 2", "rank 3"]
+    assert {row["total"] for row in top["rows"]} == {top["total"] // 4}
+    stacks, drawn = tmp_path / "stacks.txt", tmp_path / "flame.svg"
+    assert CliRunner().invoke(app, ["export", str(path), "--by", "rank", "-o", str(stacks)]).exit_code == 0
+    assert {line.partition(";")[0] for line in stacks.read_text().splitlines()} == {f"rank {rank}" for rank in range(4)}
+    assert CliRunner().invoke(app, ["flame", str(path), "--by", "rank", "-o", str(drawn)]).exit_code == 0
+    assert "rank 3" in drawn.read_text()
+
+
+def test_a_rank_is_compared_with_a_rank(tmp_path: Path) -> None:
+    """Rank 1 computes 30 ms more in each backward of layer 2."""
+    path = job(tmp_path / "job.aiflame", Made(ranks=2, longer={(1, 2): 30}))
+    given = ["diff", str(path), "--base-ranks", "0", "--ranks", "1", "--metric", "cpu-time", "--by", "phase", "--all", "--json"]
+    told = json.loads(CliRunner().invoke(app, given).stdout)
+    rows = {row["name"]: (row["base"] / MS, row["new"] / MS, row["beyond"]) for row in told["differences"][0]["rows"]}
+    assert rows == {"Backward": (30, 60, True), "Forward": (30, 30, False), "Optimizer": (5, 5, False)}

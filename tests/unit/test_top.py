@@ -70,6 +70,13 @@ def test_libraries_take_what_their_functions_took() -> None:
     assert rows(of, "module") == {"liba.so": (5, 5), "libb.so": (2, 2), "Python": (1, 8)}
 
 
+def test_what_a_rank_has_started_is_the_ranks() -> None:
+    """As a tree grouped by rank has them: a loader below its rank; the launcher has none, and stands for itself."""
+    rank, loader, launcher = (Frame(name, Kind.PROCESS) for name in ("rank 3", "loader (8)", "torchrun (1)"))
+    of = tree(((rank, THREAD, py("m")), 5), ((rank, loader, THREAD, py("m")), 2), ((launcher, THREAD), 1))
+    assert rows(of, "rank") == {"rank 3": (7, 7), "torchrun (1)": (1, 1)}
+
+
 def test_threads_and_processes_take_all_that_lies_in_them() -> None:
     of = tree(((PROCESS, THREAD, py("m")), 5), ((PROCESS, Frame("pool", Kind.THREAD)), 2), ((PROCESS,), 1))
     assert rows(of, "thread") == {"main thread": (5, 5), "pool": (2, 2), "[no thread]": (1, 1)}
@@ -120,7 +127,8 @@ def test_kernels_are_listed_with_their_launches_and_the_mean_of_one() -> None:
 @pytest.mark.parametrize(
     ("by", "says"),
     [
-        ("rank", "cannot list the top by 'rank': use function, kernel, stall, line, module, thread, process"),
+        ("colour", "cannot list the top by 'colour': use function, kernel, stall, line, module, thread, process, rank"),
+        ("rank", "no process ran in it: use function, module, thread, process"),
         ("kernel", "no GPU kernel ran in it: use function, module, thread, process"),
         ("line", "no source line is known in it"),
     ],

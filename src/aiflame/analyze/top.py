@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute import nodes
+from aiflame.attribute.rank_groups import RANK
 from aiflame.attribute.tree import LAUNCHES, Frame, Tree, frame_table
 from aiflame.errors import AiflameError
 from aiflame.profile.kinds import Kind
@@ -24,6 +25,7 @@ ASKED: dict[str, tuple[Kind, ...]] = {
     "module": _FUNCTIONS,
     "thread": (Kind.THREAD,),
     "process": (Kind.PROCESS,),
+    "rank": (Kind.PROCESS,),
     "layer": (Kind.LAYER, Kind.GPU_IDLE),
     "region": (Kind.REGION, Kind.GPU_IDLE),
     "op": (Kind.OP, Kind.GPU_IDLE),
@@ -40,10 +42,13 @@ _NEEDED: dict[str, tuple[tuple[Kind, ...], str]] = {
     "region": ((Kind.REGION,), "the program marked no region"),
     "op": ((Kind.OP,), "no op of torch is known in it"),
     "phase": ((Kind.PHASE,), "it was not grouped by phase"),
+    "rank": ((Kind.PROCESS,), "no process ran in it"),
     "family": ((Kind.FAMILY,), "no GPU kernel ran in it"),
     "step": ((Kind.STEP,), "it is not clear what repeats in it"),
 }
 BY_MEANING = ("layer", "region", "op", "phase", "family", "step")
+GROUPED = (*BY_MEANING, RANK)
+"""Questions for which the tree must be grouped so."""
 _PATHS = {"layer": (Kind.LAYER, "."), "region": (Kind.REGION, " > ")}
 """Listed by their whole paths, and what stands between two names."""
 
@@ -53,7 +58,7 @@ def top(tree: Tree, by: str = "function", metric: str | None = None) -> pl.DataF
 
     `self` is what was spent in the item itself and sums up to the tree's total; `total` adds what it called, counted once where it
     calls itself. Where the tree knows how often each kernel was launched, there are also launches (by kernel, or by meaning) and mean (by
-    kernel). For a list by layer, region, op, phase, family or step the tree must be grouped so.
+    kernel). For a list by layer, region, op, phase, family, step or rank the tree must be grouped so.
     """
     if by not in ASKED:
         raise AiflameError(f"cannot list the top by {by!r}: use {', '.join(ASKED)}")
@@ -61,7 +66,10 @@ def top(tree: Tree, by: str = "function", metric: str | None = None) -> pl.DataF
         others = [name for name in ASKED if name not in _NEEDED]
         raise AiflameError(f"this profile cannot be listed by {by}, as {_NEEDED[by][1]}: use {', '.join(others)}")
     metric = metric or tree.metrics[0].name
-    at = nodes.nearest(tree.parent, np.isin(tree.kinds(), ASKED[by]))
+    asked = np.isin(tree.kinds(), ASKED[by])
+    if by == RANK:
+        asked &= tree.parent == 0  # what a rank has started is the rank's
+    at = nodes.nearest(tree.parent, asked)
     frames, frame = _whole_paths(tree, *_PATHS[by]) if by in _PATHS else (tree.frames, tree.frame)
     items, item_of_frame = _items(frames, by)
     item = np.where(at >= 0, item_of_frame[frame[at]], 0)
@@ -76,7 +84,7 @@ def top(tree: Tree, by: str = "function", metric: str | None = None) -> pl.DataF
         mean = pl.when(launches > 0).then(pl.Series(total) / launches)
         items = items.with_columns(launches, mean=mean)
         counts = ["launches", "mean"]
-    elif by in BY_MEANING and LAUNCHES in tree.metrics:
+    elif by in GROUPED and LAUNCHES in tree.metrics:
         launched = _totals_once(tree, item, at == np.arange(len(tree)), LAUNCHES.name, len(items))
         launched[0] = nodes.gather(item, tree.values[LAUNCHES.name], len(items))[0]
         items = items.with_columns(launches=pl.Series(launched))

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from aiflame.analyze.phases import over_steps, phase_times
-from aiflame.analyze.top import ASKED, BY_MEANING, to_json
+from aiflame.analyze.top import ASKED, GROUPED, to_json
 from aiflame.analyze.top import top as ask
 from aiflame.attribute.tree import GPU_STALLS, OF_GPU, Kind
 from aiflame.cli.view import Focus, Idle, MetricName, ProfilePath, Ranks, Raw, view
@@ -30,7 +30,7 @@ def top(
     """Show where the time went, heaviest first."""
     detail = _DETAIL.get(by, "function")
     asked = metric or (GPU_STALLS.name if by == "stall" else "")
-    grouped = by if by in BY_MEANING else "code"
+    grouped = by if by in GROUPED else "code"
     shown = view(profile, asked, grouped, detail, raw=raw, only=only, no_idle=no_idle, ranks=ranks)
     of_kernels = shown.metric in OF_GPU and not set(shown.tree.kinds().tolist()).isdisjoint((Kind.GPU_KERNEL, Kind.GPU_COPY))
     question = by or ("kernel" if of_kernels else "function")
