@@ -17,7 +17,8 @@ PACKAGE = SOURCE / "aiflame"
 PUBLIC = {"errors", "version"}
 """Any room may import these; they import nothing of ours."""
 PROFILE = {"profile"}
-RESOLVE = PROFILE | {"resolve"}
+INTRA = PROFILE | {"intra"}
+RESOLVE = INTRA | {"resolve"}
 ATTRIBUTE = RESOLVE | {"attribute"}
 ANALYZE = ATTRIBUTE | {"analyze"}
 RENDER = ANALYZE | {"render"}
@@ -31,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "target": {"target"},
     "profile": PROFILE,
     "recorder": RECORDER,
+    "intra": INTRA,
     "resolve": RESOLVE,
     "attribute": ATTRIBUTE,
     "analyze": ANALYZE,

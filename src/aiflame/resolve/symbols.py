@@ -12,6 +12,7 @@ from aiflame.profile.codes import FrameKind, LeafFlag
 from aiflame.profile.kinds import Kind
 from aiflame.profile.store import Profile
 from aiflame.resolve.gpu_code import write_gpu_tables
+from aiflame.resolve.intra import write_intra_tables
 from aiflame.resolve.jit_symbols import address_symbols, method_symbols
 from aiflame.resolve.kept import DEBUG_ROOTS
 from aiflame.resolve.names import clean
@@ -40,6 +41,7 @@ def resolve(profile: Profile, progress: Callable[[float], None] | None = None, d
     tell = progress or (lambda share: None)
     compiled = provenance(profile.table("kernel_origins"))
     notes = write_gpu_tables(profile, lambda share: tell(0.4 * share), made_from=kernel_labels(compiled))
+    notes += write_intra_tables(profile)
     frames = _words(profile.scan("stacks").select("process", "frame").unique().collect())
     native = native_symbols(
         _of(frames, FrameKind.NATIVE, FrameKind.NATIVE_APPROX),
