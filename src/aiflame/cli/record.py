@@ -11,6 +11,7 @@ from pathlib import Path
 from aiflame.errors import AiflameError
 from aiflame.profile.rank_numbers import parse_ranks
 from aiflame.recorder import Place, Recording, RecordOptions, leave_as, parse_sampling, parse_size, place_of, rank_here, run
+from aiflame.recorder.intra import PRESETS, parse_intra
 from aiflame.recorder.supervise import become
 from aiflame.recorder.telemetry import INTERVAL_MS, parse_telemetry
 from aiflame.recorder.tracing import BACKENDS, DEFAULT, parse_trace
@@ -71,6 +72,19 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("--trace-stacks", action="store_true", help="record where each traced call was made, however many there are")
     result.add_argument(
+        "--intra",
+        default="",
+        metavar="PASSES[:KERNELS]",
+        help=f"time parts inside of Triton kernels: {', '.join(PRESETS)}, or a file with passes; KERNELS: an expression for their names",
+    )
+    result.add_argument(
+        "--intra-warps", default="", metavar="LIST", help="the warps of a block that are timed, like 0,4 (default: one of each four)"
+    )
+    result.add_argument(
+        "--intra-launches", type=int, default=0, metavar="N", help="launches of each kernel that are timed, at most (default: 20)"
+    )
+    result.add_argument("--intra-memory", default="0", metavar="SIZE", help="memory of the GPU for these times (default: 256M)")
+    result.add_argument(
         "--telemetry",
         default=str(INTERVAL_MS),
         metavar="MS|off",
@@ -115,6 +129,9 @@ def record(arguments: list[str]) -> int:
             keep_ir=options.keep_ir,
             trace=parse_trace(options.trace),
             trace_stacks=options.trace_stacks,
+            intra=parse_intra(
+                options.intra, warps=options.intra_warps, launches=options.intra_launches, memory=parse_size(options.intra_memory)
+            ),
             telemetry_ms=parse_telemetry(options.telemetry),
         ),
         overwrite=options.force,

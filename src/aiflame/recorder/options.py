@@ -41,6 +41,8 @@ class RecordOptions:
     """Runtimes whose calls are traced: names of `tracing.BACKENDS`, separated by commas."""
     trace_stacks: bool = False
     """Each traced call with its stack, also where calls are many."""
+    intra: str = ""
+    """Passes inside Triton kernels, as `intra.parse_intra` gives them; empty: none."""
     telemetry_ms: int = 50
     """Milliseconds between looks at the machine; 0: none."""
 

@@ -15,6 +15,7 @@ from aiflame.profile.control import ControlPage
 from aiflame.profile.meta import Clocks, Host, Meta, Recorder
 from aiflame.recorder import command as commands
 from aiflame.recorder.hooks import environment
+from aiflame.recorder.intra import VARIABLE
 from aiflame.recorder.keep import Keeper
 from aiflame.recorder.options import RecordOptions
 from aiflame.recorder.place import Place
@@ -49,6 +50,7 @@ def run(command: list[str], place: Place, options: RecordOptions, *, overwrite: 
     """Runs `command` to its end with recording on."""
     program = commands.find(command)
     variables, taken = environment(os.environ, place.profile.absolute(), features(options), command, asked=asked_for(options.trace))
+    variables.update(intra_variables(options))
     notes = commands.obstacles(program) + taken
     page = prepare(place, options, command, overwrite=overwrite)
     for note in notes:
@@ -57,6 +59,11 @@ def run(command: list[str], place: Place, options: RecordOptions, *, overwrite: 
     status = supervise(command, variables, watch)
     finish(place, page, status, notes, watch)
     return Recording(place, status, notes)
+
+
+def intra_variables(options: RecordOptions) -> dict[str, str]:
+    """Inductor's own launcher knows nothing of records inside kernels: Triton's is used in its place."""
+    return {VARIABLE: options.intra, "TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER": "0"} if options.intra else {}
 
 
 def features(options: RecordOptions) -> int:

@@ -25,6 +25,7 @@ HOOKS = {
     "torch._inductor.compile_fx": "inductor",
     "triton": "triton_names",
     "triton.compiler.compiler": "triton_ir",
+    "triton.compiler": "intra",
     "jax": "jax_ops",
 }
 """A module of the program → ours, whose `install(module)` is called when that one has been imported (again when it is reloaded). Ours

@@ -1,0 +1,9 @@
+"""Inside a Triton kernel: compiler passes that put time marks into it, on unmodified programs and stock Triton (docs/intra.md).
+
+Runs in the profiled program, on the standard library and the program's own Triton.
+"""
+
+from aiflame.intra.ops import Op
+from aiflame.intra.passes import Kernel, Scope, pass_
+
+__all__ = ["Kernel", "Op", "Scope", "pass_"]

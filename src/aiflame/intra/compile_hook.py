@@ -1,0 +1,270 @@
+"""The instrumented twin of a kernel: compiled beside it, under a key of its own, so that neither is ever served for the other.
+
+What asks for a twin is an option of the compiler's that is in every key of its cache (`instrumentation_mode`): it names the passes, and a
+kernel compiled without it is what it always was. The backend's list of stages is lengthened only for kernels that have it.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import hashlib
+import importlib
+import re
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from aiflame.intra import lowering
+from aiflame.intra.errors import Refused
+from aiflame.intra.insertion import insert
+from aiflame.intra.lowering import Lowering
+from aiflame.intra.ops import read
+from aiflame.intra.passes import MOST_SCOPES, Kernel, Pass, Scope
+
+PREFIX = "aiflame_"
+"""Of `instrumentation_mode`, for kernels of ours. (Triton looks for the names of its sanitizers in it: no hexadecimal number has one.)"""
+FIELD = "aiflame_intra"
+"""Of a twin's metadata: what its scopes are."""
+FORMAT = 1
+"""Raised whenever the same passes give other kernels."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a twin is made by."""
+
+    passes: tuple[tuple[str, Pass], ...]
+    warps: tuple[int, ...] | None = None
+    """Whose records are kept; None: of the first warp of each group of four, or of all where there are fewer than eight."""
+    segment_bytes: int = 4096
+    shared: bool = False
+
+    @property
+    def mode(self) -> str:
+        source = [FORMAT, [(name, _code(one)) for name, one in self.passes], self.warps, self.segment_bytes, self.shared]
+        return PREFIX + hashlib.sha256(repr(source).encode()).hexdigest()[:24]
+
+
+_recipes: dict[str, Recipe] = {}
+_hooked: set[Any] = set()
+_user_scopes = threading.local()
+
+
+def twin(kernel: Any, recipe: Recipe) -> Any:
+    """The instrumented twin of a compiled kernel (Triton's CompiledKernel). Refused where there can be none; whatever the compiler raises
+    is passed on. The kernel itself stays as it is."""
+    lowering.version(), lowering.dialect()
+    source, metadata = kernel.src, kernel.metadata
+    if not hasattr(source, "make_ir") or not hasattr(source, "fn"):
+        raise Refused("it was not compiled from a Triton function")
+    if getattr(metadata, "instrumentation_mode", ""):
+        raise Refused(f"it is already instrumented ({metadata.instrumentation_mode})")
+    target = metadata.target
+    _hook(lowering.backend_class(target.backend))
+    _recipes[recipe.mode] = recipe
+    source = copy.copy(source)
+    make = source.make_ir
+    source.make_ir = functools.partial(_with_user_scopes, make)
+    options = {**_options(kernel), "instrumentation_mode": recipe.mode}
+    made = importlib.import_module("triton.compiler").compile(source, target=target, options=options)
+    described = description(made)
+    if not described or not described.get("scopes"):
+        raise Refused(described.get("refused") or "the passes found nothing to time" if described else "the passes were not run")
+    return made
+
+
+def description(kernel: Any) -> dict[str, Any]:
+    """What a twin's metadata say of its scopes; empty of any other kernel."""
+    found = getattr(kernel.metadata, FIELD, None)
+    return dict(found) if isinstance(found, dict) else {}
+
+
+def _options(kernel: Any) -> dict[str, Any]:
+    metadata = kernel.metadata
+    options = metadata._asdict()
+    # A warp-specialized kernel's metadata have the warps of all its roles together.
+    match = re.search(r'"ttg\.num-warps" = (\d+)', str(kernel.asm.get("ttgir", "")))
+    if match:
+        options["num_warps"] = int(match[1])
+    if options.get("extern_libs"):
+        options["extern_libs"] = dict(options["extern_libs"])
+    for name in ("supported_fp8_dtypes", "deprecated_fp8_dot_operand_dtypes", "allowed_dot_input_precisions", "cluster_dims"):
+        if isinstance(options.get(name), list):
+            options[name] = tuple(options[name])
+    return {name: value for name, value in options.items() if name not in ("ir_override", "hash", "name", "target")}
+
+
+def _hook(backend: Any) -> None:
+    """Once for each backend. Kernels whose options do not name a recipe pass by."""
+    if backend in _hooked:
+        return
+    _hooked.add(backend)
+    add: Callable[..., Any] = backend.add_stages
+
+    @functools.wraps(add)
+    def add_stages(self: Any, stages: Any, options: Any, *rest: Any, **named: Any) -> Any:
+        answer = add(self, stages, options, *rest, **named)
+        recipe = _recipes.get(str(getattr(options, "instrumentation_mode", "")))
+        if recipe is not None:
+            _instrument_stages(self, stages, recipe)
+        return answer
+
+    backend.add_stages = add_stages
+
+
+def _instrument_stages(backend: Any, stages: Any, recipe: Recipe) -> None:
+    to_ttgir, to_llvm = stages["ttgir"], stages["llir"]
+    target = backend.target
+
+    def ttgir(source: Any, metadata: Any) -> Any:
+        module = to_ttgir(source, metadata)
+        metadata[FIELD] = instrument(module, recipe)
+        return module
+
+    def llir(source: Any, metadata: Any) -> Any:
+        scopes = metadata.get(FIELD) or {}
+        if not scopes.get("scopes"):
+            return to_llvm(source, metadata)
+        how = Lowering(target.backend, str(target.arch), tuple(scopes["warp_ids"]), recipe.segment_bytes, recipe.shared)
+        with lowering.active(how):
+            return to_llvm(source, metadata)
+
+    stages["ttgir"], stages["llir"] = ttgir, llir
+
+
+def instrument(module: Any, recipe: Recipe) -> dict[str, Any]:
+    """Puts a recipe's scopes into a module, and says what they are. A pass that fails, or that asks for what cannot be, leaves the module
+    as it was: `refused` says why."""
+    proton = lowering.dialect()
+    ir = importlib.import_module("triton._C.libtriton").ir
+    proton.load_dialects(module.context)
+    builder = ir.builder(module.context)
+    kernel = Kernel(read(module, builder), module.get_entry_func_name(), module.get_int_attr("ttg.num-warps") or 4)
+    if len(kernel.functions) != 1:
+        return {"refused": f"it calls functions that are not inlined ({len(kernel.functions) - 1})"}
+    name = ""
+    try:
+        for name, one in recipe.passes:
+            kernel.run(name, one)
+    except Exception as error:
+        return {"refused": f"the pass {name} failed: {str(error) or type(error).__name__}"}
+    users = [op for op in kernel.all if op.name == "proton.record"]
+    scopes = _kept(kernel.scopes, MOST_SCOPES - len(users) // 2)
+    names = insert(scopes, builder, proton.create_proton_record)
+    if not module.verify():
+        raise Refused("the compiler does not accept the kernel with marks in it")
+    numbers = {str(name): int(number) for number, name in proton.get_scope_id_names(module)} if scopes or users else {}
+    return {
+        "scopes": _described(scopes, names, numbers, kernel),
+        "left_out": len(kernel.scopes) - len(scopes),
+        "warp_ids": list(recipe.warps if recipe.warps is not None else default_warps(total_warps(kernel))),
+    }
+
+
+def total_warps(kernel: Kernel) -> int:
+    """Of a block, with those of a warp-specialized kernel's roles."""
+    return kernel.warps * max(
+        1, 1 + sum(len({child.region for child in op.children}) for op in kernel.all if op.name == "ttg.warp_specialize.partitions")
+    )
+
+
+def default_warps(count: int) -> tuple[int, ...]:
+    """Warps of one group of four do the same: the first stands for them where there are many."""
+    return tuple(range(count)) if count < 8 else tuple(range(0, count, 4))
+
+
+def _kept(scopes: list[Scope], most: int) -> list[Scope]:
+    """As many as have a number, those of the outermost operations first."""
+    if len(scopes) <= most:
+        return list(scopes)
+    depth = {id(scope): len(list(scope.first.enclosing())) for scope in scopes}
+    kept = {id(scope) for scope in sorted(scopes, key=lambda one: depth[id(one)])[:most]}
+    return [scope for scope in scopes if id(scope) in kept]
+
+
+def _described(scopes: list[Scope], names: list[str], numbers: dict[str, int], kernel: Kernel) -> list[dict[str, Any]]:
+    loops = {loop: number for number, loop in enumerate(kernel.loops)}
+    by_scope = {id(scope): numbers[name] for scope, name in zip(scopes, names, strict=True)}
+    shown: dict[str, int] = {}
+    rows = []
+    for scope, name in zip(scopes, names, strict=True):
+        shown[scope.name] = shown.get(scope.name, 0) + 1
+        op = scope.first
+        rows.append(
+            {
+                "id": numbers[name],
+                "name": scope.name if shown[scope.name] == 1 else f"{scope.name} #{shown[scope.name]}",
+                "pass": scope.of,
+                "kind": scope.kind,
+                "op": op.name,
+                "file": op.file,
+                "line": op.line,
+                "loop": loops.get(op.loop) if op.loop is not None else None,
+                "phase": scope.phase,
+                "pair": by_scope.get(id(scope.issued_by)) if scope.issued_by else None,
+            }
+        )
+    of_user = [(number, name) for name, number in numbers.items() if name not in names]
+    for number, name in of_user:
+        rows.append(
+            {
+                "id": number,
+                "name": name,
+                "pass": "user",
+                "kind": "user",
+                "op": "",
+                "file": "",
+                "line": 0,
+                "loop": None,
+                "phase": "span",
+                "pair": None,
+            }
+        )
+    return sorted(rows, key=lambda row: int(row["id"]))
+
+
+def _with_user_scopes(make: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """While a twin's source becomes IR, scopes that its author has put there (triton.profiler.language) become marks."""
+    language = sys.modules.get("triton.profiler.language")
+    if language is None or not hasattr(language, "record"):
+        return make(*arguments, **named)
+    if not getattr(language.record, FIELD, False):
+        _listen_to_user_scopes(language)
+    _user_scopes.wanted = True
+    try:
+        return make(*arguments, **named)
+    finally:
+        _user_scopes.wanted = False
+
+
+def _listen_to_user_scopes(language: Any) -> None:
+    own, flags = language.record, language.flags
+
+    @functools.wraps(own)
+    def record(*arguments: Any, **named: Any) -> Any:
+        if not getattr(_user_scopes, "wanted", False) or flags.instrumentation_on:
+            return own(*arguments, **named)
+        semantics = set(language._SEMANTICS)
+        flags.instrumentation_on = True
+        language._SEMANTICS.update(language._ALL_SEMANTICS.values())
+        try:
+            return own(*arguments, **named)
+        finally:
+            flags.instrumentation_on = False
+            language._SEMANTICS.intersection_update(semantics)
+
+    setattr(record, FIELD, True)
+    language.record = record
+
+
+def _code(function: Pass) -> str:
+    """What a pass does, for the cache's key."""
+    code = getattr(function, "__code__", None)
+    return (
+        f"{function.__module__}.{function.__qualname__}:{hashlib.sha256(code.co_code + repr(code.co_consts).encode()).hexdigest()[:16]}"
+        if code
+        else repr(function)
+    )

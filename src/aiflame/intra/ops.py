@@ -1,0 +1,142 @@
+"""A kernel as passes see it: operations of Triton's GPU dialect in program order, where they lie and what they use.
+
+Read through the compiler's own bindings alone. Some of these abort the process where they are asked for what is not there (a result or
+region behind the last, a block of a module), so nothing is asked for that was not counted before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+HOLDERS = {"tt.func", "scf.for", "scf.while", "scf.if", "ttg.warp_specialize", "ttg.warp_specialize.partitions"}
+"""A mark may stand in regions of these; others (`tt.reduce`, `tt.map_elementwise` …) hold arithmetic that is not a sequence of its own."""
+LOOPS = {"scf.for", "scf.while"}
+
+_PLACE = re.compile(r'"([^"]*)":(\d+):\d+')
+_VARIABLE = re.compile(r'loc\((?:callsite\()?"([^"]*)"\(')
+
+
+@dataclass(eq=False, slots=True)
+class Op:
+    """An operation of the kernel."""
+
+    name: str
+    """As the dialect calls it: `tt.load`, `ttng.warp_group_dot`."""
+    number: int
+    """Place in program order, from 0: what encloses comes before what it holds."""
+    variable: str
+    """What the source assigns it to, where that is known."""
+    file: str
+    line: int
+    operands: tuple[int, ...]
+    """Ids of the values it uses; the same numbers as in `results`."""
+    results: tuple[int, ...]
+    parent: Op | None
+    """The operation in whose region it lies: a loop, the function …"""
+    region: int
+    """Which of its parent's regions."""
+    block: Any = field(repr=False)
+    index: int = field(repr=False)
+    """Place in its block, from 0."""
+    raw: Any = field(repr=False)
+    regions: int = 0
+    siblings: list[Op] = field(default_factory=list, repr=False)
+    """All of its block, itself among them."""
+    children: list[Op] = field(default_factory=list, repr=False)
+    """What lies in its regions, in program order."""
+
+    @property
+    def loop(self) -> Op | None:
+        """The innermost loop that it lies in."""
+        return next((one for one in self.enclosing() if one.name in LOOPS), None)
+
+    @property
+    def can_be_marked(self) -> bool:
+        return self.parent is not None and all(one.name in HOLDERS for one in self.enclosing())
+
+    @property
+    def last(self) -> bool:
+        """It ends its block: nothing can stand behind it."""
+        return self.siblings[-1] is self
+
+    def enclosing(self) -> Iterator[Op]:
+        """From the inside out."""
+        one = self.parent
+        while one is not None:
+            yield one
+            one = one.parent
+
+    def inside(self) -> Iterator[Op]:
+        """All that its regions hold, however deep, in program order."""
+        for child in self.children:
+            yield child
+            yield from child.inside()
+
+    def __str__(self) -> str:
+        return f"{self.name} at {self.file.rpartition('/')[2] or '?'}:{self.line}"
+
+
+def read(module: Any, builder: Any) -> list[Op]:
+    """All operations of the functions of a module, in program order."""
+    order: dict[int, list[tuple[Any, Any, int]]] = {}
+    held: dict[int, list[int]] = {}
+    blocks: dict[int, Any] = {}
+
+    def visit(operation: Any) -> None:  # from the inside out; those of a block in order
+        block = operation.get_block()
+        if block is None:
+            return
+        here = block.id()
+        if here not in blocks:
+            blocks[here] = block
+            held.setdefault(block.get_parent().id(), []).append(here)
+        order.setdefault(here, []).append((operation, block, operation.get_num_regions()))
+
+    module.walk(visit)
+    inner = {operation.get_region(at).id() for rows in order.values() for operation, _, count in rows for at in range(count)}
+    ops: list[Op] = []
+
+    def add(region: int, parent: Op | None, number: int) -> None:
+        for block in held.get(region, []):
+            siblings: list[Op] = []
+            for index, (operation, where, count) in enumerate(order[block]):
+                one = _op(operation, where, index, parent, number, len(ops), builder)
+                one.regions, one.siblings = count, siblings
+                siblings.append(one)
+                ops.append(one)
+                if parent is not None:
+                    parent.children.append(one)
+                for at in range(count):
+                    add(operation.get_region(at).id(), one, at)
+
+    for region in [each for each in held if each not in inner]:
+        add(region, None, 0)
+    return ops
+
+
+def _op(operation: Any, block: Any, index: int, parent: Op | None, region: int, number: int, builder: Any) -> Op:
+    builder.set_insertion_point_after(operation)
+    location = str(builder.get_loc())
+    place, variable = _PLACE.search(location), _VARIABLE.match(location)
+    results = tuple(operation.get_result(at).id() for at in range(operation.get_num_results()))
+    return Op(
+        name=operation.get_name(),
+        number=number,
+        variable=variable[1] if variable and not _is_path(variable[1]) else "",
+        file=place[1] if place else "",
+        line=int(place[2]) if place else 0,
+        operands=tuple(operation.get_operand(at).id() for at in range(operation.get_num_operands())),
+        results=results,
+        parent=parent,
+        region=region,
+        block=block,
+        index=index,
+        raw=operation,
+    )
+
+
+def _is_path(name: str) -> bool:
+    return "/" in name
