@@ -10,7 +10,7 @@ from typing import Literal
 class Evidence:
     """The view that shows it; what is not needed is ""."""
 
-    view: Literal["flame", "kernels", "tables", "timeline", "scope"]
+    view: Literal["flame", "kernels", "tables", "timeline", "scope", "ranks"]
     metric: str = ""
     by: str = ""
     """Grouping, as `--by` has it."""

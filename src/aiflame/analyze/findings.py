@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import polars as pl
 
@@ -13,6 +13,7 @@ from aiflame.analyze.findings_idle import communication, copies, idle, scope
 from aiflame.analyze.findings_kernels import hot_group, hot_stall
 from aiflame.analyze.findings_ranks import rank_findings
 from aiflame.analyze.findings_steps import slow_layers, slow_steps
+from aiflame.analyze.ranks import Ranks
 from aiflame.analyze.step_times import step_times
 from aiflame.analyze.summary import Summary
 from aiflame.attribute.stacks import Tables
@@ -21,11 +22,14 @@ from aiflame.attribute.tree import GPU_TIME, METRICS
 __all__ = ["Evidence", "Finding", "findings"]
 
 
-def findings(profile: Tables, summary: Summary, limit: int = 3, known: Facts | None = None) -> list[Finding]:
-    """At most `limit`, those first that promise most. `known`: of the same profile, where they are there already."""
+def findings(
+    profile: Tables, summary: Summary, limit: int = 3, known: Facts | None = None, ranks: Callable[[], Ranks] | None = None
+) -> list[Finding]:
+    """At most `limit`, those first that promise most. `known`: of the same profile, where they are there already; `ranks` gives what was
+    found about them, where others need it, too."""
     known = known or facts(profile)
     found = _of_devices(known, summary) if known.ran_on_devices else _of_cpus(known)
-    ordered = sorted([*found, *rank_findings(profile)], key=lambda finding: (-finding.recoverable, finding.kind, finding.sentence))
+    ordered = sorted([*found, *rank_findings(profile, ranks)], key=lambda finding: (-finding.recoverable, finding.kind, finding.sentence))
     return _told_once(ordered)[:limit]
 
 

@@ -1,37 +1,25 @@
-"""Findings about the ranks that are in one profile, for its first screen; `aiflame ranks` looks at any number of them."""
+"""Findings about the ranks of one profile, for its first screen. `aiflame ranks` and the report's page look at any number of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import polars as pl
 
 from aiflame.analyze.finding import Finding
-from aiflame.analyze.rank_clocks import Clocks
-from aiflame.analyze.rank_facts import Partial, of_rank
-from aiflame.analyze.rank_sources import OfProcesses
-from aiflame.analyze.ranks import ranks
+from aiflame.analyze.rank_profile import answer, facts_of_ranks, rank_numbers
+from aiflame.analyze.ranks import Ranks
 from aiflame.attribute.stacks import Tables
-from aiflame.profile.meta import Meta
-from aiflame.profile.rank_of import NONE, ranks_of
 
 MOST = 16
 MOST_ROWS = 1_000_000
 """Of kernels and samples: a first screen does not wait for more."""
 
 
-def rank_findings(profile: Tables) -> Iterator[Finding]:
-    """None where there are too many ranks, or too much of them. A profile's clocks are one already."""
-    if not profile.has("ranks"):
+def rank_findings(profile: Tables, known: Callable[[], Ranks] | None = None) -> Iterator[Finding]:
+    """None where there are too many ranks, or too much of them. `known`: gives what was found, where others need it, too."""
+    if not 2 <= len(rank_numbers(profile)) <= MOST:
         return
-    processes = profile.table("processes").sort("process")
-    numbers = ranks_of(processes, profile.table("ranks"))
-    found = sorted({*numbers.tolist()} - {NONE})
     rows = sum(profile.scan(name).select(pl.len()).collect().item() for name in ("kernels", "cpu_samples"))
-    if not 2 <= len(found) <= MOST or rows > MOST_ROWS:
-        return
-    partial = Partial()
-    for rank in found:
-        own = OfProcesses(profile, tuple(processes["process"].filter(pl.Series(numbers == rank)).to_list()))
-        partial = partial.merged(Partial((of_rank(own, Meta(), rank, len(found)),)))
-    yield from ranks(partial, Clocks()).findings
+    if rows <= MOST_ROWS:
+        yield from (known() if known is not None else answer(facts_of_ranks(profile))).findings

@@ -37,10 +37,19 @@ class Clocks:
 
 def clocks_of(facts: Sequence[RankFacts]) -> Clocks:
     """Ranks of one boot of one host have one clock."""
+    return _clocks(facts, {one.rank: Shift(one.realtime_ns - facts[0].realtime_ns) for one in facts})
+
+
+def residuals_of(facts: Sequence[RankFacts]) -> dict[int, int | None]:
+    """The residuals of clocks that were put together before."""
+    return dict(_clocks(facts, dict.fromkeys((one.rank for one in facts), SAME)).residual_ns)
+
+
+def _clocks(facts: Sequence[RankFacts], rough: Mapping[int, Shift]) -> Clocks:
+    """`rough`: how each rank's clock reads on the first one's, to milliseconds."""
     hosts = list(dict.fromkeys((one.host, one.boot) for one in facts))
     if len(hosts) < 2:
         return Clocks()
-    rough = {one.rank: Shift(one.realtime_ns - facts[0].realtime_ns) for one in facts}
     found = clocks(_meetings(facts, rough), {one.rank: hosts.index((one.host, one.boot)) for one in facts})
     shifts, residuals = {}, {}
     for one in facts:

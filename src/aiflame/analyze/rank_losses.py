@@ -23,8 +23,7 @@ GAIN = 0.5
 """Overlap hides a part of it, as far as there is other work to do meanwhile."""
 MOSTLY = 0.5
 """Who has more than this of the critical paths, and more than twice its part, is named."""
-VIEW = Evidence("timeline")
-"""Where ranks stand below each other, and their calls are."""
+VIEW = Evidence("ranks")
 
 
 def slow(found: Sequence[Straggler], many: int) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,13 +87,18 @@ def _gone(path: Path, there: set[int]) -> list[str]:
 
 def facts_of(source: Source) -> Partial:
     """Never fails: who cannot be read is a note."""
+    return or_note(source.name, source.path, lambda: _facts(source))
+
+
+def or_note(name: str, path: str, facts: Callable[[], list[RankFacts]]) -> Partial:
+    """The facts, or why there are none. `path`: what names it in errors already."""
     try:
-        return Partial(tuple(_facts(source)))
+        return Partial(tuple(facts()))
     except AiflameError as error:
-        return Partial(notes=(str(error) if source.path in str(error) else f"{source.name}: {error}",))
+        return Partial(notes=(str(error) if path in str(error) else f"{name}: {error}",))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ArithmeticError, LookupError, TypeError, ValueError, OSError) as error:
         # Damaged beyond what was foreseen: it must not end the analysis of all others.
-        return Partial(notes=(f"{source.name} cannot be analysed: {type(error).__name__}: {str(error).partition(chr(10))[0]}",))
+        return Partial(notes=(f"{name} cannot be analysed: {type(error).__name__}: {str(error).partition(chr(10))[0]}",))
 
 
 def _facts(source: Source) -> list[RankFacts]:

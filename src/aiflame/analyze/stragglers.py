@@ -55,6 +55,8 @@ class Late:
     """By all other ranks together."""
     waiting: int
     """Ranks that waited."""
+    at_ns: int
+    """When it came, on the clock of the first rank."""
     why: Why | None
     """None where it only brought its lateness along."""
 
@@ -126,7 +128,8 @@ def _late(met: Meetings, row: int, column: int, spent: list[int], waiting: int, 
     phase = NAMES[Phase(of["phase"])] if of["phase"] else ""
     late, own, waited = spent
     rank, layer = met.ranks[column], of["layer"]
-    return Late(of["group"], of["number"], of["name"], of["step"], phase, layer, rank, late, own, waited, waiting, why)
+    at = met.origin_ns + round(float(met.arrival[row, column]))
+    return Late(of["group"], of["number"], of["name"], of["step"], phase, layer, rank, late, own, waited, waiting, at, why)
 
 
 def _causes(facts: Sequence[RankFacts], met: Meetings, row: Ints, column: Ints) -> Ints:

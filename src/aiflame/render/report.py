@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 
 from aiflame.analyze.facts import Facts, facts
+from aiflame.analyze.rank_page import RankPage, rank_page
+from aiflame.analyze.rank_profile import answer, facts_of_ranks, rank_numbers
 from aiflame.analyze.table import TableOf
 from aiflame.analyze.tables import tables
 from aiflame.attribute.context import Meaning
@@ -19,6 +21,7 @@ from aiflame.render.facts_block import facts_makers
 from aiflame.render.page import page
 from aiflame.render.report_blocks import first_screen, tables_block
 from aiflame.render.report_code import MOST_IN_A_FILE, Code
+from aiflame.render.report_ranks import ranks_block
 from aiflame.render.timeline_block import of_profile as timeline_block_of
 from aiflame.render.timeline_block import timeline_block
 
@@ -38,7 +41,8 @@ class Report:
 
     def first_screen(self) -> dict[str, object]:
         """What the page shows at once, and the names of its `blocks`."""
-        return {**first_screen(self.profile, self.facts, self.tables, self.baseline), "title": self.title, "blocks": self.names}
+        shown = first_screen(self.profile, self.facts, self.tables, self.baseline, lambda: self.ranks.found)
+        return {**shown, "title": self.title, "blocks": self.names}
 
     @cached_property
     def names(self) -> list[str]:
@@ -67,6 +71,8 @@ class Report:
     @cached_property
     def _makers(self) -> dict[str, Callable[[], bytes]]:
         makers: dict[str, Callable[[], bytes]] = {"tables": self._tables_block} if self.tables else {}
+        if len(rank_numbers(self.profile)) > 1:
+            makers["ranks"] = self._ranks_block
         makers |= {f"facts.{domain}": make for domain, make in facts_makers(self.profile, lambda: self.meaning).items()}
         if self.baseline is not None:
             makers |= {f"base.{domain}": make for domain, make in facts_makers(self.baseline).items()}
@@ -74,6 +80,17 @@ class Report:
 
     def _tables_block(self) -> bytes:
         return tables_block(self.tables, self.profile.meta.started.monotonic_ns)
+
+    def _ranks_block(self) -> bytes:
+        made = ranks_block(self.ranks, self.profile.meta.started.monotonic_ns)
+        del self.ranks
+        return made
+
+    @cached_property
+    def ranks(self) -> RankPage:
+        """What its ranks did: the first screen has some of it, their page all."""
+        partial = facts_of_ranks(self.profile)
+        return rank_page(partial, answer(partial))
 
     @cached_property
     def meaning(self) -> Meaning:

@@ -12,6 +12,7 @@ import polars as pl
 from aiflame.analyze.facts import Facts
 from aiflame.analyze.findings import findings
 from aiflame.analyze.layer_groups import escaped, search
+from aiflame.analyze.ranks import Ranks
 from aiflame.analyze.step_series import step_series
 from aiflame.analyze.summary import summarize
 from aiflame.analyze.table import Column, TableOf
@@ -60,7 +61,9 @@ PANELS: tuple[tuple[Panel, ...], ...] = (
 MOST_ROWS = 8
 
 
-def first_screen(profile: Profile, known: Facts, found: Sequence[TableOf], baseline: Profile | None) -> dict[str, object]:
+def first_screen(
+    profile: Profile, known: Facts, found: Sequence[TableOf], baseline: Profile | None, ranks: Callable[[], Ranks] | None = None
+) -> dict[str, object]:
     summary = summarize(profile, profile.meta, known)
     by_name = {table.name: table for table in found}
     chosen = (next((panel for panel in group if panel.table in by_name), None) for group in PANELS)
@@ -68,7 +71,7 @@ def first_screen(profile: Profile, known: Facts, found: Sequence[TableOf], basel
         "profile": profile.path.name,
         "started_ns": profile.meta.started.monotonic_ns,
         "summary": dataclasses.asdict(summary),
-        "findings": [dataclasses.asdict(finding) for finding in findings(profile, summary, known=known)],
+        "findings": [dataclasses.asdict(finding) for finding in findings(profile, summary, known=known, ranks=ranks)],
         "steps": [dataclasses.asdict(series) for series in step_series(known)],
         "panels": [_panel(panel, by_name[panel.table]) for panel in chosen if panel is not None],
         "baseline": baseline.path.name if baseline is not None else "",
@@ -90,8 +93,13 @@ def _panel(panel: Panel, table: TableOf) -> dict[str, object]:
 
 
 def tables_block(found: Sequence[TableOf], started_ns: int = 0) -> bytes:
-    """The head has each table's title, columns and how many rows; the column `TABLE.COLUMN` its values. Moments count from `started_ns`,
-    when the recording began."""
+    listed, columns = stored_tables(found, started_ns)
+    return block({"tables": listed}, columns)
+
+
+def stored_tables(found: Sequence[TableOf], started_ns: int = 0) -> tuple[list[dict[str, object]], dict[str, Values]]:
+    """For the head each table's title, columns and how many rows; and the column `TABLE.COLUMN` with its values. Moments count from
+    `started_ns`, when the recording began."""
     listed: list[dict[str, object]] = []
     columns: dict[str, Values] = {}
     for table in found:
@@ -102,7 +110,7 @@ def tables_block(found: Sequence[TableOf], started_ns: int = 0) -> bytes:
             columns[f"{table.name}.{column.name}"] = values
             described.append({**dataclasses.asdict(column), "scale": scale})
         listed.append({"name": table.name, "title": table.title, "rows": len(table.rows), "columns": described})
-    return block({"tables": listed}, columns)
+    return listed, columns
 
 
 def _stored(column: Column, values: pl.Series) -> tuple[Values, int]:

@@ -47,6 +47,7 @@ HEADINGS = {
     "module": "Module",
     "thread": "Thread",
     "process": "Process",
+    "rank": "Rank",
     "layer": "Layer",
     "region": "Region",
     "op": "Op",

@@ -34,6 +34,17 @@ export function alignedFrames(now, base) {
   return { frames, rowOf };
 }
 
+/** For each frame the first that is the same but for the numbers of its process or thread. */
+export function unnumbered(frames) {
+  const rows = new Map();
+  return Int32Array.from(frames.name, (_, row) => {
+    if (row === 0) return 0;
+    const same = sameness(frames, row);
+    if (!rows.has(same)) rows.set(same, row);
+    return rows.get(same);
+  });
+}
+
 function sameness(frames, row) {
   const kind = frames.kind[row];
   const name = kind === KIND.PROCESS || kind === KIND.THREAD ? frames.name[row].replace(NUMBERED, "$1") : frames.name[row];

@@ -1,7 +1,7 @@
 // What the worker answers for the flame graph: `domain` (what its facts hold), `frames` (all of them, once), `flame` (a tree, laid out).
 
 import { arrange } from "./arrange.js";
-import { alignedFrames } from "./baseline.js";
+import { alignedFrames, unnumbered } from "./baseline.js";
 import { Facts, hiddenFrames, idleShare, KIND, tree } from "./facts.js";
 import { marked, readChoices } from "./names.js";
 import { callees, callers, focus, invert, merge, mergeRecursion } from "./nodes.js";
@@ -67,15 +67,19 @@ async function read(blocks, domain, withBase) {
 }
 
 function growOnce(from, asked) {
-  const { metric, by, range, steps, against, scale, idle, detail, inverted, hide } = asked;
-  const key = JSON.stringify([from.key, metric, by, range, steps, against, scale, idle, detail, Boolean(inverted), hide]);
+  const { metric, by, range, steps, ranks: ofRanks, against, scale, idle, detail, inverted, hide } = asked;
+  const key = JSON.stringify([from.key, metric, by, range, steps, ofRanks, against, scale, idle, detail, Boolean(inverted), hide]);
   if (grown.key === key) return grown.tree;
   const { facts, base, frames, labels } = from;
   const grouping = facts.groupings.find((one) => one.name === by) ?? facts.groupings[0];
   const hidden = hiddenFrames(frames.kind, { detail, inverted }, marked(frames, labels, readChoices(hide)));
   const chosen = chosenParts(facts, metric, asked);
   const rest = against && chosen ? { facts, chosen: restParts(facts, metric, asked) } : null;
-  const made = tree(facts, rest ?? base, { segments: grouping.segments, metric, hidden, chosen, idle });
+  // Ranks side by side: what tells one from the other must not.
+  const alike = rest && ofRanks ? unnumbered(frames) : null;
+  if (alike) rest.frameOf = alike;
+  const segments = alike ? grouping.segments.filter((name) => name !== "process" && name !== "rank") : grouping.segments;
+  const made = tree(facts, rest ?? base, { segments, metric, hidden, chosen, idle, ...(alike ? { frameOf: alike } : {}) });
   const perLength = rest && rest.chosen.length > 0 ? chosen.length / rest.chosen.length : 1;
   const usual = rest || !base ? perLength : perPeriod(facts, base.facts, metric);
   grown = { key, tree: scaled(made, scale === "total" ? null : usual) };

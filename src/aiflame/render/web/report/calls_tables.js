@@ -1,5 +1,5 @@
 // What the worker answers for the view tables: `tables` (what there is), `table` (one, sorted and filtered: how many rows), `rows` (some
-// of those rows), `csv` (all of them, as text).
+// of those rows), `csv` (all of them, as text). Other views have tables in a block of their own (`block`).
 
 import { csvOf } from "./csv.js";
 import { readChoices } from "./names.js";
@@ -9,8 +9,8 @@ const collator = new Intl.Collator("en", { numeric: true });
 const ordered = new Map(); // table, sort and filter → rows; the latest few
 
 export const TABLE_CALLS = {
-  async tables(blocks) {
-    const { head, columns } = await blocks.get("tables");
+  async tables(blocks, { block = "tables" } = {}) {
+    const { head, columns } = await blocks.get(block);
     return head.tables.map((table) => ({
       ...table,
       columns: table.columns.map((column) => ({ ...column, ...reach(column, columns[`${table.name}.${column.name}`]) })),
@@ -18,20 +18,20 @@ export const TABLE_CALLS = {
   },
 
   async table(blocks, given) {
-    const { table, columns } = await tableOf(blocks, given.table);
+    const { table, columns } = await tableOf(blocks, given);
     const rows = order(table, columns, given);
     const share = table.columns.find((column) => column.kind === "share");
     return { count: rows.length, share: share ? sum(columns[`${table.name}.${share.name}`], rows, share.scale) : null };
   },
 
   async rows(blocks, given) {
-    const { table, columns } = await tableOf(blocks, given.table);
+    const { table, columns } = await tableOf(blocks, given);
     const rows = order(table, columns, given).subarray(given.from, given.to);
     return Array.from(rows, (row) => table.columns.map((column) => value(column, columns[`${table.name}.${column.name}`], row)));
   },
 
   async csv(blocks, given) {
-    const { table, columns } = await tableOf(blocks, given.table);
+    const { table, columns } = await tableOf(blocks, given);
     const rows = order(table, columns, given);
     const head = table.columns.map(({ label, unit }) => (unit ? `${label} (${unit})` : label));
     const values = function* () {
@@ -41,8 +41,8 @@ export const TABLE_CALLS = {
   },
 };
 
-async function tableOf(blocks, name) {
-  const { head, columns } = await blocks.get("tables");
+async function tableOf(blocks, { block = "tables", table: name }) {
+  const { head, columns } = await blocks.get(block);
   const table = head.tables.find((one) => one.name === name);
   if (!table) throw new Error(`this report has no table called ${name}`);
   return { table, columns };
@@ -56,8 +56,8 @@ function value(column, values, row) {
 
 /** Rows that match, in order. `sort`: a column's name, with `-` before it the largest first; "" as the table came. `only`: names of which a
  *  row must have one in `column`, or be inside of it. */
-function order(table, columns, { sort = "", filter = "", column = "", only = "" }) {
-  const key = JSON.stringify([table.name, sort, filter, column, only]);
+function order(table, columns, { block = "", sort = "", filter = "", column = "", only = "" }) {
+  const key = JSON.stringify([block, table.name, sort, filter, column, only]);
   if (!ordered.has(key)) {
     if (ordered.size > 8) ordered.delete(ordered.keys().next().value);
     ordered.set(key, sorted(table, columns, sort, named(matching(table, columns, filter), columns[`${table.name}.${column}`], only)));

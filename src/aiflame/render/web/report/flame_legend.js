@@ -132,6 +132,7 @@ export class Chips {
     const alone = model.against ? { against: "", scale: "", widths: "" } : {};
     if (state.range) chips.push(this.#chip("range", "time ", rangeText(state.range, info.bins), { range: "", ...alone }));
     if (state.steps) chips.push(this.#chip("steps", ...stepsText(state.steps), { steps: "", ...alone }));
+    if (state.ranks) chips.push(this.#chip("ranks", /^\d+$/.test(state.ranks) ? "rank " : "ranks ", state.ranks, { ranks: "", ...alone }));
     if (model.against) chips.push(this.#chip("against", "compared with ", restText(state), alone));
     else if (model.differential && state.scale) {
       chips.push(this.#chip("scale", "baseline scaled to the same total: ", `× ${Number(model.scaled.toPrecision(3))}`, { scale: "" }));
@@ -170,7 +171,8 @@ function stepsText(steps) {
   return from === to ? ["step ", from] : ["steps ", `${from} – ${to}`];
 }
 
-function restText({ steps, scale }) {
+function restText({ steps, ranks, scale }) {
+  if (ranks) return `the other ranks, ${scale ? "scaled to the same total" : "their mean"}`;
   const rest = steps ? "the other steps without the first" : "the rest of the run";
   return `${rest}, ${scale ? "scaled to the same total" : steps ? "per step" : "per second"}`;
 }

@@ -3,7 +3,7 @@
 /** Each key of the address and what it is when it is not there. */
 const FIELDS = {
   domain: "", metric: "", by: "", order: "name", inverted: "", recursion: "", detail: "", idle: "", // how the tree is made
-  focus: "", hide: "", merge: "", sandwich: "", range: "", steps: "", against: "", scale: "", widths: "", base: "",
+  focus: "", hide: "", merge: "", sandwich: "", range: "", steps: "", ranks: "", against: "", scale: "", widths: "", base: "",
   dir: "", search: "", case: "", lit: "", zoom: "", at: "", // how it is looked at
 };
 
@@ -62,9 +62,9 @@ export function question(state, domain, hasBase) {
   };
 }
 
-/** Whether a part of the run is compared with the rest of it. */
-export function againstRest({ against, range, steps }) {
-  return against === "rest" && Boolean(range || steps);
+/** Whether a part of the run, or some of its ranks, is compared with the rest. */
+export function againstRest({ against, range, steps, ranks }) {
+  return against === "rest" && Boolean(range || steps || ranks);
 }
 
 /** Whether callees are drawn below their callers. */

@@ -141,7 +141,7 @@ class ViewMenu {
     for (const { key, input, value } of this.#groups) input.checked = (now[key] ?? state[key]) === value;
     const useless = {
       idle: model.idle.share === 0,
-      against: !state.range && !state.steps,
+      against: !state.range && !state.steps && !state.ranks,
       base: model.against || !this.view.app.blocks.includes(`base.${this.view.domain}`),
       scale: !model.differential,
       widths: !model.differential,

@@ -6,7 +6,7 @@ import { element, wide } from "./dom.js";
 const ROW = 26;
 const HEAD = 28; // covers the rows at the top
 const AROUND = 30; // rows drawn beyond what is in sight
-const CHARACTER = 6.9;
+const CHARACTER = 7.4;
 const [NARROWEST, WIDEST] = [58, 380];
 const FIRST = 420; // as wide as the first column grows where there is room: further, and names would be far from their numbers
 
@@ -22,7 +22,8 @@ export class Grid {
   #room = element("div.grid-room", { role: "rowgroup" });
   #empty = element("p.note", { hidden: true }, "No row matches.");
 
-  /** `rows(from, to)`: their values; `sort(by)`, `lead(row)`, `link(…)`, `failed(error)`. */
+  /** `rows(from, to)`: their values; `sort(by)`, `lead(row)`, `link(…)`, `failed(error)`; `cell(column, row)`: what columns of the kind `parts`
+   *  have in them. */
   constructor(on) {
     this.#on = on;
     this.body = element("div.grid", { role: "grid", tabIndex: 0 }, this.#head, this.#room, this.#empty);
@@ -33,7 +34,7 @@ export class Grid {
   async show(table, count, sort) {
     const other = this.#table?.name !== table.name;
     this.#table = table;
-    this.#columns = table.columns.filter((column, place) => place === 0 || column.filled);
+    this.#columns = table.drawn ?? table.columns.filter((column, place) => place === 0 || column.filled);
     [this.#count, this.#sort, this.#drawn] = [count, sort, ""];
     this.#chosen = 0;
     this.body.setAttribute("aria-rowcount", count + 1);
@@ -64,7 +65,8 @@ export class Grid {
   /** By the column after the one that it is sorted by. */
   sortNext() {
     const at = this.#columns.findIndex((column) => column.name === this.#sort.replace(/^-/, ""));
-    this.#on.sort(firstWay(this.#columns[(at + 1) % this.#columns.length]));
+    const order = [...this.#columns.slice(at + 1), ...this.#columns.slice(0, at + 1)];
+    this.#on.sort(firstWay(order.find((column) => column.kind !== "parts")));
   }
 
   #drawHead() {
@@ -76,6 +78,7 @@ export class Grid {
   }
 
   #heading(column) {
+    if (column.kind === "parts") return element("div.cell", { role: "columnheader" }, column.label);
     const [way, name] = [this.#sort.startsWith("-") ? "descending" : "ascending", this.#sort.replace(/^-/, "")];
     const sorted = name === column.name;
     const arrow = sorted ? (way === "descending" ? " ↓" : " ↑") : "";
@@ -104,7 +107,7 @@ export class Grid {
   #row(values, number) {
     const named = Object.fromEntries(this.#table.columns.map((column, place) => [column.name, values[place]]));
     const lead = this.#on.lead(named);
-    const cells = this.#columns.map((column, place) => this.#cell(column, named[column.name], place === 0 ? lead : null));
+    const cells = this.#columns.map((column, place) => this.#cell(column, named, place === 0 ? lead : null));
     const row = element(number === this.#chosen ? "div.row.chosen" : "div.row", { role: "row", "aria-rowindex": number + 2 }, ...cells);
     row.style.top = `${number * ROW}px`;
     row.addEventListener("click", (event) => !event.target.closest("a") && this.#choose(number));
@@ -112,7 +115,9 @@ export class Grid {
     return row;
   }
 
-  #cell(column, value, lead) {
+  #cell(column, row, lead) {
+    if (column.kind === "parts") return element("div.cell.parts", { role: "gridcell" }, this.#on.cell(column, row));
+    const value = row[column.name];
     const text = written(column, value);
     const full = column.kind === "place" || column.kind === "text" ? value : "";
     const inside = lead ? this.#on.link("", ...lead, text || "(no name)") : element("span", {}, text);
@@ -143,6 +148,7 @@ function classOf({ kind }) {
 }
 
 function width(column) {
+  if (column.width) return column.width;
   const texts = column.scale === 0 ? column.longest : Math.max(written(column, column.most).length, 6);
   return Math.round(Math.min(Math.max(Math.max(texts, column.label.length + 2) * CHARACTER + 22, NARROWEST), WIDEST));
 }

@@ -7,14 +7,16 @@ import { Failure, Help, Theme } from "./shell.js";
 import { view as code } from "./view_code.js";
 import { view as flame } from "./view_flame.js";
 import { view as overview } from "./view_overview.js";
+import { view as ranks } from "./view_ranks.js";
 import { view as scope } from "./view_scope.js";
 import { view as tables } from "./view_tables.js";
 import { view as timeline } from "./view_timeline.js";
 
-const VIEWS = [overview, flame, scope, timeline, code, tables];
+const VIEWS = [overview, flame, scope, timeline, code, tables, ranks];
 const PATIENCE_MS = 150; // what is there sooner needs no progress line
 
 class App {
+  #offered = VIEWS;
   #views = new Map();
   #shown = "";
   #theme = new Theme(() => this.#show());
@@ -42,8 +44,9 @@ class App {
       this.#busy(false);
     }
     this.blocks = this.summary.blocks;
-    for (const view of VIEWS) this.#addToNavigation(view);
-    const help = new Help(VIEWS);
+    this.#offered = VIEWS.filter((view) => view.there?.(this) ?? true);
+    for (const view of this.#offered) this.#addToNavigation(view);
+    const help = new Help(this.#offered);
     addEventListener("popstate", () => this.#show());
     document.addEventListener("keydown", (event) => this.#key(event, help));
     this.#show();
@@ -96,7 +99,7 @@ class App {
 
   #show() {
     const { view: wanted, state } = readAddress(location.hash);
-    const view = VIEWS.find((one) => one.name === wanted) ?? VIEWS[0];
+    const view = this.#offered.find((one) => one.name === wanted) ?? this.#offered[0];
     try {
       if (!this.#views.has(view.name)) {
         const made = view.create(this);
@@ -143,7 +146,7 @@ class App {
       event.preventDefault();
       return;
     }
-    const view = VIEWS.find((one) => one.key === event.key);
+    const view = this.#offered.find((one) => one.key === event.key);
     if (view) this.go(view.name, {});
     else if (event.key === "?") help.toggle(this.#shown);
     else if (event.key === "t") this.#theme.turn();

@@ -10,6 +10,7 @@ const VIEWS = {
   tables: "Show the table",
   timeline: "Show it in the timeline",
   scope: "Show when",
+  ranks: "Show the ranks",
 };
 const NOTHING = {
   sampled: "Nothing was sampled and no device was used. What runs for less than a hundredth of a second leaves no samples: record more.",
@@ -41,6 +42,7 @@ function evidence({ view, metric, by, search, kernel, table, place, column, name
   if (view === "kernels") return ["code", { kernel, place }];
   if (view === "tables" && names?.length) return ["tables", { table, column, only: writeChoices(names.map((text) => ({ what: "name", text }))) }];
   if (view === "tables") return ["tables", { table, filter: search }];
+  if (view === "ranks") return ["ranks", {}];
   if (view === "timeline") return ["timeline", momentOf(search, steps)];
   return [view, { metric, by, search }];
 }

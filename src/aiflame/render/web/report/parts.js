@@ -1,6 +1,7 @@
 // Parts of what ran: how much of each group of sites fell into a range of time, or into steps.
 
 const WHOLE = /^(\d+)-(\d+)$/;
+const RANK = /^rank (\d+)$/;
 
 /** `3-9` as [3, 9], both included; null where there is none. */
 export function span(text) {
@@ -10,17 +11,26 @@ export function span(text) {
 
 /**
  * What an address chooses: `parts` is for each group the part of all its moments that lies in the range and in the steps, `steps` marks
- * these, `length` is how much of the run that is, in steps or in bins. Null where nothing is left out.
+ * these, `length` is how much of the run that is, in steps or in bins, or how many ranks. Null where nothing is left out.
  */
-export function chosenParts(facts, metric, { range, steps }) {
+export function chosenParts(facts, metric, { range, steps, ranks }) {
+  const ofRanks = ranksOf(facts, ranks);
+  const parts = chosenTime(facts, metric, { range, steps });
+  return ofRanks ? onRanks(facts, parts, ofRanks, 1) : parts;
+}
+
+function chosenTime(facts, metric, { range, steps }) {
   const bins = span(range);
   const numbers = span(steps);
   if (!bins && !numbers) return null;
   return found(facts, metric, bins && ((bin) => bin >= bins[0] && bin <= bins[1]), numbers && inSteps(facts, numbers));
 }
 
-/** The rest: what is not in the range; or all other steps, but the first of each process, which compiles and warms up. */
-export function restParts(facts, metric, { range, steps }) {
+/** The rest: of other ranks the same range and steps; else what is not in the range; or all other steps, but the first of each process,
+ *  which compiles and warms up. */
+export function restParts(facts, metric, { range, steps, ranks }) {
+  const ofRanks = ranksOf(facts, ranks);
+  if (ofRanks) return onRanks(facts, chosenTime(facts, metric, { range, steps }), ofRanks, 2);
   const bins = span(range);
   const numbers = span(steps);
   if (!numbers) return found(facts, metric, (bin) => bin < bins[0] || bin > bins[1], null);
@@ -28,6 +38,33 @@ export function restParts(facts, metric, { range, steps }) {
   const first = firstSteps(facts);
   const others = chosen.map((one, row) => (one || first[row] ? 0 : 1));
   return found(facts, metric, bins && ((bin) => bin >= bins[0] && bin <= bins[1]), others);
+}
+
+/** For each group of sites 1 where it is of a rank that is meant (`0,4-7`), 2 of another, 0 of none; and how many ranks [0, 1, 2] are. Null
+ *  where no ranks are asked for, or there are none. */
+export function ranksOf(facts, asked) {
+  const forest = facts.forests.rank;
+  if (!asked || !forest) return null;
+  const spans = asked.split(",").map((one) => span(one) ?? span(`${one}-${one}`)).filter(Boolean);
+  const state = new Uint8Array(forest.parent.length);
+  const many = [0, 0, 0];
+  for (let node = 1; node < state.length; node++) {
+    const number = forest.parent[node] === 0 ? RANK.exec(facts.frames.name[forest.frame[node]])?.[1] : undefined;
+    if (forest.parent[node] !== 0) state[node] = state[forest.parent[node]]; // what a rank has started
+    else if (number !== undefined) {
+      state[node] = spans.some(([from, to]) => Number(number) >= from && Number(number) <= to) ? 1 : 2;
+      many[state[node]]++;
+    }
+  }
+  const groups = new Uint8Array(groupCount(facts));
+  const node = facts.columns["site.rank"];
+  for (let site = 0; site < facts.sites; site++) groups[facts.group[site]] = state[node[site]];
+  return { groups, many };
+}
+
+function onRanks(facts, chosen, { groups, many }, wanted) {
+  const parts = Float64Array.from(groups, (state, group) => (state === wanted ? (chosen?.parts[group] ?? 1) : 0));
+  return { parts, steps: chosen?.steps ?? null, length: many[wanted] };
 }
 
 function found(facts, metric, inRange, steps) {

@@ -3,12 +3,13 @@
 import { readBlock } from "./blocks.js";
 import { CODE_CALLS } from "./calls_code.js";
 import { FLAME_CALLS } from "./calls_flame.js";
+import { RANK_CALLS } from "./calls_ranks.js";
 import { SCOPE_CALLS } from "./calls_scope.js";
 import { TIMELINE_CALLS } from "./calls_timeline.js";
 import { TABLE_CALLS } from "./calls_tables.js";
 
 /** Each call: (blocks, given) → answer, or {answer, transfer: [buffers]}. */
-const CALLS = { ...FLAME_CALLS, ...SCOPE_CALLS, ...TIMELINE_CALLS, ...CODE_CALLS, ...TABLE_CALLS };
+const CALLS = { ...FLAME_CALLS, ...SCOPE_CALLS, ...TIMELINE_CALLS, ...CODE_CALLS, ...TABLE_CALLS, ...RANK_CALLS };
 
 const wanted = new Map();
 const blocks = {

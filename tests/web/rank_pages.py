@@ -1,0 +1,35 @@
+"""Reports of parallel jobs, for the tests of their page."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "unit"))
+
+from made_ranks import Made, job
+
+from aiflame.analyze.fan_out import here
+from aiflame.analyze.rank_facts import Partial
+from aiflame.analyze.rank_page import rank_page
+from aiflame.analyze.rank_profile import answer
+from aiflame.analyze.rank_sources import sources
+from aiflame.render.page import page as report_page
+from aiflame.render.report_ranks import ranks_block
+
+SLEEPS = Made(sleeps={(2, 1): 20})
+"""Rank 2 sleeps for 20 ms before the backward work of layer 1."""
+
+
+def many_ranks(folder: Path, many: int) -> Path:
+    """A page of so many ranks, made of four recorded ones: all but rank 2 do what rank 0 does."""
+    partial = here(sources([job(folder / "job.aiflame", SLEEPS)])[0], 1 << 30, processes=1)
+    facts = tuple(replace(partial.facts[2 if rank == 2 else 0], rank=rank, source=str(rank)) for rank in range(many))
+    partial = Partial(facts)
+    block = ranks_block(rank_page(partial, answer(partial)), 0)
+    summary = {"metric": "cpu-time", "metrics": [{"name": "cpu-time"}]}
+    told = {"blocks": ["ranks"], "summary": summary, "findings": [], "steps": [], "panels": [], "started_ns": 0}
+    path = folder / "many.html"
+    path.write_text("".join(report_page("many", told, [("ranks", block)])), encoding="utf-8")
+    return path
