@@ -183,7 +183,9 @@ def _clocks(found: Ranks) -> TableOf:
     return _table("clocks", "Clocks", columns, rows)
 
 
-def _table(name: str, title: str, columns: tuple[Column, ...], rows: Sequence[tuple[object, ...]], of_rows: tuple[Column, ...] = ()) -> TableOf:
+def _table(
+    name: str, title: str, columns: tuple[Column, ...], rows: Sequence[tuple[object, ...]], of_rows: tuple[Column, ...] = ()
+) -> TableOf:
     """`of_rows`: what the rows have, where that is more than is shown."""
     kinds = {"text": pl.String, "share": pl.Float64, "number": pl.Int64}
     schema = {column.name: kinds[column.kind] for column in of_rows or columns}
