@@ -76,10 +76,10 @@ def of_calls(profile: Tables, trie: Functions) -> Meaning:
     return Meaning(told.clear(), told.clear(), told, known.forests(regions_of), known.compiled, known.steps.rows)
 
 
-def of_samples(profile: Tables, trie: Functions, clock: int) -> Meaning:
-    """What the CPU samples of a clock are of."""
+def of_samples(profile: Tables, trie: Functions, clock: int, stepping: pl.DataFrame | None = None) -> Meaning:
+    """What the CPU samples of a clock are of. `stepping`: the profile's steps, where they were asked for before: all launches tell them."""
     items = sample_items(profile, clock)
-    known = _Known(profile, trie)
+    known = _Known(profile, trie, known_steps=stepping)
     columns, regions_of = known.context(items, captured=np.zeros(len(items), dtype=np.bool_))
     told = items.hstack(columns)
     return Meaning(told.clear(), told.clear(), told, known.forests(regions_of), known.compiled, known.steps.rows)
@@ -93,6 +93,7 @@ class _Known:
     trie: Functions
     launched: pl.DataFrame | None = None
     """Items of its launches, where they are there already."""
+    known_steps: pl.DataFrame | None = None
 
     def context(self, items: pl.DataFrame, captured: NDArray[np.bool_]) -> tuple[pl.DataFrame, Forest]:
         """CONTEXT, MOTHER and BRINGS of each item, and the forest of regions; `captured`: it is a graph's node, which does not run when it
@@ -142,6 +143,8 @@ class _Known:
     @cached_property
     def steps(self) -> Steps:
         """Launches tell all of the programs that have some; of others there are CPU samples."""
+        if self.known_steps is not None:
+            return Steps(self.known_steps)
         launched = self.launched if self.launched is not None else launch_items(self.profile)
         rest = sample_items(self.profile).join(launched.select("process").unique(), on="process", how="anti")
         both = [(launched, True), (rest, False)]

@@ -19,6 +19,7 @@ from aiflame.attribute.facts_times import Times
 from aiflame.attribute.growth import Forest, Growth, Places
 from aiflame.attribute.moments import Bins
 from aiflame.attribute.noise import hidden_noise
+from aiflame.attribute.packing import ordered, summed
 from aiflame.attribute.reshape import without_nodes
 from aiflame.attribute.segments import Segment, forest_of, segments
 from aiflame.attribute.tree import Metric
@@ -109,11 +110,9 @@ def put_in_order(
 
     values = [name for name in got.leaves.columns if name not in ("site", INSIDE)]
     leaves = got.leaves.with_columns(site=pl.Series(place[_ints(got.leaves, "site")]), inside=pl.Series(node[INSIDE]))
-    leaves = leaves.group_by("site", INSIDE).agg(pl.col(values).sum()).sort("site", INSIDE)
-    moments = times.moments.with_columns(group=pl.Series(new_group[_ints(times.moments, "group")])).sort("bin", "group")
-    slot_values = times.slot_values.with_columns(group=pl.Series(new_group[_ints(times.slot_values, "group")])).sort(
-        "step", "slot", "group"
-    )
+    leaves = summed(leaves.select("site", INSIDE, *values), ("site", INSIDE))
+    moments = times.moments.with_columns(group=pl.Series(new_group[_ints(times.moments, "group")]))
+    slot_values = times.slot_values.with_columns(group=pl.Series(new_group[_ints(times.slot_values, "group")]))
     steps = steps.with_columns(process=pl.Series(of_steps, dtype=pl.Int64))
     return Facts(
         domain,
@@ -125,10 +124,10 @@ def put_in_order(
         sites,
         leaves,
         times.bins,
-        moments,
+        ordered(moments, ("bin", "group")),
         times.slots,
         steps,
-        slot_values,
+        ordered(slot_values, ("step", "slot", "group")),
         (*got.notes, *times.notes),
         times.window_ns,
         times.period_log2,

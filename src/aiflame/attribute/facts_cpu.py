@@ -38,10 +38,10 @@ BY_RANK = Grouping(RANK, "Rank", (RANK, "code"))
 _STACK = ["process", "thread", "stack", "state"]
 
 
-def cpu_facts(profile: Tables, metric: str) -> Facts:
-    """What threads did, by the samples of the metric's clock."""
+def cpu_facts(profile: Tables, metric: str, steps: pl.DataFrame | None = None) -> Facts:
+    """What threads did, by the samples of the metric's clock. `steps`: those of the profile, where they were asked for before."""
     trie = functions(profile)
-    meaning = of_samples(profile, trie, CLOCK[metric])
+    meaning = of_samples(profile, trie, CLOCK[metric], steps)
     worth = (pl.col("weight").cast(pl.UInt64) * pl.col("period_ns").cast(pl.UInt64)).clip(upper_bound=LONGEST_NS).cast(pl.Int64)
     same = [*_STACK, *CONTEXT]
     fewer = fewer_regions(meaning.samples, meaning.forests["region"])

@@ -22,6 +22,7 @@ from aiflame.attribute.gpu_places import NO_LAUNCH, family_nodes, grow_inside, i
 from aiflame.attribute.gpu_samples import DRIVER, Ran, Samples, elsewhere, samples
 from aiflame.attribute.gpu_work import Grouped, Work, work
 from aiflame.attribute.growth import Forest, Growth
+from aiflame.attribute.packing import summed
 from aiflame.attribute.prefixes import Prefix
 from aiflame.attribute.rank_groups import RANK, grouped_by_rank, has_ranks
 from aiflame.attribute.segments import forest_of
@@ -180,7 +181,7 @@ class _Parts:
         site, point, value = (_ints(sampled.placed, name) for name in ("site", "point", "value"))
         row, which, value = self.divided.divide(site, value)
         rows = pl.DataFrame({"site": self.part[row], "point": point[which], metric: value})
-        rows = rows.group_by("site", "point").agg(pl.col(metric).sum()).sort("site", "point")
+        rows = summed(rows, ("site", "point"))
         return rows.select("site", pl.Series(INSIDE, of_points[_ints(rows, "point")]), metric)
 
     def timed(self, whole: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:

@@ -13,6 +13,7 @@ from aiflame.attribute.division import Ints
 from aiflame.attribute.gpu_work import Work
 from aiflame.attribute.items import LATEST
 from aiflame.attribute.moments import MOST_ROWS, PIECE, SAMPLED_ROWS, Bins, Steps, by_density, few_enough, in_slots, standing_for_all
+from aiflame.attribute.packing import ordered, summed
 from aiflame.attribute.tree import GPU_STALLS, GPU_TIME
 
 STEPS: Mapping[str, type[pl.DataType]] = {"number": pl.Int64, "process": pl.Int64, "begin": pl.Int64, "end": pl.Int64}
@@ -22,6 +23,7 @@ SLOTS = 100
 ENOUGH_STEPS = 2000
 """A picture of steps is not wider: more of them may be shown several as one."""
 FEWEST_SLOTS = 25
+_SLOT = ("group", "step", "slot")
 Intervals = tuple[Ints, Ints, Ints]
 """Groups or rows, starts, ends."""
 
@@ -62,8 +64,8 @@ def device_slots(
             at, first, last = _cut(known, begins, ends, process, since[low : low + PIECE], until[low : low + PIECE])
             parts.append(in_slots(parted, 0 * at, at, first, last))
         if parts:
-            summed = pl.concat(parts).group_by("step", "slot").agg(pl.col("value").sum())
-            found.append(summed.select(pl.lit(idle_group, pl.Int64).alias("group"), "step", "slot", "value"))
+            of_steps = summed(pl.concat(parts).select("step", "slot", "value"), ("step", "slot"))
+            found.append(of_steps.select(pl.lit(idle_group, pl.Int64).alias("group"), "step", "slot", "value"))
     made = _made(known, parted, pl.concat(found), GPU_TIME.name, bins)
     stalls = GPU_STALLS.name in moments.columns and len(made.values) > 0
     return replace(made, values=_with_samples(made, bins, moments)) if stalls else made
@@ -78,7 +80,7 @@ def sample_slots(items: pl.DataFrame, steps: pl.DataFrame, bins: Bins, metric: s
     time = np.minimum(inside["time_ns"].to_numpy(), LATEST).astype(np.int64)
     parted = _parted(known, begins, np.maximum(_ints(known, "end_ns"), begins + 1), group, row, time)
     values = inside.select("group", step=pl.Series(parted.shown[row]), slot=pl.Series(parted.slot(row, time)), value="value")
-    return _made(known, parted, values.group_by("group", "step", "slot").agg(pl.col("value").sum()), metric, bins)
+    return _made(known, parted, summed(values, _SLOT), metric, bins)
 
 
 def _rows(steps: pl.DataFrame, process: Ints, number: NDArray[np.integer]) -> Ints:
@@ -146,7 +148,7 @@ def _made(steps: pl.DataFrame, parted: Steps, values: pl.DataFrame, metric: str,
             again = pl.Series(_shown(merged["process"], 2))
             rows = rows.with_columns(shown=again.gather(rows["shown"]))
             values = values.with_columns(step=again.gather(values["step"]))
-        values = values.group_by("group", "step", "slot").agg(pl.col("value").sum())
+        values = summed(values, _SLOT)
     notes = []
     if slots < SLOTS:
         notes.append(f"steps have {slots} parts, that these be not too many")
@@ -170,8 +172,8 @@ def _cut(steps: pl.DataFrame, begins: Ints, ends: Ints, process: int, since: Int
 def _with_samples(made: Slots, bins: Bins, moments: pl.DataFrame) -> pl.DataFrame:
     """The values of slots with those of samples: what a group has in a bin is divided over the slots that touch it, by their time there.
     Where a group ran outside of steps, too, that part stays outside."""
-    values = made.values.rename({GPU_TIME.name: "value"}).sort("group", "step", "slot")
-    known = moments.sort("group", "bin").fill_null(0)
+    values = ordered(made.values.rename({GPU_TIME.name: "value"}), _SLOT)
+    known = ordered(moments, ("group", "bin")).fill_null(0)
     took = np.maximum(_ints(known, GPU_TIME.name), 1).astype(np.float64)
     pieces = [slice(first, first + SAMPLED_ROWS) for first in range(0, len(values), SAMPLED_ROWS)]
     # Of a slot and of a bin the time is known, of their pairs an estimate: it is fitted to both.

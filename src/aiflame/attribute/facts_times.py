@@ -16,6 +16,7 @@ from aiflame.attribute.gpu_samples import DRIVER, DROPPED, MOST_SAMPLES, Samples
 from aiflame.attribute.gpu_work import Work
 from aiflame.attribute.items import LATEST
 from aiflame.attribute.moments import Bins, by_density, coarser_bins, in_bins, wide_enough
+from aiflame.attribute.packing import ordered, summed
 from aiflame.attribute.stacks import Tables
 from aiflame.attribute.tree import GPU_STALLS, GPU_TIME
 
@@ -109,22 +110,17 @@ def _with_samples(profile: Tables, done: Work, moments: pl.DataFrame, bins: Bins
     name = ["process", "device", "name"]
     kernels = done.sites.select(name).unique(maintain_order=True).with_row_index("kernel")
     of_group = done.sites.with_row_index("group").join(kernels, on=name).select(pl.col("group").cast(pl.Int64), "kernel")
-    moments = moments.join(of_group, on="group", how="left").sort("group", "bin")
+    moments = ordered(moments.join(of_group, on="group", how="left", maintain_order="left"), ("group", "bin"))
     density = _density(profile, kernels, moments.drop_nulls("kernel"), bins)
     moments = moments.join(density, on=["kernel", "bin"], how="left", maintain_order="left")
     value = by_density(moments, moments["density"].fill_null(0.0), total)
     timed = moments.select("group", "bin", pl.col("value").alias(GPU_TIME.name), value.alias(GPU_STALLS.name))
-    return (
-        pl.concat([timed, _elsewhere(profile, bins, lone)], how="diagonal")
-        .group_by("group", "bin")
-        .agg(pl.all().sum())
-        .sort("group", "bin")
-    )
+    return summed(pl.concat([timed, _elsewhere(profile, bins, lone)], how="diagonal").fill_null(0), ("group", "bin"))
 
 
 def _density(profile: Tables, kernels: pl.DataFrame, moments: pl.DataFrame, bins: Bins) -> pl.DataFrame:
     """kernel, bin, density: samples in each ns that a kernel of that name ran."""
-    ran = moments.group_by("kernel", "bin").agg(pl.col("value").sum())
+    ran = summed(moments.select("kernel", "bin", "value"), ("kernel", "bin"))
     windows = (
         profile.table("gpu_windows")
         .select("process", "device", "begin_ns", "end_ns", window="id")

@@ -9,6 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from aiflame.attribute.moments import Sums
+
 Ints = NDArray[np.int64]
 Times = NDArray[np.uint64] | NDArray[np.int64]
 
@@ -23,7 +25,8 @@ def overlaps(site: Ints, start: Times, end: Times, begin: Times, until: Times) -
     """site, window, overlap (ns, above 0): for each site the time that its kernels (`site`, `start`, `end`) ran in each of the windows
     from `begin` to `until`."""
     start, end, begin, until = (np.minimum(times, LATEST).astype(np.int64) for times in (start, end, begin, until))
-    found = [pl.DataFrame(schema={"site": pl.Int64, "window": pl.Int64, "overlap": pl.Int64})]
+    windows = max(len(begin), 1)
+    sums = Sums((int(site.max(initial=0)) + 1) * windows, len(site))
     for lane in _lanes(begin, until):
         opens, closes = begin[lane], until[lane]
         first = np.searchsorted(closes, start, side="right")
@@ -34,9 +37,10 @@ def overlaps(site: Ints, start: Times, end: Times, begin: Times, until: Times) -
             kernel = np.repeat(np.arange(low, high), count[low:high])
             window = first[kernel] + np.arange(len(kernel)) - (upto[kernel] - upto[low])
             shared = np.minimum(end[kernel], closes[window]) - np.maximum(start[kernel], opens[window])
-            rows = pl.DataFrame({"site": site[kernel], "window": lane[window], "overlap": shared}).filter(pl.col("overlap") > 0)
-            found.append(rows.group_by("site", "window").agg(pl.col("overlap").sum()))
-    return pl.concat(found).group_by("site", "window").agg(pl.col("overlap").sum()).sort("site", "window")
+            there = np.flatnonzero(shared > 0)
+            sums.add(site[kernel[there]] * windows + lane[window[there]], shared[there])
+    key, overlap = sums.found()
+    return pl.DataFrame({"site": key // windows, "window": key % windows, "overlap": overlap})
 
 
 def _lanes(begin: Ints, until: Ints) -> list[Ints]:

@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.division import scaled
+from aiflame.attribute.packing import firsts, in_order, summed
 
 Ints = NDArray[np.int64]
 MOST_ROWS = 2_000_000
@@ -165,7 +166,7 @@ def coarser_bins(moments: pl.DataFrame, bins: Bins, most: int = MOST_ROWS) -> tu
     """The moments (group, bin, and values) in bins wide enough to be few."""
     while len(moments) > most and bins.count > 1:
         bins = bins.wider()
-        moments = moments.with_columns(pl.col("bin") // 2).group_by("group", "bin").agg(pl.all().sum())
+        moments = summed(moments.with_columns(pl.col("bin") // 2), ("group", "bin"))
     return moments, bins
 
 
@@ -186,31 +187,39 @@ class Sums:
 
     def __init__(self, size: int, rows: int) -> None:
         self._total = np.zeros(size) if size <= min(DENSE, 64 * rows + 1024) else None
-        self._parts = [pl.DataFrame(schema={"key": pl.Int64, "value": pl.Int64})]
+        self._parts: list[tuple[Ints, Ints]] = [(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))]
         self._waiting = 0
 
     def add(self, key: Ints, value: Ints) -> None:
         if self._total is None:
-            self._parts.append(_summed(pl.DataFrame({"key": key, "value": value})))
-            self._waiting += len(self._parts[-1])
-            if self._waiting > 2 * len(self._parts[0]) + PIECE:
-                self._parts, self._waiting = [_summed(pl.concat(self._parts))], 0
+            self._parts.append(_summed(key, value))
+            self._waiting += len(self._parts[-1][0])
+            if self._waiting > 2 * len(self._parts[0][0]) + PIECE:
+                self._parts, self._waiting = [self._all()], 0
         elif len(key) > len(self._total) // 4:
             self._total += np.bincount(key, value, len(self._total))
         else:
             np.add.at(self._total, key, value.astype(np.float64))
 
     def found(self) -> tuple[Ints, Ints]:
-        """The keys that have values, and their sums."""
+        """The keys that have values, in order, and their sums."""
         if self._total is not None:
             key = np.flatnonzero(self._total)
             return key, self._total[key].astype(np.int64)
-        sums = _summed(pl.concat(self._parts)).filter(pl.col("value") != 0)
-        return sums["key"].to_numpy(), sums["value"].to_numpy()
+        key, value = self._all()
+        there = value != 0
+        return key[there], value[there]
+
+    def _all(self) -> tuple[Ints, Ints]:
+        key, value = (np.concatenate(each) for each in zip(*self._parts, strict=True))
+        return _summed(key, value)
 
 
-def _summed(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.group_by("key").agg(pl.col("value").sum())
+def _summed(key: Ints, value: Ints) -> tuple[Ints, Ints]:
+    order = in_order(key)
+    key = key[order]
+    first = firsts(key)
+    return key[first], np.add.reduceat(value[order], first) if len(first) else value
 
 
 def _distinct(values: Ints) -> int:

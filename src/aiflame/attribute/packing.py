@@ -1,10 +1,12 @@
-"""Rows told apart by several columns of whole numbers, by one number each: hashing one column of millions is much cheaper than several."""
+"""Rows told apart by several columns of whole numbers, by one number each: of millions, one column is hashed, sorted and summed up by much
+more quickly than several."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute import nodes
@@ -14,7 +16,7 @@ _BITS = 62
 
 
 def packed(columns: Sequence[NDArray[np.integer] | NDArray[np.bool_]], size: int) -> Ints:
-    """A number for each of `size` rows, equal where all columns are."""
+    """A number for each of `size` rows, equal where all columns are, and in the order of the first column, then the second …"""
     found, bits = np.zeros(size, dtype=np.int64), 0
     for column in columns:
         values, width = _from_zero(column.astype(np.int64))
@@ -23,6 +25,40 @@ def packed(columns: Sequence[NDArray[np.integer] | NDArray[np.bool_]], size: int
         found = found << width | values
         bits += width
     return found
+
+
+def in_order(key: Ints) -> Ints:
+    """The rows in the order of their numbers from 0 on, those of one number in their own. A number and its row in one are sorted several
+    times as quickly as rows by their numbers."""
+    bits = max(len(key) - 1, 0).bit_length()
+    if int(key.max(initial=0)).bit_length() + bits > _BITS + 1:
+        return np.argsort(key, kind="stable")
+    found: Ints = np.sort(key << bits | np.arange(len(key))) & ((1 << bits) - 1)
+    return found
+
+
+def ordered(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """The rows by columns of whole numbers, those that are equal there in their own order."""
+    key = _key(rows, by)
+    return rows if (key[1:] >= key[:-1]).all() else rows[in_order(key)]
+
+
+def summed(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """Rows that are equal in these columns as one, in their order: of all other columns the sums."""
+    key = _key(rows, by)
+    order = in_order(key)
+    first = firsts(key[order])
+    sums = {name: np.add.reduceat(rows[name].to_numpy()[order], first) for name in rows.columns if name not in by and len(first)}
+    return rows[order[first]].with_columns(pl.Series(name, values) for name, values in sums.items())
+
+
+def firsts(key: Ints) -> Ints:
+    """Of sorted numbers the places of those that differ from the one before."""
+    return np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
+
+
+def _key(rows: pl.DataFrame, by: Sequence[str]) -> Ints:
+    return packed([rows[name].to_numpy() for name in by], len(rows))
 
 
 def _from_zero(values: Ints) -> tuple[Ints, int]:

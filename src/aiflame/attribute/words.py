@@ -64,11 +64,18 @@ def find(keys: Ints, wanted: Ints) -> tuple[Ints, Mask]:
 
 def latest(group: Ints, time_ns: Ints, wanted: Ints, before_ns: Ints) -> Ints:
     """Of moments sorted by group and time, for each wanted one the place of the last of its group at or before that time; -1 for none."""
-    groups, times = nodes.distinct(group), nodes.distinct(time_ns)
-    if not len(groups):
+    if not len(group):
         return np.full(len(wanted), -1)
-    key = np.searchsorted(groups, group) << 32 | np.searchsorted(times, time_ns)
-    number, there = find(groups, wanted)
-    rank = np.searchsorted(times, before_ns, side="right") - 1
-    at = np.searchsorted(key, number << 32 | np.maximum(rank, 0), side="right") - 1
-    return np.where(there & (rank >= 0) & (at >= 0) & (key[at] >> 32 == number), at, -1)
+    opens = np.append(True, group[1:] != group[:-1])
+    groups, number = group[opens], np.cumsum(opens) - 1
+    wanted_number, there = find(groups, wanted)
+    first, last = int(time_ns.min()), int(time_ns.max())
+    bits = (last - first).bit_length()
+    if len(groups).bit_length() + bits < 63:
+        rank, wanted_rank = time_ns - first, np.clip(before_ns, first - 1, last) - first
+    else:  # times are too far apart to stand in one number with their group
+        times = nodes.distinct(time_ns)
+        rank, wanted_rank = np.searchsorted(times, time_ns), np.searchsorted(times, before_ns, side="right") - 1
+        bits = len(times).bit_length()
+    at = np.searchsorted(number << bits | rank, wanted_number << bits | np.maximum(wanted_rank, 0), side="right") - 1
+    return np.where(there & (wanted_rank >= 0) & (at >= 0) & (number[at] == wanted_number), at, -1)

@@ -20,10 +20,15 @@ def facts_makers(profile: Tables, meaning: Callable[[], Meaning | None] = lambda
     """For each domain that the profile has values of (`device`, `cpu`, `wall`), what makes its block. `meaning`: what
     `context.of_devices` says, where it was asked before."""
     there = set(metrics(profile))
+
+    def of_clock(metric: str) -> bytes:
+        known = meaning()
+        return facts_block(cpu_facts(profile, metric, known.steps if known is not None else None))
+
     makers: dict[str, tuple[bool, Callable[[], bytes]]] = {
         "device": (bool(there & (OF_GPU - {ENERGY.name})), lambda: facts_block(device_facts(profile, meaning()))),
-        "cpu": (CPU_TIME.name in there, lambda: facts_block(cpu_facts(profile, CPU_TIME.name))),
-        "wall": (WALL_TIME.name in there, lambda: facts_block(cpu_facts(profile, WALL_TIME.name))),
+        "cpu": (CPU_TIME.name in there, lambda: of_clock(CPU_TIME.name)),
+        "wall": (WALL_TIME.name in there, lambda: of_clock(WALL_TIME.name)),
     }
     return {domain: make for domain, (has, make) in makers.items() if has}
 
