@@ -26,9 +26,10 @@ def scope(number: int, name: str, kind: str = "user", **columns: Any) -> dict[st
 
 
 def spans(*told: tuple[int, int, int]) -> list[Record]:
-    """Records of scopes (number, begin, end), by time; of what happens at once, ends come first."""
-    records = [(at, not ends, number) for number, begin, end in told for at, ends in ((begin, False), (end, True))]
-    return [(number, int(not starts), at) for at, starts, number in sorted(records)]
+    """Records of scopes (number, begin, end), by time; at one moment ends come first, and inner scopes stay within outer ones."""
+    begins = [(at, 1, -end, number) for number, at, end in told]
+    ends = [(at, 0, -begin, number) for number, begin, at in told]
+    return [(number, 1 - starts, at) for at, starts, _, number in sorted(begins + ends)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,7 +134,7 @@ def test_any_memory_decodes_to_something(noise: bytes, warps: int) -> None:
     memory[40 : 40 + len(noise)] = noise[: len(memory) - 40]
     found = records(np.frombuffer(bytes(memory), np.uint8), Layout(warps, tuple(range(warps)), len(memory)))
     both = paired(found)
-    nest = nested(found, both, np.zeros(256, dtype=np.bool_))
+    nest = nested(found, both)
     assert (found.clock[both.end] >= found.clock[both.begin]).all()
     assert (nest.parent < np.arange(len(both.begin))).all()
 
@@ -157,7 +157,7 @@ def test_scopes_lie_in_each_other_by_time_and_what_crosses_lies_beside_them() ->
     data = np.frombuffer(kernel.memory(Cta(0, warps={0: spans(*told)})), np.uint8)
     found = records(data, Layout(1, (0,), kernel.scratch_bytes))
     both = paired(found)
-    nest = nested(found, both, np.zeros(256, dtype=np.bool_))
+    nest = nested(found, both)
     parents = {int(found.scope[both.begin[row]]): int(parent) for row, parent in enumerate(nest.parent)}
     assert parents == {LOOP: -1, LOAD: 0, 3: -1, DOT: 0}
     assert nest.paths.tolist() == [[-1, LOOP], [0, LOAD], [0, DOT]]

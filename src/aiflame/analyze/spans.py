@@ -57,3 +57,25 @@ def union(begin: Ints, end: Ints) -> Spans:
 def gaps(spans: Spans) -> Spans:
     """What lies between them."""
     return Spans(spans.end[:-1], spans.begin[1:])
+
+
+def both(one: Spans, other: Spans) -> Spans:
+    """What lies in either of them at once."""
+    moment = np.concatenate([one.begin, other.begin, one.end, other.end])
+    step = np.repeat([1, -1], len(moment) // 2)
+    order = np.lexsort((step, moment))  # ends first: what touches does not overlap
+    moment, deep = moment[order], np.cumsum(step[order])
+    at = np.flatnonzero(deep == 2)
+    return Spans(moment[at], moment[at + 1])
+
+
+def without(one: Spans, other: Spans) -> Spans:
+    """What lies in the first of them alone."""
+    moment = np.concatenate([one.begin, one.end, other.begin, other.end])
+    step = np.concatenate([np.repeat([1, -1], len(one)), np.repeat([-1, 1], len(other))])
+    order = np.argsort(moment, kind="stable")
+    moment, level = moment[order], np.cumsum(step[order])
+    last = np.append(moment[1:] > moment[:-1], True)[: len(moment)]
+    moment, level = moment[last], level[last]
+    at = np.flatnonzero(level == 1)
+    return union(moment[at], moment[at + 1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from aiflame.cli import annotate, demo, diff, doctor, export, flame, ranks, report, tally, timeline, top
+from aiflame.cli import annotate, demo, diff, doctor, export, flame, intra, ranks, report, tally, timeline, top
 from aiflame.cli import open as opening
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app.command("flame")(flame.flame)
 app.command("top")(top.top)
 app.command("annotate")(annotate.annotate)
 app.command("tally")(tally.tally)
+app.command("intra")(intra.intra)
 app.command("diff")(diff.diff)
 app.command("timeline")(timeline.timeline)
 app.command("ranks")(ranks.ranks)

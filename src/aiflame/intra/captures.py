@@ -55,7 +55,7 @@ class Scope:
     phase: str
     """`issue`: something is started here that goes on, `wait`: it is waited for here, `span`: all of it lies between begin and end"""
     pair: int
-    """Of an issue: the scope that waits for it; -1: none or not known."""
+    """Of a wait: the scope that issued what is waited for; -1: none or not known."""
 
 
 @dataclass(frozen=True, slots=True)

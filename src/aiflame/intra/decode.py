@@ -224,9 +224,9 @@ class Nest:
     """(parent path or -1, scope) for each path, callers first"""
 
 
-def nested(found: Records, spans: Spans, beside: NDArray[np.bool_]) -> Nest:
-    """`beside`: for each scope number whether it goes on while the warp does other things. Scopes that turn out to cross others do, too."""
-    beside = beside.copy()
+def nested(found: Records, spans: Spans) -> Nest:
+    """Scopes that cross others go on while the warp does other things: they lie beside them."""
+    beside = np.zeros(256, dtype=np.bool_)
     scope = found.scope[spans.begin].astype(np.int64)
     inside = np.flatnonzero(~beside[scope])
     while (crossing := _crossing(scope[inside], spans.begin[inside], spans.end[inside], len(found.unit))).any():

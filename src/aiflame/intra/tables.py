@@ -54,7 +54,7 @@ def tables(process: int, captures: Captures, ran: Callable[[Kernel, Launch], Ran
         for launch in mine:
             launch_number += 1
             found = _records(kernel, launch)
-            one = _Read.of(process, launch_number, number, launch, found, paths, kernel, cost, ran(kernel, launch))
+            one = _Read.of(process, launch_number, number, launch, found, paths, cost, ran(kernel, launch))
             kept = one.keep(left)
             left = max(left - kept, 0)
             by_device.setdefault(launch.device, []).append(one)
@@ -138,13 +138,12 @@ class _Read:
         launch: Launch,
         found: Records,
         paths: _Paths,
-        kernel: Kernel,
         cost: float,
         ran: Ran | None,
     ) -> _Read:
         spans = paired(found)
         edges = Edges.of(found)
-        rows = _spans(found, spans, paths, kernel, cost)
+        rows = _spans(found, spans, paths, cost)
         summed = rows.group_by("path").agg(
             pl.len().alias("count"),
             pl.col("took", "own").sum(),
@@ -198,10 +197,8 @@ class _Read:
         return room
 
 
-def _spans(found: Records, spans: Spans, paths: _Paths, kernel: Kernel, cost: float) -> pl.DataFrame:
-    beside = np.zeros(256, dtype=np.bool_)
-    beside[[scope.number for scope in kernel.scopes if scope.kind == "async"]] = True
-    nest = nested(found, spans, beside)
+def _spans(found: Records, spans: Spans, paths: _Paths, cost: float) -> pl.DataFrame:
+    nest = nested(found, spans)
     scope = found.scope[spans.begin]
     apart = sorted(set(np.unique(scope[nest.path < 0]).tolist()))
     numbers, of_scope = paths.number(nest, apart)
@@ -277,7 +274,7 @@ def _rows(process: int, one: _Read, pace: Pace, shift: int, rows: Rows) -> None:
     recorded = units.filter(pl.col("records") > 0)
     if one.kept:
         rows["intra_warps"].append(_typed("intra_warps", recorded.with_columns(**key)))
-        of_ctas = pl.DataFrame({"cta": ctas.number, "sm": ctas.sm, "begin_ns": begin, "end_ns": ctas.end + shift})
+        of_ctas = pl.DataFrame({"cta": ctas.number, "sm": ctas.sm, "begin_ns": begin, "done_ns": end, "end_ns": ctas.end + shift})
         rows["intra_ctas"].append(_typed("intra_ctas", of_ctas.with_columns(**key)))
         rows["intra_spans"].append(_span_rows(one, at, ns, zero, key))
     times = one.times.with_columns((pl.col("took", "own", "least", "median", "p95", "most") * ns).name.suffix("_ns"), **key)

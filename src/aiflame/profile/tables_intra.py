@@ -43,7 +43,7 @@ INTRA_SCOPES: Columns = {
     "line": pl.UInt32,
     "loop": pl.Int32,  # -1: none
     "phase": pl.String,  # span, issue, wait
-    "pair": pl.Int32,  # the scope that waits for what is issued here, -1: none
+    "pair": pl.Int32,  # of a wait: the scope that issued what is waited for, -1: none
 }
 INTRA_PATHS: Columns = {
     "process": pl.UInt32,
@@ -94,6 +94,7 @@ INTRA_CTAS: Columns = {
     "cta": pl.UInt32,
     "sm": pl.UInt32,
     "begin_ns": pl.Int64,
+    "done_ns": pl.Int64,  # it began to write its records back
     "end_ns": pl.Int64,
 }
 INTRA_WARPS: Columns = {
