@@ -48,6 +48,24 @@ class Recipe:
         return PREFIX + hashlib.sha256(repr(source).encode()).hexdigest()[:24]
 
 
+SMALLEST_SEGMENT = 128
+
+
+def fitting(recipe: Recipe, kernel: Any, ctas: int, most_bytes: int) -> Recipe:
+    """The recipe with as much room for records as fits into `most_bytes` for that many blocks: a power of two for each warp, and at last
+    one warp alone."""
+    warps = recipe.warps if recipe.warps is not None else default_warps(int(kernel.metadata.num_warps))
+    each = most_bytes // max(1, ctas) - lowering.SCRATCH_ALIGNMENT
+    segment = recipe.segment_bytes
+    while segment > SMALLEST_SEGMENT and segment * len(warps) > each:
+        segment //= 2
+    if segment * len(warps) > each:
+        warps = warps[:1]
+    if (segment, warps) == (recipe.segment_bytes, recipe.warps):
+        return recipe
+    return dataclasses.replace(recipe, segment_bytes=segment, warps=warps)
+
+
 _recipes: dict[str, Recipe] = {}
 _hooked: set[Any] = set()
 _user_scopes = threading.local()
@@ -128,7 +146,7 @@ def _instrument_stages(backend: Any, stages: Any, recipe: Recipe) -> None:
         scopes = metadata.get(FIELD) or {}
         if not scopes.get("scopes"):
             return to_llvm(source, metadata)
-        how = Lowering(target.backend, str(target.arch), tuple(scopes["warp_ids"]), recipe.segment_bytes, recipe.shared)
+        how = Lowering(target.backend, str(target.arch), tuple(scopes["warp_ids"]), scopes["segment_bytes"], recipe.shared)
         with lowering.active(how):
             return to_llvm(source, metadata)
 
@@ -160,8 +178,16 @@ def instrument(module: Any, recipe: Recipe) -> dict[str, Any]:
     return {
         "scopes": _described(scopes, names, numbers, kernel),
         "left_out": len(kernel.scopes) - len(scopes),
+        "segment_bytes": _segment_bytes(scopes, len(users), recipe.segment_bytes),
         "warp_ids": list(recipe.warps if recipe.warps is not None else default_warps(total_warps(kernel))),
     }
+
+
+def _segment_bytes(scopes: list[Scope], users: int, most: int) -> int:
+    """No more than a kernel without marks in loops can fill."""
+    if users or any(scope.first.loop is not None for scope in scopes):
+        return most
+    return min(most, 1 << (2 * len(scopes) * lowering.RECORD_BYTES - 1).bit_length())
 
 
 def total_warps(kernel: Kernel) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 from aiflame.intra.errors import Refused
 
-SMALLEST_SLOT = 1 << 20
+SLOT_UNIT = 2 << 20
 _NON_BLOCKING, _DISABLE_TIMING, _RELAXED = 1, 2, 2
 _NOT_READY = 600
 
@@ -120,7 +120,7 @@ class Pool:
         return status == 0
 
     def _make(self, size: int) -> Slot | None:
-        size = max(SMALLEST_SLOT, 1 << (size - 1).bit_length())
+        size = -(-size // SLOT_UNIT) * SLOT_UNIT
         if sum(slot.bytes for slot in self.slots) + size > self.limit:
             return None
         if self._stream is None or self._other is None:

@@ -26,6 +26,8 @@ from aiflame.intra.errors import Refused
 from aiflame.intra.passes import choose
 
 _DONE = "_aiflame_intra"
+SLOTS = 4
+"""Launches whose records fit into the memory together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +128,14 @@ class Session:
             counts.dropped += 1
             return False
         with self._lock, device.unnoticed():
-            made = launch.twin(self)
+            ctas = grid[0] * grid[1] * grid[2] * launch.cluster
+            made = launch.twin(self, ctas) if ctas else None
             if made is None:
                 return False
-            metadata = made.metadata
-            ctas = grid[0] * grid[1] * grid[2] * max(1, int(getattr(metadata, "num_ctas", 1) or 1))
-            size = ctas * int(metadata.profile_scratch_size)
+            size = ctas * int(made.metadata.profile_scratch_size)
             self.collect()
             pool = self._pools.setdefault(device.context(), device.Pool(self.settings.memory))
-            slot = pool.take(size) if ctas else None
+            slot = pool.take(size)
             if slot is None:
                 counts.dropped += 1
                 return False
@@ -151,7 +152,7 @@ class Session:
                 "key": str(made.hash),
                 "device": device.device(),
                 "stream": int(stream),
-                "grid": [grid[0] * (ctas // max(1, grid[0] * grid[1] * grid[2])), grid[1], grid[2]],
+                "grid": [grid[0] * launch.cluster, grid[1], grid[2]],
                 "correlation": 0,
                 "begin_ns": begin,
                 "first_cta": 0,
@@ -191,7 +192,7 @@ class Session:
                 "num_warps": int(metadata.num_warps),
                 "warp_ids": said["warp_ids"],
                 "scratch_bytes": int(metadata.profile_scratch_size),
-                "buffer_bytes": self.settings.segment_bytes * len(said["warp_ids"]),
+                "buffer_bytes": said["segment_bytes"] * len(said["warp_ids"]),
                 "metric": "cycle",
                 "clock64": True,
                 "triton": str(metadata.triton_version),
@@ -217,6 +218,8 @@ class Launch:
         self._kernel, self._launcher = kernel, launcher
         self.counts = Counts()
         self._twin: Any = None
+        self.cluster = max(1, int(getattr(kernel.metadata, "num_ctas", 1) or 1))
+        """Blocks that run for each program of the grid."""
         self._of: Session | None = None
         """Of which session's recipe the twin is."""
 
@@ -231,12 +234,13 @@ class Launch:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._launcher, name)
 
-    def twin(self, session: Session) -> Any:
-        """Made with the first launch that is taken; None where there can be none."""
+    def twin(self, session: Session, ctas: int) -> Any:
+        """Made with the first launch that is taken, with room for its blocks; None where there can be none."""
         if self._of is not session:
             self._of, self._twin = session, None
             try:
-                twin = compile_hook.twin(self._kernel, session.recipe)
+                recipe = compile_hook.fitting(session.recipe, self._kernel, ctas, session.settings.memory // SLOTS)
+                twin = compile_hook.twin(self._kernel, recipe)
                 if int(twin.metadata.shared) > lowering.shared_memory("cuda", str(twin.metadata.target.arch)):
                     raise Refused("the records do not fit into shared memory")
                 twin._init_handles()

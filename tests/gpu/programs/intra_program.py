@@ -1,0 +1,85 @@
+"""Launches kernels of the suite often enough that some launches are timed inside: as they are, tuned, in a graph, of Inductor's.
+
+    intra_program.py plain|tuned|graph|compiled [LAUNCHES]
+
+Prints a digest of all that was written, as JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from typing import Any
+
+import intra_kernels as suite
+import torch
+import triton
+
+
+def main() -> None:
+    what, launches = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 20
+    torch.manual_seed(0)
+    print(json.dumps({"digest": RUNS[what](launches)}))
+
+
+def plain(launches: int) -> str:
+    found = []
+    for name in ("gemm", "softmax", "reduction"):
+        case = next(case for case in suite.CASES if case.name == name)
+        given = case.given(torch)
+        for _ in range(launches):
+            case.launch(given)
+        found += [given[one] for one in case.written]
+    return digest(*found)
+
+
+def tuned(launches: int) -> str:
+    tuner = triton.autotune([triton.Config({"BLOCK": 8192}, num_warps=warps) for warps in (4, 8)], key=["columns"])(suite.softmax)
+    x = torch.randn(1024, 8192, device="cuda", dtype=torch.float16)
+    y = torch.empty_like(x)
+    for _ in range(launches):
+        tuner[(1024,)](x, y, 8192)
+    return digest(y)
+
+
+def graph(launches: int) -> str:
+    case = next(case for case in suite.CASES if case.name == "layer_norm")
+    given = case.given(torch)
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            case.launch(given)
+    torch.cuda.synchronize()
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        for _ in range(9):
+            case.launch(given)
+    for _ in range(launches):
+        captured.replay()
+    return digest(given["y_ptr"])
+
+
+def compiled(launches: int) -> str:
+    def step(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.gelu(x * 2 + 1).softmax(-1) @ w
+
+    quick = torch.compile(step)
+    x, w = (torch.randn(2048, 2048, device="cuda") for _ in range(2))
+    for _ in range(launches):
+        y = quick(x, w)
+    return digest(y)
+
+
+def digest(*tensors: torch.Tensor) -> str:
+    torch.cuda.synchronize()
+    whole = hashlib.sha256()
+    for tensor in tensors:
+        whole.update(tensor.cpu().numpy().tobytes())
+    return whole.hexdigest()
+
+
+RUNS: dict[str, Any] = {"plain": plain, "tuned": tuned, "graph": graph, "compiled": compiled}
+
+if __name__ == "__main__":
+    main()
