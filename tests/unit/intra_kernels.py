@@ -74,12 +74,12 @@ def gemm(scopes: Sequence[dict[str, Any]], schedule: Callable[[int], list[Record
     return kernel.frame() + kernel.launch(*ctas, begin_ns=50)
 
 
-def profile_of(path: Path, *frames: bytes, kernels: Sequence[Row] = (), **tables: Any) -> Profile:
-    """A sealed profile of process 7 with these captures."""
-    tables = {"processes": [{"pid": 7, "start_ns": 1}], **tables}
+def profile_of(path: Path, *frames: bytes, kernels: Sequence[Row] = (), pid: int = 7, **tables: Any) -> Profile:
+    """A sealed profile of a process with these captures."""
+    tables = {"processes": [{"pid": pid, "start_ns": 1}], **tables}
     if kernels:
         tables |= ran(*kernels)
     profile = sealed(path, **tables)
-    write(path / "intra" / "7.captures", *frames)
+    write(path / "intra" / f"{pid}.captures", *frames)
     profile.meta = profile.meta.with_notes(*write_intra_tables(profile))
     return profile

@@ -21,6 +21,7 @@ from aiflame.attribute.gpu_places import NO_LAUNCH, family_nodes, grow_inside, i
 from aiflame.attribute.gpu_samples import DRIVER, Samples, elsewhere, samples
 from aiflame.attribute.gpu_work import Grouped, Work, work
 from aiflame.attribute.growth import Forest, Growth, Places
+from aiflame.attribute.intra import SCOPED, Scopes, scopes
 from aiflame.attribute.prefixes import Prefix, grow_prefix
 from aiflame.attribute.stacks import Functions, Tables, functions
 from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_TIME, LAUNCHES, Metric, Tree, frame_table
@@ -32,12 +33,15 @@ WITH_IDLE = ", with idle time"
 
 
 def time_tree(profile: Tables, detail: str = "function", by: Prefix | None = None) -> Tree:
-    """GPU time, and the time that devices were idle. What lies inside a kernel gets its part of the kernel's time by its samples.
+    """GPU time, and the time that devices were idle. What lies inside a kernel gets its part of the kernel's time by its samples; where the
+    kernel recorded what lies inside, by that.
 
     `by`: what stands between the process and the code, or in its place."""
     plan = _Plan.of(profile, by)
     resting = idle(plan.done, profile.table("processes"))
-    return _whole_tree(plan, GPU_TIME, plan.done.sites["took"].to_numpy(), resting.with_columns(name=pl.lit(IDLE)), detail)
+    return _whole_tree(
+        plan, GPU_TIME, plan.done.sites["took"].to_numpy(), resting.with_columns(name=pl.lit(IDLE)), detail, scopes(profile)
+    )  # fmt: skip
 
 
 def energy_tree(profile: Tables, detail: str = "function", by: Prefix | None = None) -> Tree:
@@ -48,22 +52,35 @@ def energy_tree(profile: Tables, detail: str = "function", by: Prefix | None = N
     return _whole_tree(plan, metric, taken.sites, taken.idle.with_columns(name=pl.lit(IDLE_ENERGY)), detail)
 
 
-def _whole_tree(plan: _Plan, metric: Metric, measured: Ints, resting: pl.DataFrame, detail: str) -> Tree:
+def _whole_tree(plan: _Plan, metric: Metric, measured: Ints, resting: pl.DataFrame, detail: str, recorded: Scopes | None = None) -> Tree:
     """A metric of kernels and copies as wholes (`measured`: of each site), and of what devices take when idle (`resting`: process, device,
-    name, value)."""
+    name, value). `recorded`: by what it is divided inside kernels that have it."""
     profile, done = plan.profile, plan.done
     growth = Growth()
     divided = plan.spread(done.sites, measured)
     place, value = plan.sites(growth, divided.rows, divided.forests), divided.division.value
     metric = divided.label(metric)
     inner, inner_value = place[:0], value[:0]
+    scoped = np.zeros(len(done.sites), dtype=np.bool_)
+    if recorded is not None and len(recorded.weights):
+        is_kernel = done.sites["kind"].to_numpy() == Kind.GPU_KERNEL
+        of_kernels = np.flatnonzero(is_kernel)
+        site, node, inner_value = recorded.divide(done.sites.filter(pl.Series(is_kernel)), measured[of_kernels])
+        site = of_kernels[site]
+        scoped[site] = True
+        row, which, inner_value = divided.divide(site, inner_value)
+        inner = growth.grow(place[row], recorded.forest, node[which])
+        metric = replace(metric, label=metric.label + SCOPED) if len(inner) else metric
+    value = np.where(scoped[divided.division.item], 0, value)
     if detail != "function":
         sampled = samples(profile, done)
-        site, inner_value = _shared_out(sampled, measured)
+        sampled = replace(sampled, placed=sampled.placed.filter(pl.Series(~scoped[sampled.placed["site"].to_numpy()])))
+        site, by_samples = _shared_out(sampled, measured)
         value = np.where(np.isin(divided.division.item, site), 0, value)
-        row, which, inner_value = divided.divide(site, inner_value)
-        inner = grow_inside(growth, profile, sampled.points, place[row], sampled.placed["point"].to_numpy()[which], detail)
-        metric = replace(metric, label=metric.label + DIVIDED) if len(inner) else metric
+        row, which, by_samples = divided.divide(site, by_samples)
+        lines = grow_inside(growth, profile, sampled.points, place[row], sampled.placed["point"].to_numpy()[which], detail)
+        metric = replace(metric, label=metric.label + DIVIDED) if len(lines) else metric
+        inner, inner_value = np.concatenate([inner, lines]), np.concatenate([inner_value, by_samples])
     rest = stand_alone(growth, plan.trie, resting, dict.fromkeys(resting["name"].unique(), Kind.GPU_IDLE))
     if resting["value"].sum():
         metric = replace(metric, label=metric.label + WITH_IDLE)

@@ -25,6 +25,7 @@ MARKS = {
     Kind.OS_KERNEL: "_[k]",
     Kind.GPU_KERNEL: "_[G]",
     Kind.GPU_LINE: "_[G]",
+    Kind.GPU_SCOPE: "_[G]",
     Kind.GPU_COPY: "_[G]",
     Kind.GPU_INSTRUCTION: "_[g]",
     Kind.GPU_STALL: "_[g]",

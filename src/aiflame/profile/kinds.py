@@ -42,3 +42,5 @@ class Kind(IntEnum):
     """`aten::addmm`"""
     FAMILY = 24
     """What kernels do: gemm, attention …"""
+    GPU_SCOPE = 25
+    """Inside a kernel: a part of it whose time it recorded itself."""

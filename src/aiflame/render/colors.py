@@ -47,6 +47,7 @@ TONES: dict[Kind, Tone] = {
     Kind.WAIT: Tone("waiting", 0.80, 0.060, 235),
     Kind.BOUNDARY: Tone("launch", 0.76, 0.0, 0),
     Kind.GPU_KERNEL: Tone("GPU kernel", 0.84, 0.105, 198),
+    Kind.GPU_SCOPE: Tone("inside a GPU kernel", 0.86, 0.085, 170),
     Kind.GPU_LINE: Tone("GPU source line", 0.90, 0.075, 196),
     Kind.GPU_COPY: Tone("GPU copy", 0.78, 0.115, 250),
     Kind.CPU_INSTRUCTION: Tone("CPU instruction", 0.82, 0.130, 140),

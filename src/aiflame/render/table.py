@@ -26,6 +26,7 @@ STYLES = {
     Kind.OS_KERNEL: "dark_orange",
     Kind.GPU_KERNEL: "cyan",
     Kind.GPU_LINE: "cyan",
+    Kind.GPU_SCOPE: "cyan",
     Kind.GPU_STALL: "green",
     Kind.GPU_COPY: "blue",
     Kind.GPU_IDLE: "bright_black",

@@ -186,7 +186,7 @@ function rangeText(range, bins) {
 }
 
 /** From what contains to what is contained: as render/colors.TONES. */
-const ORDER = [1, 2, 21, 22, 15, 16, 23, 24, 3, 4, 5, 13, 6, 17, 7, 8, 9, 19, 14, 10, 11, 12, 20, 18];
+const ORDER = [1, 2, 21, 22, 15, 16, 23, 24, 3, 4, 5, 13, 6, 17, 7, 8, 25, 9, 19, 14, 10, 11, 12, 20, 18];
 
 function rank(kind) {
   const at = ORDER.indexOf(kind);
