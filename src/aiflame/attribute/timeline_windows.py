@@ -13,10 +13,11 @@ from aiflame.attribute.timeline import launches_of, owners_of
 from aiflame.attribute.timeline_calls import calls
 from aiflame.attribute.timeline_context import Contexts
 from aiflame.attribute.timeline_near import Rows, both
-from aiflame.attribute.timeline_regions import marked_regions, placed_regions
+from aiflame.attribute.timeline_regions import counters, marked_regions, placed_regions
 from aiflame.attribute.timeline_samples import clock_of, cpu_samples
 from aiflame.attribute.timeline_stacks import Stacks
 from aiflame.attribute.timeline_tables import Making, Timeline
+from aiflame.attribute.timeline_telemetry import telemetry
 from aiflame.attribute.timeline_work import device_work
 from aiflame.errors import AiflameError
 
@@ -49,6 +50,15 @@ class Windows:
         calls(cut, making, owners, contexts, self._stacks, launches, work)
         of_sampled = self._sampled and replace(self._sampled, samples=self._sampled.samples[sampled])
         cpu_samples(cut, making, owners, self._stacks, of_sampled)
+        return making.finish()
+
+    @cached_property
+    def counters(self) -> Timeline:
+        """What was counted, of the whole time: tracks and points alone."""
+        making = Making()
+        owners = owners_of(self.profile, making)
+        counters(self.profile, making, owners)
+        telemetry(self.profile, making, owners)
         return making.finish()
 
     def _cut(self, begin: int, end: int) -> tuple[_Cut, pl.Series, pl.Series]:

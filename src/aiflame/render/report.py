@@ -57,7 +57,7 @@ class Report:
 
     def closer(self, begin: int, end: int) -> bytes:
         """The block of a stretch of the timeline (ns), with everything that is there."""
-        return timeline_block(self._windows.timeline(begin, end, MOST_AT_ONCE), window=(begin, end))
+        return timeline_block(self._windows.timeline(begin, end, MOST_AT_ONCE), window=(begin, end), counted=self._windows.counters)
 
     def blocks(self) -> Iterator[tuple[str, bytes]]:
         """All, one after another. What the first ones share is let go before the large ones are made: there may be millions of launches."""

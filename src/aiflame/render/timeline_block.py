@@ -20,6 +20,7 @@ from aiflame.profile.kinds import Kind
 from aiflame.render.blocks import MOST as LARGEST
 from aiflame.render.blocks import Values, block
 from aiflame.render.colors import shade_of
+from aiflame.render.timeline_counters import counters
 from aiflame.render.timeline_lanes import Lanes, lanes
 from aiflame.render.timeline_merge import Spans, merged_apart
 
@@ -47,6 +48,7 @@ SHOWN: Mapping[SliceKind, tuple[str, Kind]] = {
     SliceKind.MARK: ("marks", Kind.REGION),
     SliceKind.FUNCTION: ("functions", Kind.PYTHON),
     SliceKind.TRACED: ("traced calls", Kind.CPP),
+    SliceKind.SCOPE: ("inside kernels", Kind.GPU_SCOPE),
 }
 """How the page calls a kind of slices, and whose colours they have."""
 
@@ -58,8 +60,9 @@ def of_profile(profile: Tables, meaning: Callable[[], Meaning | None]) -> bytes:
     return timeline_block(timeline_of(profile, without=frozenset(OF_FEW if ran > MOST else ()), meaning=meaning()))
 
 
-def timeline_block(timeline: Timeline, most: int = MOST, window: tuple[int, int] | None = None) -> bytes:
-    """`window`: only what runs in that time (ns), for a page that asks its server again, finer."""
+def timeline_block(timeline: Timeline, most: int = MOST, window: tuple[int, int] | None = None, counted: Timeline | None = None) -> bytes:
+    """`window`: only what runs in that time (ns), for a page that asks its server again, finer. `counted`: where counters are, if they are
+    not in the timeline."""
     slices, left_out = _fitting(_within(timeline, window), most)
     laid = lanes(timeline.tracks, slices)
     spans = _spans(laid, slices)
@@ -71,6 +74,7 @@ def timeline_block(timeline: Timeline, most: int = MOST, window: tuple[int, int]
     names, name = _used(timeline.names, laid.slices["name"].to_numpy()[spans.row])
     facts = _facts(timeline.facts, laid.slices["facts"].to_numpy()[spans.row])
     count = np.bincount(spans.lane, minlength=len(laid.rows))
+    points = counters(counted or timeline, origin, end)
     head = {
         "origin_ns": origin,
         "length_ns": end - origin,
@@ -79,6 +83,8 @@ def timeline_block(timeline: Timeline, most: int = MOST, window: tuple[int, int]
         "keys": facts.keys,
         "left_out": [SHOWN[kind][0] for kind in (*sorted(timeline.without), *left_out)],
         "merged": {"slices": len(slices), "detail_ns": detail_ns, "bin_ns": bin_ns} if detail_ns or bin_ns else None,
+        "counters": points.head,
+        "thinned": points.thinned,
     }
     tracks = laid.tracks
     columns: dict[str, Values] = {
@@ -100,6 +106,7 @@ def timeline_block(timeline: Timeline, most: int = MOST, window: tuple[int, int]
         "slice.step": laid.slices["step"].to_numpy()[spans.row].astype(np.int64) + 1,
         "slice.delay": laid.slices["delay"].to_numpy()[spans.row],
         **facts.columns,
+        **points.columns,
     }
     if head["merged"]:
         columns |= {"slice.count": spans.count, "slice.idle": spans.end - spans.begin - spans.busy}

@@ -11,6 +11,13 @@ export function amount(value, unit) {
   return `${threeDigits(value / size)} ${name}`;
 }
 
+/** A value of a counter. */
+export function counted(value, unit) {
+  if (unit === "bytes") return amount(value, unit);
+  if (unit === "bytes/s") return `${amount(value, "bytes")}/s`;
+  return `${threeDigits(value)}${unit === "%" || unit === "" ? unit : ` ${unit}`}`;
+}
+
 function threeDigits(value) {
   const whole = String(Math.trunc(Math.abs(value))).length;
   return value.toLocaleString("en-US", { maximumFractionDigits: Math.max(0, 3 - whole) });

@@ -16,7 +16,7 @@ export class Closer {
 
   /** Whenever another stretch is looked at; `about`: of the timeline. */
   look({ begin, end }, about) {
-    if (!(about.merged || about.leftOut.length) || (this.view?.begin === begin && this.view.end === end)) return;
+    if (!(about.merged || about.leftOut.length || about.thinned) || (this.view?.begin === begin && this.view.end === end)) return;
     const view = { begin, end };
     this.view = view;
     this.origin = about.origin;
@@ -33,11 +33,11 @@ export class Closer {
   }
 
   async #decide(view) {
-    const { close, ask } = await this.data.ask("timeline.closer", view);
+    const { close, counters, ask } = await this.data.ask("timeline.closer", view);
     if (view !== this.view) return;
     this.on.close(close && isServed());
     if (!ask) this.#end("");
-    else if (!isServed()) this.#end("aiflame open shows single kernels here");
+    else if (!isServed()) this.#end(counters ? "" : "aiflame open shows single kernels here");
     else if (!this.reading || view.begin < this.reading.begin || view.end > this.reading.end) await this.#read(ask, view);
   }
 

@@ -3,14 +3,17 @@
 export const LANE = 18;
 const HEADER = 22;
 const GAP = 6;
+const MOST_TELLING = 6; // counters that are shown at once
+const MOST_OPEN = 24; // rows of the others, as soon as these are asked for
+const FOLDS = { first: -1, more: -2, groups: -3 }; // below 0, since tracks are told by their numbers
 const OWNERS = new Set(["process", "thread", "device"]); // of other tracks
 
 /**
  * @param about what the call timeline.about gave
  * @param {Set<number>} turned tracks that a person has folded or opened
  * @param {boolean} closely with what is known of stretches that were read closer alone
- * @returns {{rows: object[], height: number}} rows with y and height: titles {fold, title, depth} and lanes {lane, label}; `fold` says what a
- *   click turns, where it does
+ * @returns {{rows: object[], height: number}} rows with y and height: titles {fold, title, depth}, lanes {lane, label} and counters {counter,
+ *   label}; `fold` says what a click turns, where it does: a track, or below 0 a group of counters
  */
 export function layout(about, turned, closely = false) {
   return new Plan(about, turned, closely ? about.orders.closer : about.orders.whole).made();
@@ -37,6 +40,7 @@ class Plan {
   }
 
   made() {
+    this.#counters();
     this.#put(-1, 0);
     return { rows: this.rows, height: this.y + GAP };
   }
@@ -47,6 +51,42 @@ class Plan {
       if (OWNERS.has(kind)) this.#owner(number, depth);
       else if (this.below.has(number)) this.#samples(number, depth);
       else this.#track(number, depth, kind === "purpose" && this.about.tracks[number].number !== this.busiest.get(parent)?.number);
+    }
+  }
+
+  /** Counters stand at the top: a few of the first group of the machine (its GPU, else its CPUs), the others behind a title. */
+  #counters() {
+    const { counters } = this.about;
+    if (!counters.length) return;
+    const first = (counters.find((one) => one.machine) ?? counters[0]).group;
+    const groups = new Map([[first, []]]);
+    counters.forEach(({ group }, counter) => {
+      if (!groups.has(group)) groups.set(group, []);
+      groups.get(group).push(counter);
+    });
+    const telling = groups.get(first).splice(0, MOST_TELLING);
+    this.#group(first, telling, FOLDS.first, false, 0);
+    const rest = counters.length - telling.length;
+    if (!rest) return;
+    const folded = !this.turned.has(FOLDS.more);
+    this.#title(`More counters (${rest})`, 0, FOLDS.more, folded);
+    if (folded) return;
+    let room = MOST_OPEN;
+    let fold = FOLDS.groups;
+    for (const [group, its] of groups) {
+      if (!its.length) continue;
+      room -= its.length;
+      this.#group(`${group} (${its.length})`, its, fold--, room < 0, 1);
+    }
+  }
+
+  #group(title, counters, fold, usuallyFolded, depth) {
+    const folded = usuallyFolded !== this.turned.has(fold);
+    this.#title(title, depth, fold, folded);
+    if (folded) return;
+    for (const counter of counters) {
+      this.rows.push({ y: this.y, height: LANE, counter, depth, label: this.about.counters[counter].label });
+      this.y += LANE;
     }
   }
 
@@ -73,7 +113,8 @@ class Plan {
   #samples(number, depth) {
     const threads = this.below.get(number);
     const folded = this.streams !== this.turned.has(number);
-    this.#title(`${this.about.tracks[number].name} (${threads.length === 1 ? "1 thread" : `${threads.length} threads`})`, depth, number, folded);
+    const one = this.about.tracks[number].kind === "inside" ? "row" : "thread";
+    this.#title(`${this.about.tracks[number].name} (${threads.length === 1 ? `1 ${one}` : `${threads.length} ${one}s`})`, depth, number, folded);
     if (!folded) threads.forEach((thread, place) => this.#track(thread, depth + 1, place > 0));
   }
 

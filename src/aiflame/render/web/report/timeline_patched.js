@@ -1,11 +1,13 @@
 // The timeline in the worker: its block, and over it stretches that were read closer. Rows of those are numbered behind the block's own.
 
+import { Counters } from "./timeline_counters.js";
 import { Pieces } from "./timeline_pieces.js";
 import { Spans } from "./timeline_spans.js";
 import { Tracks } from "./timeline_tracks.js";
 
 const MANY = 15_000; // slices that are looked at closely at once
 const PATCHES = 6;
+const SHORT = 1 / 8; // of the whole: where a stretch is no longer, counters may be had finer
 
 export class Patched {
   #tracks = new Tracks();
@@ -14,7 +16,7 @@ export class Patched {
   #shades = [];
 
   constructor(block) {
-    this.whole = this.#source(new Spans(block), 0);
+    this.whole = { ...this.#source(new Spans(block), 0), counters: new Counters(block) };
     this.first = this.#tracks.order;
     this.rows = this.whole.spans.begin.length;
   }
@@ -44,6 +46,8 @@ export class Patched {
       kinds: head.kinds,
       leftOut: head.left_out,
       merged: head.merged,
+      counters: this.whole.counters.told,
+      thinned: Boolean(head.thinned),
       slices: this.whole.spans.begin.length,
       usualStep: this.whole.spans.usualStep(),
       names: [...this.#names.keys()],
@@ -53,33 +57,37 @@ export class Patched {
 
   /**
    * Whether a stretch is short enough to be looked at closely and has more in it than the block tells; and if that is not here, what is to be
-   * read. What is short is read with much around it, so that the next movement needs nothing.
+   * read. What is short is read with much around it, so that the next movement needs nothing. `counters`: it is for counters alone.
    */
   closer({ begin, end }) {
     const { spans } = this.whole;
-    const { merged, left_out: leftOut, origin_ns: origin } = spans.head;
-    const found = merged || leftOut.length ? spans.within(begin, end) : { many: Infinity };
-    if (found.many > MANY || !(leftOut.length || found.merged)) return { close: false };
+    const { merged, left_out: leftOut, origin_ns: origin, length_ns: length, thinned } = spans.head;
+    const found = merged || leftOut.length || thinned ? spans.within(begin, end) : { many: Infinity };
+    const finer = leftOut.length > 0 || found.merged;
+    const counters = !finer && thinned && end - begin < length * SHORT;
+    if (found.many > MANY || !(finer || counters)) return { close: false };
     if (this.#patches.some((patch) => patch.begin <= begin && patch.end >= end)) return { close: true };
     let [from, to] = [begin, end];
-    for (let around = (end - begin) / 2; around < spans.head.length_ns; around *= 2) {
+    for (let around = (end - begin) / 2; around < length; around *= 2) {
+      if (counters && 2 * around > length * SHORT) break;
       if (spans.within(begin - around, end + around).many > 2 * MANY) break;
       [from, to] = [begin - around, end + around];
     }
-    return { close: true, ask: { begin: Math.max(-origin, Math.floor(from)), end: Math.ceil(to) } };
+    return { close: true, counters, ask: { begin: Math.max(-origin, Math.floor(from)), end: Math.ceil(to) } };
   }
 
   /** Puts a block over the stretch of time that it is of. */
   add(block) {
     const begin = block.head.origin_ns - this.whole.spans.head.origin_ns;
-    const patch = { ...this.#source(new Spans(block, begin), this.rows), begin, end: begin + block.head.length_ns };
+    const counters = new Counters(block, begin);
+    const patch = { ...this.#source(new Spans(block, begin), this.rows), counters, begin, end: begin + block.head.length_ns };
     this.rows += patch.spans.begin.length;
     this.#patches = [...this.#patches.slice(1 - PATCHES), patch];
     return this.about();
   }
 
   /** `closely`: where a stretch was read closer, that is shown. */
-  view({ begin, end, pixel, lanes, closely }) {
+  view({ begin, end, pixel, lanes, counters = [], closely }) {
     const pieces = new Pieces();
     const from = new Int32Array(lanes.length + 1);
     const patch = closely ? this.#best(begin, end) : null;
@@ -93,8 +101,22 @@ export class Patched {
       }
       from[place + 1] = pieces.count;
     });
-    const answer = { ...pieces.finish(), from, lanes, begin, end, pixel, closer: patch && { begin: patch.begin, end: patch.end } };
-    return { answer, transfer: ["left", "right", "row", "many", "level", "name", "kind"].map((name) => answer[name].buffer) };
+    const counted = counters.map((counter) => this.#counted(counter, patch, begin, end, pixel));
+    const answer = { ...pieces.finish(), from, lanes, counted, begin, end, pixel, closer: patch && { begin: patch.begin, end: patch.end } };
+    const buffers = ["left", "right", "row", "many", "level", "name", "kind"].map((name) => answer[name].buffer);
+    return { answer, transfer: [...buffers, ...counted.flatMap(({ low, high }) => [low.buffer, high.buffer])] };
+  }
+
+  /** The lowest and highest value of a counter in each pixel; NaN before its first. */
+  #counted(counter, patch, begin, end, pixel) {
+    const count = Math.max(1, Math.ceil((end - begin) / pixel));
+    const found = { counter, low: new Float32Array(count), high: new Float32Array(count) };
+    const { counters } = this.whole;
+    counters.fill(found, counter, { begin, pixel, from: 0, to: count });
+    const own = patch ? patch.counters.placeOf(counters.told[counter]) : -1;
+    const column = (time) => Math.max(0, Math.min(count, Math.floor((time - begin) / pixel)));
+    if (own >= 0) patch.counters.fill(found, own, { begin, pixel, from: column(patch.begin), to: column(patch.end) });
+    return found;
   }
 
   /** What has most of a stretch, and of equals the newest. */

@@ -1,6 +1,6 @@
 // Draws the timeline: a ruler, labels, and the pieces of each lane that the worker has found.
 
-import { Ruler } from "../text.js";
+import { counted, Ruler } from "../text.js";
 import { LANE } from "./timeline_layout.js";
 import { moment, tickStep } from "./time_text.js";
 
@@ -60,6 +60,7 @@ export class Picture {
     for (const row of scene.rows) {
       const y = RULER + row.y - scene.top;
       if (row.lane !== undefined && y > -LANE && y < this.height) this.#lane(scene, row, y);
+      if (row.counter !== undefined && y > -row.height && y < this.height) this.#counter(scene, row, y);
     }
     this.#outlines(scene);
     context.restore();
@@ -111,6 +112,41 @@ export class Picture {
       }
     }
     context.globalAlpha = 1;
+  }
+
+  /** What a counter had in each pixel: filled up to its lowest, lighter up to its highest. */
+  #counter({ about, pieces, view }, row, y) {
+    const { context } = this;
+    const { floor, top, unit } = about.counters[row.counter];
+    const found = pieces?.counters.get(row.counter);
+    const [bottom, room] = [y + row.height - 1, row.height - 4];
+    context.fillStyle = this.style.line;
+    context.fillRect(this.gutter, bottom, this.width, 1);
+    if (!found) return;
+    const scale = (this.width - this.gutter) / (view.end - view.begin);
+    const height = (value) => Math.max(0, Math.min(1, (value - floor) / (top - floor))) * room;
+    const column = (time) => Math.floor((time - pieces.begin) / pieces.pixel);
+    const [from, to] = [Math.max(0, column(view.begin)), Math.min(found.low.length, column(view.end) + 1)];
+    context.fillStyle = this.style.accent;
+    for (let at = from; at < to; at++) {
+      if (!(found.high[at] > floor)) continue; // NaN, too: nothing was counted yet
+      const x = this.gutter + (pieces.begin + at * pieces.pixel - view.begin) * scale;
+      const wide = pieces.pixel * scale + 0.3;
+      const [low, high] = [height(found.low[at]), height(found.high[at])];
+      context.globalAlpha = 0.3;
+      context.fillRect(x, bottom - low, wide, low);
+      context.globalAlpha = 0.75;
+      context.fillRect(x, bottom - high, wide, Math.max(high - low, 1));
+    }
+    context.globalAlpha = 1;
+    const text = counted(top, unit);
+    const width = context.measureText(text).width;
+    context.fillStyle = this.style.paper;
+    context.globalAlpha = 0.8;
+    context.fillRect(this.width - width - 10, y + 2, width + 8, 12);
+    context.globalAlpha = 1;
+    context.fillStyle = this.style.soft;
+    context.fillText(text, this.width - width - 6, y + 9);
   }
 
   #outlines({ chosen, hovered, rows, top, view }) {

@@ -2,7 +2,7 @@
 
 import { element } from "./dom.js";
 import { RULER } from "./timeline_picture.js";
-import { hoverText } from "./timeline_words.js";
+import { counterText, hoverText } from "./timeline_words.js";
 
 const SLACK = 2; // px beside a piece are still on it
 
@@ -54,13 +54,25 @@ export class Pointer {
     return best;
   }
 
+  /** The counter at a place, and what it had there: {counter, low, high}. */
+  counterAt(x, y) {
+    const { pieces, view } = this.shown;
+    const row = this.rowAt(y);
+    const found = x < this.picture.gutter ? undefined : pieces?.counters.get(row?.counter);
+    if (!found) return null;
+    const at = Math.floor((this.picture.time(x, view) - pieces.begin) / pieces.pixel);
+    return Number.isFinite(found.low[at]) ? { counter: row.counter, low: found.low[at], high: found.high[at] } : null;
+  }
+
   move(x, y) {
     const { view, pieces } = this.shown;
     this.time = x >= this.picture.gutter && view ? this.picture.time(x, view) : undefined;
     this.at = { x, y };
     if (!view || !pieces) return;
     this.canvas.style.cursor = this.folds(this.rowAt(y), x) ? "pointer" : y < RULER && x >= this.picture.gutter ? "col-resize" : "";
-    this.#tell(this.pieceAt(x, y), x, y);
+    const counter = this.counterAt(x, y);
+    if (counter) this.#tellCounter(counter, x, y);
+    else this.#tell(this.pieceAt(x, y), x, y);
   }
 
   leave() {
@@ -71,6 +83,14 @@ export class Pointer {
   /** Something else was drawn. */
   again() {
     if (this.at && !this.tip.hidden) this.move(this.at.x, this.at.y);
+  }
+
+  #tellCounter(counter, x, y) {
+    if (this.hovered) this.changed();
+    this.hovered = null;
+    this.tip.hidden = false;
+    this.tip.replaceChildren(...counterText(this.shown.about.counters[counter.counter], counter, this.time, this.picture.pixel(this.shown.view)));
+    this.#place(x, y);
   }
 
   async #tell(piece, x, y) {
@@ -85,6 +105,10 @@ export class Pointer {
       if (this.hovered !== piece || !slice) return;
       this.tip.replaceChildren(...hoverText(this.shown.about, piece, slice));
     }
+    this.#place(x, y);
+  }
+
+  #place(x, y) {
     const room = this.canvas.clientWidth - this.tip.offsetWidth - 8;
     this.tip.style.left = `${Math.max(4, Math.min(x + 14, room))}px`;
     const below = y + 18 + this.tip.offsetHeight < this.canvas.clientHeight;

@@ -1,6 +1,6 @@
 // What the timeline says of a slice, in words.
 
-import { amount } from "../text.js";
+import { amount, counted } from "../text.js";
 import { element } from "./dom.js";
 import { moment } from "./time_text.js";
 
@@ -20,6 +20,13 @@ export function hoverText(about, piece, slice) {
   if (meaning) lines.push(line(meaning));
   if (slice.delay !== null) lines.push(line(`ran ${amount(slice.delay, "ns")} after its launch`));
   return lines;
+}
+
+/** The same of a counter: `low` and `high` in a pixel that is `pixel` ns wide. */
+export function counterText({ group, label, unit }, { low, high }, time, pixel) {
+  const value = counted(high, unit);
+  const least = counted(low, unit);
+  return [element("strong", {}, `${label}: ${least === value ? value : `${least} to ${value}`}`), line(`at ${moment(time, pixel)}`), line(group)];
 }
 
 /** [word, texts] of all that is known of a slice. */

@@ -229,15 +229,18 @@ class Timeline {
     const { begin, end } = this.view;
     const pixel = this.picture.pixel(this.view);
     const lanes = this.plan.rows.filter((row) => row.lane !== undefined && this.#isNear(row)).map((row) => row.lane);
+    const counters = this.plan.rows.filter((row) => row.counter !== undefined && this.#isNear(row)).map((row) => row.counter);
     const now = this.pieces;
-    const fits = now && now.laid === this.laid && now.begin <= begin && now.end >= end && now.pixel === pixel && lanes.every((lane) => now.placeOf.has(lane));
+    const has = (found) => lanes.every((lane) => found.placeOf.has(lane)) && counters.every((counter) => found.counters.has(counter));
+    const fits = now && now.laid === this.laid && now.begin <= begin && now.end >= end && now.pixel === pixel && has(now);
     if (fits || this.asking) return;
     this.asking = true;
     const laid = this.laid;
     const margin = (end - begin) * AROUND;
     try {
-      const found = await this.app.data.ask("timeline.view", { begin: begin - margin, end: end + margin, pixel, lanes, closely: this.closely });
+      const found = await this.app.data.ask("timeline.view", { begin: begin - margin, end: end + margin, pixel, lanes, counters, closely: this.closely });
       found.placeOf = new Map(found.lanes.map((lane, place) => [lane, place]));
+      found.counters = new Map(found.counted.map((one) => [one.counter, one]));
       this.pieces = { ...found, laid };
       this.pointer.again();
     } finally {
