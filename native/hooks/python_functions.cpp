@@ -8,6 +8,7 @@
 #include "hooks/regions.hpp"
 #include "hooks/torch_comm.hpp"
 #include "hooks/torch_nodes.hpp"
+#include "hooks/torch_sums.hpp"
 #include "sampler/signals.hpp"
 #include "sampler/torch_autograd.hpp"
 #include "spool/spool.hpp"
@@ -201,7 +202,10 @@ Object calibrate_autograd(Object, const Object* given, intptr_t count, Object ke
       !read_number(arguments[2], 0, &thread))
     return nullptr;
   signals::FaultsOpen faults;  // more is read than a node need have
-  if (void* library = torch_autograd::calibrate(node, sequence, thread)) torch_nodes::listen(library);
+  if (void* library = torch_autograd::calibrate(node, sequence, thread)) {
+    torch_nodes::listen(library);
+    torch_sums::listen(library);
+  }
   return nothing();
 }
 

@@ -14,6 +14,8 @@ namespace aiflame::torch_autograd {
 struct Point {
   uint16_t autograd;
   uint32_t sequence;
+
+  bool is_backward() const noexcept { return autograd & 1u << 15; }
 };
 
 // Of the calling thread. Not for ticks.

@@ -35,6 +35,7 @@ class Program:
         self.stacks: list[Row] = []
         self.items: list[dict[str, int | bool]] = []
         self.calls: list[Row] = []
+        self.sums: list[Row] = []
 
     def stack(self, layer: str | None, *functions: str) -> int:
         words = []
@@ -62,6 +63,15 @@ class Program:
         stack = self.stack(None, "torch::autograd::Engine::evaluate_function", f"at::_ops::{op}::call")
         return self._item(thread, stack, OTHER, 0, **more)
 
+    def sum(self, first: int, last: int, gpu: bool = True, row: Row | None = None) -> int:
+        """Of the gradients that these two nodes gave; the engine makes it after the last one's work. `row`: what is told differently."""
+        stack = self.stack(None, "torch::autograd::Engine::evaluate_function", "at::_ops::add_Tensor::call")
+        item = self._item(AUTOGRAD, stack, BACKWARD | ONE, last, gpu=gpu)
+        begin = int(self.items[item]["time_ns"])
+        told: Row = {"thread": AUTOGRAD, "autograd": BACKWARD | ONE, "first": first, "last": last, "begin_ns": begin, "end_ns": begin + 1}
+        self.sums.append(told | (row or {}))
+        return item
+
     def recomputed(self, layer: str, op: str, sequence: int, autograd: int) -> int:
         """A module that is called inside of a node."""
         outer = self.stack(None, "torch::autograd::Engine::evaluate_function", "torch::autograd::PyNode::apply")
@@ -84,6 +94,7 @@ class Program:
         rows = [{"layer": row, "root": 1, "path": path, "type": "app.Module"} for path, row in MODULES.items()]
         classes = [{"address": row, "type": "Module"} for row in MODULES.values()]
         tables = {"stacks": self.stacks, "symbols": symbols, "layers": classes, "layer_names": rows, "layer_calls": self.calls}
+        tables |= {"gradient_sums": self.sums}
         profile = sealed(path / "p.aiflame", None, **tables)
         return Found.of(profile, pl.DataFrame(self.items))
 
@@ -210,6 +221,41 @@ def test_sums_of_gradients_belong_to_the_node_before(tmp_path: Path) -> None:
     assert found.op(added[0]) == "aten::add"
 
 
+def test_a_sum_of_gradients_is_of_the_layer_that_holds_all_that_gave_them(tmp_path: Path) -> None:
+    """What was used in a layer and in a module inside of it; inside of one alone; and in two layers."""
+    program = Program()
+    for sequence, layer in ((4, "layers.0.attn"), (5, "layers.0.attn"), (6, "layers.0"), (7, "layers.1")):
+        program.forward(sequence, layer, "addmm")
+    sums = [program.sum(first, last) for first, last in ((6, 4), (5, 4), (7, 4), (6, 6))]
+    back = program.backward(4, "AddmmBackward0")
+    found = program.found(tmp_path)
+    assert [found.layer(item) for item in sums] == ["layers.0", "layers.0/attn", "", "layers.0"]
+    assert found.layer(back) == "layers.0/attn"
+    assert {found.op(item) for item in sums} == {"aten::add"}
+    assert found.origins.backward[sums].all()
+
+
+def test_nodes_of_a_sum_that_launched_nothing_are_of_the_call_that_made_them(tmp_path: Path) -> None:
+    program = Program()
+    program.call("layers.0.attn", 4, 6, 1, 2)
+    program.call("layers.0", 6, 8, 3, 4)
+    sums = [program.sum(6, 4, gpu=gpu) for gpu in (False, True)]
+    found = program.found(tmp_path)
+    assert [found.layer(item) for item in sums] == ["layers.0"] * 2
+
+
+def test_a_sum_of_which_nothing_is_told_belongs_to_its_node(tmp_path: Path) -> None:
+    """Profiles of before have none; and rows that are not of this thread, this moment and this node say nothing of it."""
+    program = Program()
+    program.forward(4, "layers.0.attn", "addmm")
+    program.forward(6, "layers.0", "addmm")
+    others: list[Row] = [{"thread": MAIN}, {"end_ns": 1}, {"begin_ns": 10_000}, {"last": 5}, {"autograd": ONE}]
+    sums = [program.sum(6, 4, row=row) for row in others]
+    program.sums.append({**program.sums[0], "begin_ns": 0, "end_ns": 0})
+    found = program.found(tmp_path)
+    assert [found.layer(item) for item in sums] == ["layers.0/attn"] * len(sums)
+
+
 def test_cpu_samples_between_nodes_are_of_what_the_samples_around_them_share(tmp_path: Path) -> None:
     program = Program()
     for sequence, layer in ((5, "layers.0"), (6, "layers.0.attn"), (7, "layers.1")):
@@ -318,7 +364,7 @@ def test_no_items(tmp_path: Path) -> None:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["forward", "backward", "between"]),
+            st.sampled_from(["forward", "backward", "between", "sum"]),
             st.integers(0, 12) | st.integers(0, 0xFFFFFFFF),
             st.sampled_from([0, 1, 2]),
             st.sampled_from(list(MODULES)),
@@ -336,6 +382,8 @@ def test_every_item_gets_an_answer_and_forward_work_its_own(
     for kind, sequence, number, layer, time, gpu in rows:
         if kind == "forward":
             program.forward(sequence, layer, "addmm", number=number, time=1 + time, gpu=gpu)
+        elif kind == "sum":
+            program.sum(sequence, number, gpu=gpu, row={"begin_ns": 1 + time})
         elif kind == "backward":
             program.backward(sequence, "AddmmBackward0", number=number, time=1 + time, gpu=gpu)
         else:
@@ -349,7 +397,7 @@ def test_every_item_gets_an_answer_and_forward_work_its_own(
     for item, (kind, _, number, layer, _, _) in enumerate(rows):
         if kind == "forward":
             assert found.layer(item) == {"": "Module"}.get(layer, layer.replace(".attn", "/attn"))
-        elif kind == "between" or number > 0:
+        elif kind in ("between", "sum") or number > 0:
             assert found.origins.backward[item]
     # What is known of a backward item is some layer that forward work was in, or what is above one.
     known = set(found.origins.layer[~found.origins.backward].tolist())

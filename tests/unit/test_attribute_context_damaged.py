@@ -23,10 +23,13 @@ LAUNCH = st.tuples(
 )
 REGION = st.tuples(st.sampled_from(["optimizer", "data", "mine"]), TIMES, st.none() | TIMES, st.integers(0, 3), st.integers(0, 2))
 CALL = st.tuples(st.integers(0, 3), st.integers(0, 4), TIMES, TIMES, st.integers(0, 3), st.integers(0, 3))
+SUM = st.tuples(st.integers(0, 3), st.sampled_from([0, 1, 0x8001]), st.integers(0, 3), st.sampled_from([0, 1, 99]), TIMES, TIMES)
 NODE = st.tuples(st.integers(0, 4), st.integers(0, 4), FRAMES)
 
 
-def program(launches: list[tuple], regions: list[tuple], calls: list[tuple], nodes: list[tuple]) -> Program:  # type: ignore[type-arg]
+def program(
+    launches: list[tuple], regions: list[tuple], calls: list[tuple], nodes: list[tuple], sums: list[tuple]  # type: ignore[type-arg]
+) -> Program:  # fmt: skip
     made = Program()
     made.thread("other")
     made.stack(TRAIN)
@@ -45,18 +48,26 @@ def program(launches: list[tuple], regions: list[tuple], calls: list[tuple], nod
     for thread, layer, begin, end, first, past in calls:
         row = {"thread": thread, "layer": layer, "begin_ns": begin, "end_ns": end}
         made.tables["layer_calls"].append({**row, "autograd": 1, "sequence_begin": first, "sequence_end": past})
+    for told in sums:
+        made.tables["gradient_sums"].append(dict(zip(("thread", "autograd", "first", "last", "begin_ns", "end_ns"), told, strict=True)))
     for node, original, frames in nodes:
         made.tables["graph_nodes"].append({"node": node, "original": original, "thread": 1, "stack": made.stack(*frames), "time_ns": 7})
     return made
 
 
 @settings(max_examples=12, deadline=None)
-@given(st.lists(LAUNCH, min_size=1, max_size=8), st.lists(REGION, max_size=4), st.lists(CALL, max_size=4), st.lists(NODE, max_size=5))
+@given(
+    st.lists(LAUNCH, min_size=1, max_size=8),
+    st.lists(REGION, max_size=4),
+    st.lists(CALL, max_size=4),
+    st.lists(NODE, max_size=5),
+    st.lists(SUM, max_size=3),
+)
 def test_every_grouping_of_whatever_was_recorded_has_the_same_total(
-    launches: list[tuple], regions: list[tuple], calls: list[tuple], nodes: list[tuple]  # type: ignore[type-arg]
+    launches: list[tuple], regions: list[tuple], calls: list[tuple], nodes: list[tuple], sums: list[tuple]  # type: ignore[type-arg]
 ) -> None:  # fmt: skip
     with TemporaryDirectory() as folder:
-        recorded = program(launches, regions, calls, nodes).profile(Path(folder))
+        recorded = program(launches, regions, calls, nodes, sums).profile(Path(folder))
         for metric, count in (("gpu-time", len(launches)), ("cpu-time", 7 * len(launches))):
             for by in PREFIXES:
                 if by != "family" or metric == "gpu-time":

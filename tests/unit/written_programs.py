@@ -29,7 +29,8 @@ class Program:
     def __init__(self) -> None:
         self.now = 1000
         self.tables: dict[str, list[Row]] = {"threads": [], "stacks": [], "codes": [], "symbols": [], "launches": [], "layers": []}
-        self.tables |= {"regions": [], "region_ends": [], "graph_nodes": [], "cpu_samples": [], "layer_names": [], "layer_calls": []}
+        self.tables |= {"regions": [], "region_ends": [], "graph_nodes": [], "cpu_samples": [], "layer_names": []}
+        self.tables |= {"layer_calls": [], "gradient_sums": []}
         self.kernels: list[Row] = []
         self.copies: list[Row] = []
         self.words: dict[Any, int] = {}

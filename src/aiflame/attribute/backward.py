@@ -7,17 +7,19 @@ made a node. CPU samples meet few of these moments, so that theirs is always the
 of the same layer and op.
 
 Where nothing tells, a node lies between its neighbours in the sequence: in their layer, or in what the paths of both share. Sums of
-gradients and hooks run between nodes: they belong to the node before.
+gradients are of what the layers of the nodes share that gave the gradients (`gradient_sums`). Where these are not told, and hooks: they
+run between nodes and belong to the node before.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
 from aiflame.attribute import nodes
+from aiflame.attribute.gradient_sums import gradient_sums
 from aiflame.attribute.layer_calls import NUMBER
 from aiflame.attribute.layers import StackLayers
 from aiflame.attribute.op_names import same_op
@@ -73,18 +75,12 @@ def origins(profile: Tables, items: pl.DataFrame, layers: StackLayers, ops: Stac
         np.flatnonzero((autograd > 0) & ~backward),
     )
     asked = np.flatnonzero(told & ~placed & (sequence != _NO_NUMBER))
-    maker = np.full(len(items), -1, dtype=np.int32 if len(items) < 1 << 31 else np.int64)
-    maker[asked] = sequences.makers(asked, same[node_op[asked]])
-
-    layer, known = np.where(placed, own, 0), placed.copy()
-    rest = asked[maker[asked] < 0]
-    layer[rest], known[rest] = _between_neighbours(sequences, rest, own, layers)
-    made = asked[maker[asked] >= 0]
-    layer[made], known[made] = own[maker[made]], True
     gpu = items["gpu"].to_numpy().astype(np.bool_)
-    called = asked[~gpu[asked] | (maker[asked] < 0)]
-    told_layer, by_call = _by_calls(layers, process[called], autograd[called], sequence[called], time_ns[called], gpu[called])
-    layer[called[by_call]], known[called[by_call]] = told_layer[by_call], True
+    maker = np.full(len(items), -1, dtype=np.int32 if len(items) < 1 << 31 else np.int64)
+    layer, known = np.where(placed, own, 0), placed.copy()
+    of_nodes = _OfNodes(layers, own, process, autograd, gpu)
+    maker[asked], layer[asked], known[asked] = of_nodes.find(sequences, asked, same[node_op[asked]])
+    _add_sums(profile, of_nodes, sequences, process << 32 | thread, asked, layer, known)
     _fill(process << 32 | thread, time_ns, gpu, backward, known, layer, layers)
     layer = np.where(backward & ~known & (layer == 0), own, layer)
 
@@ -102,23 +98,61 @@ def _same_ops(ops: StackOps) -> Ints:
     return np.array([numbers.setdefault(same_op(name), len(numbers)) for name in ops.names], dtype=np.int32)
 
 
-def _between_neighbours(sequences: Sequences, asked: Ints, own: Ints, layers: StackLayers) -> tuple[Ints, Mask]:
-    """The layer that the neighbours of each node share, and whether there are any."""
-    before, after = sequences.neighbours(asked)
-    one, other = own[np.where(before >= 0, before, after)], own[np.where(after >= 0, after, before)]
-    there = (before >= 0) | (after >= 0)
-    return np.where(there, layers.shared(one, other), 0), there
+@dataclass(frozen=True, slots=True)
+class _OfNodes:
+    """The layers that nodes are of."""
+
+    layers: StackLayers
+    own: Ints
+    """Of each item the layer of its stack; and its process, `autograd` and `gpu`."""
+    process: Ints
+    autograd: Ints
+    gpu: Mask
+
+    def find(self, sequences: Sequences, asked: Ints, op: Ints) -> tuple[Ints, Ints, Mask]:
+        """Of the node of each asked item: the forward item that made it, -1 if none is known, its layer, and whether that is known."""
+        maker = sequences.makers(asked, op)
+        made = maker >= 0
+        layer, known = np.where(made, self.own[maker], 0), made.copy()
+        layer[~made], known[~made] = self._between_neighbours(sequences, asked[~made])
+        called = np.flatnonzero(~self.gpu[asked] | ~made)
+        of_call, by_call = self._by_calls(sequences, asked[called])
+        layer[called[by_call]], known[called[by_call]] = of_call[by_call], True
+        return maker, layer, known
+
+    def _between_neighbours(self, sequences: Sequences, asked: Ints) -> tuple[Ints, Mask]:
+        """The layer that the neighbours of each node share, and whether there are any."""
+        before, after = sequences.neighbours(asked)
+        one, other = self.own[np.where(before >= 0, before, after)], self.own[np.where(after >= 0, after, before)]
+        there = (before >= 0) | (after >= 0)
+        return np.where(there, self.layers.shared(one, other), 0), there
+
+    def _by_calls(self, sequences: Sequences, asked: Ints) -> tuple[Ints, Mask]:
+        """The layer of the call that made each node, and whether calls tell it. A node that no call made is of no module where others are
+        told: on a GPU around it, since older profiles tell of none from the first launch on."""
+        calls, path = self.layers.calls, self.layers.call_path
+        if not len(path):
+            return np.zeros(len(asked), dtype=np.int64), np.zeros(len(asked), dtype=np.bool_)
+        process, number = self.process[asked], self.autograd[asked] & NUMBER
+        sequence, time_ns = sequences.of.sequence[asked], sequences.of.time_ns[asked]
+        call = calls.of_nodes(process, number, sequence, time_ns)
+        others = np.where(self.gpu[asked], calls.around(process, number, sequence, time_ns), calls.cover(process, number, time_ns))
+        return np.where(call >= 0, path[call], 0), (call >= 0) | others
 
 
-def _by_calls(layers: StackLayers, process: Ints, autograd: Ints, sequence: Ints, time_ns: Ints, gpu: Mask) -> tuple[Ints, Mask]:
-    """The layer of the call that made each node, and whether calls tell it. A node that no call made is of no module where others are told:
-    on a GPU around it, since older profiles tell of none from the first launch on."""
-    if not len(layers.call_path):
-        return np.zeros(len(gpu), dtype=np.int64), np.zeros(len(gpu), dtype=np.bool_)
-    number = autograd & NUMBER
-    call = layers.calls.of_nodes(process, number, sequence, time_ns)
-    others = np.where(gpu, layers.calls.around(process, number, sequence, time_ns), layers.calls.cover(process, number, time_ns))
-    return np.where(call >= 0, layers.call_path[call], 0), (call >= 0) | others
+def _add_sums(profile: Tables, of_nodes: _OfNodes, sequences: Sequences, thread: Ints, asked: Ints, layer: Ints, known: Mask) -> None:
+    """A tensor's gradients are summed up as they come, from the op that used it last to the one that did so first: each sum is of the
+    innermost layer in which its own node and the first one were made. What was used in between lies in that layer, too."""
+    of = sequences.of
+    first = gradient_sums(profile).first_node(thread[asked], of.time_ns[asked], of_nodes.autograd[asked] << 32 | of.sequence[asked])
+    sums = asked[first >= 0]
+    if not len(sums):
+        return
+    sequence = of.sequence.copy()
+    sequence[sums] = first[first >= 0]
+    _, of_first, there = of_nodes.find(replace(sequences, of=replace(of, sequence=sequence)), sums, 0 * sums)
+    there &= known[sums]
+    layer[sums[there]] = of_nodes.layers.shared(layer[sums[there]], of_first[there])
 
 
 def _fill(owner: Ints, time_ns: Ints, gpu: Mask, backward: Mask, known: Mask, layer: Ints, layers: StackLayers) -> None:

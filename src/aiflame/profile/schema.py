@@ -12,7 +12,7 @@ from .records import Column, Table, columns
 from .records import Type as T
 from .tables_calls import CALLS
 from .tables_devices import ADDRESSES, DEVICES
-from .tables_meaning import MEANING
+from .tables_meaning import MEANING, SUMS
 from .tables_program import PROGRAM
 
 FORMAT = 1
@@ -22,7 +22,7 @@ CONTROL_MAGIC = b"AIFLAMEC"
 HEADER_BYTES = 4096
 """Bytes before the first record of a table file; the header struct itself is `SPOOL_HEADER`."""
 
-TABLES: tuple[Table, ...] = (*PROGRAM, *DEVICES, *MEANING, *CALLS, *ADDRESSES)
+TABLES: tuple[Table, ...] = (*PROGRAM, *DEVICES, *MEANING, *CALLS, *ADDRESSES, *SUMS)
 
 TABLE = {table.name: table for table in TABLES}
 

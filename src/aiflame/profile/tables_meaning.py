@@ -116,3 +116,19 @@ MEANING = (
         ),
     ),
 )
+
+SUMS = (
+    Table(
+        "gradient_sums",
+        "GradientSum",
+        "a sum of gradients that autograd's engine makes between two nodes: of a tensor that several ops have used",
+        columns(
+            ("thread", T.U32, "row of `threads`"),
+            ("autograd", T.U16, "torch's number of the thread that made the nodes, with the bit of a backward node, as in `launches`"),
+            ("first", T.U32, "the node that gave the first gradient; the number of a node in that thread's sequence, as in `launches`"),
+            ("last", T.U32, "the node that gave the one which is added"),
+            ("begin_ns", T.U64, "CLOCK_MONOTONIC"),
+            ("end_ns", T.U64, ""),
+        ),
+    ),
+)
