@@ -15,6 +15,7 @@ from aiflame.attribute.owners import process_names, thread_frames, with_ranks
 from aiflame.attribute.stacks import Tables, functions
 from aiflame.attribute.timeline_calls import calls
 from aiflame.attribute.timeline_context import Contexts
+from aiflame.attribute.timeline_intra import inside_kernels
 from aiflame.attribute.timeline_regions import counters, marked_regions
 from aiflame.attribute.timeline_samples import cpu_samples
 from aiflame.attribute.timeline_stacks import Stacks
@@ -45,6 +46,7 @@ def timeline(
     launched = device_work(profile, making, owners, contexts, stacks, launches)
     calls(profile, making, owners, contexts, stacks, launches, launched)
     del launches, contexts, launched
+    inside_kernels(profile, making, owners)
     if samples:
         cpu_samples(profile, making, owners, stacks)
     counters(profile, making, owners)

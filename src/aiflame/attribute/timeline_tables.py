@@ -37,6 +37,8 @@ class TrackKind(IntEnum):
     """`points`"""
     MACHINE = 9
     """nothing itself: of the machine, or of one of its devices; no process"""
+    INSIDE = 10
+    """scopes that a kernel recorded, a track for each warp of a multiprocessor, below one of its launch without slices"""
 
 
 class SliceKind(IntEnum):
@@ -60,6 +62,8 @@ class SliceKind(IntEnum):
     """consecutive CPU samples in a function"""
     TRACED = 12
     """a row of `calls`"""
+    SCOPE = 13
+    """a row of `intra_spans`"""
 
 
 TRACKS: Mapping[str, type[pl.DataType]] = {
@@ -141,6 +145,9 @@ class Making:
         row = len(self._tracks)
         self._tracks.append((row, parent, int(kind), process, thread, number, name, full_name, unit, begin_ns))
         return row
+
+    def name_of_track(self, row: int) -> str:
+        return str(self._tracks[row][6])
 
     def names(self, texts: Iterable[str]) -> Ints:
         """The row of each text."""

@@ -87,6 +87,7 @@ _CATEGORIES: Mapping[SliceKind, str] = {
     SliceKind.MARK: "mark",
     SliceKind.FUNCTION: "function",
     SliceKind.TRACED: "traced call",
+    SliceKind.SCOPE: "inside a kernel",
 }
 _STEP = "step"
 _TAIL = number(_Packet.SEQUENCE, _SEQUENCE) + number(_Packet.FLAGS, _NEEDED)

@@ -24,11 +24,12 @@ _PLACE = {
     SliceKind.FUNCTION: 7,
     SliceKind.KERNEL: 8,
     SliceKind.COPY: 8,
+    SliceKind.SCOPE: 9,
 }
 """From the top of a track; kinds with one number share lanes."""
 _LAST = max(TrackKind) + 1
 """Place of sampled stacks: behind all others."""
-_NESTED = (SliceKind.REGION, SliceKind.MARK, SliceKind.FUNCTION, SliceKind.TRACED)
+_NESTED = (SliceKind.REGION, SliceKind.MARK, SliceKind.FUNCTION, SliceKind.TRACED, SliceKind.SCOPE)
 
 
 @dataclass(frozen=True, slots=True)
