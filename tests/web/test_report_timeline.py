@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from report_facts import Leaf, Site, facts, kernel, process
 from report_pages import Opener, Report, reports
 
+from aiflame.attribute.timeline_tables import Making, TrackKind
 from aiflame.render.timeline_block import timeline_block
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "unit"))
@@ -320,3 +322,52 @@ def test_a_timeline_without_slices_says_so(timeline: Opener) -> None:
 def test_a_report_without_a_timeline_says_so(timeline: Opener) -> None:
     report = timeline({}, "#view=timeline", picture=False)
     report.page.wait_for_selector(".tl-none")
+
+
+def with_counters() -> dict[str, bytes]:
+    """The same run with its GPU's power, which is 100 W up to 40 ms and 400 W after that; and eight more counters of the machine."""
+    making = Making()
+    machine = making.track(TrackKind.MACHINE, -1, 0, "Machine")
+    gpu = making.track(TrackKind.MACHINE, machine, 0, "NVIDIA H200 [0]")
+    for at, label in enumerate(["power", *(f"counter {number}" for number in range(8))]):
+        track = making.track(TrackKind.COUNTER, gpu, 0, label, unit="W")
+        times = [ORIGIN, ORIGIN + 40 * MS]
+        making.points(pl.DataFrame({"time_ns": times, "value": [100.0 + at, 400.0 + at]}).with_columns(track=pl.lit(track)))
+    return {"timeline": timeline_block(training(), counted=making.finish())}
+
+
+@pytest.fixture(scope="module")
+def counted() -> dict[str, bytes]:
+    return with_counters()
+
+
+def test_counters_are_small_rows_at_the_top_the_most_telling_first(timeline: Opener, counted: dict[str, bytes]) -> None:
+    report = timeline(counted, "#view=timeline")
+    texts = [row["text"] for row in report.drawn()["rows"]]
+    assert texts[:9] == [
+        "NVIDIA H200 [0]", "power", *(f"counter {at}" for at in range(5)), "More counters (3)", "python train.py",
+    ]  # fmt: skip
+    paper = report.pixel(x_of(report, 10 * MS), lane(report, "power") - 4)
+    assert report.pixel(x_of(report, 60 * MS), lane(report, "power") - 4) != paper, "400 W reach to the top, 100 W do not"
+
+
+def test_counters_fold_away_and_more_of_them_open(timeline: Opener, counted: dict[str, bytes]) -> None:
+    report = timeline(counted, "#view=timeline")
+    report.click(20, lane(report, "More counters (3)"))
+    report.settle()
+    assert "counter 7" in [row["text"] for row in report.drawn()["rows"]]
+    report.click(20, lane(report, "NVIDIA H200 [0]"))
+    report.settle()
+    assert "power" not in [row["text"] for row in report.drawn()["rows"]]
+    assert report.state()["turned"] == "-2.-1"
+    report.open(f"#view=timeline&turned={report.state()['turned']}")
+    report.wait_for_picture()
+    assert [row["text"] for row in report.drawn()["rows"]][:3] == ["NVIDIA H200 [0]", "More counters (3)", "NVIDIA H200 [0] (3)"]
+
+
+def test_the_pointer_is_told_what_was_counted(timeline: Opener, counted: dict[str, bytes]) -> None:
+    report = timeline(counted, "#view=timeline")
+    report.move(x_of(report, 60 * MS), lane(report, "power"))
+    report.page.wait_for_function("() => document.querySelector('.tl-tip').textContent.includes('power: 400 W')")
+    report.move(x_of(report, 10 * MS), lane(report, "power"))
+    report.page.wait_for_function("() => document.querySelector('.tl-tip').textContent.includes('power: 100 W')")

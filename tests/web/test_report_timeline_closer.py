@@ -255,3 +255,38 @@ def test_a_file_says_who_shows_single_kernels_and_only_where_it_cannot(file: Ope
     whole = file({"timeline": timeline_block(launches)}, CLOSE)
     assert note(whole) == ""
     assert "calls" in rows(whole)
+
+
+def test_counters_are_read_closer_too(browser: Any) -> None:
+    """Power is 100 W, but for one moment in each of 12,000 of 10 µs: of so many a whole run shows its highest and lowest alone."""
+    timeline = launched()
+    making = Making()
+    machine = making.track(TrackKind.MACHINE, -1, 0, "Machine")
+    track = making.track(TrackKind.COUNTER, making.track(TrackKind.MACHINE, machine, 0, "GPU"), 0, "power", unit="W")
+    at = np.arange(12_000)
+    making.points(pl.DataFrame({"time_ns": ORIGIN + at * 10_000, "value": 100.0 + at % 2}).with_columns(track=pl.lit(track)))
+    counted = making.finish()
+
+    class Counted(Made):
+        def closer(self, begin: int, end: int) -> bytes:
+            self.asked.append((begin, end))
+            return timeline_block(self.timeline, window=(begin, end), counted=counted)
+
+    made = Counted(timeline)
+    made.coarse = timeline_block(timeline, counted=counted)
+    with Server(made) as server:  # type: ignore[arg-type]
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        context = browser.new_context(viewport={"width": 1200, "height": 760})
+        report = Report(context.new_page(), server.address, ".tl-canvas")
+        report.open("#view=timeline&time=20000000-20040000")
+        report.wait_for_picture()
+        report.page.wait_for_function("() => JSON.parse(document.querySelector('.tl-canvas').dataset.drawn).closer !== null")
+        report.settle()
+        for time, watts in ((20_004_000, 100), (20_014_000, 101), (20_024_000, 100)):
+            report.move(x_of(report, time), lane(report, "power"))
+            report.page.wait_for_function(f"() => document.querySelector('.tl-tip').textContent.includes('power: {watts} W')")
+        context.close()
+        server.stop()
+        thread.join()
+    assert made.asked
