@@ -9,6 +9,7 @@
 #include "hooks/kernel_shapes.hpp"
 #include "hooks/kernel_variants.hpp"
 #include "hooks/launcher.hpp"
+#include "hooks/level_zero.hpp"
 #include "hooks/opencl.hpp"
 #include "hooks/openmp.hpp"
 #include "hooks/python_bridge.hpp"
@@ -101,6 +102,7 @@ void forget_rows() noexcept {
   kernel_variants::forget_rows();
   cuda::forget_rows();
   opencl::forget_rows();
+  level_zero::forget_rows();
   regions::forget_rows();
   calls::forget_rows();
 }

@@ -6,13 +6,15 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
-# Program that shows it is there → Debian packages that bring it.
+# Program or file that shows it is there → Debian packages that bring it.
 DEBIAN = {
     "chromium": ["chromium"],
     "gfortran": ["gfortran"],
     "mpicc.mpich": ["mpich", "libmpich-dev"],
     "mpicc.openmpi": ["openmpi-bin", "libopenmpi-dev"],
+    "/usr/include/level_zero/ze_api.h": ["libze1", "libze-dev"],
     "clinfo": ["clinfo", "pocl-opencl-icd", "ocl-icd-libopencl1"],
 }
 
@@ -21,9 +23,13 @@ def main() -> None:
     for package in sys.argv[1:]:
         if subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", package], check=False).returncode:
             print(f"test tools: no {package} for this Python; its tests will be skipped")
-    missing = [package for program, packages in DEBIAN.items() if not shutil.which(program) for package in packages]
+    missing = [package for program, packages in DEBIAN.items() if not here(program) for package in packages]
     if missing and (not shutil.which("apt-get") or not install(missing)):
         print(f"test tools: could not install {' '.join(missing)}; their tests will be skipped")
+
+
+def here(shown: str) -> bool:
+    return Path(shown).is_file() if shown.startswith("/") else shutil.which(shown) is not None
 
 
 def install(packages: list[str]) -> bool:

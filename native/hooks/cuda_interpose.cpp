@@ -7,6 +7,7 @@
 #include "hooks/cuda_api.hpp"
 #include "hooks/cuda_sharing.hpp"
 #include "hooks/late_binding.hpp"
+#include "hooks/stand_in.hpp"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -24,10 +25,12 @@ extern "C" {
 __attribute__((visibility("hidden"))) constinit std::atomic<Dlsym*> aiflame_real_dlsym{nullptr};
 __attribute__((visibility("hidden"), used)) void aiflame_find_dlsym() noexcept;
 __attribute__((visibility("hidden"), used)) void* aiflame_dlsym_cupti(void* library, const char* name) noexcept;
+__attribute__((visibility("hidden"), used)) void* aiflame_dlsym_stand_in(void* library, const char* name) noexcept;
 }
 
 // dlsym(): exported under that name by the linker (native/CMakeLists.txt). It keeps its caller's return address where it is, since
-// RTLD_NEXT and RTLD_DEFAULT mean the library that this address lies in; only "cupti…" of a library that was asked for goes another way.
+// RTLD_NEXT and RTLD_DEFAULT mean the library that this address lies in; only "cupti…" of a library that was asked for goes another way, and
+// "ze…" and "hip…", which a library of ours may stand in for.
 asm(R"(
   .pushsection .text
   .globl aiflame_dlsym
@@ -41,6 +44,10 @@ aiflame_dlsym:
   jbe 1f
   test %rsi, %rsi
   jz 1f
+  cmpb $'z', (%rsi)
+  je 3f
+  cmpb $'h', (%rsi)
+  je 4f
   cmpb $'c', (%rsi)
   jne 1f
   cmpb $'u', 1(%rsi)
@@ -70,6 +77,16 @@ aiflame_dlsym:
   .cfi_adjust_cfa_offset -8
   pop %rdi
   .cfi_adjust_cfa_offset -8
+  jmp 1b
+3:
+  cmpb $'e', 1(%rsi)
+  je aiflame_dlsym_stand_in
+  jmp 1b
+4:
+  cmpb $'i', 1(%rsi)
+  jne 1b
+  cmpb $'p', 2(%rsi)
+  je aiflame_dlsym_stand_in
   jmp 1b
   .cfi_endproc
   .size aiflame_dlsym, . - aiflame_dlsym
@@ -248,6 +265,13 @@ void* aiflame_dlsym_cupti(void* library, const char* name) noexcept {
   void* answer = instead_of(found, name);
   // Ours have left what dlerror() tells: it is to be as after a look-up that succeeded.
   if (answer) real_dlsym(library, name);
+  return answer;
+}
+
+void* aiflame_dlsym_stand_in(void* library, const char* name) noexcept {
+  void* found = real_dlsym(library, name);
+  void* answer = found ? aiflame::stand_in::instead_of(found, name) : nullptr;
+  if (answer && answer != found) real_dlsym(library, name);  // dlerror(), as above
   return answer;
 }
 

@@ -15,7 +15,7 @@ from aiflame.attribute.stacks import Tables
 from aiflame.profile.codes import CallBackend, GpuApi, SyncKind
 
 HOST, DEVICE, TRAFFIC = "host", "device", "traffic"
-_OF_API = {GpuApi.OPENCL: CallBackend.OPENCL, GpuApi.CUDA: CallBackend.CUDA}
+_OF_API = {GpuApi.OPENCL: CallBackend.OPENCL, GpuApi.CUDA: CallBackend.CUDA, GpuApi.LEVEL_ZERO: CallBackend.LEVEL_ZERO}
 _WAITS = {SyncKind.EVENT: "[wait for an event]", SyncKind.STREAM: "[wait for a stream]", SyncKind.CONTEXT: "[wait for a device]"}
 LAUNCH = "[launch]"
 _TIME = pl.col("time")

@@ -11,6 +11,8 @@ NAMES = {
     CallBackend.OPENMP: "OpenMP",
     CallBackend.NCCL: "NCCL",
     CallBackend.TORCH: "torch.distributed",
+    CallBackend.LEVEL_ZERO: "Level Zero",
+    CallBackend.HIP: "HIP",
 }
 
 

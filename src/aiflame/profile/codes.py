@@ -42,6 +42,7 @@ class SampleState(IntEnum):
 class GpuApi(IntEnum):
     OPENCL = 1
     CUDA = 2
+    LEVEL_ZERO = 3
 
 
 class CopyKind(IntEnum):
@@ -75,6 +76,8 @@ class CallBackend(IntEnum):
     NCCL = 5
     TORCH = 6
     """torch.distributed over Gloo, MPI or a backend of its own"""
+    LEVEL_ZERO = 7
+    HIP = 8
 
 
 class CallKind(IntEnum):
@@ -160,3 +163,7 @@ class Feature(IntEnum):
     """collectives of torch.distributed"""
     TRACE_STACKS = 131072
     """each traced call with its stack, also where calls are many"""
+    TRACE_ZE = 262144
+    """Level Zero, with the times of its kernels and copies"""
+    TRACE_HIP = 524288
+    TRACE_CUDA = 1048576

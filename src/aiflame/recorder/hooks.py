@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 
 from aiflame.profile.codes import Feature
-from aiflame.recorder.library import agent, collector, mpi_library
+from aiflame.recorder.library import agent, collector, hip_library, level_zero_library, mpi_library
 from aiflame.recorder.mpi import uses_mpi
 
 
@@ -40,6 +40,8 @@ class Hook:
 HOOKS = (
     Hook("LD_PRELOAD", Chain.FIRST, None),
     Hook("LD_PRELOAD", Chain.SECOND, Feature.TRACE_MPI, library=mpi_library, wanted=uses_mpi),
+    Hook("LD_PRELOAD", Chain.SECOND, Feature.TRACE_ZE, library=level_zero_library),
+    Hook("LD_PRELOAD", Chain.SECOND, Feature.TRACE_HIP, library=hip_library),
     Hook("INTEL_JIT_PROFILER64", Chain.YIELD, Feature.JIT, "names of oneDNN's run-time code", agent),
     Hook("CUDA_INJECTION64_PATH", Chain.YIELD, Feature.CUDA, "GPU kernels", agent),
     Hook("NVTX_INJECTION64_PATH", Chain.YIELD, Feature.NVTX, "what the program marks by NVTX", agent),

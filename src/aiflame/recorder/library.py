@@ -32,6 +32,16 @@ def mpi_library() -> Path:
     return _plain(collector_file().with_name("libaiflame_mpi.so"))
 
 
+def level_zero_library() -> Path:
+    """The path of `libaiflame_level_zero.so`, which lies beside the collector."""
+    return _plain(collector_file().with_name("libaiflame_level_zero.so"))
+
+
+def hip_library() -> Path:
+    """The path of `libaiflame_hip.so`, which lies beside the collector."""
+    return _plain(collector_file().with_name("libaiflame_hip.so"))
+
+
 def _plain(path: Path) -> Path:
     """LD_PRELOAD is split at spaces and colons and cannot quote: a link with a plain name stands in for such a path."""
     if not any(character in str(path) for character in " :;$"):

@@ -6,11 +6,14 @@ from aiflame.errors import AiflameError
 from aiflame.profile.codes import Feature
 
 BACKENDS = {
+    "cuda": Feature.TRACE_CUDA,
     "opencl": Feature.TRACE_OPENCL,
     "mpi": Feature.TRACE_MPI,
     "openmp": Feature.TRACE_OPENMP,
     "nccl": Feature.TRACE_NCCL,
     "torch": Feature.TRACE_TORCH,
+    "ze": Feature.TRACE_ZE,
+    "hip": Feature.TRACE_HIP,
 }
 DEFAULT = "mpi,nccl,torch"
 """Communication: its calls are few, and say where ranks wait for each other. Calls of the others are many: they are asked for."""

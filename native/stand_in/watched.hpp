@@ -1,0 +1,45 @@
+// Functions about whose calls more is to be done than to record them: Fact::watch.
+#pragma once
+#include <cstdint>
+
+namespace aiflame::stand_in {
+
+enum class HipWatch : uint8_t { NONE, GIVES_FUNCTION };
+
+// In what order the arguments come that are looked at is said by each function's case in hooks/level_zero.cpp.
+enum class ZeWatch : uint8_t {
+  NONE,
+  CREATE_POOL,
+  DESTROY_POOL,
+  POOL_FLAGS,
+  CREATE_EVENT,
+  CREATE_COUNTING_EVENT,
+  DESTROY_EVENT,
+  RESET_EVENT,
+  CREATE_LIST,
+  CREATE_IMMEDIATE,
+  RESET_LIST,
+  DESTROY_LIST,
+  CREATE_QUEUE,
+  DESTROY_QUEUE,
+  DESTROY_CONTEXT,
+  GROUP_SIZE,
+  DESTROY_KERNEL,
+  LAUNCH,
+  LAUNCH_INDIRECT,
+  LAUNCH_WITH_PARAMETERS,
+  LAUNCH_WITH_ARGUMENTS,
+  COPY,
+  COPY_WITH_PARAMETERS,
+  COPY_REGION,
+  COPY_FROM_CONTEXT,
+  FILL,
+  FILL_WITH_PARAMETERS,
+  EXECUTE,
+  APPEND_LISTS,
+  APPEND_LISTS_WITH_PARAMETERS,
+  WAIT,
+  POLL,
+};
+
+}  // namespace aiflame::stand_in
