@@ -3,8 +3,11 @@
     python benchmarks/calls.py [--batches 20000] [--output benchmarks/results/calls.json]
 
 MPI: a client that calls an MPI which does nothing, alone and recorded. MPI_Test has no stack; MPI_Send has one, and a peer, a communicator
-and bytes, which the MPI is asked for. The median is of batches of ten calls by the wall clock; the mean of all calls in CPU time has in it
-what the kernel does to give memory to a growing table. `clock` is one reading of the clock: each row needs two.
+and bytes, which the MPI is asked for. CUDA: a client of the fake driver and the fake CUPTI of the tests (`make test` builds them; with
+--real of those of this machine), beside a user of CUPTI that does nothing. cudaGetDevice calls the driver, of which CUPTI tells, too.
+
+The median is of batches of ten calls by the wall clock; the mean of all calls in CPU time has in it what the kernel does to give memory to
+a growing table. `clock` is one reading of the clock: each row needs two.
 """
 
 from __future__ import annotations
@@ -20,11 +23,14 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+FAKES = Path(os.environ.get("AIFLAME_TEST_PROGRAMS", HERE.parent / "build/dev/tests/collector")) / "fake_cuda"
+FAKE = {"LD_LIBRARY_PATH": f"{FAKES / 'driver'}:{FAKES / 'cupti13'}"}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batches", type=int, default=20_000)
+    parser.add_argument("--real", action="store_true", help="CUDA: the driver and the CUPTI of this machine")
     parser.add_argument("--output", type=Path, default=HERE / "results/calls.json")
     options = parser.parse_args()
     from aiflame.profile.meta import Host
@@ -37,6 +43,8 @@ def main() -> int:
     }
     with tempfile.TemporaryDirectory() as folder:
         results["mpi"] = mpi(Path(folder), options.batches)
+        if options.real or FAKES.is_dir():
+            results["cuda"] = cuda(Path(folder), options.batches, {} if options.real else FAKE)
     print(json.dumps(results, indent=1))
     options.output.write_text(json.dumps(results, indent=1) + "\n")
     return 0
@@ -47,32 +55,49 @@ def mpi(folder: Path, batches: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for function, stack in (("MPI_Test", "without a stack"), ("MPI_Send", "with its stack")):
         command = [str(client), function, str(batches)]
-        alone, recorded = json.loads(run(command)), json.loads(record(command, folder / "mpi.aiflame"))
-        found[f"{function}, {stack}"] = {
-            "alone": alone,
-            "recorded": recorded,
-            "added": {kind: round(recorded[kind] - alone[kind], 1) for kind in ("median", "mean")},
-        }
+        alone, recorded = json.loads(run(command)), json.loads(record(command, "mpi", folder / "mpi.aiflame"))
+        found[f"{function}, {stack}"] = {"alone": alone, "recorded": recorded, "added": added(recorded, alone)}
     return found
 
 
+def cuda(folder: Path, batches: int, env: dict[str, str]) -> dict[str, Any]:
+    client = folder / "calls_cuda_client"
+    subprocess.run([compiler(), "-O2", str(HERE / "calls_cuda_client.c"), "-o", str(client), "-ldl"], check=True)
+    found: dict[str, Any] = {}
+    for function, options in (("cuCtxGetDevice", []), ("cuCtxGetDevice, with its stack", ["--trace-stacks"]), ("cudaGetDevice", [])):
+        command = [str(client), function.partition(",")[0], str(batches)]
+        if "cudaGet" in function and not env:
+            continue  # the real runtime is another library
+        alone, heard = (json.loads(run([*command, how], env)) for how in ("alone", "heard"))
+        recorded = json.loads(record([*command, "alone"], "cuda", folder / "cuda.aiflame", *options, env=env))
+        found[function] = {"alone": alone, "heard": heard, "recorded": recorded, "added": added(recorded, heard)}
+    return found
+
+
+def added(recorded: dict[str, float], before: dict[str, float]) -> dict[str, float]:
+    return {kind: round(recorded[kind] - before[kind], 1) for kind in ("median", "mean")}
+
+
 def compiled_client(folder: Path) -> Path:
-    compiler = shutil.which("cc") or sys.exit("no C compiler here")
     library, client = folder / "libmpi.so", folder / "calls_mpi_client"
-    subprocess.run([compiler, "-O2", "-shared", "-fPIC", str(HERE / "calls_mpi_stub.c"), "-o", str(library)], check=True)
+    subprocess.run([compiler(), "-O2", "-shared", "-fPIC", str(HERE / "calls_mpi_stub.c"), "-o", str(library)], check=True)
     link = ["-L", str(folder), "-lmpi", f"-Wl,-rpath,{folder}"]
-    subprocess.run([compiler, "-O2", str(HERE / "calls_mpi_client.c"), "-o", str(client), *link], check=True)
+    subprocess.run([compiler(), "-O2", str(HERE / "calls_mpi_client.c"), "-o", str(client), *link], check=True)
     return client
 
 
-def run(command: list[str]) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+def compiler() -> str:
+    return shutil.which("cc") or sys.exit("no C compiler here")
 
 
-def record(command: list[str], profile: Path) -> str:
-    options = ["-q", "--no-seal", "--force", "--cpu-rate", "0", "--trace", "mpi", "-o", str(profile)]
+def run(command: list[str], env: dict[str, str] | None = None) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | (env or {})).stdout
+
+
+def record(command: list[str], trace: str, profile: Path, *more: str, env: dict[str, str] | None = None) -> str:
+    options = ["-q", "--no-seal", "--force", "--cpu-rate", "0", "--trace", trace, *more, "-o", str(profile)]
     try:
-        return run([sys.executable, "-m", "aiflame.cli.main", "record", *options, "--", *command])
+        return run([sys.executable, "-m", "aiflame.cli.main", "record", *options, "--", *command], env)
     finally:
         shutil.rmtree(profile, ignore_errors=True)
 

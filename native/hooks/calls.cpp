@@ -34,12 +34,23 @@ struct Named {
 constexpr uint32_t kNames = 1 << 12;
 constinit Named names[kNames];
 
+// The names of a program are some hundred: they share pages.
+constexpr size_t kShared = 1 << 16;
+alignas(Function) constinit char shared[kShared];
+constinit std::atomic<size_t> taken{0};
+
+void* room(size_t bytes) noexcept {
+  bytes = (bytes + alignof(Function) - 1) / alignof(Function) * alignof(Function);
+  size_t at = taken.fetch_add(bytes, std::memory_order_relaxed);
+  return at + bytes <= kShared ? shared + at : sys::map_memory(bytes);
+}
+
 Function* make(schema::CallBackend backend, std::string_view name) noexcept {
-  auto* memory = static_cast<char*>(sys::map_memory(sizeof(Function) + name.size() + 1));
+  auto* memory = static_cast<char*>(room(sizeof(Function) + name.size()));
   if (!memory) return nullptr;
   char* text = memory + sizeof(Function);
   memcpy(text, name.data(), name.size());
-  return new (memory) Function(backend, text);
+  return new (memory) Function(backend, {text, name.size()});
 }
 
 // Groups by backend and handle. A place that was forgotten keeps its key, so that those behind it are still found.
@@ -104,13 +115,16 @@ Function* named(schema::CallBackend backend, std::string_view name) noexcept {
 Begun begin(const Registers& caller, Stack stack) noexcept {
   Begun begun{};
   if (!control::recording()) return begun;
-  control::Use use;
+  // Before the row: when a recording has ended, rows are taken away before the number changes, and given anew after that.
+  uint32_t number = recording.load(std::memory_order_acquire);
   Thread* thread = threads::self();
-  if (!thread || !thread->row) return begun;
-  begun.recording = recording.load(std::memory_order_relaxed);
-  begun.thread = thread->row;
+  if (!thread || !(begun.thread = std::atomic_ref(thread->row).load(std::memory_order_acquire))) return begun;
+  begun.recording = number;
   begun.point = torch_autograd::now();
-  if (stack == Stack::ALWAYS || control::has(schema::Feature::TRACE_STACKS)) begun.stack = capture(*thread, caller);
+  if (stack == Stack::ALWAYS || (stack == Stack::ON_REQUEST && control::has(schema::Feature::TRACE_STACKS))) {
+    control::Use use;
+    begun.stack = capture(*thread, caller);
+  }
   begun.begin_ns = now_ns();
   return begun;
 }

@@ -23,19 +23,20 @@ namespace aiflame::calls {
 // A function whose calls are traced, with its row of `call_names` in the present recording: one object a function, for good.
 class Function {
  public:
-  constexpr Function(schema::CallBackend backend, const char* name) noexcept : backend_(backend), name_(name) {}
+  constexpr Function(schema::CallBackend backend, std::string_view name) noexcept : backend_(backend), name_(name) {}
   uint32_t row(const control::Use& use) noexcept;
 
  private:
   schema::CallBackend backend_;
-  const char* name_;
+  std::string_view name_;
   std::atomic<uint64_t> row_{0};  // number of the recording, and row
 };
 
 // For names that are not known beforehand: the object of this one, made when it is first met. nullptr: too many are known.
 Function* named(schema::CallBackend backend, std::string_view name) noexcept;
 
-enum class Stack { ON_REQUEST, ALWAYS };  // for calls that are many / for those that are few and matter, such as collectives
+// Of calls that have one from elsewhere / of those that are many / of those that are few and matter, such as collectives.
+enum class Stack { NONE, ON_REQUEST, ALWAYS };
 
 // What is known of a call that has begun. It may end in another thread.
 struct Begun {

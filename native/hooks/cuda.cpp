@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/sys.hpp"
+#include "hooks/cuda_calls.hpp"
 #include "hooks/cuda_life.hpp"
 #include "hooks/cuda_parts.hpp"
 #include "hooks/cuda_sampling.hpp"
@@ -39,6 +40,7 @@ char device_names[kMostDevices][kLongestName];
 
 bool write_name(char (&name)[kLongestName], uint32_t ordinal) noexcept {
   constexpr int kMost = 100;
+  tracing::Ours ours;
   auto get_name = reinterpret_cast<int (*)(char*, int, int)>(driver_function("cuDeviceGetName"));
   bool known = get_name && get_name(name, kMost, static_cast<int>(ordinal)) == 0;
   if (!known) strcpy(name, "GPU");
@@ -51,12 +53,14 @@ bool write_name(char (&name)[kLongestName], uint32_t ordinal) noexcept {
 void tell_address(uint32_t ordinal) noexcept {
   auto get_address = reinterpret_cast<int (*)(char*, int, int)>(driver_function("cuDeviceGetPCIBusId"));
   char address[32] = "";
+  tracing::Ours ours;
   if (!get_address || get_address(address, sizeof address, static_cast<int>(ordinal)) != 0) return;
   spool::append(schema::GpuDevice{.device = device_text(ordinal), .address = spool::text({address, strnlen(address, sizeof address)})});
 }
 
 bool subscribe() noexcept {
-  CUptiResult result = cupti().Subscribe(&subscriber, reinterpret_cast<CUpti_CallbackFunc>(on_callback), nullptr);
+  auto* function = tracing::wanted() ? on_traced_callback : on_callback;
+  CUptiResult result = cupti().Subscribe(&subscriber, reinterpret_cast<CUpti_CallbackFunc>(function), nullptr);
   if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) {
     spool::note("another tool uses CUPTI in this program: GPU kernels are not recorded");
     return false;
@@ -72,6 +76,7 @@ void look_at_devices() noexcept {
   auto retain = reinterpret_cast<int (*)(CUcontext*, int)>(driver_function("cuDevicePrimaryCtxRetain"));
   auto release = reinterpret_cast<int (*)(int)>(driver_function("cuDevicePrimaryCtxRelease_v2"));
   int devices = 0;
+  tracing::Ours ours;
   if (!count || count(&devices) != 0) return;
   for (int device = 0; device < devices; device++) learn_name(static_cast<uint32_t>(device));
   if (!active || !retain || !release) return;
@@ -202,6 +207,7 @@ bool is_in_use() noexcept {
   find_driver();
   auto count = reinterpret_cast<int (*)(int*)>(driver_function("cuDeviceGetCount"));
   int devices = 0;
+  tracing::Ours ours;
   return count && count(&devices) == 0;
 }
 

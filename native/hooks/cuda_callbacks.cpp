@@ -1,7 +1,8 @@
-// Calls of the driver's and the runtime's API → `launches`, each with its stack, and `syncs`.
+// Calls of the driver's and the runtime's API → `launches`, each with its stack, and `syncs`; all of them to who traces calls.
 #include "base/clock.hpp"
 #include "hooks/caller.hpp"
 #include "hooks/cuda.hpp"
+#include "hooks/cuda_calls.hpp"
 #include "hooks/cuda_parts.hpp"
 #include "hooks/cuda_sampling.hpp"
 #include "hooks/kernel_variants.hpp"
@@ -35,6 +36,21 @@ struct Calls {
 thread_local Calls calls;
 // Of a call that was under way when we stepped aside, only the beginning was told.
 constinit std::atomic<uint32_t> subscription{0};
+
+// Of all calls that we hear of, those that belong into `launches` or `syncs`: a bit each, of the driver's API, then of the runtime's.
+constinit std::atomic<uint64_t> launching[2][kMostCalls / 64]{};
+
+std::atomic<uint64_t>& launching_word(CUpti_CallbackDomain domain, CUpti_CallbackId id) noexcept {
+  return launching[domain == CUPTI_CB_DOMAIN_RUNTIME_API][id % kMostCalls / 64];
+}
+bool is_launching(CUpti_CallbackDomain domain, CUpti_CallbackId id) noexcept {
+  return launching_word(domain, id).load(std::memory_order_relaxed) >> id % 64 & 1;
+}
+void keep_launching(CUpti_CallbackDomain domain, CUpti_CallbackId id, bool launches) noexcept {
+  uint64_t bit = uint64_t{1} << id % 64;
+  std::atomic<uint64_t>& word = launching_word(domain, id);
+  launches ? word.fetch_or(bit, std::memory_order_relaxed) : word.fetch_and(~bit, std::memory_order_relaxed);
+}
 
 template <class Parameters>
 uint64_t function_of(const CUpti_CallbackData& data) noexcept {
@@ -136,7 +152,8 @@ void on_resource(CUpti_CallbackId id, const CUpti_ResourceData& resource) noexce
   }
 }
 
-bool is_wanted(CUpti_CallbackDomain domain, std::string_view name) noexcept {
+// `traced`: the runtime's launches are heard of, too. Then they are the outermost of those with their number.
+bool is_wanted(CUpti_CallbackDomain domain, std::string_view name, bool traced) noexcept {
   auto begins = [&](std::initializer_list<std::string_view> beginnings) {
     for (std::string_view beginning : beginnings)
       if (name.starts_with(beginning)) return true;
@@ -148,18 +165,23 @@ bool is_wanted(CUpti_CallbackDomain domain, std::string_view name) noexcept {
   }
   // The runtime's launches are the driver's. Its copies may reach the driver by ways of its own.
   if (begins({"cudaMemcpy", "cudaMemset"})) return true;
+  if (traced && begins({"cudaLaunch", "cudaGraphLaunch"})) return !begins({"cudaLaunchHostFunc"});
   return control::has(schema::Feature::GPU_MEMORY) && begins({"cudaMalloc", "cudaFree"});
 }
 
 // By name, so that calls of releases to come are heard of too.
 bool enable_api(CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain domain) noexcept {
   constexpr uint32_t kGap = 32;
-  bool any = false;
+  bool any = false, traced = tracing::wanted();
   for (uint32_t id = 1, missing = 0; id < kMostCalls && missing < kGap; id++) {
     const char* name = nullptr;
     bool known = cupti().GetCallbackName(domain, id, &name) == CUPTI_SUCCESS && name;
     missing = known ? 0 : missing + 1;
-    if (known && (learn_wait(domain, id, name) || is_wanted(domain, name))) any |= cupti().EnableCallback(1, subscriber, domain, id) == CUPTI_SUCCESS;
+    if (!known) continue;
+    bool launches = learn_wait(domain, id, name) || is_wanted(domain, name, traced);
+    keep_launching(domain, id, launches);
+    if (traced) tracing::learn(domain, id, name);
+    if (launches || traced) any |= cupti().EnableCallback(1, subscriber, domain, id) == CUPTI_SUCCESS;
   }
   return any;
 }
@@ -186,23 +208,47 @@ uint32_t variant_being_launched() noexcept { return in_callback() ? calls.varian
 
 bool in_callback() noexcept { return calls.depth > 0 && calls.subscription == subscription.load(std::memory_order_relaxed); }
 
-void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
+namespace {
+
+template <bool kTraced>
+__attribute__((always_inline)) inline void hear(CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data, const Registers& from) noexcept {
   // While collecting comes to its end, a context that goes is heard of: it is not sampled for the last time then; and a call that returns:
   // its kernels are being written.
   bool is_resource = domain == CUPTI_CB_DOMAIN_RESOURCE;
   bool ends =
       is_resource ? id == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING : static_cast<const CUpti_CallbackData*>(data)->callbackSite == CUPTI_API_EXIT;
   if (!collecting() && !ends) return;
-  if (is_resource) return on_resource(id, *static_cast<const CUpti_ResourceData*>(data));
-  auto& call = *static_cast<const CUpti_CallbackData*>(data);
-  if (call.callbackSite == CUPTI_API_ENTER) {
-    enter_call(call, hooks::caller());
-    if (domain == CUPTI_CB_DOMAIN_DRIVER_API && calls.depth == 1) calls.variant = launched_variant(id, call);
-    enter_wait(domain, id, call);
-  } else {
-    leave_wait(call);
-    leave_call(call);
+  if (is_resource) {
+    tracing::Ours ours;
+    return on_resource(id, *static_cast<const CUpti_ResourceData*>(data));
   }
+  auto& call = *static_cast<const CUpti_CallbackData*>(data);
+  bool launches = !kTraced || is_launching(domain, id);
+  if (call.callbackSite == CUPTI_API_ENTER) {
+    if (launches) {
+      enter_call(call, from);
+      if (domain == CUPTI_CB_DOMAIN_DRIVER_API && !calls.variant) calls.variant = launched_variant(id, call);
+      enter_wait(domain, id, call);
+    }
+    // Its time begins where ours ends.
+    if constexpr (kTraced) tracing::enter(subscription.load(std::memory_order_relaxed), from, launches ? calls.stack : 0);
+  } else {
+    if constexpr (kTraced) tracing::leave(subscription.load(std::memory_order_relaxed), domain, id, call);
+    if (launches) {
+      leave_wait(call);
+      leave_call(call);
+    }
+  }
+}
+
+}  // namespace
+
+void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
+  hear<false>(domain, id, data, hooks::caller());
+}
+
+void CUPTIAPI on_traced_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
+  hear<true>(domain, id, data, hooks::caller());
 }
 
 }  // namespace aiflame::cuda

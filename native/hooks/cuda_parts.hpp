@@ -9,6 +9,8 @@ namespace aiflame::cuda {
 // cuda_callbacks.cpp: which calls we hear of, and what each does.
 bool enable_callbacks(CUpti_SubscriberHandle subscriber) noexcept;
 void CUPTIAPI on_callback(void* user, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data);
+// The same where calls are traced, too.
+void CUPTIAPI on_traced_callback(void* user, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data);
 // CUPTI's id of a call, as tables have it: ids may begin anew when another tool has ended CUPTI, so each subscription has its own.
 uint64_t correlation(uint32_t id) noexcept;
 // The calling thread is inside a call that we were told of: CUPTI's and the driver's locks may be held.

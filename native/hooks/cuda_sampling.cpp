@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "base/sys.hpp"
 #include "hooks/cuda.hpp"
+#include "hooks/cuda_calls.hpp"
 #include "hooks/cuda_sampling_plan.hpp"
 #include "hooks/cuda_sampling_records.hpp"
 #include "spool/control.hpp"
@@ -118,6 +119,7 @@ Place* find(CUcontext context) noexcept {
 Device look_at(uint32_t ordinal) noexcept {
   constexpr int kClockRate = 13, kMultiprocessors = 16;  // CU_DEVICE_ATTRIBUTE_…
   auto ask = reinterpret_cast<int (*)(int*, int, int)>(driver_function("cuDeviceGetAttribute"));
+  tracing::Ours ours;
   int clock_khz = 0, multiprocessors = 0;
   if (!ask || ask(&clock_khz, kClockRate, static_cast<int>(ordinal)) != 0 || clock_khz < 0) clock_khz = 0;
   if (!ask || ask(&multiprocessors, kMultiprocessors, static_cast<int>(ordinal)) != 0 || multiprocessors < 0) multiprocessors = 0;

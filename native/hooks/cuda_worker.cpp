@@ -2,6 +2,7 @@
 // little is lost when the process is killed; and it calls CUPTI for threads that may hold any lock, those of signal handlers.
 #include "base/clock.hpp"
 #include "base/sys.hpp"
+#include "hooks/cuda_calls.hpp"
 #include "hooks/cuda_parts.hpp"
 #include "hooks/cuda_sampling.hpp"
 #include "hooks/own_thread.hpp"
@@ -88,6 +89,7 @@ bool may_end() noexcept {
 
 void* work(void*) noexcept {
   is_worker = true;
+  tracing::Ours ours;
   do drain_and_flush();
   while (!may_end());
   wake_all();

@@ -114,6 +114,20 @@ def test_what_was_moved_by_copies_and_by_messages(profile: Profile) -> None:
     ]
 
 
+def test_a_copy_that_was_asked_for_is_moved_once(tmp_path: Path) -> None:
+    """Memory that was asked for is not moved at all."""
+    traced = sealed(
+        tmp_path / "p.aiflame",
+        call_names=[{"backend": int(CallBackend.CUDA), "name": name} for name in ("cudaMemcpyAsync", "cudaMalloc")],
+        calls=[call(1, 0, 9, bytes=2048), call(2, 10, 19, bytes=1 << 30)],
+        copies=[{"api": CUDA, "device": "G [0]", "kind": H2D, "bytes": 2048, "start_ns": 5, "end_ns": 40}],
+    )
+    told = tally(traced)
+    assert rows(section(told, TRAFFIC, "CUDA"), "name", "calls", "total") == [("[copy host→device]", 1, 2048)]
+    assert rows(section(told, HOST, "CUDA"), "name", "calls") == [("cudaMalloc", 1), ("cudaMemcpyAsync", 1)]
+    assert rows(section(told, DEVICE, "CUDA"), "name", "calls") == [("[copy host→device]", 1)]
+
+
 def test_extended_tallies_name_thread_and_device(profile: Profile) -> None:
     told = tally(profile, extended=True)
     assert rows(section(told, HOST, "MPI"), "owner", "name", "calls") == [

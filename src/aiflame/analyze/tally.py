@@ -90,7 +90,9 @@ def _traffic(profile: Tables, extended: bool) -> Iterator[Section]:
     copied = _on_devices(
         profile.scan("copies").select("process", "api", "device", time=pl.col("bytes").cast(pl.Int64), name=_copy_name())
     ).with_columns(thread=pl.lit(0, pl.UInt32))
-    sent = _calls(profile).filter(pl.col("bytes") > 0).with_columns(time=pl.col("bytes").cast(pl.Int64), device=pl.lit(""))
+    # What a runtime of devices moved are its copies: its calls only ask for them, and for memory.
+    sends = (pl.col("bytes") > 0) & ~pl.col("backend").is_in([int(backend) for backend in _OF_API.values()])
+    sent = _calls(profile).filter(sends).with_columns(time=pl.col("bytes").cast(pl.Int64), device=pl.lit(""))
     columns = ["process", "backend", "device", "thread", "name", "time", "failed"]
     yield from _sections(TRAFFIC, pl.concat([copied.select(columns), sent.select(columns)]), by="device" if extended else None)
 

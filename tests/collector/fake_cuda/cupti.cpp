@@ -3,8 +3,8 @@
 
 #include <dlfcn.h>
 #include <unistd.h>
+#include <array>
 #include <mutex>
-#include <set>
 
 #ifndef FAKE_CUPTI_VERSION
 #define FAKE_CUPTI_VERSION CUPTI_API_VERSION
@@ -13,9 +13,9 @@
 struct CUpti_Subscriber_st {
   CUpti_CallbackFunc function;
   void* user;
-  std::set<std::pair<int, uint32_t>> calls{};
-  std::set<int> domains{};
-  bool subscribed = true;
+  std::array<std::array<std::atomic<bool>, 1024>, CUPTI_CB_DOMAIN_SIZE> calls{};
+  std::array<std::atomic<bool>, CUPTI_CB_DOMAIN_SIZE> domains{};
+  std::atomic<bool> subscribed{true};
 };
 
 namespace fake::cupti {
@@ -28,19 +28,22 @@ struct State {
   std::mutex lock;
   std::atomic<CUpti_SubscriberHandle> subscriber{nullptr};
   std::atomic<uint32_t> correlation{0};
+  std::atomic<uint64_t> called_back{0};
   pid_t pid = 0;
 };
 State& state = *new State;
 
 bool wanted(CUpti_SubscriberHandle subscriber, int domain, uint32_t id) {
-  std::lock_guard guard(state.lock);
-  return subscriber && subscriber->subscribed && (subscriber->domains.contains(domain) || subscriber->calls.contains({domain, id}));
+  auto on = [](const std::atomic<bool>& flag) { return flag.load(std::memory_order_relaxed); };
+  auto at = static_cast<size_t>(domain);
+  return subscriber && on(subscriber->subscribed) && (on(subscriber->domains.at(at)) || on(subscriber->calls.at(at).at(id)));
 }
 
 void call_back(Call& call, CUpti_ApiCallbackSite site) {
   CUpti_SubscriberHandle subscriber = state.subscriber.load();
   CUpti_CallbackDomain domain = call.interface == Interface::RUNTIME ? CUPTI_CB_DOMAIN_RUNTIME_API : CUPTI_CB_DOMAIN_DRIVER_API;
   if (!wanted(subscriber, domain, call.id)) return;
+  state.called_back.fetch_add(1, std::memory_order_relaxed);
   CUpti_CallbackData data{.callbackSite = site,
                           .functionName = call.name,
                           .functionParams = call.parameters,
@@ -144,17 +147,18 @@ CUPTI_FUNCTION cuptiUnsubscribe(CUpti_SubscriberHandle subscriber) {
 
 CUPTI_FUNCTION cuptiEnableCallback(uint32_t on, CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain domain, CUpti_CallbackId id) {
   check("cuptiEnableCallback", subscriber);
-  std::lock_guard guard(state.lock);
-  on ? void(subscriber->calls.insert({domain, id})) : void(subscriber->calls.erase({domain, id}));
+  subscriber->calls.at(static_cast<size_t>(domain)).at(id) = on != 0;
   return CUPTI_SUCCESS;
 }
 
 CUPTI_FUNCTION cuptiEnableDomain(uint32_t on, CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain domain) {
   check("cuptiEnableDomain", subscriber);
-  std::lock_guard guard(state.lock);
-  on ? void(subscriber->domains.insert(domain)) : void(subscriber->domains.erase(domain));
+  subscriber->domains.at(static_cast<size_t>(domain)) = on != 0;
   return CUPTI_SUCCESS;
 }
+
+// How often any subscriber was called back about a call.
+extern "C" __attribute__((visibility("default"))) uint64_t fake_cupti_called_back() { return state.called_back; }
 
 // Those that the fake driver has, under their names.
 CUPTI_FUNCTION cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_t id, const char** name) {
@@ -165,6 +169,7 @@ CUPTI_FUNCTION cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_t id, co
     return CUPTI_SUCCESS;
   bool driver_api = domain == CUPTI_CB_DOMAIN_DRIVER_API;
   uint32_t end = driver_api ? static_cast<uint32_t>(CUPTI_DRIVER_TRACE_CBID_SIZE) : static_cast<uint32_t>(CUPTI_RUNTIME_TRACE_CBID_SIZE);
+  if (id == end + kAfterTheLast) return *name = driver_api ? "cuNewerThanTheHeaders" : "cudaNewerThanTheHeaders_v99010", CUPTI_SUCCESS;
   if (!id || id >= end) return CUPTI_ERROR_INVALID_PARAMETER;
   if (driver_api) switch (id) {
       NAMED(cuLaunchKernel)
@@ -183,6 +188,15 @@ CUPTI_FUNCTION cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_t id, co
       NAMED(cuCtxSynchronize)
       NAMED(cuMemAlloc_v2)
       NAMED(cuMemFree_v2)
+      NAMED(cuModuleLoadData)
+      NAMED(cuDeviceGetCount)
+      NAMED(cuDeviceGetName)
+      NAMED(cuDeviceGetPCIBusId)
+      NAMED(cuDeviceGetAttribute)
+      NAMED(cuDevicePrimaryCtxRetain)
+      NAMED(cuCtxGetDevice)
+      NAMED(cuThreadExchangeStreamCaptureMode)
+      NAMED(cuStreamQuery)
       default:
         break;
     }
@@ -191,6 +205,12 @@ CUPTI_FUNCTION cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_t id, co
       NAMED_OF(RUNTIME, cudaStreamSynchronize_v3020)
       NAMED_OF(RUNTIME, cudaEventSynchronize_v3020)
       NAMED_OF(RUNTIME, cudaDeviceSynchronize_v3020)
+      NAMED_OF(RUNTIME, cudaGetDevice_v3020)
+      NAMED_OF(RUNTIME, cudaGetLastError_v3020)
+      NAMED_OF(RUNTIME, cudaMalloc_v3020)
+      NAMED_OF(RUNTIME, cudaMemcpyAsync_v3020)
+      NAMED_OF(RUNTIME, cudaStreamQuery_v3020)
+      NAMED_OF(RUNTIME, cudaLaunchKernel_v7000)
       default:
         break;
     }

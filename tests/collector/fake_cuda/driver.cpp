@@ -18,6 +18,8 @@
 namespace fake {
 namespace {
 
+constexpr size_t kMemory = size_t{1} << 40;
+
 struct State {
   std::recursive_mutex lock;
   pid_t pid = 0;
@@ -206,13 +208,14 @@ API cuDriverGetVersion(int* version) {
 
 API cuDeviceGetCount(int* count) {
   *count = static_cast<int>(table.devices());
-  return driver::usable();
+  return api(CBID(cuDeviceGetCount), "cuDeviceGetCount", nullptr, [] { return CUDA_SUCCESS; });
 }
 
 API cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  if (CUresult result = driver::usable()) return result;
-  std::swap(*mode, capture_mode);
-  return CUDA_SUCCESS;
+  return api(CBID(cuThreadExchangeStreamCaptureMode), "cuThreadExchangeStreamCaptureMode", nullptr, [&] {
+    std::swap(*mode, capture_mode);
+    return CUDA_SUCCESS;
+  });
 }
 
 API cuDeviceGet(CUdevice* device, int ordinal) {
@@ -223,12 +226,12 @@ API cuDeviceGet(CUdevice* device, int ordinal) {
 
 API cuDeviceGetName(char* name, int length, CUdevice) {
   snprintf(name, static_cast<size_t>(length), "Fake GPU");
-  return driver::usable();
+  return api(CBID(cuDeviceGetName), "cuDeviceGetName", nullptr, [] { return CUDA_SUCCESS; });
 }
 
 API cuDeviceGetPCIBusId(char* address, int length, CUdevice device) {
   snprintf(address, static_cast<size_t>(length), "0000:%02X:00.0", 0x1B + device);
-  return driver::usable();
+  return api(CBID(cuDeviceGetPCIBusId), "cuDeviceGetPCIBusId", nullptr, [] { return CUDA_SUCCESS; });
 }
 
 API cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
@@ -236,7 +239,7 @@ API cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
            : attribute == CU_DEVICE_ATTRIBUTE_CLOCK_RATE               ? 1'000'000  // kHz
            : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9
                                                                        : 0;
-  return driver::usable();
+  return api(CBID(cuDeviceGetAttribute), "cuDeviceGetAttribute", nullptr, [] { return CUDA_SUCCESS; });
 }
 
 extern "C" __attribute__((visibility("default"))) CUresult cuCtxCreate_v2(CUcontext* context, unsigned, CUdevice device) {
@@ -284,9 +287,11 @@ API cuCtxPopCurrent(CUcontext* context) {
 }
 
 API cuCtxGetDevice(CUdevice* device) {
-  if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
-  *device = static_cast<int>(current()->device);
-  return CUDA_SUCCESS;
+  return api(CBID(cuCtxGetDevice), "cuCtxGetDevice", nullptr, [&] {
+    if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
+    *device = static_cast<int>(current()->device);
+    return CUDA_SUCCESS;
+  });
 }
 
 API cuCtxSynchronize() {
@@ -362,6 +367,14 @@ extern "C" __attribute__((visibility("default"))) CUresult cuStreamSynchronize_p
   });
 }
 
+API cuStreamQuery(CUstream stream) {
+  cuStreamQuery_params parameters{stream};
+  return api(CBID(cuStreamQuery), "cuStreamQuery", &parameters, [&] {
+    Guard guard(state.lock);
+    return driver::stream_of(stream)->busy_until > driver::now() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+  });
+}
+
 API cuEventCreate(CUevent* event, unsigned) {
   *event = reinterpret_cast<CUevent>(new Event);
   return driver::usable();
@@ -380,25 +393,6 @@ API cuEventSynchronize(CUevent event) {
     return CUDA_SUCCESS;
   });
 }
-
-// The runtime's, which call the driver's.
-#define RUNTIME(name) extern "C" __attribute__((visibility("default"))) cudaError_t CUDARTAPI name
-#define RUNTIME_CBID(name) CUPTI_RUNTIME_TRACE_CBID_##name, #name
-RUNTIME(cudaStreamSynchronize)(cudaStream_t stream) {
-  cudaStreamSynchronize_v3020_params parameters{stream};
-  return driver::runtime(RUNTIME_CBID(cudaStreamSynchronize_v3020), &parameters, [&] { return cuStreamSynchronize(stream); });
-}
-
-RUNTIME(cudaEventSynchronize)(cudaEvent_t event) {
-  cudaEventSynchronize_v3020_params parameters{event};
-  return driver::runtime(RUNTIME_CBID(cudaEventSynchronize_v3020), &parameters, [&] { return cuEventSynchronize(event); });
-}
-
-RUNTIME(cudaDeviceSynchronize)() {
-  return driver::runtime(RUNTIME_CBID(cudaDeviceSynchronize_v3020), nullptr, [] { return cuCtxSynchronize(); });
-}
-#undef RUNTIME
-#undef RUNTIME_CBID
 
 API cuModuleLoadData(CUmodule* module, const void* image) {
   cuModuleLoadData_params parameters{module, image};
@@ -431,7 +425,8 @@ API cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name)
 API cuMemAlloc(CUdeviceptr* pointer, size_t bytes) {
   cuMemAlloc_v2_params parameters{pointer, bytes};
   return api(CBID(cuMemAlloc_v2), "cuMemAlloc_v2", &parameters, [&] {
-    *pointer = reinterpret_cast<CUdeviceptr>(calloc(1, bytes));
+    *pointer = bytes > kMemory ? 0 : reinterpret_cast<CUdeviceptr>(calloc(1, bytes));
+    if (!*pointer) return CUDA_ERROR_OUT_OF_MEMORY;
     uint64_t now = driver::now();
     driver::perform({.kind = Work::MEMORY,
                      .detail = CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION,
@@ -453,6 +448,11 @@ API cuMemFree(CUdeviceptr pointer) {
                     nullptr);
     return CUDA_SUCCESS;
   });
+}
+
+// A function of a driver that is newer than the headers.
+extern "C" __attribute__((visibility("default"))) CUresult cuNewerThanTheHeaders() {
+  return api(CUPTI_DRIVER_TRACE_CBID_SIZE + kAfterTheLast, "cuNewerThanTheHeaders", nullptr, [] { return CUDA_SUCCESS; });
 }
 
 API cuGetProcAddress(const char* name, void** function, int, cuuint64_t, CUdriverProcAddressQueryResult* found) {

@@ -14,6 +14,8 @@
 namespace fake {
 
 inline constexpr uint64_t kNever = ~uint64_t{0};
+// The functions that the vendor's headers do not know yet have numbers so far behind the last that they do.
+inline constexpr uint32_t kAfterTheLast = 5;
 
 struct Stream {
   uint32_t id;

@@ -16,7 +16,7 @@ import time
 from ctypes import byref, c_int, c_void_p
 from pathlib import Path
 
-from fake_gpu_driver import NEVER, Gpu, RuntimeGpu, Tool, until_recorded_again
+from fake_gpu_driver import NEVER, Dimensions, Gpu, RuntimeGpu, Tool, until_recorded_again
 
 
 def replayed_here(gpu: Gpu, graph: c_void_p, stream: c_void_p) -> None:
@@ -93,6 +93,48 @@ def waits() -> None:
     gpu.call("cuStreamSynchronize", None)
     gpu.call("cuStreamSynchronize_ptsz", None)
     gpu.call("cuStreamSynchronize_ptsz", c_void_p(1))  # CU_STREAM_LEGACY
+
+
+def calls() -> None:
+    """Calls of the runtime and of the driver, known numbers of each, some of which fail."""
+    gpu = RuntimeGpu()
+    kernel, memory, device, host = gpu.kernel("spin", 1000), c_void_p(), c_int(), (ctypes.c_char * 4096)()
+    gpu.call("cudaMalloc", byref(memory), ctypes.c_size_t(4096))
+    for count in range(5):
+        gpu.call("cudaMemcpyAsync", memory, host, ctypes.c_size_t(100 * count), 1, None)
+    launched_here(gpu, kernel)
+    for _ in range(3):
+        gpu.launch(kernel)
+    gpu.call("cuMemsetD8Async", memory, 7, ctypes.c_size_t(300), None)
+    for _ in range(4):
+        gpu.call("cudaGetDevice", byref(device))
+    gpu.call("cudaDeviceSynchronize")
+    gpu.launch(gpu.kernel("long", 200_000_000))
+    told = [
+        gpu.driver.cudaStreamQuery(None),
+        gpu.driver.cudaMalloc(byref(memory), ctypes.c_size_t(1 << 50)),
+        gpu.driver.cudaGetLastError(),
+        gpu.driver.cudaGetLastError(),
+        gpu.driver.cuNewerThanTheHeaders(),
+        gpu.driver.cudaNewerThanTheHeaders(),
+    ]
+    print(json.dumps(told))
+
+
+def launched_here(gpu: Gpu, kernel: c_void_p) -> None:
+    for _ in range(7):
+        gpu.call("cudaLaunchKernel", kernel, Dimensions(4, 1, 1), Dimensions(32, 1, 1), None, ctypes.c_size_t(0), None)
+
+
+def untraced() -> None:
+    """Calls that launch nothing: CUPTI is asked to tell nobody of them."""
+    gpu, device = RuntimeGpu(), c_int()
+    called_back = ctypes.CDLL("libcupti.so.13").fake_cupti_called_back
+    gpu.launch(gpu.kernel("spin"))
+    before = called_back()
+    for _ in range(100):
+        gpu.call("cudaGetDevice", byref(device))
+    print(json.dumps(called_back() - before))
 
 
 def graphs() -> None:

@@ -18,6 +18,12 @@ def device_code() -> bytes:
     return Path(path).read_bytes() if path else b"device code of the fake GPU"
 
 
+class Dimensions(ctypes.Structure):
+    """The runtime's dim3."""
+
+    _fields_ = tuple((name, ctypes.c_uint) for name in "xyz")
+
+
 class Gpu:
     """The driver's functions, with a context of its own."""
 

@@ -1,0 +1,14 @@
+// How many bytes a call of CUDA's moves, sets or asks for: by its parameters, as CUPTI hands them on.
+#pragma once
+#include <cstdint>
+#include <string_view>
+
+namespace aiflame::cuda::bytes {
+
+// Number of a function by CUPTI's name for it, which also tells the layout of its parameters; 0: of a function that no bytes are known of.
+uint8_t find(std::string_view name) noexcept;
+
+// `succeeded`: what its parameters point to may be looked at.
+uint64_t asked_for(uint8_t number, const void* parameters, bool succeeded) noexcept;
+
+}  // namespace aiflame::cuda::bytes
