@@ -6,6 +6,8 @@ MPI: a client that calls an MPI which does nothing, alone and recorded. MPI_Test
 and bytes, which the MPI is asked for. CUDA: a client of the fake driver and the fake CUPTI of the tests (`make test` builds them; with
 --real of those of this machine), beside a user of CUPTI that does nothing. cudaGetDevice calls the driver, of which CUPTI tells, too.
 
+HIP and Level Zero: functions that do nothing, of runtimes that a library of ours stands in for.
+
 The median is of batches of ten calls by the wall clock; the mean of all calls in CPU time has in it what the kernel does to give memory to
 a growing table. `clock` is one reading of the clock: each row needs two.
 """
@@ -43,6 +45,8 @@ def main() -> int:
     }
     with tempfile.TemporaryDirectory() as folder:
         results["mpi"] = mpi(Path(folder), options.batches)
+        results["hip"] = stood_in(Path(folder), "hipSetDevice", "libamdhip64.so", "hip", options.batches)
+        results["level zero"] = stood_in(Path(folder), "zeKernelSetIndirectAccess", "libze_loader.so", "ze", options.batches)
         if options.real or FAKES.is_dir():
             results["cuda"] = cuda(Path(folder), options.batches, {} if options.real else FAKE)
     print(json.dumps(results, indent=1))
@@ -72,6 +76,16 @@ def cuda(folder: Path, batches: int, env: dict[str, str]) -> dict[str, Any]:
         recorded = json.loads(record([*command, "alone"], "cuda", folder / "cuda.aiflame", *options, env=env))
         found[function] = {"alone": alone, "heard": heard, "recorded": recorded, "added": added(recorded, heard)}
     return found
+
+
+def stood_in(folder: Path, function: str, runtime: str, trace: str, batches: int) -> dict[str, Any]:
+    source, library, client = str(HERE / "calls_stood_in.c"), folder / runtime, folder / f"calls_{trace}"
+    subprocess.run([compiler(), "-O2", "-shared", "-fPIC", "-DSTUB", f"-Wl,-soname,{runtime}", source, "-o", str(library)], check=True)
+    linked = [str(library), f"-Wl,-rpath,{folder}"]
+    subprocess.run([compiler(), "-O2", source, "-o", str(client), *linked], check=True)
+    command = [str(client), function, str(batches)]
+    alone, recorded = json.loads(run(command)), json.loads(record(command, trace, folder / f"{trace}.aiflame"))
+    return {f"{function}, without a stack": {"alone": alone, "recorded": recorded, "added": added(recorded, alone)}}
 
 
 def added(recorded: dict[str, float], before: dict[str, float]) -> dict[str, float]:

@@ -167,4 +167,4 @@ class Feature(IntEnum):
     """Level Zero, with the times of its kernels and copies"""
     TRACE_HIP = 524288
     TRACE_CUDA = 1048576
-    """calls of CUDA\'s runtime and driver"""
+    """calls of CUDA's runtime and driver"""
