@@ -25,12 +25,15 @@ from intra_kernels import (
     pipelined,
     profile_of,
 )
-from profiles import sealed
+from profiles import sealed, stack
+from test_attribute import CODES, MAIN, PROCESSES, PYMAIN, SYMBOLS, THREADS, WORK
 from typer.testing import CliRunner
 
+from aiflame.analyze.findings import findings
 from aiflame.analyze.intra import IntraKernel, intra
 from aiflame.analyze.intra_changes import at_once
 from aiflame.analyze.spans import Spans, both, union, without
+from aiflame.analyze.summary import summarize
 from aiflame.cli.commands import app
 from aiflame.errors import AiflameError
 
@@ -298,3 +301,14 @@ def _array(values: tuple[int, ...]) -> Any:
 
 def _told(found: Spans) -> list[tuple[int, int]]:
     return list(zip(found.begin.tolist(), found.end.tolist(), strict=True))
+
+
+def test_the_reports_first_sentences_have_what_a_kernel_told(tmp_path: Path) -> None:
+    ran = [{**RAN, "correlation": 1, "start_ns": 1000, "end_ns": 61_000}]
+    made = profile_of(
+        tmp_path / "p.aiflame", gemm(ONE_STAGE, one_stage), kernels=ran, pid=PROCESSES[0]["pid"], processes=PROCESSES, threads=THREADS,
+        symbols=SYMBOLS, codes=CODES, stacks=stack(MAIN, PYMAIN, WORK), launches=[{"thread": 1, "stack": 1, "api": 1, "correlation": 1}],
+    )  # fmt: skip
+    told = [one for one in findings(made, summarize(made, made.meta)) if one.kind == "inside-no-overlap"]
+    assert told[0].sentence.startswith("gemm takes 100% of GPU time; inside, copies and math do not overlap at all")
+    assert told[0].recoverable == pytest.approx(COPY / (COPY + MATH), rel=0.05)

@@ -10,6 +10,7 @@ from aiflame.analyze.facts import Facts, facts
 from aiflame.analyze.finding import Evidence, Finding
 from aiflame.analyze.findings_cpu import OF_CODE, cpu_findings
 from aiflame.analyze.findings_idle import communication, copies, idle, scope
+from aiflame.analyze.findings_intra import inside
 from aiflame.analyze.findings_kernels import hot_group, hot_stall
 from aiflame.analyze.findings_ranks import rank_findings
 from aiflame.analyze.findings_steps import slow_layers, slow_steps
@@ -49,6 +50,7 @@ def _of_devices(known: Facts, summary: Summary) -> Iterator[Finding]:
     yield from communication(known, of)
     yield from hot_group(known, of.share["busy"])
     yield from hot_stall(known, of.share["busy"])
+    yield from inside(known, of.share["busy"])
     yield from slow_steps(step_times(known.steps, known.per_step), GPU_TIME.name)
     yield from slow_layers(known.steady_shared.select("layer", value="took"), GPU_TIME.name, GPU_TIME.label, of.share["busy"])
 
