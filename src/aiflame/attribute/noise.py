@@ -40,7 +40,7 @@ _START = (
     r"|execute_native_thread_routine)(@.*)?"
 )
 INTERPRETER_MODULE = r"^(lib)?python[\d.]*[a-z]*(\.so[.\d]*)?$"
-_BETWEEN = r"^(libaiflame(_mpi)?\b.*\.so|_ctypes\..*so|libffi\b.*)"
+_BETWEEN = r"^(libaiflame(_mpi|_hip|_level_zero)?\b.*\.so|_ctypes\..*so|libffi\b.*)"
 """Our own library, and what lies between Python and a foreign function."""
 _DRIVER = r"^lib(cuda|cudart|cupti|nvidia-[\w-]+|nvperf_\w+)\b[^/]*\.so"
 _DRIVER_INSIDE = (
