@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from facts_trees import stacks_of_facts, stacks_of_tree
 from intra_captures import Cta, Kernel, Record, scope, spans
 from intra_kernels import BEGIN_NS, profile_of
 from profiles import stack
@@ -13,6 +14,7 @@ from test_attribute import CODES, MAIN, PROCESSES, PYMAIN, SYMBOLS, THREADS, WOR
 from test_attribute_gpu import LONG, REASONS, UNDER, kernel, lines, sample, window
 
 from aiflame.attribute.build import tree
+from aiflame.attribute.facts_device import device_facts
 from aiflame.attribute.intra import SCOPED
 from aiflame.attribute.tree import Tree
 from aiflame.profile.store import Profile
@@ -93,3 +95,18 @@ def test_samples_divide_what_recorded_nothing(tmp_path: Path) -> None:
     assert any("other_[G];long_scoreboard" in path for path in found)
     stalls = lines(tree(profile(tmp_path / "again", CAPTURED, kernels=ran, **sampled), "gpu-stalls"), "gpu-stalls")
     assert any("gemm_[G];long_scoreboard" in path for path in stalls)
+
+
+@pytest.mark.parametrize("detail", ["function", "line", "instruction"])
+@pytest.mark.parametrize("by", ["code", "layer"])
+def test_the_reports_facts_divide_as_the_tree_does(tmp_path: Path, by: str, detail: str) -> None:
+    sampled: dict[str, Any] = {
+        "gpu_windows": [window(0, 10_000, samples=20)],
+        "gpu_functions": [{"cubin": 1, "name": "gemm"}, {"cubin": 1, "name": "other"}],
+        "gpu_samples": [sample(10), sample(10, function=2)],
+    }
+    ran = [kernel(1, 1000, 2001), kernel(2, 3000, 4000, name="other"), kernel(3, 5000, 5003)]
+    made = profile(tmp_path, CAPTURED, kernels=ran, **sampled)
+    facts = device_facts(made)
+    for metric in ("gpu-time", "gpu-stalls"):
+        assert stacks_of_facts(facts, metric, by, detail) == stacks_of_tree(made, metric, by, detail)

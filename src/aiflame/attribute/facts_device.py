@@ -22,6 +22,7 @@ from aiflame.attribute.gpu_places import NO_LAUNCH, family_nodes, grow_inside, i
 from aiflame.attribute.gpu_samples import DRIVER, Ran, Samples, elsewhere, samples
 from aiflame.attribute.gpu_work import Grouped, Work, work
 from aiflame.attribute.growth import Forest, Growth
+from aiflame.attribute.intra import Scopes, scopes
 from aiflame.attribute.packing import summed
 from aiflame.attribute.prefixes import Prefix
 from aiflame.attribute.rank_groups import RANK, grouped_by_rank, has_ranks
@@ -67,7 +68,8 @@ def device_facts(profile: Tables, meaning: Meaning | None = None) -> Facts:
     meaning = replace(meaning, launches=meaning.launches.clear(), nodes=meaning.nodes.clear())
     ran = Ran(done)
     sampled = {name: samples(profile, done, not_issued=name == GPU_LATENCY.name, ran=ran) for name in SAMPLED if name in there}
-    inside, of_points = _inside(profile, sampled)
+    recorded = scopes(profile)
+    inside, of_points, of_scopes = _inside(profile, sampled, recorded)
     parts = _Parts.of(done.sites, meaning)
     resting = idle_times(done, profile.table("processes"))
     taken = energy(profile, done) if ENERGY.name in there else None
@@ -80,6 +82,7 @@ def device_facts(profile: Tables, meaning: Meaning | None = None) -> Facts:
         if name == GPU_STALLS.name:
             values = [parts.timed(values[0], placed)]
         values.append(placed)
+    values[0] = parts.scoped(values[0], recorded, of_scopes)
     for name, rows in lone_values.items():
         point = np.append(of_points[name], 0)[_ints(rows, "point")] if name in of_points else np.zeros(len(rows), dtype=np.int64)
         values.append(pl.DataFrame({"site": len(parts.sites) + _ints(rows, "lone"), INSIDE: point, name: rows["value"]}))
@@ -122,17 +125,19 @@ def _by_frames(profile: Tables, trie: Functions, done: Work) -> tuple[Forest, Wo
     return forest, Work(merged.drop("old"), ran)
 
 
-def _inside(profile: Tables, sampled: Mapping[str, Samples]) -> tuple[Forest, dict[str, Ints]]:
-    """What lies inside kernels, as a forest; and for each metric the node of each of its points."""
+def _inside(profile: Tables, sampled: Mapping[str, Samples], recorded: Scopes) -> tuple[Forest, dict[str, Ints], Ints]:
+    """What lies inside kernels, as a forest; for each metric the node of each of its points; and that of each node of recorded scopes."""
     growth = Growth()
     counts = {name: len(of.points) for name, of in sampled.items()}
     place = np.zeros(sum(counts.values()), dtype=np.int64)
     if sampled:
         points = pl.concat([of.points for of in sampled.values()])
         place = grow_inside(growth, profile, points, place, np.arange(len(points)), "instruction")
+    nodes = np.arange(len(recorded.forest.parent))
+    of_scopes = growth.grow(np.zeros(len(nodes), dtype=np.int64), recorded.forest, nodes)
     tree, at = growth.ripe()
     ends = np.cumsum(list(counts.values()), dtype=np.int64)
-    return forest_of(tree), dict(zip(counts, np.split(at[place], ends[:-1]) if counts else [], strict=True))
+    return forest_of(tree), dict(zip(counts, np.split(at[place], ends[:-1]) if counts else [], strict=True)), at[of_scopes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +201,18 @@ class _Parts:
                 inner = inner.with_columns(pl.Series(name, scaled(site, stalls, took[site])))
                 rest = rest.with_columns(pl.Series(name, np.where(sampled, 0, took)))
         return pl.concat([rest.cast(pl.Int64), inner.cast(pl.Int64)], how="diagonal")
+
+    def scoped(self, whole: pl.DataFrame, recorded: Scopes, of_scopes: Ints) -> pl.DataFrame:
+        """`whole`, the time of kernels that recorded scopes divided by these, in the place of samples."""
+        kernels = np.flatnonzero(self.sites["kind"].to_numpy() == int(Kind.GPU_KERNEL))
+        if not len(recorded.weights) or not len(kernels):
+            return whole
+        row, node, value = recorded.divide(self.sites[kernels], _ints(self.sites, "took")[kernels])
+        site = kernels[row]
+        elsewhere = ~np.isin(_ints(whole, "site"), site)
+        time = pl.Series(GPU_TIME.name, np.where(elsewhere, whole[GPU_TIME.name].fill_null(0).to_numpy(), 0))
+        inner = pl.DataFrame({"site": site, INSIDE: of_scopes[node], GPU_TIME.name: value})
+        return pl.concat([whole.with_columns(time).cast(pl.Int64), inner.cast(pl.Int64)], how="diagonal")
 
 
 def _lone(
