@@ -160,8 +160,6 @@ void tell_user(const char* tool) noexcept {
   spool::note({text, static_cast<size_t>(length)});
 }
 
-bool may_call_cupti() noexcept { return !given_up.load(std::memory_order_acquire); }
-
 // A beginning that failed there: CUPTI is as it was.
 void undo(LifeStep failed) noexcept {
   state.store(LifeState::STOPPED, std::memory_order_release);
@@ -267,6 +265,15 @@ void leave_before_cuptis_own() noexcept {
   static std::atomic<bool> registered{false};
   if (!registered.exchange(true)) atexit([] { leave(); });
 }
+
+void give_up(const char* why) noexcept {
+  if (given_up.exchange(true)) return;
+  char text[512];
+  int length = snprintf(text, sizeof text, "GPU kernels are not recorded from here on: CUPTI ended itself after an error (%.300s)", why);
+  spool::note({text, static_cast<size_t>(length)});
+}
+
+bool may_call_cupti() noexcept { return !given_up.load(std::memory_order_acquire); }
 
 void forget_rows() noexcept {
   forget_cubins();

@@ -15,6 +15,9 @@ void flush_anywhere() noexcept;
 void leave() noexcept;
 // A context is sampled: leave() is called at exit before anything that CUPTI has registered for that.
 void leave_before_cuptis_own() noexcept;
+// CUPTI has ended itself after an error: it is never called again.
+void give_up(const char* why) noexcept;
+bool may_call_cupti() noexcept;
 // Rows of tables that are gone are not referred to again.
 void forget_rows() noexcept;
 void after_fork_child() noexcept;

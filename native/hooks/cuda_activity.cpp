@@ -263,6 +263,7 @@ void disable_activity() noexcept {
 bool has_lent_buffers() noexcept { return buffers_out.load(std::memory_order_relaxed) > 0; }
 
 void flush_activity(bool all) noexcept {
+  if (!may_call_cupti()) return;
   cupti().ActivityFlushAll(0);
   if (!all) return;
   timespec moment{0, 1'000'000};

@@ -152,6 +152,11 @@ void on_resource(CUpti_CallbackId id, const CUpti_ResourceData& resource) noexce
   }
 }
 
+// CUPTI ends itself after it has said so.
+void on_fatal_error(const CUpti_StateData& told) noexcept {
+  give_up(told.notification.message ? told.notification.message : reason(told.notification.result));
+}
+
 // `traced`: the runtime's launches are heard of, too. Then they are the outermost of those with their number.
 bool is_wanted(CUpti_CallbackDomain domain, std::string_view name, bool traced) noexcept {
   auto begins = [&](std::initializer_list<std::string_view> beginnings) {
@@ -193,6 +198,7 @@ bool enable_callbacks(CUpti_SubscriberHandle subscriber) noexcept {
   for (uint32_t id : {CUPTI_CBID_RESOURCE_CONTEXT_CREATED, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING, CUPTI_CBID_RESOURCE_MODULE_LOADED,
                       CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED})
     worked(cupti().EnableCallback(1, subscriber, CUPTI_CB_DOMAIN_RESOURCE, id), "listening to contexts and modules");
+  cupti().EnableCallback(1, subscriber, CUPTI_CB_DOMAIN_STATE, CUPTI_CBID_STATE_FATAL_ERROR);
   bool driver = enable_api(subscriber, CUPTI_CB_DOMAIN_DRIVER_API);
   if (!driver) spool::note("CUDA: no launch can be listened to: kernels are recorded without their stacks");
   enable_api(subscriber, CUPTI_CB_DOMAIN_RUNTIME_API);
@@ -214,6 +220,7 @@ template <bool kTraced>
 __attribute__((always_inline)) inline void hear(CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data, const Registers& from) noexcept {
   // While collecting comes to its end, a context that goes is heard of: it is not sampled for the last time then; and a call that returns:
   // its kernels are being written.
+  if (domain == CUPTI_CB_DOMAIN_STATE) return on_fatal_error(*static_cast<const CUpti_StateData*>(data));
   bool is_resource = domain == CUPTI_CB_DOMAIN_RESOURCE;
   bool ends =
       is_resource ? id == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING : static_cast<const CUpti_CallbackData*>(data)->callbackSite == CUPTI_API_EXIT;

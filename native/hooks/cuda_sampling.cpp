@@ -4,6 +4,7 @@
 #include "base/sys.hpp"
 #include "hooks/cuda.hpp"
 #include "hooks/cuda_calls.hpp"
+#include "hooks/cuda_sampling_claim.hpp"
 #include "hooks/cuda_sampling_plan.hpp"
 #include "hooks/cuda_sampling_records.hpp"
 #include "spool/control.hpp"
@@ -30,6 +31,7 @@ struct Place {
   std::atomic<CUcontext> context;  // nullptr: free
   std::atomic<State> state;
   std::atomic<bool> taken;
+  Claim claim;
   Session session;
   Plan plan;
   // CUPTI said that it cannot go on: nothing is fetched any more. Sampling is ended with the context or the recording; ending it from the
@@ -41,7 +43,7 @@ struct Place {
 };
 
 // One for each device. Of two contexts of a device that are both sampled, CUPTI slows the second one's launches a thousandfold, fails to
-// fetch samples, and loses the records of all kernels from then on.
+// fetch samples, and loses the records of all kernels from then on: also when they are of two processes (`Claim`).
 constexpr uint32_t kMostDevices = 64;
 constexpr uint64_t kPatience = 1'000'000'000;
 constexpr uint32_t kMostReads = 32;
@@ -142,6 +144,10 @@ void tell_missing(const Fetched& fetched) noexcept {
 }
 
 bool begin(Place& place, CUcontext context) noexcept {
+  if (!place.claim.take(device_of(place))) {
+    spool::note("GPU stalls are recorded of one process a device: those of this one are missing, another on the same GPU is being recorded");
+    return false;
+  }
   if (!remember(context)) {
     spool::note("GPU stalls are recorded of the first 256 CUDA contexts alone");
     return false;
@@ -179,7 +185,11 @@ Fetched fetch(Place& place, bool is_last) noexcept {
     if (result == CUPTI_ERROR_NOT_READY) break;
     if (result != CUPTI_SUCCESS && result != CUPTI_ERROR_OUT_OF_MEMORY) {
       place.failed = true;
-      tell_failed(result);
+      // Seen on an H200 beside another process that sampled: CUPTI had ended itself, and crashed when it was asked for more.
+      if (result == CUPTI_ERROR_UNKNOWN)
+        give_up("while it fetched stall samples: is another tool sampling the GPU? --gpu-sampling off does without them");
+      else
+        tell_failed(result);
       break;
     }
     fetched.samples += samples.totals().totalSamples;
@@ -196,9 +206,10 @@ Fetched fetch(Place& place, bool is_last) noexcept {
 // Ends sampling, and writes what nobody had fetched.
 void finish(Place& place) noexcept {
   if (!place.failed) fetch(place, true);
-  if (place.session.stop()) {
+  if (may_call_cupti() && place.session.stop()) {
     write(place, next_window(place, true), place.session.left_over());
     place.session.release();
+    place.claim.release();
   } else {
     place.session.abandon();
   }
@@ -249,6 +260,7 @@ void context_created(CUcontext context, uint32_t device) noexcept {
     leave(place);
   } else if (!begin(place, context)) {
     place.session.release();
+    place.claim.release();
     leave(place);
   }
   let_go(place);
@@ -263,6 +275,7 @@ void context_ending(CUcontext context) noexcept {
 void context_is_new(CUcontext context) noexcept { forget(context); }
 
 uint64_t drain(bool all) noexcept {
+  if (!may_call_cupti()) return kBusyInterval;
   uint64_t next = now_ns() + kBusyInterval;  // a context may come
   for (Place& place : places) {
     if (!place.context.load(std::memory_order_acquire) || !try_take(place)) continue;
@@ -297,6 +310,7 @@ void forget_rows() noexcept { forget_written(); }
 void after_fork_child() noexcept {
   for (Place& place : places) {
     if (place.context.load(std::memory_order_relaxed)) place.session.release();
+    place.claim.release();
     leave(place);
     let_go(place);
   }

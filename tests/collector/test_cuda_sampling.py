@@ -104,13 +104,25 @@ def test_a_few_dropped_samples_are_not_worth_a_note(scene: Scene) -> None:
     assert process.table("notes").is_empty()
 
 
-def test_a_fetch_that_fails_for_good_is_the_last_and_costs_stalls_alone(scene: Scene) -> None:
-    """The fake ends a program that fetches again, or ends sampling while the program may be launching kernels."""
+def test_after_a_fetch_at_which_cupti_has_ended_itself_it_is_asked_for_nothing_more(scene: Scene) -> None:
+    """The fake ends a program that does."""
     outcome, process = scene("steady", "2", env={"FAKE_CUPTI_FAILS": "4"})
-    assert process.table("kernels").height == int(outcome.stdout)
+    assert process.table("kernels").height < int(outcome.stdout)
     assert 0 < process.table("gpu_samples")["count"].sum() <= expected(int(outcome.stdout))
     (note,) = process.table("notes")["text"]
-    assert note.startswith("GPU stalls are not recorded from here on: CUPTI says: ")
+    assert note.startswith("GPU kernels are not recorded from here on: CUPTI ended itself after an error (")
+
+
+def test_of_two_processes_on_a_device_one_is_sampled(scene: Scene, tmp_path: Path) -> None:
+    outcome, process = scene("beside_another", env={"FAKE_CUDA_MACHINE": str(os.getpid())})
+    first, other = map(int, outcome.stdout.split())
+    beside = processes(tmp_path / "beside_another")[1]
+    assert (process.table("kernels").height, beside.table("kernels").height) == (first, other)
+    assert process.table("gpu_samples")["count"].sum() == expected(first)
+    assert beside.table("gpu_samples").is_empty()
+    assert process.table("notes").is_empty()
+    (note,) = beside.table("notes")["text"]
+    assert note.startswith("GPU stalls are recorded of one process a device")
 
 
 def test_a_fetch_that_is_not_ready_is_made_up_for(scene: Scene) -> None:

@@ -44,10 +44,10 @@ MISTAKES = {
         "cupti.cuptiPCSamplingEnable(sampling); ctypes.CDLL(None).prctl(15, b'aiflame'); cupti.cuptiPCSamplingDisable(sampling)",
         "cuptiPCSamplingDisable: hangs beside threads that launch kernels",
     ),
-    "a fetch after one that failed for good": (
+    "a fetch after one at which it ended itself": (
         "os.environ['FAKE_CUPTI_FAILS'] = '1'; sampling[3] = ctypes.addressof(sampling); cupti.cuptiPCSamplingEnable(sampling); "
         "cupti.cuptiPCSamplingGetData(sampling); cupti.cuptiPCSamplingGetData(sampling)",
-        "cuptiPCSamplingGetData: called again after an error that lasts",
+        "cuptiPCSamplingGetData: called after an error at which CUPTI ended itself",
     ),
     "a subscriber that has left": (
         "cupti.cuptiUnsubscribe(subscriber); cupti.cuptiEnableDomain(1, subscriber, 1)",

@@ -30,13 +30,14 @@ struct State {
   std::atomic<uint32_t> correlation{0};
   std::atomic<uint64_t> called_back{0};
   pid_t pid = 0;
+  std::atomic<bool> ended{false};
 };
 State& state = *new State;
 
 bool wanted(CUpti_SubscriberHandle subscriber, int domain, uint32_t id) {
   auto on = [](const std::atomic<bool>& flag) { return flag.load(std::memory_order_relaxed); };
   auto at = static_cast<size_t>(domain);
-  return subscriber && on(subscriber->subscribed) && (on(subscriber->domains.at(at)) || on(subscriber->calls.at(at).at(id)));
+  return !on(state.ended) && subscriber && on(subscriber->subscribed) && (on(subscriber->domains.at(at)) || on(subscriber->calls.at(at).at(id)));
 }
 
 void call_back(Call& call, CUpti_ApiCallbackSite site) {
@@ -75,6 +76,7 @@ const Listener listener{
         },
     .work =
         [](const Work& work) {
+          if (state.ended) return;
           record(work);
           sample(work);
         },
@@ -102,9 +104,12 @@ bool attach() { return driver().listen(&listener); }
 
 void enter(const char* function) {
   if (driver().gone()) wrong("%s: the driver has shut down", function);
+  if (state.ended) wrong("%s: called after an error at which CUPTI ended itself", function);
   if (!state.pid) state.pid = getpid();
   if (state.pid != getpid()) wrong("%s: called in the child of a fork", function);
 }
+
+void end_itself() { state.ended = true; }
 
 }  // namespace fake::cupti
 

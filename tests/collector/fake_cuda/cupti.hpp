@@ -17,6 +17,9 @@ bool attach();
 // At the head of a function that the real library serves only while the driver lives, in the process that started it.
 void enter(const char* function);
 
+// As the real one does where another process samples the same device: nobody is told of anything any more.
+void end_itself();
+
 // Inside one of the client's two buffer functions.
 extern thread_local bool in_buffer_function;
 

@@ -39,7 +39,7 @@ struct Key {
 };
 
 struct Sampling {
-  bool enabled = false, ended = false, configured = false, started = false, full = false, failed = false;
+  bool enabled = false, ended = false, configured = false, started = false, full = false;
   long fetches = 0;
   uint32_t period = 10;
   uint32_t start_stop = 0;
@@ -302,11 +302,12 @@ CUPTI_FUNCTION cuptiPCSamplingGetData(CUpti_PCSamplingGetDataParams* how) {
   Sampling& sampling = sampling_of("cuptiPCSamplingGetData", how->ctx);
   auto& data = *static_cast<CUpti_PCSamplingData*>(how->pcSamplingData);
   if (&data == sampling.buffer) wrong("cuptiPCSamplingGetData: threads of CUPTI write into the configured buffer");
-  if (sampling.failed) wrong("cuptiPCSamplingGetData: called again after an error that lasts");
   long fetch = ++sampling.fetches;
   if (fetch == setting("FAKE_CUPTI_NOT_READY", 0)) return CUPTI_ERROR_NOT_READY;
-  sampling.failed = fetch == setting("FAKE_CUPTI_FAILS", 0);
-  if (sampling.failed) return CUPTI_ERROR_UNKNOWN;
+  if (fetch == setting("FAKE_CUPTI_FAILS", 0)) {
+    end_itself();
+    return CUPTI_ERROR_UNKNOWN;
+  }
   if (sampling.full) {
     data.totalNumPcs = data.remainingNumPcs = 0;
     data.totalSamples = data.droppedSamples = data.nonUsrKernelsTotalSamples = 0;

@@ -234,6 +234,13 @@ API cuDeviceGetPCIBusId(char* address, int length, CUdevice device) {
   return api(CBID(cuDeviceGetPCIBusId), "cuDeviceGetPCIBusId", nullptr, [] { return CUDA_SUCCESS; });
 }
 
+// Each process has devices of its own, unless it is said that they are the same.
+API cuDeviceGetUuid_v2(CUuuid* identity, CUdevice device) {
+  long parts[2] = {setting("FAKE_CUDA_MACHINE", getpid()), device};
+  memcpy(identity->bytes, parts, sizeof identity->bytes);
+  return driver::usable();
+}
+
 API cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
   *value = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT       ? 4
            : attribute == CU_DEVICE_ATTRIBUTE_CLOCK_RATE               ? 1'000'000  // kHz

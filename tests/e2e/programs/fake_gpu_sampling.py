@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -24,6 +25,14 @@ def work(gpu: Gpu, name: str, seconds: float) -> int:
 
 def steady() -> None:
     print(work(Gpu(), "spin", float(sys.argv[2])))
+
+
+def beside_another() -> None:
+    """While a device is being used, another process uses it, too."""
+    gpu = Gpu()
+    first = work(gpu, "spin", 0.3)
+    other = subprocess.run([sys.executable, __file__, "steady", "0.3"], check=True, capture_output=True, text=True).stdout
+    print(first + work(gpu, "spin", 0.3), other)
 
 
 def come_and_go() -> None:
