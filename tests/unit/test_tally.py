@@ -143,6 +143,20 @@ def test_a_call_that_ends_before_it_begins_took_no_time(tmp_path: Path) -> None:
     assert rows(section(tally(damaged), HOST, "MPI"), "name", "total") == [("MPI_Wait", 0)]
 
 
+def test_whatever_damaged_records_say_they_are_added_up(tmp_path: Path) -> None:
+    """None takes more than 13 days, none moves more than a PiB."""
+    most, latest = 1 << 50, (1 << 64) - 1
+    damaged = sealed(
+        tmp_path / "p.aiflame",
+        call_names=[{"backend": MPI, "name": "MPI_Send"}],
+        calls=[call(1, 1, latest, bytes=latest)],
+        copies=[{"api": CUDA, "device": "G [0]", "kind": H2D, "bytes": latest, "start_ns": 0, "end_ns": (1 << 63) - 1}],
+    )
+    told = tally(damaged)
+    assert [rows(section(told, kind, "MPI"), "total", "mean") for kind in (HOST, TRAFFIC)] == [[(most, most)]] * 2
+    assert [rows(section(told, kind, "CUDA"), "total", "mean") for kind in (DEVICE, TRAFFIC)] == [[(most, most)]] * 2
+
+
 def test_as_json(profile: Profile) -> None:
     done = CliRunner().invoke(app, ["tally", str(profile.path), "--json"])
     told = json.loads(done.stdout)

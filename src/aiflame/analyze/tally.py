@@ -9,7 +9,7 @@ import polars as pl
 
 from aiflame.attribute.backends import backend_name
 from aiflame.attribute.gpu_inside import kernel_names
-from aiflame.attribute.gpu_work import COPY_NAMES, JOIN
+from aiflame.attribute.gpu_work import COPY_NAMES, JOIN, LONGEST_NS, MOST_BYTES
 from aiflame.attribute.owners import process_frames, with_ranks
 from aiflame.attribute.stacks import Tables
 from aiflame.profile.codes import CallBackend, GpuApi, SyncKind
@@ -87,12 +87,11 @@ def _devices(profile: Tables, extended: bool) -> Iterator[Section]:
 
 
 def _traffic(profile: Tables, extended: bool) -> Iterator[Section]:
-    copied = _on_devices(
-        profile.scan("copies").select("process", "api", "device", time=pl.col("bytes").cast(pl.Int64), name=_copy_name())
-    ).with_columns(thread=pl.lit(0, pl.UInt32))
+    copied = profile.scan("copies").select("process", "api", "device", time=_bytes(), name=_copy_name())
+    copied = _on_devices(copied).with_columns(thread=pl.lit(0, pl.UInt32))
     # What a runtime of devices moved are its copies: its calls only ask for them, and for memory.
     sends = (pl.col("bytes") > 0) & ~pl.col("backend").is_in([int(backend) for backend in _OF_API.values()])
-    sent = _calls(profile).filter(sends).with_columns(time=pl.col("bytes").cast(pl.Int64), device=pl.lit(""))
+    sent = _calls(profile).filter(sends).with_columns(time=_bytes(), device=pl.lit(""))
     columns = ["process", "backend", "device", "thread", "name", "time", "failed"]
     yield from _sections(TRAFFIC, pl.concat([copied.select(columns), sent.select(columns)]), by="device" if extended else None)
 
@@ -141,8 +140,13 @@ def _copy_name() -> pl.Expr:
 
 
 def _took(begin: str) -> pl.Expr:
-    """Damaged records may end before they begin."""
-    return pl.when(pl.col("end_ns") > pl.col(begin)).then((pl.col("end_ns") - pl.col(begin)).cast(pl.Int64)).otherwise(0)
+    """Damaged records may end before they begin, or never."""
+    took = (pl.col("end_ns") - pl.col(begin)).clip(upper_bound=LONGEST_NS)
+    return pl.when(pl.col("end_ns") > pl.col(begin)).then(took.cast(pl.Int64)).otherwise(0)
+
+
+def _bytes() -> pl.Expr:
+    return pl.col("bytes").clip(upper_bound=MOST_BYTES).cast(pl.Int64)
 
 
 def _threads(profile: Tables) -> pl.LazyFrame:
