@@ -112,9 +112,10 @@ def staged(path: Path, out: Path) -> None:
         return done
 
     import aiflame
-    from aiflame.cli.memory import keep_freed_memory
+    from aiflame.attribute.memory import keep_freed_memory
     from aiflame.render.page import page
-    from aiflame.render.report import MOST_IN_A_FILE, Report
+    from aiflame.render.report import Report
+    from aiflame.render.report_code import MOST_IN_A_FILE
 
     keep_freed_memory()  # as the command does
     store = stage("open", lambda: aiflame.open(path).store)

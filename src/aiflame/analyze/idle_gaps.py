@@ -13,11 +13,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.analyze.idle_causes import SAYS, Cause, Threads, causes, places_of_calls, sampled
-from aiflame.analyze.joined import Joined
+from aiflame.analyze.joined import Ints, Joined
 from aiflame.analyze.layer_groups import collapsed
 from aiflame.analyze.occupancy import Device
 from aiflame.analyze.spans import Spans, gaps, union
 from aiflame.analyze.step_times import steady
+from aiflame.attribute.packing import packed
 from aiflame.attribute.pieces import PIECE
 
 LONGEST = 200
@@ -113,17 +114,48 @@ class _Found:
         sums = {"total": length.sum(), "longest": length.max(), "in_steps": length.filter("steady").sum()}
         alike = [*_KEY, "ended_at", "site", "sampled"]
         none = pl.DataFrame(schema=_EACH | {"process": pl.Int64, "device": pl.String})
-        lengths = [none.select(*_KEY, "length")]
+        lengths: list[tuple[NDArray[np.uint32], Ints]] = []
+        keys = none.select(_KEY)
         parts = [none.group_by(alike).agg(count=pl.len().cast(pl.Int64), **sums)]
         longest = none
         for piece in pieces:
             parts.append(piece.group_by(alike).agg(count=pl.len().cast(pl.Int64), **sums))
-            lengths.append(piece.select(*_KEY, "length"))
+            keys, number = _numbered(keys, piece)
+            lengths.append((number, piece["length"].to_numpy()))
             longest = pl.concat([longest, piece]).top_k(LONGEST, by=["length", pl.col("begin_ns").neg()])
         together = {"count": pl.col("count").sum(), "total": pl.col("total").sum()}
         together |= {"longest": pl.col("longest").max(), "in_steps": pl.col("in_steps").sum()}
-        medians = pl.concat(lengths, rechunk=False).lazy().group_by(_KEY).agg(median=length.median().round().cast(pl.Int64)).collect()
+        medians = keys.with_columns(median=_medians(lengths, len(keys)))
         return _Found(pl.concat(parts).group_by(alike).agg(**together), medians, longest)
+
+
+def _numbered(keys: pl.DataFrame, piece: pl.DataFrame) -> tuple[pl.DataFrame, NDArray[np.uint32]]:
+    """All keys (_KEY) that were met with this piece, those before first; and of each row of the piece the number of its own."""
+    packs = packed([piece[name].to_numpy() for name in _KEY], len(piece))
+    each = pl.Series(packs).unique().sort().to_numpy()
+    at = np.searchsorted(each, packs)
+    first = np.zeros(len(each), dtype=np.int64)
+    first[at[::-1]] = np.arange(len(piece))[::-1]
+    met = piece.select(_KEY)[first]
+    keys = pl.concat([keys, met.join(keys, on=_KEY, how="anti", maintain_order="left")])
+    number = met.join(keys.with_row_index("number"), on=_KEY, how="left", maintain_order="left")["number"].to_numpy()
+    return keys, number[at]
+
+
+def _medians(lengths: Sequence[tuple[NDArray[np.uint32], Ints]], keys: int) -> pl.Series:
+    """Of the lengths of each of so many keys."""
+    if not lengths:
+        return pl.Series(dtype=pl.Int64)
+    number, length = (np.concatenate(each) for each in zip(*lengths, strict=True))
+    bits = int(length.max(initial=0)).bit_length()
+    if keys.bit_length() + bits < 63:
+        length = np.sort(number.astype(np.int64) << bits | length) & ((1 << bits) - 1)
+    else:
+        length = length[np.lexsort((length, number))]
+    many = np.bincount(number, minlength=keys)
+    first = np.cumsum(many) - many
+    found: pl.Series = pl.Series((length[first + (many - 1) // 2] + length[first + many // 2]) / 2).round().cast(pl.Int64)
+    return found
 
 
 def _of_device(known: Joined, threads: Threads, device: Device, inside: Spans) -> Iterator[pl.DataFrame]:

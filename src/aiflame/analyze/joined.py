@@ -20,6 +20,7 @@ from aiflame.attribute.gpu_inside import kernel_names
 from aiflame.attribute.gpu_launches import LaunchTable
 from aiflame.attribute.gpu_work import JOIN, NO_LAUNCH, Grouped, Work, work
 from aiflame.attribute.items import LATEST
+from aiflame.attribute.memory import give_back_freed_memory
 from aiflame.attribute.owners import process_frames, with_ranks
 from aiflame.attribute.pieces import arrays
 from aiflame.attribute.prefixes import Prefix
@@ -107,6 +108,7 @@ class Joined:
             meaning,
             launches=meaning.launches.select(pl.col("process").cast(pl.UInt32), "id", pl.col("stack").cast(pl.UInt32), *CONTEXT, BRINGS),
         )
+        give_back_freed_memory()
         done = work(profile, Grouped(BY_CODE_AND_MEANING, meaning))
         known = places(profile)
         sites = _named(profile, done.sites, meaning, known)

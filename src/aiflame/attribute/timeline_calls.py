@@ -8,18 +8,22 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.gpu_work import JOIN
 from aiflame.attribute.items import LATEST
+from aiflame.attribute.packing import packed
 from aiflame.attribute.stacks import Tables
 from aiflame.attribute.timeline_context import Contexts
-from aiflame.attribute.timeline_spans import lanes, path_spans, pieces
+from aiflame.attribute.timeline_spans import by_time, lanes, path_spans, pieces
 from aiflame.attribute.timeline_stacks import Stacks
-from aiflame.attribute.timeline_tables import Making, Owners, SliceKind, TrackKind
+from aiflame.attribute.timeline_tables import SLICES, Making, Owners, SliceKind, TrackKind
 from aiflame.attribute.timeline_work import Launched
 from aiflame.profile.codes import SyncKind
 
 Ints = NDArray[np.int64]
+U32 = NDArray[np.uint32]
 OVERLAP = "Calls that overlap others"
 """A thread makes one call after the other: where records say otherwise, they are damaged."""
 _WAITS = {SyncKind.EVENT: "[wait for an event]", SyncKind.STREAM: "[wait for a stream]", SyncKind.CONTEXT: "[wait for a device]"}
+_ALIKE = ("process", "stack", "waiting", "ran", "records")
+"""Calls with equal values of these have the same name and facts."""
 _FACTS = ("stack", "ran", "records")
 """Of a call. `ran`: the first kernel or copy that it had run, `records`: how many, if there are several."""
 
@@ -29,56 +33,59 @@ def calls(
 ) -> None:
     """Puts every launch and every wait on the track of its thread. `launches`: JOIN, thread, stack, begin_ns, end_ns, row by row as in
     `contexts.meaning.launches`."""
-    process, thread = (launches[name].to_numpy().astype(np.int64) for name in ("process", "thread"))
-    begin = np.minimum(launches["begin_ns"].to_numpy(), LATEST).astype(np.int64)
-    end = np.maximum(np.minimum(launches["end_ns"].to_numpy(), LATEST).astype(np.int64), begin)
+    # There may be ten million: what is in order already is not copied.
+    begin = np.minimum(launches["begin_ns"].to_numpy(), LATEST).view(np.int64)
+    end = np.minimum(launches["end_ns"].to_numpy(), LATEST).view(np.int64)
+    np.maximum(begin, end, out=end)
     # Threads are told when they have something to show, in their own order.
-    track = owners.threads(process, thread)
-    order = np.lexsort((end, begin, track))
-    track, begin, end = track[order], begin[order], end[order]
+    track = owners.threads(*(launches[name].to_numpy().astype(np.int64) for name in ("process", "thread"))).astype(np.int32)
+    order = by_time(track, begin, end)
+    columns = {each: contexts.meaning.launches[each].to_numpy() for each in ("step", "phase", "layer", "op")}
+    if order is not None:
+        track, begin, end = track[order], begin[order], end[order]
+        columns = {each: column[order] for each, column in columns.items()}
     lane = lanes(track, begin, end)
     waits = _waits(profile, launches)
-    name = facts = np.zeros(len(launches), dtype=np.int64)
-    if SliceKind.CALL not in making.without:
-        name, facts = _named(making, stacks, launches, launched, waits)
-    columns = {each: contexts.meaning.launches[each].to_numpy()[order] for each in ("step", "phase", "layer", "op")}
-    back = np.empty(len(order) if len(waits) else 0, dtype=np.int64)
-    if len(waits):
-        back[order] = np.arange(len(order))
-    own = _own_tracks(making, process[order], track, lane)
+    shown = SliceKind.CALL not in making.without
+    name, facts = _named(making, stacks, launches, launched, waits) if shown else (np.zeros(0, dtype=np.uint32),) * 2
+    process = launches["process"].to_numpy()
+    own = _own_tracks(making, process if order is None else process[order], track, lane)
     first = lane == 0
-    depth = np.zeros(len(order), dtype=np.int64)
-    inside, outside = _waits_in_calls(waits, back, begin, end)
+    depth = np.zeros(len(track), dtype=np.uint16)
+    inside, outside = _waits_in_calls(waits, order, begin, end)
     for piece in pieces(first & contexts.cuts(np.where(first, track, -1), columns["step"], columns["phase"])):
         here = np.flatnonzero(first[piece]) + piece.start
         spans, depth[here] = path_spans(track[here], begin[here], end[here], contexts.levels(*(each[here] for each in columns.values())))
-        at = order[piece]
-        rows = pl.DataFrame(
-            {
-                "track": own[piece],
-                "begin_ns": begin[piece],
-                "end_ns": end[piece],
-                "depth": depth[piece],
-                "kind": np.full(len(at), int(SliceKind.CALL), dtype=np.uint8),
-                "name": name[at],
-                "facts": facts[at],
-                "step": columns["step"][piece],
-                "flow": launched.first[at],
-                "flows": launched.arrows[at],
-            }
-        )
+        at = piece if order is None else order[piece]
+        rows = pl.DataFrame(schema=SLICES)
+        if shown:
+            rows = pl.DataFrame(
+                {
+                    "track": own[piece],
+                    "begin_ns": begin[piece],
+                    "end_ns": end[piece],
+                    "depth": depth[piece],
+                    "kind": np.full(piece.stop - piece.start, int(SliceKind.CALL), dtype=np.uint8),
+                    "name": name[at],
+                    "facts": facts[at],
+                    "step": columns["step"][piece],
+                    "flow": launched.first[at],
+                    "flows": launched.arrows[at],
+                }
+            )
         within = inside.filter(pl.col("call").is_between(piece.start, piece.stop, closed="left"))
         call = within["call"].to_numpy()
-        placed = within.with_columns(track=pl.Series(own[call]), depth=pl.Series(depth[call] + 1), name=_wait_names(making, within))
+        deeper = pl.Series(depth[call] + np.uint16(1))
+        placed = within.with_columns(track=pl.Series(own[call]), depth=deeper, name=_wait_names(making, within))
         making.slices(contexts.named(spans), rows, placed)
     _alone(making, owners, outside)
 
 
-def _own_tracks(making: Making, process: Ints, track: Ints, lane: Ints) -> Ints:
+def _own_tracks(making: Making, process: NDArray[np.uint32], track: NDArray[np.int32], lane: Ints) -> NDArray[np.int32]:
     """The track of each call: that of its thread, but for those that overlap others."""
     if not lane.any():
         return track
-    own: Ints = track.copy()
+    own: NDArray[np.int32] = track.copy()
     for thread, number in np.unique(np.stack([track[lane > 0], lane[lane > 0]], axis=1), axis=0).tolist():
         of = int(process[np.searchsorted(track, thread)])
         own[(track == thread) & (lane == number)] = making.track(TrackKind.REGIONS, thread, of, OVERLAP)
@@ -97,16 +104,18 @@ def _waits(profile: Tables, launches: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _named(making: Making, stacks: Stacks, launches: pl.DataFrame, launched: Launched, waits: pl.DataFrame) -> tuple[Ints, Ints]:
+def _named(making: Making, stacks: Stacks, launches: pl.DataFrame, launched: Launched, waits: pl.DataFrame) -> tuple[U32, U32]:
     """The name and the set of facts of each launch."""
     waiting = np.zeros(len(launches), dtype=np.bool_)
     waiting[waits["launch"].drop_nulls().to_numpy()] = True
-    ran = np.where(launched.records > 0, launched.name.astype(np.int64), -1)
-    key = launches.select("process", "stack").with_columns(
-        waiting=pl.Series(waiting), ran=pl.Series(ran), records=pl.Series(launched.records.astype(np.uint64))
-    )
-    distinct = key.lazy().unique().sort(key.columns).collect().with_row_index("alike")
-    which = key.join(distinct, on=key.columns, how="left", maintain_order="left")["alike"].to_numpy()
+    ran = np.where(launched.records > 0, launched.name.astype(np.int32), np.int32(-1))
+    columns = [launches["process"].to_numpy(), launches["stack"].to_numpy(), waiting, ran, launched.records]
+    key = packed(columns, len(launches))
+    known = pl.Series(key).unique().sort().to_numpy()
+    which = np.searchsorted(known, key).astype(np.uint32)
+    first = np.zeros(len(known), dtype=np.int64)
+    first[which[::-1]] = np.arange(len(which))[::-1]
+    distinct = pl.DataFrame([pl.Series(name, column[first]) for name, column in zip(_ALIKE, columns, strict=True)])
     process, stack = (distinct[name].to_numpy().astype(np.int64) for name in ("process", "stack"))
     fallback = np.where(distinct["waiting"].to_numpy(), "[wait]", np.where(distinct["ran"].to_numpy() >= 0, "[launch]", "[call]")).tolist()
     texts = [told or otherwise for told, otherwise in zip(stacks.calls(process, stack), fallback, strict=True)]
@@ -117,15 +126,20 @@ def _named(making: Making, stacks: Stacks, launches: pl.DataFrame, launched: Lau
             "records": distinct.select(pl.when(pl.col("records") > 1).then("records"))["records"],
         }
     )
-    return making.names(texts)[which], making.facts(sets, _FACTS)[which]
+    names, facts = (each.astype(np.uint32) for each in (making.names(texts), making.facts(sets, _FACTS)))
+    return names[which], facts[which]
 
 
-def _waits_in_calls(waits: pl.DataFrame, place: Ints, begin: Ints, end: Ints) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Waits inside of their calls, with the place of the call as `call`; and those whose call is not known."""
+def _waits_in_calls(waits: pl.DataFrame, order: NDArray[np.int32] | None, begin: Ints, end: Ints) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Waits inside of their calls, with the place of the call in this `order` as `call`; and those whose call is not known."""
     # Two waits of one call, which no driver tells of, might overlap.
     known = pl.col("launch").is_not_null() & pl.col("launch").is_first_distinct()
     inside, outside = waits.filter(known), waits.filter(~known)
-    call = place[inside["launch"].to_numpy()]
+    call = inside["launch"].to_numpy().astype(np.int64)
+    if order is not None and len(call):
+        place = np.empty(len(order), dtype=np.int32)
+        place[order] = np.arange(len(order), dtype=np.int32)
+        call = place[call].astype(np.int64)
     first = np.clip(inside["start_ns"].to_numpy(), begin[call], end[call])
     last = np.clip(inside["end_ns"].to_numpy(), first, end[call])
     kind = pl.lit(int(SliceKind.WAIT)).alias("slice")

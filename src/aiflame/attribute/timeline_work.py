@@ -23,7 +23,7 @@ from aiflame.attribute.pieces import pieces as pieces_of
 from aiflame.attribute.pieces import taken
 from aiflame.attribute.stacks import Tables
 from aiflame.attribute.timeline_context import Contexts
-from aiflame.attribute.timeline_spans import lanes, path_spans, pieces
+from aiflame.attribute.timeline_spans import by_time, lanes, path_spans, pieces
 from aiflame.attribute.timeline_stacks import Stacks
 from aiflame.attribute.timeline_tables import Making, Owners, SliceKind, TrackKind
 from aiflame.attribute.variants import Specializations
@@ -105,7 +105,7 @@ class _Ran:
         key = owner[columns["alike"]].astype(np.int64) << 32 | columns.pop("stream")
         known, stream = _distinct(key)
         del key
-        order = _by_time(stream, columns["start_ns"], columns["end_ns"])
+        order = by_time(stream, columns["start_ns"], columns["end_ns"])
         if order is not None:
             stream = stream[order]
             for name in columns:
@@ -126,15 +126,6 @@ def _distinct(key: Ints) -> tuple[Ints, NDArray[np.uint32]]:
     """The values sorted, each once, and the place of each one's. They are few, and often several in a row are the same."""
     known = pl.Series(key).unique().sort().to_numpy()
     return known, np.searchsorted(known, key).astype(np.uint32)
-
-
-def _by_time(stream: NDArray[np.uint32], start: Ints, end: Ints) -> NDArray[np.int32] | None:
-    """The order by stream, start and end; None: they are in it."""
-    same = stream[1:] == stream[:-1]
-    later = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] >= end[:-1]))
-    if ((stream[1:] > stream[:-1]) | (same & later)).all():
-        return None
-    return np.lexsort((end, start, stream)).astype(np.int32)
 
 
 def _items(profile: Tables) -> pl.DataFrame:

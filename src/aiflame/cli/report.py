@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from aiflame.analyze.amounts import amount
-from aiflame.cli.memory import keep_freed_memory
+from aiflame.attribute.memory import keep_freed_memory
 from aiflame.cli.view import BaseRanks, Ranks, of_ranks, opened
 from aiflame.render.report import write
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from aiflame.attribute.memory import keep_freed_memory
 from aiflame.attribute.timeline import timeline as timeline_of
-from aiflame.cli.memory import keep_freed_memory
 from aiflame.cli.view import Ranks, opened
 from aiflame.errors import AiflameError
 from aiflame.render import perfetto

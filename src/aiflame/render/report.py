@@ -14,6 +14,7 @@ from aiflame.analyze.rank_profile import answer, facts_of_ranks, rank_numbers
 from aiflame.analyze.table import TableOf
 from aiflame.analyze.tables import tables
 from aiflame.attribute.context import Meaning
+from aiflame.attribute.memory import give_back_freed_memory
 from aiflame.attribute.timeline_windows import Windows
 from aiflame.errors import AiflameError
 from aiflame.profile.store import Profile
@@ -67,6 +68,8 @@ class Report:
                 self.meaning = self.facts.meaning  # which stays
                 for kept in ("facts", "tables"):
                     self.__dict__.pop(kept, None)
+            if name in self._makers:
+                give_back_freed_memory()
 
     @cached_property
     def _makers(self) -> dict[str, Callable[[], bytes]]:

@@ -1,4 +1,4 @@
-"""How much memory a command keeps that it has freed."""
+"""How much memory a process keeps that it has freed. Elsewhere than on glibc nothing happens."""
 
 from __future__ import annotations
 
@@ -11,8 +11,14 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
 def keep_freed_memory() -> None:
     """For commands that make many large tables one after another. glibc gives each large block back to the system when it is freed and
-    asks for the next: of a report of ten million kernels a third of the time was page faults. Elsewhere than on glibc nothing happens."""
+    asks for the next: of a report of ten million kernels a third of the time was page faults."""
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_MMAP_THRESHOLD, 1 << 30)
         mallopt(_TRIM_THRESHOLD, 512 << 20)
+
+
+def give_back_freed_memory() -> None:
+    """Between parts of the work that need different tables: what one has freed lies in pieces that are too small for the next."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
