@@ -88,9 +88,8 @@ def twin(kernel: Any, recipe: Recipe) -> Any:
     source.make_ir = functools.partial(_with_user_scopes, make)
     options = {**_options(kernel), "instrumentation_mode": recipe.mode}
     made = importlib.import_module("triton.compiler").compile(source, target=target, options=options)
-    described = description(made)
-    if not described or not described.get("scopes"):
-        raise Refused(described.get("refused") or "the passes found nothing to time" if described else "the passes were not run")
+    if not description(made):
+        raise Refused("the passes were not run")
     return made
 
 
@@ -143,9 +142,7 @@ def _instrument_stages(backend: Any, stages: Any, recipe: Recipe) -> None:
         return module
 
     def llir(source: Any, metadata: Any) -> Any:
-        scopes = metadata.get(FIELD) or {}
-        if not scopes.get("scopes"):
-            return to_llvm(source, metadata)
+        scopes = metadata[FIELD]
         how = Lowering(target.backend, str(target.arch), tuple(scopes["warp_ids"]), scopes["segment_bytes"], recipe.shared)
         with lowering.active(how):
             return to_llvm(source, metadata)
@@ -154,32 +151,40 @@ def _instrument_stages(backend: Any, stages: Any, recipe: Recipe) -> None:
 
 
 def instrument(module: Any, recipe: Recipe) -> dict[str, Any]:
-    """Puts a recipe's scopes into a module, and says what they are. A pass that fails, or that asks for what cannot be, leaves the module
-    as it was: `refused` says why."""
+    """Puts a recipe's scopes into a module, and says what they are. Refused before anything is changed where a pass fails, asks for what
+    cannot be, or finds nothing."""
     proton = lowering.dialect()
     ir = importlib.import_module("triton._C.libtriton").ir
     proton.load_dialects(module.context)
     builder = ir.builder(module.context)
     kernel = Kernel(read(module, builder), module.get_entry_func_name(), module.get_int_attr("ttg.num-warps") or 4)
     if len(kernel.functions) != 1:
-        return {"refused": f"it calls functions that are not inlined ({len(kernel.functions) - 1})"}
+        raise Refused(f"it calls functions that are not inlined ({len(kernel.functions) - 1})")
     name = ""
     try:
         for name, one in recipe.passes:
             kernel.run(name, one)
     except Exception as error:
-        return {"refused": f"the pass {name} failed: {str(error) or type(error).__name__}"}
+        raise Refused(f"the pass {name} failed: {str(error) or type(error).__name__}") from error
     users = [op for op in kernel.all if op.name == "proton.record"]
+    unbalanced = _unbalanced(module) if users else ""
+    if unbalanced:
+        raise Refused(f"its own scope {unbalanced!r} does not begin and end in turn")
+    warps = _warps(kernel, module, recipe)
+    if not warps:
+        raise Refused(f"it has no warp {', '.join(map(str, recipe.warps or ()))}")
     scopes = _kept(kernel.scopes, MOST_SCOPES - len(users) // 2)
+    if not scopes and not users:
+        raise Refused("the passes found nothing to time")
     names = insert(scopes, builder, proton.create_proton_record)
     if not module.verify():
         raise Refused("the compiler does not accept the kernel with marks in it")
-    numbers = {str(name): int(number) for number, name in proton.get_scope_id_names(module)} if scopes or users else {}
+    numbers = {str(name): int(number) for number, name in proton.get_scope_id_names(module)}
     return {
         "scopes": _described(scopes, names, numbers, kernel),
         "left_out": len(kernel.scopes) - len(scopes),
         "segment_bytes": _segment_bytes(scopes, len(users), recipe.segment_bytes),
-        "warp_ids": list(recipe.warps if recipe.warps is not None else default_warps(total_warps(kernel))),
+        "warp_ids": warps,
     }
 
 
@@ -190,11 +195,26 @@ def _segment_bytes(scopes: list[Scope], users: int, most: int) -> int:
     return min(most, 1 << (2 * len(scopes) * lowering.RECORD_BYTES - 1).bit_length())
 
 
-def total_warps(kernel: Kernel) -> int:
-    """Of a block, with those of a warp-specialized kernel's roles."""
-    return kernel.warps * max(
-        1, 1 + sum(len({child.region for child in op.children}) for op in kernel.all if op.name == "ttg.warp_specialize.partitions")
-    )
+def _unbalanced(module: Any) -> str:
+    """The name of a scope of the author's that the lowering would stumble over; empty: there is none. Which of its ends a mark is can only
+    be read in the text."""
+    begun: set[str] = set()
+    for end, name in re.findall(r'proton\.record (start|end) "([^"]*)"', module.str()):
+        if (end == "start") is (name in begun):
+            return str(name)
+        begun ^= {name}
+    return next(iter(begun), "")
+
+
+def _warps(kernel: Kernel, module: Any, recipe: Recipe) -> list[int]:
+    """Whose records are kept, of those that there are."""
+    roles = [int(count) for count in re.findall(r"\bnum_warps\((\d+)\)", module.str())] if kernel.roles else []
+    total = kernel.warps + sum(roles)
+    if recipe.warps is not None:
+        return [warp for warp in recipe.warps if warp < total]
+    if any(count % 4 for count in roles):  # groups of four have several roles in them
+        return [*default_warps(kernel.warps)[:1], *range(kernel.warps, total)]
+    return list(default_warps(total))
 
 
 def default_warps(count: int) -> tuple[int, ...]:
@@ -259,6 +279,10 @@ def _with_user_scopes(make: Callable[..., Any], *arguments: Any, **named: Any) -
         return make(*arguments, **named)
     if not getattr(language.record, FIELD, False):
         _listen_to_user_scopes(language)
+    contexts = importlib.import_module("triton._C.libtriton").ir.context
+    for one in (*arguments, *named.values()):
+        if isinstance(one, contexts):
+            lowering.dialect().load_dialects(one)  # a mark of a dialect that is not there aborts the process
     _user_scopes.wanted = True
     try:
         return make(*arguments, **named)

@@ -1,0 +1,291 @@
+"""Launches with records inside, on a machine without a device: which are taken, what is written, and what is left alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+triton = pytest.importorskip("triton")
+
+import intra_add  # noqa: E402
+import torch  # noqa: E402
+from intra_fakes import FakeCuda, FakeTriton  # noqa: E402
+
+from aiflame.intra import captures, compile_hook, device, runtime  # noqa: E402
+from aiflame.intra.captures import Captures  # noqa: E402
+from aiflame.intra.errors import Refused  # noqa: E402
+from aiflame.intra.passes import Kernel, choose, pass_  # noqa: E402
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(triton.knobs.cache, "dir", str(tmp_path_factory.mktemp("triton")))
+        yield
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
+    fake = FakeCuda()
+    monkeypatch.setattr(device, "_call", fake)
+    return fake
+
+
+@pytest.fixture
+def driver() -> Iterator[FakeTriton]:
+    fake = FakeTriton()
+    for kernel in vars(intra_add).values():
+        if isinstance(kernel, triton.JITFunction):
+            kernel.device_caches.clear()
+    triton.runtime.driver.set_active(fake)
+    yield fake
+    triton.runtime.driver._active = None
+
+
+class Program:
+    """A recorded program that launches kernels."""
+
+    def __init__(self, folder: Path, cuda: FakeCuda, driver: FakeTriton) -> None:
+        self.folder, self.cuda, self.driver = folder, cuda, driver
+        self.notes: list[str] = []
+        self.x, self.y = torch.zeros(4096), torch.zeros(4096)
+        self._session: runtime.Session | None = None
+
+    def record(self, **settings: Any) -> None:
+        chosen = runtime.Settings(**{"passes": ("regions",), **settings})
+        self._session = runtime.Session(chosen, self.folder, self.notes.append)
+        self._session.start()
+
+    def launch(self, kernel: Any = intra_add.add, times: int = 1, blocks: int = 4) -> list[bool]:
+        """Which of the launches were of the instrumented twin."""
+        before = len(self.driver.launched)
+        for _ in range(times):
+            kernel[(blocks,)](self.x, self.y, 4096, BLOCK=1024)
+        return [mode.startswith("aiflame_") for mode in self.driver.launched[before:]]
+
+    def end(self) -> Captures:
+        if self._session is not None:
+            self._session.stop(0.2)
+            self._session = None
+        (file,) = self.folder.glob("*.captures")
+        return captures.read(file)
+
+
+@pytest.fixture
+def program(tmp_path: Path, cuda: FakeCuda, driver: FakeTriton) -> Iterator[Program]:
+    one = Program(tmp_path, cuda, driver)
+    yield one
+    if one._session is not None:
+        one._session.stop(0)
+
+
+def test_launches_one_two_four_and_so_on_are_of_the_twin(program: Program) -> None:
+    program.record()
+    assert program.launch(times=9) == [number in (1, 2, 4, 8) for number in range(1, 10)]
+    found = program.end()
+    (kernel,) = found.kernels.values()
+    assert kernel.name == "add" and [scope.name for scope in kernel.scopes] == ["kernel"]
+    assert [launch.number for launch in found.launches] == [1, 2, 4, 8]
+    assert {(launch.grid, launch.ctas, launch.dropped_launches) for launch in found.launches} == {((4, 1, 1), 4, 0)}
+    words = [memoryview(launch.data).cast("B").cast("I")[: kernel.scratch_bytes] for launch in found.launches]
+    assert all(one[0] == 0xDEADBEEF and one[1] == 0 for one in words)
+
+
+def test_every_nth_launch_is_taken_until_there_are_enough(program: Program) -> None:
+    program.record(every=3, launches=4)
+    assert [number for number, taken in enumerate(program.launch(times=12), 1) if taken] == [1, 2, 3, 4]
+
+
+def test_memory_is_clear_when_it_is_used_again(program: Program) -> None:
+    program.record(every=1)
+    assert all(program.launch(times=5))
+    assert program.driver.blocks_cleared
+    assert program.cuda.calls.count("cuMemAlloc_v2") == 1
+
+
+def test_the_programs_stream_is_given_an_event_and_nothing_else(program: Program) -> None:
+    program.record()
+    program.launch()
+    touching = {"cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize", "cuStreamWaitEvent"}
+    assert [call for call in program.cuda.calls if call in touching] == ["cuStreamSynchronize", "cuStreamWaitEvent"]
+    assert "cuMemcpyDtoHAsync_v2" in program.cuda.calls
+
+
+def test_a_launch_into_a_graph_is_of_the_kernel_itself(program: Program) -> None:
+    program.record(every=1)
+    program.launch()
+    program.cuda.capturing = True
+    assert program.launch(times=3) == [False] * 3
+    program.cuda.capturing = False
+    assert program.launch() == [True]
+    assert program.end().launches[-1].dropped_launches == 3
+
+
+def test_no_call_can_spoil_a_capture_of_another_thread(program: Program) -> None:
+    """Between the two exchanges of the thread's mode nothing is forbidden to it."""
+    program.record()
+    program.launch()
+    calls = program.cuda.calls
+    exchanges = [at for at, call in enumerate(calls) if call == "cuThreadExchangeStreamCaptureMode"]
+    for careful in ("cuMemAlloc_v2", "cuMemHostAlloc", "cuStreamSynchronize", "cuEventQuery"):
+        for at in [at for at, call in enumerate(calls) if call == careful]:
+            assert sum(one < at for one in exchanges) % 2 == 1, careful
+
+
+def test_while_copies_are_on_their_way_memory_stays_bounded(program: Program) -> None:
+    program.record(every=1, memory=4 << 20)
+    program.cuda.copied = False
+    assert program.launch(times=4) == [True, True, False, False]
+    program.cuda.copied = True
+    assert program.launch() == [True]
+    found = program.end()
+    assert [launch.number for launch in found.launches] == [1, 2, 5]
+    assert found.launches[-1].dropped_launches == 2
+
+
+def test_without_memory_the_kernel_itself_runs(program: Program) -> None:
+    program.record()
+    program.cuda.out_of_memory = True
+    assert program.launch(times=2) == [False, False]
+
+
+def test_room_for_records_gets_smaller_where_there_are_many_blocks(program: Program) -> None:
+    program.record(passes=("loop",), memory=64 << 20)
+    assert program.launch(intra_add.sums, blocks=4) == [True]
+    assert program.launch(intra_add.add_other, blocks=4) == [False], "there is no loop in it"
+    program.driver.launched.clear()
+    (few,) = program.end().kernels.values()
+    intra_add.sums.device_caches.clear()
+    program.record(passes=("loop",), memory=64 << 20)
+    program.launch(intra_add.sums, blocks=8192)
+    *_, many = program.end().kernels.values()
+    assert many.scratch_bytes * 8192 <= 16 << 20 < few.scratch_bytes * 8192
+
+
+def test_disk_is_bounded(program: Program) -> None:
+    program.record(every=1, disk=10_000)
+    program.launch(times=20)
+    assert sum(len(launch.data) for launch in program.end().launches) <= 10_000
+    assert any("limit" in note for note in program.notes)
+
+
+def test_an_autotuner_measures_kernels_as_they_are(program: Program) -> None:
+    configs = [triton.Config({"BLOCK": block}) for block in (512, 1024)]
+    measured: list[str] = []
+
+    def bench(call: Any, quantiles: Any = None) -> list[float]:
+        before = len(program.driver.launched)
+        call()
+        measured.extend(program.driver.launched[before:])
+        return [1.0, 1.0, 1.0]
+
+    tuned = triton.autotune(configs, key=["n"], do_bench=bench)(intra_add.add)
+    program.record(every=1)
+    tuned[(4,)](program.x, program.y, 4096)
+    assert measured == ["", ""]
+    assert program.driver.launched[-1].startswith("aiflame_")
+    assert [launch.number for launch in program.end().launches] == [1], "launches of the autotuner's are not counted"
+
+
+def test_only_kernels_that_are_named_are_taken(program: Program) -> None:
+    program.record(kernels="other$")
+    assert program.launch() + program.launch(intra_add.add_other) == [False, True]
+
+
+def test_without_a_session_nothing_happens(program: Program) -> None:
+    program.record()
+    program.launch()
+    program.end()
+    assert program.launch(times=4) == [False] * 4
+
+
+def test_another_allocator_of_profile_memory_is_put_back(program: Program) -> None:
+    holder = triton.runtime._allocation._profile_allocator
+    theirs = object()
+    before = holder.get()
+    holder.set(theirs)
+    program.record()
+    assert program.launch() == [True]
+    assert holder.get() is theirs
+    holder.set(before)
+
+
+# Kernels that stay as they are ------------------------------------------------------------------------------------------------
+
+
+@pass_("broken")
+def broken(kernel: Kernel) -> None:
+    kernel.wrap(next(kernel.ops("tt.load")))
+    raise ZeroDivisionError("of mine")
+
+
+@pass_("crossing")
+def crossing(kernel: Kernel) -> None:
+    (loop,) = kernel.loops
+    kernel.span(loop.children[0], loop, "in and out")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "passes", "why"),
+    [
+        (intra_add.add, ("regions", "broken"), "the pass broken failed: of mine"),
+        (intra_add.calls_far, ("regions",), "not inlined"),
+        (intra_add.forgets_an_end, ("regions",), "scope 'mine'"),
+        (intra_add.add, ("mma",), "nothing to time"),
+        (intra_add.sums, ("crossing",), "not one behind the other in the same block"),
+    ],
+)
+def test_a_kernel_that_cannot_be_instrumented_stays_as_it_is_and_that_is_said_once(
+    program: Program, kernel: Any, passes: tuple[str, ...], why: str
+) -> None:
+    program.record(passes=passes, every=1)
+    assert program.launch(kernel, times=3) == [False] * 3
+    assert [why in note for note in program.notes] == [True], program.notes
+
+
+# Keys of the compiler's cache -------------------------------------------------------------------------------------------------
+
+
+def test_neither_the_kernel_nor_its_twin_is_ever_served_for_the_other(program: Program) -> None:
+    plain = intra_add.add.warmup(torch.float32, torch.float32, 4096, BLOCK=256, grid=(1,))
+    recipe = _recipe("regions")
+    twin = compile_hook.twin(plain, recipe)
+    for compiled in (False, True):  # the second time all of it comes from the cache
+        assert ("%clock" in twin.asm["ptx"], "%clock" in plain.asm["ptx"]) == (True, False)
+        assert plain.hash != twin.hash and compile_hook.description(twin)["scopes"]
+        if not compiled:
+            intra_add.add.device_caches.clear()
+            plain = intra_add.add.warmup(torch.float32, torch.float32, 4096, BLOCK=256, grid=(1,))
+            twin = compile_hook.twin(plain, recipe)
+    assert compile_hook.twin(plain, _recipe("loads")).hash != twin.hash, "other passes, another kernel"
+
+
+def test_a_twin_is_compiled_as_its_kernel_was(program: Program) -> None:
+    plain = intra_add.add.warmup(torch.float32, torch.float32, 4096, BLOCK=256, grid=(1,), num_warps=8, num_stages=2)
+    twin = compile_hook.twin(plain, _recipe("regions"))
+    ours, theirs = twin.metadata._asdict(), plain.metadata._asdict()
+    different = {name for name in theirs if ours[name] != theirs[name]}
+    assert different == {"hash", "instrumentation_mode", "profile_scratch_size", "profile_scratch_align"}
+
+
+def test_scopes_that_the_author_has_written_are_kept(program: Program) -> None:
+    plain = intra_add.has_scopes.warmup(torch.float32, torch.float32, 4096, BLOCK=256, grid=(1,))
+    assert "%clock" not in plain.asm["ptx"]
+    said = compile_hook.description(compile_hook.twin(plain, _recipe("stores")))
+    assert {(row["name"], row["pass"]) for row in said["scopes"]} == {("mine", "user"), ("store at 39", "stores")}
+
+
+def test_warps_that_a_kernel_has_not_are_left_out(program: Program) -> None:
+    plain = intra_add.add.warmup(torch.float32, torch.float32, 4096, BLOCK=256, grid=(1,))
+    some = dataclasses.replace(_recipe("regions"), warps=(1, 9))
+    assert compile_hook.description(compile_hook.twin(plain, some))["warp_ids"] == [1]
+    with pytest.raises(Refused, match="no warp"):
+        compile_hook.twin(plain, dataclasses.replace(some, warps=(9,)))
+
+
+def _recipe(*names: str) -> compile_hook.Recipe:
+    return compile_hook.Recipe(tuple(choose(names)))
