@@ -44,9 +44,10 @@ def tables(process: int, captures: Captures, ran: Callable[[Kernel, Launch], Ran
     launch_number = 0
     budget = most_spans // max(len({launch.key for launch in captures.launches}), 1)
     by_device: dict[int, list[_Read]] = {}
+    usual = _cost(captures)
     for number, kernel in enumerate(captures.kernels.values(), 1):
         mine = [launch for launch in captures.launches if launch.key == kernel.key]
-        cost = kernel.record_cycles if kernel.record_cycles >= 0 else _cost(kernel, mine)
+        cost = kernel.record_cycles if kernel.record_cycles >= 0 else usual
         rows["intra_kernels"].append(_kernel_row(process, number, kernel, cost))
         rows["intra_scopes"].append(_scope_rows(process, number, kernel))
         paths = _Paths()
@@ -70,9 +71,14 @@ def _records(kernel: Kernel, launch: Launch) -> Records:
     return records(launch.data, Layout(kernel.warps, kernel.recorded, kernel.scratch_bytes, kernel.clock_bits))
 
 
-def _cost(kernel: Kernel, launches: Sequence[Launch]) -> float:
-    few = [replace(one, data=one.data[: CTAS_LOOKED_AT * kernel.scratch_bytes]) for one in launches[:LOOKED_AT]]
-    return record_cost([_records(kernel, one) for one in few])
+def _cost(captures: Captures) -> float:
+    """What a record costs: the least that any kernel tells. One whose records never follow each other at once would tell too much."""
+    found = []
+    for kernel in captures.kernels.values():
+        mine = [launch for launch in captures.launches if launch.key == kernel.key][:LOOKED_AT]
+        few = [replace(one, data=one.data[: CTAS_LOOKED_AT * kernel.scratch_bytes]) for one in mine]
+        found.append(record_cost([_records(kernel, one) for one in few]))
+    return min((cost for cost in found if cost > 0), default=0.0)
 
 
 def _notes(captures: Captures, lost: Mapping[str, int]) -> list[str]:
