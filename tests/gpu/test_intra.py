@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from gpu_runs import GpuRun, Recorder, Result
 
-from aiflame.intra import captures
+from aiflame.analyze.intra import intra
+from aiflame.profile.kinds import Kind
 
 pytestmark = [
     pytest.mark.usefixtures("torch"),
@@ -24,8 +24,12 @@ def recorded(record: Recorder, what: str, spec: str, launches: int = LAUNCHES) -
     return record("intra_program.py", what, launches, options=("--intra", spec), timeout=200)
 
 
-def captured(run: GpuRun) -> list[captures.Captures]:
-    return [captures.read(file) for file in captures.files(Path(run.profile.store.path))]
+def captured(run: GpuRun) -> list[tuple[str, set[int]]]:
+    """Each kernel that was instrumented, with the numbers of its launches that were taken."""
+    kernels, launches = (run.profile.table(f"intra_{name}") for name in ("kernels", "launches"))
+    assert launches["bad_ctas"].sum() == 0
+    numbers = {key: set(rows["number"]) for key, rows in launches.partition_by("process", "kernel", as_dict=True).items()}
+    return [(row["name"], numbers.get((row["process"], row["kernel"]), set())) for row in kernels.iter_rows(named=True)]
 
 
 def printed(result: Result) -> str:
@@ -37,10 +41,9 @@ def printed(result: Result) -> str:
 def test_launches_are_timed_inside_and_results_stay_equal(record: Recorder, alone: Callable[..., Result], spec: str) -> None:
     run = recorded(record, "plain", spec)
     assert printed(run.result) == printed(alone("intra_program.py", "plain", LAUNCHES))
-    (found,) = captured(run)
-    assert {kernel.name for kernel in found.kernels.values()} >= {"gemm"}
-    for key in found.kernels:
-        assert {launch.number for launch in found.launches if launch.key == key} == TAKEN
+    found = captured(run)
+    assert {name for name, _ in found} >= {"gemm"}
+    assert all(numbers == TAKEN for _, numbers in found), found
 
 
 def test_an_autotuner_measures_kernels_as_they_are(record: Recorder, alone: Callable[..., Result]) -> None:
@@ -48,24 +51,34 @@ def test_an_autotuner_measures_kernels_as_they_are(record: Recorder, alone: Call
     run = recorded(record, "tuned", "auto")
     assert printed(run.result) == printed(alone("intra_program.py", "tuned", LAUNCHES))
     (found,) = captured(run)
-    assert len(found.kernels) == 1
-    assert {launch.number for launch in found.launches} == TAKEN
+    assert found[1] == TAKEN
 
 
 def test_a_captured_graph_has_the_kernel_as_it_is(record: Recorder, alone: Callable[..., Result]) -> None:
     run = recorded(record, "graph", "auto")
     assert printed(run.result) == printed(alone("intra_program.py", "graph", LAUNCHES))
     (found,) = captured(run)
-    assert {launch.number for launch in found.launches} == {1, 2}, "launch 4 and 8 were captured"
+    assert found[1] == {1, 2}, "launch 4 and 8 were captured"
 
 
 def test_kernels_of_inductor(record: Recorder, alone: Callable[..., Result]) -> None:
     run = recorded(record, "compiled", "auto")
     assert printed(run.result) == printed(alone("intra_program.py", "compiled", LAUNCHES))
-    names = {kernel.name for found in captured(run) for kernel in found.kernels.values()}
-    assert any(name.startswith("triton_") for name in names), run.run.stderr
+    assert any(name.startswith("triton_") for name, _ in captured(run)), run.run.stderr
 
 
 def test_only_kernels_that_are_named_are_timed(record: Recorder) -> None:
-    (found,) = captured(recorded(record, "plain", "regions:^soft"))
-    assert {kernel.name for kernel in found.kernels.values()} == {"softmax"}
+    assert {name for name, _ in captured(recorded(record, "plain", "regions:^soft"))} == {"softmax"}
+
+
+def test_what_was_recorded_is_told(record: Recorder) -> None:
+    """Launches are found among the device's records, scopes make up their CTAs, and the flame graph has them inside their kernel."""
+    run = recorded(record, "plain", "auto")
+    launches = run.profile.table("intra_launches")
+    assert (launches["end_ns"] > launches["start_ns"]).all(), "each launch is a kernel that ran"
+    told = next(one for one in intra(run.profile.store) if one.name == "gemm")
+    assert told.in_scopes == pytest.approx(1, abs=0.03)
+    assert told.changes.plain_launches == LAUNCHES - len(TAKEN)
+    tree = run.tree("gpu-time")
+    assert (tree.kinds() == Kind.GPU_SCOPE).any()
+    assert tree.total("gpu-time") >= int((launches["end_ns"] - launches["start_ns"]).sum())

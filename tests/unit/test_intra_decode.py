@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from intra_captures import Cta, Kernel, Record, framed, scope, spans, write
 
 from aiflame.intra.captures import HEAD, MAGIC, Captures, read
-from aiflame.intra.decode import Layout, nested, paired, records
+from aiflame.intra.decode import Layout, nested, opened, paired, records
 from aiflame.intra.tables import Ran, tables
 
 LOAD, DOT, LOOP = 0, 1, 2
@@ -71,6 +71,27 @@ def test_an_end_whose_begin_was_overwritten_pairs_with_nothing() -> None:
     kernel = Kernel("k", SCOPES, warps=1, ring=3)
     cta = Cta(0, warps={0: spans((LOOP, 0, 100), (LOAD, 10, 20))})
     assert decoded(kernel, cta) == ([(0, 0, LOAD, 0, 10)], 1)
+
+
+def test_scopes_that_were_open_when_the_oldest_record_was_written_count_from_there() -> None:
+    kernel = Kernel("k", [*SCOPES, scope(3, "iteration")], warps=2, ring=5)
+    told = spans((LOOP, 0, 100), (3, 10, 50), (LOAD, 20, 30), (3, 55, 95), (LOAD, 60, 70), (DOT, 80, 90))
+    data = np.frombuffer(kernel.memory(Cta(0, warps={0: told, 1: spans((LOAD, 0, 9))})), np.uint8)
+    found = opened(records(data, Layout(2, (0, 1), kernel.scratch_bytes)))
+    both = paired(found)
+    rows = [
+        (int(found.scope[begin]), int(found.clock[begin]), int(found.clock[end])) for begin, end in zip(both.begin, both.end, strict=True)
+    ]
+    since = rows[0][1]
+    assert rows == [
+        (LOOP, since, since + 30),
+        (3, since, since + 25),
+        (LOAD, since, since),
+        (DOT, since + 10, since + 20),
+        (LOAD, since - 70, since - 61),
+    ]
+    assert both.unpaired == 0
+    assert nested(found, both).parent.tolist() == [-1, 0, 1, 1, -1]
 
 
 @pytest.mark.parametrize(

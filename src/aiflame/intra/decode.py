@@ -15,7 +15,7 @@ A count goes on where the ring has wrapped.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -176,6 +176,29 @@ def _going_on(clock: Ints, unit: NDArray[np.int32], kept: Ints, ctas: Ctas, whol
     by_unit[used] = apart - since[first[used]]
     result: Ints = since + by_unit[unit]
     return result, dict(zip(sm[heads].tolist(), start[heads].tolist(), strict=True))
+
+
+def opened(found: Records) -> Records:
+    """The records, with a begin for each scope that was open already when a ring's oldest record was written: it counts from there."""
+    mine = np.flatnonzero((found.dropped > 0)[found.unit])
+    key = found.unit[mine].astype(np.int64) << 8 | found.scope[mine]
+    order = np.argsort(key, kind="stable")
+    first = mine[order[np.append(True, np.diff(key[order]) != 0)[: len(key)]]]
+    missing = first[found.ends[first]]
+    if not len(missing):
+        return found
+    # What ends last is the outermost.
+    missing = missing[np.lexsort((-missing, found.unit[missing]))]
+    unit = found.unit[missing]
+    at = found.first[unit]
+    return replace(
+        found,
+        kept=found.kept + np.bincount(unit, minlength=found.units),
+        unit=np.insert(found.unit, at, unit),
+        scope=np.insert(found.scope, at, found.scope[missing]),
+        ends=np.insert(found.ends, at, False),
+        clock=np.insert(found.clock, at, found.clock[at]),
+    )
 
 
 def paired(found: Records) -> Spans:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..profile.tables_intra import INTRA_SPANS, TABLES
 from .captures import Captures, Kernel, Launch
 from .clocks import Edges, Pace, offsets, paces, record_cost
-from .decode import Ctas, Ints, Layout, Nest, Records, Spans, nested, paired, records
+from .decode import Ctas, Ints, Layout, Nest, Records, Spans, nested, opened, paired, records
 
 MOST_SPANS = 2_000_000
 """Kept of a process."""
@@ -147,6 +147,8 @@ class _Read:
         cost: float,
         ran: Ran | None,
     ) -> _Read:
+        counted = found.kept
+        found = opened(found)
         spans = paired(found)
         edges = Edges.of(found)
         rows = _spans(found, spans, paths, cost)
@@ -164,10 +166,10 @@ class _Read:
         units = pl.DataFrame(
             {
                 "unit": np.arange(found.units),
-                "records": found.kept,
+                "records": counted,
                 "dropped": found.dropped,
                 "oldest": oldest,
-                "cost": found.kept * cost,
+                "cost": counted * cost,
             }
         )
         return _Read(
