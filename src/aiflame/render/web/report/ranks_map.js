@@ -20,6 +20,7 @@ export class RankMap {
   #hovered = null;
   #step = -1;
   #context;
+  #made = { key: "", cells: null };
 
   /** `chosen(rank, step)`: a click, or Enter; `say(text)`. */
   constructor(on) {
@@ -95,24 +96,42 @@ export class RankMap {
     for (const [cell, name] of [[this.#hovered, "--ink"], [this.#cursor, "--accent"]]) if (cell) this.#outline(context, cell, color(name));
   }
 
-  #cells(context, color) {
-    const [tall, wide, field, flag] = [this.#tall, this.#wide, color("--field"), color("--flag")];
-    const most = Math.max(this.#quantity.most / 1000, 1);
-    const gap = wide > 6 && tall > 6 ? 1 : 0;
-    for (let row = 0; row < this.#ranks; row++) {
-      for (let column = 0; column < this.#columns; column++) {
-        const value = this.#values[row * this.#columns + column];
-        const [left, right] = [Math.round(LEFT + column * wide), Math.round(LEFT + (column + 1) * wide)];
-        context.globalAlpha = 1;
-        context.fillStyle = field;
-        if (value === 0) continue; // the rank has no such step
-        context.fillRect(left, row * tall, right - left - gap, tall - gap);
-        context.globalAlpha = Math.min(1, (value - 1) / most);
-        context.fillStyle = flag;
-        if (value > 1) context.fillRect(left, row * tall, right - left - gap, tall - gap);
+  /** A pixel for each cell, made once for each quantity and theme: there may be hundreds of thousands. */
+  #image(color) {
+    const colors = [color("--raised"), color("--field"), color("--flag")];
+    const key = [this.#quantity.name, ...colors].join();
+    if (this.#made.key === key) return this.#made.cells;
+    const cells = document.createElement("canvas");
+    [cells.width, cells.height] = [this.#columns, this.#ranks];
+    const context = cells.getContext("2d", { willReadFrequently: true });
+    const [none, least, most] = colors.map((one) => {
+      context.fillStyle = one;
+      context.fillRect(0, 0, 1, 1);
+      return context.getImageData(0, 0, 1, 1).data;
+    });
+    const image = context.createImageData(cells.width, cells.height);
+    const full = Math.max(this.#quantity.most / 1000, 1);
+    for (let at = 0; at < this.#values.length; at++) {
+      const value = this.#values[at]; // 0: the rank has no such step
+      const part = value > 0 ? Math.min(1, (value - 1) / full) : 0;
+      for (let channel = 0; channel < 3; channel++) {
+        image.data[4 * at + channel] = value === 0 ? none[channel] : least[channel] + (most[channel] - least[channel]) * part;
       }
+      image.data[4 * at + 3] = 255;
     }
-    context.globalAlpha = 1;
+    context.putImageData(image, 0, 0);
+    this.#made = { key, cells };
+    return cells;
+  }
+
+  #cells(context, color) {
+    const [tall, wide] = [this.#tall, this.#wide];
+    context.imageSmoothingEnabled = false;
+    context.drawImage(this.#image(color), LEFT, 0, wide * this.#columns, tall * this.#ranks);
+    if (wide <= 6 || tall <= 6) return;
+    context.fillStyle = color("--raised");
+    for (let row = 1; row <= this.#ranks; row++) context.fillRect(LEFT, row * tall - 1, wide * this.#columns, 1);
+    for (let column = 1; column <= this.#columns; column++) context.fillRect(Math.round(LEFT + column * wide) - 1, 0, 1, tall * this.#ranks);
   }
 
   #axes(context, color) {
