@@ -2,7 +2,7 @@
 
     gpu_intra.py --output intra.json
 
-- `suite`: each kernel of tests/gpu/programs/intra_kernels.py alone and as its instrumented twin, in turn: time on the device, registers,
+- `suite`: each kernel of tests/gpu/programs/intra_suite.py alone and as its instrumented twin, in turn: time on the device, registers,
   shared memory, and whether all that it writes is equal to the bit.
 - `spins`: regions that last a known number of cycles, against what was recorded of them.
 - `parts`: the sum of a kernel's outermost scopes against the time between its first and its last clock read.
@@ -29,7 +29,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "gpu" / "programs")]
 
-import intra_kernels as suite  # noqa: E402
+import intra_suite as suite  # noqa: E402
 import torch  # noqa: E402
 import triton  # noqa: E402
 from gpu_common import machine  # noqa: E402

@@ -85,6 +85,9 @@ class FakeTriton:
     def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[int, int, int, int, int]:
         return 1, hash(kernel) & 0xFFFF, 40, 0, 1024
 
+    def unload_module(self, module: int) -> None:
+        pass
+
     def get_device_properties(self, device: int) -> dict[str, int]:
         return {"max_shared_mem": 232448}
 

@@ -16,7 +16,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "gpu" / "programs"))
 
-import intra_kernels as suite
+import intra_suite as suite
 from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
@@ -99,7 +99,7 @@ def stages(case: suite.Case, target: GPUTarget, recipe: Recipe | None, until: st
     found: dict[str, Any] = {}
     backend.add_stages(found, options, source.language)
     module = source.make_ir(target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context)
-    metadata: dict[str, Any] = {}
+    metadata = dict(vars(options))
     for name in list(found)[:-1]:
         module = found[name](module, metadata)
         if name == until:

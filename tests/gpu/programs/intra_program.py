@@ -12,7 +12,7 @@ import json
 import sys
 from typing import Any
 
-import intra_kernels as suite
+import intra_suite as suite
 import torch
 import triton
 
