@@ -129,23 +129,29 @@ void* instead_of(Library& library, void* found, const char* name) noexcept {
   return const_cast<char*>(entry(library, at));
 }
 
-uint64_t bytes_of(const Fact& fact, const Words& words) noexcept {
+uint64_t bytes_of(const Fact& fact, const Frame& frame) noexcept {
   if (fact.bytes < 0) return 0;
-  return words[static_cast<size_t>(fact.bytes)] * (fact.times < 0 ? 1 : words[static_cast<size_t>(fact.times)]) * fact.scale;
+  return frame.word(static_cast<size_t>(fact.bytes)) * (fact.times < 0 ? 1 : frame.word(static_cast<size_t>(fact.times))) * fact.scale;
 }
 
-calls::Outcome outcome_of(const Library& library, const Fact& fact, uint64_t result, const Words& words) noexcept {
+calls::Outcome outcome_of(const Library& library, const Fact& fact, uint64_t result, const Frame& frame) noexcept {
   if (fact.answer == Answer::NOTHING) return {};
   if (fact.answer == Answer::OBJECT) return {.failed = result == 0};
   auto code = static_cast<uint32_t>(result);
   bool failed = code != 0 && code != library.not_ready;
-  return {.result = static_cast<int32_t>(code), .failed = failed, .bytes = failed ? 0 : bytes_of(fact, words)};
+  return {.result = static_cast<int32_t>(code), .failed = failed, .bytes = failed ? 0 : bytes_of(fact, frame)};
 }
 
 Words words_of(const Frame& frame) noexcept {
   Words words;
   for (size_t at = 0; at < words.size(); at++) words[at] = frame.word(at);
   return words;
+}
+
+// A call of which nothing is changed.
+uint64_t forward(Real* real, const Frame& frame) {
+  const uint64_t *in = frame.registers, *on = frame.stack;
+  return real(in[0], in[1], in[2], in[3], in[4], in[5], on[0], on[1], on[2], on[3], on[4], on[5], on[6], on[7], frame.floats[0], frame.floats[1]);
 }
 
 }  // namespace
@@ -188,19 +194,18 @@ uint64_t aiflame_stand_in(Frame* frame, Library* library, uint32_t at) {
   uint64_t real = behind(*library, at);
   if (!real) return library->unknown;
   auto* function = reinterpret_cast<Real*>(real & ~kForeign);
-  Words words = words_of(*frame);
   // The runtime's own calls of its functions are none of the program's.
   bool inside = within(frame->pc, library->low.load(std::memory_order_relaxed), library->high.load(std::memory_order_relaxed));
-  if (inside || real & kForeign || !control::has(library->feature)) return forward(function, words, *frame);
+  if (inside || real & kForeign || !control::has(library->feature)) return forward(function, *frame);
   const Fact& fact = library->facts[at];
   calls::Begun begun = calls::begin(frame->caller(), calls::Stack::ON_REQUEST);
   uint64_t result;
   if (!fact.watch) {
-    result = forward(function, words, *frame);
+    result = forward(function, *frame);
   } else {
-    Call call{*library, fact, function, *frame, words};
+    Call call{*library, fact, function, *frame, words_of(*frame)};
     result = library->backend == schema::CallBackend::HIP ? watch_hip(call) : watch_level_zero(call);
   }
-  calls::end(begun, library->functions[at], outcome_of(*library, fact, result, words));
+  calls::end(begun, library->functions[at], outcome_of(*library, fact, result, *frame));
   return result;
 }

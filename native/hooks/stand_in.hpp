@@ -66,11 +66,6 @@ struct Library {
   Real* real(const char* name) noexcept;
 };
 
-inline uint64_t forward(Real* real, const Words& words, const Frame& frame) {
-  return real(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9], words[10], words[11], words[12],
-              words[13], frame.floats[0], frame.floats[1]);
-}
-
 // A call that is watched, before it was made.
 struct Call {
   Library& library;
@@ -79,7 +74,10 @@ struct Call {
   const Frame& frame;
   Words words;
 
-  uint64_t go() const { return forward(real, words, frame); }
+  uint64_t go() const {
+    const Words& w = words;
+    return real(w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10], w[11], w[12], w[13], frame.floats[0], frame.floats[1]);
+  }
 };
 
 // What dlsym() answers in place of a function that it found.
