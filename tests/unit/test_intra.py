@@ -11,15 +11,21 @@ import pytest
 from intra_captures import Cta, Kernel, scope, spans
 from intra_kernels import (
     BEGIN_NS,
+    COPIES,
     COPY,
+    DOT,
     DOTTED,
+    DRAIN,
+    FIRST,
     ISSUE,
+    ISSUED_LOAD,
     ITERATIONS,
     LOADED,
     LOOP,
     MATH,
     ONE_STAGE,
     PIPELINED,
+    SECOND,
     gemm,
     one_stage,
     pipelined,
@@ -102,6 +108,35 @@ class TestOverlap:
         found = asked(tmp_path, kernel.frame(), kernel.launch(cta))
         assert found.overlap is not None
         assert found.overlap.exposed == pytest.approx(0.75, abs=0.02)
+
+    def test_where_multiplications_are_told_by_their_waits_alone_the_next_of_these_needs_it(self, tmp_path: Path) -> None:
+        scopes = [scope(0, "load", "load", op="tt.load", loop=0), scope(1, "wait dot", "wait", op="ttng.warp_group_dot_wait", loop=0)]
+        kernel = Kernel("k", scopes, warps=1)
+        cta = Cta(0, begin=BEGIN_NS, end=BEGIN_NS + 10_000, warps={0: spans((0, 0, 20), (1, 15_000, 20_000))})
+        found = asked(tmp_path, kernel.frame(), kernel.launch(cta))
+        assert found.overlap is not None
+        assert found.overlap.exposed == pytest.approx(0.75, abs=0.02)
+
+    def test_stages_of_a_loop_within_a_loop_are_those_before_the_inner_one(self, tmp_path: Path) -> None:
+        inside = {FIRST: 0, SECOND: 0, ISSUED_LOAD: 1, COPIES: 1, DOT: 1, DOTTED: 1}
+        persistent = [{**one, "loop": inside.get(one["id"])} for one in PIPELINED]
+        plain, told = (asked(tmp_path / name, gemm(scopes, pipelined)) for name, scopes in (("a", PIPELINED), ("b", persistent)))
+        assert told.overlap == plain.overlap
+
+    def test_waits_that_leave_a_multiplication_going_end_the_one_before(self, tmp_path: Path) -> None:
+        """Each iteration waits for the multiplication before it: all the time something is multiplied."""
+        scopes = [
+            scope(DOT, "issue dot", "mma", op="ttng.warp_group_dot", loop=0), scope(FIRST, "load", "load", op="tt.load", loop=0),
+            scope(DOTTED, "wait dot", "wait", op="ttng.warp_group_dot_wait", phase="wait", pair=DOT, loop=0),
+            scope(DRAIN, "wait dot #2", "wait", op="ttng.warp_group_dot_wait"),
+        ]  # fmt: skip
+        told = [one for at in range(0, 4000, 400) for one in ((DOT, at, at + 20), (DOTTED, at + 20, at + 40), (FIRST, at + 50, at + 60))]
+        cta = Cta(0, begin=BEGIN_NS, end=BEGIN_NS + 2200, warps={0: spans(*told, (DRAIN, 4000, 4400))})
+        kernel = Kernel("k", scopes, warps=1)
+        found = asked(tmp_path, kernel.frame(), kernel.launch(cta))
+        assert found.overlap is not None
+        assert found.overlap.exposed == pytest.approx(0, abs=0.02)
+        assert found.overlap.math_ns == pytest.approx(2200, rel=0.03)
 
     def test_a_kernel_without_math_has_none(self, tmp_path: Path) -> None:
         kernel = Kernel("k", [scope(0, "load", "load", op="tt.load")], warps=1)

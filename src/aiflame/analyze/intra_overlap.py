@@ -103,7 +103,8 @@ def _copies(inside: Inside, line: Line) -> Spans:
     rows = inside.scopes.to_dicts()
     paired = {row["pair"] for row in rows if row["pair"] >= 0}
     of_copies = [row["scope"] for row in rows if _COPY_WAITS.fullmatch(row["op"])]
-    begins = np.isin(scope, [row["scope"] for row in rows if _is_math(row)])
+    math = [row["scope"] for row in rows if _is_math(row)]
+    begins = np.isin(scope, math or [row["scope"] for row in rows if _DOT_WAITS.fullmatch(row["op"])])
     parts = []
     for row in rows:
         number = row["scope"]
@@ -124,11 +125,12 @@ def _copies(inside: Inside, line: Line) -> Spans:
 
 
 def _waits_later(row: dict[str, object], rows: list[dict[str, object]]) -> int:
-    """Which wait after it a copy is waited for with: as many stages as copies of the same were made before the loop."""
+    """Which wait after it a copy is waited for with: as many stages as copies of the same were made before their innermost loop."""
     name = _NUMBER.sub("", str(row["name"]))
     alike = [one for one in rows if _NUMBER.sub("", str(one["name"])) == name and _COPIES.fullmatch(str(one["op"]))]
-    before = sorted(int(str(one["scope"])) for one in alike if one["loop"] == -1)
-    return before.index(int(str(row["scope"]))) + 1 if row["loop"] == -1 else max(len(before), 1)
+    inner = max(int(str(one["loop"])) for one in alike)
+    before = sorted(int(str(one["scope"])) for one in alike if one["loop"] != inner)
+    return before.index(int(str(row["scope"]))) + 1 if row["loop"] != inner else max(len(before), 1)
 
 
 def _math(inside: Inside, line: Line) -> Spans:
@@ -137,13 +139,14 @@ def _math(inside: Inside, line: Line) -> Spans:
     dot_waits = [row for row in rows if _DOT_WAITS.fullmatch(row["op"])]
     waiting = np.isin(scope, [row["scope"] for row in dot_waits])
     issued = [row for row in rows if _is_math(row) and _ASYNC_DOTS.fullmatch(row["op"])]
+    inner = {row["loop"] for row in issued} & {row["loop"] for row in dot_waits} - {-1}
     # A wait behind the loop means that the waits in it leave one multiplication going: it ends with the wait after the next.
-    later = 2 if any(row["loop"] == -1 for row in dot_waits) and any(row["loop"] != -1 for row in dot_waits) else 1
+    later = 2 if inner and any(row["loop"] not in inner for row in dot_waits) else 1
     parts = []
     for row in rows:
         mine = scope == row["scope"]
         if row in issued and dot_waits:
-            parts.append(_in_flight(line, mine, waiting, later if row["loop"] != -1 else 1))
+            parts.append(_in_flight(line, mine, waiting, later if row["loop"] in inner else 1))
         if (_is_math(row) and row not in issued) or row in dot_waits:
             parts.append((line.begin[mine], line.end[mine]))
     return _joined(parts)

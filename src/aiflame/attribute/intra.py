@@ -20,6 +20,8 @@ from aiflame.profile.kinds import Kind
 
 SCOPED = ", divided inside kernels by what they recorded"
 _KEY = ["process", "name"]
+_PARTS = ("region", "role", "loop")
+"""They are not of one operation."""
 _WEIGHTS = {"process": pl.UInt32, "name": pl.String, "node": pl.Int64, "weight": pl.Int64}
 
 
@@ -77,7 +79,13 @@ def _parents(told: pl.DataFrame) -> NDArray[np.int64]:
 
 def _frames(told: pl.DataFrame) -> pl.DataFrame:
     frames = [
-        Frame(name or f"scope {number}", Kind.GPU_SCOPE, file or "", line or 0, full_name=f"{name} ({op})" if op else "")
-        for name, number, file, line, op in told.select("name", "scope", "file", "line", "op").rows()
+        Frame(
+            name or f"scope {number}",
+            Kind.GPU_SCOPE,
+            file or "",
+            line or 0,
+            full_name=f"{name} ({op})" if op and kind not in _PARTS else "",
+        )
+        for name, number, file, line, op, kind in told.select("name", "scope", "file", "line", "op", "kind").rows()
     ]
     return frame_table(frames)[1:]
