@@ -184,3 +184,10 @@ def test_ranks_in_one_profile_are_among_its_findings(tmp_path: Path) -> None:
     profile = sealed(tmp_path / "all.aiflame", **tables)
     assert "Rank 2 comes last to 5 of 6 all-reduces" in next(rank_findings(profile)).sentence
     assert list(rank_findings(sealed(tmp_path / "none.aiflame"))) == []
+
+
+def test_a_rank_may_have_any_number_of_32_bits(tmp_path: Path) -> None:
+    """Damaged, that is."""
+    rows: list[Row] = [{"process": process, "rank": rank, "size": 2} for process, rank in enumerate((4, (1 << 31) + 1))]
+    damaged = sealed(tmp_path / "p.aiflame", processes=[{"pid": 1}, {"process": 1, "pid": 2}], ranks=rows)
+    assert list(rank_findings(damaged)) == []

@@ -126,7 +126,7 @@ def _phases(facts: tuple[RankFacts, ...]) -> list[InPhase]:
         usual = steps.filter(pl.col("step") > pl.col("step").min())
         spent = (usual if len(usual) else steps).with_columns(whole=pl.sum_horizontal("compute", "exposed", "copies", "idle"))
         medians.append(
-            spent.group_by("phase").agg(pl.col("whole", "compute", "exposed", "idle").median()).with_columns(rank=pl.lit(one.rank))
+            spent.group_by("phase").agg(pl.col("whole", "compute", "exposed", "idle").median()).with_columns(rank=pl.lit(one.rank, pl.Int64))
         )
     if not medians:
         return []
