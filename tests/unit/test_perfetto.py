@@ -24,6 +24,7 @@ from aiflame.attribute.timeline_tables import Timeline
 from aiflame.cli.commands import app
 from aiflame.profile.codes import RegionApi, RegionKind
 from aiflame.profile.meta import Clocks
+from aiflame.profile.store import Profile
 from aiflame.render import perfetto, wire
 
 CLOCKS = Clocks(1_000, 2_000, 3_000)
@@ -176,6 +177,24 @@ def test_kernels_tell_their_step_unless_there_are_too_many(tmp_path: Path, monke
     assert [fact[4] for fact in annotations if fact[1] == step] == [3] * told, "of the kernel alone: its call lies in the step"
 
 
+def test_a_profile_is_written_part_by_part_as_its_whole_timeline_would_be(tmp_path: Path) -> None:
+    program = Program()
+    for name in ("gemm", "softmax", "gemm"):
+        program.kernel(program.launch(10, 12), 20, 30, name=name)
+    rest = {"thread": 1, "kind": RegionKind.NESTED, "api": RegionApi.NVTX}
+    program.rows("regions", {**rest, "name": "epoch", "category": "x", "begin_ns": 5})
+    program.rows("region_ends", {"region": 1, "thread": 1, "end_ns": 90})
+    profile, file = program.profile(tmp_path), io.BytesIO()
+    slices = perfetto.write_profile(profile, CLOCKS, file)
+    made = timeline(profile)
+    parts, whole = file.getvalue(), written(made)
+    assert slices == len(made.slices) > 0
+    assert sorted(map(str, events(parts))) == sorted(map(str, events(whole)))
+    for field in (1, 2, 3, 29):
+        assert interned(parts, field) == interned(whole, field)
+    assert [packet[60] for packet in packets(parts) if 60 in packet] == [packet[60] for packet in packets(whole) if 60 in packet]
+
+
 def test_a_region_without_facts_has_none(tmp_path: Path) -> None:
     program = Program()
     program.rows("regions", {"name": "plain", "thread": 1, "kind": RegionKind.NESTED, "api": RegionApi.NVTX, "begin_ns": 5})
@@ -231,11 +250,11 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
 def test_a_trace_that_was_not_finished_is_not_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Program().profile(tmp_path)
 
-    def half(_timeline: Timeline, _clocks: Clocks, file: io.BufferedWriter) -> None:
+    def half(_profile: Profile, _clocks: Clocks, file: io.BufferedWriter, *, samples: bool) -> int:
         file.write(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(perfetto, "write", half)
+    monkeypatch.setattr(perfetto, "write_profile", half)
     done = CliRunner().invoke(app, ["timeline", str(tmp_path / "p.aiflame"), "-o", str(tmp_path / "t.pftrace")])
     assert done.exit_code == 1
     assert not (tmp_path / "t.pftrace").exists()
@@ -279,3 +298,13 @@ def test_runs_count_up(runs: list[tuple[int, int]]) -> None:
     first, count = (np.array([run[place] for run in runs], dtype=np.int64) for place in (0, 1))
     told = decode(wire.encode([wire.Runs(5, first, count)], len(runs)))
     assert [struct.unpack("<Q", value)[0] for _, value in told] == [begin + at for begin, many in runs for at in range(many)]  # type: ignore[arg-type]
+
+
+_PIECES = st.lists(st.binary(max_size=30), min_size=1, max_size=5)
+
+
+@given(_PIECES, st.lists(st.integers(0, 4), max_size=20))
+def test_pieces_of_any_length_are_written_beside_each_other(pieces: list[bytes], chosen: list[int]) -> None:
+    which = np.array([one % len(pieces) for one in chosen], dtype=np.int64)
+    told = wire.encode([wire.Same(b"<"), wire.Chosen(pieces, which), wire.Same(b">")], len(which))
+    assert told == b"".join(b"<" + pieces[one] + b">" for one in which.tolist())

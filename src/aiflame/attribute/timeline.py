@@ -5,12 +5,14 @@ The tables are described in `timeline_tables`. What draws or writes a timeline n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import polars as pl
 
 from aiflame.attribute.context import BRINGS, CONTEXT, Meaning, of_devices
 from aiflame.attribute.gpu_work import JOIN
+from aiflame.attribute.memory import give_back_freed_memory
 from aiflame.attribute.owners import process_names, thread_frames, with_ranks
 from aiflame.attribute.stacks import Tables, functions
 from aiflame.attribute.timeline_calls import calls
@@ -30,20 +32,27 @@ _NO_THREAD = Frame("[thread not recorded]", Kind.UNATTRIBUTED)
 
 
 def timeline(
-    profile: Tables, *, samples: bool = True, without: frozenset[SliceKind] = frozenset(), meaning: Meaning | None = None
+    profile: Tables,
+    *,
+    samples: bool = True,
+    without: frozenset[SliceKind] = frozenset(),
+    meaning: Meaning | None = None,
+    taker: Callable[[Timeline], None] | None = None,
 ) -> Timeline:
     """All that a profile knows of time; without `samples` no functions that CPU samples met, and without some kinds of slices.
-    `meaning`: what `of_devices` says, if it was asked before."""
-    making = Making(without)
+    `meaning`: what `of_devices` says, if it was asked before. With a `taker`, what it was not given (see `Making`)."""
+    making = Making(without, taker)
     owners = owners_of(profile, making)
     stacks = Stacks(profile, functions(profile))
     marked_regions(profile, making, owners)
     traced_calls(profile, making, owners)
-    launches = launches_of(profile)
     meaning = meaning or of_devices(profile, stacks.trie)
     contexts = Contexts(making, replace(meaning, launches=meaning.launches.select(*CONTEXT, BRINGS)))
     del meaning
+    give_back_freed_memory()
+    launches = launches_of(profile)
     launched = device_work(profile, making, owners, contexts, stacks, launches)
+    give_back_freed_memory()
     calls(profile, making, owners, contexts, stacks, launches, launched)
     del launches, contexts, launched
     inside_kernels(profile, making, owners)

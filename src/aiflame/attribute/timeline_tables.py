@@ -5,9 +5,10 @@ All times are CLOCK_MONOTONIC in nanoseconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import islice
 
 import numpy as np
 import polars as pl
@@ -117,10 +118,14 @@ class Timeline:
 
 
 class Making:
-    """A timeline that grows."""
+    """A timeline that grows. `taker` is given what there is whenever slices have come, and it is forgotten then: a part, in which tracks,
+    names and sets of facts are those that no part before had."""
 
-    def __init__(self, without: frozenset[SliceKind] = frozenset()) -> None:
+    def __init__(self, without: frozenset[SliceKind] = frozenset(), taker: Callable[[Timeline], None] | None = None) -> None:
         self.without = without
+        self._taker = taker
+        self._given = (0, 0)
+        """How many tracks and names were given away."""
         self._tracks: list[tuple[object, ...]] = []
         self._slices: list[pl.DataFrame] = []
         self._points: list[pl.DataFrame] = []
@@ -198,16 +203,29 @@ class Making:
             return
         # Of slices that begin together the outer one comes first, and one that ends at once before one that lasts.
         self._slices.append(pl.concat(parts).sort("track", "begin_ns", "depth", "end_ns", maintain_order=True))
+        if self._taker is not None:
+            self._taker(self._part(points=[]))
 
     def points(self, rows: pl.DataFrame) -> None:
         self._points.append(rows.select(pl.col(name).cast(kind) for name, kind in POINTS.items()))
 
     def finish(self) -> Timeline:
-        slices = pl.concat(self._slices or [pl.DataFrame(schema=SLICES)], rechunk=False)
-        points = pl.concat(self._points or [pl.DataFrame(schema=POINTS)]).sort("track", "time_ns", maintain_order=True)
-        tracks = pl.DataFrame(self._tracks, schema=TRACKS, orient="row")
-        facts = pl.concat(self._facts or [pl.DataFrame(schema=FACTS)])
-        return Timeline(tracks, slices, points, pl.Series("name", list(self._names), dtype=pl.String), facts, self.without)
+        """All, or what was not given away."""
+        return self._part(self._points)
+
+    def _part(self, points: list[pl.DataFrame]) -> Timeline:
+        tracks, names = self._given
+        self._given = len(self._tracks), len(self._names)
+        part = Timeline(
+            pl.DataFrame(self._tracks[tracks:], schema=TRACKS, orient="row"),
+            pl.concat(self._slices or [pl.DataFrame(schema=SLICES)], rechunk=False),
+            pl.concat(points or [pl.DataFrame(schema=POINTS)]).sort("track", "time_ns", maintain_order=True),
+            pl.Series("name", list(islice(self._names, names, None)), dtype=pl.String),
+            pl.concat(self._facts or [pl.DataFrame(schema=FACTS)]),
+            self.without,
+        )
+        self._slices, self._facts = [], []
+        return part
 
 
 _NOT_RECORDED = "[thread not recorded]"

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from aiflame.attribute.memory import keep_freed_memory
-from aiflame.attribute.timeline import timeline as timeline_of
 from aiflame.cli.view import Ranks, opened
 from aiflame.errors import AiflameError
 from aiflame.render import perfetto
@@ -23,13 +22,14 @@ def timeline(
     """Write a timeline that opens in the Perfetto UI (https://ui.perfetto.dev)."""
     keep_freed_memory()
     shown = opened(profile, ranks)
-    made = timeline_of(shown.store, samples=not no_samples)
     try:
         with output.open("wb") as file:
-            perfetto.write(made, shown.meta.started, file)
-    except OSError as error:
+            slices = perfetto.write_profile(shown.store, shown.meta.started, file, samples=not no_samples)
+    except BaseException as error:
         if output.is_file():
             output.unlink(missing_ok=True)  # half a trace opens, and misleads
+        if not isinstance(error, OSError):
+            raise
         raise AiflameError(f"cannot write {output}: {(error.strerror or str(error)).lower()}: choose another place with -o") from None
     typer.echo(output)
-    typer.echo(f"{len(made.slices):,} slices; open it in https://ui.perfetto.dev, where it stays in your browser", err=True)
+    typer.echo(f"{slices:,} slices; open it in https://ui.perfetto.dev, where it stays in your browser", err=True)

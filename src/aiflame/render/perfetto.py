@@ -12,12 +12,16 @@ import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from typing import BinaryIO
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from aiflame.attribute.pieces import count
+from aiflame.attribute.stacks import Tables
+from aiflame.attribute.timeline import timeline as timeline_of
 from aiflame.attribute.timeline_tables import SliceKind, Timeline, TrackKind
 from aiflame.profile.meta import Clocks
 from aiflame.render.wire import Chosen, Fixed64, Message, Part, Runs, Same, Some, Varint, encode, number, text
@@ -27,6 +31,8 @@ ROWS = 1 << 16
 MOST_WITH_STEPS = 2_000_000
 """Slices of a trace in which each kernel says its step. A viewer keeps the facts of slices once where they are the same; with the step,
 each kernel has a set of its own, which makes a viewer need half as much memory again. The track above says it too."""
+SLICES_A_RECORD = 2
+"""About so many slices are made for each kernel, copy and launch: for itself, and around it."""
 LONGEST_NAME = 4096
 """Letters of a name or of a fact; the viewer measures and draws each of them."""
 
@@ -96,21 +102,40 @@ _TAIL = number(_Packet.SEQUENCE, _SEQUENCE) + number(_Packet.FLAGS, _NEEDED)
 
 def write(timeline: Timeline, clocks: Clocks, file: BinaryIO) -> None:
     """Writes the whole trace. `clocks`: the same moment on three clocks."""
-    file.write(_first_packets(clocks))
-    file.write(_tracks(timeline.tracks))
-    for data in _packed(_parts(timeline)):
-        file.write(data)
+    Trace(clocks, file, steps=len(timeline.slices) <= MOST_WITH_STEPS).add(timeline)
 
 
-def _parts(timeline: Timeline) -> Iterator[bytes]:
-    """Packets, some at a time."""
-    texts = _Texts(timeline)
-    yield from texts.packets()
-    steps = len(timeline.slices) <= MOST_WITH_STEPS
-    for begin in range(0, len(timeline.slices), ROWS):
-        yield _slices(timeline.slices[begin : begin + ROWS], texts, steps=steps)
-    for begin in range(0, len(timeline.points), ROWS):
-        yield _points(timeline.points[begin : begin + ROWS])
+def write_profile(profile: Tables, clocks: Clocks, file: BinaryIO, *, samples: bool = True) -> int:
+    """Writes the timeline of a profile while it is made, so that it never is in memory as a whole; how many slices it has."""
+    ran = sum(count(profile.scan(name)) for name in ("launches", "kernels", "copies"))
+    trace = Trace(clocks, file, steps=ran * SLICES_A_RECORD <= MOST_WITH_STEPS)
+    trace.add(timeline_of(profile, samples=samples, taker=trace.add))
+    return trace.slices
+
+
+class Trace:
+    """A trace that grows by parts of a timeline, as `Making` gives them. With `steps`, each kernel says its step."""
+
+    def __init__(self, clocks: Clocks, file: BinaryIO, *, steps: bool) -> None:
+        self.slices = 0
+        self._file, self._steps = file, steps
+        self._pids: dict[int, int] = {}
+        self._texts = _Texts()
+        file.write(_first_packets(clocks))
+
+    def add(self, part: Timeline) -> None:
+        self._file.write(_tracks(part.tracks, self._pids))
+        for data in _packed(self._packets(part)):
+            self._file.write(data)
+        self.slices += len(part.slices)
+
+    def _packets(self, part: Timeline) -> Iterator[bytes]:
+        """Some at a time."""
+        yield from self._texts.packets(part)
+        for begin in range(0, len(part.slices), ROWS):
+            yield _slices(part.slices[begin : begin + ROWS], self._texts, steps=self._steps)
+        for begin in range(0, len(part.points), ROWS):
+            yield _points(part.points[begin : begin + ROWS])
 
 
 def _packed(parts: Iterator[bytes]) -> Iterator[bytes]:
@@ -140,8 +165,8 @@ def _first_packets(clocks: Clocks) -> bytes:
     return _packet(first + sequence) + _packet(defaults + sequence)
 
 
-def _tracks(tracks: pl.DataFrame) -> bytes:
-    pids: dict[int, int] = {}
+def _tracks(tracks: pl.DataFrame, pids: dict[int, int]) -> bytes:
+    """`pids`: of each track of a process that was written, its number."""
     found = []
     for row in tracks.iter_rows(named=True):
         kind = TrackKind(row["kind"])
@@ -176,35 +201,46 @@ def _shown(name: str) -> str:
 class _Texts:
     """Names, categories, facts: written once, and meant by their numbers from then on."""
 
-    def __init__(self, timeline: Timeline) -> None:
-        facts = timeline.facts
-        self._names = timeline.names
-        self._keys = [_STEP, *facts["key"].unique(maintain_order=True).to_list()]
-        told = facts.filter(pl.col("text").is_not_null())["text"].unique(maintain_order=True)
-        self._told = told
-        keys = {key: place + 1 for place, key in enumerate(self._keys)}
-        texts = pl.DataFrame({"text": told}).with_row_index("iid", offset=1)
-        self._rows = facts.join(texts, on="text", how="left", maintain_order="left").with_columns(
-            key=pl.col("key").replace_strict(keys, return_dtype=pl.UInt32)
-        )
-        self._annotations = [b"", *_annotations(self._rows)]
+    def __init__(self) -> None:
+        self._names = 0
+        self._keys: dict[str, int] = {}
+        self._told: dict[str, int] = {}
+        self._annotations = [b""]
+        """By set; 0 is none."""
 
-    def packets(self) -> Iterator[bytes]:
-        """In parts: a viewer refuses a packet of hundreds of megabytes."""
-        tables: list[tuple[int, Sequence[str], int]] = [
-            (_Interned.CATEGORIES, [_CATEGORIES[kind] for kind in SliceKind], 1),
-            (_Interned.KEYS, self._keys, 1),
-            (_Interned.NAMES, self._names.to_list(), 1),
-            (_Interned.TEXTS, self._told.to_list(), 1),
-        ]
-        for field, table, first in tables:
-            for begin in range(0, len(table), 1 << 12):
-                part = table[begin : begin + (1 << 12)]
-                entries = (number(_Interned.IID, first + begin + at) + text(_Interned.TEXT, _shown(one)) for at, one in enumerate(part))
-                yield _packet(text(_Packet.INTERNED_DATA, b"".join(text(field, entry) for entry in entries)) + _TAIL)
+    def packets(self, part: Timeline) -> Iterator[bytes]:
+        """What a part of a timeline has that none before had, in pieces: a viewer refuses a packet of hundreds of megabytes."""
+        if not self._keys:
+            yield from _interned(_Interned.CATEGORIES, [_CATEGORIES[kind] for kind in SliceKind], 0)
+        facts = part.facts
+        yield from _interned(_Interned.KEYS, *_met(self._keys, [_STEP, *facts["key"].unique(maintain_order=True).to_list()]))
+        yield from _interned(_Interned.NAMES, part.names.to_list(), self._names)
+        self._names += len(part.names)
+        yield from _interned(_Interned.TEXTS, *_met(self._told, facts["text"].drop_nulls().unique(maintain_order=True).to_list()))
+        numbered = facts.with_columns(
+            iid=pl.Series([self._told[text] if text is not None else None for text in facts["text"].to_list()], dtype=pl.UInt32),
+            key=pl.Series([self._keys[key] for key in facts["key"].to_list()], dtype=pl.UInt32),
+        )
+        self._annotations += _annotations(numbered)[len(self._annotations) - 1 :]
 
     def annotations(self, sets: NDArray[np.uint32]) -> Part:
         return Chosen(*_used(self._annotations, sets))
+
+
+def _met(known: dict[str, int], texts: Sequence[str]) -> tuple[list[str], int]:
+    """Those of the texts that were not met before, and how many were: each gets the next number, from 1."""
+    before = len(known)
+    for text_ in texts:
+        known.setdefault(text_, len(known) + 1)
+    return list(islice(known, before, None)), before
+
+
+def _interned(field: int, texts: Sequence[str], before: int) -> Iterator[bytes]:
+    """The texts, numbered on from those before."""
+    for begin in range(0, len(texts), 1 << 12):
+        part = texts[begin : begin + (1 << 12)]
+        entries = (number(_Interned.IID, before + 1 + begin + at) + text(_Interned.TEXT, _shown(one)) for at, one in enumerate(part))
+        yield _packet(text(_Packet.INTERNED_DATA, b"".join(text(field, entry) for entry in entries)) + _TAIL)
 
 
 def _used(pieces: Sequence[bytes], which: NDArray[np.uint32]) -> tuple[list[bytes], NDArray[np.int64]]:

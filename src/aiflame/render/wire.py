@@ -18,6 +18,7 @@ Ints = NDArray[np.int64]
 Numbers = NDArray[np.integer]
 Words = NDArray[np.uint64]
 _VARINT, _I64, _LEN = 0, 1, 2
+_WORD = 8
 
 
 class Part(Protocol):
@@ -150,10 +151,19 @@ class Chosen:
         return self._length[self._which]
 
     def put(self, into: Bytes, at: Ints) -> None:
-        length = self.sizes(len(at))
-        before = np.cumsum(length) - length
-        place = np.arange(int(length.sum()))
-        into[np.repeat(at - before, length) + place] = self._pool[np.repeat(self._begin[self._which] - before, length) + place]
+        length, begin = self.sizes(len(at)), self._begin[self._which]
+        short, long = np.flatnonzero((length > 0) & (length < _WORD)), np.flatnonzero(length >= _WORD)
+        for place in range(_WORD - 1):
+            short = short[length[short] > place]
+            into[at[short] + place] = self._pool[begin[short] + place]
+        # The last word of a piece ends where it ends, over a part of the one before.
+        words, pool = _words(into), _words(self._pool)
+        last = length[long] - _WORD
+        at, begin = at[long], begin[long]
+        words[at + last] = pool[begin + last]
+        for place in range(0, int(last.max(initial=0)), _WORD):
+            rows = np.flatnonzero(last > place)
+            words[at[rows] + place] = pool[begin[rows] + place]
 
 
 class Some:
@@ -192,6 +202,12 @@ class Message:
         for part, size in zip(self._parts, self._inner, strict=True):
             part.put(into, at)
             at = at + size
+
+
+def _words(data: Bytes) -> Words:
+    """The eight bytes from each place on."""
+    found: Words = np.ndarray(max(len(data) - _WORD + 1, 0), dtype=np.uint64, buffer=data, strides=(1,))
+    return found
 
 
 def varint_sizes(values: Words) -> Ints:
