@@ -288,6 +288,29 @@ def test_a_launch_is_found_among_those_of_its_name_by_when_it_was_made(tmp_path:
     assert sorted(found.table("intra_launches")["start_ns"].to_list()) == [0, 4000, 5000, 7000]
 
 
+def test_of_kernels_with_one_name_each_launch_is_of_its_own_build(tmp_path: Path) -> None:
+    def build(registers: int) -> dict[str, int]:
+        return {"registers": registers, "shared": 64, "spills": 0}
+
+    launches = [{"api": 1, "correlation": number, "begin_ns": 100 + number} for number in range(40)]
+    kernels = [
+        {
+            **RAN,
+            "correlation": number,
+            "start_ns": 1000 * number,
+            "end_ns": 1000 * number + took,
+            "registers": registers,
+            "dynamic_shared": 64,
+        }
+        for number in range(40)
+        for registers, took in [((41, 130) if number == 20 else (40, 100)) if number % 2 == 0 else (90, 500)]
+    ]
+    found = asked(
+        tmp_path, gemm(ONE_STAGE, one_stage, told={"plain": build(40), "instrumented": build(41)}), kernels=kernels, launches=launches
+    ).changes  # fmt: skip
+    assert (found.plain_launches, found.took_ns) == (19, (100, 130))
+
+
 def test_names_that_a_program_chose_do_no_harm(tmp_path: Path) -> None:
     hostile = [scope(0, "\x1b[31m<script>alert(1)</script>\n\x00" + "x" * 9000, file="a\x07b.py"), scope(1, "[bold]/[/]")]
     kernel = Kernel("k\x1b[2J", hostile, warps=1)

@@ -68,14 +68,14 @@ def at_once(capability: str, threads: int, registers: int, shared: int) -> int:
 
 
 def _times(profile: Tables, inside: Inside) -> tuple[np.ndarray, np.ndarray]:
-    """How long launches of the kernel took: those without records inside, with as many CTAs, and those with."""
+    """How long launches of the kernel took: those without records inside, of the plain build with as many CTAs, and those with."""
     grid = pl.col("grid_x").cast(pl.UInt64) * pl.col("grid_y") * pl.col("grid_z")
     known = inside.launches.filter(pl.col("end_ns") > 0)
-    shapes = (
-        profile.scan("kernel_shapes")
-        .filter((pl.col("name") == inside.name) & grid.is_in(known["grid"].unique().implode()))
-        .select("process", shape="id")
-    )
+    alike = profile.scan("kernel_shapes").filter((pl.col("name") == inside.name) & grid.is_in(known["grid"].unique().implode()))
+    build = (pl.col("registers") == inside.kernel["plain_registers"]) & (pl.col("dynamic_shared") == inside.kernel["plain_shared"])
+    if alike.filter(build).head(1).collect().height:
+        alike = alike.filter(build)  # several kernels may have one name
+    shapes = alike.select("process", shape="id")
     ran = (
         profile.scan("kernels")
         .filter((pl.col("process") == inside.process) & (pl.col("end_ns") >= pl.col("start_ns")))

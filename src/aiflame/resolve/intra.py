@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -20,6 +20,8 @@ from aiflame.resolve.names import clean
 
 _TEXTS = ("name", "file", "op", "pass", "arch", "triton")
 _LATEST = 1 << 62
+NEAR = 1000
+"""Launches of a name among which one that was taken is looked for."""
 
 
 def write_intra_tables(profile: Profile, progress: Callable[[float], None] = lambda share: None) -> list[str]:
@@ -64,17 +66,30 @@ def _process(profile: Profile, captures: Captures) -> int:
     return int((before if len(before) else rows)["process"][-1])
 
 
+class _Row(NamedTuple):
+    correlation: int
+    start_ns: int
+    end_ns: int
+    registers: int
+    shared: int
+
+    @property
+    def build(self) -> tuple[int, int]:
+        """Several kernels may have one name."""
+        return self.registers, self.shared
+
+
 @dataclass(frozen=True, slots=True)
 class _Starts:
     """When kernels of a process ran, by name and the moment of their launch."""
 
-    by_name: dict[str, tuple[NDArray[np.int64], list[tuple[int, int, int]]]]
+    by_name: dict[str, tuple[NDArray[np.int64], list[_Row]]]
     taken: set[tuple[str, int]]
 
     @staticmethod
     def of(profile: Profile, process: int) -> _Starts:
         key = ["process", "api", "correlation"]
-        shapes = profile.scan("kernel_shapes").select("process", "name", shape="id")
+        shapes = profile.scan("kernel_shapes").select("process", "name", "registers", "dynamic_shared", shape="id")
         launches = profile.scan("launches").select(pl.col(*key).cast(pl.UInt64), launched="begin_ns").unique(key, keep="first")
         ran: pl.DataFrame = (
             profile.scan("kernels")
@@ -82,29 +97,34 @@ class _Starts:
             .join(shapes, on=["process", "shape"])
             .with_columns(pl.col(*key).cast(pl.UInt64))
             .join(launches, on=key, how="left")
-            .select("name", "correlation", "start_ns", "end_ns", launched=pl.coalesce("launched", "start_ns"))
+            .select(
+                "name", "correlation", "start_ns", "end_ns", "registers", "dynamic_shared", launched=pl.coalesce("launched", "start_ns")
+            )
             .sort("name", "launched", "start_ns")
             .collect()
         )
-        by_name: dict[str, tuple[NDArray[np.int64], list[tuple[int, int, int]]]] = {}
+        by_name: dict[str, tuple[NDArray[np.int64], list[_Row]]] = {}
         for (name,), rows in ran.partition_by("name", as_dict=True).items():
-            told: list[Any] = rows.select("correlation", "start_ns", "end_ns").rows()
+            told = [_Row(*row) for row in rows.select("correlation", "start_ns", "end_ns", "registers", "dynamic_shared").rows()]
             by_name[str(name)] = rows["launched"].to_numpy().astype(np.int64), told
         return _Starts(by_name, set())
 
     def find(self, kernel: Kernel, launch: Launch) -> Ran | None:
-        """By its number if the program knew it, else the first launch of that name from when the program said that it launches."""
+        """By its number if the program knew it, else the first launch of that name from when the program said that it launches; of its
+        build where there are some."""
         known = self.by_name.get(kernel.name)
         if known is None:
             return None
         launched, rows = known
         if launch.correlation:
-            at = next((place for place, row in enumerate(rows) if row[0] == launch.correlation), len(rows))
+            at = next((place for place, row in enumerate(rows) if row.correlation == launch.correlation), len(rows))
         else:
             at = int(np.searchsorted(launched, launch.begin_ns)) if launch.begin_ns else len(rows)
-            while at < len(rows) and (kernel.name, at) in self.taken:
+            build = kernel.instrumented.registers, kernel.instrumented.shared
+            is_known = any(row.build == build for row in rows[at : at + NEAR])
+            while at < len(rows) and ((kernel.name, at) in self.taken or (is_known and rows[at].build != build)):
                 at += 1
         if at == len(rows):
             return None
         self.taken.add((kernel.name, at))
-        return Ran(rows[at][1], max(rows[at][2], rows[at][1]))
+        return Ran(rows[at].start_ns, max(rows[at].end_ns, rows[at].start_ns))
