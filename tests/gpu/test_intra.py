@@ -82,3 +82,12 @@ def test_what_was_recorded_is_told(record: Recorder) -> None:
     tree = run.tree("gpu-time")
     assert (tree.kinds() == Kind.GPU_SCOPE).any()
     assert tree.total("gpu-time") >= int((launches["end_ns"] - launches["start_ns"]).sum())
+
+
+@pytest.mark.parametrize("spec", ["loads,mma:gemm", "auto:gemm"])
+def test_without_a_pipeline_the_missing_overlap_is_named_and_its_bound_is_what_the_pipeline_takes(record: Recorder, spec: str) -> None:
+    run = recorded(record, "stages", spec)
+    slow, fast = sorted(intra(run.profile.store), key=lambda one: -one.changes.took_ns[0])
+    assert slow.overlap is not None
+    assert slow.findings[0].kind == "no-overlap"
+    assert slow.overlap.bound * slow.changes.took_ns[0] == pytest.approx(fast.changes.took_ns[0], rel=0.15)

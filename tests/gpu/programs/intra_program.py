@@ -1,6 +1,6 @@
 """Launches kernels of the suite often enough that some launches are timed inside: as they are, tuned, in a graph, of Inductor's.
 
-    intra_program.py plain|tuned|graph|compiled [LAUNCHES]
+    intra_program.py plain|stages|tuned|graph|compiled [LAUNCHES]
 
 Prints a digest of all that was written, as JSON.
 """
@@ -32,6 +32,16 @@ def plain(launches: int) -> str:
             case.launch(given)
         found += [given[one] for one in case.written]
     return digest(*found)
+
+
+def stages(launches: int) -> str:
+    """One multiplication without a pipeline, and with one."""
+    case = next(case for case in suite.CASES if case.name == "gemm")
+    given = case.given(torch)
+    for number in (1, 3):
+        for _ in range(launches):
+            case.launch(given, num_stages=number)
+    return digest(*(given[one] for one in case.written))
 
 
 def tuned(launches: int) -> str:
@@ -79,7 +89,7 @@ def digest(*tensors: torch.Tensor) -> str:
     return whole.hexdigest()
 
 
-RUNS: dict[str, Any] = {"plain": plain, "tuned": tuned, "graph": graph, "compiled": compiled}
+RUNS: dict[str, Any] = {"plain": plain, "stages": stages, "tuned": tuned, "graph": graph, "compiled": compiled}
 
 if __name__ == "__main__":
     main()
