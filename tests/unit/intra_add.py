@@ -52,3 +52,14 @@ def sums(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     for begin in range(0, n, BLOCK):
         total += tl.load(x_ptr + begin + tl.arange(0, BLOCK))
     tl.store(y_ptr + tl.arange(0, BLOCK), total)
+
+
+@triton.jit
+def exponentials(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    for _ in range(0, n, BLOCK):
+        x = tl.load(x_ptr + at)
+        y = tl.load(y_ptr + at)
+        y = tl.exp(y) + x
+        tl.store(y_ptr + at, y)
+        at += BLOCK

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -212,6 +213,18 @@ def test_another_allocator_of_profile_memory_is_put_back(program: Program) -> No
     assert program.launch() == [True]
     assert holder.get() is theirs
     holder.set(before)
+
+
+def test_the_docs_example_of_a_pass_works_as_it_stands(program: Program, tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "intra.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len([line for line in example.splitlines() if line.strip()]) <= 20
+    mine = tmp_path / "mine.py"
+    mine.write_text(example)
+    program.record(passes=(), files=(str(mine),))
+    assert program.launch(intra_add.exponentials) == [True]
+    (kernel,) = program.end().kernels.values()
+    assert [(scope.name, scope.line) for scope in kernel.scopes] == [("x to y", 61), ("exp y", 63)]
 
 
 # Kernels that stay as they are ------------------------------------------------------------------------------------------------

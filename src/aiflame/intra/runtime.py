@@ -11,6 +11,7 @@ import functools
 import importlib
 import os
 import re
+import runpy
 import sys
 import threading
 import time
@@ -23,7 +24,7 @@ from aiflame.intra import compile_hook, device, lowering
 from aiflame.intra.capture_writer import CaptureWriter
 from aiflame.intra.compile_hook import Recipe
 from aiflame.intra.errors import Refused
-from aiflame.intra.passes import choose
+from aiflame.intra.passes import choose, passes
 
 _DONE = "_aiflame_intra"
 SLOTS = 4
@@ -35,6 +36,7 @@ class Settings:
     """What a person has asked for."""
 
     passes: tuple[str, ...] = ("auto",)
+    """Empty: all that the files define."""
     files: tuple[str, ...] = ()
     """Python files that define passes."""
     kernels: str = ""
@@ -82,8 +84,9 @@ class Session:
         self._lock = threading.RLock()
         self._process = os.getpid()
         self.counts: dict[str, Counts] = {}
-        _load(settings.files)
-        self.recipe = Recipe(tuple(choose(settings.passes)), settings.warps, settings.segment_bytes, settings.shared)
+        found = _load(settings.files)
+        self.names = settings.passes or found
+        self.recipe = Recipe(tuple(choose(self.names)), settings.warps, settings.segment_bytes, settings.shared)
         self._wanted = re.compile(settings.kernels)
 
     def start(self) -> None:
@@ -202,7 +205,7 @@ class Session:
                 "instrumented": _resources(twin),
                 "plain_key": str(plain.hash),
                 "left_out": said["left_out"],
-                "passes": list(self.settings.passes),
+                "passes": list(self.names),
             }
         )
 
@@ -320,12 +323,12 @@ def _resources(kernel: Any) -> dict[str, int] | None:
     return {"registers": int(registers), "shared": int(kernel.metadata.shared), "spills": int(spills or 0)}
 
 
-def _load(files: tuple[str, ...]) -> None:
-    """Runs Python files that define passes."""
-    import runpy
-
+def _load(files: tuple[str, ...]) -> tuple[str, ...]:
+    """Runs Python files that define passes; their names."""
+    before = passes()
     for file in files:
         runpy.run_path(file, run_name="aiflame_passes")
+    return tuple(name for name, one in passes().items() if one is not before.get(name))
 
 
 def _first_line(error: BaseException) -> str:
