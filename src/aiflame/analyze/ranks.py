@@ -125,9 +125,8 @@ def _phases(facts: tuple[RankFacts, ...]) -> list[InPhase]:
         steps = one.steps.filter(pl.col("step") >= 0)
         usual = steps.filter(pl.col("step") > pl.col("step").min())
         spent = (usual if len(usual) else steps).with_columns(whole=pl.sum_horizontal("compute", "exposed", "copies", "idle"))
-        medians.append(
-            spent.group_by("phase").agg(pl.col("whole", "compute", "exposed", "idle").median()).with_columns(rank=pl.lit(one.rank, pl.Int64))
-        )
+        median = spent.group_by("phase").agg(pl.col("whole", "compute", "exposed", "idle").median())
+        medians.append(median.with_columns(rank=pl.lit(one.rank, pl.Int64)))
     if not medians:
         return []
     every = pl.concat(medians).sort("rank")
