@@ -21,10 +21,14 @@ class FakeCuda:
         self.copied = True
         """Whether copies are done at once, or not yet."""
         self.out_of_memory = False
+        self.failing = ""
+        """The call that fails."""
         self._memory: list[Any] = []
 
     def __call__(self, name: str, *arguments: Any) -> int:
         self.calls.append(name)
+        if name == self.failing:
+            return 999
         answer: int = getattr(self, name, lambda *_: 0)(*arguments)
         return answer
 
@@ -65,13 +69,17 @@ class FakeTriton:
     def __init__(self) -> None:
         self.launched: list[str] = []
         self.utils = self
+        self.too_large = False
+        """Whether instrumented kernels need more than a multiprocessor has."""
         self.blocks_cleared = True
         """Whether memory for records was clear at every launch."""
 
     def launcher_cls(self, source: Any, metadata: Any) -> Any:
         def launch(grid_x: int, grid_y: int, grid_z: int, stream: int, *rest: Any) -> None:
-            self.launched.append(metadata.instrumentation_mode)
             size = metadata.profile_scratch_size
+            if size and self.too_large:
+                raise RuntimeError("out of resources")
+            self.launched.append(metadata.instrumentation_mode)
             if not size:
                 return
             memory = _allocation._profile_allocator.get()(grid_x * grid_y * grid_z * size, 128, stream).data_ptr()

@@ -154,6 +154,22 @@ def test_without_memory_the_kernel_itself_runs(program: Program) -> None:
     assert program.launch(times=2) == [False, False]
 
 
+def test_a_twin_that_cannot_be_launched_gives_its_place_back(program: Program) -> None:
+    program.record(every=1)
+    program.driver.too_large = True
+    assert program.launch(times=2) == [False, False]
+    assert ["out of resources" in note for note in program.notes] == [True]
+
+
+def test_a_driver_that_fails_is_no_matter_of_the_programs(program: Program) -> None:
+    program.record(every=1)
+    program.cuda.failing = "cuEventRecord"
+    assert program.launch(times=2) == [True, True], "the launch was made; its records are lost"
+    program.cuda.failing = "cuStreamIsCapturing"
+    assert program.launch() == [False], "where it cannot be told, a graph may be captured"
+    assert any("cuEventRecord" in note for note in program.notes)
+
+
 def test_room_for_records_gets_smaller_where_there_are_many_blocks(program: Program) -> None:
     program.record(passes=("loop",), memory=64 << 20)
     assert program.launch(intra_add.sums, blocks=4) == [True]

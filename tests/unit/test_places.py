@@ -33,6 +33,7 @@ def place(story: Story, path: Path, stack: int, thread: int = 1) -> tuple[str, i
         "/tmp/torchinductor_me/ab/x.py",
         "/cache/ab/c" + "a2" * 25 + "b.py",
         "/src/aiflame/target/torch_steps.py",
+        "/src/aiflame/intra/runtime.py",
     ],
 )
 def test_lines_of_libraries_stand_at_the_line_of_the_program_that_called_them(tmp_path: Path, library: str) -> None:

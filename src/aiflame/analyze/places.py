@@ -16,7 +16,7 @@ from aiflame.profile.codes import FrameKind
 Ints = NDArray[np.int64]
 
 _FOREIGN = re.compile(
-    r"(^|/)(site|dist)-packages/|(^|/)lib(64)?/python\d|^<|^$|(^|/)aiflame/target/|/torchinductor_[^/]+/|/c[a-z2-7]{51}\.py$"
+    r"(^|/)(site|dist)-packages/|(^|/)lib(64)?/python\d|^<|^$|(^|/)aiflame/(target|intra)/|/torchinductor_[^/]+/|/c[a-z2-7]{51}\.py$"
     r"|(^|/)torch/(nn|optim|utils|autograd|cuda|distributed|amp|fx|_\w+|functional\.py)(/|\.py|$)"
 )
 """Installed packages, the standard library, code without a file (`<frozen …>`, `<string>`), our own hooks, what Inductor writes, and torch

@@ -125,45 +125,59 @@ class Session:
         return counts.taken < self.settings.launches and (number & (number - 1) == 0 or number % self.settings.every == 0)
 
     def take(self, launch: Launch, grid: tuple[int, int, int], stream: int, rest: tuple[Any, ...]) -> bool:
-        """Launches the twin; False: it was not to be, and the kernel itself is to be launched."""
+        """Launches the twin; False: it was not to be, and the kernel itself is to be launched. Whatever goes wrong with us, the program
+        does not learn of it."""
         counts = launch.counts
-        if self._process != os.getpid() or device.is_captured(stream):
-            counts.dropped += 1
-            return False
-        with self._lock, device.unnoticed():
-            ctas = grid[0] * grid[1] * grid[2] * launch.cluster
-            made = launch.twin(self, ctas) if ctas else None
-            if made is None:
-                return False
-            size = ctas * int(made.metadata.profile_scratch_size)
-            self.collect()
-            pool = self._pools.setdefault(device.context(), device.Pool(self.settings.memory))
-            slot = pool.take(size)
-            if slot is None:
+        try:
+            if self._process != os.getpid() or device.is_captured(stream):
                 counts.dropped += 1
                 return False
-            begin = time.monotonic_ns()
-            try:
-                _launch_into(slot, made, grid, stream, rest)
-            except BaseException:
-                slot.busy = False
-                raise
-            counts.taken += 1
+            with self._lock, device.unnoticed():
+                return self._take(launch, grid, stream, rest)
+        except Exception as error:
+            self.note(f"inside kernels: {_first_line(error)}")
+            return False
+
+    def _take(self, launch: Launch, grid: tuple[int, int, int], stream: int, rest: tuple[Any, ...]) -> bool:
+        counts = launch.counts
+        ctas = grid[0] * grid[1] * grid[2] * launch.cluster
+        made = launch.twin(self, ctas) if ctas else None
+        if made is None:
+            return False
+        size = ctas * int(made.metadata.profile_scratch_size)
+        self.collect()
+        pool = self._pools.setdefault(device.context(), device.Pool(self.settings.memory))
+        slot = pool.take(size)
+        if slot is None:
+            counts.dropped += 1
+            return False
+        begin = time.monotonic_ns()
+        try:
+            _launch_into(slot, made, grid, stream, rest)
+        except Exception as error:  # it may need more registers than there are
+            slot.busy = False
+            launch.give_up()
+            self.note(f"inside kernels: {made.metadata.name} stays as it is: {_first_line(error)}")
+            return False
+        counts.taken += 1
+        head = {
+            "kind": "launch",
+            "key": str(made.hash),
+            "device": device.device(),
+            "stream": int(stream),
+            "grid": [grid[0] * launch.cluster, grid[1], grid[2]],
+            "correlation": 0,
+            "begin_ns": begin,
+            "first_cta": 0,
+            "ctas": ctas,
+            "launch": counts.launches,
+            "dropped_launches": counts.dropped,
+        }
+        try:
             pool.copy_out(slot, size, stream)
-            head = {
-                "kind": "launch",
-                "key": str(made.hash),
-                "device": device.device(),
-                "stream": int(stream),
-                "grid": [grid[0] * launch.cluster, grid[1], grid[2]],
-                "correlation": 0,
-                "begin_ns": begin,
-                "first_cta": 0,
-                "ctas": ctas,
-                "launch": counts.launches,
-                "dropped_launches": counts.dropped,
-            }
             self._pending.append(_Pending(pool, slot, head, size))
+        except Refused as error:  # the kernel may still write there: this memory is not used again
+            self.note(f"inside kernels: {error}")
         return True
 
     def collect(self) -> None:
@@ -253,6 +267,10 @@ class Launch:
                 session.note(f"inside kernels: {self._kernel.metadata.name} stays as it is: {_first_line(error)}")
         return self._twin
 
+    def give_up(self) -> None:
+        """The twin cannot be launched."""
+        self._twin = None
+
 
 def _launch_into(slot: device.Slot, twin: Any, grid: tuple[int, int, int], stream: int, rest: tuple[Any, ...]) -> None:
     """Triton's launchers ask one allocator of the process for memory for records. It is ours for the length of a launch."""
@@ -281,9 +299,12 @@ def _listen(kernel: Any) -> None:
         answer = load(self)
         session = _now
         if not was_loaded and self.module is not None and session is not None and callable(self._run):
-            _leave_measuring_alone()
-            if session.wants(self):
-                self._run = Launch(self, self._run)
+            try:
+                _leave_measuring_alone()
+                if session.wants(self):
+                    self._run = Launch(self, self._run)
+            except Exception as error:
+                session.note(f"inside kernels: a kernel stays as it is: {_first_line(error)}")
         return answer
 
     setattr(_init_handles, _DONE, True)
