@@ -140,6 +140,13 @@ def test_memory_that_holds_no_cta_is_counted_and_left_out() -> None:
     assert (found.number.tolist(), found.bad) == ([0], 3)
 
 
+def test_a_cta_is_there_once() -> None:
+    kernel = Kernel("k", SCOPES, warps=1)
+    data = np.frombuffer(b"".join(kernel.memory(Cta(number, sm=place)) for place, number in enumerate((5, 6, 5))), np.uint8)
+    found = records(data, Layout(1, (0,), kernel.scratch_bytes)).ctas
+    assert (found.number.tolist(), found.sm.tolist(), found.bad) == ([5, 6], [0, 1], 1)
+
+
 def test_a_count_that_is_damaged_costs_nothing_but_itself() -> None:
     kernel = Kernel("k", SCOPES, warps=1, ring=4)
     data = bytearray(kernel.memory(Cta(0, warps={0: spans((LOAD, 1, 2))})))

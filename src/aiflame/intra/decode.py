@@ -104,6 +104,7 @@ def records(data: NDArray[np.uint8], layout: Layout) -> Records:
     # One compiled kernel has one size of buffer: all of its CTAs say the same, but a damaged one.
     size = int(np.bincount(words[sound, 3]).argmax()) if sound.any() else 0
     sound &= words[:, 3] == size
+    sound[_repeated(words[:, 1], sound)] = False
     head = words[sound, :HEADER_WORDS]
     times = head[:, 4:10].copy().view("<u8").astype(np.int64)
     ctas = Ctas(head[:, 1].astype(np.int64), head[:, 2].astype(np.int64), times[:, 0], times[:, 1], times[:, 2], int((~sound).sum()))
@@ -138,6 +139,14 @@ def _sound(words: NDArray[np.uint32], layout: Layout) -> Bools:
     in_order = (times[:, 0] > 0) & (times[:, 1] >= times[:, 0]) & (times[:, 2] >= times[:, 1]) & (times[:, 2] < 1 << 62)
     sound: Bools = (words[:, 0] == MAGIC) & (words[:, 3] <= room) & in_order
     return sound
+
+
+def _repeated(number: NDArray[np.uint32], sound: Bools) -> Ints:
+    """Places of CTAs whose number another one before them has: memory of an earlier launch."""
+    rows = np.flatnonzero(sound)
+    _, first = np.unique(number[rows], return_index=True)
+    found: Ints = np.delete(rows, first)
+    return found
 
 
 def _in_order(rings: NDArray[np.uint64], counts: Ints, kept: Ints) -> NDArray[np.uint64]:
