@@ -170,6 +170,7 @@ void after_fork_parent() noexcept {}
 
 void after_fork_child() noexcept {
   cuda::after_fork_child();
+  level_zero::after_fork_child();
   threads::after_fork();  // also while stopped: a recording that the child starts later must not meet its parent's threads
   if (!running.load(std::memory_order_acquire)) return;
   // Everything of the parent's is behind mappings that are still shared with it: let go before the first append.

@@ -3,9 +3,9 @@
 
 #include "hooks/level_zero_activity.hpp"
 #include "hooks/level_zero_handles.hpp"
+#include "hooks/stand_in_watched.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
-#include "stand_in/watched.hpp"
 
 #include <atomic>
 

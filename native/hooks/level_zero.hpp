@@ -4,5 +4,6 @@
 namespace aiflame::level_zero {
 
 void forget_rows() noexcept;
+void after_fork_child() noexcept;
 
 }  // namespace aiflame::level_zero

@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "base/sys.hpp"
 #include "hooks/kernel_shapes.hpp"
+#include "hooks/level_zero.hpp"
 #include "hooks/python_bridge.hpp"
 #include "sampler/threads.hpp"
 #include "spool/control.hpp"
@@ -313,5 +314,12 @@ void forget_context(const Api& api, Handle context) noexcept {
 }
 
 void forget_rows() noexcept { recording.fetch_add(1, std::memory_order_relaxed); }
+
+void after_fork_child() noexcept {
+  forget_objects();
+  commands = nullptr;
+  used = free_ones = oldest = newest = 0;
+  flying_count.store(0, std::memory_order_relaxed);
+}
 
 }  // namespace aiflame::level_zero

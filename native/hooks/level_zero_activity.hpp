@@ -61,6 +61,4 @@ void finish_event(const Api& api, Object& event) noexcept;
 void forget_commands(const Api& api, Object& list) noexcept;
 void forget_context(const Api& api, Handle context) noexcept;
 
-void forget_rows() noexcept;
-
 }  // namespace aiflame::level_zero

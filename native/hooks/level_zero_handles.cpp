@@ -11,7 +11,9 @@ namespace aiflame::level_zero {
 
 namespace {
 
-constinit std::atomic_flag held;
+// 0, or the number of forks that led to whoever holds it, plus 1: what a parent's thread held is held by nobody in the child.
+constinit std::atomic<uint32_t> held{0};
+constinit std::atomic<uint32_t> forks{0};
 
 constexpr uint32_t kMostDevices = 64;
 constinit Device devices[kMostDevices];
@@ -67,9 +69,22 @@ bool make_events(const Api& api, Events& of) noexcept {
 }  // namespace
 
 Guard::Guard() noexcept {
-  while (held.test_and_set(std::memory_order_acquire)) sys::call(SYS_sched_yield);
+  uint32_t mine = forks.load(std::memory_order_relaxed) + 1, holder = 0;
+  while (!held.compare_exchange_weak(holder, mine, std::memory_order_acquire)) {
+    if (holder == mine) {
+      holder = 0;
+      sys::call(SYS_sched_yield);
+    }
+  }
 }
-Guard::~Guard() { held.clear(std::memory_order_release); }
+Guard::~Guard() { held.store(0, std::memory_order_release); }
+
+void forget_objects() noexcept {
+  forks.fetch_add(1, std::memory_order_relaxed);
+  objects = nullptr;
+  for (Events& one : events) one = Events{};
+  for (Device& one : devices) one = Device{};
+}
 
 void Clock::start(const Api& api, Handle device, const DeviceProperties& properties) noexcept {
   device_ = device;

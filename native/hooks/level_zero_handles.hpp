@@ -12,6 +12,9 @@ struct Guard {
   Guard& operator=(const Guard&) = delete;
 };
 
+// In the child of a fork, in which the driver's objects are of no use.
+void forget_objects() noexcept;
+
 // A device's clock counts cycles, and those of kernels may have fewer bits.
 class Clock {
  public:

@@ -1,6 +1,6 @@
 // Stands in for the loader of Level Zero: libze_loader.
+#include "hooks/stand_in_watched.hpp"
 #include "stand_in/entries.hpp"
-#include "stand_in/watched.hpp"
 
 namespace aiflame::stand_in {
 

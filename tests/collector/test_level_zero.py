@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes.util
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,16 +48,16 @@ class LevelZero:
     client: Path
     driver: Path
 
-    def environment(self, **more: str) -> dict[str, str]:
-        return {"ZE_ENABLE_ALT_DRIVERS": str(self.driver), "ZE_DRIVER_LOG": str(self.folder / "log"), **more}
+    def environment(self) -> dict[str, str]:
+        return {"ZE_ENABLE_ALT_DRIVERS": str(self.driver), "ZE_DRIVER_LOG": str(self.folder / "log")}
 
-    def recorded(self, *scenes: str, features: int = FEATURES, **environment: str) -> Recorded:
+    def recorded(self, *scenes: str, features: int = FEATURES, env: Mapping[str, str] | None = None) -> Recorded:
         profile = self.folder / f"p{len(list(self.folder.glob('p[0-9]*')))}"
         preload = library().with_name("libaiflame_level_zero.so")
         if not preload.is_file():
             pytest.skip(f"no {preload.name} beside the collector: `make build`")
-        env = self.environment(LD_PRELOAD=str(preload), **environment)
-        outcome = recorded([self.client, *scenes], profile, features=features, env=env)
+        whole = {**self.environment(), "LD_PRELOAD": str(preload), **(env or {})}
+        outcome = recorded([self.client, *scenes], profile, features=features, env=whole)
         assert outcome.status == 0, outcome.stderr
         (process,) = processes(profile)
         lines = [line.split() for line in (self.folder / "log").read_text().splitlines()]
@@ -150,7 +151,7 @@ def test_an_event_that_the_device_resets(level_zero: LevelZero) -> None:
 @pytest.mark.parametrize("driver", ["ZE_DRIVER_OLD", "ZE_DRIVER_NO_TIMESTAMPS"])
 def test_drivers_that_can_do_less(level_zero: LevelZero, known: Recorded, driver: str) -> None:
     """One that knows its clock in whole nanoseconds alone, and one without time stamps, of which there are calls and launches."""
-    run = level_zero.recorded("lists", "immediate", "newer", **{driver: "1"})
+    run = level_zero.recorded("lists", "immediate", "newer", env={driver: "1"})
     polls = "zeEventQueryStatus"
     counted = {name: count for name, count in run.calls.group_by("function").len().rows() if name != polls}
     assert counted == {name: count for name, count in json.loads(known.outcome.stdout).items() if name != polls}
@@ -160,7 +161,7 @@ def test_drivers_that_can_do_less(level_zero: LevelZero, known: Recorded, driver
 
 def test_with_the_loader_in_between_and_its_own_layers(level_zero: LevelZero) -> None:
     layers = {"ZE_ENABLE_VALIDATION_LAYER": "1", "ZE_ENABLE_PARAMETER_VALIDATION": "1", "ZE_ENABLE_TRACING_LAYER": "1"}
-    run = level_zero.recorded("lists", ZE_ENABLE_LOADER_INTERCEPT="1", **layers)
+    run = level_zero.recorded("lists", env={"ZE_ENABLE_LOADER_INTERCEPT": "1", **layers})
     assert dict(run.calls.group_by("function").len().rows()) == json.loads(run.outcome.stdout)
     assert run.kernels["name"].to_list() == ["sleep_20", "sleep_20", "sleep_30"]
 
