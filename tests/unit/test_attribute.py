@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from examples import COSTLY
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import Row, native, python, ran, sealed, stack
@@ -301,6 +302,7 @@ def damaged(name: str) -> st.SearchStrategy[list[Row]]:
     return st.lists(st.fixed_dictionaries({**columns, "process": st.integers(0, 1)}), max_size=6)
 
 
+@COSTLY
 @given(
     st.fixed_dictionaries({name: damaged(name) for name in ("threads", "thread_ends", "stacks", "codes", "launches", "kernels", "copies")}),
     damaged("cpu_samples").filter(bool),

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from examples import COSTLY
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import Row, ran, sealed, stack
@@ -358,6 +359,7 @@ def test_samples_and_bytes_are_metrics_where_there_are_any(inside: Profile) -> N
 TABLES = ("launches", "kernels", "kernel_shapes", "copies", "graph_nodes", "stacks", "gpu_windows", "gpu_samples", "gpu_functions")
 
 
+@COSTLY
 @given(st.fixed_dictionaries({name: damaged(name) for name in TABLES}), st.sampled_from(["function", "line", "instruction"]), st.randoms())
 def test_totals_are_the_sums_of_the_records_and_their_order_is_nothing(tables: dict[str, list[Row]], detail: str, chance: Any) -> None:
     processes = [{"process": 0, "pid": 1, "command": "a"}, {"process": 1, "pid": 2, "command": "b"}]

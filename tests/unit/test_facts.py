@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from examples import COSTLY
 from facts_trees import stacks_of_facts, stacks_of_tree
 from hypothesis import given
 from hypothesis import strategies as st
@@ -140,6 +141,7 @@ def test_parts_of_what_was_fused_are_a_group(tmp_path: Path) -> None:
     assert abs(shares["aten::add"] - 3 * shares["aten::native_layer_norm"]) <= 4
 
 
+@COSTLY
 @given(st.fixed_dictionaries({name: damaged(name) for name in TABLES}))
 def test_whatever_the_numbers_are_nothing_is_lost(tables: dict[str, list[Row]]) -> None:
     processes = [{"process": 0, "pid": 1, "command": "a"}, {"process": 1, "pid": 2, "command": "b"}]
@@ -157,6 +159,7 @@ def test_whatever_the_numbers_are_nothing_is_lost(tables: dict[str, list[Row]]) 
     assert len(facts.leaves) == 0 or facts.leaves["site"].max() < len(facts.sites)
 
 
+@COSTLY
 @given(damaged("cpu_samples").filter(bool), damaged("stacks"), damaged("threads"))
 def test_whatever_the_numbers_are_no_sample_is_lost(samples: list[Row], stacks: list[Row], threads: list[Row]) -> None:
     processes = [{"process": 0, "pid": 1, "command": "a"}, {"process": 1, "pid": 2, "command": "b"}]

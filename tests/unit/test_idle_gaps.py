@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from examples import COSTLY
+from hypothesis import given
 from hypothesis import strategies as st
 from stories import ITEM, LOOP, MAIN, US, Story
 from test_attribute import SYMBOLS, InMemory, damaged
@@ -207,7 +208,7 @@ def test_nothing_ran(tmp_path: Path) -> None:
     assert known.gaps.longest.is_empty()
 
 
-@settings(max_examples=60, deadline=None)
+@COSTLY
 @given(
     st.fixed_dictionaries(
         {name: damaged(name) for name in ("kernels", "copies", "launches", "syncs", "regions", "region_ends", "cpu_samples")}

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from examples import COSTLY
+from hypothesis import given
 from hypothesis import strategies as st
 from profiles import ran, sealed
 from stories import US, Story
@@ -49,7 +50,7 @@ def test_each_moment_counts_once_for_the_most_useful_that_went_on(
     assert states(facts(profile)) == [took]
 
 
-@settings(max_examples=40, deadline=None)
+@COSTLY
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40), st.sampled_from(["sgemm", ALL_REDUCE, "copy"])), min_size=1, max_size=8))
 def test_the_four_are_what_single_moments_say(work: list[tuple[int, int, str]]) -> None:
     kernels = [kernel(begin, end, name) for begin, end, name in work if name != "copy"]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from examples import COSTLY
+from hypothesis import given
 from hypothesis import strategies as st
 from profiles import Row
 from stories import DEVICE, ITEM, LOOP, MAIN, US, Story
@@ -137,7 +138,7 @@ def test_a_thread_may_have_any_number_of_32_bits(tmp_path: Path) -> None:
     assert found(story.profile(tmp_path))["kernels"].rows["launches"].to_list() == [3]
 
 
-@settings(max_examples=60, deadline=None)
+@COSTLY
 @given(st.fixed_dictionaries({name: damaged(name) for name in DAMAGED}))
 def test_damaged_records_have_a_summary_findings_and_tables(tables_of: dict[str, list[Row]]) -> None:
     processes = [{"pid": 1}, {"process": 1, "pid": 2}]
