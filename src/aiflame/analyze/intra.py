@@ -61,6 +61,8 @@ def _asked(profile: Tables, inside: Inside) -> IntraKernel:
     times, told, waits, parts, even = scope_times(inside), overlap(inside), bubbles(inside), roles(inside), balance(inside)
     changed = changes(profile, inside)
     row = inside.kernel
+    # What is won is won by the kernel as it is, where that was seen.
+    alone = changed.took_ns[0] if changed.took_ns[0] > 0 else inside.took_ns
     return IntraKernel(
         process=inside.process,
         name=inside.name,
@@ -79,7 +81,7 @@ def _asked(profile: Tables, inside: Inside) -> IntraKernel:
         roles=parts,
         balance=even,
         changes=changed,
-        findings=findings(inside.took_ns, times, told, waits, parts, even),
+        findings=findings(alone, times, told, waits, parts, even),
         warnings=warnings(inside, changed),
     )
 
@@ -91,7 +93,7 @@ def to_json(kernels: list[IntraKernel]) -> list[dict[str, Any]]:
         told = asdict(one)
         if one.overlap is not None:
             ratios = {name: getattr(one.overlap, name) for name in ("overlapped", "exposed", "bound", "two_buffers")}
-            told["overlap"] |= ratios | {"bound_ns": one.took_ns * one.overlap.bound}
+            told["overlap"] |= ratios | {"bound_ns": (max(one.changes.took_ns[0], 0) or one.took_ns) * one.overlap.bound}
         told["changes"]["overhead"] = one.changes.overhead
         found.append(told)
     return found

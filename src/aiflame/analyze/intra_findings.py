@@ -57,7 +57,7 @@ def findings(
         *_roles(roles),
         *_tail(balance),
         *_uneven(scopes),
-        *_hot(scopes),
+        *_hot([one for one in scopes if all(one.name != wait.name for wait in bubbles[:1] if wait.share >= WAITS)]),
     ]
     return sorted(found, key=lambda one: (-one.recoverable, one.kind, one.sentence))
 
@@ -69,7 +69,10 @@ def _ns(value: float) -> str:
 def _no_overlap(took_ns: float, told: Overlap | None) -> Iterator[IntraFinding]:
     if told is None or told.exposed < EXPOSED:
         return
-    hidden = f"math hides only {told.overlapped:.0%} of its copies" if told.overlapped >= 0.005 else "copies and math do not overlap at all"
+    only = "" if told.overlapped >= 0.5 else "only "
+    hidden = (
+        f"math hides {only}{told.overlapped:.0%} of its copies" if told.overlapped >= 0.005 else "copies and math do not overlap at all"
+    )
     sentence = (
         f"{hidden}: {told.exposed:.0%} of the time copies are in flight and nothing is multiplied. "
         f"Fully overlapped this kernel would take {_ns(took_ns * told.bound)} instead of {_ns(took_ns)}, if memory delivers that fast: "
