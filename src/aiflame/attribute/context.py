@@ -5,8 +5,9 @@ What the stack alone tells is told once for each stack (`layers`, `ops`, `phases
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
@@ -24,6 +25,7 @@ from aiflame.attribute.phases import Marks, Phase, Told, marks, phase_forest, ph
 from aiflame.attribute.regions import Regions, regions
 from aiflame.attribute.stacks import Functions, Tables, callers
 from aiflame.attribute.steps import DATA, OPTIMIZER, Seen, Steps, automatic_regions, steps
+from aiflame.attribute.timeline_spans import by_time
 from aiflame.attribute.tree import Frame, frame_table
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.kinds import Kind
@@ -101,7 +103,8 @@ class _Known:
         process, thread, stack, time_ns, autograd = ints(items, "process", "thread", "stack", "time_ns", "autograd")
         mother = mother_threads(items)
         step = np.where(captured, -1, self.steps.of(process, mother, time_ns))
-        origin = origins(self.profile, items, self._layers, self._ops)
+        # There may be ten million items: only what is needed of each is held.
+        origin = replace(origins(self.profile, items, self._layers, self._ops), stack=stack[:0])
         _, group = np.unique(process << 32 | mother, return_inverse=True)
         told = Told(
             order=np.lexsort((time_ns, captured, group)),
@@ -156,13 +159,16 @@ class _Known:
         static, root = self._marks.phase[node], self._roots.of_stacks(process, stack)
         backward = (static == Phase.BACKWARD) | ((autograd >= BACKWARD) & np.isin(static, (0, Phase.FORWARD)))
         mother = mother_threads(items)
-        order = np.lexsort((time_ns, mother, process))
-        key = (process << 32 | mother)[order]
-        starts = np.flatnonzero(np.diff(key, prepend=-1))
+        key = process << 32 | mother
+        # There may be ten million launches: those that are in order already are not copied.
+        order = by_time(key, time_ns, time_ns)
+        ordered = key if order is None else key[order]
+        first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(key)]).tolist()
         found = {}
-        for rows in np.split(order, starts[1:]) if len(order) else ():
+        for begin, end in pairwise([*first, len(key)]):
+            rows = slice(begin, end) if order is None else order[begin:end]
             forward = root[rows] > 0
-            found[int(process[rows[0]]), int(mother[rows[0]])] = Seen(
+            found[int(ordered[begin] >> 32), int(ordered[begin] & 0xFFFFFFFF)] = Seen(
                 time_ns[rows],
                 backward[rows],
                 forward & ~backward[rows],

@@ -52,8 +52,8 @@ def mother_threads(items: pl.DataFrame) -> NDArray[np.int64]:
     process, thread, autograd = ints(items, "process", "thread", "autograd")
     number = process << 15 | autograd & AUTOGRAD_THREAD
     # Launches of a thread come one after another: what is alike in a row is counted at once.
-    changes = np.flatnonzero((np.diff(number) != 0) | (np.diff(thread) != 0) | (np.diff(autograd) != 0)) + 1
-    first = np.concatenate([[0], changes])[: len(items)]
+    changes = (number[1:] != number[:-1]) | (thread[1:] != thread[:-1]) | (autograd[1:] != autograd[:-1])
+    first = np.flatnonzero(np.append(True, changes)[: len(items)])
     runs = pl.DataFrame(
         {"number": number[first], "thread": thread[first], "autograd": autograd[first], "many": np.diff(first, append=len(items))}
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from aiflame.attribute.packing import packed
 from aiflame.attribute.phases import Phase
 from aiflame.attribute.pieces import pieces as pieces_of
 from aiflame.attribute.pieces import taken
-from aiflame.attribute.stacks import Tables
+from aiflame.attribute.stacks import Tables, find_stacks
 from aiflame.attribute.timeline_context import Contexts
 from aiflame.attribute.timeline_spans import by_time, lanes, path_spans, pieces
 from aiflame.attribute.timeline_stacks import Stacks
@@ -149,7 +150,8 @@ def _items(profile: Tables) -> pl.DataFrame:
 def _ran(profile: Tables, items: pl.DataFrame, launches: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Each kernel and copy, some at a time, with the row of its launch as `launch` (-1: not known); of several launches with one
     correlation the first counts."""
-    shapes = items.filter(pl.col("shape").is_not_null()).select("process", "shape", "item")
+    shapes = items.filter(pl.col("shape").is_not_null()).sort("process", "shape")
+    known, of_known = shapes["process"].cast(pl.Int64).to_numpy() << 32 | shapes["shape"].to_numpy(), shapes["item"].to_numpy()
     kinds = items.filter(pl.col("copy").is_not_null()).select(kind="copy", device_told="device", item="item")
     longest = pl.col("start_ns") + LONGEST_NS
     common = [pl.col(name) for name in ("process", "correlation", "node", "stream", "start_ns", "end_ns")]
@@ -159,9 +161,15 @@ def _ran(profile: Tables, items: pl.DataFrame, launches: pl.DataFrame) -> Iterat
     copies = pieces_of(profile.scan("copies").select(*common, api, "kind", told, "bytes"))
     index = LaunchIndex.of(*(launches[name].to_numpy() for name in (*JOIN, "id")))
     captured = captured_stacks(profile)
-    joined = [(kernels, shapes, ["process", "shape"]), (copies, kinds, ["kind", "device_told"])]
-    for rows, known, key in ((rows, known, key) for each, known, key in joined for rows in each):
-        ran = rows.join(known, on=key, how="left", maintain_order="left").with_columns(pl.col("item").fill_null(0))
+    of_kernels = (
+        rows.with_columns(item=pl.Series(taken(of_known, find_stacks(known, _ints(rows, "process") << 32 | _ints(rows, "shape")), 0)))
+        for rows in kernels
+    )
+    of_copies = (
+        rows.join(kinds, on=["kind", "device_told"], how="left", maintain_order="left").with_columns(pl.col("item").fill_null(0))
+        for rows in copies
+    )
+    for ran in chain(of_kernels, of_copies):
         launch = index.find(*(ran[name].to_numpy() for name in JOIN))
         stack, variant = (taken(launches[name].to_numpy(), launch, 0) for name in ("stack", "variant"))
         yield (
@@ -182,6 +190,11 @@ def _ran(profile: Tables, items: pl.DataFrame, launches: pl.DataFrame) -> Iterat
                 variant=pl.when(pl.col("node") != 0).then("variant_made").otherwise("variant").fill_null(0),
             )
         )
+
+
+def _ints(rows: pl.DataFrame, name: str) -> Ints:
+    found: Ints = rows[name].to_numpy().astype(np.int64)
+    return found
 
 
 def _told(profile: Tables, ran: pl.DataFrame, items: pl.DataFrame, meaning: Meaning) -> pl.DataFrame:
