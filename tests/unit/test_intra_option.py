@@ -51,6 +51,12 @@ def test_what_makes_no_sense_is_said_before_anything_runs(text: str, why: str) -
         parse_intra(text)
 
 
+@pytest.mark.parametrize("without", ["meaning", "python"])
+def test_it_needs_python_of_ours_in_the_program(without: str) -> None:
+    with pytest.raises(AiflameError, match="--no-meaning"):
+        RecordOptions(intra=parse_intra("auto"), **{without: False})
+
+
 def test_warps_are_numbers() -> None:
     with pytest.raises(AiflameError, match="numbers of warps"):
         parse_intra("auto", warps="first")

@@ -50,6 +50,8 @@ class RecordOptions:
         for name, rate in (("--cpu-rate", self.cpu_rate), ("--wall", self.wall_rate)):
             if not 0 <= rate <= 10_000:
                 raise AiflameError(f"{name} {rate} is out of range: choose 0 to 10000 samples a second")
+        if self.intra and not (self.meaning and self.python):
+            raise AiflameError("--intra needs Python of ours in the program: leave --no-meaning and --no-python out")
 
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}

@@ -1,0 +1,37 @@
+"""`aiflame record --intra`, from the command line to the captures: a real Triton, drivers that are fakes."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+from recording import PROGRAMS, Recorder
+
+from aiflame.intra import captures
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="no triton")
+PROGRAM = PROGRAMS / "intra_without_device.py"
+
+
+def test_some_launches_are_of_the_instrumented_twin_and_its_records_are_kept(record: Recorder, tmp_path: Path) -> None:
+    run = record(sys.executable, PROGRAM, options=("--no-seal", "--intra", "loads,regions:^add$"), env={"TRITON_CACHE_DIR": str(tmp_path)})
+    assert run.status == 0, run.stderr
+    assert run.stdout.split() == ["twin", "twin", "plain", "twin", "plain"]
+    (file,) = captures.files(run.path)
+    found = captures.read(file)
+    (kernel,) = found.kernels.values()
+    assert kernel.name == "add" and [scope.name for scope in kernel.scopes] == ["kernel", "issue load x", "wait load x"]
+    assert [launch.number for launch in found.launches] == [1, 2, 4]
+
+
+def test_what_cannot_be_timed_is_said(record: Recorder, tmp_path: Path) -> None:
+    run = record(sys.executable, PROGRAM, options=("--intra", "mma"), env={"TRITON_CACHE_DIR": str(tmp_path)})
+    assert run.status == 0 and run.stdout.split() == ["plain"] * 5
+    assert [note for note in run.profile().store.notes() if "add stays as it is: the passes found nothing to time" in note]
+
+
+def test_without_the_option_kernels_are_what_they_are(record: Recorder, tmp_path: Path) -> None:
+    run = record(sys.executable, PROGRAM, options=("--no-seal",), env={"TRITON_CACHE_DIR": str(tmp_path)})
+    assert run.status == 0 and run.stdout.split() == ["plain"] * 5
