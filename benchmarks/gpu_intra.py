@@ -206,7 +206,7 @@ def measured(case: suite.Case, recipes: list[str]) -> dict[str, Any]:
 def timed(launch: Any) -> float:
     """Milliseconds on the device."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    torch.cuda._sleep(200_000)  # the launch is queued before it is timed
+    torch.cuda._sleep(1_000_000)  # the launch is queued before it is timed
     begin.record()
     launch()
     end.record()
