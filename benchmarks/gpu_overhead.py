@@ -7,7 +7,8 @@ second (ABBAABBA…): the speed of a shared machine may change by half from one 
 pair is the median, over its turns, of the ratios of their median steps (`ratio`); told is the median over the pairs. `fastest_tenth` is
 the same for the steps that the machine disturbed least.
 
-With `--meaning`: what names of layers, steps and regions add to a recording without them.
+With `--meaning`: what names of layers, steps and regions add to a recording without them. Both are recorded at once, and one process a
+device is sampled: neither is.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from gpu_common import Options, Player, PlayerEnded, Report, median_of, parse, r
 TARGETS = {"launch": 1.10, "gpu": 1.01, "decode": 1.12}
 TARGETS_OF_MEANING = {"launch": 1.01}
 PLAIN = ("--no-meaning", "--no-regions")
+UNSAMPLED = ("--gpu-sampling", "off")
 COLUMNS = ("alone", "recorded", "ratio", "fastest_tenth")
 TURNS = 8
 Columns = dict[str, list[float]]
@@ -34,8 +36,9 @@ def main() -> None:
     times: dict[str, Columns] = {name: {column: [] for column in COLUMNS} for name in options.workloads}
     with scratch() as folder:
         program = options.program(*options.workloads)
-        base = recorded(program, folder / "plain.aiflame", "--no-seal", *PLAIN) if of_meaning else program
-        ways = {"alone": base, "recorded": recorded(program, folder / "p.aiflame", "--no-seal")}
+        options_of_both = UNSAMPLED if of_meaning else ()
+        base = recorded(program, folder / "plain.aiflame", "--no-seal", *UNSAMPLED, *PLAIN) if of_meaning else program
+        ways = {"alone": base, "recorded": recorded(program, folder / "p.aiflame", "--no-seal", *options_of_both)}
         for number in range(options.pairs):
             for name, found in pair(options, ways, report, number).items():
                 for column in COLUMNS:

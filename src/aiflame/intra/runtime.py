@@ -94,6 +94,7 @@ class Session:
         lowering.version(), lowering.dialect()
         _now = self
         _listen(importlib.import_module("triton.compiler").CompiledKernel)
+        _leave_measuring_alone()
         atexit.register(self.stop)
 
     def stop(self, seconds: float = 10.0) -> None:
@@ -300,7 +301,7 @@ def _listen(kernel: Any) -> None:
         session = _now
         if not was_loaded and self.module is not None and session is not None and callable(self._run):
             try:
-                _leave_measuring_alone()
+                _leave_measuring_alone()  # of modules that came later
                 if session.wants(self):
                     self._run = Launch(self, self._run)
             except Exception as error:
