@@ -84,7 +84,7 @@ def test_what_was_recorded_is_told(record: Recorder) -> None:
     assert tree.total("gpu-time") >= int((launches["end_ns"] - launches["start_ns"]).sum())
 
 
-BOUND_OF_AUTO = pytest.mark.xfail(reason="with the few scopes of auto the bound is too good: 169 µs where the pipeline takes 220 µs on an H200")
+BOUND_OF_AUTO = pytest.mark.xfail(reason="too good with the few scopes of auto: 169 µs where the pipeline takes 220 µs on an H200")
 
 
 @pytest.mark.parametrize("spec", ["loads,mma:gemm", pytest.param("auto:gemm", marks=BOUND_OF_AUTO)])
