@@ -11,6 +11,7 @@
 
 #include <dlfcn.h>
 #include <atomic>
+#include <cstring>
 
 namespace aiflame::torch_sums {
 
@@ -21,7 +22,8 @@ using torch_autograd::Point;
 // torch::autograd::InputBuffer::add(this, position, variable, streams …): pointers and numbers all, four of them or five after `this`. What
 // a version has not lies unread in its register.
 using Add = void (*)(uint64_t buffer, uint64_t position, uint64_t variable, uint64_t stream, uint64_t other_stream, uint64_t node);
-constexpr const char* kAdd = "_ZN5torch8autograd11InputBuffer3addEmON2at6TensorE";
+constexpr const char* kAdd = "_ZN5torch8autograd11InputBuffer3addEmON2at6TensorERKSt8optionalIN3c106StreamEESA_";
+constexpr const char* kEndings[] = {"", "PNS0_4NodeE"};  // what else it takes: more would lie on the stack, which is not handed on
 constexpr const char* kUndefined = "_ZN3c1019UndefinedTensorImpl10_singletonE";
 Add add;
 void* libtorch;
@@ -109,8 +111,10 @@ void added(uint64_t buffer, uint64_t position, uint64_t variable, uint64_t strea
   if (sum.first) made(sum);
 }
 
-// By the beginning of its name: how many streams it takes is a matter of the version.
 void* ours(const char* name) noexcept {
+  bool is_known = false;
+  for (const char* ending : kEndings) is_known |= strcmp(name + strlen(kAdd), ending) == 0;
+  if (!is_known) return nullptr;
   if (!add) add = reinterpret_cast<Add>(dlsym(libtorch, name));
   return add ? reinterpret_cast<void*>(added) : nullptr;
 }

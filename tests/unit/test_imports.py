@@ -186,3 +186,9 @@ def test_the_native_rules_find_what_breaks_them(tmp_path: Path, file: str, text:
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text(text)
     assert forbidden_in_native(tmp_path / file, tmp_path, NATIVE_ROOMS) == wrong
+
+
+def test_test_modules_have_names_of_their_own() -> None:
+    """pytest imports them by their names alone."""
+    names = [path.name for path in Path(__file__).parents[1].rglob("test_*.py")]
+    assert sorted(set(names)) == sorted(names)
