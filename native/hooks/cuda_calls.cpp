@@ -40,8 +40,8 @@ thread_local Outermost outermost;
 std::string_view plain(CUpti_CallbackDomain domain, std::string_view name) noexcept {
   constexpr size_t kShortest = 4;
   size_t end = domain == CUPTI_CB_DOMAIN_RUNTIME_API ? name.find_last_not_of("0123456789") : name.npos;
-  bool numbered = end != name.npos && end > 0 && name.size() - end > kShortest && name.substr(end - 1, 2) == "_v";
-  return numbered ? name.substr(0, end - 1) : name;
+  bool numbered = end != name.npos && end > 0 && name.size() - end > kShortest && name[end - 1] == '_' && name[end] == 'v';
+  return numbered ? std::string_view(name.data(), end - 1) : name;  // substr() may throw, which would bring libstdc++'s unwinder
 }
 
 calls::Function* function_of(Known& of, CUpti_CallbackDomain domain, CUpti_CallbackId id) noexcept {
