@@ -205,6 +205,7 @@ def test_another_recording_hears_of_what_was_loaded_before(told: Told) -> None:
     assert [row[:3] for row in told] == [(0x7000, "vadd", "vadd_bs128_w4_s2")]
 
 
-def test_a_triton_that_loads_in_another_way_is_told() -> None:
+def test_a_triton_that_loads_in_another_way_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "triton.compiler.compiler", SimpleNamespace())
     with pytest.raises(RuntimeError, match="keep their names"):
         triton_names.install(SimpleNamespace(__version__="9.0"))
