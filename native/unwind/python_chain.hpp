@@ -50,20 +50,22 @@ class ChainWalk {
   static constexpr uint32_t kMostSteps = 1 << 16;
 
   // 3.10: every call of a Python function is a call of the evaluator, so the n-th frame from outside has the n-th CFrame from
-  // outside. At the innermost end one of the two may be one ahead: then both do not end together, and they are counted.
+  // outside. At the innermost end one of the two may be one ahead: then both do not end together, and they are counted. The outermost
+  // CFrame is the thread state's own: it evaluates nothing, and what it says of a previous one was never written.
   bool frame_objects(uint64_t thread) noexcept {
     uint64_t frame = safe_load(thread + at_.thread_frame), cframe = safe_load(thread + at_.thread_cframe);
+    uint64_t root = thread + at_.thread_root_cframe;
     bool paired = false;
-    if (!pair(frame, cframe, 0, &paired)) return false;
+    if (!pair(frame, cframe, root, 0, &paired)) return false;
     if (paired) return true;
     sink_.reset();
-    int64_t missing = length(frame, at_.frame_previous) - (length(cframe, at_.cframe_previous) - 1);
+    int64_t missing = length(frame, 0, at_.frame_previous) - length(cframe, root, at_.cframe_previous);
     for (; missing < 0; missing++) cframe = safe_load(cframe + at_.cframe_previous);
-    return pair(frame, cframe, missing, &paired);
+    return pair(frame, cframe, root, missing, &paired);
   }
 
   // The first `missing` frames have no CFrame. `paired`: the two lists end together, as far as they were followed.
-  bool pair(uint64_t frame, uint64_t cframe, int64_t missing, bool* paired) noexcept {
+  bool pair(uint64_t frame, uint64_t cframe, uint64_t root, int64_t missing, bool* paired) noexcept {
     for (uint32_t step = 0; is_address(frame) && step < kMostSteps; step++) {
       auto index = static_cast<int32_t>(safe_load(frame + at_.frame_instruction));
       *paired = true;
@@ -78,14 +80,13 @@ class ChainWalk {
       }
       frame = safe_load(frame + at_.frame_previous);
     }
-    // The outermost CFrame is the thread state's own and evaluates nothing.
-    *paired = is_address(cframe) && safe_load(cframe + at_.cframe_previous) == 0;
+    *paired = cframe == root;
     return true;
   }
 
-  static int64_t length(uint64_t link, uint16_t previous) noexcept {
+  static int64_t length(uint64_t link, uint64_t end, uint16_t previous) noexcept {
     uint32_t count = 0;
-    for (; is_address(link) && count < kMostSteps; count++) link = safe_load(link + previous);
+    for (; is_address(link) && link != end && count < kMostSteps; count++) link = safe_load(link + previous);
     return count;
   }
 

@@ -12,6 +12,7 @@ constexpr Layout k3_10 = {
     .chain = Chain::FRAME_OBJECTS,
     .thread_frame = 24,
     .thread_cframe = 48,
+    .thread_root_cframe = 264,
     .thread_id = 176,
     .cframe_previous = 8,
     .frame_code = 32,

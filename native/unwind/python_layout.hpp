@@ -17,6 +17,7 @@ struct Layout {
   Chain chain;
   uint16_t thread_frame;                     // PyThreadState: frame (3.10), current_frame (3.13 and later)
   uint16_t thread_cframe;                    // … cframe (up to 3.12)
+  uint16_t thread_root_cframe;               // … root_cframe (3.10)
   uint16_t thread_id;                        // … thread_id, a pthread_t (used up to 3.11)
   uint16_t cframe_current, cframe_previous;  // CFrame, _PyCFrame
   uint16_t frame_code, frame_instruction, frame_previous, frame_locals;

@@ -128,6 +128,29 @@ def nested(reader: Reader) -> dict[str, object]:
     return {"checks": check.checks, "frames": check.frames, "wrong": check.wrong[:5], "codes": check.codes_that_differ()[:5]}
 
 
+def unwritten(reader: Reader) -> dict[str, object]:
+    """3.10 never writes what a thread state's own CFrame says of a previous one: it is whatever lay in that memory."""
+    found: list[list[int]] = []
+
+    def walk() -> None:
+        found.append([frame.evaluator for frame in reader.walk()])
+
+    def body() -> None:
+        walk()
+        get = ctypes.pythonapi.PyThreadState_Get
+        get.restype = ctypes.c_void_p
+        link = ctypes.c_uint64.from_address(get() + 264 + 8)
+        before = link.value
+        link.value = found[0][-1]
+        walk()
+        link.value = before
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+    return {"evaluators": found}
+
+
 def evaluators(reader: Reader) -> dict[str, object]:
     """Which frames share a native evaluator: calls between Python functions from 3.11 on, never a call through C."""
     found: list[list[tuple[str, bool, int]]] = []
@@ -368,6 +391,7 @@ SCENARIOS: dict[str, Callable[[Reader], dict[str, object]]] = {
     function.__name__: function
     for function in (
         nested,
+        unwritten,
         evaluators,
         ticks,
         released,

@@ -51,6 +51,13 @@ def test_every_frame_of_a_call_equals_the_interpreters_own_chain(python: str) ->
     assert found["codes"] == []
 
 
+def test_what_a_thread_states_own_cframe_says_of_a_previous_one_is_not_believed(python: str) -> None:
+    if python_version(python) != (3, 10):
+        pytest.skip("later versions write it")
+    clean, dirty = run(python, "unwritten")["evaluators"]
+    assert dirty == clean == sorted(clean) and len(set(clean)) == len(clean)
+
+
 def test_frames_are_grouped_by_their_native_evaluator(python: str) -> None:
     frames = run(python, "evaluators")["frames"]
     names = [name for name, _, _ in frames]
