@@ -81,6 +81,7 @@ Guard::~Guard() { held.store(0, std::memory_order_release); }
 
 void forget_objects() noexcept {
   forks.fetch_add(1, std::memory_order_relaxed);
+  if (!objects) return;  // most programs have none of this: their children need not copy these pages
   objects = nullptr;
   for (Events& one : events) one = Events{};
   for (Device& one : devices) one = Device{};

@@ -1,9 +1,10 @@
 // The names that a library exports: 16 bytes of code each, which say which function it is and leave the arguments where they are.
 //
+//     asm(AIFLAME_ENTRIES_BEGIN
 //     #define NAME AIFLAME_ENTRY
-//     AIFLAME_ENTRIES(
 //     #include "stand_in/hip.inc"
-//     )
+//     #undef NAME
+//         AIFLAME_ENTRIES_END);
 #pragma once
 #include "hooks/stand_in.hpp"
 

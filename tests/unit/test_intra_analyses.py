@@ -35,6 +35,7 @@ from profiles import sealed, stack
 from test_attribute import CODES, MAIN, PROCESSES, PYMAIN, SYMBOLS, THREADS, WORK
 from typer.testing import CliRunner
 
+import aiflame.resolve.intra as resolved
 from aiflame.analyze.findings import findings
 from aiflame.analyze.intra import IntraKernel, intra
 from aiflame.analyze.intra_changes import at_once
@@ -42,6 +43,7 @@ from aiflame.analyze.spans import Spans, both, union, without
 from aiflame.analyze.summary import summarize
 from aiflame.cli.commands import app
 from aiflame.errors import AiflameError
+from aiflame.intra import captures
 
 RAN = {"name": "gemm", "device": "H200", "api": 1, "grid_x": 4, "grid_y": 1, "grid_z": 1}
 
@@ -370,3 +372,18 @@ def test_the_reports_first_sentences_have_what_a_kernel_told(tmp_path: Path) -> 
     told = [one for one in findings(made, summarize(made, made.meta)) if one.kind == "inside-no-overlap"]
     assert told[0].sentence.startswith("gemm takes 100% of GPU time; inside, copies and math do not overlap at all")
     assert told[0].recoverable == pytest.approx(COPY / (COPY + MATH), rel=0.05)
+
+
+def test_captures_that_cannot_be_read_stay_and_are_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_some(path: Path) -> captures.Captures:
+        if path.stem == "8":
+            raise AiflameError("permission denied")
+        return captures.read(path)
+
+    (tmp_path / "p.aiflame" / "intra").mkdir(parents=True)
+    (tmp_path / "p.aiflame" / "intra" / "8.captures").write_bytes(b"what was recorded")
+    monkeypatch.setattr(resolved, "read", read_some)
+    profile = profile_of(tmp_path / "p.aiflame", gemm(ONE_STAGE, one_stage))
+    assert [path.name for path in (profile.path / "intra").iterdir()] == ["8.captures"]
+    assert "what kernels of process 8 recorded cannot be read: permission denied" in profile.meta.degraded
+    assert intra(profile)[0].name == "gemm"

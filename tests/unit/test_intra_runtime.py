@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -291,6 +294,33 @@ def test_neither_the_kernel_nor_its_twin_is_ever_served_for_the_other(program: P
             plain = intra_add.add.warmup(torch.float32, torch.float32, 4096, BLOCK=256, grid=(1,))
             twin = compile_hook.twin(plain, recipe)
     assert compile_hook.twin(plain, _recipe("loads")).hash != twin.hash, "other passes, another kernel"
+
+
+PASSES = """
+def small(kernel):
+    return LIMIT + len({name for name in ("first", "second", "third") if (lambda: name)()})
+
+LIMIT = 1
+
+def to(most):
+    def limited(kernel):
+        return most
+    return limited
+"""
+
+
+def test_the_same_pass_has_the_same_twin_in_every_process_and_a_changed_one_another(tmp_path: Path) -> None:
+    def mode(text: str, what: str) -> str:
+        (tmp_path / "passes.py").write_text(text)
+        program = f"import passes; from aiflame.intra.compile_hook import Recipe; print(Recipe((('small', passes.{what}),)).mode)"
+        sources = Path(compile_hook.__file__).parents[2]
+        environment = {**os.environ, "PYTHONPATH": f"{sources}:{tmp_path}", "PYTHONDONTWRITEBYTECODE": "1"}
+        return subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True).stdout
+
+    first = mode(PASSES, "small")
+    assert first == mode(PASSES, "small")
+    assert first != mode(PASSES.replace("LIMIT = 1", "LIMIT = 2"), "small"), "what it calls or names counts, too"
+    assert mode(PASSES, "to(1)") == mode(PASSES, "to(1)") != mode(PASSES, "to(2)")
 
 
 def test_a_twin_is_compiled_as_its_kernel_was(program: Program) -> None:

@@ -11,6 +11,8 @@ import dataclasses
 import functools
 import hashlib
 import importlib
+import inspect
+import linecache
 import re
 import sys
 import threading
@@ -311,10 +313,11 @@ def _listen_to_user_scopes(language: Any) -> None:
 
 
 def _code(function: Pass) -> str:
-    """What a pass does, for the cache's key."""
+    """What a pass does, for the cache's key: the file it is from, where what it calls is too, and what it was made with. Where the same
+    cannot be seen to be the same (an object's address), the kernel is compiled once more."""
     code = getattr(function, "__code__", None)
-    return (
-        f"{function.__module__}.{function.__qualname__}:{hashlib.sha256(code.co_code + repr(code.co_consts).encode()).hexdigest()[:16]}"
-        if code
-        else repr(function)
-    )
+    if code is None:
+        return repr(function)
+    text = "".join(linecache.getlines(code.co_filename)).encode() or code.co_code + repr((code.co_names, code.co_consts)).encode()
+    made_with = inspect.getclosurevars(function).nonlocals, function.__defaults__, function.__kwdefaults__
+    return f"{function.__module__}.{function.__qualname__}:{hashlib.sha256(text + repr(made_with).encode()).hexdigest()[:16]}"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -30,6 +30,7 @@ def write_intra_tables(profile: Profile, progress: Callable[[float], None] = lam
     if not found:
         return []
     made: dict[str, list[pl.DataFrame]] = {name: [] for name in TABLES}
+    done: list[Path] = []
     notes: list[str] = []
     for place, path in enumerate(found):
         try:
@@ -38,8 +39,10 @@ def write_intra_tables(profile: Profile, progress: Callable[[float], None] = lam
             notes.append(f"what kernels of process {path.stem} recorded cannot be read: {error}")
             continue
         process = _process(profile, captures)
-        of_process = tables(process, captures, _Starts.of(profile, process).find)
+        names = {kernel.name for kernel in captures.kernels.values()}
+        of_process = tables(process, captures, _Starts.of(profile, process, names).find)
         notes += of_process.notes
+        done.append(path)
         for name, frame in of_process.tables.items():
             made[name].append(_readable(frame))
         progress((place + 1) / len(found))
@@ -47,7 +50,11 @@ def write_intra_tables(profile: Profile, progress: Callable[[float], None] = lam
         return notes
     for name, parts in made.items():
         profile.write_table(name, pl.concat(parts))
-    shutil.rmtree(profile.path / FOLDER, ignore_errors=True)
+    with suppress(OSError):  # what is not a file is nobody's capture: it stays, and the folder with it
+        for path in done:
+            path.unlink(missing_ok=True)
+        if len(done) == len(found):
+            (profile.path / FOLDER).rmdir()
     return notes
 
 
@@ -66,30 +73,45 @@ def _process(profile: Profile, captures: Captures) -> int:
     return int((before if len(before) else rows)["process"][-1])
 
 
-class _Row(NamedTuple):
-    correlation: int
-    start_ns: int
-    end_ns: int
-    registers: int
-    shared: int
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """Of one name, in the order of their launches: an array for each column."""
 
-    @property
-    def build(self) -> tuple[int, int]:
-        """Several kernels may have one name."""
-        return self.registers, self.shared
+    launched: NDArray[np.int64]
+    correlation: NDArray[np.uint64]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    registers: NDArray[np.int64]
+    shared: NDArray[np.int64]
+
+    def at(self, correlation: int) -> int | None:
+        found = np.flatnonzero(self.correlation == correlation)
+        return int(found[0]) if len(found) else None
+
+    def launched_from(self, begin_ns: int, build: tuple[int, int], taken: set[int]) -> int | None:
+        """The first that nobody has taken; of its build where one of those near is: several kernels may have one name."""
+        start = int(np.searchsorted(self.launched, begin_ns))
+        of_build = (self.registers[start:] == build[0]) & (self.shared[start:] == build[1])
+        if not of_build[:NEAR].any():
+            of_build[:] = True
+        return next((start + int(place) for place in np.flatnonzero(of_build) if start + int(place) not in taken), None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Starts:
     """When kernels of a process ran, by name and the moment of their launch."""
 
-    by_name: dict[str, tuple[NDArray[np.int64], list[_Row]]]
-    taken: set[tuple[str, int]]
+    by_name: dict[str, _Runs]
+    taken: dict[str, set[int]]
 
     @staticmethod
-    def of(profile: Profile, process: int) -> _Starts:
+    def of(profile: Profile, process: int, names: set[str]) -> _Starts:
         key = ["process", "api", "correlation"]
-        shapes = profile.scan("kernel_shapes").select("process", "name", "registers", "dynamic_shared", shape="id")
+        shapes = (
+            profile.scan("kernel_shapes")
+            .filter(pl.col("name").is_in(list(names)))
+            .select("process", "name", "registers", "dynamic_shared", shape="id")
+        )
         launches = profile.scan("launches").select(pl.col(*key).cast(pl.UInt64), launched="begin_ns").unique(key, keep="first")
         ran: pl.DataFrame = (
             profile.scan("kernels")
@@ -98,33 +120,33 @@ class _Starts:
             .with_columns(pl.col(*key).cast(pl.UInt64))
             .join(launches, on=key, how="left")
             .select(
-                "name", "correlation", "start_ns", "end_ns", "registers", "dynamic_shared", launched=pl.coalesce("launched", "start_ns")
+                "name",
+                "correlation",
+                pl.col("start_ns", "end_ns", "registers", "dynamic_shared").cast(pl.Int64),
+                launched=pl.coalesce("launched", "start_ns").cast(pl.Int64),
             )
             .sort("name", "launched", "start_ns")
             .collect()
         )
-        by_name: dict[str, tuple[NDArray[np.int64], list[_Row]]] = {}
-        for (name,), rows in ran.partition_by("name", as_dict=True).items():
-            told = [_Row(*row) for row in rows.select("correlation", "start_ns", "end_ns", "registers", "dynamic_shared").rows()]
-            by_name[str(name)] = rows["launched"].to_numpy().astype(np.int64), told
-        return _Starts(by_name, set())
+        columns = ("launched", "correlation", "start_ns", "end_ns", "registers", "dynamic_shared")
+        parts = ran.partition_by("name", as_dict=True)
+        by_name = {str(name): _Runs(*(rows[column].to_numpy() for column in columns)) for (name,), rows in parts.items()}
+        return _Starts(by_name, {name: set() for name in by_name})
 
     def find(self, kernel: Kernel, launch: Launch) -> Ran | None:
-        """By its number if the program knew it, else the first launch of that name from when the program said that it launches; of its
-        build where there are some."""
-        known = self.by_name.get(kernel.name)
-        if known is None:
+        """By its number if the program knew it, else the first launch of that name from when the program said that it launches."""
+        runs = self.by_name.get(kernel.name)
+        if runs is None:
             return None
-        launched, rows = known
         if launch.correlation:
-            at = next((place for place, row in enumerate(rows) if row.correlation == launch.correlation), len(rows))
-        else:
-            at = int(np.searchsorted(launched, launch.begin_ns)) if launch.begin_ns else len(rows)
+            at = runs.at(launch.correlation)
+        elif launch.begin_ns:
             build = kernel.instrumented.registers, kernel.instrumented.shared
-            is_known = any(row.build == build for row in rows[at : at + NEAR])
-            while at < len(rows) and ((kernel.name, at) in self.taken or (is_known and rows[at].build != build)):
-                at += 1
-        if at == len(rows):
+            at = runs.launched_from(launch.begin_ns, build, self.taken[kernel.name])
+        else:
+            at = None
+        if at is None:
             return None
-        self.taken.add((kernel.name, at))
-        return Ran(rows[at].start_ns, max(rows[at].end_ns, rows[at].start_ns))
+        self.taken[kernel.name].add(at)
+        start, end = int(runs.start_ns[at]), int(runs.end_ns[at])
+        return Ran(start, max(end, start))
