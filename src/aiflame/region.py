@@ -17,14 +17,14 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _modules = sys.modules
 
 
-class region:
+class Region:
     """What the calling thread does inside lies in a region of this name, inside the regions that it is in already.
 
     One object may be used again and again, in several threads at once. A coroutine or a generator that is decorated lies in the region
@@ -56,26 +56,29 @@ class region:
         return f"aiflame.region({self.name!r})"
 
 
-def _enter(self: region) -> None:
+def _enter(self: Region) -> None:
     bridge: Any = _modules.get("_aiflame")
     if bridge is not None:
         bridge.push(self.name, self.domain, self.category, self.color)
 
 
-def _exit(self: region, *_: object) -> None:
+def _exit(self: Region, *_: object) -> None:
     bridge: Any = _modules.get("_aiflame")
     if bridge is not None:
         bridge.pop(self.domain)
 
 
-_NOTHING = region.__enter__, region.__exit__
+# Making one would cost more than the rest of it: a name's region is made once. It is the class to whoever checks types or asks for help.
+region = Region if TYPE_CHECKING else functools.lru_cache(maxsize=1024)(Region)
+
+_NOTHING = Region.__enter__, Region.__exit__
 _listeners = 0
 
 
 def _listen(change: int) -> None:
     global _listeners
     _listeners += change
-    region.__enter__, region.__exit__ = (_enter, _exit) if _listeners else _NOTHING
+    Region.__enter__, Region.__exit__ = (_enter, _exit) if _listeners else _NOTHING
 
 
 @contextmanager
@@ -93,7 +96,7 @@ if "_aiflame" in _modules or "AIFLAME_PROFILE" in os.environ:
     _listen(1)
 
 
-def _wrapped(where: region, function: Any) -> Any:
+def _wrapped(where: Region, function: Any) -> Any:
     import inspect
 
     if inspect.iscoroutinefunction(function):
@@ -135,6 +138,8 @@ def _wrapped(where: region, function: Any) -> Any:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if not _listeners:
+            return function(*args, **kwargs)
         with where:
             return function(*args, **kwargs)
 
@@ -146,7 +151,7 @@ class _Resumed:
 
     __slots__ = ("_inner", "_where")
 
-    def __init__(self, where: region, inner: Generator[Any, Any, Any] | Coroutine[Any, Any, Any]) -> None:
+    def __init__(self, where: Region, inner: Generator[Any, Any, Any] | Coroutine[Any, Any, Any]) -> None:
         self._where = where
         self._inner = inner
 

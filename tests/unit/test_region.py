@@ -67,6 +67,23 @@ def test_one_object_may_be_entered_again_inside_itself(bridge: Bridge) -> None:
     assert bridge.all == "+a +a - -"
 
 
+def test_a_region_is_made_once_a_name() -> None:
+    first = aiflame.region("forward", domain="d")
+    assert aiflame.region("forward", domain="d") is first
+    others = [aiflame.region("forward"), aiflame.region("forward", domain="e"), aiflame.region("forward", domain="d", color=1)]
+    assert len({id(one) for one in (first, *others)}) == 4
+
+
+def test_a_function_decorated_before_a_recording_is_in_its_region_during_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    bridge = Bridge()
+    monkeypatch.setitem(sys.modules, "_aiflame", bridge)
+    function = aiflame.region("f")(lambda value: value)
+    assert function(1) == 1 and bridge.all == ""
+    with listening():
+        assert function(2) == 2
+    assert function(3) == 3 and bridge.all == "+f -"
+
+
 def test_each_call_of_a_decorated_function_is_a_region(bridge: Bridge) -> None:
     @aiflame.region("f")
     def function(first: int, *, second: int) -> int:
