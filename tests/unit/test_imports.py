@@ -19,7 +19,7 @@ PUBLIC = {"errors", "version"}
 PROFILE = {"profile"}
 INTRA = PROFILE | {"intra"}
 RESOLVE = INTRA | {"resolve"}
-ATTRIBUTE = RESOLVE | {"attribute"}
+ATTRIBUTE = RESOLVE | {"attribute", "memory"}
 ANALYZE = ATTRIBUTE | {"analyze"}
 RENDER = ANALYZE | {"render"}
 RECORDER = PROFILE | {"recorder"}
@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "version": set(),
     "region": set(),
+    "memory": set(),
     "target": {"target"},
     "profile": PROFILE,
     "recorder": RECORDER,
@@ -46,7 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 """Room (folder, or file of the package itself; "" is `aiflame/__init__.py`) → rooms of ours it may import, beside PUBLIC."""
 
-STANDARD_LIBRARY_ONLY = {"target", "demo", "errors", "version", "region"}
+STANDARD_LIBRARY_ONLY = {"target", "demo", "errors", "version", "region", "memory"}
 """Code that runs inside the profiled program, or that it may import: it has nothing but Python."""
 
 MADE_BY_THE_COLLECTOR = {"_aiflame"}

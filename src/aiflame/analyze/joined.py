@@ -20,11 +20,11 @@ from aiflame.attribute.gpu_inside import kernel_names
 from aiflame.attribute.gpu_launches import LaunchTable
 from aiflame.attribute.gpu_work import JOIN, NO_LAUNCH, Grouped, Work, work
 from aiflame.attribute.items import LATEST
-from aiflame.attribute.memory import give_back_freed_memory
 from aiflame.attribute.owners import process_frames, with_ranks
 from aiflame.attribute.pieces import arrays
 from aiflame.attribute.prefixes import Prefix
 from aiflame.attribute.stacks import Functions, Tables, find_stacks, functions
+from aiflame.memory import give_back_freed_memory
 
 Ints = NDArray[np.int64]
 U32 = NDArray[np.uint32]

@@ -12,7 +12,6 @@ import polars as pl
 
 from aiflame.attribute.context import BRINGS, CONTEXT, Meaning, of_devices
 from aiflame.attribute.gpu_work import JOIN
-from aiflame.attribute.memory import give_back_freed_memory
 from aiflame.attribute.owners import process_names, thread_frames, with_ranks
 from aiflame.attribute.stacks import Tables, functions
 from aiflame.attribute.timeline_calls import calls
@@ -26,6 +25,7 @@ from aiflame.attribute.timeline_telemetry import telemetry
 from aiflame.attribute.timeline_traced import traced_calls
 from aiflame.attribute.timeline_work import device_work
 from aiflame.attribute.tree import Frame
+from aiflame.memory import give_back_freed_memory
 from aiflame.profile.kinds import Kind
 
 _NO_THREAD = Frame("[thread not recorded]", Kind.UNATTRIBUTED)

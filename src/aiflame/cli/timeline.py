@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from aiflame.attribute.memory import keep_freed_memory
 from aiflame.cli.view import Ranks, opened
 from aiflame.errors import AiflameError
 from aiflame.render import perfetto
@@ -20,7 +19,6 @@ def timeline(
     no_samples: Annotated[bool, typer.Option("--no-samples", help="Leave out the functions that CPU samples met.")] = False,
 ) -> None:
     """Write a timeline that opens in the Perfetto UI (https://ui.perfetto.dev)."""
-    keep_freed_memory()
     shown = opened(profile, ranks)
     try:
         with output.open("wb") as file:

@@ -14,9 +14,9 @@ from aiflame.analyze.rank_profile import answer, facts_of_ranks, rank_numbers
 from aiflame.analyze.table import TableOf
 from aiflame.analyze.tables import tables
 from aiflame.attribute.context import Meaning
-from aiflame.attribute.memory import give_back_freed_memory
 from aiflame.attribute.timeline_windows import Windows
 from aiflame.errors import AiflameError
+from aiflame.memory import give_back_freed_memory
 from aiflame.profile.store import Profile
 from aiflame.render.facts_block import facts_makers
 from aiflame.render.page import page
