@@ -113,12 +113,11 @@ def staged(path: Path, out: Path) -> None:
 
     import aiflame
     from aiflame.memory import keep_freed_memory
-
-    keep_freed_memory()  # as the command does, before it loads Polars
     from aiflame.render.page import page
     from aiflame.render.report import Report
     from aiflame.render.report_code import MOST_IN_A_FILE
 
+    keep_freed_memory()  # as the command does
     store = stage("open", lambda: aiflame.open(path).store)
     report = Report(store, most_code=MOST_IN_A_FILE)
     stage("work of devices", lambda: report.facts.devices)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's mallopt(3)."""
 
 
 def keep_freed_memory() -> None:
-    """For commands that make many large tables one after another, before they load Polars. glibc gives each large block back to the system
-    when it is freed and asks for the next, the allocator of Polars after half a second: of a report of ten million kernels a third of the
-    time was page faults."""
-    os.environ.setdefault("_RJEM_MALLOC_CONF", "dirty_decay_ms:5000")
+    """For commands that make many large tables one after another. glibc gives each large block back to the system when it is freed and
+    asks for the next: of a report of ten million kernels a third of the time was page faults."""
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_MMAP_THRESHOLD, 1 << 30)

@@ -173,8 +173,7 @@ def _ran(profile: Tables, items: pl.DataFrame, launches: pl.DataFrame) -> Iterat
         launch = index.find(*(ran[name].to_numpy() for name in JOIN))
         stack, variant = (taken(launches[name].to_numpy(), launch, 0) for name in ("stack", "variant"))
         yield (
-            ran.with_columns(pl.Series("launch", launch), pl.Series("stack", stack), pl.Series("variant", variant))
-            .join(captured, on=["process", "node"], how="left", suffix="_made", maintain_order="left")
+            _of_graphs(ran.with_columns(pl.Series("launch", launch), pl.Series("stack", stack), pl.Series("variant", variant)), captured)
             .with_columns(pl.col("start_ns", "end_ns").clip(upper_bound=LATEST).cast(pl.Int64))
             .select(
                 "process",
@@ -190,6 +189,14 @@ def _ran(profile: Tables, items: pl.DataFrame, launches: pl.DataFrame) -> Iterat
                 variant=pl.when(pl.col("node") != 0).then("variant_made").otherwise("variant").fill_null(0),
             )
         )
+
+
+def _of_graphs(ran: pl.DataFrame, captured: pl.DataFrame) -> pl.DataFrame:
+    """With what graphs' nodes were made as. Most programs have no graphs, and a join copies every column."""
+    if (ran["node"] != 0).any():
+        return ran.join(captured, on=["process", "node"], how="left", suffix="_made", maintain_order="left")
+    told = {name: kind for name, kind in captured.schema.items() if name not in ("process", "node")}
+    return ran.with_columns(pl.lit(None, kind).alias(f"{name}_made" if name in ran.columns else name) for name, kind in told.items())
 
 
 def _ints(rows: pl.DataFrame, name: str) -> Ints:

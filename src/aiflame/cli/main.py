@@ -34,10 +34,6 @@ def _run(arguments: list[str]) -> int:
         from aiflame.cli.record import record
 
         return record(arguments[1:])
-    if arguments[:1] in (["report"], ["timeline"]):
-        from aiflame.memory import keep_freed_memory
-
-        keep_freed_memory()
     from aiflame.cli.commands import app
 
     app(args=arguments, prog_name="aiflame")  # ends by SystemExit

@@ -9,6 +9,7 @@ import typer
 
 from aiflame.analyze.amounts import amount
 from aiflame.cli.view import BaseRanks, Ranks, of_ranks, opened
+from aiflame.memory import keep_freed_memory
 from aiflame.render.report import write
 
 LARGE = 64 << 20
@@ -24,6 +25,7 @@ def report(
     title: Annotated[str, typer.Option(help="The title (default: the profile's name).")] = "",
 ) -> None:
     """Write the whole report as one HTML file that opens without a network."""
+    keep_freed_memory()
     shown = opened(profile, ranks)
     before = opened(baseline, base_ranks).store if baseline is not None else None
     size = write(shown.store, output, before, title or of_ranks(shown, ranks))

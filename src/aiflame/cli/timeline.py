@@ -9,6 +9,7 @@ import typer
 
 from aiflame.cli.view import Ranks, opened
 from aiflame.errors import AiflameError
+from aiflame.memory import keep_freed_memory
 from aiflame.render import perfetto
 
 
@@ -19,6 +20,7 @@ def timeline(
     no_samples: Annotated[bool, typer.Option("--no-samples", help="Leave out the functions that CPU samples met.")] = False,
 ) -> None:
     """Write a timeline that opens in the Perfetto UI (https://ui.perfetto.dev)."""
+    keep_freed_memory()
     shown = opened(profile, ranks)
     try:
         with output.open("wb") as file:
