@@ -40,7 +40,7 @@ build: $(VENV)/.ready
 	$(BIN)/cmake --build build/dev --parallel 2
 	$(BIN)/cmake --install build/dev --prefix src >/dev/null
 
-$(VENV)/.ready: pyproject.toml
+$(VENV)/.ready: pyproject.toml Makefile
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet $(PACKAGES) $(TOOLS) $(HEADERS)
 	echo $(CURDIR)/src > $$($(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/aiflame-src.pth

@@ -81,10 +81,12 @@ Guard::~Guard() { held.store(0, std::memory_order_release); }
 
 void forget_objects() noexcept {
   forks.fetch_add(1, std::memory_order_relaxed);
-  if (!objects) return;  // most programs have none of this: their children need not copy these pages
   objects = nullptr;
-  for (Events& one : events) one = Events{};
-  for (Device& one : devices) one = Device{};
+  // Most programs have none of these: their children need not copy the pages.
+  for (Events& one : events)
+    if (one.free) one = Events{};
+  for (Device& one : devices)
+    if (one.handle) one = Device{};
 }
 
 void Clock::start(const Api& api, Handle device, const DeviceProperties& properties) noexcept {

@@ -121,7 +121,8 @@ def test_another_runs_profile_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_profile_of_no_job_is_left_alone_and_replaced_on_demand(tmp_path: Path) -> None:
     whole = tmp_path / "p.aiflame"
-    (whole / "tables").mkdir(parents=True)
+    for name in ("tables", "intra"):  # captures that could not be read stay in a profile
+        (whole / name).mkdir(parents=True)
     Meta().write(whole)
     with pytest.raises(AiflameError, match="exists"):
         made(tmp_path, 0)

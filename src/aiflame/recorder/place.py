@@ -21,7 +21,20 @@ from aiflame.profile.job import FOLDER, Job, is_ranked, rank_folder, rank_folder
 from aiflame.profile.meta import JobRank, boot_id, start_ticks
 from aiflame.profile.rank_numbers import write_ranks
 
-_OF_A_PROFILE = ("meta.json", "control", "spool", "tables", "tables.partial", "seal.lock", "binaries", "jit", "cubins", "kept", "telemetry")
+_OF_A_PROFILE = (
+    "meta.json",
+    "control",
+    "spool",
+    "tables",
+    "tables.partial",
+    "seal.lock",
+    "binaries",
+    "jit",
+    "cubins",
+    "kept",
+    "telemetry",
+    "intra",
+)
 """What lies in a profile that is not of ranks."""
 
 

@@ -125,8 +125,8 @@ def _within(timeline: Timeline, window: tuple[int, int] | None) -> pl.DataFrame:
     if window is not None:
         slices = slices.filter(pl.col("end_ns") > window[0], pl.col("begin_ns") < window[1])
         slices = slices.with_columns(pl.col("begin_ns", "end_ns").clip(*window))
-    shown = pl.Series([int(kind) for kind in SHOWN])
-    return slices if slices["kind"].unique().is_in(shown.implode()).all() else slices.filter(pl.col("kind").is_in(shown.implode()))
+    shown = pl.Series([int(kind) for kind in SHOWN]).implode()
+    return slices if slices["kind"].unique().is_in(shown).all() else slices.filter(pl.col("kind").is_in(shown))
 
 
 def _delays(slices: pl.DataFrame) -> Ints:

@@ -50,11 +50,11 @@ def write_intra_tables(profile: Profile, progress: Callable[[float], None] = lam
         return notes
     for name, parts in made.items():
         profile.write_table(name, pl.concat(parts))
-    with suppress(OSError):  # what is not a file is nobody's capture: it stays, and the folder with it
-        for path in done:
-            path.unlink(missing_ok=True)
-        if len(done) == len(found):
-            (profile.path / FOLDER).rmdir()
+    for path in done:
+        with suppress(OSError):
+            path.unlink()
+    with suppress(OSError):  # it stays with what could not be read
+        (profile.path / FOLDER).rmdir()
     return notes
 
 
