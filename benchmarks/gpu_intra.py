@@ -4,12 +4,13 @@
 
 - `suite`: each kernel of tests/gpu/programs/intra_suite.py alone and as its instrumented twin, in turn: time on the device, registers,
   shared memory, and whether all that it writes is equal to the bit.
-- `spins`: regions that last a known number of cycles, against what was recorded of them.
+- `spins`: regions that last a known number of cycles, against what was recorded of them: as recorded, and without what records cost.
 - `parts`: the sum of a kernel's outermost scopes against the time between its first and its last clock read.
 - `overlap`: a matrix multiplication without and with pipelining.
 - `record_cycles`: what one record costs the warp that makes it.
 
-The bytes are decoded here, on their own, so that decoding is not measured by itself.
+The bytes are decoded here, on their own, so that decoding is not measured by itself; but for `spins`, where the cost of records is what
+aiflame would take off.
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ import torch  # noqa: E402
 import triton  # noqa: E402
 from gpu_common import machine  # noqa: E402
 
-from aiflame.intra import Kernel, compile_hook, pass_  # noqa: E402
+from aiflame.intra import Kernel, compile_hook, decode, pass_  # noqa: E402
+from aiflame.intra.clocks import record_cost  # noqa: E402
 from aiflame.intra.passes import choose  # noqa: E402
 
 RECIPES = {
     "auto": {"passes": ["auto"]},
-    "auto, shared memory": {"passes": ["auto"], "shared": True},
+    "auto, global memory": {"passes": ["auto"], "shared": False},
     "regions": {"passes": ["regions"]},
     "loads,mma": {"passes": ["loads", "mma"]},
 }
@@ -102,6 +104,7 @@ class Twin:
         self.made._init_handles()
         self.scopes = {row["id"]: row for row in compile_hook.description(self.made)["scopes"]}
         self.warps = compile_hook.description(self.made)["warp_ids"]
+        self.room = {name: compile_hook.description(self.made)[name] for name in ("segment_bytes", "shared")}
         self.bytes = int(self.made.metadata.profile_scratch_size)
         self.memory: Any = None
 
@@ -149,6 +152,11 @@ class Twin:
                 )
         return found
 
+    def decoded(self) -> decode.Records:
+        """The same as aiflame itself reads it."""
+        layout = decode.Layout(int(self.made.metadata.num_warps), tuple(self.warps), self.bytes)
+        return decode.records(self.memory.cpu().numpy(), layout)
+
     def durations(self) -> dict[str, list[int]]:
         """Cycles of each scope, wherever it ended."""
         found: dict[str, list[int]] = {}
@@ -188,7 +196,8 @@ def measured(case: suite.Case, recipes: list[str]) -> dict[str, Any]:
         twin.launch(case.grid, arguments)
         torch.cuda.synchronize()
         equal = all(torch.equal(given[name], expected[name]) for name in case.written)
-        result[recipe] = {"equal": equal, **resources(twin.made), "scopes": len(twin.scopes)}
+        room = {"records_in": "shared" if twin.room["shared"] else "global", "segment_bytes": twin.room["segment_bytes"]}
+        result[recipe] = {"equal": equal, **resources(twin.made), "scopes": len(twin.scopes), "warps": len(twin.warps), **room}
     times: dict[str, list[float]] = {name: [] for name in ("", *twins)}
     grid = (*case.grid, 1, 1)[:3]
     for _ in range(ROUNDS + 3):
@@ -257,20 +266,35 @@ def wrap_nothing(kernel: Kernel) -> None:
 
 
 def spins() -> dict[str, Any]:
+    """Of each scope: cycles that were wanted, and how far what was recorded is from that."""
     out = torch.empty(132, dtype=torch.int32, device="cuda")
-    result: dict[str, Any] = {}
+    cost = record_cost([spun(out, 2000, "nothing").decoded()])
+    result: dict[str, Any] = {"record_cycles": cost}
     for cycles in (500, 2000, 10000, 100000):
-        plain = suite.spins[(132,)](out, cycles, ROUNDS=16)
-        twin = Twin(plain, ["spins"])
-        twin.launch((132,), [out, cycles, 16])
-        torch.cuda.synchronize()
-        found = twin.durations().get("spin", [])
+        found = spun(out, cycles, "spins").decoded()
+        both = decode.paired(found)
+        took = (found.clock[both.end] - found.clock[both.begin]).astype(float)
+        own = took - cost * (both.end - both.begin)
         result[str(cycles)] = {
-            "count": len(found),
-            "median": statistics.median(found),
-            "mean_error_percent": round(100 * statistics.mean(abs(one - cycles) / cycles for one in found), 3),
+            "count": len(took),
+            "median": float(np.median(took)),
+            "mean_error_percent": error_percent(took, cycles),
+            "without_records": {"median": float(np.median(own)), "mean_error_percent": error_percent(own, cycles)},
         }
     return result
+
+
+def spun(out: Any, cycles: int, name: str, **recipe: Any) -> Twin:
+    """After a launch with its records."""
+    plain = suite.spins[(132,)](out, cycles, ROUNDS=16)
+    twin = Twin(plain, [name], **recipe)
+    twin.launch((132,), [out, cycles, 16])
+    torch.cuda.synchronize()
+    return twin
+
+
+def error_percent(found: Any, wanted: float) -> float:
+    return round(100 * float(np.mean(np.abs(found - wanted))) / wanted, 3)
 
 
 def record_cycles() -> dict[str, Any]:
@@ -278,10 +302,7 @@ def record_cycles() -> dict[str, Any]:
     out = torch.empty(132, dtype=torch.int32, device="cuda")
     result = {}
     for shared in (False, True):
-        plain = suite.spins[(132,)](out, 2000, ROUNDS=16)
-        twin = Twin(plain, ["nothing"], shared=shared)
-        twin.launch((132,), [out, 2000, 16])
-        torch.cuda.synchronize()
+        twin = spun(out, 2000, "nothing", shared=shared)
         gaps = []
         for row in twin.records():
             steps = np.diff(row["clock"])

@@ -45,9 +45,11 @@ def lowered(case: suite.Case, target: GPUTarget) -> dict[str, Any]:
         text.write(str(module))
         text.flush()
         found = {name: _scopes(text.name, target, Recipe(tuple(choose([name])))) for name in PRESETS}
-    everything = Recipe(tuple(choose(PRESETS)), shared=shared)
+    everything = Recipe(tuple(choose(PRESETS)), shared=shared, segment_bytes=512 if shared else 4096)
     assembly, metadata = stages(case, target, everything)
+    as_recorded = _in_shared_memory(case, target) if target.backend == "cuda" else {}
     return {
+        "in_shared_memory": as_recorded,
         "presets": found,
         "scopes": len(metadata[compile_hook.FIELD]["scopes"]),
         "ids": sorted(row["id"] for row in metadata[compile_hook.FIELD]["scopes"]),
@@ -55,6 +57,19 @@ def lowered(case: suite.Case, target: GPUTarget) -> dict[str, Any]:
         "clock_reads": [count_clocks(text) for text in (plain, assembly)],
         "stores": [len(re.findall(r"st\.global\.cg\.v2\.b32", text)) for text in (plain, assembly)],
         "warps": metadata.get("num_warps", case.warps),
+        "scratch": metadata["profile_scratch_size"],
+    }
+
+
+def _in_shared_memory(case: suite.Case, target: GPUTarget) -> dict[str, Any]:
+    """As users have it, where a block may take 8 KiB."""
+    assembly, metadata = stages(case, target, Recipe(tuple(choose(["auto"])), shared_bytes=8192))
+    said = metadata[compile_hook.FIELD]
+    return {
+        "shared": said["shared"],
+        "records": said["segment_bytes"] * len(said["warp_ids"]),
+        "clock_reads": count_clocks(assembly) - 2 * len(said["scopes"]),
+        "stores": len(re.findall(r"st\.global\.cg\.v2\.b32", assembly)),
         "scratch": metadata["profile_scratch_size"],
     }
 

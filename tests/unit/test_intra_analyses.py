@@ -38,7 +38,6 @@ from typer.testing import CliRunner
 import aiflame.resolve.intra as resolved
 from aiflame.analyze.findings import findings
 from aiflame.analyze.intra import IntraKernel, intra
-from aiflame.analyze.intra_changes import at_once
 from aiflame.analyze.spans import Spans, both, union, without
 from aiflame.analyze.summary import summarize
 from aiflame.cli.commands import app
@@ -245,16 +244,6 @@ class TestChanges:
     @staticmethod
     def frames(plain: dict[str, int] | None, now: dict[str, int]) -> bytes:
         return gemm(ONE_STAGE, one_stage, told={"plain": plain, "instrumented": now, "arch": "sm_90"})
-
-    @pytest.mark.parametrize(
-        ("capability", "threads", "registers", "shared", "fit"),
-        [
-            ("90", 128, 32, 0, 16), ("90", 256, 128, 0, 2), ("90", 256, 64, 100_000, 2), ("90", 1024, 64, 0, 1),
-            ("90", 384, 168, 200_000, 1), ("80", 128, 255, 0, 2), ("42", 128, 32, 0, -1), ("90", 128, -1, 0, -1),
-        ],
-    )  # fmt: skip
-    def test_how_many_ctas_fit(self, capability: str, threads: int, registers: int, shared: int, fit: int) -> None:
-        assert at_once(capability, threads, registers, shared) == fit
 
     def test_fewer_ctas_at_once_are_a_warning(self, tmp_path: Path) -> None:
         plain, now = ({"registers": 40, "shared": shared, "spills": 0} for shared in (100_000, 120_000))

@@ -86,6 +86,15 @@ def test_each_record_is_one_store(target: str, kernel: str) -> None:
     assert row["scratch"] % 128 == 0
 
 
+@pytest.mark.parametrize("target", TARGETS[:2])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_records_in_shared_memory_take_what_is_spare_and_are_not_written_at_once(target: str, kernel: str) -> None:
+    row = of(target, kernel)["in_shared_memory"]
+    assert (row["shared"], row["stores"]) == (True, 0)
+    assert row["clock_reads"] >= 0, "the compiler may double a loop's body with the marks in it, not lose one"
+    assert row["records"] <= 8192 and row["records"] + 40 <= row["scratch"]
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_auto_chooses_few(kernel: str) -> None:
     assert of("cuda:90", kernel)["presets"]["auto"] <= 12

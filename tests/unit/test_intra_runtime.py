@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -184,6 +185,90 @@ def test_room_for_records_gets_smaller_where_there_are_many_blocks(program: Prog
     program.launch(intra_add.sums, blocks=8192)
     *_, many = program.end().kernels.values()
     assert many.scratch_bytes * 8192 <= 16 << 20 < few.scratch_bytes * 8192
+
+
+def _loaded(target: str = "cuda", arch: Any = 90, warps: int = 4, registers: int | None = 40, shared: int = 0, roles: str = "") -> Any:
+    """A compiled kernel, as far as it is asked."""
+    metadata = SimpleNamespace(target=SimpleNamespace(backend=target, arch=arch), num_warps=warps, shared=shared)
+    return SimpleNamespace(asm={"ttgir": f'"ttg.num-warps" = {warps} {roles}'}, metadata=metadata, n_regs=registers)
+
+
+class TestRoom:
+    """Of 12 blocks with 4 warps and 40 registers each that fit, and of 16 with 32, a half of 228 KiB is for records."""
+
+    @pytest.mark.parametrize(
+        ("kernel", "bytes_each"),
+        [
+            (_loaded(), 9728),
+            (_loaded(warps=8, registers=128, shared=98_304), 17_408),
+            (_loaded(registers=None), 0),
+            (_loaded("hip", "gfx942"), 0),
+            (_loaded(arch=42), 0),
+        ],
+    )
+    def test_in_shared_memory_is_what_costs_no_block_its_place(self, kernel: Any, bytes_each: int) -> None:
+        assert compile_hook.fitting(_recipe("loop"), kernel, 4, 1 << 26).shared_bytes == bytes_each
+
+    def test_is_none_where_none_is_wanted_and_all_that_there_is_where_it_must_be(self) -> None:
+        recipe = _recipe("loop")
+        assert compile_hook.fitting(dataclasses.replace(recipe, shared=False), _loaded(), 4, 1 << 26).shared_bytes == 0
+        forced = dataclasses.replace(recipe, shared=True)
+        assert compile_hook.fitting(forced, _loaded(shared=230_000), 4, 1 << 26).shared_bytes == 232_448 - 230_000 - 128
+
+    @pytest.mark.parametrize(
+        ("blocks", "segment"),
+        [(132, 16384), (1024, 4096), (2048, 4096), (4096, 2048), (8192, 1024), (1 << 20, 128)],
+    )
+    def test_gets_smaller_where_there_are_many_blocks(self, blocks: int, segment: int) -> None:
+        assert compile_hook.fitting(_recipe("loop"), _loaded(), blocks, 64 << 20).segment_bytes == segment
+
+    def test_is_for_the_warps_of_all_roles(self) -> None:
+        kernel = _loaded(roles="partition0() num_warps(2) { } partition1() num_warps(1) { }")
+        four = compile_hook.fitting(_recipe("loop"), kernel, 1024, 64 << 20)
+        assert (four.segment_bytes, four.warps) == (4096, None)
+
+    @pytest.mark.parametrize(
+        ("room", "warps", "made"),
+        [
+            (65_536, None, ([0, 1, 2, 3], 16384, True)),
+            (16_384, None, ([0, 1, 2, 3], 4096, True)),
+            (9728, None, ([0, 2], 4096, True)),
+            (9728, (0, 1, 2, 3), ([0, 1, 2, 3], 2048, True)),
+            (1024, None, ([0, 2], 512, True)),
+            (1000, None, ([0, 1, 2, 3], 16384, False)),
+            (0, None, ([0, 1, 2, 3], 16384, False)),
+        ],
+    )
+    def test_is_used_as_far_as_it_goes(
+        self, program: Program, room: int, warps: tuple[int, ...] | None, made: tuple[list[int], int, bool]
+    ) -> None:
+        plain = intra_add.sums.warmup(torch.float32, torch.float32, 4096, BLOCK=256, grid=(1,))
+        recipe = dataclasses.replace(_recipe("loop"), warps=warps, shared_bytes=room)
+        twin = compile_hook.twin(plain, recipe)
+        said = compile_hook.description(twin)
+        assert (said["warp_ids"], said["segment_bytes"], said["shared"]) == made
+        kept = len(made[0]) * made[1]
+        assert int(twin.metadata.shared) == -(-int(plain.metadata.shared) // 8) * 8 + (kept if made[2] else 0)
+        assert int(twin.metadata.profile_scratch_size) == -(-(40 + 4 * 4 + kept) // 128) * 128
+
+    def test_of_a_kernel_without_marks_in_loops_is_no_more_than_it_fills(self, program: Program) -> None:
+        plain = intra_add.add.warmup(torch.float32, torch.float32, 4096, BLOCK=256, grid=(1,))
+        said = compile_hook.description(compile_hook.twin(plain, dataclasses.replace(_recipe("regions"), shared_bytes=256)))
+        assert (said["segment_bytes"], said["warp_ids"], said["shared"]) == (16, [0, 1, 2, 3], True)
+
+
+def test_records_lie_in_shared_memory_until_a_block_ends(program: Program) -> None:
+    program.record()
+    program.launch()
+    (kernel,) = program.end().kernels.values()
+    assert kernel.instrumented.shared > kernel.plain.shared
+
+
+def test_records_can_go_to_global_memory_at_once(program: Program) -> None:
+    program.record(shared=False)
+    program.launch()
+    (kernel,) = program.end().kernels.values()
+    assert kernel.instrumented.shared == kernel.plain.shared
 
 
 def test_disk_is_bounded(program: Program) -> None:

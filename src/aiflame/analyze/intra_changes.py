@@ -9,14 +9,7 @@ import polars as pl
 
 from aiflame.analyze.intra_data import Inside
 from aiflame.attribute.stacks import Tables
-
-REGISTERS = 65536
-"""Of a multiprocessor, of every NVIDIA GPU since Volta."""
-MOST_WARPS = {"70": 64, "75": 32, "80": 64, "86": 48, "87": 48, "89": 48, "90": 64, "100": 64, "103": 64, "120": 48}
-SHARED = {"70": 96, "75": 64, "80": 164, "86": 100, "87": 164, "89": 100, "90": 228, "100": 228, "103": 228, "120": 100}
-"""KiB of a multiprocessor, by compute capability: CUDA C Programming Guide, technical specifications."""
-RESERVED_SHARED = 1024
-"""Bytes of each CTA that the system takes, from compute capability 8.0 on."""
+from aiflame.intra.occupancy import at_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +46,6 @@ def changes(profile: Tables, inside: Inside) -> Changes:
     return Changes(
         pairs["registers"], pairs["shared"], pairs["spills"], (fits[0], fits[1]), (took[0], took[1]), len(plain), len(instrumented)
     )  # fmt: skip
-
-
-def at_once(capability: str, threads: int, registers: int, shared: int) -> int:
-    """CTAs that fit on a multiprocessor; -1: that is not known."""
-    if capability not in SHARED or registers < 0 or shared < 0 or threads <= 0:
-        return -1
-    warps = threads // 32
-    # Registers are given out by warps, 256 at a time.
-    of_warp = -(-max(registers, 16) * 32 // 256) * 256
-    reserved = RESERVED_SHARED if int(capability) >= 80 else 0
-    by_shared = SHARED[capability] * 1024 // (shared + reserved) if shared + reserved else 32
-    return int(max(min(REGISTERS // of_warp // warps, by_shared, MOST_WARPS[capability] // warps, 32), 0))
 
 
 def _times(profile: Tables, inside: Inside) -> tuple[np.ndarray, np.ndarray]:

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from aiflame.intra import lowering
+from aiflame.intra import lowering, occupancy
 from aiflame.intra.errors import Refused
 from aiflame.intra.insertion import insert
 from aiflame.intra.lowering import Lowering
@@ -30,7 +30,7 @@ PREFIX = "aiflame_"
 """Of `instrumentation_mode`, for kernels of ours. (Triton looks for the names of its sanitizers in it: no hexadecimal number has one.)"""
 FIELD = "aiflame_intra"
 """Of a twin's metadata: what its scopes are."""
-FORMAT = 1
+FORMAT = 2
 """Raised whenever the same passes give other kernels."""
 
 
@@ -41,33 +41,58 @@ class Recipe:
     passes: tuple[tuple[str, Pass], ...]
     warps: tuple[int, ...] | None = None
     """Whose records are kept; None: of the first warp of each group of four, or of all where there are fewer than eight."""
-    segment_bytes: int = 4096
-    shared: bool = False
+    segment_bytes: int = 16384
+    """The most for a warp, a power of two."""
+    shared: bool | None = None
+    """Whether records lie in shared memory until a block ends; None: where there is room for them."""
+    shared_bytes: int = 0
+    """That room, of a block."""
 
     @property
     def mode(self) -> str:
-        source = [FORMAT, [(name, _code(one)) for name, one in self.passes], self.warps, self.segment_bytes, self.shared]
+        room = self.segment_bytes, self.shared, self.shared_bytes
+        source = [FORMAT, [(name, _code(one)) for name, one in self.passes], self.warps, *room]
         return PREFIX + hashlib.sha256(repr(source).encode()).hexdigest()[:24]
 
 
 SMALLEST_SEGMENT = 128
+SMALLEST_SHARED = 512
+"""Bytes of a warp: with less room in shared memory, records go to global memory at once."""
+ROOMY_SEGMENT = 4096
+"""Rings are larger only where all of a launch's take no more than a quarter of what they may, since they are copied and kept as a whole;
+and rather than smaller ones for all warps, which do much the same, some warps have this."""
 
 
 def fitting(recipe: Recipe, kernel: Any, ctas: int, most_bytes: int) -> Recipe:
     """The recipe with as much room for records as fits into `most_bytes` for that many blocks: a power of two for each warp, and at last
-    one warp alone."""
-    warps = recipe.warps if recipe.warps is not None else default_warps(int(kernel.metadata.num_warps))
-    each = most_bytes // max(1, ctas) - lowering.SCRATCH_ALIGNMENT
+    one warp alone; and with what room a compiled and loaded kernel has for them in shared memory."""
+    text, metadata = str(kernel.asm.get("ttgir", "")), kernel.metadata
+    main = _MAIN_WARPS.search(text)
+    warps = _warps(int(main[1]) if main else int(metadata.num_warps), _warps_of_roles(text), recipe.warps)
+    each = most_bytes // max(1, ctas)
     segment = recipe.segment_bytes
+    while segment > ROOMY_SEGMENT and segment * len(warps) > each // 4:
+        segment //= 2
+    each -= lowering.SCRATCH_ALIGNMENT
     while segment > SMALLEST_SEGMENT and segment * len(warps) > each:
         segment //= 2
-    if segment * len(warps) > each:
-        warps = warps[:1]
-    if (segment, warps) == (recipe.segment_bytes, recipe.warps):
-        return recipe
-    return dataclasses.replace(recipe, segment_bytes=segment, warps=warps)
+    few = tuple(warps[:1]) if segment * len(warps) > each else recipe.warps
+    return dataclasses.replace(recipe, segment_bytes=segment, warps=few, shared_bytes=_shared_room(recipe.shared, kernel))
 
 
+def _shared_room(shared: bool | None, kernel: Any) -> int:
+    """Where it may decide, only what leaves as many blocks on a multiprocessor as there are without."""
+    metadata = kernel.metadata
+    if shared is False or metadata.target.backend != "cuda":
+        return 0
+    capability, taken = re.sub(r"\D", "", str(metadata.target.arch)), int(metadata.shared)
+    if shared:
+        return max(occupancy.of_cta(capability) - taken - lowering.SCRATCH_ALIGNMENT, 0)
+    registers = getattr(kernel, "n_regs", None)
+    return occupancy.spare_shared(capability, 32 * int(metadata.num_warps), -1 if registers is None else int(registers), taken)
+
+
+_MAIN_WARPS = re.compile(r'"ttg\.num-warps" = (\d+)')
 _recipes: dict[str, Recipe] = {}
 _hooked: set[Any] = set()
 _user_scopes = threading.local()
@@ -105,7 +130,7 @@ def _options(kernel: Any) -> dict[str, Any]:
     metadata = kernel.metadata
     options = metadata._asdict()
     # A warp-specialized kernel's metadata have the warps of all its roles together.
-    match = re.search(r'"ttg\.num-warps" = (\d+)', str(kernel.asm.get("ttgir", "")))
+    match = _MAIN_WARPS.search(str(kernel.asm.get("ttgir", "")))
     if match:
         options["num_warps"] = int(match[1])
     if options.get("extern_libs"):
@@ -145,7 +170,7 @@ def _instrument_stages(backend: Any, stages: Any, recipe: Recipe) -> None:
 
     def llir(source: Any, metadata: Any) -> Any:
         scopes = metadata[FIELD]
-        how = Lowering(target.backend, str(target.arch), tuple(scopes["warp_ids"]), scopes["segment_bytes"], recipe.shared)
+        how = Lowering(target.backend, str(target.arch), tuple(scopes["warp_ids"]), scopes["segment_bytes"], scopes["shared"])
         with lowering.active(how):
             return to_llvm(source, metadata)
 
@@ -172,12 +197,16 @@ def instrument(module: Any, recipe: Recipe) -> dict[str, Any]:
     unbalanced = _unbalanced(module) if users else ""
     if unbalanced:
         raise Refused(f"its own scope {unbalanced!r} does not begin and end in turn")
-    warps = _warps(kernel, module, recipe)
+    roles = _warps_of_roles(module.str()) if kernel.roles else []
+    warps = _warps(kernel.warps, roles, recipe.warps)
     if not warps:
         raise Refused(f"it has no warp {', '.join(map(str, recipe.warps or ()))}")
     scopes = _kept(kernel.scopes, MOST_SCOPES - len(users) // 2)
     if not scopes and not users:
         raise Refused("the passes found nothing to time")
+    wanted = _segment_bytes(scopes, len(users), recipe.segment_bytes)
+    fewer_will_do = recipe.warps is None and not roles
+    warps, segment, shared = _room(wanted, warps, recipe, 2 if fewer_will_do else len(warps))
     names = insert(scopes, builder, proton.create_proton_record)
     if not module.verify():
         raise Refused("the compiler does not accept the kernel with marks in it")
@@ -185,9 +214,28 @@ def instrument(module: Any, recipe: Recipe) -> dict[str, Any]:
     return {
         "scopes": _described(scopes, names, numbers, kernel),
         "left_out": len(kernel.scopes) - len(scopes),
-        "segment_bytes": _segment_bytes(scopes, len(users), recipe.segment_bytes),
+        "segment_bytes": segment,
+        "shared": shared,
         "warp_ids": warps,
     }
+
+
+def _room(wanted: int, warps: list[int], recipe: Recipe, fewest: int) -> tuple[list[int], int, bool]:
+    """The warps whose records are kept, bytes for each of them, and whether these lie in shared memory."""
+    if recipe.shared is False or (not recipe.shared and not recipe.shared_bytes):
+        return warps, wanted, False
+    if not recipe.shared_bytes:  # it is asked for, and how much there is was not looked at
+        return warps, wanted, True
+    kept = warps
+    while (segment := _power_of_two(recipe.shared_bytes // len(kept))) < min(wanted, ROOMY_SEGMENT) and len(kept) > fewest:
+        kept = kept[::2]
+    if recipe.shared or segment >= min(wanted, SMALLEST_SHARED):
+        return kept, min(segment, wanted), True
+    return warps, wanted, False
+
+
+def _power_of_two(most: int) -> int:
+    return 1 << max(most, lowering.RECORD_BYTES).bit_length() - 1
 
 
 def _segment_bytes(scopes: list[Scope], users: int, most: int) -> int:
@@ -208,14 +256,17 @@ def _unbalanced(module: Any) -> str:
     return next(iter(begun), "")
 
 
-def _warps(kernel: Kernel, module: Any, recipe: Recipe) -> list[int]:
-    """Whose records are kept, of those that there are."""
-    roles = [int(count) for count in re.findall(r"\bnum_warps\((\d+)\)", module.str())] if kernel.roles else []
-    total = kernel.warps + sum(roles)
-    if recipe.warps is not None:
-        return [warp for warp in recipe.warps if warp < total]
+def _warps_of_roles(text: str) -> list[int]:
+    return [int(count) for count in re.findall(r"\bnum_warps\((\d+)\)", text)]
+
+
+def _warps(main: int, roles: list[int], wanted: tuple[int, ...] | None) -> list[int]:
+    """Whose records are kept, of those that there are. `main`: those without a role, or with the first."""
+    total = main + sum(roles)
+    if wanted is not None:
+        return [warp for warp in wanted if warp < total]
     if any(count % 4 for count in roles):  # groups of four have several roles in them
-        return [*default_warps(kernel.warps)[:1], *range(kernel.warps, total)]
+        return [*default_warps(main)[:1], *range(main, total)]
     return list(default_warps(total))
 
 

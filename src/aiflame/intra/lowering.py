@@ -15,15 +15,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from aiflame.intra import occupancy
 from aiflame.intra.errors import Refused
 
 OLDEST, NEWEST = (3, 6), (3, 9)
 POINTS = ("ttgpuir_to_llvmir", "llvmir_to_llvm")
 SCRATCH_ALIGNMENT = 128
 RECORD_BYTES = 8
+_NO_LIMIT = 1 << 28
+"""Of shared memory, for the lowering: it would give records no more than 4% of what a block may have. How much they take is our choice."""
 
-_SHARED_MEMORY = {80: 166912, 86: 101376, 87: 166912, 89: 101376, 120: 101376, 121: 101376}
-"""Bytes that a block may have (CUDA's programming guide, technical specifications), by capability; 232448 for 9.x, 10.x."""
 _lock = threading.Lock()
 
 
@@ -40,7 +41,7 @@ class Lowering:
     segment_bytes: int
     """For each of these warps, a power of two; the oldest records are overwritten."""
     shared: bool
-    """Records lie in shared memory until the block ends; else they go to global memory at once."""
+    """Records lie in shared memory until the block ends, which copies what there is; else they go to global memory at once."""
 
 
 def version() -> tuple[int, int]:
@@ -158,7 +159,7 @@ def add_passes(lowering: Lowering, point: str, manager: Any) -> None:
             proton.BUFFER_STRATEGY.CIRCULAR,
             proton.BUFFER_TYPE.SHARED if lowering.shared else proton.BUFFER_TYPE.GLOBAL,
             lowering.segment_bytes * len(lowering.warps),
-            shared_memory(lowering.backend, lowering.arch),
+            _NO_LIMIT,
             1,
             SCRATCH_ALIGNMENT,
             True,
@@ -178,4 +179,4 @@ def shared_memory(backend: str, arch: str) -> int:
     """Bytes that a block may have."""
     if backend == "hip":
         return 163840 if arch.startswith("gfx950") else 65536
-    return _SHARED_MEMORY.get(int(re.sub(r"\D", "", arch) or 0), 232448)
+    return occupancy.of_cta(re.sub(r"\D", "", arch) or "0")

@@ -1,0 +1,58 @@
+"""How many CTAs of a kernel fit on a multiprocessor, and how much shared memory each may take beside its own without that becoming fewer.
+
+Limits by compute capability: CUDA C Programming Guide, technical specifications; how they are given out: NVIDIA's occupancy calculator.
+"""
+
+from __future__ import annotations
+
+REGISTERS = 65536
+"""Of a multiprocessor, of every NVIDIA GPU since Volta."""
+MOST_WARPS = {"70": 64, "75": 32, "80": 64, "86": 48, "87": 48, "89": 48, "90": 64, "100": 64, "103": 64, "120": 48, "121": 48}
+MOST_CTAS = {"75": 16, "86": 16, "87": 16, "89": 24, "120": 24, "121": 24}
+"""32 of the others."""
+SHARED = {"70": 96, "75": 64, "80": 164, "86": 100, "87": 164, "89": 100, "90": 228, "100": 228, "103": 228, "120": 100, "121": 100}
+"""KiB of a multiprocessor."""
+RESERVED_SHARED = 1024
+"""Bytes of each CTA that the system takes, from compute capability 8.0 on."""
+UNIT_OF_SHARED = 128
+"""Bytes in which it is given out."""
+
+
+def at_once(capability: str, threads: int, registers: int, shared: int) -> int:
+    """CTAs that fit on a multiprocessor; -1: that is not known."""
+    if capability not in SHARED or registers < 0 or shared < 0 or threads <= 0:
+        return -1
+    warps = -(-threads // 32)
+    # Registers are given out by warps, 256 at a time; a warp's are all in one of four parts.
+    of_warp = -(-max(registers, 16) * 32 // 256) * 256
+    by_registers = REGISTERS // of_warp // 4 * 4 // warps
+    most = MOST_CTAS.get(capability, 32)
+    taken = _rounded(shared) + _reserved(capability)
+    by_shared = SHARED[capability] * 1024 // taken if taken else most
+    return max(min(by_registers, by_shared, MOST_WARPS[capability] // warps, most), 0)
+
+
+def spare_shared(capability: str, threads: int, registers: int, shared: int) -> int:
+    """Bytes that each CTA may take beside its own, and as many CTAs fit as before; 0 also where that is not known.
+
+    What a multiprocessor does not use as shared memory is its cache: no more than half of it is called spare."""
+    fit = at_once(capability, threads, registers, shared)
+    if fit <= 0:
+        return 0
+    whole = SHARED[capability] * 1024
+    each = min(whole // fit - _reserved(capability), of_cta(capability)) - _rounded(shared)
+    return max(min(each, whole // 2 // fit) // UNIT_OF_SHARED * UNIT_OF_SHARED, 0)
+
+
+def of_cta(capability: str) -> int:
+    """Bytes of shared memory that a CTA may have; of a device that is not known, what a newer one has."""
+    known = capability if capability in SHARED else "90"
+    return SHARED[known] * 1024 - _reserved(known)
+
+
+def _rounded(shared: int) -> int:
+    return -(-shared // UNIT_OF_SHARED) * UNIT_OF_SHARED
+
+
+def _reserved(capability: str) -> int:
+    return RESERVED_SHARED if int(capability) >= 80 else 0
