@@ -1,7 +1,7 @@
 #!/bin/sh
 # Everything that has to be shown on a real GPU, in one call: the tests of tests/gpu and the GPU benchmarks, as JSON.
 #
-#   scripts/gpu_check.sh [tests] [overhead] [coverage] [storage] [capture] [peers] [meaning] [intra]     all of them by default
+#   scripts/gpu_check.sh [tests] [overhead] [coverage] [storage] [capture] [peers] [meaning] [intra] [proton]     all of them by default
 #
 #   OUT=DIR      where the results go: PART.json each, and log.txt (default: gpu-results)
 #   WHEELS=DIR   install from there first, without an index (see gpu_wheels.sh); else aiflame must be installed for PYTHON
@@ -19,7 +19,7 @@
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
-parts=${*:-tests overhead meaning coverage storage capture peers intra}
+parts=${*:-tests overhead meaning coverage storage capture peers intra proton}
 python=${PYTHON:-python3}
 out=${OUT:-gpu-results}
 cpu=${CPU:+--cpu}
@@ -45,6 +45,7 @@ part() {
     capture) limit 240 "$python" benchmarks/gpu_capture.py --output "$out/capture.json" $cpu ;;
     storage) limit 300 "$python" benchmarks/gpu_storage.py --output "$out/storage.json" $cpu ;;
     intra) limit 420 "$python" benchmarks/gpu_intra.py --output "$out/intra.json" ;;
+    proton) limit 480 "$python" benchmarks/gpu_intra_proton.py --output "$out/proton.json" ;;
     *) echo "no part is called $1" && return 2 ;;
   esac
 }
