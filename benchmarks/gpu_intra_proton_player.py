@@ -1,6 +1,6 @@
 """The process of one kernel in one way, for gpu_intra_proton.py. A line of JSON answers `prepare`, `device`, `launches`, `records`, `end`.
 
-    gpu_intra_proton_player.py KERNEL WAY FOLDER
+gpu_intra_proton_player.py KERNEL WAY FOLDER
 """
 
 from __future__ import annotations
