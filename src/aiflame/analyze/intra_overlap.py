@@ -21,6 +21,7 @@ _COPY_WAITS = re.compile(r"(?:ttg|amdg|amdgpu)\.async_wait|ttng\.wait_barrier")
 _OWN_COPY_WAITS = re.compile(r"(?:ttg|amdg|amdgpu)\.async_wait")
 """A barrier may be waited at for other things, too."""
 _ASYNC_DOTS = re.compile(r"ttng\.(?:warp_group_dot|tc_gen5_mma)(?:_scaled)?")
+_LOADS = re.compile(r"tt\.(?:load|gather|descriptor_load|descriptor_gather)|(?:amdg|amdgpu)\.buffer_load")
 _DOT_WAITS = re.compile(r"ttng\.warp_group_dot_wait")
 _NUMBER = re.compile(r" #\d+$")
 
@@ -103,7 +104,7 @@ def _copies(inside: Inside, line: Line) -> Spans:
     rows = inside.scopes.to_dicts()
     paired = {row["pair"] for row in rows if row["pair"] >= 0}
     of_copies = [row["scope"] for row in rows if _COPY_WAITS.fullmatch(row["op"])]
-    math = [row["scope"] for row in rows if _is_math(row)]
+    math = [row["scope"] for row in rows if _is_math(row) or _is_whole(row, _ASYNC_DOTS)]
     begins = np.isin(scope, math or [row["scope"] for row in rows if _DOT_WAITS.fullmatch(row["op"])])
     parts = []
     for row in rows:
@@ -120,8 +121,9 @@ def _copies(inside: Inside, line: Line) -> Spans:
             parts.append((line.begin[mine], np.maximum(line.end[mine], until)))
     # While a warp waits for a copy one is in flight, also where the record of its issue was overwritten.
     loads = {row["scope"] for row in rows if row["kind"] in ("load", "async")}
-    waiting = np.isin(scope, [row["scope"] for row in rows if row["pair"] in loads or _OWN_COPY_WAITS.fullmatch(row["op"])])
-    return _joined([*parts, (line.begin[waiting], line.end[waiting])] if parts else [])
+    whole = [row["scope"] for row in rows if _is_whole(row, _LOADS) or _is_whole(row, _COPIES)]
+    waiting = np.isin(scope, [row["scope"] for row in rows if row["pair"] in loads or _OWN_COPY_WAITS.fullmatch(row["op"])] + whole)
+    return _joined([*parts, (line.begin[waiting], line.end[waiting])] if parts or whole else [])
 
 
 def _waits_later(row: dict[str, object], rows: list[dict[str, object]]) -> int:
@@ -147,13 +149,18 @@ def _math(inside: Inside, line: Line) -> Spans:
         mine = scope == row["scope"]
         if row in issued and dot_waits:
             parts.append(_in_flight(line, mine, waiting, later if row["loop"] in inner else 1))
-        if (_is_math(row) and row not in issued) or row in dot_waits:
+        elif _is_math(row) or _is_whole(row, _ASYNC_DOTS) or row in dot_waits:
             parts.append((line.begin[mine], line.end[mine]))
     return _joined(parts)
 
 
 def _is_math(row: dict[str, object]) -> bool:
     return row["kind"] == "mma" and row["phase"] in ("span", "issue")
+
+
+def _is_whole(row: dict[str, object], ops: re.Pattern[str]) -> bool:
+    """From where it is issued to the end of the wait for it, in one scope."""
+    return row["kind"] == "wait" and row["phase"] == "span" and ops.fullmatch(str(row["op"])) is not None
 
 
 def _in_flight(line: Line, issue: Bools, wait: Bools, later: int) -> tuple[Ints, Ints]:

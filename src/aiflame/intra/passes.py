@@ -58,7 +58,8 @@ def pass_(name: str) -> Callable[[Pass], Pass]:
 
 def passes() -> dict[str, Pass]:
     """All that are known, by name."""
-    import aiflame.intra.presets  # noqa: F401 - registers its passes
+    import aiflame.intra.auto
+    import aiflame.intra.presets  # noqa: F401 - they register their passes
 
     return dict(_passes)
 

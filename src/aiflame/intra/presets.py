@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+from aiflame.intra.names import (
+    ASYNC_DOTS,
+    BARRIER_WAIT,
+    BARRIERS,
+    BUFFER_LOADS,
+    COPIES,
+    COPY_WAITS,
+    DOT_WAITS,
+    DOTS,
+    GLOBAL_LOADS,
+    STORES,
+    TMA_STORES,
+)
 from aiflame.intra.ops import Op
 from aiflame.intra.passes import Kernel, label, pass_
-
-LOADS = ("tt.load", "tt.gather", "tt.descriptor_load", "tt.descriptor_gather", "ttg.local_load")
-GLOBAL_LOADS = LOADS[:-1]
-COPIES = ("ttg.async_copy_global_to_local", "ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather", "amdg.buffer_load_to_local")
-BUFFER_LOADS = ("amdg.buffer_load", "amdgpu.buffer_load")
-STORES = (
-    "tt.store",
-    "tt.descriptor_store",
-    "tt.descriptor_reduce",
-    "tt.descriptor_scatter",
-    "tt.atomic_rmw",
-    "amdg.buffer_store",
-    "amdgpu.buffer_store",
-)
-TMA_STORES = ("ttng.async_tma_copy_local_to_global", "ttng.async_tma_scatter", "ttng.async_tma_reduce")
-DOTS = ("tt.dot", "tt.dot_scaled")
-ASYNC_DOTS = ("ttng.warp_group_dot", "ttng.tc_gen5_mma", "ttng.tc_gen5_mma_scaled")
-DOT_WAITS = ("ttng.warp_group_dot_wait",)
-COPY_WAITS = ("ttg.async_wait", "ttng.async_tma_store_wait", "amdg.async_wait", "amdgpu.async_wait")
-BARRIERS = ("ttng.wait_barrier", "ttng.arrive_barrier", "ttg.barrier", "gpu.barrier", "ttng.fence_async_shared", "ttng.cluster_wait")
 
 
 @pass_("loads")
 def loads(kernel: Kernel) -> None:
     """Each load from global memory: where it is issued and, where its value is used in the same block, the wait for it."""
     for op in kernel.ops(*GLOBAL_LOADS, *BUFFER_LOADS):
-        user = _first_user(kernel, op)
+        user = first_user(kernel, op)
         if user is None:
             kernel.wrap(op, label(op), "load")
         else:
@@ -61,7 +56,7 @@ def pipeline(kernel: Kernel) -> None:
     """Asynchronous copies and what is waited for: where a loop's stages lie."""
     for op in kernel.ops(*COPIES, *TMA_STORES):
         kernel.wrap(op, f"issue {label(op)}", "async")
-    for op in kernel.ops(*COPY_WAITS, *DOT_WAITS, "ttng.wait_barrier"):
+    for op in kernel.ops(*COPY_WAITS, *DOT_WAITS, BARRIER_WAIT):
         kernel.wrap(op, f"wait {label(op)}", "wait")
 
 
@@ -94,33 +89,58 @@ def roles(kernel: Kernel) -> None:
     for number, body in enumerate(kernel.roles):
         block = body[0].siblings
         if len(block) > 1:
-            kernel.span(block[0], block[-2], "default role" if number == 0 else f"role {number}", "role")
+            kernel.span(block[0], block[-2], role_name(number, body), "role")
+
+
+def role_name(number: int, body: Sequence[Op]) -> str:
+    """By what it does: who copies produces what who multiplies consumes."""
+    does = {one.name for op in body for one in (op, *op.inside())}
+    copies, multiplies = (any(name in does for name in names) for names in (COPIES, DOTS + ASYNC_DOTS))
+    if copies != multiplies:
+        return "producer" if copies else "consumer"
+    return "default role" if number == 0 else f"role {number}"
 
 
 @pass_("regions")
 def regions(kernel: Kernel) -> None:
     """The kernel from begin to end, and what comes before, in and after its outermost loops."""
+    parts(kernel, lambda ops: True)
+
+
+def parts(kernel: Kernel, worth: Callable[[Sequence[Op]], bool]) -> None:
+    """The same, what lies outside of loops only where it is worth a scope."""
     for function in kernel.functions:
         whole = kernel.whole(function)
         if whole is None:
             continue
         block = function.children[0].siblings
         loops = [op for op in block if op in kernel.loops]
-        if loops and loops[0].index:
-            kernel.span(block[0], block[loops[0].index - 1], "prologue", "region")
+        if loops and worth(block[: loops[0].index]):
+            _part(kernel, block[: loops[0].index], "prologue")
         for number, one in enumerate(loops):
             kernel.wrap(one, label(one), "loop")
-            behind = loops[number + 1].index if number + 1 < len(loops) else len(block) - 1
-            if behind > one.index + 1:
-                kernel.span(
-                    block[one.index + 1], block[behind - 1], "epilogue" if number + 1 == len(loops) else f"behind {label(one)}", "region"
-                )
+            last = number + 1 == len(loops)
+            behind = block[one.index + 1 : len(block) - 1 if last else loops[number + 1].index]
+            if worth(behind):
+                _part(kernel, behind, "epilogue" if last else f"behind {label(one)}")
 
 
-def _first_user(kernel: Kernel, op: Op) -> Op | None:
+def _part(kernel: Kernel, ops: Sequence[Op], name: str) -> None:
+    if ops:
+        kernel.span(ops[0], ops[-1], name, "region")
+
+
+def first_user(kernel: Kernel, op: Op) -> Op | None:
+    """Who needs its value first, if that is in the same block."""
     user = next(iter(kernel.users(op)), None)
     good = user is not None and user.siblings is op.siblings and not user.last and not user.regions
     return user if good else None
 
 
-import aiflame.intra.auto  # noqa: E402,F401 - registers `auto`
+def leaves_one_going(kernel: Kernel, wait: Op) -> bool:
+    """A wait in a loop whose multiplication is waited for once more behind the loop: it has waited for the one before."""
+    loop = wait.loop
+    if loop is None:
+        return False
+    passed_on = [result for result, value in zip(loop.results, wait.siblings[-1].operands, strict=False) if value in wait.results]
+    return any(user.name in DOT_WAITS for user in kernel.all if user.loop is not loop and set(passed_on) & set(user.operands))

@@ -1,0 +1,80 @@
+"""What `auto` times of the suite's kernels, as they are compiled for three devices: what their warps wait for, with few records."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton")
+
+PROGRAM = Path(__file__).with_name("intra_chosen.py")
+SOURCE = Path(__file__).parents[2] / "src"
+IN_LOOPS = {
+    "gemm": ["wait copies a, b", "wait dot sums"],
+    "gemm-1": ["load a, b", "dot sums"],
+    "gemm_persistent": ["wait copies a, b", "wait dot sums"],
+    "gemm_persistent-1": ["copy a", "copy b", "dot sums"],
+    "gemm_specialized": ["wait for room a", "issue copies", "wait for room b", "wait copies", "wait copies"],
+    "attention": ["wait copies k, v", "dot scores"],
+    "attention-1": ["load k", "dot scores", "load v"],
+    "attention_backward": ["wait copies q, do, lse, delta", "dot p", "dot ds"],
+    "layer_norm": ["load x", "load x, w, b"],
+    "experts": ["wait copies x, w", "wait dot sums"],
+    "reduction": ["load sums"],
+    "softmax": [],
+    "rotary": [],
+}
+"""On an H100: of each kernel, and of those that are compiled with one stage."""
+
+
+@cache
+def chosen(target: str) -> dict[str, list[tuple[str, str, str, bool]]]:
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    command = [sys.executable, str(PROGRAM), target, "auto"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    return {row["kernel"]: [tuple(scope) for scope in row["scopes"]] for row in rows}
+
+
+@pytest.mark.parametrize("kernel", IN_LOOPS)
+def test_in_loops_it_times_what_arrives_and_what_is_multiplied(kernel: str) -> None:
+    assert [name for name, _, _, in_loop in chosen("cuda:90")[kernel] if in_loop] == IN_LOOPS[kernel]
+
+
+def test_each_kernel_of_the_suite_was_looked_at() -> None:
+    assert set(chosen("cuda:90")) == set(IN_LOOPS)
+
+
+@pytest.mark.parametrize("target", ["cuda:90", "cuda:100", "hip:gfx942"])
+def test_a_load_is_never_timed_by_its_issue_alone(target: str) -> None:
+    """A kernel in roles is another thing: there, others wait for what is issued."""
+    for kernel, scopes in chosen(target).items():
+        waited = any(kind == "wait" for _, kind, _, _ in scopes)
+        assert waited, kernel
+        if kernel != "gemm_specialized":
+            issued = {name.removeprefix("issue ") for name, kind, _, _ in scopes if kind == "load"}
+            assert issued <= {name.removeprefix("wait ") for name, kind, _, _ in scopes if kind == "wait"}, kernel
+
+
+def test_without_loops_loads_are_one_scope() -> None:
+    assert [name for name, _, _, _ in chosen("cuda:90")["rotary"]] == ["kernel", "load cos, sin, first, second"]
+    assert chosen("cuda:90")["softmax"][1][0] == "load x"
+
+
+def test_what_only_works_out_indices_is_no_part() -> None:
+    names = {name for name, _, _, _ in chosen("cuda:90")["gemm-1"]}
+    assert "prologue" not in names
+    assert {"kernel", "loop at 25", "epilogue"} <= names
+    assert "prologue" in {name for name, _, _, _ in chosen("cuda:90")["gemm"]}, "there the first copies are made"
+
+
+def test_roles_are_called_by_what_they_do() -> None:
+    roles = [name for name, kind, _, _ in chosen("cuda:90")["gemm_specialized"] if kind == "role"]
+    assert roles == ["producer", "consumer", "consumer"]
