@@ -6,6 +6,8 @@ MPI: a client that calls an MPI which does nothing, alone and recorded. MPI_Test
 and bytes, which the MPI is asked for. CUDA: a client of the fake driver and the fake CUPTI of the tests (`make test` builds them; with
 --real of those of this machine), beside a user of CUPTI that does nothing. cudaGetDevice calls the driver, of which CUPTI tells, too.
 
+`uprobe`: MPI_Test of the same client with the kernel's probes at its entry and its return, which only count (calls_uprobe.py).
+
 HIP and Level Zero: functions that do nothing, of runtimes that a library of ours stands in for.
 
 The median is of batches of ten calls by the wall clock; the mean of all calls in CPU time has in it what the kernel does to give memory to
@@ -23,6 +25,8 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+import calls_uprobe
 
 HERE = Path(__file__).resolve().parent
 FAKES = Path(os.environ.get("AIFLAME_TEST_PROGRAMS", HERE.parent / "build/dev/tests/collector")) / "fake_cuda"
@@ -45,6 +49,8 @@ def main() -> int:
     }
     with tempfile.TemporaryDirectory() as folder:
         results["mpi"] = mpi(Path(folder), options.batches)
+        results["uprobe"] = uprobe(Path(folder), options.batches)
+        results["lttng"] = calls_uprobe.lttng()
         results["hip"] = stood_in(Path(folder), "hipSetDevice", "libamdhip64.so", "hip", options.batches)
         results["level zero"] = stood_in(Path(folder), "zeKernelSetIndirectAccess", "libze_loader.so", "ze", options.batches)
         if options.real or FAKES.is_dir():
@@ -62,6 +68,16 @@ def mpi(folder: Path, batches: int) -> dict[str, Any]:
         alone, recorded = json.loads(run(command)), json.loads(record(command, "mpi", folder / "mpi.aiflame"))
         found[f"{function}, {stack}"] = {"alone": alone, "recorded": recorded, "added": added(recorded, alone)}
     return found
+
+
+def uprobe(folder: Path, batches: int) -> dict[str, Any]:
+    client = compiled_client(folder)
+
+    def measured() -> dict[str, float]:
+        told: dict[str, float] = json.loads(run([str(client), "MPI_Test", str(batches)]))
+        return told
+
+    return calls_uprobe.beside(folder / "libmpi.so", "MPI_Test", 10 * batches, measured)
 
 
 def cuda(folder: Path, batches: int, env: dict[str, str]) -> dict[str, Any]:
