@@ -29,7 +29,8 @@ from aiflame.intra.passes import Kernel, label, pass_
 from aiflame.intra.presets import first_user, leaves_one_going, parts, roles
 
 MOST_IN_LOOPS = 3
-MOST_OUTSIDE = 8
+MOST_OUTSIDE = 2
+"""Of a kernel without loops: where marks stand, values have to be kept, and with more registers fewer CTAs run at once."""
 
 _LOADS = GLOBAL_LOADS + BUFFER_LOADS
 _WAITS = (*COPY_WAITS, BARRIER_WAIT)

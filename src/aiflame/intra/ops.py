@@ -15,8 +15,10 @@ HOLDERS = {"tt.func", "scf.for", "scf.while", "scf.if", "ttg.warp_specialize", "
 """A mark may stand in regions of these; others (`tt.reduce`, `tt.map_elementwise` …) hold arithmetic that is not a sequence of its own."""
 LOOPS = {"scf.for", "scf.while"}
 
-_PLACE = re.compile(r'"([^"]*)":(\d+):\d+')
-_VARIABLE = re.compile(r'loc\((?:callsite\()?"([^"]*)"\(')
+_PLACE = re.compile(r'(?:"([^"]*)"\((?:"[^"]*"\()*)?"([^"]*)":(\d+):\d+')
+"""The outermost of its names, its file, its line."""
+_LIBRARIES = ("/triton/language/", "/torch/_inductor/")
+"""What is inlined from there is told by where it is called: `tl.max` has no line of its own in a person's program."""
 
 
 @dataclass(eq=False, slots=True)
@@ -119,15 +121,15 @@ def read(module: Any, builder: Any) -> list[Op]:
 
 def _op(operation: Any, block: Any, index: int, parent: Op | None, region: int, number: int, builder: Any) -> Op:
     builder.set_insertion_point_after(operation)
-    location = str(builder.get_loc())
-    place, variable = _PLACE.search(location), _VARIABLE.match(location)
+    places = _PLACE.findall(str(builder.get_loc()))  # from the inside out, where calls were inlined
+    variable, file, line = next((one for one in places if not any(folder in one[1] for folder in _LIBRARIES)), (*places, ("", "", 0))[0])
     results = tuple(operation.get_result(at).id() for at in range(operation.get_num_results()))
     return Op(
         name=operation.get_name(),
         number=number,
-        variable=variable[1] if variable and not _is_path(variable[1]) else "",
-        file=place[1] if place else "",
-        line=int(place[2]) if place else 0,
+        variable="" if _is_path(variable) else variable,
+        file=file,
+        line=int(line),
         operands=tuple(operation.get_operand(at).id() for at in range(operation.get_num_operands())),
         results=results,
         parent=parent,

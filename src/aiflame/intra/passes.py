@@ -199,6 +199,11 @@ def label(op: Op) -> str:
 
 
 _WORDS = {
+    "amdg.buffer_load": "load",
+    "amdgpu.buffer_load": "load",
+    "amdg.buffer_store": "store",
+    "amdgpu.buffer_store": "store",
+    "amdg.buffer_load_to_local": "copy",
     "ttg.async_copy_global_to_local": "copy",
     "ttng.async_tma_copy_global_to_local": "copy",
     "ttng.async_tma_gather": "gather",
