@@ -73,7 +73,7 @@ def alone(tmp_path: Path) -> Callable[..., Result]:
     return run
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def two_devices() -> None:
     if devices() < 2:
         pytest.skip("this machine has one CUDA device")
