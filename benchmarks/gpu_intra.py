@@ -8,6 +8,7 @@
 - `parts`: the sum of a kernel's outermost scopes against the time between its first and its last clock read.
 - `overlap`: a matrix multiplication without and with pipelining.
 - `record_cycles`: what one record costs the warp that makes it.
+- `ring`: memory that a launch of a million CTAs goes round in: what it takes to lead addresses to it, and the launch with it and without.
 
 The bytes are decoded here, on their own, so that decoding is not measured by itself; but for `spins`, where the cost of records is what
 aiflame would take off.
@@ -21,7 +22,9 @@ import json
 import math
 import statistics
 import sys
+import time
 import traceback
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +38,7 @@ import torch  # noqa: E402
 import triton  # noqa: E402
 from gpu_common import machine  # noqa: E402
 
-from aiflame.intra import Kernel, compile_hook, decode, pass_  # noqa: E402
+from aiflame.intra import Kernel, compile_hook, decode, device_ring, pass_  # noqa: E402
 from aiflame.intra.clocks import record_cost  # noqa: E402
 from aiflame.intra.passes import choose  # noqa: E402
 
@@ -61,7 +64,7 @@ def main() -> None:
     def keep() -> None:
         options.output.write_text(json.dumps(result, indent=1) + "\n")
 
-    for name, measure in (("record_cycles", record_cycles), ("spins", spins), ("overlap", overlap)):
+    for name, measure in (("record_cycles", record_cycles), ("spins", spins), ("overlap", overlap), ("ring", ring)):
         result[name] = tried(measure)
         print(name, result[name], flush=True)
         keep()
@@ -108,14 +111,15 @@ class Twin:
         self.bytes = int(self.made.metadata.profile_scratch_size)
         self.memory: Any = None
 
-    def launch(self, grid: tuple[int, ...], arguments: list[Any]) -> None:
+    def launch(self, grid: tuple[int, ...], arguments: list[Any], ring: Any = None) -> None:
+        """`ring`: where its records go round, in the place of memory for each CTA."""
         grid = (*grid, 1, 1)[:3]
         size = self.bytes * grid[0] * grid[1] * grid[2]
-        if self.memory is None or self.memory.numel() != size:
+        if ring is None and (self.memory is None or self.memory.numel() != size):
             self.memory = torch.zeros(size, dtype=torch.uint8, device="cuda")
         holder = importlib.import_module("triton.runtime._allocation")._profile_allocator
         before = holder.get()
-        holder.set(lambda *_: self.memory)
+        holder.set(lambda *_: self.memory if ring is None else ring)
         try:
             self.made[grid](*arguments)
         finally:
@@ -329,6 +333,41 @@ def overlap() -> dict[str, Any]:
         took = [timed(lambda plain=plain, arguments=arguments: plain[(*case.grid, 1)](*arguments)) for _ in range(20)]
         scopes = {name: {"count": len(found), "median": statistics.median(found)} for name, found in twin.durations().items()}
         result[f"{stages} stages"] = {"ms": round(statistics.median(took), 4), "scopes": scopes}
+    return result
+
+
+@dataclass(frozen=True)
+class At:
+    """Memory, as Triton's launchers ask it for its address."""
+
+    address: int
+
+    def data_ptr(self) -> int:
+        return self.address
+
+
+def ring() -> dict[str, Any]:
+    x = torch.randn(1 << 20, 64, device="cuda", dtype=torch.float16)
+    y = torch.empty_like(x)
+    grid, arguments = (len(x),), [x, y, 64, 64]
+    plain = suite.softmax[grid](x, y, 64, BLOCK=64, num_warps=1)
+    twin = Twin(plain, ["auto"])
+    result: dict[str, Any] = {"ctas": len(x), "bytes_each": twin.bytes, "supported": device_ring.is_supported(), "lead_ms": {}}
+    begin = time.perf_counter()
+    made = device_ring.Ring.make(MOST_BYTES)
+    if made is None:
+        return result
+    result["make_ms"] = round(1000 * (time.perf_counter() - begin), 3)
+    for reach in (1 << 28, 1 << 30, 1 << 33, 1 << 36):
+        begin = time.perf_counter()
+        done = made.reach(reach)
+        result["lead_ms"][f"{reach >> 20} MiB"] = round(1000 * (time.perf_counter() - begin), 3) if done else None
+    times: dict[str, list[float]] = {"plain": [], "a place for each": [], "ring": []}
+    for _ in range(ROUNDS):
+        times["plain"].append(timed(lambda: plain[(*grid, 1, 1)](*arguments)))
+        times["a place for each"].append(timed(lambda: twin.launch(grid, arguments)))
+        times["ring"].append(timed(lambda: twin.launch(grid, arguments, At(made.begin))))
+    result["ms"] = {name: round(statistics.median(found), 4) for name, found in times.items()}
     return result
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
+import os
 import struct
 from typing import Any
 
@@ -10,12 +12,20 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import _allocation
 
 PREAMBLE = 0xDEADBEEF
+GRANULARITY = 2 << 20
+_LIBC = ctypes.CDLL(None)
+_LIBC.mmap.restype = ctypes.c_void_p
+_LIBC.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+_FIXED, _NOTHING_THERE = 0x10, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000
 
 
 class FakeCuda:
-    """In the place of `device._call`."""
+    """In the place of `driver.call`. Where it has virtual memory, one piece of memory really lies at several addresses."""
 
     def __init__(self) -> None:
+        self.has_virtual_memory = False
+        self.pieces: dict[int, int] = {}
+        """Descriptors, with their sizes."""
         self.calls: list[str] = []
         self.capturing = False
         self.copied = True
@@ -42,6 +52,42 @@ class FakeCuda:
 
     def cuMemHostAlloc(self, out: Any, size: Any, flags: int) -> int:
         return self.cuMemAlloc_v2(out, size)
+
+    def cuDeviceGetAttribute(self, out: Any, attribute: int, device: int) -> int:
+        out._obj.value = int(self.has_virtual_memory)
+        return 0
+
+    def cuMemGetAllocationGranularity(self, out: Any, wanted: Any, option: int) -> int:
+        out._obj.value = GRANULARITY
+        return 0 if self.has_virtual_memory else 801
+
+    def cuMemCreate(self, out: Any, size: Any, wanted: Any, flags: Any) -> int:
+        if self.out_of_memory:
+            return 2
+        assert size.value % GRANULARITY == 0 and (wanted._obj.type, wanted._obj.location.type) == (1, 1)
+        out._obj.value = os.memfd_create("piece")
+        os.ftruncate(out._obj.value, size.value)
+        self.pieces[out._obj.value] = size.value
+        return 0
+
+    def cuMemAddressReserve(self, out: Any, size: Any, alignment: Any, at: Any, flags: Any) -> int:
+        out._obj.value = _LIBC.mmap(None, size.value, 0, _NOTHING_THERE, -1, 0)
+        return 0
+
+    def cuMemMap(self, at: Any, size: Any, offset: Any, piece: Any, flags: Any) -> int:
+        assert size.value == self.pieces[piece.value], "a handle is mapped as a whole"
+        return 0 if _LIBC.mmap(at.value, size.value, 3, mmap.MAP_SHARED | _FIXED, piece.value, 0) == at.value else 1
+
+    def cuMemUnmap(self, at: Any, size: Any) -> int:
+        return 0 if _LIBC.mmap(at.value, size.value, 0, _NOTHING_THERE | _FIXED, -1, 0) == at.value else 1
+
+    def cuMemAddressFree(self, at: Any, size: Any) -> int:
+        return int(_LIBC.munmap(ctypes.c_void_p(at.value), ctypes.c_size_t(size.value)))
+
+    def cuMemRelease(self, piece: Any) -> int:
+        del self.pieces[piece.value]
+        os.close(piece.value)
+        return 0
 
     def cuStreamIsCapturing(self, stream: Any, out: Any) -> int:
         out._obj.value = int(self.capturing)
@@ -82,11 +128,12 @@ class FakeTriton:
             self.launched.append(metadata.instrumentation_mode)
             if not size:
                 return
-            memory = _allocation._profile_allocator.get()(grid_x * grid_y * grid_z * size, 128, stream).data_ptr()
-            for block in range(grid_x * grid_y * grid_z):
-                at = memory + block * size
-                self.blocks_cleared &= ctypes.string_at(at, 4) == bytes(4)
-                ctypes.memmove(at, struct.pack("<4I", PREAMBLE, block, 7, size), 16)
+            blocks = grid_x * grid_y * grid_z
+            memory = _allocation._profile_allocator.get()(blocks * size, 128, stream).data_ptr()
+            self.blocks_cleared &= all(ctypes.string_at(memory + block * size, 4) == bytes(4) for block in range(blocks))
+            for block in range(blocks):
+                head = struct.pack("<4I3Q", PREAMBLE, block, 7, 0, 1000 + block, 2000 + block, 2000 + block)
+                ctypes.memmove(memory + block * size, head, len(head))
 
         return launch
 

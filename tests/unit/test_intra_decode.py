@@ -140,6 +140,13 @@ def test_memory_that_holds_no_cta_is_counted_and_left_out() -> None:
     assert (found.number.tolist(), found.bad) == ([0], 3)
 
 
+def test_memory_may_hold_no_cta_at_all() -> None:
+    kernel = Kernel("k", SCOPES, warps=1)
+    for data in (b"", kernel.memory(Cta(1, magic=7))):
+        found = records(np.frombuffer(data, np.uint8), Layout(1, (0,), kernel.scratch_bytes))
+        assert (len(found.ctas), len(paired(found).begin), found.ctas.bad) == (0, 0, len(data) > 0)
+
+
 def test_a_cta_is_there_once() -> None:
     kernel = Kernel("k", SCOPES, warps=1)
     data = np.frombuffer(b"".join(kernel.memory(Cta(number, sm=place)) for place, number in enumerate((5, 6, 5))), np.uint8)

@@ -20,8 +20,10 @@ import intra_add  # noqa: E402
 import torch  # noqa: E402
 from intra_fakes import FakeCuda, FakeTriton  # noqa: E402
 
-from aiflame.intra import captures, compile_hook, device, runtime  # noqa: E402
+from aiflame.intra import captures, compile_hook, device, device_ring, runtime  # noqa: E402
+from aiflame.intra import driver as cuda_driver  # noqa: E402
 from aiflame.intra.captures import Captures  # noqa: E402
+from aiflame.intra.cta_ring import straight  # noqa: E402
 from aiflame.intra.errors import Refused  # noqa: E402
 from aiflame.intra.passes import Kernel, choose, pass_  # noqa: E402
 
@@ -36,7 +38,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
     fake = FakeCuda()
-    monkeypatch.setattr(device, "_call", fake)
+    monkeypatch.setattr(cuda_driver, "call", fake)
     return fake
 
 
@@ -185,6 +187,65 @@ def test_room_for_records_gets_smaller_where_there_are_many_blocks(program: Prog
     program.launch(intra_add.sums, blocks=8192)
     *_, many = program.end().kernels.values()
     assert many.scratch_bytes * 8192 <= 16 << 20 < few.scratch_bytes * 8192
+
+
+class TestMoreBlocksThanThereIsMemoryFor:
+    """2 MiB for a launch, and 128 bytes for each block."""
+
+    BLOCKS, FIT = 40_000, 16_384
+
+    def test_go_round_in_what_there_is_and_the_last_are_left(self, program: Program) -> None:
+        program.cuda.has_virtual_memory = True
+        program.record(every=1, memory=8 << 20)
+        assert program.launch(times=2, blocks=self.BLOCKS) == [True, True]
+        assert program.driver.blocks_cleared
+        found = program.end()
+        (kernel,) = found.kernels.values()
+        assert [(one.ctas, one.ring_bytes, len(one.data)) for one in found.launches] == [(self.BLOCKS, 2 << 20, 2 << 20)] * 2
+        left = straight(found.launches[1].data, kernel.scratch_bytes, self.BLOCKS).view("<u4").reshape(-1, kernel.scratch_bytes // 4)
+        assert left[:, 1].tolist() == list(range(self.BLOCKS - self.FIT, self.BLOCKS))
+
+    def test_are_found_a_place_once(self, program: Program) -> None:
+        """Addresses are led to memory when a larger grid comes; nothing is ever taken away."""
+        program.cuda.has_virtual_memory = True
+        program.record(every=1, memory=8 << 20)
+        for blocks, rounds in ((self.BLOCKS, 3), (self.BLOCKS, 3), (2 * self.BLOCKS, 5), (4, 5)):
+            assert program.launch(blocks=blocks) == [True]
+            assert program.cuda.calls.count("cuMemMap") == rounds
+        assert program.cuda.calls.count("cuMemCreate") == 1
+        assert not {"cuMemUnmap", "cuMemAddressFree", "cuMemRelease"} & {*program.cuda.calls}
+
+    def test_are_no_matter_of_a_graph_that_is_captured(self, program: Program) -> None:
+        program.cuda.has_virtual_memory = True
+        program.record(every=1, memory=8 << 20)
+        program.cuda.capturing = True
+        assert program.launch(blocks=self.BLOCKS) == [False]
+        assert "cuMemCreate" not in program.cuda.calls
+
+    def test_are_not_recorded_where_the_device_cannot_do_that(self, program: Program) -> None:
+        program.record(every=1, memory=8 << 20)
+        assert program.launch(blocks=2 * self.BLOCKS) == [False]
+
+    @pytest.mark.parametrize("failing", ["cuMemCreate", "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess", "cuMemHostAlloc"])
+    def test_are_not_recorded_where_memory_cannot_be_had_and_it_is_given_back(self, program: Program, failing: str) -> None:
+        program.cuda.has_virtual_memory, program.cuda.failing = True, failing
+        program.record(every=1, memory=8 << 20)
+        assert program.launch(blocks=2 * self.BLOCKS) == [False]
+        assert program.cuda.pieces == {}
+        program.cuda.failing = ""
+        assert program.launch(blocks=2 * self.BLOCKS) == [True]
+
+    def test_are_too_many_at_last(self, program: Program) -> None:
+        program.cuda.has_virtual_memory = True
+        pool = device.Pool(8 << 20, 2 << 20)
+        assert pool.take(device_ring.MOST_ROUNDS * (2 << 20) + 1) is None
+        assert "cuMemMap" not in program.cuda.calls
+
+    def test_have_rings_of_a_kibibyte_at_least(self) -> None:
+        few = [compile_hook.fitting(_recipe("loop"), _loaded(), 1 << 20, 64 << 20, go_round=go_round) for go_round in (True, False)]
+        assert [(one.segment_bytes, one.warps) for one in few] == [(1024, (0, 2)), (128, (0,))]
+        roles = _loaded(roles="partition0() num_warps(2)")
+        assert compile_hook.fitting(_recipe("loop"), roles, 1 << 20, 64 << 20, go_round=True).warps is None
 
 
 def _loaded(target: str = "cuda", arch: Any = 90, warps: int = 4, registers: int | None = 40, shared: int = 0, roles: str = "") -> Any:

@@ -31,6 +31,10 @@ class IntraKernel:
     launches: int
     """Of which records were kept."""
     records: int
+    ctas: int
+    """Of these launches."""
+    ctas_read: int
+    """Fewer where a launch had so many that the last have overwritten the others."""
     took_ns: float
     """Of a launch, the median."""
     in_scopes: float
@@ -73,6 +77,8 @@ def _asked(profile: Tables, inside: Inside) -> IntraKernel:
         recorded_warps=int(row["recorded_warps"]),
         launches=len(inside.launches),
         records=int(inside.launches["records"].sum()),
+        ctas=int(inside.launches["grid"].sum()),
+        ctas_read=int(inside.launches["ctas"].sum()),
         took_ns=inside.took_ns,
         in_scopes=sum(one.share for one in times if one.depth == 0 and not one.beside),
         scopes=times,

@@ -104,8 +104,15 @@ class Launch:
     number: int
     """How many launches of this kernel there were before and with it."""
     dropped_launches: int
+    ring_bytes: int
+    """Of memory that CTAs went round in (`cta_ring`), 0: each had a place of its own."""
     data: Bytes
-    """`ctas` times the kernel's scratch."""
+    """`ctas` times the kernel's scratch; or, where these are more, the ring that they went round in."""
+
+    @property
+    def went_round(self) -> bool:
+        """Only the last CTAs are left."""
+        return self.ring_bytes > 0
 
 
 @dataclass(slots=True)
@@ -196,7 +203,7 @@ def _take(found: Captures, told: dict[str, Any], raw: Bytes) -> None:
             launch = _launch(told, raw)
             kernel = found.kernels[launch.key]
             whole = len(raw) // kernel.scratch_bytes
-            if launch.ctas != whole:
+            if (launch.ctas <= whole or len(raw) != launch.ring_bytes) if launch.went_round else launch.ctas != whole:
                 raise ValueError("the data is not of so many CTAs")
             found.launches.append(launch)
         # What a newer aiflame may write besides is not ours to judge.
@@ -265,6 +272,7 @@ def _launch(told: dict[str, Any], raw: Bytes) -> Launch:
         ctas=_number(told["ctas"], 0, 1 << 31),
         number=_number(told.get("launch"), 0, 1 << 62, 0),
         dropped_launches=_number(told.get("dropped_launches"), 0, 1 << 62, 0),
+        ring_bytes=_number(told.get("ring_bytes"), 0, 1 << 40, 0) // 4 * 4,
         data=raw,
     )
 

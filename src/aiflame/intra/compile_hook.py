@@ -56,6 +56,9 @@ class Recipe:
 
 
 SMALLEST_SEGMENT = 128
+SMALLEST_IN_RING = 1024
+"""Of a warp, where blocks that do not fit overwrite those before them: rather a few blocks with what they did than all of them with their
+last moments."""
 SMALLEST_SHARED = 512
 """Bytes of a warp: with less room in shared memory, records go to global memory at once."""
 ROOMY_SEGMENT = 4096
@@ -63,21 +66,25 @@ ROOMY_SEGMENT = 4096
 and rather than smaller ones for all warps, which do much the same, some warps have this."""
 
 
-def fitting(recipe: Recipe, kernel: Any, ctas: int, most_bytes: int) -> Recipe:
+def fitting(recipe: Recipe, kernel: Any, ctas: int, most_bytes: int, *, go_round: bool = False) -> Recipe:
     """The recipe with as much room for records as fits into `most_bytes` for that many blocks: a power of two for each warp, and at last
-    one warp alone; and with what room a compiled and loaded kernel has for them in shared memory."""
+    for fewer warps; and with what room a compiled and loaded kernel has for them in shared memory. `go_round`: blocks for which there is
+    no room left overwrite those before them."""
     text, metadata = str(kernel.asm.get("ttgir", "")), kernel.metadata
-    main = _MAIN_WARPS.search(text)
-    warps = _warps(int(main[1]) if main else int(metadata.num_warps), _warps_of_roles(text), recipe.warps)
+    main, roles = _MAIN_WARPS.search(text), _warps_of_roles(text)
+    warps = _warps(int(main[1]) if main else int(metadata.num_warps), roles, recipe.warps)
     each = most_bytes // max(1, ctas)
     segment = recipe.segment_bytes
     while segment > ROOMY_SEGMENT and segment * len(warps) > each // 4:
         segment //= 2
     each -= lowering.SCRATCH_ALIGNMENT
-    while segment > SMALLEST_SEGMENT and segment * len(warps) > each:
+    while segment > (SMALLEST_IN_RING if go_round else SMALLEST_SEGMENT) and segment * len(warps) > each:
         segment //= 2
-    few = tuple(warps[:1]) if segment * len(warps) > each else recipe.warps
-    return dataclasses.replace(recipe, segment_bytes=segment, warps=few, shared_bytes=_shared_room(recipe.shared, kernel))
+    fewest = 1 if not go_round else 2 if recipe.warps is None and not roles else len(warps)
+    kept = recipe.warps
+    while segment * len(warps) > each and len(warps) > fewest:
+        kept = tuple(warps := warps[::2])
+    return dataclasses.replace(recipe, segment_bytes=segment, warps=kept, shared_bytes=_shared_room(recipe.shared, kernel))
 
 
 def _shared_room(shared: bool | None, kernel: Any) -> int:

@@ -113,7 +113,8 @@ def records(data: NDArray[np.uint8], layout: Layout) -> Records:
     counts = words[sound, HEADER_WORDS : HEADER_WORDS + layout.warps][:, list(layout.recorded)].astype(np.int64).ravel() // RECORD_WORDS
     kept = np.minimum(counts, ring)
     begin = HEADER_WORDS + layout.warps
-    body = np.ascontiguousarray(words[sound, begin : begin + ring * RECORD_WORDS * len(layout.recorded)]).view("<u8").reshape(-1, ring)
+    end = begin + ring * RECORD_WORDS * len(layout.recorded)
+    body = np.ascontiguousarray(words[sound, begin:end]).view("<u8").reshape(len(counts), ring)
     record = _in_order(body, counts, kept)
     unit = np.repeat(np.arange(len(kept), dtype=np.int32), kept)
 

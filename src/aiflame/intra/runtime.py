@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aiflame.intra import compile_hook, device, lowering
+from aiflame.intra import compile_hook, device, device_ring, driver, lowering
 from aiflame.intra.capture_writer import CaptureWriter
 from aiflame.intra.compile_hook import Recipe
 from aiflame.intra.errors import Refused
@@ -121,6 +121,11 @@ class Session:
         names = (str(kernel.metadata.name), str(getattr(function, "__name__", "")))
         return not getattr(kernel.metadata, "instrumentation_mode", "") and any(self._wanted.search(name) for name in names)
 
+    @property
+    def most_bytes(self) -> int:
+        """Of a launch."""
+        return self.settings.memory // SLOTS
+
     # A launch ---------------------------------------------------------------------------------------------------------------
 
     def is_turn(self, counts: Counts) -> bool:
@@ -132,10 +137,10 @@ class Session:
         does not learn of it."""
         counts = launch.counts
         try:
-            if self._process != os.getpid() or device.is_captured(stream):
+            if self._process != os.getpid() or driver.is_captured(stream):
                 counts.dropped += 1
                 return False
-            with self._lock, device.unnoticed():
+            with self._lock, driver.unnoticed():
                 return self._take(launch, grid, stream, rest)
         except Exception as error:
             self.note(f"inside kernels: {_first_line(error)}")
@@ -149,7 +154,7 @@ class Session:
             return False
         size = ctas * int(made.metadata.profile_scratch_size)
         self.collect()
-        pool = self._pools.setdefault(device.context(), device.Pool(self.settings.memory))
+        pool = self._pools.setdefault(driver.context(), device.Pool(self.settings.memory, self.most_bytes))
         slot = pool.take(size)
         if slot is None:
             counts.dropped += 1
@@ -166,16 +171,18 @@ class Session:
         head = {
             "kind": "launch",
             "key": str(made.hash),
-            "device": device.device(),
+            "device": driver.device(),
             "stream": int(stream),
             "grid": [grid[0] * launch.cluster, grid[1], grid[2]],
             "correlation": 0,
             "begin_ns": begin,
             "first_cta": 0,
             "ctas": ctas,
+            "ring_bytes": slot.bytes if size > slot.bytes else 0,
             "launch": counts.launches,
             "dropped_launches": counts.dropped,
         }
+        size = min(size, slot.bytes)
         try:
             pool.copy_out(slot, size, stream)
             self._pending.append(_Pending(pool, slot, head, size))
@@ -185,7 +192,7 @@ class Session:
 
     def collect(self) -> None:
         """Writes what has come to the host by now."""
-        with self._lock, device.unnoticed():
+        with self._lock, driver.unnoticed():
             for one in [*self._pending]:
                 try:
                     if not one.pool.is_copied(one.slot):
@@ -259,7 +266,8 @@ class Launch:
         if self._of is not session:
             self._of, self._twin = session, None
             try:
-                recipe = compile_hook.fitting(session.recipe, self._kernel, ctas, session.settings.memory // SLOTS)
+                go_round = device_ring.is_supported()
+                recipe = compile_hook.fitting(session.recipe, self._kernel, ctas, session.most_bytes, go_round=go_round)
                 twin = compile_hook.twin(self._kernel, recipe)
                 if int(twin.metadata.shared) > lowering.shared_memory("cuda", str(twin.metadata.target.arch)):
                     raise Refused("the records do not fit into shared memory")

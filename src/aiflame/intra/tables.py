@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from ..profile.tables_intra import INTRA_SPANS, TABLES
-from .captures import Captures, Kernel, Launch
+from .captures import Bytes, Captures, Kernel, Launch
 from .clocks import Edges, Pace, offsets, paces, record_cost
+from .cta_ring import straight
 from .decode import Ctas, Ints, Layout, Nest, Records, Spans, nested, opened, paired, records
 
 MOST_SPANS = 2_000_000
@@ -54,12 +55,13 @@ def tables(process: int, captures: Captures, ran: Callable[[Kernel, Launch], Ran
         left = budget
         for launch in mine:
             launch_number += 1
-            found = _records(kernel, launch)
+            found = _records(kernel, _memory(kernel, launch))
             one = _Read.of(process, launch_number, number, launch, found, paths, cost, ran(kernel, launch))
             kept = one.keep(left)
             left = max(left - kept, 0)
             by_device.setdefault(launch.device, []).append(one)
-            lost.update(bad=found.ctas.bad, dropped=int(found.dropped.sum()), unpaired=one.unpaired)
+            gone = launch.ctas - len(found.ctas) - found.ctas.bad if launch.went_round else 0
+            lost.update(bad=found.ctas.bad, dropped=int(found.dropped.sum()), gone=gone)
         rows["intra_paths"].append(paths.frame(process, number))
     for reads in by_device.values():
         _convert(process, reads, rows)
@@ -67,8 +69,13 @@ def tables(process: int, captures: Captures, ran: Callable[[Kernel, Launch], Ran
     return Made(made, _notes(captures, lost))
 
 
-def _records(kernel: Kernel, launch: Launch) -> Records:
-    return records(launch.data, Layout(kernel.warps, kernel.recorded, kernel.scratch_bytes, kernel.clock_bits))
+def _memory(kernel: Kernel, launch: Launch) -> Bytes:
+    """Of the CTAs that are left."""
+    return straight(launch.data, kernel.scratch_bytes, launch.ctas) if launch.went_round else launch.data
+
+
+def _records(kernel: Kernel, memory: Bytes) -> Records:
+    return records(memory, Layout(kernel.warps, kernel.recorded, kernel.scratch_bytes, kernel.clock_bits))
 
 
 def _cost(captures: Captures) -> float:
@@ -76,7 +83,7 @@ def _cost(captures: Captures) -> float:
     found = []
     for kernel in captures.kernels.values():
         mine = [launch for launch in captures.launches if launch.key == kernel.key][:LOOKED_AT]
-        few = [replace(one, data=one.data[: CTAS_LOOKED_AT * kernel.scratch_bytes]) for one in mine]
+        few = [_memory(kernel, one)[: CTAS_LOOKED_AT * kernel.scratch_bytes] for one in mine]
         found.append(record_cost([_records(kernel, one) for one in few]))
     return min((cost for cost in found if cost > 0), default=0.0)
 
@@ -87,6 +94,7 @@ def _notes(captures: Captures, lost: Mapping[str, int]) -> list[str]:
         "damaged captures of launches were left out": captures.damaged,
         "CTAs of instrumented kernels whose memory holds no records": lost.get("bad", 0),
         "records inside kernels were overwritten by later ones: their rings are too small": lost.get("dropped", 0),
+        "CTAs of large launches were overwritten by later ones: the last are kept": lost.get("gone", 0),
     }
     return [f"{count:,} {what}" for what, count in told.items() if count]
 
@@ -135,6 +143,11 @@ class _Read:
     spans: pl.DataFrame
     """unit, scope, path, depth, begin, end, took, own"""
     kept: bool = False
+
+    @property
+    def has_first(self) -> bool:
+        """Of the launch's CTAs."""
+        return self.launch.first_cta == 0 and not self.launch.went_round
 
     @staticmethod
     def of(
@@ -244,7 +257,7 @@ def _convert(process: int, reads: Sequence[_Read], rows: Rows) -> None:
     """From cycles to nanoseconds of the profile's clock, all launches of a device."""
     reads = sorted(reads, key=lambda one: int(one.ctas.begin.min()) if len(one.ctas) else 0)
     found = paces([(one.edges, one.whole) for one in reads], [one.origin for one in reads])
-    shifts = [one.ran.start_ns - int(one.ctas.begin.min()) for one in reads if one.ran and len(one.ctas) and one.launch.first_cta == 0]
+    shifts = [one.ran.start_ns - int(one.ctas.begin.min()) for one in reads if one.ran and len(one.ctas) and one.has_first]
     usual = int(np.median(shifts)) if shifts else None
     for one, pace in zip(reads, found, strict=True):
         _rows(process, one, pace, _shift(one, usual), rows)
@@ -258,9 +271,12 @@ def _shift(one: _Read, usual: int | None) -> int:
     if one.ran is None:
         return usual if usual is not None else one.launch.begin_ns - first
     at_first = one.ran.start_ns - first
-    if one.launch.first_cta == 0 or usual is None:
+    if one.has_first:
         return at_first
-    return min(max(usual, at_first), max(one.ran.end_ns - last, at_first))
+    at_last = max(one.ran.end_ns - last, at_first)
+    if usual is None:
+        return at_last if one.launch.went_round else at_first
+    return min(max(usual, at_first), at_last)
 
 
 def _rows(process: int, one: _Read, pace: Pace, shift: int, rows: Rows) -> None:

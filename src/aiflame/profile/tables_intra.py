@@ -61,7 +61,7 @@ INTRA_LAUNCHES: Columns = {
     "stream": pl.UInt64,
     "number": pl.UInt64,  # how many launches of this kernel there were before and with it
     "grid": pl.UInt64,  # CTAs of the launch
-    "ctas": pl.UInt32,  # that were read
+    "ctas": pl.UInt32,  # that were read; of a launch with very many, those that no later one has overwritten
     "bad_ctas": pl.UInt32,  # whose memory holds no CTA
     "start_ns": pl.Int64,  # of the kernel, as the device's own records have it
     "end_ns": pl.Int64,  # 0: not known

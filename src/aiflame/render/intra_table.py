@@ -26,7 +26,8 @@ def print_intra(kernels: list[IntraKernel], rows: int, console: Console | None =
 
 def _print(kernel: IntraKernel, rows: int, console: Console) -> None:
     launches = f"{kernel.launches} launch{'es' if kernel.launches != 1 else ''} of {amount(round(kernel.took_ns), 'ns')}"
-    told = f"  {kernel.place}  {launches}, {kernel.records:,} records of {kernel.recorded_warps} of {kernel.warps} warps"
+    some = f" in {kernel.ctas_read:,} of {kernel.ctas:,} CTAs" if kernel.ctas_read < kernel.ctas else ""
+    told = f"  {kernel.place}  {launches}, {kernel.records:,} records of {kernel.recorded_warps} of {kernel.warps} warps{some}"
     console.print(Text.assemble((kernel.short, "bold"), (told, "dim")), soft_wrap=True)
     for warning in kernel.warnings:
         console.print(Text.assemble(("warning: ", "yellow"), warning), soft_wrap=True)

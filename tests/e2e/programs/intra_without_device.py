@@ -22,7 +22,7 @@ class Tensor:
 driver = FakeTriton()
 triton.runtime.driver.set_active(driver)
 for number in range(5):
-    if number == 0 and "aiflame.intra.device" in sys.modules:
-        sys.modules["aiflame.intra.device"]._call = FakeCuda()  # type: ignore[attr-defined]
+    if number == 0 and "aiflame.intra.driver" in sys.modules:
+        sys.modules["aiflame.intra.driver"].call = FakeCuda()  # type: ignore[attr-defined]
     intra_add.add[(4,)](Tensor(), Tensor(), 4096, BLOCK=1024)
 print(*("twin" if mode.startswith("aiflame_") else "plain" for mode in driver.launched))

@@ -1,6 +1,7 @@
-"""Launches kernels of the suite often enough that some launches are timed inside: as they are, tuned, in a graph, of Inductor's.
+"""Launches kernels of the suite often enough that some launches are timed inside: as they are, tuned, in a graph, of Inductor's,
+with very many CTAs.
 
-    intra_program.py plain|stages|tuned|graph|compiled [LAUNCHES]
+    intra_program.py plain|stages|tuned|graph|compiled|million [LAUNCHES]
 
 Prints a digest of all that was written, as JSON.
 """
@@ -81,6 +82,15 @@ def compiled(launches: int) -> str:
     return digest(y)
 
 
+def million(launches: int) -> str:
+    """As many CTAs, each with a warp."""
+    x = torch.randn(1 << 20, 64, device="cuda", dtype=torch.float16)
+    y = torch.empty_like(x)
+    for _ in range(launches):
+        suite.softmax[(len(x),)](x, y, 64, BLOCK=64, num_warps=1)
+    return digest(y)
+
+
 def digest(*tensors: torch.Tensor) -> str:
     torch.cuda.synchronize()
     whole = hashlib.sha256()
@@ -89,7 +99,7 @@ def digest(*tensors: torch.Tensor) -> str:
     return whole.hexdigest()
 
 
-RUNS: dict[str, Any] = {"plain": plain, "stages": stages, "tuned": tuned, "graph": graph, "compiled": compiled}
+RUNS: dict[str, Any] = {"plain": plain, "stages": stages, "tuned": tuned, "graph": graph, "compiled": compiled, "million": million}
 
 if __name__ == "__main__":
     main()

@@ -1,0 +1,62 @@
+"""CUDA's driver through ctypes: its calls, and what it says of the thread's context and of captured streams."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from aiflame.intra.errors import Refused
+
+_RELAXED = 2
+"""CU_STREAM_CAPTURE_MODE_RELAXED"""
+
+
+@cache
+def _driver() -> Any:
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        raise Refused("CUDA's driver is not there") from None
+
+
+def call(name: str, *arguments: Any) -> int:
+    return int(getattr(_driver(), name)(*arguments))
+
+
+def must(name: str, *arguments: Any) -> None:
+    status = call(name, *arguments)
+    if status:
+        raise Refused(f"{name} failed ({status})")
+
+
+@contextlib.contextmanager
+def unnoticed() -> Iterator[None]:
+    """Some calls are forbidden while any stream is captured into a graph, and spoil the capture. Ours are of no concern to it."""
+    mode = ctypes.c_int(_RELAXED)
+    call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+    try:
+        yield
+    finally:
+        call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+
+
+def is_captured(stream: int) -> bool:
+    """Whether work on this stream goes into a graph now, or cannot be asked about because other work does."""
+    status = ctypes.c_int(0)
+    return call("cuStreamIsCapturing", ctypes.c_void_p(stream), ctypes.byref(status)) != 0 or status.value != 0
+
+
+def context() -> int:
+    """The thread's, 0: none."""
+    here = ctypes.c_void_p()
+    call("cuCtxGetCurrent", ctypes.byref(here))
+    return here.value or 0
+
+
+def device() -> int:
+    here = ctypes.c_int(0)
+    call("cuCtxGetDevice", ctypes.byref(here))
+    return here.value

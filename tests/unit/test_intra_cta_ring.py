@@ -1,0 +1,188 @@
+"""Launches with more CTAs than there is memory for: what is left of a ring that they went round in, laid out byte by byte."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from intra_captures import Cta, Kernel, framed, scope, spans, write
+from intra_kernels import profile_of
+from rich.console import Console
+
+from aiflame.analyze.intra import intra
+from aiflame.intra.captures import read
+from aiflame.intra.cta_ring import straight
+from aiflame.intra.decode import Layout, records
+from aiflame.intra.tables import Made, Ran, tables
+from aiflame.render.intra_table import print_intra
+
+LOAD = 0
+SCOPES = [scope(LOAD, "load a", "load")]
+BEGIN_NS = 10**9
+
+
+def kernel(blocks: int, ring: int = 4) -> Kernel:
+    """A CTA's memory is so many times 128 bytes."""
+    bare = Kernel("k", SCOPES, warps=1, ring=ring, spare=0)
+    return Kernel("k", SCOPES, warps=1, ring=ring, spare=128 * blocks - bare.scratch_bytes)
+
+
+def cta(number: int, *, begin: int | None = None, end: int | None = None) -> Cta:
+    """One after the other on one multiprocessor, each for 500 ns; each with a time of its own in its records."""
+    began = BEGIN_NS + 1000 * number if begin is None else begin
+    clock = 2 * (began - BEGIN_NS)
+    return Cta(number, begin=began, end=began + 500 if end is None else end, warps={0: spans((LOAD, clock + 10, clock + 20 + number % 7))})
+
+
+class Ring:
+    """Memory that CTAs write one after the other, and who wrote each byte last."""
+
+    def __init__(self, made: Kernel, size: int) -> None:
+        self.kernel, self.memory, self.owner = made, bytearray(size), np.full(size, -1)
+
+    def write(self, one: Cta, most_bytes: int = 1 << 30) -> None:
+        data = self.kernel.memory(one)[:most_bytes]
+        at = (one.number * self.kernel.scratch_bytes + np.arange(len(data))) % len(self.memory)
+        np.frombuffer(self.memory, np.uint8)[at] = np.frombuffer(data, np.uint8)
+        self.owner[at] = one.number
+
+    def whole(self) -> list[int]:
+        """CTAs that own each byte that they wrote."""
+        numbers, counts = np.unique(self.owner, return_counts=True)
+        return [int(number) for number in numbers[counts == self.kernel.scratch_bytes] if number >= 0]
+
+    def left(self, ctas: int) -> list[int]:
+        memory = straight(np.frombuffer(bytes(self.memory), np.uint8), self.kernel.scratch_bytes, ctas)
+        found = records(memory, Layout(1, (0,), self.kernel.scratch_bytes))
+        assert found.ctas.bad == 0
+        clock = [one.warps[0][0][2] for one in map(cta, found.ctas.number.tolist())]
+        assert (found.clock[::2] + found.origin.get(0, 0)).tolist() == clock, "each has its own records"
+        return found.ctas.number.tolist()
+
+
+@given(st.integers(1, 9), st.integers(1, 40), st.integers(1, 300))
+def test_what_is_left_is_what_nobody_has_written_over(blocks: int, units: int, ctas: int) -> None:
+    """Of any size in a ring of any size: those across its end, and those that are half overwritten, included."""
+    ring = Ring(kernel(blocks), 128 * units)
+    for number in range(ctas if units >= blocks else 0):
+        ring.write(cta(number))
+    assert ring.left(ctas) == ring.whole()
+
+
+def test_one_lies_across_the_end() -> None:
+    ring = Ring(kernel(3), 128 * 8)
+    for number in range(5):
+        ring.write(cta(number))
+    across = 2 * 3 % 8
+    assert across + 3 > 8 and ring.left(5) == [3, 4], "2 was across the end, and 3 and 4 are over its last part"
+    assert ring.owner[-1] == 2
+
+
+def test_what_writes_little_leaves_old_headers_which_count_for_nothing() -> None:
+    """A ring that was not filled is not copied: the head of an earlier CTA stays within it."""
+    made = kernel(3, ring=32)
+    ring = Ring(made, 128 * 7)
+    for number in range(40):
+        ring.write(cta(number), most_bytes=128)
+    left = ring.left(40)
+    assert left == sorted(left) and left[-1] == 39
+    places = sorted(3 * number % 7 for number in left)
+    assert all(two - one >= 3 for one, two in zip(places, [*places[1:], places[0] + 7], strict=True)), "none lies over another"
+
+
+def test_who_was_not_done_when_another_came_by_has_spoiled_it() -> None:
+    """1 lies over the end of 3."""
+    ring = Ring(kernel(3), 128 * 8)
+    ring.write(cta(3))
+    ring.write(cta(1, begin=cta(1).begin, end=cta(3).begin + 1))
+    assert ring.left(8) == []
+    ring.write(cta(1, begin=cta(1).begin, end=cta(3).begin - 200))
+    assert ring.left(8) == [3], "it was done before, and only what 3 did not write is still there"
+
+
+def test_a_number_that_does_not_fit_its_place_is_none() -> None:
+    made = kernel(2)
+    ring = Ring(made, 128 * 9)
+    for number in range(20):
+        ring.write(cta(number))
+    before = ring.left(20)
+    place = before[0] * made.scratch_bytes % len(ring.memory)
+    for wrong in (before[0] + 1, 1 << 31):
+        ring.memory[place + 4 : place + 8] = wrong.to_bytes(4, "little")
+        assert ring.left(20) == before[1:]
+    assert ring.left(before[2] + 1) == [before[1], before[2]], "there are no more than were launched"
+
+
+def test_a_head_that_is_torn_is_a_cta_that_left_nothing() -> None:
+    made = kernel(2)
+    ring = Ring(made, 128 * 8)
+    for number in range(8):
+        ring.write(cta(number))
+    at = 5 * made.scratch_bytes % len(ring.memory)
+    ring.memory[at + 16 : at + 40] = bytes(24)  # it began, and never came to its end
+    memory = straight(np.frombuffer(bytes(ring.memory), np.uint8), made.scratch_bytes, 8)
+    found = records(memory, Layout(1, (0,), made.scratch_bytes)).ctas
+    assert (found.number.tolist(), found.bad) == ([4, 6, 7], 1)
+
+
+@given(st.binary(max_size=2048), st.integers(16, 100), st.integers(0, 1 << 20))
+def test_any_memory_is_some_ctas_or_none(noise: bytes, words: int, ctas: int) -> None:
+    data = np.frombuffer(noise[: len(noise) // 4 * 4], np.uint8)
+    assert len(straight(data, 4 * words, ctas)) % (4 * words) == 0
+
+
+class TestTables:
+    CTAS, SIZE = 1000, 128 * 2 * 50 + 128
+    made = kernel(2)
+
+    def frames(self, **told: object) -> tuple[bytes, bytes]:
+        ring = Ring(self.made, self.SIZE)
+        for number in range(self.CTAS):
+            ring.write(cta(number))
+        head = {
+            "kind": "launch", "key": "k", "device": 0, "stream": 7, "grid": [self.CTAS, 1, 1], "begin_ns": 500, "ctas": self.CTAS,
+            "ring_bytes": self.SIZE, "launch": 1, **told,
+        }  # fmt: skip
+        return self.made.frame(), framed(head, bytes(ring.memory))
+
+    def made_of(self, tmp_path: Path, ran: Ran | None = None, frames: Sequence[bytes] = ()) -> Made:
+        return tables(0, read(write(tmp_path / "7.captures", *(frames or self.frames()))), lambda kernel, launch: ran)
+
+    def test_tell_how_many_of_the_launchs_ctas_were_read(self, tmp_path: Path) -> None:
+        found = self.made_of(tmp_path)
+        assert found.tables["intra_launches"].select("grid", "ctas", "bad_ctas").row(0) == (self.CTAS, 50, 0)
+        assert found.tables["intra_ctas"]["cta"].to_list() == list(range(self.CTAS - 50, self.CTAS))
+        assert found.notes == ["950 CTAs of large launches were overwritten by later ones: the last are kept"]
+
+    def test_end_when_the_kernel_did(self, tmp_path: Path) -> None:
+        """Where nothing else tells what the device's timer is in the profile's clock: the last CTA's end is the kernel's."""
+        found = self.made_of(tmp_path, Ran(40_000, 2_000_000))
+        assert found.tables["intra_ctas"]["end_ns"].max() == 2_000_000
+
+    def test_keep_to_what_other_launches_tell(self, tmp_path: Path) -> None:
+        first = Cta(0, begin=BEGIN_NS + 10**7, end=BEGIN_NS + 10**7 + 500, warps=cta(0).warps)
+        kernel, ring = self.frames()
+        shift = 77_000 - BEGIN_NS
+        rans = iter([Ran(77_000 - 300, 10**9), Ran(first.begin + shift, first.end + shift)])
+        made = tables(
+            0, read(write(tmp_path / "7.captures", kernel, ring, self.made.launch(first))), lambda kernel, launch: next(rans)
+        )  # fmt: skip
+        ends = made.tables["intra_ctas"].filter(launch=1)["end_ns"]
+        assert ends.max() == cta(self.CTAS - 1).end + 100 + shift
+
+    @pytest.mark.parametrize("wrong", [{"ring_bytes": 128}, {"ctas": 20}, {"ring_bytes": 3}, {"ring_bytes": -1}])
+    def test_are_empty_of_a_capture_that_contradicts_itself(self, tmp_path: Path, wrong: dict[str, int]) -> None:
+        captures = read(write(tmp_path / "7.captures", *self.frames(**wrong)))
+        assert (captures.launches, captures.damaged) == ([], 1)
+
+    def test_of_a_part_of_the_ctas_say_nothing_of_their_whole(self, tmp_path: Path) -> None:
+        (found,) = intra(profile_of(tmp_path / "p.aiflame", *self.frames()))
+        assert (found.ctas_read, found.ctas, found.balance) == (50, self.CTAS, None)
+        console = Console(file=io.StringIO(), width=150)
+        print_intra([found], 10, console)
+        assert "in 50 of 1,000 CTAs" in console.file.getvalue()  # type: ignore[attr-defined]
