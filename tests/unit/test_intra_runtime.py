@@ -241,6 +241,18 @@ class TestMoreBlocksThanThereIsMemoryFor:
         assert pool.take(device_ring.MOST_ROUNDS * (2 << 20) + 1) is None
         assert "cuMemMap" not in program.cuda.calls
 
+    def test_have_a_place_whatever_was_launched_before(self, program: Program) -> None:
+        """Memory that small launches have had is never given back: that would wait for the device."""
+        program.cuda.has_virtual_memory = True
+        pool = device.Pool(16 << 20, 4 << 20)
+        small = [pool.take(100) for _ in range(20)]
+        assert [slot.bytes for slot in small if slot] == [2 << 20] * 6 + [4 << 20]
+        for slot in small:
+            if slot is not None:
+                slot.busy = False
+        large = pool.take(100 << 20)
+        assert large is small[6] and large is not None and large.ring is not None and large.ring.rounds == 25
+
     def test_have_rings_of_a_kibibyte_at_least(self) -> None:
         few = [compile_hook.fitting(_recipe("loop"), _loaded(), 1 << 20, 64 << 20, go_round=go_round) for go_round in (True, False)]
         assert [(one.segment_bytes, one.warps) for one in few] == [(1024, (0, 2)), (128, (0,))]

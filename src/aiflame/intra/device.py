@@ -77,18 +77,19 @@ class Pool:
         return status == 0
 
     def _make(self, size: int) -> Slot | None:
+        """The last that there is memory for is one that has room for all launches to come."""
         left = self.limit - sum(slot.bytes for slot in self.slots)
-        if size > self.most:
+        as_slot = -(-size // SLOT_UNIT) * SLOT_UNIT
+        if size > self.most or left - as_slot < self.most:
             ring = Ring.make(self.most) if left >= self.most and size <= MOST_ROUNDS * self.most else None
             if ring is not None and ring.reach(size):
                 return self._with_host(ring.bytes, ring.begin, ring)
             if ring is not None:
                 ring.give_back()
-        size = -(-size // SLOT_UNIT) * SLOT_UNIT
         memory = ctypes.c_uint64()
-        if size > left or driver.call("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(size)):
+        if as_slot > left or driver.call("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(as_slot)):
             return None
-        return self._with_host(size, memory.value, None)
+        return self._with_host(as_slot, memory.value, None)
 
     def _with_host(self, size: int, memory: int, ring: Ring | None) -> Slot | None:
         if self._stream is None or self._other is None:
