@@ -28,12 +28,12 @@ def test_how_many_ctas_fit(capability: str, threads: int, registers: int, shared
         # 228 KiB for two, one KiB of each taken by the system.
         (128, 98_304, 17_408),
         (128, 100_000, 15_616),
-        # One fits by its registers: half of the multiprocessor's.
-        (255, 0, 228 * 512),
+        # One fits by its registers: a quarter of the multiprocessor's.
+        (255, 0, 228 * 256),
         # What one CTA may have at most is used already.
         (255, 232_448, 0),
-        # As many as there are warps for: 8 with 14,592 bytes each, a half of 228 KiB.
-        (32, 0, 14_592),
+        # As many as there are warps for: 8 with 7,296 bytes each, a quarter of 228 KiB.
+        (32, 0, 7296),
         (-1, 0, 0),
     ],
 )

@@ -266,7 +266,7 @@ class Launch:
         if self._of is not session:
             self._of, self._twin = session, None
             try:
-                go_round = device_ring.is_supported()
+                go_round = session.most_bytes >= device.SLOT_UNIT and device_ring.is_supported()
                 recipe = compile_hook.fitting(session.recipe, self._kernel, ctas, session.most_bytes, go_round=go_round)
                 twin = compile_hook.twin(self._kernel, recipe)
                 if int(twin.metadata.shared) > lowering.shared_memory("cuda", str(twin.metadata.target.arch)):
