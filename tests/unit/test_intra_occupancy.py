@@ -28,8 +28,10 @@ def test_how_many_ctas_fit(capability: str, threads: int, registers: int, shared
         # 228 KiB for two, one KiB of each taken by the system.
         (128, 98_304, 17_408),
         (128, 100_000, 15_616),
-        # One fits by its registers: a quarter of the multiprocessor's.
+        # One fits by its registers: a quarter of the multiprocessor's, or all of it where that much is used already.
         (255, 0, 228 * 256),
+        (255, 57_000, 228 * 256),
+        (255, 60_000, 232_448 - 60_032),
         # What one CTA may have at most is used already.
         (255, 232_448, 0),
         # As many as there are warps for: 8 with 7,296 bytes each, a quarter of 228 KiB.

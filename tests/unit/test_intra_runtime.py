@@ -290,7 +290,7 @@ class TestRoom:
 
     @pytest.mark.parametrize(
         ("blocks", "segment"),
-        [(132, 16384), (1024, 4096), (2048, 4096), (4096, 2048), (8192, 1024), (1 << 20, 128)],
+        [(132, 16384), (100, 32768), (1024, 4096), (2048, 4096), (4096, 2048), (8192, 1024), (1 << 20, 128)],
     )
     def test_gets_smaller_where_there_are_many_blocks(self, blocks: int, segment: int) -> None:
         assert compile_hook.fitting(_recipe("loop"), _loaded(), blocks, 64 << 20).segment_bytes == segment
@@ -303,13 +303,13 @@ class TestRoom:
     @pytest.mark.parametrize(
         ("room", "warps", "made"),
         [
-            (65_536, None, ([0, 1, 2, 3], 16384, True)),
+            (131_072, None, ([0, 1, 2, 3], 32768, True)),
             (16_384, None, ([0, 1, 2, 3], 4096, True)),
             (9728, None, ([0, 2], 4096, True)),
             (9728, (0, 1, 2, 3), ([0, 1, 2, 3], 2048, True)),
             (1024, None, ([0, 2], 512, True)),
-            (1000, None, ([0, 1, 2, 3], 16384, False)),
-            (0, None, ([0, 1, 2, 3], 16384, False)),
+            (1000, None, ([0, 1, 2, 3], 32768, False)),
+            (0, None, ([0, 1, 2, 3], 32768, False)),
         ],
     )
     def test_is_used_as_far_as_it_goes(

@@ -41,7 +41,7 @@ class Recipe:
     passes: tuple[tuple[str, Pass], ...]
     warps: tuple[int, ...] | None = None
     """Whose records are kept; None: of the first warp of each group of four, or of all where there are fewer than eight."""
-    segment_bytes: int = 16384
+    segment_bytes: int = 32768
     """The most for a warp, a power of two."""
     shared: bool | None = None
     """Whether records lie in shared memory until a block ends; None: where there is room for them."""

@@ -35,13 +35,16 @@ def at_once(capability: str, threads: int, registers: int, shared: int) -> int:
 def spare_shared(capability: str, threads: int, registers: int, shared: int) -> int:
     """Bytes that each CTA may take beside its own, and as many CTAs fit as before; 0 also where that is not known.
 
-    What a multiprocessor does not use as shared memory is its cache: no more than a quarter of it is called spare."""
+    What a multiprocessor does not use as shared memory is its cache. Of kernels that have their data in shared memory, which need it little,
+    all that is free is spare; of others no more than a quarter of the whole."""
     fit = at_once(capability, threads, registers, shared)
     if fit <= 0:
         return 0
     whole = SHARED[capability] * 1024
     each = min(whole // fit - _reserved(capability), of_cta(capability)) - _rounded(shared)
-    return max(min(each, whole // 4 // fit) // UNIT_OF_SHARED * UNIT_OF_SHARED, 0)
+    if shared * fit < whole // 4:
+        each = min(each, whole // 4 // fit)
+    return max(each // UNIT_OF_SHARED * UNIT_OF_SHARED, 0)
 
 
 def of_cta(capability: str) -> int:

@@ -50,7 +50,7 @@ class Settings:
     """Bytes of the device, and as many of the host."""
     disk: int = 1 << 30
     """Bytes for a process."""
-    segment_bytes: int = 16384
+    segment_bytes: int = 32768
     """Of a warp's records, at most."""
     shared: bool | None = None
     """Whether they lie in shared memory until a block ends; None: where there is room for them."""
