@@ -315,7 +315,7 @@ def _around(known: Joined, ran: _Kernels) -> tuple[list[str], Ints]:
 
 
 def _of_cpus(profile: Tables, trie: Functions, calls: pl.DataFrame) -> pl.DataFrame:
-    meaning = of_calls(profile, trie)
+    meaning = of_calls(profile, trie, calls)
     told = meaning.samples.select("process", pl.col("id").cast(pl.Int64), "autograd", "step", "phase", "layer")
     rows = calls.join(told, on=["process", "id"], how="left", maintain_order="left")
     backward = (pl.col("autograd") >= 1 << 15) & pl.col("phase").is_in([int(Phase.COMMUNICATION), int(Phase.OTHER)])

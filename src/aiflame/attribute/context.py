@@ -17,7 +17,7 @@ from aiflame.attribute import nodes
 from aiflame.attribute.backward import BACKWARD, origins
 from aiflame.attribute.compiled import Compiled, compiled, op_frames
 from aiflame.attribute.growth import Forest
-from aiflame.attribute.items import LATEST, call_items, ints, launch_items, mother_threads, node_items, sample_items
+from aiflame.attribute.items import LATEST, call_items, forward_calls, ints, launch_items, mother_threads, node_items, sample_items
 from aiflame.attribute.layers import StackLayers, layers
 from aiflame.attribute.ops import StackOps, ops
 from aiflame.attribute.origins import kernel_origins
@@ -69,11 +69,11 @@ def of_devices(profile: Tables, trie: Functions) -> Meaning:
     return Meaning(told[: len(launched)], nodes, told.clear(), known.forests(regions_of), known.compiled, known.steps.rows)
 
 
-def of_calls(profile: Tables, trie: Functions) -> Meaning:
-    """What traced calls are of: they stand in the column `samples`, with their `id`."""
-    items = call_items(profile)
+def of_calls(profile: Tables, trie: Functions, of: pl.DataFrame) -> Meaning:
+    """What these traced calls (`process`, `id`) are of, apart from all others: they stand in the column `samples`, with their `id`."""
+    items = call_items(profile, of)
     known = _Known(profile, trie)
-    columns, regions_of = known.context(items, captured=np.zeros(len(items), dtype=np.bool_))
+    columns, regions_of = known.context(items, np.zeros(len(items), dtype=np.bool_), mother_threads(items, forward_calls(profile)))
     told = items.hstack(columns)
     return Meaning(told.clear(), told.clear(), told, known.forests(regions_of), known.compiled, known.steps.rows)
 
@@ -97,11 +97,12 @@ class _Known:
     """Items of its launches, where they are there already."""
     known_steps: pl.DataFrame | None = None
 
-    def context(self, items: pl.DataFrame, captured: NDArray[np.bool_]) -> tuple[pl.DataFrame, Forest]:
+    def context(self, items: pl.DataFrame, captured: NDArray[np.bool_], mother: Ints | None = None) -> tuple[pl.DataFrame, Forest]:
         """CONTEXT, MOTHER and BRINGS of each item, and the forest of regions; `captured`: it is a graph's node, which does not run when it
-        is made. What autograd's thread marks lies within the regions of the thread that it works for."""
+        is made; `mother`: the thread that it works for, where the items alone do not tell. What autograd's thread marks lies within the
+        regions of that one."""
         process, thread, stack, time_ns, autograd = ints(items, "process", "thread", "stack", "time_ns", "autograd")
-        mother = mother_threads(items)
+        mother = mother_threads(items) if mother is None else mother
         step = np.where(captured, -1, self.steps.of(process, mother, time_ns))
         # There may be ten million items: only what is needed of each is held.
         origin = replace(origins(self.profile, items, self._layers, self._ops), stack=stack[:0])

@@ -21,9 +21,20 @@ def launch_items(profile: Tables) -> pl.DataFrame:
     return _items(profile.scan("launches"), "begin_ns", gpu=True, more=("id", "api"))
 
 
-def call_items(profile: Tables) -> pl.DataFrame:
-    """A row for each traced call, with its `id`."""
-    return _items(profile.scan("calls"), "begin_ns", gpu=False, more=("id",))
+def call_items(profile: Tables, of: pl.DataFrame) -> pl.DataFrame:
+    """A row for each of these traced calls (`process`, `id`), with its `id`."""
+    calls = profile.scan("calls")
+    kinds = calls.collect_schema()
+    wanted = of.lazy().select(pl.col(name).cast(kinds[name]) for name in ("process", "id"))
+    return _items(calls.join(wanted, on=["process", "id"], how="semi"), "begin_ns", gpu=False, more=("id",))
+
+
+def forward_calls(profile: Tables) -> pl.DataFrame:
+    """`process`, `thread` and `autograd` of all traced calls of forward work: they tell which threads others work for."""
+    calls = profile.scan("calls")
+    if "autograd" not in calls.collect_schema():
+        calls = calls.with_columns(autograd=pl.lit(0))
+    return calls.select("process", "thread", "autograd").filter(pl.col("autograd").is_between(1, AUTOGRAD_THREAD)).collect()
 
 
 def node_items(profile: Tables) -> pl.DataFrame:
@@ -46,9 +57,22 @@ def ints(items: pl.DataFrame, *names: str) -> tuple[NDArray[np.int64], ...]:
     return tuple(items[name].cast(pl.Int64).to_numpy() for name in names)
 
 
-def mother_threads(items: pl.DataFrame) -> NDArray[np.int64]:
+def mother_threads(items: pl.DataFrame, forward: pl.DataFrame | None = None) -> NDArray[np.int64]:
     """The thread that each item works for: work of a backward node belongs to the thread whose forward code made the node, when torch's
-    number of that thread is known from forward work; all other to its own."""
+    number of that thread is known from forward work (among the items, unless it is given); all other to its own."""
+    known, mother = _owners(items if forward is None else forward)
+    process, thread, autograd = ints(items, "process", "thread", "autograd")
+    found: NDArray[np.int64] = thread.copy()
+    backward = np.flatnonzero(autograd > AUTOGRAD_THREAD)
+    if len(known) and len(backward):
+        wanted = process[backward] << 15 | autograd[backward] & AUTOGRAD_THREAD
+        at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        found[backward] = np.where(known[at] == wanted, mother[at], found[backward])
+    return found
+
+
+def _owners(items: pl.DataFrame) -> tuple[NDArray[np.int64], ...]:
+    """Torch's numbers of threads (process << 15 | number), ascending, and the thread that each is of, by most of its forward work."""
     process, thread, autograd = ints(items, "process", "thread", "autograd")
     number = process << 15 | autograd & AUTOGRAD_THREAD
     # Launches of a thread come one after another: what is alike in a row is counted at once.
@@ -64,14 +88,7 @@ def mother_threads(items: pl.DataFrame) -> NDArray[np.int64]:
         .sort("number", "many", "thread", descending=[False, True, False])
         .unique("number", keep="first", maintain_order=True)
     )
-    known, mother = ints(owners, "number", "thread")
-    found: NDArray[np.int64] = thread.copy()
-    backward = np.flatnonzero(autograd > AUTOGRAD_THREAD)
-    if len(known) and len(backward):
-        wanted = number[backward]
-        at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-        found[backward] = np.where(known[at] == wanted, mother[at], found[backward])
-    return found
+    return ints(owners, "number", "thread")
 
 
 def _items(rows: pl.LazyFrame, time: str, gpu: bool, more: tuple[str, ...]) -> pl.DataFrame:
