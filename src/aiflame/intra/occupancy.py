@@ -35,8 +35,8 @@ def at_once(capability: str, threads: int, registers: int, shared: int) -> int:
 def spare_shared(capability: str, threads: int, registers: int, shared: int) -> int:
     """Bytes that each CTA may take beside its own, and as many CTAs fit as before; 0 also where that is not known.
 
-    What a multiprocessor does not use as shared memory is its cache. Of kernels that have their data in shared memory, which need it little,
-    all that is free is spare; of others no more than a quarter of the whole."""
+    What a multiprocessor does not use as shared memory is its cache. Of kernels that have their data in shared memory all that is free is
+    spare, since they need a cache little; of others no more than a quarter of the whole."""
     fit = at_once(capability, threads, registers, shared)
     if fit <= 0:
         return 0
