@@ -193,7 +193,8 @@ class TestRoles:
         cta = Cta(0, begin=BEGIN_NS, end=BEGIN_NS + 10_000, warps={0: consumer, 4: producer})
         found = asked(tmp_path, kernel.frame(), kernel.launch(cta))
         told = [(role.name, role.warps, round(role.working, 2), round(role.critical, 2)) for role in found.roles]
-        assert told == [("consumer", (0,), 0.9, 0.8), ("producer", (4,), 0.2, 0.1)]
+        assert told == [("consumer", (0,), 0.9, 0.9), ("producer", (4,), 0.2, 0.1)]
+        assert [round(role.alone, 2) for role in found.roles] == [0.8, 0.1]
         assert "role" in kinds(found)
 
     def test_a_kernel_without_roles_has_none(self, tmp_path: Path) -> None:

@@ -6,10 +6,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from aiflame.analyze.intra_balance import Balance, balance
+from aiflame.analyze.intra_bubbles import Bubble, bubbles
 from aiflame.analyze.intra_changes import Changes, changes
 from aiflame.analyze.intra_data import Inside, insides
 from aiflame.analyze.intra_findings import IntraFinding, findings, warnings
-from aiflame.analyze.intra_overlap import Bubble, Overlap, bubbles, overlap
+from aiflame.analyze.intra_flow import Slot, flow, slot_times
+from aiflame.analyze.intra_overlap import Overlap, overlap
+from aiflame.analyze.intra_path import RolePath, role_path
 from aiflame.analyze.intra_roles import Role, roles
 from aiflame.analyze.intra_scopes import ScopeTime, scope_times
 from aiflame.analyze.places import place_text
@@ -43,6 +46,10 @@ class IntraKernel:
     overlap: Overlap | None
     bubbles: list[Bubble]
     roles: list[Role]
+    path: RolePath | None
+    """Who of the roles is waited for."""
+    slots: list[Slot]
+    """Buffers between roles."""
     balance: Balance | None
     changes: Changes
     findings: list[IntraFinding]
@@ -62,7 +69,10 @@ def intra(profile: Tables, wanted: str = "") -> list[IntraKernel]:
 
 
 def _asked(profile: Tables, inside: Inside) -> IntraKernel:
-    times, told, waits, parts, even = scope_times(inside), overlap(inside), bubbles(inside), roles(inside), balance(inside)
+    copies = flow(inside)
+    path = role_path(inside, copies)
+    times, told, waits, even = scope_times(inside), overlap(inside, copies), bubbles(inside), balance(inside)
+    parts = roles(inside, path.of_role() if path is not None else {})
     changed = changes(profile, inside)
     row = inside.kernel
     # What is won is won by the kernel as it is, where that was seen.
@@ -85,9 +95,11 @@ def _asked(profile: Tables, inside: Inside) -> IntraKernel:
         overlap=told,
         bubbles=waits,
         roles=parts,
+        path=path,
+        slots=slot_times(inside, copies) if copies is not None else [],
         balance=even,
         changes=changed,
-        findings=findings(alone, times, told, waits, parts, even),
+        findings=findings(alone, times, told, waits, parts, path, even),
         warnings=warnings(inside, changed),
     )
 

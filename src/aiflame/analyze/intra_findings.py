@@ -7,18 +7,24 @@ from dataclasses import dataclass
 
 from aiflame.analyze.amounts import amount
 from aiflame.analyze.intra_balance import Balance
+from aiflame.analyze.intra_bubbles import Bubble
 from aiflame.analyze.intra_changes import Changes
 from aiflame.analyze.intra_data import Inside
-from aiflame.analyze.intra_overlap import Bubble, Overlap
+from aiflame.analyze.intra_overlap import Overlap
+from aiflame.analyze.intra_path import RolePath
 from aiflame.analyze.intra_roles import Role
 from aiflame.analyze.intra_scopes import ScopeTime
 from aiflame.analyze.places import short_place
 
 EXPOSED = 0.1
 """Of the time: below this, hiding copies wins less than a stage of a pipeline costs in shared memory."""
+MORE_STAGES = ": try more stages (num_stages)"
 WAITS = 0.1
 TAIL = 0.1
 CRITICAL = 0.5
+"""Of the critical path."""
+IN_FLIGHT = 0.25
+"""Of the critical path, copies that nothing else hides."""
 UNEVEN = 1.5
 """A warp's time in a scope, relative to the median warp's."""
 WORTH = 0.1
@@ -33,7 +39,7 @@ UNCERTAIN = 0.02
 @dataclass(frozen=True, slots=True)
 class IntraFinding:
     kind: str
-    """no-overlap, wait, hot-scope, role, tail, uneven-warps, slow-sm"""
+    """no-overlap, wait, hot-scope, role, copies-late, tail, uneven-warps, slow-sm"""
     sentence: str
     share: float
     """The number in it, of the kernel's time or of its warps'."""
@@ -48,16 +54,20 @@ def findings(
     overlap: Overlap | None,
     bubbles: Sequence[Bubble],
     roles: Sequence[Role],
+    path: RolePath | None,
     balance: Balance | None,
 ) -> list[IntraFinding]:
     """Those that promise most first."""
+    of_roles = [*_roles(roles, bubbles, path), *_copies_late(bubbles, overlap, path)]
+    waits = [] if of_roles else [one for one in bubbles[:1] if one.share >= WAITS]
+    told = {one.name for one in (bubbles if roles else waits)} | {one.name for one in roles}
     found = [
-        *_no_overlap(took_ns, overlap),
-        *_waits(bubbles, overlap),
-        *_roles(roles),
+        *_no_overlap(took_ns, overlap, path),
+        *_waits(waits, overlap),
+        *of_roles,
         *_tail(balance),
         *_uneven(scopes),
-        *_hot([one for one in scopes if all(one.name != wait.name for wait in bubbles[:1] if wait.share >= WAITS)]),
+        *_hot([one for one in scopes if one.name not in told]),
     ]
     return sorted(found, key=lambda one: (-one.recoverable, one.kind, one.sentence))
 
@@ -66,7 +76,7 @@ def _ns(value: float) -> str:
     return amount(round(value), "ns")
 
 
-def _no_overlap(took_ns: float, told: Overlap | None) -> Iterator[IntraFinding]:
+def _no_overlap(took_ns: float, told: Overlap | None, path: RolePath | None) -> Iterator[IntraFinding]:
     if told is None or told.exposed < EXPOSED:
         return
     only = "" if told.overlapped >= 0.5 else "only "
@@ -75,34 +85,50 @@ def _no_overlap(took_ns: float, told: Overlap | None) -> Iterator[IntraFinding]:
     )
     sentence = (
         f"{hidden}: {told.exposed:.0%} of the time copies are in flight and nothing is multiplied. "
-        f"Fully overlapped this kernel would take {_ns(took_ns * told.bound)} instead of {_ns(took_ns)}, if memory delivers that fast: "
-        "try more stages (num_stages)"
+        f"Fully overlapped this kernel would take {_ns(took_ns * told.bound)} instead of {_ns(took_ns)}, if memory delivers that fast"
     )
+    if path is None or path.in_flight >= IN_FLIGHT:
+        sentence += MORE_STAGES
     yield IntraFinding("no-overlap", sentence, told.exposed, told.exposed)
 
 
 def _waits(bubbles: Sequence[Bubble], told: Overlap | None) -> Iterator[IntraFinding]:
-    """The longest wait; what a kernel waits for its own multiplications is its work where copies are hidden."""
-    for one in bubbles[:1]:
-        if one.share < WAITS:
-            return
+    """The longest wait. What a kernel waits for its own multiplications is its work where copies are hidden; a kernel that multiplies
+    nothing may well do nothing but wait for memory."""
+    for one in bubbles:
         first = f", {_ns(one.fill_ns)} the first time" if one.fill_ns > 2 * max(one.steady_ns, 1) else ""
         at = f" ({short_place(one.place)})" if one.place else ""
         sentence = f"warps stand {one.share:.0%} of their time at `{one.name}`{at}, {_ns(one.steady_ns)} each time{first}"
-        gain = 0.0 if "dot" in one.name else min(one.share, told.exposed if told else one.share)
+        known = min(one.share, told.exposed) if told is not None else one.share
+        gain = 0.0 if one.of == "math" or (one.of == "loads" and told is None) else known
         yield IntraFinding("wait", sentence, one.share, gain, one.place)
 
 
-def _roles(roles: Sequence[Role]) -> Iterator[IntraFinding]:
-    if len(roles) < 2 or roles[0].critical < CRITICAL:
+def _roles(roles: Sequence[Role], bubbles: Sequence[Bubble], path: RolePath | None) -> Iterator[IntraFinding]:
+    if len(roles) < 2 or roles[0].critical < CRITICAL or roles[0].working < WORTH:
         return
     first, others = roles[0], roles[1:]
-    idle = min(others, key=lambda one: one.working)
-    sentence = (
-        f"`{first.name}` holds the others up: {first.critical:.0%} of the time it alone works; "
-        f"`{idle.name}` waits {1 - idle.working:.0%} of its time"
-    )
+    idle = min(others, key=lambda one: (one.working, one.name))
+    what = f"{first.critical:.0%} of the critical path is its work" if path else f"{first.critical:.0%} of the time it alone works"
+    inner = [part for part in path.parts if part.role == first.name and part.scope] if path else []
+    most = f" ({inner[0].share:.0%} `{inner[0].scope}`)" if inner and inner[0].share >= WORTH else ""
+    where = next((f", {_at(one)}" for one in bubbles if one.role == idle.name), "")
+    sentence = f"`{first.name}` holds the others up: {what}{most}; `{idle.name}` waits {1 - idle.working:.0%} of its time{where}"
     yield IntraFinding("role", sentence, first.critical, 0.0)
+
+
+def _copies_late(bubbles: Sequence[Bubble], told: Overlap | None, path: RolePath | None) -> Iterator[IntraFinding]:
+    """Neither role is slow: what is copied comes late, and too little of it is asked for ahead."""
+    if path is None or path.in_flight < IN_FLIGHT:
+        return
+    waits = "".join(f"; `{one.role}` waits {_at(one)}" for one in [one for one in bubbles if one.role and one.share >= WORTH][:2])
+    said = told is not None and told.exposed >= EXPOSED
+    sentence = f"{path.in_flight:.0%} of the critical path lies in copies that nothing hides{waits}{'' if said else MORE_STAGES}"
+    yield IntraFinding("copies-late", sentence, path.in_flight, path.in_flight)
+
+
+def _at(one: Bubble) -> str:
+    return f"{_ns(one.steady_ns)} each time at `{one.name}`"
 
 
 def _tail(told: Balance | None) -> Iterator[IntraFinding]:

@@ -1,8 +1,8 @@
 """What of a kernel's copies and math overlaps, what of the copies is exposed, and what the kernel would take if none were.
 
 A copy is in flight from where it is issued to the end of the wait that it is waited for with; so is a multiplication that goes on by
-itself. With kernels whose stages are pipelined, a copy is waited for some waits later. A multiprocessor's CTAs count together where all
-were recorded: while one waits, another may multiply.
+itself. With kernels whose stages are pipelined, a copy is waited for some waits later; with kernels that have roles, by another role. A
+multiprocessor's CTAs count together where all were recorded: while one waits, another may multiply.
 """
 
 from __future__ import annotations
@@ -11,18 +11,25 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 
 from aiflame.analyze.intra_data import Bools, Inside, Ints, Line
+from aiflame.analyze.intra_flow import Flow
+from aiflame.analyze.intra_kinds import (
+    OWN_COPY_WAITS,
+    Row,
+    is_arrival,
+    is_async_math,
+    is_copy,
+    is_copy_wait,
+    is_dot_wait,
+    is_load_issue,
+    is_math,
+    is_whole_math,
+    waits_for_its_math,
+)
+from aiflame.analyze.intra_roles import roles_of_spans
 from aiflame.analyze.spans import Spans, both, union, without
 
-_COPIES = re.compile(r"ttg\.async_copy_global_to_local|ttng\.async_tma_(?:copy_global_to_local|gather)|amdg\.buffer_load_to_local")
-_COPY_WAITS = re.compile(r"(?:ttg|amdg|amdgpu)\.async_wait|ttng\.wait_barrier")
-_OWN_COPY_WAITS = re.compile(r"(?:ttg|amdg|amdgpu)\.async_wait")
-"""A barrier may be waited at for other things, too."""
-_ASYNC_DOTS = re.compile(r"ttng\.(?:warp_group_dot|tc_gen5_mma)(?:_scaled)?")
-_LOADS = re.compile(r"tt\.(?:load|gather|descriptor_load|descriptor_gather)|(?:amdg|amdgpu)\.buffer_load")
-_DOT_WAITS = re.compile(r"ttng\.warp_group_dot_wait")
 _NUMBER = re.compile(r" #\d+$")
 
 
@@ -62,26 +69,12 @@ class Overlap:
         return 1 - (either - max(self.copies_ns, self.math_ns)) / self.window_ns if self.window_ns else 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Bubble:
-    """A wait of a pipeline: what a warp stands there."""
-
-    name: str
-    place: str
-    count: int
-    share: float
-    """Of the time of warps that run it."""
-    fill_ns: float
-    """The first time of each warp, the median."""
-    steady_ns: float
-    """All other times, the mean."""
-    p95_ns: float
-
-
-def overlap(inside: Inside) -> Overlap | None:
-    """None where copies or math were not recorded."""
+def overlap(inside: Inside, handed_on: Flow | None = None) -> Overlap | None:
+    """None where copies or math were not recorded. `handed_on`: copies that one role makes for others."""
     line = inside.line
-    copies, math = _copies(inside, line), _math(inside, line)
+    copies, math = _copies(inside, line, handed_on), _math(inside, line)
+    if handed_on is not None and not len(math) and waits_for_its_math(str(inside.kernel["arch"])):
+        math = _worked(inside, line, handed_on)
     if not len(copies) or not len(math):
         return None
     windows = Spans(*_long(line.window_begin, line.window_end))
@@ -98,69 +91,81 @@ def _long(begin: Ints, end: Ints) -> tuple[Ints, Ints]:
     return begin[end > begin], end[end > begin]
 
 
-def _copies(inside: Inside, line: Line) -> Spans:
+def _copies(inside: Inside, line: Line, handed_on: Flow | None) -> Spans:
     """Asynchronous copies, and loads that are waited for or whose value the next multiplication needs."""
     scope = inside.spans["scope"].to_numpy()[line.order]
-    rows = inside.scopes.to_dicts()
+    rows: list[Row] = inside.scopes.to_dicts()
     paired = {row["pair"] for row in rows if row["pair"] >= 0}
-    of_copies = [row["scope"] for row in rows if _COPY_WAITS.fullmatch(row["op"])]
-    math = [row["scope"] for row in rows if _is_math(row) or _is_whole(row, _ASYNC_DOTS)]
-    begins = np.isin(scope, math or [row["scope"] for row in rows if _DOT_WAITS.fullmatch(row["op"])])
-    parts = []
+    of_copies = [row["scope"] for row in rows if is_copy_wait(row)]
+    math = [row["scope"] for row in rows if is_math(row) or is_whole_math(row)]
+    begins = np.isin(scope, math or [row["scope"] for row in rows if is_dot_wait(row)])
+    known = handed_on is not None
+    parts = [(handed_on.begin, handed_on.end)] if handed_on is not None else []
     for row in rows:
         number = row["scope"]
-        if not (row["kind"] in ("load", "async") and row["phase"] in ("span", "issue")):
-            continue
         mine = scope == number
+        if not is_load_issue(row) or (known and is_copy(row)):
+            continue
         if number in paired:
             parts.append(_in_flight(line, mine, np.isin(scope, [one["scope"] for one in rows if one["pair"] == number]), 1))
-        elif _COPIES.fullmatch(row["op"]):
+        elif is_copy(row):
             parts.append(_in_flight(line, mine, np.isin(scope, of_copies), _waits_later(row, rows)))
         elif row["kind"] == "load":
             until = _begin_after(line, mine, begins)
             parts.append((line.begin[mine], np.maximum(line.end[mine], until)))
     # While a warp waits for a copy one is in flight, also where the record of its issue was overwritten.
-    loads = {row["scope"] for row in rows if row["kind"] in ("load", "async")}
-    whole = [row["scope"] for row in rows if _is_whole(row, _LOADS) or _is_whole(row, _COPIES)]
-    waiting = np.isin(scope, [row["scope"] for row in rows if row["pair"] in loads or _OWN_COPY_WAITS.fullmatch(row["op"])] + whole)
+    loads = {row["scope"] for row in rows if is_load_issue(row) and row["kind"] in ("load", "async")}
+    whole = [row["scope"] for row in rows if is_arrival(row)]
+    waiting = np.isin(scope, whole + [row["scope"] for row in rows if row["pair"] in loads or row["op"] in OWN_COPY_WAITS])
     return _joined([*parts, (line.begin[waiting], line.end[waiting])] if parts or whole else [])
 
 
-def _waits_later(row: dict[str, object], rows: list[dict[str, object]]) -> int:
+def _waits_later(row: Row, rows: list[Row]) -> int:
     """Which wait after it a copy is waited for with: as many stages as copies of the same were made before their innermost loop."""
-    name = _NUMBER.sub("", str(row["name"]))
-    alike = [one for one in rows if _NUMBER.sub("", str(one["name"])) == name and _COPIES.fullmatch(str(one["op"]))]
-    inner = max(int(str(one["loop"])) for one in alike)
-    before = sorted(int(str(one["scope"])) for one in alike if one["loop"] != inner)
-    return before.index(int(str(row["scope"]))) + 1 if row["loop"] != inner else max(len(before), 1)
+    name = _NUMBER.sub("", row["name"])
+    alike = [one for one in rows if _NUMBER.sub("", one["name"]) == name and is_copy(one)]
+    inner = max(one["loop"] for one in alike)
+    before = sorted(one["scope"] for one in alike if one["loop"] != inner)
+    return before.index(row["scope"]) + 1 if row["loop"] != inner else max(len(before), 1)
 
 
 def _math(inside: Inside, line: Line) -> Spans:
     scope = inside.spans["scope"].to_numpy()[line.order]
-    rows = inside.scopes.to_dicts()
-    dot_waits = [row for row in rows if _DOT_WAITS.fullmatch(row["op"])]
+    rows: list[Row] = inside.scopes.to_dicts()
+    dot_waits = [row for row in rows if is_dot_wait(row)]
     waiting = np.isin(scope, [row["scope"] for row in dot_waits])
-    issued = [row for row in rows if _is_math(row) and _ASYNC_DOTS.fullmatch(row["op"])]
-    inner = {row["loop"] for row in issued} & {row["loop"] for row in dot_waits} - {-1}
-    # A wait behind the loop means that the waits in it leave one multiplication going: it ends with the wait after the next.
-    later = 2 if inner and any(row["loop"] not in inner for row in dot_waits) else 1
+    inner = {row["loop"] for row in rows if is_async_math(row)} & {row["loop"] for row in dot_waits} - {-1}
     parts = []
     for row in rows:
         mine = scope == row["scope"]
-        if row in issued and dot_waits:
-            parts.append(_in_flight(line, mine, waiting, later if row["loop"] in inner else 1))
-        elif _is_math(row) or _is_whole(row, _ASYNC_DOTS) or row in dot_waits:
+        if is_async_math(row) and dot_waits:
+            parts.append(_in_flight(line, mine, waiting, _dot_waits_later(row, dot_waits) if row["loop"] in inner else 1))
+        elif is_math(row) or is_whole_math(row) or is_dot_wait(row):
             parts.append((line.begin[mine], line.end[mine]))
     return _joined(parts)
 
 
-def _is_math(row: dict[str, object]) -> bool:
-    return row["kind"] == "mma" and row["phase"] in ("span", "issue")
+def _dot_waits_later(row: Row, waits: list[Row]) -> int:
+    """A wait behind the loop means that the waits in it leave one multiplication going: it ends with the wait after the next. Not if that
+    is for a multiplication which nothing waits for in the loop."""
+    mine = [one for one in waits if one["pair"] in (row["scope"], -1)]
+    waited = any(one["loop"] == row["loop"] for one in mine)
+    return 2 if waited and any(one["loop"] != row["loop"] for one in mine) else 1
 
 
-def _is_whole(row: dict[str, object], ops: re.Pattern[str]) -> bool:
-    """From where it is issued to the end of the wait for it, in one scope."""
-    return row["kind"] == "wait" and row["phase"] == "span" and ops.fullmatch(str(row["op"])) is not None
+def _worked(inside: Inside, line: Line, handed_on: Flow) -> Spans:
+    """Where no multiplication was recorded: what consumers do between a wait for copies and the next; after the last as long as usually."""
+    told = roles_of_spans(inside)
+    rows = np.unique(handed_on.waits)
+    if told is None or len(rows) < 2:
+        return _joined([])
+    after, same = line.end[rows], np.append(line.unit[rows][1:] == line.unit[rows][:-1], False)
+    until = np.append(line.begin[rows][1:], 0)
+    usual = int(np.median((until - after)[same])) if same.any() else 0
+    whole = np.flatnonzero(told.whole)
+    of_unit = whole[np.minimum(np.searchsorted(line.unit[whole], line.unit[rows]), len(whole) - 1)]
+    until = np.where(same, until, np.minimum(after + usual, np.maximum(line.end[of_unit], after)))
+    return union(after, until)
 
 
 def _in_flight(line: Line, issue: Bools, wait: Bools, later: int) -> tuple[Ints, Ints]:
@@ -204,31 +209,3 @@ def _on_sms(inside: Inside, line: Line, copies: Spans, math: Spans) -> tuple[Spa
     windows = union(line.window_begin + move, line.window_end + move)
     missing = union(begin, line.window_begin + move)
     return moved(copies), moved(math), without(windows, missing)
-
-
-def bubbles(inside: Inside) -> list[Bubble]:
-    """Waits by what warps stand there, the longest first."""
-    rows = inside.scopes.filter(pl.col("kind").is_in(["wait", "barrier"]))
-    warps = inside.warps.select("launch", "cta", "warp", "covered_ns")
-    found = []
-    for row in rows.iter_rows(named=True):
-        spans = inside.spans.filter(pl.col("scope") == row["scope"]).sort("launch", "cta", "warp", "begin_ns")
-        if spans.is_empty():
-            continue
-        key = ["launch", "cta", "warp"]
-        of_warp = spans.group_by(key, maintain_order=True).agg(first=pl.col("took_ns").first(), all=pl.col("took_ns").sum())
-        covered = float(of_warp.join(warps, on=key, how="left")["covered_ns"].sum() or 0)
-        rest = spans.filter(pl.int_range(pl.len()).over(key) > 0)["took_ns"]
-        steady = rest if len(rest) else spans["took_ns"]
-        found.append(
-            Bubble(
-                row["name"],
-                f"{row['file']}:{row['line']}" if row["line"] else row["file"],
-                len(spans),
-                float(of_warp["all"].cast(pl.Float64).sum()) / max(covered, 1.0),
-                float(of_warp["first"].median() or 0),  # type: ignore[arg-type]
-                float(steady.mean() or 0),  # type: ignore[arg-type]
-                float(steady.quantile(0.95) or 0),
-            )
-        )
-    return sorted(found, key=lambda one: (-one.share, one.name))

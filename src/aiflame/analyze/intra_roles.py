@@ -1,22 +1,19 @@
-"""Roles of a warp-specialized kernel (producer, consumer): how much of its time each works, and who holds the others up.
+"""Roles of a warp-specialized kernel (producer, consumer): which warp has which, and how much of its time each works.
 
-A role works while one of its warps is in it and does not wait for another role. What only one role works at is its part of the critical
-path.
+A role works while one of its warps is in it and does not wait for another role.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from aiflame.analyze.intra_data import Bools, Inside, Line
+from aiflame.analyze.intra_data import Bools, Inside, Ints, Line
+from aiflame.analyze.intra_kinds import is_role_wait
 from aiflame.analyze.spans import Spans, union, without
-
-_WAITS = re.compile(r"ttng\.wait_barrier|(?:ttg|amdg|amdgpu)\.async_wait|ttg\.barrier|gpu\.barrier|ttng\.async_tma_store_wait")
-"""Not for a multiplication of its own: that is work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,34 +24,67 @@ class Role:
     """From its begin to its end, over CTAs."""
     working: float
     """Of that."""
-    critical: float
+    alone: float
     """Of the time that any role works, what this one works alone."""
+    critical: float
+    """Its part of the critical path, where there is one; else `alone`."""
 
 
-def roles(inside: Inside) -> list[Role]:
-    """None of a kernel without roles; those first that hold the others up most."""
+@dataclass(frozen=True, slots=True)
+class RolesOfSpans:
+    names: tuple[str, ...]
+    role: Ints
+    """Of each span of the line, in the order of `names`; -1: of no role."""
+    whole: Bools
+    """Of each span of the line: it is what a warp does as this role, from its begin to its end."""
+
+
+def roles_of_spans(inside: Inside) -> RolesOfSpans | None:
+    """None of a kernel without roles."""
     told = inside.scopes.filter(pl.col("kind") == "role").sort("scope")
-    if len(told) < 2:
+    if told.is_empty():
+        return None
+    line = inside.line
+    scope = inside.spans["scope"].to_numpy()[line.order]
+    names: list[str] = []
+    role, whole = np.full(len(scope), -1, dtype=np.int64), np.zeros(len(scope), dtype=np.bool_)
+    for number, name in told.select("scope", "name").rows():
+        mine = scope == number
+        if mine.any():
+            role[np.isin(line.unit, np.unique(line.unit[mine]))] = len(names)
+            whole |= mine
+            names.append(name)
+    return RolesOfSpans(tuple(names), role, whole)
+
+
+def role_of_warps(inside: Inside) -> dict[int, str]:
+    """Warp → what it does, in a kernel with roles."""
+    told = roles_of_spans(inside)
+    if told is None:
+        return {}
+    rows = np.flatnonzero(told.whole)
+    return {int(warp): told.names[role] for warp, role in zip(inside.line.unit[rows] & 0xFFFF, told.role[rows], strict=True)}
+
+
+def roles(inside: Inside, critical: Mapping[str, float]) -> list[Role]:
+    """None of a kernel without roles; those first that hold the others up most. `critical`: parts of the critical path by role."""
+    told = roles_of_spans(inside)
+    if told is None or len(told.names) < 2:
         return []
     line = inside.line
     scope = inside.spans["scope"].to_numpy()[line.order]
-    waits = np.isin(scope, [row["scope"] for row in inside.scopes.iter_rows(named=True) if _WAITS.fullmatch(row["op"])])
-    named = [(name, scope == number) for number, name in told.select("scope", "name").rows()]
-    named = [(name, mine) for name, mine in named if mine.any()]
-    active = [_active(line, mine) for _, mine in named]
-    working = [_working(line, mine, waits) for _, mine in named]
+    waits = np.isin(scope, [row["scope"] for row in inside.scopes.to_dicts() if is_role_wait(row)])
+    each = [told.whole & (told.role == number) for number in range(len(told.names))]
+    active = [union(line.begin[mine], line.end[mine]) for mine in each]
+    working = [_working(line, mine, waits) for mine in each]
     anyone = _all(working).total()
     found = []
-    for place, (name, mine) in enumerate(named):
-        alone = without(working[place], _all([one for at, one in enumerate(working) if at != place]))
+    for place, (name, mine) in enumerate(zip(told.names, each, strict=True)):
+        alone = without(working[place], _all([one for at, one in enumerate(working) if at != place])).total() / max(anyone, 1)
         warps = tuple(np.unique(line.unit[mine] & 0xFFFF).tolist())
         time = active[place].total()
-        found.append(Role(name, warps, time, working[place].total() / max(time, 1), alone.total() / max(anyone, 1)))
+        found.append(Role(name, warps, time, working[place].total() / max(time, 1), alone, critical.get(name, 0.0) if critical else alone))
     return sorted(found, key=lambda one: (-one.critical, one.name))
-
-
-def _active(line: Line, mine: Bools) -> Spans:
-    return union(line.begin[mine], line.end[mine])
 
 
 def _working(line: Line, mine: Bools, waits: Bools) -> Spans:

@@ -43,7 +43,7 @@ def mma(kernel: Kernel) -> None:
         kernel.wrap(op, f"dot {op.variable}".rstrip(), "mma")
     issued = [(op, kernel.wrap(op, f"issue {label(op)}", "mma")) for op in kernel.ops(*ASYNC_DOTS)]
     for wait in kernel.ops(*DOT_WAITS):
-        source = kernel.from_source(wait, *ASYNC_DOTS)
+        source = kernel.from_source(wait, *ASYNC_DOTS) or _made_in_loop(kernel, wait)
         scope = next((scope for op, scope in issued if op is source), None)
         if scope is None:
             kernel.wrap(wait, f"wait {label(wait)}", "wait")
@@ -135,6 +135,20 @@ def first_user(kernel: Kernel, op: Op) -> Op | None:
     user = next(iter(kernel.users(op)), None)
     good = user is not None and user.siblings is op.siblings and not user.last and not user.regions
     return user if good else None
+
+
+def _made_in_loop(kernel: Kernel, wait: Op) -> Op | None:
+    """The multiplication that a wait behind a loop is for."""
+    for loop in kernel.makers(wait):
+        if loop.name == "scf.for":
+            handed_on = zip(loop.results, [child for child in loop.children if child.last][-1].operands, strict=False)
+            values = [value for result, value in handed_on if result in wait.operands]
+            makers = [op for op in loop.children if set(values) & set(op.results)]
+            for op in makers:
+                source = op if op.name in ASYNC_DOTS else kernel.from_source(op, *ASYNC_DOTS) if op.name in DOT_WAITS else None
+                if source is not None:
+                    return source
+    return None
 
 
 def leaves_one_going(kernel: Kernel, wait: Op) -> bool:

@@ -1,0 +1,72 @@
+"""What the scopes of a kernel stand for: by the operation that a scope begins with, its kind and its phase."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiflame.intra.names import ASYNC_DOTS, BARRIER_WAIT, BUFFER_LOADS, COPIES, COPY_WAITS, DOT_WAITS, GLOBAL_LOADS
+
+Row = dict[str, Any]
+"""A row of `intra_scopes`."""
+
+TMA_STORE_WAIT = "ttng.async_tma_store_wait"
+OWN_COPY_WAITS = frozenset(COPY_WAITS) - {TMA_STORE_WAIT}
+"""Wait for copies that their own warp has made; a barrier may be waited at for other things, too."""
+ROLE_WAITS = OWN_COPY_WAITS | {BARRIER_WAIT, TMA_STORE_WAIT, "ttg.barrier", "gpu.barrier"}
+"""Not for a multiplication of its own: that is work."""
+
+
+def waits_for_its_math(arch: str) -> bool:
+    """A role that multiplies is done with a step when it comes to the next; from sm_100 on its multiplications go on without it."""
+    return not arch.startswith(("sm_10", "sm_11", "sm_12"))
+
+
+def is_copy(row: Row) -> bool:
+    """The issue of an asynchronous copy."""
+    return row["op"] in COPIES and row["kind"] in ("load", "async") and row["phase"] in ("span", "issue")
+
+
+def is_load_issue(row: Row) -> bool:
+    """Of whatever kind, where it is only handed over."""
+    return row["kind"] in ("load", "async") and row["phase"] in ("span", "issue")
+
+
+def is_copy_wait(row: Row) -> bool:
+    return row["op"] in OWN_COPY_WAITS or row["op"] == BARRIER_WAIT
+
+
+def is_math(row: Row) -> bool:
+    return row["kind"] == "mma" and row["phase"] in ("span", "issue")
+
+
+def is_async_math(row: Row) -> bool:
+    """The issue of a multiplication that may go on by itself."""
+    return is_math(row) and row["op"] in ASYNC_DOTS
+
+
+def is_dot_wait(row: Row) -> bool:
+    return row["op"] in DOT_WAITS
+
+
+def is_arrival(row: Row) -> bool:
+    """From where loads or copies are issued to where they were there, as one scope."""
+    return _is_one(row) and row["op"] in (*GLOBAL_LOADS, *BUFFER_LOADS, *COPIES)
+
+
+def is_whole_math(row: Row) -> bool:
+    """From where a multiplication is issued to the end of the wait for it, as one scope."""
+    return _is_one(row) and row["op"] in ASYNC_DOTS
+
+
+def is_about_math(row: Row) -> bool:
+    """A wait for a multiplication."""
+    return is_whole_math(row) or is_dot_wait(row)
+
+
+def is_role_wait(row: Row) -> bool:
+    """A warp that stands in it waits for others, or for memory."""
+    return row["op"] in ROLE_WAITS or is_arrival(row)
+
+
+def _is_one(row: Row) -> bool:
+    return bool(row["kind"] == "wait" and row["phase"] == "span")
