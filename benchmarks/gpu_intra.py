@@ -4,7 +4,7 @@
 
 - `suite`: each kernel of tests/gpu/programs/intra_suite.py alone and as its instrumented twin, in turn: time on the device, registers,
   shared memory, and whether all that it writes is equal to the bit.
-- `spins`: regions that last a known number of cycles, against what was recorded of them: as recorded, and without what records cost.
+- `spins`: regions that count their own cycles, against what was recorded of them: as recorded, and without what records cost.
 - `parts`: the sum of a kernel's outermost scopes against the time between its first and its last clock read.
 - `overlap`: a matrix multiplication without and with pipelining.
 - `record_cycles`: what one record costs the warp that makes it.
@@ -103,7 +103,7 @@ class Twin:
 
     def __init__(self, plain: Any, names: list[str], ctas: int = 132, **recipe: Any) -> None:
         wanted = compile_hook.Recipe(tuple(choose(names)), **recipe)
-        self.made = compile_hook.twin(plain, compile_hook.fitting(wanted, plain, ctas, MOST_BYTES))
+        self.made = compile_hook.twin(plain, compile_hook.fitting(wanted, plain, ctas, MOST_BYTES, go_round=True))
         self.made._init_handles()
         self.scopes = {row["id"]: row for row in compile_hook.description(self.made)["scopes"]}
         self.warps = compile_hook.description(self.made)["warp_ids"]
@@ -269,41 +269,47 @@ def wrap_nothing(kernel: Kernel) -> None:
             kernel.wrap(op, f"spin {number}")
 
 
+SPINS = 16
+
+
 def spins() -> dict[str, Any]:
-    """Of each scope: cycles that were wanted, and how far what was recorded is from that."""
-    out = torch.empty(132, dtype=torch.int32, device="cuda")
+    """How far what was recorded of a spin is from what the spin itself has counted, of each block's first warp."""
+    out = torch.empty(132 * SPINS, dtype=torch.int32, device="cuda")
     cost = record_cost([spun(out, 2000, "nothing").decoded()])
-    result: dict[str, Any] = {"record_cycles": cost}
+    lengths: dict[str, Any] = {}
     for cycles in (500, 2000, 10000, 100000):
-        found = spun(out, cycles, "spins").decoded()
+        twin = spun(out, cycles, "spins", warps=(0,))
+        found = twin.decoded()
         both = decode.paired(found)
+        counted = out.cpu().numpy().reshape(132, SPINS)[found.ctas.number].ravel().astype(float)
         took = (found.clock[both.end] - found.clock[both.begin]).astype(float)
-        own = took - cost * (both.end - both.begin)
-        result[str(cycles)] = {
+        lengths[str(cycles)] = {
             "count": len(took),
-            "median": float(np.median(took)),
-            "mean_error_percent": error_percent(took, cycles),
-            "without_records": {"median": float(np.median(own)), "mean_error_percent": error_percent(own, cycles)},
+            "counted": float(np.median(counted)),
+            "recorded": float(np.median(took)),
+            "mean_error_percent": error_percent(took, counted),
+            "without_records_mean_error_percent": error_percent(took - cost * (both.end - both.begin), counted),
         }
-    return result
+    names = ("mean_error_percent", "without_records_mean_error_percent")
+    return {"record_cycles": cost, **{name: round(statistics.mean(one[name] for one in lengths.values()), 3) for name in names}, **lengths}
 
 
 def spun(out: Any, cycles: int, name: str, **recipe: Any) -> Twin:
     """After a launch with its records."""
-    plain = suite.spins[(132,)](out, cycles, ROUNDS=16)
+    plain = suite.spins[(132,)](out, cycles, ROUNDS=SPINS)
     twin = Twin(plain, [name], **recipe)
-    twin.launch((132,), [out, cycles, 16])
+    twin.launch((132,), [out, cycles, SPINS])
     torch.cuda.synchronize()
     return twin
 
 
-def error_percent(found: Any, wanted: float) -> float:
-    return round(100 * float(np.mean(np.abs(found - wanted))) / wanted, 3)
+def error_percent(found: Any, wanted: Any) -> float:
+    return round(100 * float(np.mean(np.abs(found - wanted) / wanted)), 3)
 
 
 def record_cycles() -> dict[str, Any]:
     """The distance of records that follow each other with nothing between."""
-    out = torch.empty(132, dtype=torch.int32, device="cuda")
+    out = torch.empty(132 * SPINS, dtype=torch.int32, device="cuda")
     result = {}
     for shared in (False, True):
         twin = spun(out, 2000, "nothing", shared=shared)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import os
 import re
@@ -241,6 +242,31 @@ class TestMoreBlocksThanThereIsMemoryFor:
         assert pool.take(device_ring.MOST_ROUNDS * (2 << 20) + 1) is None
         assert "cuMemMap" not in program.cuda.calls
 
+    def test_have_a_place_however_it_is_counted(self, program: Program) -> None:
+        """Triton counts it in 32 bits with a sign: behind 2 GiB it is before the first. In any case it is where 64 bits would lead."""
+        program.cuda.has_virtual_memory = True
+        slot = device.Pool(256 << 20, 64 << 20).take(5 << 30)
+        assert slot is not None and slot.ring is not None and slot.bytes == 64 << 20
+        for place in (0, (1 << 31) - 128, 1 << 31, (1 << 31) + 4224, 3 << 30, (1 << 32) + 12 * 4224, (5 << 30) - 128):
+            signed = (place + (1 << 31)) % (1 << 32) - (1 << 31)
+            for counted in {place, signed, place % (1 << 32)}:
+                ctypes.memset(slot.device + counted, 7, 128)
+                assert ctypes.string_at(slot.device + place % slot.bytes, 128) == b"\7" * 128
+                ctypes.memset(slot.device + place % slot.bytes, 0, 128)
+        slot.ring.give_back()
+
+    def test_are_not_given_memory_that_cannot_be_counted(self, program: Program) -> None:
+        assert device.Pool(16 << 30, 4 << 30).take((1 << 31) + 1) is None
+        assert "cuMemAlloc_v2" not in program.cuda.calls
+
+    @pytest.mark.parametrize(("most", "ring"), [(64 << 20, 64 << 20), (63 << 20, 32 << 20), (3 << 20, 2 << 20), (4 << 30, 2 << 30)])
+    def test_go_round_in_a_power_of_two(self, program: Program, most: int, ring: int) -> None:
+        program.cuda.has_virtual_memory = True
+        made = device_ring.Ring.make(most)
+        assert made is not None and made.bytes == ring
+        made.give_back()
+        assert device_ring.Ring.make(1 << 20) is None
+
     def test_have_a_place_whatever_was_launched_before(self, program: Program) -> None:
         """Memory that small launches have had is never given back: that would wait for the device."""
         program.cuda.has_virtual_memory = True
@@ -290,10 +316,18 @@ class TestRoom:
 
     @pytest.mark.parametrize(
         ("blocks", "segment"),
-        [(132, 16384), (100, 32768), (1024, 4096), (2048, 4096), (4096, 2048), (8192, 1024), (1 << 20, 128)],
+        [(132, 16384), (100, 32768), (1024, 4096), (2048, 4096), (4096, 2048), (8192, 1024)],
     )
     def test_gets_smaller_where_there_are_many_blocks(self, blocks: int, segment: int) -> None:
-        assert compile_hook.fitting(_recipe("loop"), _loaded(), blocks, 64 << 20).segment_bytes == segment
+        found = compile_hook.fitting(_recipe("loop"), _loaded(), blocks, 64 << 20)
+        assert (found.segment_bytes, found.warps) == (segment, None)
+
+    @pytest.mark.parametrize(
+        ("blocks", "segment", "warps"), [(16_384, 1024, (0, 2)), (32_768, 512, (0, 2)), (1 << 17, 128, (0, 2)), (1 << 18, 128, (0,))]
+    )
+    def test_is_rather_for_fewer_warps_than_less_than_a_kibibyte(self, blocks: int, segment: int, warps: tuple[int, ...]) -> None:
+        found = compile_hook.fitting(_recipe("loop"), _loaded(), blocks, 64 << 20)
+        assert (found.segment_bytes, found.warps) == (segment, warps)
 
     def test_is_for_the_warps_of_all_roles(self) -> None:
         kernel = _loaded(roles="partition0() num_warps(2) { } partition1() num_warps(1) { }")

@@ -56,9 +56,9 @@ class Recipe:
 
 
 SMALLEST_SEGMENT = 128
-SMALLEST_IN_RING = 1024
-"""Of a warp, where blocks that do not fit overwrite those before them: rather a few blocks with what they did than all of them with their
-last moments."""
+SMALL_SEGMENT = 1024
+"""Of a warp. Where there is less, fewer warps are recorded; and then blocks overwrite those before them, if the device can do that: rather
+a few blocks with what they did than all of them with their last moments."""
 SMALLEST_SHARED = 512
 """Bytes of a warp: with less room in shared memory, records go to global memory at once."""
 ROOMY_SEGMENT = 4096
@@ -72,19 +72,24 @@ def fitting(recipe: Recipe, kernel: Any, ctas: int, most_bytes: int, *, go_round
     no room left overwrite those before them."""
     text, metadata = str(kernel.asm.get("ttgir", "")), kernel.metadata
     main, roles = _MAIN_WARPS.search(text), _warps_of_roles(text)
-    warps = _warps(int(main[1]) if main else int(metadata.num_warps), roles, recipe.warps)
+    all_warps = warps = _warps(int(main[1]) if main else int(metadata.num_warps), roles, recipe.warps)
     each = most_bytes // max(1, ctas)
-    segment = recipe.segment_bytes
-    while segment > ROOMY_SEGMENT and segment * len(warps) > each // 4:
-        segment //= 2
+    segment = _halved(recipe.segment_bytes, ROOMY_SEGMENT, each // 4 // max(1, len(warps)))
     each -= lowering.SCRATCH_ALIGNMENT
-    while segment > (SMALLEST_IN_RING if go_round else SMALLEST_SEGMENT) and segment * len(warps) > each:
-        segment //= 2
-    fewest = 1 if not go_round else 2 if recipe.warps is None and not roles else len(warps)
-    kept = recipe.warps
-    while segment * len(warps) > each and len(warps) > fewest:
-        kept = tuple(warps := warps[::2])
+    segment = _halved(segment, SMALL_SEGMENT, each // max(1, len(warps)))
+    while segment * len(warps) > each and len(warps) > 2 and recipe.warps is None and not roles:
+        warps = warps[::2]
+    if segment * len(warps) > each and not go_round:
+        segment = _halved(segment, SMALLEST_SEGMENT, each // len(warps))
+        warps = warps[:1] if segment * len(warps) > each else warps
+    kept = recipe.warps if warps == all_warps else tuple(warps)
     return dataclasses.replace(recipe, segment_bytes=segment, warps=kept, shared_bytes=_shared_room(recipe.shared, kernel))
+
+
+def _halved(size: int, least: int, most: int) -> int:
+    while size > max(least, most):
+        size //= 2
+    return size
 
 
 def _shared_room(shared: bool | None, kernel: Any) -> int:

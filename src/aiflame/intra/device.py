@@ -10,7 +10,7 @@ import ctypes
 from dataclasses import dataclass, field
 
 from aiflame.intra import driver
-from aiflame.intra.device_ring import MOST_ROUNDS, Ring
+from aiflame.intra.device_ring import BEHIND, MOST_ROUNDS, Ring
 from aiflame.intra.errors import Refused
 
 SLOT_UNIT = 2 << 20
@@ -87,7 +87,7 @@ class Pool:
             if ring is not None:
                 ring.give_back()
         memory = ctypes.c_uint64()
-        if as_slot > left or driver.call("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(as_slot)):
+        if as_slot > min(left, BEHIND) or driver.call("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(as_slot)):
             return None
         return self._with_host(as_slot, memory.value, None)
 

@@ -14,6 +14,8 @@ from aiflame.intra import driver
 
 MOST_ROUNDS = 4096
 """Addresses are taken for so many at once (with pieces of 64 MiB: 256 GiB), and lead to the piece as grids need them."""
+BEHIND = 1 << 31
+"""Bytes. Triton counts a CTA's place in 32 bits with a sign: behind 2 GiB it is before the first one. Where it counts in 64, it goes on."""
 _PINNED, _ON_DEVICE, _READ_WRITE = 1, 1, 3
 _IS_SUPPORTED = 102
 """CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED"""
@@ -51,61 +53,71 @@ def is_supported() -> bool:
 @dataclass(slots=True)
 class Ring:
     begin: int
-    """Its first address."""
+    """The address that CTA 0 writes to."""
     bytes: int
-    """Of the piece."""
-    rounds: int
-    """How many times in a row its addresses lead to it by now."""
+    """Of the piece: a power of two, so that where a place is counted in 32 bits, it is the same when these wrap."""
     _piece: int
     _device: int
+    rounds: int = 0
+    """How many times in a row addresses from its begin on lead to the piece by now."""
+    below: int = 0
+    """The same of those before its begin."""
 
     @staticmethod
     def make(most_bytes: int) -> Ring | None:
-        """As large as may be, of what the device gives out; None: it cannot be."""
+        """As large as may be; None: it cannot be."""
         on = driver.device()
         wanted = _Properties(type=_PINNED, location=_Location(_ON_DEVICE, on))
         unit = ctypes.c_size_t(0)
         if driver.call("cuMemGetAllocationGranularity", ctypes.byref(unit), ctypes.byref(wanted), 0) or not unit.value:
             return None
-        size = most_bytes // unit.value * unit.value
+        size = 1 << (min(most_bytes, BEHIND).bit_length() - 1)
         piece, begin = ctypes.c_uint64(0), ctypes.c_uint64(0)
-        if not size or driver.call("cuMemCreate", ctypes.byref(piece), ctypes.c_size_t(size), ctypes.byref(wanted), _NOTHING):
+        if size % unit.value or driver.call("cuMemCreate", ctypes.byref(piece), ctypes.c_size_t(size), ctypes.byref(wanted), _NOTHING):
             return None
-        range_bytes = ctypes.c_size_t(size * MOST_ROUNDS)
-        if driver.call("cuMemAddressReserve", ctypes.byref(begin), range_bytes, ctypes.c_size_t(0), _NOTHING, _NOTHING):
+        addresses = ctypes.c_size_t(BEHIND + size * MOST_ROUNDS)
+        if driver.call("cuMemAddressReserve", ctypes.byref(begin), addresses, ctypes.c_size_t(0), _NOTHING, _NOTHING):
             driver.call("cuMemRelease", piece)
             return None
-        return Ring(begin.value, size, 0, piece.value, on)
+        return Ring(begin.value + BEHIND, size, piece.value, on)
 
     def reach(self, size: int) -> bool:
-        """Whether so many bytes from its begin can be written. What leads to the piece stays: to take it away, the device would have to
-        be waited for."""
+        """Whether so many bytes can be written. What leads to the piece stays: to take it away, the device would have to be waited for."""
         wanted = -(-size // self.bytes)
         if wanted > MOST_ROUNDS:
             return False
-        first = self.rounds
-        while self.rounds < wanted and self._go_on():
-            self.rounds += 1
-        if self.rounds > first and not self._open(first):
-            self.rounds = first
-        return self.rounds >= wanted
+        if wanted > self.rounds:
+            if not self._lead(self.rounds, wanted - self.rounds):
+                return False
+            self.rounds = wanted
+        if size > BEHIND and not self.below:
+            below = BEHIND // self.bytes
+            if not self._lead(-below, below):
+                return False
+            self.below = below
+        return True
 
     def give_back(self) -> None:
         """Nobody has written there."""
-        if self.rounds:
-            driver.call("cuMemUnmap", ctypes.c_uint64(self.begin), ctypes.c_size_t(self.bytes * self.rounds))
-        driver.call("cuMemAddressFree", ctypes.c_uint64(self.begin), ctypes.c_size_t(self.bytes * MOST_ROUNDS))
+        for first, count in ((0, self.rounds), (-self.below, self.below)):
+            if count:
+                driver.call("cuMemUnmap", self._at(first), ctypes.c_size_t(self.bytes * count))
+        driver.call("cuMemAddressFree", ctypes.c_uint64(self.begin - BEHIND), ctypes.c_size_t(BEHIND + self.bytes * MOST_ROUNDS))
         driver.call("cuMemRelease", ctypes.c_uint64(self._piece))
 
-    def _go_on(self) -> bool:
-        at, size = ctypes.c_uint64(self.begin + self.rounds * self.bytes), ctypes.c_size_t(self.bytes)
-        return driver.call("cuMemMap", at, size, ctypes.c_size_t(0), ctypes.c_uint64(self._piece), _NOTHING) == 0
-
-    def _open(self, first: int) -> bool:
-        """The device may write there, from round `first` on."""
-        at, size = ctypes.c_uint64(self.begin + first * self.bytes), ctypes.c_size_t((self.rounds - first) * self.bytes)
+    def _lead(self, first: int, count: int) -> bool:
+        """The addresses of so many rounds to the piece, for the device to write; all of them or none."""
+        piece, size, none = ctypes.c_uint64(self._piece), ctypes.c_size_t(self.bytes), ctypes.c_size_t(0)
+        done = 0
+        while done < count and driver.call("cuMemMap", self._at(first + done), size, none, piece, _NOTHING) == 0:
+            done += 1
         access = _Access(_Location(_ON_DEVICE, self._device), _READ_WRITE)
-        if driver.call("cuMemSetAccess", at, size, ctypes.byref(access), ctypes.c_size_t(1)) == 0:
+        whole = ctypes.c_size_t(count * self.bytes)
+        if done == count and driver.call("cuMemSetAccess", self._at(first), whole, ctypes.byref(access), ctypes.c_size_t(1)) == 0:
             return True
-        driver.call("cuMemUnmap", at, size)
+        if done:
+            driver.call("cuMemUnmap", self._at(first), ctypes.c_size_t(done * self.bytes))
         return False
+
+    def _at(self, number: int) -> ctypes.c_uint64:
+        return ctypes.c_uint64(self.begin + number * self.bytes)

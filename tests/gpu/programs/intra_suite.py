@@ -186,9 +186,9 @@ def rotary(x_ptr, cos_ptr, sin_ptr, y_ptr, half, BLOCK: tl.constexpr):
 
 @triton.jit
 def spins(out_ptr, cycles, ROUNDS: tl.constexpr):
-    """Does nothing for `cycles` of the multiprocessor's clock, ROUNDS times over."""
-    for _ in range(ROUNDS):
-        tl.inline_asm_elementwise(
+    """Does nothing for `cycles` of the multiprocessor's clock, ROUNDS times over, and writes how many it were by its own count."""
+    for spin in range(ROUNDS):
+        took = tl.inline_asm_elementwise(
             """
             {
             .reg .u64 begin, now, gone;
@@ -201,7 +201,7 @@ def spins(out_ptr, cycles, ROUNDS: tl.constexpr):
             sub.u64 gone, now, begin;
             setp.lt.u64 more, gone, wanted;
             @more bra again;
-            mov.u32 $0, $1;
+            cvt.u32.u64 $0, gone;
             }
             """,
             "=r,r",
@@ -210,7 +210,7 @@ def spins(out_ptr, cycles, ROUNDS: tl.constexpr):
             is_pure=False,
             pack=1,
         )
-    tl.store(out_ptr + tl.program_id(0), cycles)
+        tl.store(out_ptr + tl.program_id(0) * ROUNDS + spin, took)
 
 
 Given = dict[str, Any]
