@@ -72,18 +72,21 @@ def test_only_kernels_that_are_named_are_timed(record: Recorder) -> None:
     assert {name for name, _ in captured(recorded(record, "plain", "regions:^soft"))} == {"softmax"}
 
 
-def test_of_a_million_ctas_the_last_are_recorded(record: Recorder, alone: Callable[..., Result]) -> None:
+@pytest.mark.parametrize(("what", "kernel", "grid"), [("million", "softmax", 1 << 20), ("millions", "counts", 1 << 25)])
+def test_of_millions_of_ctas_the_last_are_recorded(
+    record: Recorder, alone: Callable[..., Result], what: str, kernel: str, grid: int
+) -> None:
     """They go round in a quarter of the memory that there is for records."""
-    run = record("intra_program.py", "million", LAUNCHES, options=("--intra", "auto:^softmax", "--intra-memory", "32M"), timeout=200)
-    assert printed(run.result) == printed(alone("intra_program.py", "million", LAUNCHES))
+    run = record("intra_program.py", what, LAUNCHES, options=("--intra", f"auto:^{kernel}$", "--intra-memory", "32M"), timeout=200)
+    assert printed(run.result) == printed(alone("intra_program.py", what, LAUNCHES))
     (found,) = captured(run)
     assert found[1] == TAKEN
     launches = run.profile.table("intra_launches")
-    assert (launches["grid"] == 1 << 20).all()
+    assert (launches["grid"] == grid).all()
     assert launches["ctas"].is_between(10_000, (8 << 20) // 128).all(), launches["ctas"].to_list()
     ctas = run.profile.table("intra_ctas").group_by("launch").agg(last=pl.col("cta").max(), first=pl.col("cta").min())
-    assert (ctas["last"] == (1 << 20) - 1).all()
-    assert (ctas["first"] > (1 << 20) - 2 * (8 << 20) // 128).all(), "none from long ago"
+    assert (ctas["last"] == grid - 1).all()
+    assert (ctas["first"] > grid - 2 * (8 << 20) // 128).all(), "none from long ago"
     scopes = run.profile.table("intra_scopes").height
     assert (launches["records"] == 2 * scopes * launches["ctas"]).all() and (launches["unpaired"] == 0).all()
 

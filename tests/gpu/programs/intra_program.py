@@ -1,7 +1,7 @@
 """Launches kernels of the suite often enough that some launches are timed inside: as they are, tuned, in a graph, of Inductor's,
 with very many CTAs.
 
-    intra_program.py plain|stages|tuned|graph|compiled|million [LAUNCHES]
+    intra_program.py plain|stages|tuned|graph|compiled|million|millions [LAUNCHES]
 
 Prints a digest of all that was written, as JSON.
 """
@@ -16,6 +16,7 @@ from typing import Any
 import intra_suite as suite
 import torch
 import triton
+import triton.language as tl
 
 
 def main() -> None:
@@ -91,6 +92,20 @@ def million(launches: int) -> str:
     return digest(y)
 
 
+@triton.jit
+def counts(y_ptr, size):
+    at = tl.program_id(0) % size
+    tl.store(y_ptr + at, at)
+
+
+def millions(launches: int) -> str:
+    """So many CTAs that what they record would take more bytes than 32 bits can count."""
+    y = torch.zeros(1000, device="cuda", dtype=torch.int32)
+    for _ in range(launches):
+        counts[(1 << 25,)](y, len(y), num_warps=1)
+    return digest(y)
+
+
 def digest(*tensors: torch.Tensor) -> str:
     torch.cuda.synchronize()
     whole = hashlib.sha256()
@@ -99,7 +114,7 @@ def digest(*tensors: torch.Tensor) -> str:
     return whole.hexdigest()
 
 
-RUNS: dict[str, Any] = {"plain": plain, "stages": stages, "tuned": tuned, "graph": graph, "compiled": compiled, "million": million}
+RUNS: dict[str, Any] = {one.__name__: one for one in (plain, stages, tuned, graph, compiled, million, millions)}
 
 if __name__ == "__main__":
     main()
