@@ -313,6 +313,7 @@ class TestRoom:
         assert compile_hook.fitting(dataclasses.replace(recipe, shared=False), _loaded(), 4, 1 << 26).shared_bytes == 0
         forced = dataclasses.replace(recipe, shared=True)
         assert compile_hook.fitting(forced, _loaded(shared=230_000), 4, 1 << 26).shared_bytes == 232_448 - 230_000 - 128
+        assert compile_hook.fitting(forced, _loaded("hip", "gfx942", shared=60_000), 4, 1 << 26).shared_bytes == 65_536 - 60_000 - 128
 
     @pytest.mark.parametrize(
         ("blocks", "segment"),

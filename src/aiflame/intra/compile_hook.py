@@ -94,14 +94,13 @@ def _halved(size: int, least: int, most: int) -> int:
 
 def _shared_room(shared: bool | None, kernel: Any) -> int:
     """Where it may decide, only what leaves as many blocks on a multiprocessor as there are without."""
-    metadata = kernel.metadata
-    if shared is False or metadata.target.backend != "cuda":
-        return 0
-    capability, taken = re.sub(r"\D", "", str(metadata.target.arch)), int(metadata.shared)
+    metadata, target = kernel.metadata, kernel.metadata.target
+    taken, registers = int(metadata.shared), getattr(kernel, "n_regs", None)
     if shared:
-        return max(occupancy.of_cta(capability) - taken - lowering.SCRATCH_ALIGNMENT, 0)
-    registers = getattr(kernel, "n_regs", None)
-    return occupancy.spare_shared(capability, 32 * int(metadata.num_warps), -1 if registers is None else int(registers), taken)
+        return max(lowering.shared_memory(target.backend, str(target.arch)) - taken - lowering.SCRATCH_ALIGNMENT, 0)
+    if shared is False or target.backend != "cuda" or registers is None:
+        return 0
+    return occupancy.spare_shared(re.sub(r"\D", "", str(target.arch)), 32 * int(metadata.num_warps), int(registers), taken)
 
 
 _MAIN_WARPS = re.compile(r'"ttg\.num-warps" = (\d+)')
