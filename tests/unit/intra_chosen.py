@@ -34,12 +34,12 @@ def main(target: GPUTarget, name: str) -> None:
         print(json.dumps({"kernel": kernel, "scopes": scopes(module, name)}), flush=True)
 
 
-def scopes(module: object, name: str) -> list[tuple[str, str, str, bool]]:
-    """name, kind, operation, whether it lies in a loop"""
+def scopes(module: object, name: str) -> list[tuple[str, str, str, bool, int]]:
+    """name, kind, operation, whether it lies in a loop, of how many loads the values have to be there when it ends"""
     kernel = Kernel(read(module, ir.builder(module.context)))  # type: ignore[attr-defined]
     for one, run in choose([name]):
         kernel.run(one, run)
-    return [(scope.name, scope.kind, scope.first.name, scope.first.loop is not None) for scope in kernel.scopes]
+    return [(scope.name, scope.kind, scope.first.name, scope.first.loop is not None, len(scope.needs)) for scope in kernel.scopes]
 
 
 if __name__ == "__main__":

@@ -56,6 +56,7 @@ def lowered(case: suite.Case, target: GPUTarget) -> dict[str, Any]:
         "left_out": metadata[compile_hook.FIELD]["left_out"],
         "clock_reads": [count_clocks(text) for text in (plain, assembly)],
         "stores": [len(re.findall(r"st\.global\.cg\.v2\.b32", text)) for text in (plain, assembly)],
+        "waits_for_values": len(re.findall(r"@p pmevent", assembly)),
         "warps": metadata.get("num_warps", case.warps),
         "scratch": metadata["profile_scratch_size"],
     }

@@ -95,6 +95,13 @@ def test_records_in_shared_memory_take_what_is_spare_and_are_not_written_at_once
     assert row["records"] <= 8192 and row["records"] + 40 <= row["scratch"]
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("kernel", ["layer_norm", "reduction", "softmax", "rotary"])
+def test_loads_whose_values_stay_in_registers_are_waited_for(target: str, kernel: str) -> None:
+    """NVIDIA's assembler moves arithmetic across clock reads, and nothing across an event of the performance monitor."""
+    assert (of(target, kernel)["waits_for_values"] > 0) == target.startswith("cuda")
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_auto_chooses_few(kernel: str) -> None:
     assert of("cuda:90", kernel)["presets"]["auto"] <= 12

@@ -26,7 +26,7 @@ from aiflame.intra.names import (
 )
 from aiflame.intra.ops import Op
 from aiflame.intra.passes import Kernel, label, pass_
-from aiflame.intra.presets import first_user, leaves_one_going, parts, roles
+from aiflame.intra.presets import first_user, leaves_one_going, may_move, parts, roles
 
 MOST_IN_LOOPS = 3
 MOST_OUTSIDE = 2
@@ -50,6 +50,7 @@ class _Part:
     kind: str
     apart: bool = False
     """Other work lies between: two scopes, where it is issued and where it is waited for."""
+    needs: tuple[Op, ...] = ()
 
 
 @pass_("auto")
@@ -73,9 +74,9 @@ def _ask(kernel: Kernel, found: Sequence[_Part], most: int) -> None:
             chosen.append(part)
     for part in _in_order(chosen):
         if part.apart:
-            kernel.asynchronous(part.first, part.last, part.name, "load")
+            kernel.asynchronous(part.first, part.last, part.name, "load", part.needs)
         else:
-            kernel.span(part.first, part.last, part.name, part.kind)
+            kernel.span(part.first, part.last, part.name, part.kind, part.needs)
 
 
 def _of_loop(kernel: Kernel, ops: Sequence[Op]) -> list[_Part]:
@@ -123,7 +124,7 @@ def _loads(kernel: Kernel, block: Sequence[Op]) -> Iterator[_Part]:
 def _in_flight(together: Sequence[tuple[Op, Op]], apart: bool) -> Iterator[_Part]:
     if together:
         last = max((user for _, user in together), key=lambda one: one.index)
-        yield _Part(together[0][0], last, _names([op for op, _ in together]), "wait", apart)
+        yield _Part(together[0][0], last, _names([op for op, _ in together]), "wait", apart, tuple(may_move(together)))
 
 
 def _waits(block: Sequence[Op], own: Sequence[Op]) -> Iterator[_Part]:

@@ -21,7 +21,7 @@ from typing import Any
 
 from aiflame.intra import lowering, occupancy
 from aiflame.intra.errors import Refused
-from aiflame.intra.insertion import insert
+from aiflame.intra.insertion import insert, until_there
 from aiflame.intra.lowering import Lowering
 from aiflame.intra.ops import read
 from aiflame.intra.passes import MOST_SCOPES, Kernel, Pass, Scope
@@ -218,7 +218,7 @@ def instrument(module: Any, recipe: Recipe) -> dict[str, Any]:
     wanted = _segment_bytes(scopes, len(users), recipe.segment_bytes)
     fewer_will_do = recipe.warps is None and not roles
     warps, segment, shared = _room(wanted, warps, recipe, 2 if fewer_will_do else len(warps))
-    names = insert(scopes, builder, proton.create_proton_record)
+    names = insert(scopes, builder, proton.create_proton_record, until_there if 'ttg.target = "cuda:' in module.str() else None)
     if not module.verify():
         raise Refused("the compiler does not accept the kernel with marks in it")
     numbers = {str(name): int(number) for number, name in proton.get_scope_id_names(module)}

@@ -22,3 +22,5 @@ DOT_WAITS = ("ttng.warp_group_dot_wait",)
 COPY_WAITS = ("ttg.async_wait", "ttng.async_tma_store_wait", "amdg.async_wait", "amdgpu.async_wait")
 BARRIER_WAIT = "ttng.wait_barrier"
 BARRIERS = (BARRIER_WAIT, "ttng.arrive_barrier", "ttg.barrier", "gpu.barrier", "ttng.fence_async_shared", "ttng.cluster_wait")
+MEMORY = ("ttg.local_alloc", "ttg.local_store", "ttng.tmem_store", "ttng.tmem_alloc")
+"""They bring values to memory of a multiprocessor."""

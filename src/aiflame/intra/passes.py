@@ -12,7 +12,7 @@ that fails leaves the kernel as it was.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from aiflame.intra.errors import Refused
@@ -38,6 +38,8 @@ class Scope:
     """`issue` and `wait`: the two ends of something that goes on by itself between them."""
     issued_by: Scope | None = None
     """Of a wait: what is waited for."""
+    needs: tuple[Op, ...] = ()
+    """Whose values have to be there before it ends: arithmetic on them could be moved behind its end."""
 
 
 Pass = Callable[["Kernel"], None]
@@ -139,15 +141,18 @@ class Kernel:
         """Times one operation, with all that it holds."""
         return self.span(op, op, name or label(op), kind)
 
-    def span(self, first: Op, last: Op, name: str, kind: str = "user") -> Scope:
-        """Times from before `first` to behind `last`: both of one block, so that whoever comes by one comes by the other."""
-        return self._ask(Scope(name, self._pass, kind, first, last))
+    def span(self, first: Op, last: Op, name: str, kind: str = "user", needs: Sequence[Op] = ()) -> Scope:
+        """Times from before `first` to behind `last`: both of one block, so that whoever comes by one comes by the other. `needs`: loads
+        whose values are there when it ends."""
+        return self._ask(Scope(name, self._pass, kind, first, last, needs=tuple(needs)))
 
-    def asynchronous(self, issue: Op, wait: Op, name: str = "", kind: str = "async") -> tuple[Scope, Scope]:
+    def asynchronous(
+        self, issue: Op, wait: Op, name: str = "", kind: str = "async", needs: Sequence[Op] = ()
+    ) -> tuple[Scope, Scope]:  # fmt: skip
         """Times something that goes on by itself: `issue` starts it, `wait` stands until it is done."""
         name = name or label(issue)
         issued = self._ask(Scope(f"issue {name}", self._pass, kind, issue, issue, ISSUE))
-        return issued, self._ask(Scope(f"wait {name}", self._pass, "wait", wait, wait, WAIT, issued))
+        return issued, self._ask(Scope(f"wait {name}", self._pass, "wait", wait, wait, WAIT, issued, tuple(needs)))
 
     def waits_for(self, issued: Scope, wait: Op, name: str = "") -> Scope:
         """One more place that waits for what was issued."""

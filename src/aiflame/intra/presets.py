@@ -14,6 +14,7 @@ from aiflame.intra.names import (
     DOT_WAITS,
     DOTS,
     GLOBAL_LOADS,
+    MEMORY,
     STORES,
     TMA_STORES,
 )
@@ -29,7 +30,7 @@ def loads(kernel: Kernel) -> None:
         if user is None:
             kernel.wrap(op, label(op), "load")
         else:
-            kernel.asynchronous(op, user, label(op), "load")
+            kernel.asynchronous(op, user, label(op), "load", may_move([(op, user)]))
     for op in kernel.ops(*COPIES):
         kernel.wrap(op, f"issue {label(op)}", "load")
     for op in kernel.ops(*COPY_WAITS[:1], *COPY_WAITS[2:]):
@@ -135,6 +136,11 @@ def first_user(kernel: Kernel, op: Op) -> Op | None:
     user = next(iter(kernel.users(op)), None)
     good = user is not None and user.siblings is op.siblings and not user.last and not user.regions
     return user if good else None
+
+
+def may_move(used: Sequence[tuple[Op, Op]]) -> list[Op]:
+    """Loads, each with its first user: those whose user is arithmetic, which the assembler may move across a mark."""
+    return [op for op, user in used if user.name not in MEMORY + DOTS + ASYNC_DOTS + STORES]
 
 
 def _made_in_loop(kernel: Kernel, wait: Op) -> Op | None:
