@@ -88,6 +88,7 @@ def launches(options: Options, report: Report) -> dict[str, object]:
 def measure(captures: int) -> dict[str, object]:
     """In a process of its own, which records itself."""
     from aiflame.recorder.options import RecordOptions
+    from aiflame.recorder.place import place_of
     from aiflame.recorder.run import prepare
 
     library = ctypes.CDLL(str(LIBRARY))
@@ -95,7 +96,7 @@ def measure(captures: int) -> dict[str, object]:
     found: dict[str, object] = {"target_ns": TARGET_NS}
     with scratch() as folder:
         profile = folder / "p.aiflame"
-        page = prepare(profile, RecordOptions(cpu_rate=0), sys.orig_argv, overwrite=False)
+        page = prepare(place_of(profile, sys.orig_argv, None), RecordOptions(cpu_rate=0), sys.orig_argv, overwrite=False)
         if not library.aiflame_start(os.fsencode(profile)):
             raise SystemExit("recording could not be started")
         clock = library.launch_clock_ns()
@@ -131,6 +132,7 @@ def measure_decode(tokens: int) -> dict[str, object]:
     import torch
 
     from aiflame.recorder.options import RecordOptions
+    from aiflame.recorder.place import place_of
     from aiflame.recorder.run import prepare
 
     torch.set_num_threads(1)
@@ -138,7 +140,7 @@ def measure_decode(tokens: int) -> dict[str, object]:
     library, times = ctypes.CDLL(str(LIBRARY)), (ctypes.c_uint32 * MOST_LAUNCHES)()
     with scratch() as folder:
         profile = folder / "p.aiflame"
-        page = prepare(profile, RecordOptions(cpu_rate=0), sys.orig_argv, overwrite=False)
+        page = prepare(place_of(profile, sys.orig_argv, None), RecordOptions(cpu_rate=0), sys.orig_argv, overwrite=False)
         step = gpu_workloads.warmed("decode", gpu_workloads.Place("cpu", small=False))
         if not library.aiflame_start(os.fsencode(profile)):
             raise SystemExit("recording could not be started")

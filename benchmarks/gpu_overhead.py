@@ -7,22 +7,30 @@ second (ABBAABBA…): the speed of a shared machine may change by half from one 
 pair is the median, over its turns, of the ratios of their median steps (`ratio`); told is the median over the pairs. `fastest_tenth` is
 the same for the steps that the machine disturbed least.
 
+Beside them a third process, `floor`: CUPTI by itself, asked for the same records and callbacks, with nothing done in them (gpu_floor.c;
+where there is a C compiler). What is above it is ours.
+
 With `--meaning`: what names of layers, steps and regions add to a recording without them. Both are recorded at once, and one process a
 device is sampled: neither is.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
+import shutil
 import statistics
+import subprocess
 import sys
+from pathlib import Path
 
-from gpu_common import Options, Player, PlayerEnded, Report, median_of, parse, recorded, scratch
+from gpu_common import FOLDER, Options, Player, PlayerEnded, Report, median_of, parse, recorded, scratch
 
 TARGETS = {"launch": 1.10, "gpu": 1.01, "decode": 1.12}
 TARGETS_OF_MEANING = {"launch": 1.01}
 PLAIN = ("--no-meaning", "--no-regions")
 UNSAMPLED = ("--gpu-sampling", "off")
 COLUMNS = ("alone", "recorded", "ratio", "fastest_tenth")
+OF_FLOOR = ("floor", "above_floor")
 TURNS = 8
 Columns = dict[str, list[float]]
 
@@ -33,25 +41,42 @@ def main() -> None:
     targets = TARGETS_OF_MEANING if of_meaning else TARGETS
     options = parse(__doc__, targets, pairs=5, seconds=0.5)
     report = Report(options.output)
-    times: dict[str, Columns] = {name: {column: [] for column in COLUMNS} for name in options.workloads}
+    times: dict[str, Columns] = {name: {column: [] for column in (*COLUMNS, *OF_FLOOR)} for name in options.workloads}
     with scratch() as folder:
         program = options.program(*options.workloads)
         options_of_both = UNSAMPLED if of_meaning else ()
         base = recorded(program, folder / "plain.aiflame", "--no-seal", *UNSAMPLED, *PLAIN) if of_meaning else program
         ways = {"alone": base, "recorded": recorded(program, folder / "p.aiflame", "--no-seal", *options_of_both)}
+        if not of_meaning and options.device == "cuda" and (floor := cupti_alone(program, folder)):
+            ways["floor"] = floor
         for number in range(options.pairs):
             for name, found in pair(options, ways, report, number).items():
-                for column in COLUMNS:
-                    times[name][column].append(statistics.median(found[column]))
+                for column, values in found.items():
+                    times[name][column].append(statistics.median(values))
             report.put("workloads", {name: _told(columns, targets.get(name)) for name, columns in times.items() if columns["ratio"]})
             print(number, {name: [round(ratio, 3) for ratio in columns["ratio"]] for name, columns in times.items()}, flush=True)
     report.end()
 
 
+def cupti_alone(program: list[str], folder: Path) -> list[str] | None:
+    """The program with CUPTI in it and nothing else; None where that cannot be had."""
+    compiler, library = shutil.which("cc") or shutil.which("gcc"), folder / "libfloor.so"
+    try:
+        files = importlib.metadata.files("nvidia-cuda-cupti") or []
+    except importlib.metadata.PackageNotFoundError:
+        files = []
+    cupti = next((file.locate() for file in files if "libcupti.so" in file.name), None)
+    if not compiler or not cupti:
+        return None
+    subprocess.run([compiler, "-shared", "-fPIC", "-O2", "-o", str(library), str(FOLDER / "gpu_floor.c"), "-ldl"], check=True)
+    return ["env", f"CUDA_INJECTION64_PATH={library}", f"FLOOR_CUPTI={cupti}", *program]
+
+
 def pair(options: Options, ways: dict[str, list[str]], report: Report, number: int) -> dict[str, Columns]:
     """What each turn found; nothing of a pair that did not end well."""
     players = {way: Player(command) for way, command in ways.items()}
-    found: dict[str, Columns] = {name: {column: [] for column in COLUMNS} for name in options.workloads}
+    columns_told = (*COLUMNS, *OF_FLOOR) if "floor" in ways else COLUMNS
+    found: dict[str, Columns] = {name: {column: [] for column in columns_told} for name in options.workloads}
     ended_early = False
     try:
         for player in players.values():
@@ -64,6 +89,9 @@ def pair(options: Options, ways: dict[str, list[str]], report: Report, number: i
                 columns["recorded"].append(told["recorded"]["ms"])
                 columns["ratio"].append(told["recorded"]["ms"] / told["alone"]["ms"])
                 columns["fastest_tenth"].append(told["recorded"]["tenth_ms"] / told["alone"]["tenth_ms"])
+                if "floor" in told:
+                    columns["floor"].append(told["floor"]["ms"] / told["alone"]["ms"])
+                    columns["above_floor"].append(told["recorded"]["ms"] / told["floor"]["ms"])
     except (PlayerEnded, BrokenPipeError):
         ended_early = True
     ends = {way: player.end() for way, player in players.items()}
@@ -81,6 +109,7 @@ def _told(columns: Columns, target: float | None) -> dict[str, object]:
         "recorded_ms": median_of(columns["recorded"]),
         "ratio": ratio,
         "fastest_tenth": median_of(columns["fastest_tenth"]),
+        **{column: median_of(columns[column]) for column in OF_FLOOR if columns[column]},
         "target": target,
         "met": met,
     }
