@@ -78,12 +78,11 @@ def test_torch_and_nccl_tell_each_all_reduce_of_both_ranks_with_its_bytes(job: J
         of_torch, of_nccl = job.calls(CallBackend.TORCH, rank), job.calls(CallBackend.NCCL, rank)
         assert sorted(of_torch.filter(pl.col("call") == "nccl:all_reduce")["bytes"]) == asked
         assert sorted(of_nccl.filter(pl.col("call").str.starts_with("ncclAllReduce"))["bytes"]) == asked
-        assert not of_torch["failed"].any()
-        assert not of_nccl["failed"].any()
+        assert of_torch["failed"].sum() == of_nccl["failed"].sum() == 0
 
 
 def test_each_all_reduce_is_a_kernel_of_its_rank(job: Job) -> None:
-    kernels = job.run.kernels().filter(pl.col("name").str.starts_with(REDUCE))
+    kernels = job.run.kernels().filter(pl.col("name").str.contains(REDUCE))
     counts = dict(kernels.group_by("process").len().rows())
     assert counts == {job.processes[rank]: len(job.told[rank]["all_reduces"]) for rank in RANKS}
 
