@@ -84,7 +84,7 @@ def _no_overlap(took_ns: float, told: Overlap | None, path: RolePath | None) -> 
         f"math hides {only}{told.overlapped:.0%} of its copies" if told.overlapped >= 0.005 else "copies and math do not overlap at all"
     )
     sentence = (
-        f"{hidden}: {told.exposed:.0%} of the time copies are in flight and nothing is multiplied. "
+        f"{hidden}: {told.exposed:.0%} of the time copies are waited for and nothing is multiplied. "
         f"Fully overlapped this kernel would take {_ns(took_ns * told.bound)} instead of {_ns(took_ns)}, if memory delivers that fast"
     )
     if path is None or path.in_flight >= IN_FLIGHT:

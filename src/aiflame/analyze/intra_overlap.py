@@ -45,7 +45,7 @@ class Overlap:
     """Some multiplication is."""
     both_ns: int
     exposed_ns: int
-    """A copy is in flight, and no multiplication."""
+    """A copy is in flight, a warp waits for copies, and nothing is multiplied."""
 
     @property
     def overlapped(self) -> float:
@@ -72,7 +72,7 @@ class Overlap:
 def overlap(inside: Inside, handed_on: Flow | None = None) -> Overlap | None:
     """None where copies or math were not recorded. `handed_on`: copies that one role makes for others."""
     line = inside.line
-    copies, math = _copies(inside, line, handed_on), _math(inside, line)
+    (copies, waiting), math = _copies(inside, line, handed_on), _math(inside, line)
     if handed_on is not None and not len(math) and waits_for_its_math(str(inside.kernel["arch"])):
         math = _worked(inside, line, handed_on)
     if not len(copies) or not len(math):
@@ -80,44 +80,49 @@ def overlap(inside: Inside, handed_on: Flow | None = None) -> Overlap | None:
     windows = Spans(*_long(line.window_begin, line.window_end))
     of_sms = inside.is_whole and len(inside.ctas) > 1
     if of_sms:
-        copies, math, windows = _on_sms(inside, line, copies, math)
+        (copies, waiting, math), windows = _on_sms(inside, line, (copies, waiting, math))
     copies, math = both(copies, windows), both(math, windows)
-    return Overlap(
-        of_sms, windows.total(), copies.total(), math.total(), both(copies, math).total(), without(copies, math).total()
-    )  # fmt: skip
+    exposed = without(both(copies, waiting), math)
+    return Overlap(of_sms, windows.total(), copies.total(), math.total(), both(copies, math).total(), exposed.total())
 
 
 def _long(begin: Ints, end: Ints) -> tuple[Ints, Ints]:
     return begin[end > begin], end[end > begin]
 
 
-def _copies(inside: Inside, line: Line, handed_on: Flow | None) -> Spans:
-    """Asynchronous copies, and loads that are waited for or whose value the next multiplication needs."""
+def _copies(inside: Inside, line: Line, handed_on: Flow | None) -> tuple[Spans, Spans]:
+    """Asynchronous copies, and loads that are waited for or whose value the next multiplication needs; and when warps hand them over or
+    wait for them, instead of other work."""
     scope = inside.spans["scope"].to_numpy()[line.order]
     rows: list[Row] = inside.scopes.to_dicts()
-    paired = {row["pair"] for row in rows if row["pair"] >= 0}
     of_copies = [row["scope"] for row in rows if is_copy_wait(row)]
     math = [row["scope"] for row in rows if is_math(row) or is_whole_math(row)]
     begins = np.isin(scope, math or [row["scope"] for row in rows if is_dot_wait(row)])
     known = handed_on is not None
-    parts = [(handed_on.begin, handed_on.end)] if handed_on is not None else []
+    flights = [(handed_on.begin, handed_on.end)] if handed_on is not None else []
+    waits = [(line.begin[handed_on.waits], line.end[handed_on.waits])] if handed_on is not None else []
     for row in rows:
-        number = row["scope"]
-        mine = scope == number
+        mine = scope == row["scope"]
         if not is_load_issue(row) or (known and is_copy(row)):
             continue
-        if number in paired:
-            parts.append(_in_flight(line, mine, np.isin(scope, [one["scope"] for one in rows if one["pair"] == number]), 1))
-        elif is_copy(row):
-            parts.append(_in_flight(line, mine, np.isin(scope, of_copies), _waits_later(row, rows)))
+        pairs = [one["scope"] for one in rows if one["pair"] == row["scope"]]
+        if pairs or is_copy(row):
+            later = 1 if pairs else _waits_later(row, rows)
+            flights.append(_in_flight(line, mine, np.isin(scope, pairs or of_copies), later))
+            of_it = mine | np.isin(scope, pairs or of_copies)
+            waits.append((line.begin[of_it], line.end[of_it]))
         elif row["kind"] == "load":
-            until = _begin_after(line, mine, begins)
-            parts.append((line.begin[mine], np.maximum(line.end[mine], until)))
+            until = np.maximum(line.end[mine], _begin_after(line, mine, begins))
+            flights.append((line.begin[mine], until))
+            waits.append((line.begin[mine], until))
     # While a warp waits for a copy one is in flight, also where the record of its issue was overwritten.
-    loads = {row["scope"] for row in rows if is_load_issue(row) and row["kind"] in ("load", "async")}
+    loads = {row["scope"] for row in rows if is_load_issue(row)}
     whole = [row["scope"] for row in rows if is_arrival(row)]
-    waiting = np.isin(scope, whole + [row["scope"] for row in rows if row["pair"] in loads or row["op"] in OWN_COPY_WAITS])
-    return _joined([*parts, (line.begin[waiting], line.end[waiting])] if parts or whole else [])
+    alone = np.isin(scope, whole + [row["scope"] for row in rows if row["pair"] in loads or row["op"] in OWN_COPY_WAITS])
+    if not flights and not whole:
+        return _joined([]), _joined([])
+    stood = (line.begin[alone], line.end[alone])
+    return _joined([*flights, stood]), _joined([*waits, stood])
 
 
 def _waits_later(row: Row, rows: list[Row]) -> int:
@@ -194,8 +199,8 @@ def _joined(parts: list[tuple[Ints, Ints]]) -> Spans:
     return union(np.concatenate([none, *(begin for begin, _ in parts)]), np.concatenate([none, *(end for _, end in parts)]))
 
 
-def _on_sms(inside: Inside, line: Line, copies: Spans, math: Spans) -> tuple[Spans, Spans, Spans]:
-    """The same with a stretch for each multiprocessor of a launch; only where no CTA that runs there lacks its records."""
+def _on_sms(inside: Inside, line: Line, told: tuple[Spans, ...]) -> tuple[tuple[Spans, ...], Spans]:
+    """The same with a stretch for each multiprocessor of a launch; and where there no CTA that runs lacks its records."""
     ctas = inside.ctas.select("launch", "sm", "begin_ns").with_row_index("place")
     groups = ctas.select("launch", "sm").unique(maintain_order=True).with_row_index("group")
     group = ctas.join(groups, on=["launch", "sm"], how="left", maintain_order="left")["group"].to_numpy().astype(np.int64)
@@ -208,4 +213,4 @@ def _on_sms(inside: Inside, line: Line, copies: Spans, math: Spans) -> tuple[Spa
 
     windows = union(line.window_begin + move, line.window_end + move)
     missing = union(begin, line.window_begin + move)
-    return moved(copies), moved(math), without(windows, missing)
+    return tuple(moved(one) for one in told), without(windows, missing)
