@@ -48,19 +48,22 @@ def until_there(builder: Any, op: Op) -> None:
     triggered but by one value of each register, and changes nothing then."""
     value = op.raw.get_result(0)
     element = re.match(r"tensor<(?:\d+x)+([^,>]+)", str(value.get_type()))
-    bits = _BITS.get(element[1], 0) if element else 0
+    bits, constraint = _ELEMENTS.get(element[1], (0, "")) if element else (0, "")
     if not bits:
         return
-    constraint = "f" if element is not None and element[1] == "f32" else "r"
-    passed_on = " ".join(f"mov.b32 ${at}, ${at + _REGISTERS};" for at in range(_REGISTERS))
-    text = f"{{ .reg .pred p; .reg .b32 t; mov.b32 t, ${_REGISTERS}; setp.eq.b32 p, t, 0x7fffdead; @p pmevent 7; {passed_on} }}"
-    constraints = ",".join([f"={constraint}"] * _REGISTERS + [constraint] * _REGISTERS)
-    builder.create_inline_asm(text, constraints, [value], [value.get_type()], False, _REGISTERS * 32 // bits)
+    register = max(bits, 32)
+    count = _LOADED_BITS // register
+    passed_on = " ".join(f"mov.b{register} ${at}, ${at + count};" for at in range(count))
+    asks = f".reg .pred p; .reg .b{register} t; mov.b{register} t, ${count}; setp.eq.b{register} p, t, 0x7fffdead; @p pmevent 7;"
+    constraints = ",".join([f"={constraint}"] * count + [constraint] * count)
+    builder.create_inline_asm(f"{{ {asks} {passed_on} }}", constraints, [value], [value.get_type()], False, _LOADED_BITS // bits)
 
 
-_REGISTERS = 4
-"""What one load instruction brings."""
-_BITS = {"f32": 32, "i32": 32, "f16": 16, "bf16": 16, "i16": 16, "i8": 8, "f8E4M3FN": 8, "f8E5M2": 8}
+_LOADED_BITS = 128
+"""What one load instruction brings to a thread, at most."""
+_ELEMENTS = {"f64": (64, "d"), "i64": (64, "l"), "f32": (32, "f"), "i32": (32, "r"), "f16": (16, "r"), "bf16": (16, "r"), "i16": (16, "r")}
+_ELEMENTS |= dict.fromkeys(("i8", "f8E4M3FN", "f8E5M2"), (8, "r"))
+"""Bits, and how the assembler's constraints call their register; narrow ones share one."""
 
 
 def _places(scopes: Sequence[Scope], names: Sequence[str]) -> dict[tuple[Op, int], list[Mark]]:
