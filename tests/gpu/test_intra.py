@@ -111,3 +111,22 @@ def test_without_a_pipeline_the_missing_overlap_is_named_and_its_bound_is_what_t
     assert slow.overlap is not None
     assert slow.findings[0].kind == "no-overlap"
     assert slow.overlap.bound * slow.changes.took_ns[0] == pytest.approx(fast.changes.took_ns[0], rel=0.15)
+
+
+def test_who_of_the_roles_is_waited_for_is_told(record: Recorder, alone: Callable[..., Result]) -> None:
+    if not _is_hopper():
+        pytest.skip("roles of another GPU's are compiled otherwise")
+    run = recorded(record, "specialized", "auto")
+    assert printed(run.result) == printed(alone("intra_program.py", "specialized", LAUNCHES))
+    told = next(one for one in intra(run.profile.store) if one.name == "gemm_specialized")
+    assert {role.name for role in told.roles} == {"producer", "consumer", "consumer #2"}
+    assert told.path is not None
+    assert sum(part.share for part in told.path.parts) == pytest.approx(1)
+    assert told.overlap is not None
+    assert 0 < told.overlap.copies_ns <= told.overlap.window_ns
+
+
+def _is_hopper() -> bool:
+    import torch
+
+    return bool(torch.cuda.get_device_capability()[0] == 9)
