@@ -1,7 +1,7 @@
 """Launches kernels of the suite often enough that some launches are timed inside: as they are, tuned, in a graph, of Inductor's,
 with very many CTAs.
 
-    intra_program.py plain|stages|tuned|graph|compiled|million|millions [LAUNCHES]
+    intra_program.py plain|stages|specialized|tuned|graph|compiled|million|millions [LAUNCHES]
 
 Prints a digest of all that was written, as JSON.
 """
