@@ -45,6 +45,7 @@ from aiflame.intra.passes import choose  # noqa: E402
 RECIPES = {
     "auto": {"passes": ["auto"]},
     "auto, global memory": {"passes": ["auto"], "shared": False},
+    "auto, 32 bits of clock": {"passes": ["auto"], "clock_bits": 32},
     "regions": {"passes": ["regions"]},
     "loads,mma": {"passes": ["loads", "mma"]},
 }
@@ -158,7 +159,8 @@ class Twin:
 
     def decoded(self) -> decode.Records:
         """The same as aiflame itself reads it."""
-        layout = decode.Layout(int(self.made.metadata.num_warps), tuple(self.warps), self.bytes)
+        bits = compile_hook.description(self.made)["clock_bits"]
+        layout = decode.Layout(int(self.made.metadata.num_warps), tuple(self.warps), self.bytes, bits)
         return decode.records(self.memory.cpu().numpy(), layout)
 
     def durations(self) -> dict[str, list[int]]:

@@ -131,6 +131,14 @@ def test_a_clock_of_43_bits_goes_on_where_it_wraps() -> None:
     assert decoded(kernel, late)[0] == [(0, 0, LOOP, 0, 1000), (0, 1, LOAD, 60, 70)]
 
 
+def test_a_clock_of_32_bits_does_too_whatever_stands_above_it() -> None:
+    kernel = Kernel("k", SCOPES, warps=1)
+    late = Cta(0, warps={0: spans((LOOP, (5 << 32) - 50, (5 << 32) + 950), (LOAD, (5 << 32) - 10, (5 << 32) + 20))})
+    found = records(np.frombuffer(kernel.memory(late), np.uint8), Layout(1, (0,), kernel.scratch_bytes, 32))
+    both = paired(found)
+    assert (found.clock[both.begin].tolist(), found.clock[both.end].tolist()) == ([0, 40], [1000, 70])
+
+
 def test_memory_that_holds_no_cta_is_counted_and_left_out() -> None:
     kernel = Kernel("k", SCOPES, warps=1)
     good = Cta(0, warps={0: spans((LOAD, 1, 2))})

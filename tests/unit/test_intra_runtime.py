@@ -531,6 +531,14 @@ def test_scopes_that_the_author_has_written_are_kept(program: Program) -> None:
     assert {(row["name"], row["pass"]) for row in said["scopes"]} == {("mine", "user"), ("store at 39", "stores")}
 
 
+@pytest.mark.parametrize(("bits", "reads"), [(43, 4), (32, 2)])
+def test_a_clock_of_32_bits_is_read_at_once(program: Program, bits: int, reads: int) -> None:
+    plain = intra_add.add.warmup(torch.float32, torch.float32, 4096, BLOCK=256, grid=(1,))
+    twin = compile_hook.twin(plain, dataclasses.replace(_recipe("regions"), clock_bits=bits))
+    assert len(re.findall(r"%clock", twin.asm["ptx"])) == reads
+    assert compile_hook.description(twin)["clock_bits"] == bits
+
+
 def test_warps_that_a_kernel_has_not_are_left_out(program: Program) -> None:
     plain = intra_add.add.warmup(torch.float32, torch.float32, 4096, BLOCK=256, grid=(1,))
     some = dataclasses.replace(_recipe("regions"), warps=(1, 9))

@@ -47,10 +47,12 @@ class Recipe:
     """Whether records lie in shared memory until a block ends; None: where there is room for them."""
     shared_bytes: int = 0
     """That room, of a block."""
+    clock_bits: int = 43
+    """Of a record's clock; with 32, which wrap within seconds, a record is made of fewer instructions."""
 
     @property
     def mode(self) -> str:
-        room = self.segment_bytes, self.shared, self.shared_bytes
+        room = self.segment_bytes, self.shared, self.shared_bytes, self.clock_bits
         source = [FORMAT, [(name, _code(one)) for name, one in self.passes], self.warps, *room]
         return PREFIX + hashlib.sha256(repr(source).encode()).hexdigest()[:24]
 
@@ -181,7 +183,8 @@ def _instrument_stages(backend: Any, stages: Any, recipe: Recipe) -> None:
 
     def llir(source: Any, metadata: Any) -> Any:
         scopes = metadata[FIELD]
-        how = Lowering(target.backend, str(target.arch), tuple(scopes["warp_ids"]), scopes["segment_bytes"], scopes["shared"])
+        kept = tuple(scopes["warp_ids"]), scopes["segment_bytes"], scopes["shared"], scopes["clock_bits"]
+        how = Lowering(target.backend, str(target.arch), *kept)
         with lowering.active(how):
             return to_llvm(source, metadata)
 
@@ -227,6 +230,7 @@ def instrument(module: Any, recipe: Recipe) -> dict[str, Any]:
         "left_out": len(kernel.scopes) - len(scopes),
         "segment_bytes": segment,
         "shared": shared,
+        "clock_bits": recipe.clock_bits,
         "warp_ids": warps,
     }
 

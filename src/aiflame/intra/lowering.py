@@ -42,6 +42,8 @@ class Lowering:
     """For each of these warps, a power of two; the oldest records are overwritten."""
     shared: bool
     """Records lie in shared memory until the block ends, which copies what there is; else they go to global memory at once."""
+    clock_bits: int = 43
+    """43 or 32."""
 
 
 def version() -> tuple[int, int]:
@@ -162,7 +164,7 @@ def add_passes(lowering: Lowering, point: str, manager: Any) -> None:
             _NO_LIMIT,
             1,
             SCRATCH_ALIGNMENT,
-            True,
+            lowering.clock_bits > 32,
         )
         importlib.import_module("triton._C.libtriton").passes.common.add_cse(manager)
         proton.add_allocate_proton_shared_memory(manager)

@@ -221,7 +221,7 @@ class Session:
                 "scratch_bytes": int(metadata.profile_scratch_size),
                 "buffer_bytes": said["segment_bytes"] * len(said["warp_ids"]),
                 "metric": "cycle",
-                "clock64": True,
+                "clock64": said["clock_bits"] > 32,
                 "triton": str(metadata.triton_version),
                 "arch": f"sm_{metadata.target.arch}",
                 "scopes": said["scopes"],
