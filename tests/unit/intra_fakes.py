@@ -89,6 +89,14 @@ class FakeCuda:
         os.close(piece.value)
         return 0
 
+    def cuStreamCreate(self, out: Any, flags: int) -> int:
+        out._obj.value = 0x1000 + self.calls.count("cuStreamCreate")
+        return 0
+
+    def cuStreamSynchronize(self, stream: Any) -> int:
+        assert stream.value, "the program's own stream"
+        return 0
+
     def cuStreamIsCapturing(self, stream: Any, out: Any) -> int:
         out._obj.value = int(self.capturing)
         return 0

@@ -123,6 +123,27 @@ def test_the_programs_stream_is_given_an_event_and_nothing_else(program: Program
     assert "cuMemcpyDtoHAsync_v2" in program.cuda.calls
 
 
+MADE_BESIDE = ["cuStreamCreate", "cuMemHostAlloc", "cuEventCreate", "cuMemsetD8Async", "cuStreamSynchronize"]
+
+
+@pytest.mark.parametrize("failing", MADE_BESIDE)
+def test_where_memory_cannot_be_made_ready_it_is_given_back(program: Program, failing: str) -> None:
+    """And what comes later never goes to the program's own stream."""
+    program.cuda.failing = failing
+    program.record(every=1)
+    assert program.launch(times=3) == [False] * 3
+    assert program.cuda.calls.count("cuMemFree_v2") == program.cuda.calls.count("cuMemAlloc_v2") == 3
+    program.cuda.failing = ""
+    assert program.launch() == [True]
+
+
+def test_what_was_launched_is_not_launched_again(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device.Pool, "copy_out", lambda *_: 1 // 0)
+    program.record(every=1)
+    assert program.launch(times=2) == [True, True]
+    assert "division" in program.notes[-1]
+
+
 def test_a_launch_into_a_graph_is_of_the_kernel_itself(program: Program) -> None:
     program.record(every=1)
     program.launch()
@@ -227,7 +248,7 @@ class TestMoreBlocksThanThereIsMemoryFor:
         program.record(every=1, memory=8 << 20)
         assert program.launch(blocks=2 * self.BLOCKS) == [False]
 
-    @pytest.mark.parametrize("failing", ["cuMemCreate", "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess", "cuMemHostAlloc"])
+    @pytest.mark.parametrize("failing", ["cuMemCreate", "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess", *MADE_BESIDE])
     def test_are_not_recorded_where_memory_cannot_be_had_and_it_is_given_back(self, program: Program, failing: str) -> None:
         program.cuda.has_virtual_memory, program.cuda.failing = True, failing
         program.record(every=1, memory=8 << 20)

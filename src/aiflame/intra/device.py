@@ -92,25 +92,43 @@ class Pool:
         return self._with_host(as_slot, memory.value, None)
 
     def _with_host(self, size: int, memory: int, ring: Ring | None) -> Slot | None:
-        if self._stream is None or self._other is None:
-            self._stream, self._other = ctypes.c_void_p(), ctypes.c_void_p()
-            for stream in (self._stream, self._other):
-                driver.must("cuStreamCreate", ctypes.byref(stream), _NON_BLOCKING)
+        """None, and nothing is kept, where the rest cannot be had."""
         host = ctypes.c_void_p()
-        events = ctypes.c_void_p(), ctypes.c_void_p()
-        if driver.call("cuMemHostAlloc", ctypes.byref(host), ctypes.c_size_t(size), 0):
+        try:
+            self._make_streams()
+            driver.must("cuMemHostAlloc", ctypes.byref(host), ctypes.c_size_t(size), 0)
+            slot = Slot(size, memory, host.value or 0, _event(), _event(), ring)
+            driver.must("cuMemsetD8Async", ctypes.c_uint64(memory), ctypes.c_ubyte(0), ctypes.c_size_t(size), self._other)
+            driver.must("cuStreamSynchronize", self._other)  # our own, with nothing else on it
+        except Refused:
+            if host.value:
+                driver.call("cuMemFreeHost", host)
             if ring is not None:
                 ring.give_back()
             else:
                 driver.call("cuMemFree_v2", ctypes.c_uint64(memory))
             return None
-        for event in events:
-            driver.must("cuEventCreate", ctypes.byref(event), _DISABLE_TIMING)
-        slot = Slot(size, memory, host.value or 0, *events, ring)
-        driver.must("cuMemsetD8Async", ctypes.c_uint64(memory), ctypes.c_ubyte(0), ctypes.c_size_t(size), self._other)
-        driver.must("cuStreamSynchronize", self._other)  # our own, with nothing else on it
         self.slots.append(slot)
         return slot
+
+    def _make_streams(self) -> None:
+        """Of our own: the stream 0 is the program's."""
+        if self._stream is None:
+            self._stream = _stream()
+        if self._other is None:
+            self._other = _stream()
+
+
+def _stream() -> ctypes.c_void_p:
+    stream = ctypes.c_void_p()
+    driver.must("cuStreamCreate", ctypes.byref(stream), _NON_BLOCKING)
+    return stream
+
+
+def _event() -> ctypes.c_void_p:
+    event = ctypes.c_void_p()
+    driver.must("cuEventCreate", ctypes.byref(event), _DISABLE_TIMING)
+    return event
 
 
 def bytes_at(address: int, size: int) -> memoryview:

@@ -168,26 +168,26 @@ class Session:
             self.note(f"inside kernels: {made.metadata.name} stays as it is: {_first_line(error)}")
             return False
         counts.taken += 1
-        head = {
-            "kind": "launch",
-            "key": str(made.hash),
-            "device": driver.device(),
-            "stream": int(stream),
-            "grid": [grid[0] * launch.cluster, grid[1], grid[2]],
-            "correlation": 0,
-            "begin_ns": begin,
-            "first_cta": 0,
-            "ctas": ctas,
-            "ring_bytes": slot.bytes if size > slot.bytes else 0,
-            "launch": counts.launches,
-            "dropped_launches": counts.dropped,
-        }
-        size = min(size, slot.bytes)
         try:
+            head = {
+                "kind": "launch",
+                "key": str(made.hash),
+                "device": driver.device(),
+                "stream": int(stream),
+                "grid": [grid[0] * launch.cluster, grid[1], grid[2]],
+                "correlation": 0,
+                "begin_ns": begin,
+                "first_cta": 0,
+                "ctas": ctas,
+                "ring_bytes": slot.bytes if size > slot.bytes else 0,
+                "launch": counts.launches,
+                "dropped_launches": counts.dropped,
+            }
+            size = min(size, slot.bytes)
             pool.copy_out(slot, size, stream)
             self._pending.append(_Pending(pool, slot, head, size))
-        except Refused as error:  # the kernel may still write there: this memory is not used again
-            self.note(f"inside kernels: {error}")
+        except Exception as error:  # it was launched, and must not be again; it may still write there: this memory is not used again
+            self.note(f"inside kernels: {_first_line(error)}")
         return True
 
     def collect(self) -> None:
