@@ -106,3 +106,17 @@ def test_a_multiplication_that_is_not_waited_for_by_itself_counts_as_it_is_recor
     assert found is not None
     assert found.math_ns == pytest.approx(2500, rel=0.02)
     assert found.exposed == pytest.approx(0.75, rel=0.02)
+
+
+def test_launches_may_be_far_apart(tmp_path: Path) -> None:
+    """CTAs times the time between launches is more than 64 bits can count."""
+    scopes, schedule = SCHEDULES["auto"]
+    records = spans(*(one for number in range(ITERATIONS) for one in schedule(number * ONE)))
+    kernel = Kernel("gemm", scopes, warps=1, ring=512)
+    frames = [kernel.frame()]
+    for begin in (BEGIN_NS, BEGIN_NS + 3 * 10**17):
+        ctas = [Cta(at, sm=at % 20, begin=begin, end=begin + ITERATIONS * ONE // 2, warps={0: records}) for at in range(40)]
+        frames.append(kernel.launch(*ctas, begin_ns=begin))
+    found = intra(profile_of(tmp_path / "p.aiflame", *frames))[0].overlap
+    assert found is not None
+    assert found.of_sms and found.bound == pytest.approx(BOUND, rel=0.01)

@@ -64,8 +64,8 @@ class Inside:
 class Line:
     """All moments of all CTAs on one line: each CTA has a stretch of its own, so that arithmetic on intervals keeps them apart."""
 
-    zero: int
-    """Moment of the profile that a stretch begins with."""
+    zero: Ints
+    """of each CTA: the moment of the profile that its stretch begins with, when its launch began (launches may be hours apart)"""
     step: int
     """Length of a stretch."""
     cta: Ints
@@ -86,11 +86,12 @@ class Line:
         ctas = inside.ctas.select(*key, "begin_ns", "done_ns", "end_ns").with_row_index("place")
         since = inside.warps.group_by(key).agg(since=pl.col("begin_ns").max())
         ctas = ctas.join(since, on=key, how="left", maintain_order="left").with_columns(pl.coalesce("since", "begin_ns").alias("since"))
-        zero = int(ctas["begin_ns"].min() or 0)  # type: ignore[arg-type]
-        spans = inside.spans.select(*key, "warp", "begin_ns", "end_ns").join(ctas.select(*key, "place"), on=key, how="left")
+        ctas = ctas.with_columns(zero=pl.col("begin_ns").min().over("launch"))
+        zero = ctas["zero"].to_numpy()
+        spans = inside.spans.select(*key, "warp", "begin_ns", "end_ns").join(ctas.select(*key, "place", "zero"), on=key, how="left")
         cta = spans["place"].fill_null(0).to_numpy().astype(np.int64)
-        step = int(ctas["end_ns"].max() or 0) - zero + 1024  # type: ignore[arg-type]
-        begin, end = (np.clip(spans[name].to_numpy() - zero, 0, step - 1) for name in ("begin_ns", "end_ns"))
+        step = int((ctas["end_ns"] - ctas["zero"]).max() or 0) + 1024
+        begin, end = (np.clip((spans[name] - spans["zero"].fill_null(0)).to_numpy(), 0, step - 1) for name in ("begin_ns", "end_ns"))
         unit = cta << 16 | spans["warp"].to_numpy().astype(np.int64)
         order = np.lexsort((begin, unit))
         shift = cta * step
