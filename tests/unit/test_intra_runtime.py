@@ -144,6 +144,17 @@ def test_what_was_launched_is_not_launched_again(program: Program, monkeypatch: 
     assert "division" in program.notes[-1]
 
 
+def test_a_further_recording_counts_anew_and_takes_no_more_memory(program: Program) -> None:
+    program.record(every=1, launches=2)
+    program.cuda.copied = False
+    assert program.launch(times=3) == [True, True, False]
+    program.record(every=1, launches=2)
+    program.cuda.copied = True
+    assert program.launch(times=3) == [True, True, False]
+    assert program.cuda.calls.count("cuMemAlloc_v2") == 2
+    assert len(program.end().launches) == 4
+
+
 def test_a_launch_into_a_graph_is_of_the_kernel_itself(program: Program) -> None:
     program.record(every=1)
     program.launch()

@@ -85,6 +85,8 @@ class Session:
         self._pending: list[_Pending] = []
         self._lock = threading.RLock()
         self._process = os.getpid()
+        self._before: Session | None = None
+        """Of an earlier recording of this process, while records of it are on their way."""
         self.counts: dict[str, Counts] = {}
         found = _load(settings.files)
         self.names = settings.passes or found
@@ -94,6 +96,10 @@ class Session:
     def start(self) -> None:
         global _now
         lowering.version(), lowering.dialect()
+        before = _now
+        if before is not None and before._process == self._process and before.settings.memory == self.settings.memory:
+            # Memory is never given back, and there is to be no more of it.
+            self._before, self._lock, self._pools = before, before._lock, before._pools
         _now = self
         _listen(importlib.import_module("triton.compiler").CompiledKernel)
         _leave_measuring_alone()
@@ -193,6 +199,9 @@ class Session:
     def collect(self) -> None:
         """Writes what has come to the host by now."""
         with self._lock, driver.unnoticed():
+            if self._before is not None:
+                self._before.collect()
+                self._before = self._before if self._before._pending else None
             for one in [*self._pending]:
                 try:
                     if not one.pool.is_copied(one.slot):
@@ -248,11 +257,14 @@ class Launch:
         self.cluster = max(1, int(getattr(kernel.metadata, "num_ctas", 1) or 1))
         """Blocks that run for each program of the grid."""
         self._of: Session | None = None
-        """Of which session's recipe the twin is."""
+        """Whose counts these are, and of whose recipe the twin is."""
+        self._asked = False
 
     def __call__(self, grid_x: int, grid_y: int, grid_z: int, stream: int, *rest: Any) -> Any:
         session = _now
         if session is not None and not getattr(_measuring, "deep", 0):
+            if self._of is not session:
+                self._of, self._twin, self._asked, self.counts = session, None, False, Counts()
             self.counts.launches += 1
             if session.is_turn(self.counts) and session.take(self, (grid_x, grid_y, grid_z), stream, rest):
                 return None
@@ -263,8 +275,8 @@ class Launch:
 
     def twin(self, session: Session, ctas: int) -> Any:
         """Made with the first launch that is taken, with room for its blocks; None where there can be none."""
-        if self._of is not session:
-            self._of, self._twin = session, None
+        if not self._asked:
+            self._asked = True
             try:
                 go_round = session.most_bytes >= device.SLOT_UNIT and device_ring.is_supported()
                 recipe = compile_hook.fitting(session.recipe, self._kernel, ctas, session.most_bytes, go_round=go_round)
