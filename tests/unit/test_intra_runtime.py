@@ -362,6 +362,10 @@ class TestRoom:
         found = compile_hook.fitting(_recipe("loop"), _loaded(), blocks, 64 << 20)
         assert (found.segment_bytes, found.warps) == (segment, warps)
 
+    def test_of_warps_that_there_are_not_is_none_whatever_the_grid(self) -> None:
+        """The compiler says that there are none of these."""
+        assert compile_hook.fitting(dataclasses.replace(_recipe("loop"), warps=(9,)), _loaded(), 1 << 20, 64 << 20).warps == (9,)
+
     def test_is_for_the_warps_of_all_roles(self) -> None:
         kernel = _loaded(roles="partition0() num_warps(2) { } partition1() num_warps(1) { }")
         four = compile_hook.fitting(_recipe("loop"), kernel, 1024, 64 << 20)

@@ -30,7 +30,7 @@ PREFIX = "aiflame_"
 """Of `instrumentation_mode`, for kernels of ours. (Triton looks for the names of its sanitizers in it: no hexadecimal number has one.)"""
 FIELD = "aiflame_intra"
 """Of a twin's metadata: what its scopes are."""
-FORMAT = 2
+FORMAT = 3
 """Raised whenever the same passes give other kernels."""
 
 
@@ -82,7 +82,7 @@ def fitting(recipe: Recipe, kernel: Any, ctas: int, most_bytes: int, *, go_round
     while segment * len(warps) > each and len(warps) > 2 and recipe.warps is None and not roles:
         warps = warps[::2]
     if segment * len(warps) > each and not go_round:
-        segment = _halved(segment, SMALLEST_SEGMENT, each // len(warps))
+        segment = _halved(segment, SMALLEST_SEGMENT, each // max(1, len(warps)))
         warps = warps[:1] if segment * len(warps) > each else warps
     kept = recipe.warps if warps == all_warps else tuple(warps)
     return dataclasses.replace(recipe, segment_bytes=segment, warps=kept, shared_bytes=_shared_room(recipe.shared, kernel))
