@@ -17,6 +17,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from aiflame.intra import lowering, occupancy
@@ -30,8 +31,6 @@ PREFIX = "aiflame_"
 """Of `instrumentation_mode`, for kernels of ours. (Triton looks for the names of its sanitizers in it: no hexadecimal number has one.)"""
 FIELD = "aiflame_intra"
 """Of a twin's metadata: what its scopes are."""
-FORMAT = 3
-"""Raised whenever the same passes give other kernels."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,8 +52,15 @@ class Recipe:
     @property
     def mode(self) -> str:
         room = self.segment_bytes, self.shared, self.shared_bytes, self.clock_bits
-        source = [FORMAT, [(name, _code(one)) for name, one in self.passes], self.warps, *room]
+        source = [_made_by(), [(name, _code(one)) for name, one in self.passes], self.warps, *room]
         return PREFIX + hashlib.sha256(repr(source).encode()).hexdigest()[:24]
+
+
+@functools.cache
+def _made_by() -> str:
+    """Which aiflame makes twins: another one may make other kernels by the same passes."""
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
 
 
 SMALLEST_SEGMENT = 128
