@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -163,6 +164,22 @@ def test_a_launch_into_a_graph_is_of_the_kernel_itself(program: Program) -> None
     program.cuda.capturing = False
     assert program.launch() == [True]
     assert program.end().launches[-1].dropped_launches == 3
+
+
+def test_nobody_waits_for_a_thread_that_compiles_a_twin(program: Program) -> None:
+    program.record()
+    assert program._session is not None
+    with ThreadPoolExecutor(1) as elsewhere, program._session._lock:
+        assert elsewhere.submit(program.launch).result(30) == [False]
+    assert program.launch() == [True]
+    (launch,) = program.end().launches
+    assert launch.dropped_launches == 1
+
+
+def test_a_launch_that_there_is_no_memory_for_is_told_of(program: Program) -> None:
+    program.record(memory=0)
+    assert program.launch(times=4) == [False] * 4
+    assert program.notes == ["inside kernels: there is no memory for the records of add with 4 blocks"]
 
 
 def test_no_call_can_spoil_a_capture_of_another_thread(program: Program) -> None:

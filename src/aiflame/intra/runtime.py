@@ -146,8 +146,14 @@ class Session:
             if self._process != os.getpid() or driver.is_captured(stream):
                 counts.dropped += 1
                 return False
-            with self._lock, driver.unnoticed():
-                return self._take(launch, grid, stream, rest)
+            if not self._lock.acquire(blocking=False):  # another thread compiles a twin, or writes records
+                counts.dropped += 1
+                return False
+            try:
+                with driver.unnoticed():
+                    return self._take(launch, grid, stream, rest)
+            finally:
+                self._lock.release()
         except Exception as error:
             self.note(f"inside kernels: {_first_line(error)}")
             return False
@@ -164,6 +170,8 @@ class Session:
         slot = pool.take(size)
         if slot is None:
             counts.dropped += 1
+            if not any(slot.busy for slot in pool.slots):
+                self.note(f"inside kernels: there is no memory for the records of {made.metadata.name} with {ctas} blocks")
             return False
         begin = time.monotonic_ns()
         try:
