@@ -28,7 +28,8 @@ static void on_buffer_full(void* context, uint32_t stream, uint8_t* buffer, size
 }
 
 static int is_wanted(int domain, const char* name) {
-  static const char* const kDriver[] = {"cuLaunch", "cuGraphLaunch", "cuMemcpy", "cuMemset", "cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize"};
+  static const char* const kDriver[] = {"cuLaunch",            "cuGraphLaunch",    "cuMemcpy",          "cuMemset",
+                                        "cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize"};
   static const char* const kRuntime[] = {"cudaMemcpy", "cudaMemset", "cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize"};
   const char* const* names = domain == DRIVER_API ? kDriver : kRuntime;
   size_t count = domain == DRIVER_API ? sizeof kDriver / sizeof *kDriver : sizeof kRuntime / sizeof *kRuntime;

@@ -21,6 +21,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 from gpu_common import FOLDER, Options, Player, PlayerEnded, Report, median_of, parse, recorded, scratch
@@ -29,7 +30,6 @@ TARGETS = {"launch": 1.10, "gpu": 1.01, "decode": 1.12}
 TARGETS_OF_MEANING = {"launch": 1.01}
 PLAIN = ("--no-meaning", "--no-regions")
 UNSAMPLED = ("--gpu-sampling", "off")
-COLUMNS = ("alone", "recorded", "ratio", "fastest_tenth")
 OF_FLOOR = ("floor", "above_floor")
 TURNS = 8
 Columns = dict[str, list[float]]
@@ -41,7 +41,7 @@ def main() -> None:
     targets = TARGETS_OF_MEANING if of_meaning else TARGETS
     options = parse(__doc__, targets, pairs=5, seconds=0.5)
     report = Report(options.output)
-    times: dict[str, Columns] = {name: {column: [] for column in (*COLUMNS, *OF_FLOOR)} for name in options.workloads}
+    times: dict[str, Columns] = {name: defaultdict(list) for name in options.workloads}
     with scratch() as folder:
         program = options.program(*options.workloads)
         options_of_both = UNSAMPLED if of_meaning else ()
@@ -75,8 +75,7 @@ def cupti_alone(program: list[str], folder: Path) -> list[str] | None:
 def pair(options: Options, ways: dict[str, list[str]], report: Report, number: int) -> dict[str, Columns]:
     """What each turn found; nothing of a pair that did not end well."""
     players = {way: Player(command) for way, command in ways.items()}
-    columns_told = (*COLUMNS, *OF_FLOOR) if "floor" in ways else COLUMNS
-    found: dict[str, Columns] = {name: {column: [] for column in columns_told} for name in options.workloads}
+    found: dict[str, Columns] = {name: defaultdict(list) for name in options.workloads}
     ended_early = False
     try:
         for player in players.values():

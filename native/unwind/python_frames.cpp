@@ -76,8 +76,6 @@ class Meanings {
     return {place.word, place.layer_call != 0};
   }
 
-  uint64_t era() const noexcept { return era_; }
-
  private:
   static uint64_t which(uint64_t code) noexcept { return code ^ std::rotl(safe_load(code + layout.code_linetable), 16); }
 
@@ -136,12 +134,12 @@ class Frames {
 // Outwards until the first call of a module.
 class InnermostLayer {
  public:
-  explicit InnermostLayer(PlacesMet* met) noexcept : meanings_(met), met_(met) {}
+  explicit InnermostLayer(PlacesMet* met) noexcept : meanings_(met) {}
 
   Take frame(const RawFrame& raw) noexcept {
-    Answer answer = is_layer_call(raw);
-    if (answer == Answer::NO_FRAME) return Take::STALE;
-    if (answer == Answer::YES) row_ = layers::row_of(first_argument(raw));
+    Meaning meaning = meanings_.of(raw);
+    if (!meaning.word) return Take::STALE;
+    if (meaning.layer_call) row_ = layers::row_of(first_argument(raw));
     return row_ || ++count_ == kMost ? Take::ENOUGH : Take::MORE;
   }
   void close(uint64_t) noexcept {}
@@ -150,32 +148,8 @@ class InnermostLayer {
   uint32_t row() const noexcept { return row_; }
 
  private:
-  enum class Answer : uint8_t { NO, YES, NO_FRAME };
-
-  Answer is_layer_call(const RawFrame& raw) noexcept {
-    uint64_t era = meanings_.era();
-    if (!era) return look_up(raw);
-    PlacesMet::Code& known = met_->codes[(raw.code >> 4) * 0x9E3779B97F4A7C15u >> (64 - PlacesMet::kCodeBits)];
-    if (known.code == raw.code && known.era == era) [[likely]]
-      return known.layer_call ? Answer::YES : Answer::NO;
-    Answer answer = look_up(raw);
-    known.era = 0;  // as in Meanings::look_up
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    known.code = raw.code;
-    known.layer_call = answer == Answer::YES;
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    if (answer != Answer::NO_FRAME) known.era = era;
-    return answer;
-  }
-
-  Answer look_up(const RawFrame& raw) noexcept {
-    Meaning meaning = meanings_.of(raw);
-    return !meaning.word ? Answer::NO_FRAME : meaning.layer_call ? Answer::YES : Answer::NO;
-  }
-
   static constexpr uint32_t kMost = 64;  // it is near as a rule
   Meanings meanings_;
-  PlacesMet* met_;
   uint32_t row_ = 0, count_ = 0;
 };
 

@@ -44,15 +44,8 @@ struct PlacesMet {
     int32_t offset;
     uint32_t layer_call;
   };
-  // What tells a module's call from other frames needs no place in it.
-  struct Code {
-    uint64_t code;
-    uint64_t era;
-    bool layer_call;
-  };
-  static constexpr uint32_t kBits = 10, kCodeBits = 7;
+  static constexpr uint32_t kBits = 10;
   alignas(64) Place at[1 << kBits];
-  alignas(64) Code codes[1 << kCodeBits];
 };
 
 // Frames of the calling thread, innermost first; 0 when it runs no Python. A call of a torch module has a LAYER word just before the
