@@ -125,19 +125,28 @@ class FakeTriton:
         self.utils = self
         self.too_large = False
         """Whether instrumented kernels need more than a multiprocessor has."""
+        self.after_launch: Exception | None = None
+        """What its launchers raise when all is launched."""
         self.blocks_cleared = True
         """Whether memory for records was clear at every launch."""
 
     def launcher_cls(self, source: Any, metadata: Any) -> Any:
         def launch(grid_x: int, grid_y: int, grid_z: int, stream: int, *rest: Any) -> None:
-            size = metadata.profile_scratch_size
+            _function, _packed, told, enter, leave, *_arguments = rest
+            size, blocks = metadata.profile_scratch_size, grid_x * grid_y * grid_z
+            memory = _allocation._profile_allocator.get()(blocks * size, 128, stream).data_ptr() if size else 0
+            if enter is not None:
+                enter(told)
             if size and self.too_large:
                 raise RuntimeError("out of resources")
             self.launched.append(metadata.instrumentation_mode)
-            if not size:
-                return
-            blocks = grid_x * grid_y * grid_z
-            memory = _allocation._profile_allocator.get()(blocks * size, 128, stream).data_ptr()
+            write(blocks if size else 0, size, memory)
+            if leave is not None:
+                leave(told)
+            if self.after_launch is not None:
+                raise self.after_launch
+
+        def write(blocks: int, size: int, memory: int) -> None:
             self.blocks_cleared &= all(ctypes.string_at(memory + block * size, 4) == bytes(4) for block in range(blocks))
             for block in range(blocks):
                 head = struct.pack("<4I3Q", PREAMBLE, block, 7, 0, 1000 + block, 2000 + block, 2000 + block)

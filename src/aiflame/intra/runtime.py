@@ -24,6 +24,7 @@ from aiflame.intra import compile_hook, device, device_ring, driver, lowering
 from aiflame.intra.capture_writer import CaptureWriter
 from aiflame.intra.compile_hook import Recipe
 from aiflame.intra.errors import Refused
+from aiflame.intra.launch_hooks import Hooks
 from aiflame.intra.passes import choose, passes
 
 _DONE = "_aiflame_intra"
@@ -138,9 +139,9 @@ class Session:
         number = counts.launches
         return counts.taken < self.settings.launches and (number & (number - 1) == 0 or number % self.settings.every == 0)
 
-    def take(self, launch: Launch, grid: tuple[int, int, int], stream: int, rest: tuple[Any, ...]) -> bool:
+    def take(self, launch: Launch, grid: tuple[int, int, int], stream: int, rest: tuple[Any, ...], hooks: Hooks) -> bool:
         """Launches the twin; False: it was not to be, and the kernel itself is to be launched. Whatever goes wrong with us, the program
-        does not learn of it."""
+        does not learn of it. What is raised is the program's own: by its hook, or once the twin is on its stream."""
         counts = launch.counts
         try:
             if self._process != os.getpid() or driver.is_captured(stream):
@@ -151,14 +152,16 @@ class Session:
                 return False
             try:
                 with driver.unnoticed():
-                    return self._take(launch, grid, stream, rest)
+                    return self._take(launch, grid, stream, rest, hooks)
             finally:
                 self._lock.release()
         except Exception as error:
+            if hooks.raised or hooks.launched:
+                raise
             self.note(f"inside kernels: {_first_line(error)}")
             return False
 
-    def _take(self, launch: Launch, grid: tuple[int, int, int], stream: int, rest: tuple[Any, ...]) -> bool:
+    def _take(self, launch: Launch, grid: tuple[int, int, int], stream: int, rest: tuple[Any, ...], hooks: Hooks) -> bool:
         counts = launch.counts
         ctas = grid[0] * grid[1] * grid[2] * launch.cluster
         made = launch.twin(self, ctas) if ctas else None
@@ -175,9 +178,11 @@ class Session:
             return False
         begin = time.monotonic_ns()
         try:
-            _launch_into(slot, made, grid, stream, rest)
+            _launch_into(slot, made, grid, stream, rest, hooks)
         except Exception as error:  # it may need more registers than there are
-            slot.busy = False
+            slot.busy = bool(hooks.launched)  # what was launched may still write there: this memory is not used again
+            if hooks.raised or hooks.launched:
+                raise
             launch.give_up()
             self.note(f"inside kernels: {made.metadata.name} stays as it is: {_first_line(error)}")
             return False
@@ -274,8 +279,13 @@ class Launch:
             if self._of is not session:
                 self._of, self._twin, self._asked, self.counts = session, None, False, Counts()
             self.counts.launches += 1
-            if session.is_turn(self.counts) and session.take(self, (grid_x, grid_y, grid_z), stream, rest):
-                return None
+            if session.is_turn(self.counts):
+                hooks = Hooks(*rest[3:5])
+                if session.take(self, (grid_x, grid_y, grid_z), stream, rest, hooks):
+                    if hooks.on_exit is not None:
+                        hooks.on_exit(rest[2])
+                    return None
+                rest = *rest[:3], hooks.on_enter, *rest[4:]
         return self._launcher(grid_x, grid_y, grid_z, stream, *rest)
 
     def __getattr__(self, name: str) -> Any:
@@ -303,7 +313,7 @@ class Launch:
         self._twin = None
 
 
-def _launch_into(slot: device.Slot, twin: Any, grid: tuple[int, int, int], stream: int, rest: tuple[Any, ...]) -> None:
+def _launch_into(slot: device.Slot, twin: Any, grid: tuple[int, int, int], stream: int, rest: tuple[Any, ...], hooks: Hooks) -> None:
     """Triton's launchers ask one allocator of the process for memory for records. It is ours for the length of a launch."""
     holder = importlib.import_module("triton.runtime._allocation")._profile_allocator
     before = holder.get()
@@ -314,7 +324,7 @@ def _launch_into(slot: device.Slot, twin: Any, grid: tuple[int, int, int], strea
 
     holder.set(allocate)
     try:
-        twin._run(*grid, stream, twin.function, twin.packed_metadata, *rest[2:])
+        twin._run(*grid, stream, twin.function, twin.packed_metadata, rest[2], hooks.enter, hooks.launched.append, *rest[5:])
     finally:
         holder.set(before)
 
