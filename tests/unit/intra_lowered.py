@@ -68,8 +68,9 @@ def _in_shared_memory(case: suite.Case, target: GPUTarget) -> dict[str, Any]:
     said = metadata[compile_hook.FIELD]
     return {
         "shared": said["shared"],
-        "records": said["segment_bytes"] * len(said["warp_ids"]),
-        "clock_reads": count_clocks(assembly) - 2 * len(said["scopes"]),
+        "bytes": said["segment_bytes"] * len(said["warp_ids"]),
+        "ids": [row["id"] for row in said["scopes"]],
+        "records": sorted(records(assembly)),
         "stores": len(re.findall(r"st\.global\.cg\.v2\.b32", assembly)),
         "scratch": metadata["profile_scratch_size"],
     }
@@ -77,6 +78,16 @@ def _in_shared_memory(case: suite.Case, target: GPUTarget) -> dict[str, Any]:
 
 def count_clocks(assembly: str) -> int:
     return len(re.findall(r"%clock;|s_memtime", assembly))
+
+
+def records(ptx: str) -> set[tuple[int, int]]:
+    """What is written beside clocks that were read: a scope, and whether it ends (1) or begins (0)."""
+    found = set()
+    for clock in re.findall(r"mov\.u32\s+(%r\d+), %clock_hi;", ptx):
+        (part,) = re.findall(rf"and\.b32\s+(%r\d+), {clock}, 2047;", ptx)
+        tag = sum(int(one) for one in re.findall(rf"or\.b32\s+%r\d+, {part}, (-?\d+);", ptx))  # none: scope 0 begins
+        found.add((tag >> 23 & 0xFF, tag >> 31 & 1))
+    return found
 
 
 def _scopes(file: str, target: GPUTarget, recipe: Recipe) -> int:
