@@ -7,6 +7,7 @@ lies there modulo the piece's size, maybe across its end. The last to come have 
 from __future__ import annotations
 
 from math import gcd
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,13 +42,27 @@ def _overwritten(at: Ints, number: Ints, time: NDArray[np.uint64], each: int, si
     """Of two at one place the later has overwritten the earlier; where the earlier was not done when the later began, both are spoiled.
     `at` rises."""
     gone = np.zeros(len(at), dtype=np.bool_)
-    for apart in range(1, len(at)):
-        near = (np.roll(at, -apart) - at) % size < each
-        if not near.any():
-            break
-        one = np.flatnonzero(near)
-        other = (one + apart) % len(at)
-        earlier, later = np.where(number[one] < number[other], [one, other], [other, one])
-        gone[earlier] = True
-        gone[later[time[earlier, 1] > time[later, 0]]] = True
+    near = (np.roll(at, -1) - at) % size < each
+    some = np.flatnonzero(near | np.roll(near, 1))
+    at, number, begin, end = at[some], number[some], time[some, 0], time[some, 1]
+    around = np.concatenate([at - size, at, at + size])
+    own = np.arange(len(at), 2 * len(at))
+    first, behind = np.searchsorted(around, at - each, side="right"), np.searchsorted(around, at + each)
+    later = _highest(np.tile(number, 3), first, behind) > number
+    ends = np.tile(end, 3)
+    # Where none is later, all others are earlier.
+    others = np.maximum(_highest(ends, first, own), _highest(ends, own + 1, behind))
+    gone[some] = later | (others > begin)
     return gone
+
+
+def _highest(values: NDArray[Any], begin: Ints, end: Ints) -> NDArray[Any]:
+    """Of each range of values; 0 of an empty one. Two spans that overlap cover a range: spans of 1, 2, 4 … values are looked through."""
+    found = np.zeros(len(begin), values.dtype)
+    span = 1
+    while (rest := end - begin >= span).any():
+        here = rest & (end - begin < 2 * span)
+        found[here] = np.maximum(values[begin[here]], values[end[here] - span])
+        values = np.maximum(values[:-span], values[span:])
+        span *= 2
+    return found
