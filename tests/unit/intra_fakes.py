@@ -27,6 +27,8 @@ class FakeCuda:
         self.pieces: dict[int, int] = {}
         """Descriptors, with their sizes."""
         self.calls: list[str] = []
+        self.context = 1
+        """Its number. All contexts are at one address."""
         self.capturing = False
         self.copied = True
         """Whether copies are done at once, or not yet."""
@@ -103,6 +105,10 @@ class FakeCuda:
 
     def cuCtxGetCurrent(self, out: Any) -> int:
         out._obj.value = 1
+        return 0
+
+    def cuCtxGetId(self, of: Any, out: Any) -> int:
+        out._obj.value = self.context
         return 0
 
     def cuMemcpyDtoHAsync_v2(self, to: Any, source: Any, size: Any, stream: Any) -> int:

@@ -77,6 +77,10 @@ class Program:
             kernel[(blocks,)](self.x, self.y, 4096, BLOCK=1024)
         return [mode.startswith("aiflame_") for mode in self.driver.launched[before:]]
 
+    def end_copies(self) -> None:
+        assert self._session is not None
+        self._session.collect()
+
     def end(self) -> Captures:
         if self._session is not None:
             self._session.stop(0.2)
@@ -114,6 +118,38 @@ def test_memory_is_clear_when_it_is_used_again(program: Program) -> None:
     program.record(every=1)
     assert all(program.launch(times=5))
     assert program.driver.blocks_cleared
+    assert program.cuda.calls.count("cuMemAlloc_v2") == 1
+
+
+def test_memory_of_a_context_that_was_destroyed_is_not_used_in_the_one_at_its_address(program: Program) -> None:
+    program.record(every=1)
+    for made in (1, 1, 2, 2):
+        assert program.launch() == [True]
+        program.end_copies()
+        assert program.cuda.calls.count("cuMemAlloc_v2") == made
+        program.cuda.context = 1 + len(program.driver.launched) // 2
+
+
+def test_nothing_is_asked_of_a_context_that_was_destroyed(program: Program) -> None:
+    program.record(every=1)
+    program.cuda.copied = False
+    assert program.launch() == [True]
+    program.cuda.calls.clear()
+    program.cuda.context += 1
+    assert program.launch() == [True]
+    assert "cuEventQuery" not in program.cuda.calls
+    assert program.notes == ["inside kernels: records are lost: their context was destroyed"]
+    program.cuda.copied = True
+    assert [launch.number for launch in program.end().launches] == [2]
+
+
+def test_a_driver_that_knows_no_numbers_of_contexts_is_asked_for_addresses_alone(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: Any) -> int:
+        raise AttributeError("undefined symbol: cuCtxGetId")
+
+    monkeypatch.setattr(program.cuda, "cuCtxGetId", missing, raising=False)
+    program.record(every=1)
+    assert program.launch(times=3) == [True] * 3
     assert program.cuda.calls.count("cuMemAlloc_v2") == 1
 
 

@@ -48,6 +48,10 @@ class Pool:
 
     limit: int
     most: int
+    context: int = 0
+    """Its number."""
+    gone: bool = False
+    """The context, and with it all that was made in it: not even an event may be asked."""
     slots: list[Slot] = field(default_factory=list)
     _stream: ctypes.c_void_p | None = None
     _other: ctypes.c_void_p | None = None
@@ -71,6 +75,8 @@ class Pool:
         driver.must("cuEventRecord", slot.copied, ours)
 
     def is_copied(self, slot: Slot) -> bool:
+        if self.gone:
+            raise Refused("records are lost: their context was destroyed")
         status = driver.call("cuEventQuery", slot.copied)
         if status not in (0, _NOT_READY):
             raise Refused(f"records are lost: cuEventQuery failed ({status})")
@@ -117,6 +123,25 @@ class Pool:
             self._stream = _stream()
         if self._other is None:
             self._other = _stream()
+
+
+@dataclass(slots=True)
+class Pools:
+    """One for each context."""
+
+    limit: int
+    most: int
+    _by_address: dict[int, Pool] = field(default_factory=dict)
+
+    def here(self) -> Pool:
+        """Of the thread's context. What was at the address of this one before is gone."""
+        address, number = driver.context()
+        pool = self._by_address.get(address)
+        if pool is None or pool.context != number:
+            if pool is not None:
+                pool.gone = True
+            pool = self._by_address[address] = Pool(self.limit, self.most, number)
+        return pool
 
 
 def _stream() -> ctypes.c_void_p:

@@ -49,11 +49,15 @@ def is_captured(stream: int) -> bool:
     return call("cuStreamIsCapturing", ctypes.c_void_p(stream), ctypes.byref(status)) != 0 or status.value != 0
 
 
-def context() -> int:
-    """The thread's, 0: none."""
-    here = ctypes.c_void_p()
+def context() -> tuple[int, int]:
+    """The thread's: its address, 0: none; and a number that no other context of the process ever has, 0: the driver knows none.
+
+    Where one was destroyed, or reset, another may be at its address."""
+    here, number = ctypes.c_void_p(), ctypes.c_uint64(0)
     call("cuCtxGetCurrent", ctypes.byref(here))
-    return here.value or 0
+    with contextlib.suppress(AttributeError):  # before CUDA 12.0
+        call("cuCtxGetId", here, ctypes.byref(number))
+    return here.value or 0, number.value
 
 
 def device() -> int:

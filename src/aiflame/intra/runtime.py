@@ -82,7 +82,7 @@ class Session:
         self._note = note
         self._noted: set[str] = set()
         self._writer = CaptureWriter(folder, settings.disk)
-        self._pools: dict[int, device.Pool] = {}
+        self._pools = device.Pools(settings.memory, self.most_bytes)
         self._pending: list[_Pending] = []
         self._lock = threading.RLock()
         self._process = os.getpid()
@@ -168,8 +168,8 @@ class Session:
         if made is None:
             return False
         size = ctas * int(made.metadata.profile_scratch_size)
+        pool = self._pools.here()
         self.collect()
-        pool = self._pools.setdefault(driver.context(), device.Pool(self.settings.memory, self.most_bytes))
         slot = pool.take(size)
         if slot is None:
             counts.dropped += 1
