@@ -35,3 +35,13 @@ def test_what_cannot_be_timed_is_said(record: Recorder, tmp_path: Path) -> None:
 def test_without_the_option_kernels_are_what_they_are(record: Recorder, tmp_path: Path) -> None:
     run = record(sys.executable, PROGRAM, options=("--no-seal",), env={"TRITON_CACHE_DIR": str(tmp_path)})
     assert run.status == 0 and run.stdout.split() == ["plain"] * 5
+
+
+def test_another_triton_is_refused_in_one_line_and_the_program_runs(record: Recorder, tmp_path: Path) -> None:
+    (tmp_path / "triton").mkdir()
+    (tmp_path / "triton" / "__init__.py").write_text('__version__ = "3.5.1"\nfrom triton import compiler\n')
+    (tmp_path / "triton" / "compiler.py").write_text("class CompiledKernel: ...\n")
+    run = record(sys.executable, "-c", "import triton; print('ran')", options=("--intra", "auto"), env={"PYTHONPATH": str(tmp_path)})
+    assert (run.status, run.stdout) == (0, "ran\n")
+    notes = [note for note in run.profile().store.notes() if note.startswith("inside kernels")]
+    assert notes == ["inside kernels: nothing is recorded: Triton 3.5.1 is not supported: use 3.6 to 3.9"]
