@@ -5,6 +5,7 @@
 #include "hooks/cuda_calls.hpp"
 #include "hooks/cuda_parts.hpp"
 #include "hooks/cuda_sampling.hpp"
+#include "hooks/cuda_way_out.hpp"
 #include "hooks/kernel_variants.hpp"
 #include "hooks/python_bridge.hpp"
 #include "sampler/threads.hpp"
@@ -88,7 +89,7 @@ void enter_call(const CUpti_CallbackData& data, const Registers& from) noexcept 
   Thread* thread = control::recording() ? threads::self() : nullptr;
   if (!thread) return;
   calls.thread = thread->row;
-  calls.stack = capture(*thread, from);
+  calls.stack = capture(*thread, from, way_out);
   calls.point = torch_autograd::now();
   calls.correlation = data.correlationId;
 }
@@ -195,6 +196,7 @@ bool enable_api(CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain domain) 
 
 bool enable_callbacks(CUpti_SubscriberHandle subscriber) noexcept {
   subscription.fetch_add(1, std::memory_order_relaxed);
+  find_inner_code();
   for (uint32_t id : {CUPTI_CBID_RESOURCE_CONTEXT_CREATED, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING, CUPTI_CBID_RESOURCE_MODULE_LOADED,
                       CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED})
     worked(cupti().EnableCallback(1, subscriber, CUPTI_CB_DOMAIN_RESOURCE, id), "listening to contexts and modules");

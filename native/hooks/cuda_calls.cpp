@@ -2,6 +2,8 @@
 
 #include "hooks/calls.hpp"
 #include "hooks/cuda_call_bytes.hpp"
+#include "hooks/cuda_way_out.hpp"
+#include "sampler/threads.hpp"
 #include "spool/control.hpp"
 
 #include <atomic>
@@ -82,8 +84,10 @@ void enter(uint32_t subscription, const Registers& from, uint32_t stack) noexcep
   if (outermost.depth++) return;
   outermost.subscription = subscription;
   outermost.frame = from.sp;
-  outermost.begun = calls::begin(from, stack ? calls::Stack::NONE : calls::Stack::ON_REQUEST);
-  if (stack) outermost.begun.stack = stack;
+  Thread* thread = !stack && control::has(schema::Feature::TRACE_STACKS) ? threads::self() : nullptr;
+  if (thread) stack = capture(*thread, from, way_out);
+  outermost.begun = calls::begin(from, calls::Stack::NONE);
+  outermost.begun.stack = stack;
 }
 
 void leave(uint32_t subscription, CUpti_CallbackDomain domain, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {

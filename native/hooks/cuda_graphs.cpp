@@ -2,6 +2,7 @@
 #include "base/clock.hpp"
 #include "hooks/caller.hpp"
 #include "hooks/cuda_parts.hpp"
+#include "hooks/cuda_way_out.hpp"
 #include "sampler/threads.hpp"
 #include "sampler/torch_autograd.hpp"
 #include "spool/control.hpp"
@@ -27,7 +28,7 @@ void on_graph_node(CUpti_CallbackId id, const CUpti_GraphData& graph) noexcept {
     Thread* thread = threads::self();
     if (!thread) return;
     row.thread = thread->row;
-    row.stack = capture(*thread, hooks::caller());
+    row.stack = capture(*thread, hooks::caller(), way_out);
     torch_autograd::Point point = torch_autograd::now();
     row.autograd = point.autograd;
     row.sequence = point.sequence;

@@ -247,14 +247,14 @@ void forget_marks() noexcept {
   for (Mark* mark : {&openmp_wait, &incomplete, &truncated, &other_stack, &own}) mark->forget();
 }
 
-uint32_t capture(Thread& thread, const Registers& from) noexcept {
+uint32_t capture(Thread& thread, const Registers& from, Outward outward) noexcept {
   control::Use use;
   if (!control::recording()) return 0;
   if (thread.busy && !is_left(thread, from.sp)) return trie::node(0, own.word());
   signals::FaultsOpen faults;
   thread.busy = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
   std::atomic_signal_fence(std::memory_order_seq_cst);
-  uint32_t node = merged_stack(thread, from);
+  uint32_t node = merged_stack(thread, outward ? outward(thread, from) : from);
   std::atomic_signal_fence(std::memory_order_seq_cst);
   thread.busy = 0;
   return node;

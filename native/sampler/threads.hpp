@@ -116,8 +116,10 @@ void after_fork() noexcept;
 
 }  // namespace threads
 
-// The merged stack of the calling thread as a node of the trie; 0 when nothing could be captured.
-uint32_t capture(Thread& thread, const Registers& from) noexcept;
+// The merged stack of the calling thread as a node of the trie; 0 when nothing could be captured. `outward`: from where to begin instead,
+// asked while the thread's unwinder is ours alone.
+using Outward = Registers (*)(Thread& thread, const Registers& from) noexcept;
+uint32_t capture(Thread& thread, const Registers& from, Outward outward = nullptr) noexcept;
 
 // New tables: the frames that capture() adds itself need new rows.
 void forget_marks() noexcept;

@@ -169,6 +169,10 @@ class Walk {
   bool ends_by_rule_ = false;
 };
 
+Cursor cursor_at(const Registers& from) noexcept {
+  return {.pc = from.pc, .sp = from.sp, .bp = from.bp, .all = from.all, .exact = from.exact, .guessed = false};
+}
+
 }  // namespace
 
 NativeUnwinder* NativeUnwinder::create() noexcept {
@@ -186,7 +190,19 @@ void NativeUnwinder::destroy(NativeUnwinder* unwinder) noexcept {
 
 NativeStack NativeUnwinder::unwind(const Registers& from, uint64_t stack_high) noexcept {
   Walk walk(*state_, from, stack_high);
-  return walk.walk({.pc = from.pc, .sp = from.sp, .bp = from.bp, .all = from.all, .exact = from.exact, .guessed = false});
+  return walk.walk(cursor_at(from));
+}
+
+uint32_t NativeUnwinder::callers(const Registers& from, uint64_t stack_high, Caller* callers, uint32_t most) noexcept {
+  Stepper stepper(*state_, from.sp - Walk::kRedZone, stack_high);
+  Cursor at = cursor_at(from);
+  uint32_t count = 0;
+  for (Link link{}; count < most; count++) {
+    if (stepper.step(at, link) != Step::CALLER || at.guessed || at.exact) break;
+    if ((link.flags & Link::LOSES_BP) || (link.bp_slot && link.bp_slot < link.sp)) break;
+    callers[count] = {.pc = at.pc, .sp = at.sp, .bp_slot = link.bp_slot};
+  }
+  return count;
 }
 
 }  // namespace aiflame

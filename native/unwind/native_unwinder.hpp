@@ -24,6 +24,12 @@ struct NativeStack {
   Ending ending;
 };
 
+// A frame that a walk came to from the one inside.
+struct Caller {
+  uint64_t pc, sp;
+  uint64_t bp_slot;  // where its rbp was read, 0: it is that of the frame inside
+};
+
 class NativeUnwinder {
  public:
   static constexpr uint32_t kMostFrames = 1024;
@@ -34,6 +40,9 @@ class NativeUnwinder {
 
   // The frames from `from` to the outermost. Reads only [from.sp - 128, stack_high). They last until the next call.
   NativeStack unwind(const Registers& from, uint64_t stack_high) noexcept;
+
+  // The frames outside of `from`, innermost first, as far as rules lead, at most so many. Later walks are as if this had not been.
+  uint32_t callers(const Registers& from, uint64_t stack_high, Caller* callers, uint32_t most) noexcept;
 
   struct State;
 

@@ -119,6 +119,22 @@ def leaf(process: Process, stack: int, skip: tuple[str, ...] = ("launch", "call"
     return ""
 
 
+def files_of(process: Process, stack: int) -> list[str]:
+    """The names of the files whose native code a stack goes through, innermost first, `?` where one was guessed; and
+    the marks in it."""
+    nodes = {row: (parent, frame) for row, parent, frame in process.table("stacks").select("id", "parent", "frame").iter_rows()}
+    files = {row: Path(path).name for row, path in process.table("modules").select("id", "path").iter_rows()}
+    marks = dict(process.table("marks").select("id", "text").iter_rows())
+    found = []
+    while stack:
+        stack, frame = nodes[stack]
+        if frame >> 60 in (FrameKind.NATIVE, FrameKind.NATIVE_APPROX):
+            found.append(files[frame >> 40 & 0xFFFFF] + "?" * (frame >> 60 == FrameKind.NATIVE_APPROX))
+        if frame >> 60 == FrameKind.MARK:
+            found.append(marks[frame & 0xFFFFFFFF])
+    return found
+
+
 @dataclass(frozen=True)
 class Sampled:
     reasons: dict[str, int]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from cuda_scenes import FAKES, Scene, joined, leaf, needs_fakes, samples
+from cuda_scenes import FAKES, Scene, files_of, joined, leaf, needs_fakes, samples
 from live import EVERYTHING
 
 from aiflame.profile.codes import AllocationKind, CopyKind, Feature, GpuSampling, SyncKind
@@ -58,6 +58,38 @@ def test_every_way_of_launching_is_known(scene: Scene) -> None:
     assert kernels.select("registers", "static_shared", "local_bytes").unique().rows() == [(32, 48, 16)]
     assert set(kernels["device"]) == {"Fake GPU [0]"}
     assert set(kernels["launched"]) == {"launches"}
+
+
+def is_between(file: str) -> bool:
+    """Whether a stack's frame lies between the call of the program's and ours."""
+    return file.startswith(("libcuda.", "libcupti.", "libaiflame", "["))
+
+
+def is_whole(files: list[str]) -> bool:
+    """Whether rules alone have led through a stack, from outside of what lies between."""
+    return bool(files) and not any(is_between(file) or file.endswith("?") for file in files)
+
+
+def test_stacks_begin_at_who_called_the_driver(scene: Scene) -> None:
+    process = scene("ways_out").process
+    kernels = joined(process, "kernels")
+    assert len(kernels) == 3 * 64
+    (stack,) = set(kernels["stack"])
+    files = files_of(process, stack)
+    assert "libffi" in files[0] or "_ctypes" in files[0]
+    assert is_whole(files), files
+    assert leaf(process, stack) == "ways_out"
+
+
+def test_stacks_of_nodes_and_calls_begin_there_too(scene: Scene) -> None:
+    graphs = scene("graphs").process
+    nodes = [row for row in graphs.table("graph_nodes")["stack"] if row]
+    calls = scene("calls", features=EVERYTHING | Feature.TRACE_CUDA | Feature.TRACE_STACKS).process
+    for process, stacks in ((graphs, nodes), (calls, calls.table("calls")["stack"])):
+        assert len(stacks) > 3
+        for stack in set(stacks):
+            files = files_of(process, stack)
+            assert is_whole(files), files
 
 
 def test_copies_waits_and_memory_are_recorded(scene: Scene) -> None:

@@ -61,6 +61,15 @@ def launches() -> None:
     gpu.wait()
 
 
+def ways_out() -> None:
+    """Launches from one place, below driver's frames of 64 sizes."""
+    gpu = Gpu()
+    kernel = gpu.kernel("cooperative")
+    for grid in [*range(64)] * 3:
+        gpu.call("cuLaunchCooperativeKernel", kernel, 64 + grid, 1, 1, 16, 1, 1, 0, None, None)
+    gpu.wait()
+
+
 def copies() -> None:
     gpu = Gpu()
     one, other, host = gpu.memory(4096), gpu.memory(4096), (ctypes.c_char * 4096)()
