@@ -61,6 +61,7 @@ def test_each_preset_finds_what_it_is_for(target: str, kernel: str) -> None:
     assert (found["roles"] > 0) == (kernel == "gemm_specialized")
     if target.startswith("cuda"):
         assert (found["pipeline"] > 0) == (kernel in WITH_DOTS)
+        assert found["barriers"] > 0 or kernel not in DESCRIPTORS, "descriptors' copies tell barriers that they are done"
 
 
 @pytest.mark.parametrize("target", TARGETS)
