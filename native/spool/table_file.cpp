@@ -71,7 +71,7 @@ bool TableFile::covers(uint64_t address) const noexcept {
   if (within(header_.load(std::memory_order_acquire), kFirstBytes)) return true;
   uint32_t mapped = mapped_.load(std::memory_order_acquire);
   for (uint32_t number = 1; number < mapped; number++)
-    if (within(base_of(number), number < kDoubling ? kSmallest << (number - 1) : kLargest)) return true;
+    if (within(base_of(number), bytes_of(number))) return true;
   return false;
 }
 
@@ -80,7 +80,7 @@ void TableFile::abandon() noexcept {
   if (!header) return;
   uint32_t mapped = mapped_.load(std::memory_order_relaxed);
   for (uint32_t number = 1; number < mapped; number++)
-    if (char* base = base_of(number)) sys::unmap_memory(base, number < kDoubling ? kSmallest << (number - 1) : kLargest);
+    if (char* base = base_of(number)) sys::unmap_memory(base, bytes_of(number));
   if (Slot* more = more_.load(std::memory_order_relaxed)) sys::unmap_memory(more, kMore * sizeof *more);
   sys::unmap_memory(header, kFirstBytes);
   leave_behind();
@@ -195,10 +195,20 @@ char* TableFile::map(const Chunk& chunk) noexcept {
   for (uint32_t mapped = mapped_.load(); mapped <= chunk.number && !mapped_.compare_exchange_weak(mapped, chunk.number + 1);) {
   }
   char* already = nullptr;
-  if (slot->compare_exchange_strong(already, base, std::memory_order_acq_rel)) return base;
+  if (slot->compare_exchange_strong(already, base, std::memory_order_acq_rel)) {
+    if (chunk.number > 1) rest(chunk.number - 1);
+    return base;
+  }
   sys::unmap_memory(base, chunk.bytes);
   control::give_back(chunk.bytes);
   return already;
+}
+
+// Its pages stay with the file, and come back where they are touched again.
+void TableFile::rest(uint32_t number) const noexcept {
+  char* base = base_of(number);
+  uint64_t bytes = bytes_of(number);
+  if (base && bytes >= kWorthResting) sys::call(SYS_madvise, reinterpret_cast<long>(base), static_cast<long>(bytes), MADV_DONTNEED);
 }
 
 schema::SpoolHeader* TableFile::create() noexcept {

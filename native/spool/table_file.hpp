@@ -39,6 +39,7 @@ class TableFile {
   static constexpr uint32_t kDoubling = 14;               // chunks before the size stays at kLargest: 4K, 4K, 8K … 16M
   static_assert((kSmallest << (kDoubling - 2)) == kLargest);
   static constexpr uint32_t kMore = 4096;  // chunks after those: 64 GB a table
+  static constexpr uint64_t kWorthResting = 1024 * 1024;
   static constexpr uint64_t kFirstBytes = schema::kHeaderBytes + kSmallest;
   struct Chunk {
     uint32_t number;
@@ -46,9 +47,13 @@ class TableFile {
   };
   using Slot = std::atomic<char*>;
   static Chunk chunk_of(uint64_t offset) noexcept;
+  // Of a chunk after the first.
+  static constexpr uint64_t bytes_of(uint32_t number) noexcept { return number < kDoubling ? kSmallest << (number - 1) : kLargest; }
   Slot* slot_of(uint32_t number) noexcept;
   char* base_of(uint32_t number) const noexcept;
   char* map(const Chunk& chunk) noexcept;
+  // It is full: of a recording, only what is being written counts as the program's memory.
+  void rest(uint32_t number) const noexcept;
   schema::SpoolHeader* create() noexcept;
   void* map_file(int flags, uint64_t start, uint64_t bytes) const noexcept;
 

@@ -5,6 +5,7 @@
 //   spool_writer PROFILE forks CHILDREN          the parent appends while children fork off, append and end
 //   spool_writer PROFILE sharers RECORDS         a child of fork that never leaves its parent's tables: both append to them
 //   spool_writer PROFILE starved RECORDS         no descriptors can be had for the second third of the records
+//   spool_writer PROFILE resident RECORDS        one thread appends; how many kilobytes of files then count as this process's memory
 //   spool_writer PROFILE texts                   strings of every length that matters
 //   spool_writer PROFILE notes TEXTS             as many notes, each told twice; the same into new tables
 //   spool_writer PROFILE stacks NODES            nodes of stacks, where no memory is left to find them again; exits with 5 when one is lost
@@ -176,6 +177,15 @@ void starved(uint64_t records) {
   }
 }
 
+void resident(uint64_t records) {
+  for (uint64_t number = 0; number < records; number++) append(0, number);
+  FILE* file = fopen("/proc/self/status", "r");
+  unsigned long kilobytes = 0, found = 0;
+  for (char line[256]; file && fgets(line, sizeof line, file);)
+    if (sscanf(line, "RssFile: %lu", &found) == 1 || sscanf(line, "RssShmem: %lu", &found) == 1) kilobytes += found;
+  printf("%lu\n", kilobytes);
+}
+
 void write_text(std::string_view text) { spool::append(schema::MarkRecord{.text = spool::text(text)}); }
 
 void texts() {
@@ -260,6 +270,7 @@ int main(int count, char** arguments) {
   if (what == "forks") forks(number(3));
   if (what == "sharers") sharers(number(3));
   if (what == "starved") starved(number(3));
+  if (what == "resident") resident(number(3));
   if (what == "texts") texts();
   if (what == "notes") notes(number(3));
   if (what == "stacks" && !all_stacks_are_kept(number(3))) return 5;

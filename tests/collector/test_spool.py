@@ -82,6 +82,14 @@ def test_millions_of_records_from_threads_and_a_signal_handler_are_all_there(tmp
     assert is_counting(check(path, finished))
 
 
+def test_what_is_written_does_not_stay_in_the_programs_memory(tmp_path: Path) -> None:
+    path = recording(tmp_path)
+    kilobytes, *finished = write(path, "resident", 3_000_000)
+    assert finished[0] == 3_000_000  # 150 MB
+    assert kilobytes < 40_000
+    assert is_counting(check(path, finished))
+
+
 @pytest.mark.parametrize("round_", range(10))
 def test_a_sigkill_loses_no_finished_record(tmp_path, round_):
     path = recording(tmp_path)
