@@ -377,3 +377,10 @@ def test_captures_that_cannot_be_read_stay_and_are_told_of(tmp_path: Path, monke
     assert [path.name for path in (profile.path / "intra").iterdir()] == ["8.captures"]
     assert "what kernels of process 8 recorded cannot be read: permission denied" in profile.meta.degraded
     assert intra(profile)[0].name == "gemm"
+
+
+def test_scopes_that_are_left_out_are_told(tmp_path: Path) -> None:
+    found = profile_of(tmp_path / "p.aiflame", gemm(ONE_STAGE, one_stage, told={"left_out": 44}))
+    assert [note for note in found.notes() if "scopes" in note] == [
+        "44 scopes inside kernels are not timed: only 256 of a kernel can be told apart, and the outermost were kept"
+    ]

@@ -89,6 +89,8 @@ class Kernel:
     scopes: tuple[Scope, ...]
     plain: Build
     instrumented: Build
+    scopes_left_out: int = 0
+    """More than its records can tell apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +235,7 @@ def _kernel(told: dict[str, Any]) -> Kernel:
         scopes=tuple(scopes[number] for number in sorted(scopes)),
         plain=_build(told.get("plain")),
         instrumented=_build(told.get("instrumented")),
+        scopes_left_out=_number(told.get("left_out"), 0, 1 << 30, 0),
     )
 
 

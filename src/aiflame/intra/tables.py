@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from ..profile.tables_intra import INTRA_SPANS, TABLES
-from .captures import Bytes, Captures, Kernel, Launch
+from .captures import MOST_SCOPES, Bytes, Captures, Kernel, Launch
 from .clocks import Edges, Pace, offsets, paces, record_cost
 from .cta_ring import straight
 from .decode import Ctas, Ints, Layout, Nest, Records, Spans, nested, opened, paired, records
@@ -89,7 +89,9 @@ def _cost(captures: Captures) -> float:
 
 
 def _notes(captures: Captures, lost: Mapping[str, int]) -> list[str]:
+    left_out = sum(kernel.scopes_left_out for kernel in captures.kernels.values())
     told = {
+        f"scopes inside kernels are not timed: only {MOST_SCOPES} of a kernel can be told apart, and the outermost were kept": left_out,
         "captures of launches that were cut off": captures.torn,
         "damaged captures of launches were left out": captures.damaged,
         "CTAs of instrumented kernels whose memory holds no records": lost.get("bad", 0),
