@@ -193,14 +193,14 @@ NativeStack NativeUnwinder::unwind(const Registers& from, uint64_t stack_high) n
   return walk.walk(cursor_at(from));
 }
 
-uint32_t NativeUnwinder::callers(const Registers& from, uint64_t stack_high, Caller* callers, uint32_t most) noexcept {
+uint32_t NativeUnwinder::callers(const Registers& from, uint64_t stack_high, Caller* callers, uint32_t most, bool (*inner)(uint64_t pc)) noexcept {
   Stepper stepper(*state_, from.sp - Walk::kRedZone, stack_high);
   Cursor at = cursor_at(from);
   uint32_t count = 0;
-  for (Link link{}; count < most; count++) {
+  for (Link link{}; count < most && inner(at.pc); count++) {
     if (stepper.step(at, link) != Step::CALLER || at.guessed || at.exact) break;
     if ((link.flags & Link::LOSES_BP) || (link.bp_slot && link.bp_slot < link.sp)) break;
-    callers[count] = {.pc = at.pc, .sp = at.sp, .bp_slot = link.bp_slot};
+    callers[count] = {.pc = at.pc, .sp = at.sp, .bp_slot = link.bp_slot, .by_bp = (link.flags & Link::USES_BP) ? link.bp : 0};
   }
   return count;
 }

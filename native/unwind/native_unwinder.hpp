@@ -28,6 +28,7 @@ struct NativeStack {
 struct Caller {
   uint64_t pc, sp;
   uint64_t bp_slot;  // where its rbp was read, 0: it is that of the frame inside
+  uint64_t by_bp;    // the rbp of the frame inside, where that led to this one; else 0
 };
 
 class NativeUnwinder {
@@ -41,8 +42,9 @@ class NativeUnwinder {
   // The frames from `from` to the outermost. Reads only [from.sp - 128, stack_high). They last until the next call.
   NativeStack unwind(const Registers& from, uint64_t stack_high) noexcept;
 
-  // The frames outside of `from`, innermost first, as far as rules lead, at most so many. Later walks are as if this had not been.
-  uint32_t callers(const Registers& from, uint64_t stack_high, Caller* callers, uint32_t most) noexcept;
+  // The frames outside of `from`, innermost first, as far as rules lead, up to the first that is not `inner`, at most so many. Later walks
+  // are as if this had not been.
+  uint32_t callers(const Registers& from, uint64_t stack_high, Caller* callers, uint32_t most, bool (*inner)(uint64_t pc)) noexcept;
 
   struct State;
 

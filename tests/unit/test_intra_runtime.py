@@ -188,6 +188,7 @@ class Hooks:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[str] = []
         self.raising = ""
+        self.error: type[BaseException] = ZeroDivisionError
         for when in ("enter", "exit"):
             chain = triton.knobs.HookChain()
             chain.add(functools.partial(self._call, when))
@@ -196,7 +197,7 @@ class Hooks:
     def _call(self, when: str, metadata: Any) -> None:
         self.calls.append(f"{when} {metadata.get()['name']}")
         if when == self.raising:
-            raise ZeroDivisionError(f"of {when}")
+            raise self.error(f"of {when}")
 
 
 @pytest.fixture
@@ -232,11 +233,12 @@ class TestHooksOfTheProgramsOwn:
         assert program.launch() == [False]
         assert hooks.calls == ["enter add", "exit add"]
 
-    def test_have_memory_given_back_when_they_let_no_launch_be(self, program: Program, hooks: Hooks) -> None:
+    @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
+    def test_have_memory_given_back_when_they_let_no_launch_be(self, program: Program, hooks: Hooks, error: type[BaseException]) -> None:
         program.record(every=1)
-        hooks.raising = "enter"
+        hooks.raising, hooks.error = "enter", error
         for _ in range(2 * runtime.SLOTS):
-            with pytest.raises(ZeroDivisionError):
+            with pytest.raises(error):
                 program.launch()
         assert program.cuda.calls.count("cuMemAlloc_v2") == 1
 

@@ -52,7 +52,7 @@ _DRIVER_API = r"^_*cu(da)?[A-Z]\w*"
 _BENEATH_ALL = r"^(ld-linux|ld-musl|libc|libpthread|libdl|librt|libstdc\+\+|libgcc_s)\b[^/]*\.so"
 _BEFORE_START = (Kind.ROOT, Kind.PROCESS, Kind.THREAD, Kind.BOUNDARY)
 _IMPORT_FILES = r"^<frozen (importlib|zipimport|runpy)|[/\\]importlib[/\\](_bootstrap\w*|__init__)\.py$|[/\\]runpy\.py$|^runpy\.py$"
-_TARGET_FILES = r"(^|[/\\])aiflame[/\\](target[/\\]\w+|intra[/\\]runtime)\.py$"
+_TARGET_FILES = r"(^|[/\\])aiflame[/\\](target[/\\]\w+|intra[/\\](runtime|launch_hooks))\.py$"
 """The Python that we run inside the program. (Not what copies records out of a GPU: such copies are to be known as ours.)"""
 _THREAD_START = r"^(Thread\.)?(_bootstrap|_bootstrap_inner|run)$"
 

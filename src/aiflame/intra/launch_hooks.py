@@ -14,7 +14,7 @@ class Hooks:
     """None once it was called."""
     on_exit: Any = None
     raised: bool = False
-    """By the first."""
+    """By `on_enter`."""
     launched: list[Any] = field(default_factory=list)
     """Not empty once the kernel is on its stream: Triton is given its `append` to call then, in which no signal's handler can raise."""
 

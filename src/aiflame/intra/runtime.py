@@ -141,7 +141,7 @@ class Session:
 
     def take(self, launch: Launch, grid: tuple[int, int, int], stream: int, rest: tuple[Any, ...], hooks: Hooks) -> bool:
         """Launches the twin; False: it was not to be, and the kernel itself is to be launched. Whatever goes wrong with us, the program
-        does not learn of it. What is raised is the program's own: by its hook, or once the twin is on its stream."""
+        does not learn of it. What is raised is the program's own: by its hook, or by the launcher once the twin is on its stream."""
         counts = launch.counts
         try:
             if self._process != os.getpid() or driver.is_captured(stream):
@@ -179,9 +179,9 @@ class Session:
         begin = time.monotonic_ns()
         try:
             _launch_into(slot, made, grid, stream, rest, hooks)
-        except Exception as error:  # it may need more registers than there are
+        except BaseException as error:  # it may need more registers than there are
             slot.busy = bool(hooks.launched)  # what was launched may still write there: this memory is not used again
-            if hooks.raised or hooks.launched:
+            if hooks.raised or hooks.launched or not isinstance(error, Exception):
                 raise
             launch.give_up()
             self.note(f"inside kernels: {made.metadata.name} stays as it is: {_first_line(error)}")

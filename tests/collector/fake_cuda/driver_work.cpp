@@ -101,14 +101,21 @@ API cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** a
   return api(CBID(cuLaunchKernelEx), "cuLaunchKernelEx", &parameters, run, name_of(function));
 }
 
+// Calls in a frame of another size each time, as a driver may have.
+template <class Call>
+__attribute__((noinline)) static CUresult below(size_t bytes, Call call) {
+  auto* room = static_cast<volatile char*>(alloca(bytes + 16));
+  CUresult result = call();
+  *room = 0;
+  return result;
+}
+
 API cuLaunchCooperativeKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
                               CUstream stream, void** arguments) {
-  // As in a driver whose frames have no size that stays: another for each grid.
-  volatile char* room = static_cast<volatile char*>(alloca(16 * (gx % 64) + 16));
-  *room = 0;
   cuLaunchCooperativeKernel_params parameters{function, gx, gy, gz, bx, by, bz, shared, stream, arguments};
   auto run = [&] { return put(kernel(function, {{gx, gy, gz}, {bx, by, bz}, shared}), CU_GRAPH_NODE_TYPE_KERNEL, stream); };
-  return api(CBID(cuLaunchCooperativeKernel), "cuLaunchCooperativeKernel", &parameters, run, name_of(function));
+  return below(16 * (gx % 100),
+               [&] { return api(CBID(cuLaunchCooperativeKernel), "cuLaunchCooperativeKernel", &parameters, run, name_of(function)); });
 }
 
 API cuMemcpyHtoD(CUdeviceptr to, const void* from, size_t bytes) {
