@@ -199,7 +199,8 @@ uint32_t NativeUnwinder::callers(const Registers& from, uint64_t stack_high, Cal
   uint32_t count = 0;
   for (Link link{}; count < most && inner(at.pc); count++) {
     if (stepper.step(at, link) != Step::CALLER || at.guessed || at.exact) break;
-    if ((link.flags & Link::LOSES_BP) || (link.bp_slot && link.bp_slot < link.sp)) break;
+    bool slot_is_inside = link.bp_slot >= link.sp && link.bp_slot < at.sp;
+    if ((link.flags & Link::LOSES_BP) || (link.bp_slot && !slot_is_inside)) break;
     callers[count] = {.pc = at.pc, .sp = at.sp, .bp_slot = link.bp_slot, .by_bp = (link.flags & Link::USES_BP) ? link.bp : 0};
   }
   return count;
