@@ -42,7 +42,7 @@ class Size:
 
 LAUNCH_BOUND = Size(layers=6, width=256, tokens=64, batch=4)
 GPU_BOUND = Size(layers=8, width=2048, tokens=1024, batch=8)
-DECODER = Size(layers=16, width=512, tokens=512, batch=1)
+DECODER = Size(layers=16, width=512, tokens=64, batch=1)
 SMALL = Size(layers=2, width=64, tokens=16, batch=2)
 
 
@@ -283,6 +283,10 @@ WORKLOADS: dict[str, Callable[[Place], Step]] = {
 }
 
 
+WARM_STEPS = {"decode": DECODER.tokens}
+"""Attention makes a plan for each length that it has not met yet, which takes as long as many tokens."""
+
+
 def timed(step: Step, place: Place, seconds: float, steps: int = 0) -> list[float]:
     """Milliseconds of each step: for so many seconds, or so many steps."""
     took: list[float] = []
@@ -299,7 +303,7 @@ def warmed(name: str, place: Place) -> Step:
     """The workload's step, once it has run often enough that allocations and clocks have settled."""
     torch.manual_seed(0)
     step = WORKLOADS[name](place)
-    timed(step, place, seconds=0, steps=2 if place.small else 10)
+    timed(step, place, seconds=0, steps=2 if place.small else WARM_STEPS.get(name, 10))
     timed(step, place, seconds=0.05 if place.small else 0.7)
     return step
 

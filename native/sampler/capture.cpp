@@ -129,42 +129,6 @@ uint32_t intern(LastStack& last) noexcept {
   return node;
 }
 
-// A handler of the program's may leave a capture by a jump: no node then stands beside another stack's hash.
-void put(KnownStack& place, KnownStack stack) noexcept {
-  place.node = 0;
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-  place.hash = stack.hash;
-  place.next = stack.next;
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-  place.node = stack.node;
-}
-
-// The place of a whole stack in a thread's list, with a node of it; interned where it is not known.
-uint32_t place_of(KnownStacks& known, LastStack& last) noexcept {
-  uint64_t hash = last.hashes[last.count - 1];
-  auto is = [&](uint32_t place) { return known.at[place].hash == hash && known.at[place].node; };
-  if (is(known.next)) return known.next;
-  uint32_t first = static_cast<uint32_t>(hash % KnownStacks::kSets) * KnownStacks::kWays, end = first + KnownStacks::kWays;
-  for (uint32_t place = first; place < end; place++)
-    if (is(place)) return place;
-  uint32_t node = intern(last);
-  for (uint32_t place = end - 1; place > first; place--) put(known.at[place], known.at[place - 1]);
-  put(known.at[first], {hash, node, 0});
-  return first;
-}
-
-// As intern(), for a stack that was probably met before: a program launches the same work from the same places, and in the same order. A
-// search of the trie misses the processor's caches at every frame; this, nowhere as a rule: the next one is fetched while frames are walked.
-uint32_t intern_again(Thread& thread) noexcept {
-  if (thread.last.known_nodes == thread.last.count) return intern(thread.last);
-  KnownStacks& known = thread.known;
-  uint32_t place = place_of(known, thread.last);
-  known.at[known.last].next = place;
-  known.last = place;
-  known.next = known.at[place].next;
-  return known.at[place].node;
-}
-
 void hash_from(LastStack& last, uint32_t at) noexcept {
   constexpr uint64_t kFactor = 0x9E3779B97F4A7C15u;
   uint64_t hash = at ? last.hashes[at - 1] : static_cast<uint64_t>(last.generation) << 32 | last.base;
@@ -204,7 +168,7 @@ FrameWord mark_of(bool own_stack, Ending ending, const NativeStack& native, cons
 
 uint32_t merged_stack(Thread& thread, const Registers& from) noexcept {
   LastStack& last = thread.last;
-  if (!from.exact) __builtin_prefetch(&thread.known.at[thread.known.next]);
+  if (uint32_t node = known_stacks::at_a_glance(thread, from)) return node;
   bool turn = !last.python_turn;
   // A tick may meet frames that are half linked: what it learns of them is not kept.
   size_t python_count = python::walk(last.python[turn], kMaxFrames, from.exact ? nullptr : &thread.met);
@@ -238,7 +202,9 @@ uint32_t merged_stack(Thread& thread, const Registers& from) noexcept {
   last.count = count;
   if (!count) return 0;
   hash_from(last, same);
-  return from.exact ? intern(last) : intern_again(thread);
+  // A search of the trie misses the processor's caches at every frame.
+  bool by_trie = from.exact || last.known_nodes == last.count;
+  return by_trie ? intern(last) : known_stacks::node_of(thread, from, intern);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // What we keep for each thread of the process.
 #pragma once
+#include "sampler/known_stacks.hpp"
 #include "unwind/frames.hpp"
 #include "unwind/native_unwinder.hpp"
 #include "unwind/python_frames.hpp"
@@ -10,20 +11,6 @@
 namespace aiflame {
 
 inline constexpr size_t kMaxFrames = NativeUnwinder::kMostFrames;
-
-// A whole stack that a hook has met: its hash, and its trie node.
-struct KnownStack {
-  uint64_t hash;
-  uint32_t node;
-  uint32_t next;  // place of the one that a hook met after it
-};
-// Where a thread calls hooks from, again and again. A training step has thousands of launches, each from its own place: a set has room
-// for those that fall into it, and is a cache line.
-struct KnownStacks {
-  static constexpr uint32_t kSets = 4096, kWays = 4;
-  alignas(64) KnownStack at[kSets * kWays];
-  uint32_t last, next;  // places: of the one met last, and of the one that is to come if it comes again as it came before
-};
 
 // The last stack of a thread, outermost first: what the next one has in common with it costs next to nothing.
 struct LastStack {

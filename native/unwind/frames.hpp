@@ -22,6 +22,12 @@ struct PythonFrame {
   bool entry;          // the outermost Python frame of that native evaluator
 };
 
+// A word of memory, and what a walk found there.
+struct Read {
+  uint64_t address, value;
+  bool operator==(const Read&) const = default;
+};
+
 struct Registers {
   uint64_t pc, sp, bp;
   const greg_t* all;  // every register, when a signal frame supplies them; else nullptr

@@ -193,6 +193,19 @@ NativeStack NativeUnwinder::unwind(const Registers& from, uint64_t stack_high) n
   return walk.walk(cursor_at(from));
 }
 
+uint32_t NativeUnwinder::reads(Read* out, uint32_t room, bool* by_bp) const noexcept {
+  const State& last = *state_;
+  uint32_t count = 0;
+  for (uint32_t at = 1; at < last.kept; at++) {
+    if ((last.flags[at] & Link::ONCE) || count + 2 > room) return 0;
+    out[count++] = {last.sps[at - 1] - 8, last.pcs[at - 1]};
+    if (last.flags[at] & Link::CHECKS_BP) out[count++] = {last.bps[at].slot, last.bps[at - 1].value};
+  }
+  if (!count || (last.flags[last.kept - 1] & Link::FOREIGN)) return 0;
+  *by_bp = last.flags[last.kept - 1] & Link::NEEDS_BP;
+  return count;
+}
+
 uint32_t NativeUnwinder::callers(const Registers& from, uint64_t stack_high, Caller* callers, uint32_t most, bool (*inner)(uint64_t pc)) noexcept {
   Stepper stepper(*state_, from.sp - Walk::kRedZone, stack_high);
   Cursor at = cursor_at(from);

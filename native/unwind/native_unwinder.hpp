@@ -42,6 +42,10 @@ class NativeUnwinder {
   // The frames from `from` to the outermost. Reads only [from.sp - 128, stack_high). They last until the next call.
   NativeStack unwind(const Registers& from, uint64_t stack_high) noexcept;
 
+  // What led the last walk from each frame to its caller, the outermost's first: while these words of the stack are the same, a walk from
+  // the same registers finds the same. `by_bp`: of them, rbp matters. 0 where more than that led it, or where there is no room.
+  uint32_t reads(Read* out, uint32_t room, bool* by_bp) const noexcept;
+
   // The frames outside of `from`, innermost first, as far as rules lead, up to the first that is not `inner`, at most so many. Later walks
   // are as if this had not been.
   uint32_t callers(const Registers& from, uint64_t stack_high, Caller* callers, uint32_t most, bool (*inner)(uint64_t pc)) noexcept;

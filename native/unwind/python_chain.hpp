@@ -16,6 +16,11 @@ inline bool is_address(uint64_t value) noexcept { return value > 4096 && value <
 // What a sink says to a frame.
 enum class Take : uint8_t { MORE, ENOUGH, STALE };
 
+struct Loads {
+  static uint64_t load(uint64_t address) noexcept { return safe_load(address); }
+  static uint64_t load_byte(uint64_t address) noexcept { return safe_load(address) & 0xFF; }
+};
+
 // The frames that an evaluator is just entering or leaving are linked by a few stores whose order is the compiler's. A walk that
 // meets them half done shows stale memory; nothing here trusts what it reads beyond using it as an address to load from. Where
 // CFrames tell each evaluator's caller (3.11, 3.12), the innermost evaluator's frames must lead to it; else the walk begins there.
@@ -23,6 +28,7 @@ enum class Take : uint8_t { MORE, ENOUGH, STALE };
 // Sink: Take frame(const RawFrame&)     STALE: there is no such frame
 //       void close(uint64_t evaluator)  the frames since the last close() belong to the evaluator with this address on its stack
 //       void reset()                    what came so far was stale
+//       uint64_t load(uint64_t), load_byte(uint64_t)  read memory: Loads
 template <class Sink>
 class ChainWalk {
  public:
@@ -36,10 +42,10 @@ class ChainWalk {
         break;
       case Chain::ENTRY_FLAGS:
       case Chain::CFRAME_SHIMS:
-        good = cframes(safe_load(thread + at_.thread_cframe));
+        good = cframes(load(thread + at_.thread_cframe));
         break;
       case Chain::SHIMS:
-        good = shims(safe_load(thread + at_.thread_frame), nullptr);
+        good = shims(load(thread + at_.thread_frame), nullptr);
         break;
     }
     if (!good) sink_.reset();
@@ -53,49 +59,49 @@ class ChainWalk {
   // outside. At the innermost end one of the two may be one ahead: then both do not end together, and they are counted. The outermost
   // CFrame is the thread state's own: it evaluates nothing, and what it says of a previous one was never written.
   bool frame_objects(uint64_t thread) noexcept {
-    uint64_t frame = safe_load(thread + at_.thread_frame), cframe = safe_load(thread + at_.thread_cframe);
+    uint64_t frame = load(thread + at_.thread_frame), cframe = load(thread + at_.thread_cframe);
     uint64_t root = thread + at_.thread_root_cframe;
     bool paired = false;
     if (!pair(frame, cframe, root, 0, &paired)) return false;
     if (paired) return true;
     sink_.reset();
     int64_t missing = length(frame, 0, at_.frame_previous) - length(cframe, root, at_.cframe_previous);
-    for (; missing < 0; missing++) cframe = safe_load(cframe + at_.cframe_previous);
+    for (; missing < 0; missing++) cframe = load(cframe + at_.cframe_previous);
     return pair(frame, cframe, root, missing, &paired);
   }
 
   // The first `missing` frames have no CFrame. `paired`: the two lists end together, as far as they were followed.
   bool pair(uint64_t frame, uint64_t cframe, uint64_t root, int64_t missing, bool* paired) noexcept {
     for (uint32_t step = 0; is_address(frame) && step < kMostSteps; step++) {
-      auto index = static_cast<int32_t>(safe_load(frame + at_.frame_instruction));
+      auto index = static_cast<int32_t>(load(frame + at_.frame_instruction));
       *paired = true;
-      Take take = sink_.frame({frame, safe_load(frame + at_.frame_code), index * 2});
+      Take take = sink_.frame({frame, load(frame + at_.frame_code), index * 2});
       if (take != Take::MORE) return take == Take::ENOUGH;
       if (missing > 0) {
         missing--;
         sink_.close(0);
       } else {
         sink_.close(cframe);
-        cframe = safe_load(cframe + at_.cframe_previous);
+        cframe = load(cframe + at_.cframe_previous);
       }
-      frame = safe_load(frame + at_.frame_previous);
+      frame = load(frame + at_.frame_previous);
     }
     *paired = cframe == root;
     return true;
   }
 
-  static int64_t length(uint64_t link, uint64_t end, uint16_t previous) noexcept {
+  int64_t length(uint64_t link, uint64_t end, uint16_t previous) noexcept {
     uint32_t count = 0;
-    for (; is_address(link) && link != end && count < kMostSteps; count++) link = safe_load(link + previous);
+    for (; is_address(link) && link != end && count < kMostSteps; count++) link = load(link + previous);
     return count;
   }
 
   bool cframes(uint64_t cframe) noexcept {
     if (!is_address(cframe)) return true;
-    uint64_t caller = safe_load(cframe + at_.cframe_previous);
+    uint64_t caller = load(cframe + at_.cframe_previous);
     // The outermost CFrame is the thread state's own.
-    uint64_t callers_frame = is_address(caller) ? safe_load(caller + at_.cframe_current) : 0;
-    uint64_t frame = safe_load(cframe + at_.cframe_current);
+    uint64_t callers_frame = is_address(caller) ? load(caller + at_.cframe_current) : 0;
+    uint64_t frame = load(cframe + at_.cframe_current);
     bool shimmed = at_.chain == Chain::CFRAME_SHIMS;
     if (shimmed ? shims(frame, &callers_frame) : entry_flags(frame, cframe, &callers_frame)) return true;
     sink_.reset();
@@ -105,14 +111,14 @@ class ChainWalk {
   // With `callers_frame`, the innermost evaluator's frames must lead to it.
   bool entry_flags(uint64_t frame, uint64_t cframe, const uint64_t* callers_frame) noexcept {
     for (uint32_t step = 0; is_address(frame) && step < kMostSteps; step++) {
-      Take take = sink_.frame(interpreter_frame(frame, safe_load(frame + at_.frame_code)));
+      Take take = sink_.frame(interpreter_frame(frame, load(frame + at_.frame_code)));
       if (take != Take::MORE) return take == Take::ENOUGH;
-      uint64_t previous = safe_load(frame + at_.frame_previous);
-      if (safe_load(frame + at_.frame_entry) & 0xFF) {
+      uint64_t previous = load(frame + at_.frame_previous);
+      if (load_byte(frame + at_.frame_entry)) {
         if (callers_frame && previous != *callers_frame) return false;
         callers_frame = nullptr;
         sink_.close(cframe);
-        cframe = safe_load(cframe + at_.cframe_previous);
+        cframe = load(cframe + at_.cframe_previous);
       }
       frame = previous;
     }
@@ -121,13 +127,13 @@ class ChainWalk {
 
   bool shims(uint64_t frame, const uint64_t* callers_frame) noexcept {
     for (uint32_t step = 0; is_address(frame) && step < kMostSteps; step++) {
-      uint64_t previous = safe_load(frame + at_.frame_previous);
-      if ((safe_load(frame + at_.frame_owner) & 0xFF) >= at_.shim_owner) {
+      uint64_t previous = load(frame + at_.frame_previous);
+      if (load_byte(frame + at_.frame_owner) >= at_.shim_owner) {
         if (callers_frame && previous != *callers_frame) return false;
         callers_frame = nullptr;
         sink_.close(frame);
       } else {
-        Take take = sink_.frame(interpreter_frame(frame, safe_load(frame + at_.frame_code) & at_.pointer_mask));
+        Take take = sink_.frame(interpreter_frame(frame, load(frame + at_.frame_code) & at_.pointer_mask));
         if (take != Take::MORE) return take == Take::ENOUGH;
       }
       frame = previous;
@@ -136,8 +142,11 @@ class ChainWalk {
   }
 
   RawFrame interpreter_frame(uint64_t frame, uint64_t code) const noexcept {
-    return {frame, code, static_cast<int64_t>(safe_load(frame + at_.frame_instruction) - code - at_.code_instructions)};
+    return {frame, code, static_cast<int64_t>(load(frame + at_.frame_instruction) - code - at_.code_instructions)};
   }
+
+  uint64_t load(uint64_t address) const noexcept { return sink_.load(address); }
+  uint64_t load_byte(uint64_t address) const noexcept { return sink_.load_byte(address); }
 
   const Layout& at_;
   Sink& sink_;

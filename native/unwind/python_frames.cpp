@@ -97,7 +97,7 @@ class Meanings {
   uint64_t era_;  // 0: nothing is remembered
 };
 
-class Frames {
+class Frames : public Loads {
  public:
   Frames(PythonFrame* out, size_t room, PlacesMet* met) noexcept : meanings_(met), out_(out), room_(room) {}
 
@@ -132,7 +132,7 @@ class Frames {
 };
 
 // Outwards until the first call of a module.
-class InnermostLayer {
+class InnermostLayer : public Loads {
  public:
   explicit InnermostLayer(PlacesMet* met) noexcept : meanings_(met) {}
 
@@ -151,6 +151,51 @@ class InnermostLayer {
   static constexpr uint32_t kMost = 64;  // it is near as a rule
   Meanings meanings_;
   uint32_t row_ = 0, count_ = 0;
+};
+
+// What a read is of, where it is not a word: a byte / the first argument of the frame at this address.
+constexpr uint64_t kByte = 1ull << 63, kArgument = 1ull << 62, kAddress = kArgument - 1;
+
+uint64_t read_again(uint64_t address) noexcept {
+  if (address < kArgument) [[likely]]
+    return safe_load(address, ~0ull);
+  uint64_t at = address & kAddress;
+  return address & kByte ? safe_load(at) & 0xFF : first_argument({.address = at, .code = safe_load(at + layout.frame_code), .offset = 0});
+}
+
+// What Frames reads, written down. A code object's own words are not among it: they stay while it lives (stamp()).
+class Reader {
+ public:
+  Reader(Read* out, size_t room, PlacesMet* met) noexcept : meanings_(met), out_(out), room_(room) {}
+
+  uint64_t load(uint64_t address) noexcept { return keep(address, safe_load(address)); }
+  uint64_t load_byte(uint64_t address) noexcept { return keep(address | kByte, safe_load(address) & 0xFF); }
+
+  Take frame(const RawFrame& raw) noexcept {
+    Meaning meaning = meanings_.of(raw);
+    if (!meaning.word) return Take::STALE;
+    if (meaning.layer_call) {
+      // Not the words that lead to it: the cell that it may lie in is another at every call.
+      uint64_t object = keep(raw.address | kArgument, first_argument(raw));
+      if (is_address(object)) load(object + layout.object_type);
+    }
+    return Take::MORE;
+  }
+  void close(uint64_t) noexcept {}
+  void reset() noexcept { count_ = room_ + 1; }
+
+  size_t count() const noexcept { return count_ <= room_ ? count_ : 0; }
+
+ private:
+  uint64_t keep(uint64_t address, uint64_t value) noexcept {
+    if (count_ < room_) out_[count_] = {address, value};
+    if (count_ <= room_) count_++;
+    return value;
+  }
+
+  Meanings meanings_;
+  Read* out_;
+  size_t room_, count_ = 0;
 };
 
 void refuse(const char* reason) noexcept {
@@ -240,6 +285,31 @@ size_t walk(PythonFrame* out, size_t room, PlacesMet* met) noexcept {
   if (uint64_t thread = thread_state(); is_address(thread)) ChainWalk<Frames>(layout, frames).run(thread);
   return frames.count();
 }
+
+uint64_t stamp() noexcept {
+  Status now = status.load(std::memory_order_acquire);
+  if (now == Status::NOT_FOUND || now == Status::REFUSED) return 1;
+  uint64_t era = codes::era();
+  return era ? 2 + era + layers::forgotten() : 0;
+}
+
+uint64_t reads(Read* out, size_t room, PlacesMet* met, size_t* count) noexcept {
+  uint64_t thread = attached() ? thread_state() : 0;
+  *count = 0;
+  if (!is_address(thread)) return thread;
+  Reader reader(out, room, met);
+  ChainWalk<Reader>(layout, reader).run(thread);
+  *count = reader.count();
+  return thread;
+}
+
+bool are_same(const Read* reads, size_t count) noexcept {
+  uint64_t differences = 0;
+  for (size_t at = 0; at < count; at++) differences |= read_again(reads[at].address) ^ reads[at].value;
+  return differences == 0;
+}
+
+uint64_t walked_from() noexcept { return attached() ? thread_state() : 0; }
 
 uint32_t innermost_layer(PlacesMet* met) noexcept {
   InnermostLayer layer(met);

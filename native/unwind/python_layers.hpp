@@ -28,6 +28,9 @@ bool names_are_due(uint64_t now) noexcept;
 // They are asked for now.
 void names_are_asked(uint64_t now) noexcept;
 
+// While this is the same, so is the row of an object that has one.
+uint64_t forgotten() noexcept;
+
 void forget_rows() noexcept;
 
 }  // namespace aiflame::python::layers

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kMostFrames = 1024;
 constexpr size_t kLongestText = 64 * 1024;
 
-struct Ours {
+struct Ours : Loads {
   size_t count;
   RawFrame frames[kMostFrames];
   char text[kLongestText];

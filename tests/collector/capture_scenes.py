@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from capture_ways import ways
+
 library = ctypes.CDLL(sys.argv[1])
 
 
@@ -82,6 +84,103 @@ def depths() -> None:
 
     for number in range(100):
         deeper(number * 7 % 30)
+
+
+def shuffled() -> None:
+    """Stacks that are known by heart after a while, each like the others but for one or two places."""
+
+    def even(*way: int) -> None:
+        common(*way)
+
+    def odd(*way: int) -> None:
+        common(*way)
+
+    def common(line: int, place: int, depth: int) -> None:
+        if depth:
+            common(line, place, depth - 1)
+        elif line:
+            launch(place == 0)
+        else:
+            launch(place == 0)
+
+    for caller, *way in ways():
+        (odd if caller else even)(*way)
+
+
+def replaced_and_repeated() -> None:
+    """Code that comes and goes under a function that is called again and again."""
+
+    def common() -> None:
+        launch()
+
+    template: Any = common.__code__
+    names = ("co_name", "co_qualname") if sys.version_info >= (3, 11) else ("co_name",)
+    for number in range(50):
+        common.__code__ = template.replace(**dict.fromkeys(names, f"made_{number:03}"))
+        for _ in range(6):
+            common()
+
+
+MODULE = """
+class Module:
+    def _call_impl(self):
+        return self.forward()
+
+class Celled:
+    def _call_impl(self):
+        def inner():
+            return self.forward()
+        return inner()
+Celled._call_impl.__code__ = Celled._call_impl.__code__.replace({})
+"""
+
+
+def modules(kind: str) -> tuple[type, type]:
+    """Two classes whose calls are a layer's: as torch's, by the names of their code."""
+    scope: dict[str, Any] = {}
+    qualified = "co_qualname='Module._call_impl'" if sys.version_info >= (3, 11) else "co_name='_call_impl'"
+    exec(compile(MODULE.format(qualified), "torch/nn/modules/module.py", "exec"), scope)
+
+    def forward(_: object) -> None:
+        launch()
+
+    return type("First", (scope[kind],), {"forward": forward}), type("Second", (scope[kind],), {"forward": forward})
+
+
+def layers(kind: str = "Module") -> None:
+    """One call, of modules that take turns and are as like as can be."""
+    first, second = modules(kind)
+    all_of_them = [first(), first(), second()]
+    for _ in range(20):
+        for number in (0, 1, 2, 1, 0, 2):
+            all_of_them[number]._call_impl()
+
+
+def celled_layers() -> None:
+    """The same where the module lies in a cell, another at every call."""
+    layers("Celled")
+
+
+def layers_that_go() -> None:
+    """Modules that come and go, each at the address of the one before."""
+    first, second = modules("Module")
+    for number in range(120):
+        module = (second if number // 4 % 2 else first)()
+        module._call_impl()
+        del module
+
+
+def known() -> None:
+    """The same launches again and again: all but the first rounds are known at a glance."""
+    for round_number in range(20):
+        for depth in range(10):
+            below(depth)
+            if round_number >= 4:
+                assert library.launch_proofs() == 1, (round_number, depth)
+
+
+def below(frames: int) -> None:
+    below(frames - 1) if frames else launch()
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from capture_ways import Way, ways
 from live import EVERYTHING, Outcome, Process, plain, processes
 
 from aiflame.profile.codes import FrameKind
@@ -45,6 +46,18 @@ def python_of(process: Process, stack: int) -> list[tuple[str, int]]:
         stack, frame = nodes[stack]
         if frame >> 60 == FrameKind.PYTHON:
             found.append((str(codes[frame >> 32 & 0xFFFFFFF]).split(".")[-1], frame & 0xFFFFFFFF))
+    return found[::-1]
+
+
+def layers_of(process: Process, stack: int) -> list[tuple[int, str]]:
+    """Addresses and types of the modules whose calls are in it, outermost first."""
+    nodes = {row: (parent, frame) for row, parent, frame in process.table("stacks").select("id", "parent", "frame").iter_rows()}
+    layers = {row: (address, str(name)) for row, address, name in process.table("layers").select("id", "address", "type").iter_rows()}
+    found = []
+    while stack:
+        stack, frame = nodes[stack]
+        if frame >> 60 == FrameKind.LAYER:
+            found.append(layers[frame & 0xFFFFFFFF])
     return found[::-1]
 
 
@@ -87,3 +100,45 @@ def test_stacks_of_many_depths(launches: Launches) -> None:
     depths = [sum(name == "deeper" for name, _ in python_of(process, stack)) for stack in stacks]
     assert depths == [number * 7 % 30 + 1 for number in range(100)]
     assert len(set(stacks)) == 30
+
+
+def test_stacks_that_are_known_by_heart(launches: Launches) -> None:
+    process, stacks = launches("shuffled")
+    found: dict[int, Way] = {}
+    for stack, way in zip(stacks, ways(), strict=True):
+        assert found.setdefault(stack, way) == way
+    assert sorted(found.values()) == sorted(set(ways()))
+    for stack, (caller, _, _, depth) in found.items():
+        names = [name for name, _ in python_of(process, stack)]
+        assert names == ["<module>", "shuffled", ("even", "odd")[caller], *["common"] * (depth + 1), "launch"]
+    lines = {line: {python_of(process, stack)[-2][1] for stack, way in found.items() if way[1] == line} for line in (0, 1)}
+    assert len(lines[0]) == len(lines[1]) == 1
+    assert lines[0] != lines[1]
+
+
+def test_code_that_is_replaced_under_a_stack_that_is_known(launches: Launches) -> None:
+    process, stacks = launches("replaced_and_repeated")
+    names = [python_of(process, stack)[-2][0] for stack in stacks]
+    assert names == [f"made_{number // 6:03}" for number in range(300)]
+
+
+@pytest.mark.parametrize("scene", ["layers", "celled_layers"])
+def test_modules_that_take_turns(launches: Launches, scene: str) -> None:
+    process, stacks = launches(scene)
+    rows = [layers_of(process, stack) for stack in stacks]
+    assert all(len(row) == 1 for row in rows)
+    assert rows == [rows[0], rows[1], rows[2], rows[1], rows[0], rows[2]] * 20
+    assert [type_name for ((_, type_name),) in rows[:3]] == ["First", "First", "Second"]
+    assert rows[0] != rows[1]
+
+
+def test_modules_at_one_address(launches: Launches) -> None:
+    process, stacks = launches("layers_that_go")
+    types = [type_name for stack in stacks for _, type_name in layers_of(process, stack)]
+    assert types == [("First", "Second")[number // 4 % 2] for number in range(120)]
+
+
+def test_most_stacks_are_known_at_a_glance(launches: Launches) -> None:
+    _, stacks = launches("known")
+    assert stacks == stacks[:10] * 20
+    assert len(set(stacks)) == 10

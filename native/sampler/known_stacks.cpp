@@ -1,0 +1,218 @@
+#include "sampler/known_stacks.hpp"
+
+#include "base/clock.hpp"
+#include "sampler/threads.hpp"
+#include "unwind/modules.hpp"
+#include "unwind/stack_trie.hpp"
+
+#include <atomic>
+#include <utility>
+
+namespace aiflame::known_stacks {
+
+namespace {
+
+using Slot = KnownStacks::Slot;
+
+// A handler of the program's may leave a capture by a jump: what tells that a thing holds is taken away before it is changed, and put back
+// last.
+void in_this_order() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
+
+void put(KnownStack& place, KnownStack stack) noexcept {
+  place.node = 0;
+  in_this_order();
+  place.hash = stack.hash;
+  place.proof = stack.proof;
+  in_this_order();
+  place.node = stack.node;
+}
+
+struct Found {
+  KnownStack& stack;
+  bool is_new;
+};
+
+Found find(KnownStacks& known, LastStack& last, uint32_t (*intern)(LastStack&) noexcept) noexcept {
+  uint64_t hash = last.hashes[last.count - 1];
+  KnownStack* set = known.at + hash % KnownStacks::kSets * KnownStacks::kWays;
+  for (uint32_t way = 0; way < KnownStacks::kWays; way++)
+    if (set[way].hash == hash && set[way].node) return {set[way], false};
+  uint32_t node = intern(last);
+  for (uint32_t way = KnownStacks::kWays - 1; way > 0; way--) put(set[way], set[way - 1]);
+  put(set[0], {hash, node, 0});
+  return {set[0], true};
+}
+
+Proof& proof_at(KnownStacks& known, uint32_t at) noexcept { return *reinterpret_cast<Proof*>(known.kept + at); }
+
+// All of them lie on the stack that the thread is on, above its stack pointer.
+bool are_same_on_stack(const Slot* slots, size_t count) noexcept {
+  uint64_t differences = 0;
+  for (size_t at = 0; at < count; at++) differences |= *reinterpret_cast<const uint64_t*>(slots[at].read.address) ^ slots[at].read.value;
+  return differences == 0;
+}
+
+bool are_same_of_python(const Slot* slots, size_t count) noexcept { return python::are_same(&slots->read, count); }
+
+// Innermost first, where stacks differ.
+template <class AreSame>
+bool hold(const KnownStacks& known, uint32_t first, AreSame are_same) noexcept {
+  const Slot* kept = known.kept;
+  for (uint32_t at = first, count = kept[first].span.count; at; at = kept[at].span.outside) {
+    if (!are_same(kept + at + 1, count)) return false;
+    count = kept[at].span.outside_count;
+  }
+  return true;
+}
+
+bool holds(const KnownStacks& known, const Proof& proof, const Registers& from, uint64_t python, uint64_t stamp) noexcept {
+  return proof.age == known.age && proof.pc == from.pc && proof.sp == from.sp && (!proof.by_bp || proof.bp == from.bp) && proof.python == python &&
+         proof.stamp == stamp && hold(known, proof.native_words, are_same_on_stack) && hold(known, proof.python_words, are_same_of_python);
+}
+
+// Of all that was learnt beside the words, each of which is counted on when it changes; 0: nothing is known of that.
+uint64_t stamp_now() noexcept {
+  uint64_t stamp = python::stamp();
+  return stamp ? stamp + modules::generation() : 0;
+}
+
+void begin_anew(KnownStacks& known, const Thread& thread) noexcept {
+  if (!++known.age) known.age = 1;
+  in_this_order();
+  known.used = KnownStacks::kProofSlots;  // the first is none
+  known.last = known.last_native = known.last_python = 0;
+  known.generation = trie::generation();
+  known.stack_high = thread.stack_high;
+  known.begun_ns = now_ns();
+}
+
+// No more is kept. What comes again is in there, as a rule; only now and then is it worth finding out anew what does.
+void be_full(KnownStacks& known, const Thread& thread) noexcept {
+  constexpr uint64_t kSeldom = 10'000'000'000;
+  if (now_ns() - known.begun_ns > kSeldom) begin_anew(known, thread);
+}
+
+// Where a span may go on from another one's words.
+struct Place {
+  uint32_t span, count;
+};
+
+// How many of the words are the same as those that `like` ends with, and where they are.
+uint32_t shared(const KnownStacks& known, uint32_t like, const Read* words, uint32_t count, Place* end) noexcept {
+  constexpr uint32_t kDeepest = 4;
+  Place chain[kDeepest];
+  uint32_t depth = 0, same = 0;
+  *end = {};
+  for (Place at{like, known.kept[like].span.count}; at.span; depth++) {
+    if (depth == kDeepest) return 0;  // all of its own, so that not too many are followed
+    chain[depth] = at;
+    const Span& span = known.kept[at.span].span;
+    at = {span.outside, span.outside_count};
+  }
+  while (depth-- > 0) {
+    const Slot* theirs = known.kept + chain[depth].span + 1;
+    *end = {chain[depth].span, 0};
+    for (; end->count < chain[depth].count; end->count++, same++)
+      if (same == count || !(theirs[end->count].read == words[same])) return same;
+  }
+  return same;
+}
+
+// 0: there is no room.
+uint32_t keep(KnownStacks& known, uint32_t like, const Read* words, uint32_t count) noexcept {
+  Place outside;
+  uint32_t same = shared(known, like, words, count, &outside), own = count - same, at = known.used;
+  if (at + 1 + own > KnownStacks::kRoom) return 0;
+  known.kept[at].span = {.outside = outside.span, .outside_count = outside.count, .count = own};
+  for (uint32_t word = 0; word < own; word++) known.kept[at + 1 + word].read = words[same + word];
+  known.used = at + 1 + own;
+  return at;
+}
+
+// Where a stack is often not known by its words, they are not worth writing down.
+constexpr uint8_t kTries = 8;
+
+// Of the stack that was just walked; where the proof is kept, 0: there is none.
+uint32_t prove(Thread& thread, const Registers& from, const KnownStack& stack) noexcept {
+  KnownStacks& known = thread.known;
+  const Proof& before = proof_at(known, stack.proof);
+  bool had_one = stack.proof && before.age == known.age && before.node == stack.node;
+  // It may hold, and another stack came before it than the last time.
+  uint64_t stamp = stamp_now();
+  if (had_one && (before.made >= kTries || holds(known, before, from, python::walked_from(), stamp))) return stack.proof;
+  uint32_t at = (known.used + KnownStacks::kProofSlots - 1) / KnownStacks::kProofSlots * KnownStacks::kProofSlots;
+  Read* words = known.being_read;
+  bool by_bp = false;
+  uint32_t count = thread.unwinder->reads(words, KnownStacks::kMostRead, &by_bp);
+  if (!count || !stamp) return 0;
+  if (at + KnownStacks::kProofSlots >= KnownStacks::kRoom) return be_full(known, thread), 0;
+  known.used = at + KnownStacks::kProofSlots;
+  uint32_t native = keep(known, known.last_native, words, count), of_python = 0;
+  size_t python_count = 0;
+  uint64_t python = python::reads(words, KnownStacks::kMostRead, &thread.met, &python_count);
+  if (python) {
+    if (!python_count) return 0;
+    for (size_t word = 0; word < python_count / 2; word++) std::swap(words[word], words[python_count - 1 - word]);
+    of_python = keep(known, known.last_python, words, static_cast<uint32_t>(python_count));
+  }
+  if (!native || (python && !of_python)) return be_full(known, thread), 0;
+  known.last_native = native;
+  known.last_python = of_python;
+  Proof& proof = proof_at(known, at);
+  proof.age = 0;
+  in_this_order();
+  proof = {.pc = from.pc,
+           .sp = from.sp,
+           .bp = from.bp,
+           .python = python,
+           .stamp = stamp,
+           .native_words = native,
+           .python_words = of_python,
+           .node = stack.node,
+           .next = had_one ? before.next : 0,
+           .age = 0,
+           .by_bp = by_bp,
+           .made = static_cast<uint8_t>(had_one ? before.made + 1 : 1)};
+  in_this_order();
+  proof.age = known.age;
+  return at;
+}
+
+// A proof, and most of its own words: other work comes before they are looked at, but they stay nearer than they were.
+void fetch(const Slot* proof) noexcept {
+  constexpr uint32_t kLines = 8;
+  for (uint32_t line = 0; line < kLines; line++) __builtin_prefetch(proof + line * KnownStacks::kProofSlots);
+}
+
+}  // namespace
+
+uint32_t at_a_glance(Thread& thread, const Registers& from) noexcept {
+  KnownStacks& known = thread.known;
+  if (known.generation != trie::generation() || known.stack_high != thread.stack_high || !known.age) begin_anew(known, thread);
+  if (!known.last || thread.launched_by || from.exact || from.all) return 0;
+  uint64_t python = python::walked_from(), stamp = stamp_now();
+  if (!stamp) return 0;
+  for (uint32_t at : {proof_at(known, known.last).next, known.last}) {
+    const Proof& proof = proof_at(known, at);
+    if (!holds(known, proof, from, python, stamp)) continue;
+    known.last = at;
+    fetch(known.kept + proof.next);
+    return proof.node;
+  }
+  return 0;
+}
+
+uint32_t node_of(Thread& thread, const Registers& from, uint32_t (*intern)(LastStack&) noexcept) noexcept {
+  KnownStacks& known = thread.known;
+  Found found = find(known, thread.last, intern);
+  KnownStack& stack = found.stack;
+  // One that is met for the first time may be so for the last.
+  bool whole = !thread.last.mark && !thread.launched_by && thread.last.native_count && known.age;
+  uint32_t proof = !found.is_new && stack.node && whole ? prove(thread, from, stack) : 0;
+  stack.proof = proof;
+  if (known.last && proof) proof_at(known, known.last).next = proof;
+  known.last = proof;
+  return stack.node;
+}
+
+}  // namespace aiflame::known_stacks

@@ -1,0 +1,76 @@
+// Stacks that a thread's hooks have met: a program launches the same work from the same places, and in the same order.
+//
+// A capture is a function of the words that it reads: of the stack, of the interpreter's frames. Those of a stack that was met again are
+// written down with its node. Where they are all the same the next time, so is the node, and nothing is walked.
+#pragma once
+#include "unwind/frames.hpp"
+
+#include <cstdint>
+
+namespace aiflame {
+
+struct LastStack;
+struct Thread;
+
+// A whole stack: its hash, and its trie node.
+struct KnownStack {
+  uint64_t hash;
+  uint32_t node;
+  uint32_t proof;  // where it is kept, 0: nowhere
+};
+
+// What a stack was known by when it was met last.
+struct Proof {
+  uint64_t pc, sp, bp;                  // where the walk began
+  uint64_t python;                      // python::walked_from()
+  uint64_t stamp;                       // what was learnt of code, modules and layers
+  uint32_t native_words, python_words;  // where the first of their spans are kept
+  uint32_t node;
+  uint32_t next;  // where the proof is kept of the stack that came after it
+  uint32_t age;   // KnownStacks::age, else it is none
+  bool by_bp;
+  uint8_t made;  // how often the stack got one
+};
+
+// Words as they were read, outermost first; they follow it. Stacks begin alike: those that it has in common with another are there.
+struct Span {
+  uint32_t outside, outside_count;  // the span that it goes on from, and after how many of its words; 0: from none
+  uint32_t count;
+};
+
+// Zeroed memory knows none.
+struct KnownStacks {
+  // A training step has thousands of launches, each from its own place: a set has room for those that fall into it, and is a cache line.
+  static constexpr uint32_t kSets = 4096, kWays = 4;
+  static constexpr uint32_t kRoom = 1 << 20, kMostRead = 4096;
+  union Slot {
+    Read read;
+    Span span;
+  };
+  static constexpr uint32_t kProofSlots = 4;
+  static_assert(sizeof(Slot) == 16 && sizeof(Proof) <= kProofSlots * sizeof(Slot));
+
+  alignas(64) KnownStack at[kSets * kWays];
+  // A proof and its spans, then those of the stack that came next: what is to be compared lies side by side.
+  alignas(64) Slot kept[kRoom];
+  uint32_t used;
+  uint32_t age;
+  uint32_t last;                      // proof of the stack met last, 0: it has none
+  uint32_t last_native, last_python;  // spans made last: the next are compared with them
+  uint32_t generation;                // of the trie, and the thread's stack_high: with others, no proof is one
+  uint64_t stack_high;
+  uint64_t begun_ns;
+  Read being_read[kMostRead];
+};
+
+namespace known_stacks {
+
+// The node of the calling thread's stack, if it is known at a glance; 0: it has to be walked.
+uint32_t at_a_glance(Thread& thread, const Registers& from) noexcept;
+
+// The node of the stack that was just walked (Thread::last) from there; `intern` finds it, where the stack is met for the first time.
+uint32_t node_of(Thread& thread, const Registers& from, uint32_t (*intern)(LastStack&) noexcept) noexcept;
+
+}  // namespace known_stacks
+
+}  // namespace aiflame
