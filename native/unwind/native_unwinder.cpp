@@ -61,6 +61,7 @@ class Walk {
       if (load(sps[at - 1] - 8) != pcs[at - 1]) break;
       uint8_t flags = state_.flags[at];
       if ((flags & Link::ONCE) || ((flags & Link::CHECKS_BP) && load(state_.bps[at].slot) != state_.bps[at - 1].value)) break;
+      if ((flags & Link::READS_CFA) && load(state_.cfas[at].slot) != state_.cfas[at].value) break;
     }
     return at;
   }
@@ -147,6 +148,7 @@ class Walk {
     state_.sps[at] = link.sp;
     state_.flags[at] = flags;
     if (flags & (Link::NEEDS_BP | Link::CHECKS_BP)) state_.bps[at] = {link.bp, link.bp_slot};
+    if (flags & Link::READS_CFA) state_.cfas[at] = {load(link.cfa_slot), link.cfa_slot};
     state_.words[at] = link.word;
   }
 
@@ -197,8 +199,9 @@ uint32_t NativeUnwinder::reads(Read* out, uint32_t room, bool* by_bp) const noex
   const State& last = *state_;
   uint32_t count = 0;
   for (uint32_t at = 1; at < last.kept; at++) {
-    if ((last.flags[at] & Link::ONCE) || count + 2 > room) return 0;
+    if ((last.flags[at] & Link::ONCE) || count + 3 > room) return 0;
     out[count++] = {last.sps[at - 1] - 8, last.pcs[at - 1]};
+    if (last.flags[at] & Link::READS_CFA) out[count++] = {last.cfas[at].slot, last.cfas[at].value};
     if (last.flags[at] & Link::CHECKS_BP) out[count++] = {last.bps[at].slot, last.bps[at - 1].value};
   }
   if (!count || (last.flags[last.kept - 1] & Link::FOREIGN)) return 0;

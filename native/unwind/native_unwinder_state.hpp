@@ -18,12 +18,14 @@ static_assert(sizeof(Rule) == 32);
 struct Link {
   uint64_t pc, sp, bp;
   FrameWord word;
-  uint64_t bp_slot;  // where the caller's rbp was read, 0: nowhere
+  uint64_t bp_slot;   // where the caller's rbp was read, 0: nowhere
+  uint64_t cfa_slot;  // with READS_CFA, where the frame's end was read
   enum Flag : uint8_t {
-    USES_BP = 1,   // its caller was found by its rbp
-    LOSES_BP = 2,  // its caller's rbp is not known
-    FOREIGN = 4,   // its pc is no return address that a rule led to: met again, it need not be this frame
-    ONCE = 8,      // its caller was not found by registers, the return address and a saved rbp alone
+    USES_BP = 1,     // its caller was found by its rbp
+    LOSES_BP = 2,    // its caller's rbp is not known
+    FOREIGN = 4,     // its pc is no return address that a rule led to: met again, it need not be this frame
+    ONCE = 8,        // its caller was not found by registers, the return address, a saved rbp and what READS_CFA says alone
+    READS_CFA = 64,  // a function that aligns its stack keeps where its frame ends in it
     // Of a frame of the last stack:
     NEEDS_BP = 16,   // with another rbp, it has other callers
     CHECKS_BP = 32,  // its caller needs the rbp that it saved
@@ -50,6 +52,9 @@ struct NativeUnwinder::State {
   struct {
     uint64_t value, slot;
   } bps[kFrames];
+  struct {
+    uint64_t value, slot;
+  } cfas[kFrames];  // of those with READS_CFA
   FrameWord words[kFrames];
   uint32_t kept;  // its frames, if rules alone led to its outermost one; else 0
   uint32_t kept_generation;

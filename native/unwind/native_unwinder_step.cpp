@@ -146,7 +146,9 @@ Step Stepper::by_rule(Cursor& at, Link& link, const Rule& rule) noexcept {
       uint64_t slot = (row.cfa == Cfa::BP_DEREF ? at.bp : at.sp) + offset;
       if (!readable(slot)) return Step::BOUNDS;
       Step step = leave(at, link, row, load(slot) + extra);
-      link.flags |= Link::ONCE;
+      link.flags |= slot < link.sp ? Link::ONCE : Link::READS_CFA;
+      if (row.cfa == Cfa::BP_DEREF) link.flags |= Link::USES_BP;
+      link.cfa_slot = slot;
       return step;
     }
     case Cfa::SIGNAL:
