@@ -66,21 +66,24 @@ bool hold(const KnownStacks& known, uint32_t first, AreSame are_same) noexcept {
 }
 
 bool holds(const KnownStacks& known, const Proof& proof, const Registers& from, uint64_t python, uint64_t stamp) noexcept {
-  return proof.age == known.age && proof.pc == from.pc && proof.sp == from.sp && (!proof.by_bp || proof.bp == from.bp) && proof.python == python &&
-         proof.stamp == stamp && hold(known, proof.native_words, are_same_on_stack) && hold(known, proof.python_words, are_same_of_python);
+  return proof.pc == from.pc && proof.sp == from.sp && (!proof.by_bp || proof.bp == from.bp) && proof.python == python && proof.stamp == stamp &&
+         hold(known, proof.native_words, are_same_on_stack) && hold(known, proof.python_words, are_same_of_python);
 }
 
 // Of all that was learnt beside the words, each of which is counted on when it changes; 0: nothing is known of that.
-uint64_t stamp_now() noexcept {
+uint64_t stamp_now(const KnownStacks& known) noexcept {
   uint64_t stamp = python::stamp();
-  return stamp ? stamp + modules::generation() : 0;
+  return stamp ? stamp + modules::generation() + known.age : 0;
 }
 
 void begin_anew(KnownStacks& known, const Thread& thread) noexcept {
-  if (!++known.age) known.age = 1;
+  known.last = 0;
+  for (KnownStack& stack : known.at)
+    if (known.age && stack.proof) stack.proof = 0;
   in_this_order();
+  known.age++;
   known.used = KnownStacks::kProofSlots;  // the first is none
-  known.last = known.last_native = known.last_python = 0;
+  known.last_native = known.last_python = 0;
   known.generation = trie::generation();
   known.stack_high = thread.stack_high;
   known.begun_ns = now_ns();
@@ -136,9 +139,9 @@ constexpr uint8_t kTries = 8;
 uint32_t prove(Thread& thread, const Registers& from, const KnownStack& stack) noexcept {
   KnownStacks& known = thread.known;
   const Proof& before = proof_at(known, stack.proof);
-  bool had_one = stack.proof && before.age == known.age && before.node == stack.node;
+  bool had_one = stack.proof && before.stamp && before.node == stack.node;
   // It may hold, and another stack came before it than the last time.
-  uint64_t stamp = stamp_now();
+  uint64_t stamp = stamp_now(known);
   if (had_one && (before.made >= kTries || holds(known, before, from, python::walked_from(), stamp))) return stack.proof;
   uint32_t at = (known.used + KnownStacks::kProofSlots - 1) / KnownStacks::kProofSlots * KnownStacks::kProofSlots;
   Read* words = known.being_read;
@@ -159,22 +162,21 @@ uint32_t prove(Thread& thread, const Registers& from, const KnownStack& stack) n
   known.last_native = native;
   known.last_python = of_python;
   Proof& proof = proof_at(known, at);
-  proof.age = 0;
+  proof.stamp = 0;
   in_this_order();
   proof = {.pc = from.pc,
            .sp = from.sp,
            .bp = from.bp,
            .python = python,
-           .stamp = stamp,
+           .stamp = 0,
            .native_words = native,
            .python_words = of_python,
            .node = stack.node,
-           .next = had_one ? before.next : 0,
-           .age = 0,
+           .next = {had_one ? before.next[0] : 0, had_one ? before.next[1] : 0},
            .by_bp = by_bp,
            .made = static_cast<uint8_t>(had_one ? before.made + 1 : 1)};
   in_this_order();
-  proof.age = known.age;
+  proof.stamp = stamp;
   return at;
 }
 
@@ -184,19 +186,26 @@ void fetch(const Slot* proof) noexcept {
   for (uint32_t line = 0; line < kLines; line++) __builtin_prefetch(proof + line * KnownStacks::kProofSlots);
 }
 
+void comes_after(Proof& last, uint32_t proof) noexcept {
+  if (last.next[0] == proof) return;
+  last.next[1] = last.next[0];
+  last.next[0] = proof;
+}
+
 }  // namespace
 
 uint32_t at_a_glance(Thread& thread, const Registers& from) noexcept {
   KnownStacks& known = thread.known;
   if (known.generation != trie::generation() || known.stack_high != thread.stack_high || !known.age) begin_anew(known, thread);
   if (!known.last || thread.launched_by || from.exact || from.all) return 0;
-  uint64_t python = python::walked_from(), stamp = stamp_now();
+  uint64_t python = python::walked_from(), stamp = stamp_now(known);
   if (!stamp) return 0;
-  for (uint32_t at : {proof_at(known, known.last).next, known.last}) {
+  const Proof& last = proof_at(known, known.last);
+  for (uint32_t at : {last.next[0], last.next[1], known.last}) {
     const Proof& proof = proof_at(known, at);
     if (!holds(known, proof, from, python, stamp)) continue;
     known.last = at;
-    fetch(known.kept + proof.next);
+    fetch(known.kept + proof.next[0]);
     return proof.node;
   }
   return 0;
@@ -210,7 +219,7 @@ uint32_t node_of(Thread& thread, const Registers& from, uint32_t (*intern)(LastS
   bool whole = !thread.last.mark && !thread.launched_by && thread.last.native_count && known.age;
   uint32_t proof = !found.is_new && stack.node && whole ? prove(thread, from, stack) : 0;
   stack.proof = proof;
-  if (known.last && proof) proof_at(known, known.last).next = proof;
+  if (known.last && proof) comes_after(proof_at(known, known.last), proof);
   known.last = proof;
   return stack.node;
 }
