@@ -121,11 +121,10 @@ uint32_t shared(const KnownStacks& known, uint32_t like, const Read* words, uint
   return same;
 }
 
-// 0: there is no room.
+// Where there is room for all of them.
 uint32_t keep(KnownStacks& known, uint32_t like, const Read* words, uint32_t count) noexcept {
   Place outside;
   uint32_t same = shared(known, like, words, count, &outside), own = count - same, at = known.used;
-  if (at + 1 + own > KnownStacks::kRoom) return 0;
   known.kept[at].span = {.outside = outside.span, .outside_count = outside.count, .count = own};
   for (uint32_t word = 0; word < own; word++) known.kept[at + 1 + word].read = words[same + word];
   known.used = at + 1 + own;
@@ -138,29 +137,24 @@ constexpr uint8_t kTries = 8;
 // Of the stack that was just walked; where the proof is kept, 0: there is none.
 uint32_t prove(Thread& thread, const Registers& from, const KnownStack& stack) noexcept {
   KnownStacks& known = thread.known;
-  const Proof& before = proof_at(known, stack.proof);
-  bool had_one = stack.proof && before.stamp && before.node == stack.node;
+  const Proof before = stack.proof ? proof_at(known, stack.proof) : Proof{};
+  bool had_one = before.node == stack.node;
   // It may hold, and another stack came before it than the last time.
-  uint64_t stamp = stamp_now(known);
-  if (had_one && (before.made >= kTries || holds(known, before, from, python::walked_from(), stamp))) return stack.proof;
-  uint32_t at = (known.used + KnownStacks::kProofSlots - 1) / KnownStacks::kProofSlots * KnownStacks::kProofSlots;
-  Read* words = known.being_read;
+  uint64_t stamp = stamp_now(known), python = python::walked_from();
+  if (had_one && (before.made >= kTries || holds(known, before, from, python, stamp))) return stack.proof;
   bool by_bp = false;
-  uint32_t count = thread.unwinder->reads(words, KnownStacks::kMostRead, &by_bp);
-  if (!count || !stamp) return 0;
-  if (at + KnownStacks::kProofSlots >= KnownStacks::kRoom) return be_full(known, thread), 0;
+  Read *native = known.native_read, *of_python = known.python_read;
+  uint32_t native_count = thread.unwinder->reads(native, KnownStacks::kMostRead, &by_bp);
+  uint32_t python_count = python ? static_cast<uint32_t>(python::reads(of_python, KnownStacks::kMostRead, &thread.met)) : 0;
+  if (!native_count || !stamp || (python && !python_count)) return 0;
+  for (uint32_t word = 0; word < python_count / 2; word++) std::swap(of_python[word], of_python[python_count - 1 - word]);
+
+  uint32_t at = (known.used + KnownStacks::kProofSlots - 1) / KnownStacks::kProofSlots * KnownStacks::kProofSlots;
+  uint32_t most = KnownStacks::kProofSlots + 2 + native_count + python_count;
+  if (at + most > KnownStacks::kRoom) return be_full(known, thread), 0;
   known.used = at + KnownStacks::kProofSlots;
-  uint32_t native = keep(known, known.last_native, words, count), of_python = 0;
-  size_t python_count = 0;
-  uint64_t python = python::reads(words, KnownStacks::kMostRead, &thread.met, &python_count);
-  if (python) {
-    if (!python_count) return 0;
-    for (size_t word = 0; word < python_count / 2; word++) std::swap(words[word], words[python_count - 1 - word]);
-    of_python = keep(known, known.last_python, words, static_cast<uint32_t>(python_count));
-  }
-  if (!native || (python && !of_python)) return be_full(known, thread), 0;
-  known.last_native = native;
-  known.last_python = of_python;
+  known.last_native = keep(known, known.last_native, native, native_count);
+  if (python) known.last_python = keep(known, known.last_python, of_python, python_count);
   Proof& proof = proof_at(known, at);
   proof.stamp = 0;
   in_this_order();
@@ -169,10 +163,10 @@ uint32_t prove(Thread& thread, const Registers& from, const KnownStack& stack) n
            .bp = from.bp,
            .python = python,
            .stamp = 0,
-           .native_words = native,
-           .python_words = of_python,
+           .native_words = known.last_native,
+           .python_words = python ? known.last_python : 0,
            .node = stack.node,
-           .next = {had_one ? before.next[0] : 0, had_one ? before.next[1] : 0},
+           .next = {before.next[0], before.next[1]},
            .by_bp = by_bp,
            .made = static_cast<uint8_t>(had_one ? before.made + 1 : 1)};
   in_this_order();

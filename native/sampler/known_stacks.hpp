@@ -59,7 +59,7 @@ struct KnownStacks {
   uint32_t generation;                // of the trie, and the thread's stack_high: with others, no proof is one
   uint64_t stack_high;
   uint64_t begun_ns;
-  Read being_read[kMostRead];
+  Read native_read[kMostRead], python_read[kMostRead];  // while a stack is proved
 };
 
 namespace known_stacks {

@@ -173,6 +173,7 @@ class Reader {
 
   Take frame(const RawFrame& raw) noexcept {
     Meaning meaning = meanings_.of(raw);
+    if (!meaning.word) room_ = 0;
     if (!meaning.word) return Take::STALE;
     if (meaning.layer_call) {
       // Not the words that lead to it: the cell that it may lie in is another at every call.
@@ -182,7 +183,8 @@ class Reader {
     return Take::MORE;
   }
   void close(uint64_t) noexcept {}
-  void reset() noexcept { count_ = room_ + 1; }
+  // What led to a stale frame, led to where the walk went from there.
+  void reset() noexcept {}
 
   size_t count() const noexcept { return count_ <= room_ ? count_ : 0; }
 
@@ -293,14 +295,15 @@ uint64_t stamp() noexcept {
   return era ? 2 + era + layers::forgotten() : 0;
 }
 
-uint64_t reads(Read* out, size_t room, PlacesMet* met, size_t* count) noexcept {
+uint64_t walked_from() noexcept {
   uint64_t thread = attached() ? thread_state() : 0;
-  *count = 0;
-  if (!is_address(thread)) return thread;
+  return is_address(thread) ? thread : 0;
+}
+
+size_t reads(Read* out, size_t room, PlacesMet* met) noexcept {
   Reader reader(out, room, met);
-  ChainWalk<Reader>(layout, reader).run(thread);
-  *count = reader.count();
-  return thread;
+  if (uint64_t thread = walked_from(); is_address(thread)) ChainWalk<Reader>(layout, reader).run(thread);
+  return reader.count();
 }
 
 bool are_same(const Read* reads, size_t count) noexcept {
@@ -308,8 +311,6 @@ bool are_same(const Read* reads, size_t count) noexcept {
   for (size_t at = 0; at < count; at++) differences |= read_again(reads[at].address) ^ reads[at].value;
   return differences == 0;
 }
-
-uint64_t walked_from() noexcept { return attached() ? thread_state() : 0; }
 
 uint32_t innermost_layer(PlacesMet* met) noexcept {
   InnermostLayer layer(met);

@@ -52,8 +52,8 @@ struct PlacesMet {
 // word of its Python frame. `met`: of this thread, for calls of the program's code alone; a tick may meet a frame whose code is gone.
 size_t walk(PythonFrame* out, size_t room, PlacesMet* met = nullptr) noexcept;
 // What walk() finds frames by, innermost first: while are_same() and walked_from() and stamp() are what they were, it finds the same.
-// `count`: 0 when there is no room. Returns walked_from().
-uint64_t reads(Read* out, size_t room, PlacesMet* met, size_t* count) noexcept;
+// 0 when there is no room.
+size_t reads(Read* out, size_t room, PlacesMet* met) noexcept;
 bool are_same(const Read* reads, size_t count) noexcept;
 // The state of the calling thread; 0 when it runs no Python.
 uint64_t walked_from() noexcept;
