@@ -33,8 +33,10 @@ struct Calls {
   uint32_t wait_depth;  // of the outermost that waits, 0: none does
   Wait wait;
   uint64_t wait_begin_ns;
+  uint64_t poked_ns;
 };
 thread_local Calls calls;
+constexpr uint64_t kPokeEvery = 1'000'000;
 // Of a call that was under way when we stepped aside, only the beginning was told.
 constinit std::atomic<uint32_t> subscription{0};
 
@@ -124,6 +126,8 @@ void leave_call(const CUpti_CallbackData& data) noexcept {
                                .begin_ns = calls.begin_ns,
                                .end_ns = end_ns,
                                .correlation = correlation(data.correlationId)});
+  if (end_ns - calls.poked_ns < kPokeEvery) return;
+  calls.poked_ns = end_ns;
   bridge::poke(end_ns);
 }
 

@@ -2,8 +2,7 @@
 
 #include "base/clock.hpp"
 #include "sampler/threads.hpp"
-#include "unwind/modules.hpp"
-#include "unwind/stack_trie.hpp"
+#include "unwind/learnt.hpp"
 
 #include <atomic>
 #include <utility>
@@ -70,27 +69,19 @@ bool holds(const KnownStacks& known, const Proof& proof, const Registers& from, 
          hold(known, proof.native_words, are_same_on_stack) && hold(known, proof.python_words, are_same_of_python);
 }
 
-// Of all that was learnt beside the words, each of which is counted on when it changes; 0: nothing is known of that.
-uint64_t stamp_now(const KnownStacks& known) noexcept {
-  uint64_t stamp = python::stamp();
-  return stamp ? stamp + modules::generation() + known.age : 0;
-}
-
 void begin_anew(KnownStacks& known, const Thread& thread) noexcept {
   known.last = 0;
-  for (KnownStack& stack : known.at)
-    if (known.age && stack.proof) stack.proof = 0;
+  if (known.used)
+    for (KnownStack& stack : known.at) stack.proof = 0;
   in_this_order();
-  known.age++;
   known.used = KnownStacks::kProofSlots;  // the first is none
   known.last_native = known.last_python = 0;
-  known.generation = trie::generation();
   known.stack_high = thread.stack_high;
   known.begun_ns = now_ns();
 }
 
-// No more is kept. What comes again is in there, as a rule; only now and then is it worth finding out anew what does.
-void be_full(KnownStacks& known, const Thread& thread) noexcept {
+// What is kept is of no use any more, or was not for a while. To find out anew what comes again costs little, if it is done seldom.
+void begin_anew_seldom(KnownStacks& known, const Thread& thread) noexcept {
   constexpr uint64_t kSeldom = 10'000'000'000;
   if (now_ns() - known.begun_ns > kSeldom) begin_anew(known, thread);
 }
@@ -140,18 +131,20 @@ uint32_t prove(Thread& thread, const Registers& from, const KnownStack& stack) n
   const Proof before = stack.proof ? proof_at(known, stack.proof) : Proof{};
   bool had_one = before.node == stack.node;
   // It may hold, and another stack came before it than the last time.
-  uint64_t stamp = stamp_now(known), python = python::walked_from();
-  if (had_one && (before.made >= kTries || holds(known, before, from, python, stamp))) return stack.proof;
+  uint64_t stamp = known.stamp, python = python::walked_from();
+  if (stamp != learnt::stamp() || !python::may_be_kept()) return 0;
+  if (had_one && holds(known, before, from, python, stamp)) return stack.proof;
+  if (had_one && before.made >= kTries) return begin_anew_seldom(known, thread), stack.proof;
   bool by_bp = false;
   Read *native = known.native_read, *of_python = known.python_read;
   uint32_t native_count = thread.unwinder->reads(native, KnownStacks::kMostRead, &by_bp);
   uint32_t python_count = python ? static_cast<uint32_t>(python::reads(of_python, KnownStacks::kMostRead, &thread.met)) : 0;
-  if (!native_count || !stamp || (python && !python_count)) return 0;
+  if (!native_count || (python && !python_count)) return 0;
   for (uint32_t word = 0; word < python_count / 2; word++) std::swap(of_python[word], of_python[python_count - 1 - word]);
 
   uint32_t at = (known.used + KnownStacks::kProofSlots - 1) / KnownStacks::kProofSlots * KnownStacks::kProofSlots;
   uint32_t most = KnownStacks::kProofSlots + 2 + native_count + python_count;
-  if (at + most > KnownStacks::kRoom) return be_full(known, thread), 0;
+  if (at + most > KnownStacks::kRoom) return begin_anew_seldom(known, thread), 0;
   known.used = at + KnownStacks::kProofSlots;
   known.last_native = keep(known, known.last_native, native, native_count);
   if (python) known.last_python = keep(known, known.last_python, of_python, python_count);
@@ -190,10 +183,11 @@ void comes_after(Proof& last, uint32_t proof) noexcept {
 
 uint32_t at_a_glance(Thread& thread, const Registers& from) noexcept {
   KnownStacks& known = thread.known;
-  if (known.generation != trie::generation() || known.stack_high != thread.stack_high || !known.age) begin_anew(known, thread);
-  if (!known.last || thread.launched_by || from.exact || from.all) return 0;
-  uint64_t python = python::walked_from(), stamp = stamp_now(known);
-  if (!stamp) return 0;
+  if (from.exact || from.all || thread.launched_by) return 0;
+  if (known.stack_high != thread.stack_high) begin_anew(known, thread);
+  uint64_t stamp = known.stamp = learnt::stamp();
+  if (!known.last) return 0;
+  uint64_t python = python::walked_from();
   const Proof& last = proof_at(known, known.last);
   for (uint32_t at : {last.next[0], last.next[1], known.last}) {
     const Proof& proof = proof_at(known, at);
@@ -210,7 +204,7 @@ uint32_t node_of(Thread& thread, const Registers& from, uint32_t (*intern)(LastS
   Found found = find(known, thread.last, intern);
   KnownStack& stack = found.stack;
   // One that is met for the first time may be so for the last.
-  bool whole = !thread.last.mark && !thread.launched_by && thread.last.native_count && known.age;
+  bool whole = !thread.last.mark && !thread.launched_by && thread.last.native_count;
   uint32_t proof = !found.is_new && stack.node && whole ? prove(thread, from, stack) : 0;
   stack.proof = proof;
   if (known.last && proof) comes_after(proof_at(known, known.last), proof);

@@ -23,7 +23,7 @@ struct KnownStack {
 struct Proof {
   uint64_t pc, sp, bp;                  // where the walk began
   uint64_t python;                      // python::walked_from()
-  uint64_t stamp;                       // of what was learnt of code, modules and layers; 0: it is none
+  uint64_t stamp;                       // learnt::stamp(); 0: it is none
   uint32_t native_words, python_words;  // where the first of their spans are kept
   uint32_t node;
   uint32_t next[2];  // where the proofs are kept of stacks that came after it, the last one first
@@ -53,11 +53,10 @@ struct KnownStacks {
   // A proof and its spans, then those of the stack that came next: what is to be compared lies side by side.
   alignas(64) Slot kept[kRoom];
   uint32_t used;
-  uint32_t age;                       // how often all was begun anew
   uint32_t last;                      // proof of the stack met last, 0: it has none
   uint32_t last_native, last_python;  // spans made last: the next are compared with them
-  uint32_t generation;                // of the trie, and the thread's stack_high: with others, no proof is one
-  uint64_t stack_high;
+  uint64_t stack_high;                // the thread's: with another, no proof is one
+  uint64_t stamp;                     // when the last capture began
   uint64_t begun_ns;
   Read native_read[kMostRead], python_read[kMostRead];  // while a stack is proved
 };

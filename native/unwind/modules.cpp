@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "base/sys.hpp"
 #include "spool/spool.hpp"
+#include "unwind/learnt.hpp"
 #include "unwind/modules_views.hpp"
 #include "unwind/snapshot.hpp"
 
@@ -15,6 +16,11 @@ namespace {
 
 Snapshot<Module> shown;
 std::atomic<uint32_t> generation_number{1};
+
+void next_generation() noexcept {
+  generation_number.fetch_add(1, std::memory_order_release);
+  learnt::lost();
+}
 std::atomic<bool> stale{true};
 std::atomic<bool> writing{false};
 
@@ -61,7 +67,7 @@ bool try_refresh() noexcept {
     if (maps.whole()) {
       writer.name_rows();
       differs = writer.publish();
-      if (differs) generation_number.fetch_add(1, std::memory_order_release);
+      if (differs) next_generation();
     } else {
       spool::note("/proc/self/maps cannot be read: native frames are addresses only");
     }
@@ -199,7 +205,7 @@ uint32_t generation() noexcept { return generation_number.load(std::memory_order
 
 void changed() noexcept {
   stale.store(true, std::memory_order_seq_cst);
-  generation_number.fetch_add(1, std::memory_order_release);
+  next_generation();
 }
 
 void refresh() noexcept { try_refresh(); }

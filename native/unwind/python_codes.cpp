@@ -5,6 +5,7 @@
 #include "base/sys.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
+#include "unwind/learnt.hpp"
 
 #include <sys/mman.h>
 #include <atomic>
@@ -55,6 +56,11 @@ constexpr int kFreeSlot = 52;
 void (*free_code)(void*) = nullptr;
 std::atomic<uint64_t> eras{1};
 
+void next_era() noexcept {
+  eras.fetch_add(1);
+  learnt::lost();
+}
+
 void forget(uint64_t code) noexcept {
   Entry* all = table.load(std::memory_order_acquire);
   for (uint32_t probe = 0; all && probe < kProbes; probe++) {
@@ -67,7 +73,7 @@ void forget(uint64_t code) noexcept {
 
 // Takes the place of the type's own function, which goes on to run Python code (callbacks of weak references).
 void free_counted(void* code) {
-  eras.fetch_add(1, std::memory_order_relaxed);
+  next_era();
   forget(reinterpret_cast<uint64_t>(code));
   free_code(code);
 }
@@ -253,10 +259,10 @@ size_t copy_bytes(uint64_t object, char* out, size_t room) noexcept {
 
 // What is looked up meanwhile is of an era that is over with it.
 void forget_rows() noexcept {
-  eras.fetch_add(1);
+  next_era();
   Entry* all = table.load(std::memory_order_acquire);
   if (all) sys::call(SYS_madvise, reinterpret_cast<long>(all), kEntries * sizeof(Entry), MADV_DONTNEED);
-  eras.fetch_add(1);
+  next_era();
 }
 
 }  // namespace aiflame::python::codes

@@ -1,6 +1,7 @@
 #include "unwind/python_frames.hpp"
 
 #include "spool/spool.hpp"
+#include "unwind/learnt.hpp"
 #include "unwind/python_chain.hpp"
 #include "unwind/python_codes.hpp"
 #include "unwind/python_layers.hpp"
@@ -179,6 +180,7 @@ class Reader {
       // Not the words that lead to it: the cell that it may lie in is another at every call.
       uint64_t object = keep(raw.address | kArgument, first_argument(raw));
       if (is_address(object)) load(object + layout.object_type);
+      if (Read word = layers::word_of(object); word.address) keep(word.address, word.value);
     }
     return Take::MORE;
   }
@@ -203,6 +205,7 @@ class Reader {
 void refuse(const char* reason) noexcept {
   untold.store(reason, std::memory_order_release);
   status.store(Status::REFUSED, std::memory_order_release);
+  learnt::lost();
 }
 
 void tell() noexcept {
@@ -227,6 +230,7 @@ void look_for_interpreter() noexcept {
   codes::use(layout, {.code = api.code_type, .text = api.text_type, .bytes = api.bytes_type});
   codes::count_freed(api.type_slot);
   status.store(Status::ATTACHED, std::memory_order_release);
+  learnt::lost();
 }
 
 }  // namespace
@@ -288,12 +292,7 @@ size_t walk(PythonFrame* out, size_t room, PlacesMet* met) noexcept {
   return frames.count();
 }
 
-uint64_t stamp() noexcept {
-  Status now = status.load(std::memory_order_acquire);
-  if (now == Status::NOT_FOUND || now == Status::REFUSED) return 1;
-  uint64_t era = codes::era();
-  return era ? 2 + era + layers::forgotten() : 0;
-}
+bool may_be_kept() noexcept { return !attached() || codes::era(); }
 
 uint64_t walked_from() noexcept {
   uint64_t thread = attached() ? thread_state() : 0;

@@ -51,14 +51,14 @@ struct PlacesMet {
 // Frames of the calling thread, innermost first; 0 when it runs no Python. A call of a torch module has a LAYER word just before the
 // word of its Python frame. `met`: of this thread, for calls of the program's code alone; a tick may meet a frame whose code is gone.
 size_t walk(PythonFrame* out, size_t room, PlacesMet* met = nullptr) noexcept;
-// What walk() finds frames by, innermost first: while are_same() and walked_from() and stamp() are what they were, it finds the same.
-// 0 when there is no room.
+// What walk() finds frames by, innermost first: while are_same() and walked_from() and learnt::stamp() are what they were, it finds the
+// same. 0 when there is no room.
 size_t reads(Read* out, size_t room, PlacesMet* met) noexcept;
 bool are_same(const Read* reads, size_t count) noexcept;
 // The state of the calling thread; 0 when it runs no Python.
 uint64_t walked_from() noexcept;
-// Of what was learnt of code and modules. 0: nothing is known of whether it still holds.
-uint64_t stamp() noexcept;
+// Code that is freed is heard of: what was learnt of it may be kept.
+bool may_be_kept() noexcept;
 
 // Row of the module whose call is the innermost on the calling thread, 0: none near.
 uint32_t innermost_layer(PlacesMet* met) noexcept;

@@ -29,8 +29,6 @@ constexpr uint64_t slots_of(uint32_t level) { return 4096ull << (4 * level); }
 
 // How many rows were written that have no name, and what asking for names came to.
 std::atomic<uint32_t> met{0}, nameless{0}, met_when_asked{0};
-// How often an object got another row, or none.
-std::atomic<uint64_t> forgot{0};
 constexpr uint64_t kAskEvery = 100'000'000, kAskSeldom = 10'000'000'000;
 std::atomic<uint64_t> asked_at{0}, ask_after{kAskEvery};
 
@@ -68,7 +66,6 @@ Slot* slot_of(uint64_t address, bool make) noexcept {
   }
   // Full: whoever comes last gets the place of another, which is a new row when it is met again.
   if (!make || !last) return nullptr;
-  forgot.fetch_add(1, std::memory_order_relaxed);
   last->known.store(0, std::memory_order_release);
   last->address.store(address, std::memory_order_release);
   return last;
@@ -106,7 +103,6 @@ __attribute__((noinline)) uint64_t add(Slot* slot, uint64_t address, uint64_t ty
   if (!row) return 0;
   uint64_t mine = hash_of_type(type) | row;
   if (!slot->known.compare_exchange_strong(before, mine, std::memory_order_acq_rel)) return (before & kType) == hash_of_type(type) ? before : mine;
-  if (before & kRows) forgot.fetch_add(1, std::memory_order_relaxed);
   bool one_less = (before & kRows) && !(before & kNamed);
   if (!one_less) nameless.fetch_add(1, std::memory_order_relaxed);
   met.fetch_add(1, std::memory_order_relaxed);
@@ -135,6 +131,12 @@ uint32_t row_of(uint64_t address) noexcept {
   return static_cast<uint32_t>(known_of(address, &slot) & kRows);
 }
 
+Read word_of(uint64_t address) noexcept {
+  Slot* slot = nullptr;
+  uint64_t known = known_of(address, &slot);
+  return known ? Read{reinterpret_cast<uint64_t>(&slot->known), known} : Read{};
+}
+
 uint32_t name(uint64_t address, uint64_t root, std::string_view path, std::string_view type) noexcept {
   control::Use use;
   Slot* slot = nullptr;
@@ -151,11 +153,8 @@ void forget(uint64_t address) noexcept {
   Slot* slot = slot_of(address, false);
   if (!slot) return;
   uint64_t known = slot->known.exchange(0, std::memory_order_acq_rel);
-  if (known & kRows) forgot.fetch_add(1, std::memory_order_relaxed);
   if ((known & kRows) && !(known & kNamed)) nameless.fetch_sub(1, std::memory_order_relaxed);
 }
-
-uint64_t forgotten() noexcept { return forgot.load(std::memory_order_relaxed); }
 
 bool names_are_due(uint64_t now) noexcept {
   if (static_cast<int32_t>(nameless.load(std::memory_order_relaxed)) <= 0) return false;
@@ -176,7 +175,6 @@ void forget_rows() noexcept {
   for (uint32_t level = 0; level < kLevels; level++)
     if (Slot* slots = levels[level].load(std::memory_order_acquire))
       sys::call(SYS_madvise, reinterpret_cast<long>(slots), static_cast<long>(slots_of(level) * sizeof *slots), MADV_DONTNEED);
-  forgot.fetch_add(1, std::memory_order_relaxed);
   met.store(0, std::memory_order_relaxed);
   nameless.store(0, std::memory_order_relaxed);
   met_when_asked.store(0, std::memory_order_relaxed);

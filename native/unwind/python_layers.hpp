@@ -3,6 +3,7 @@
 // An object may be gone and its address another's: a type of another address means another object, and Python of ours says which
 // objects went (forget). Everything may be called from a signal handler but where it says otherwise.
 #pragma once
+#include "unwind/frames.hpp"
 #include "unwind/python_layout.hpp"
 
 #include <cstdint>
@@ -16,6 +17,9 @@ void use(const Layout& layout) noexcept;
 // The row of the object at `address`, written when it is first met; 0 when no object is there, or nothing is recorded any more.
 uint32_t row_of(uint64_t address) noexcept;
 
+// What the row of the object at `address` is read from: while that and the object's type are the same, so is the row. All 0: it has none.
+Read word_of(uint64_t address) noexcept;
+
 // A row of `layer_names`: a module with this name hangs in `root` (its own address for a root) at `path`.
 uint32_t name(uint64_t address, uint64_t root, std::string_view path, std::string_view type) noexcept;
 
@@ -27,9 +31,6 @@ void forget(uint64_t address) noexcept;
 bool names_are_due(uint64_t now) noexcept;
 // They are asked for now.
 void names_are_asked(uint64_t now) noexcept;
-
-// While this is the same, so is the row of an object that has one.
-uint64_t forgotten() noexcept;
 
 void forget_rows() noexcept;
 

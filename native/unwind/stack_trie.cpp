@@ -2,6 +2,7 @@
 
 #include "base/sys.hpp"
 #include "spool/spool.hpp"
+#include "unwind/learnt.hpp"
 
 #include <sys/mman.h>
 #include <atomic>
@@ -77,6 +78,7 @@ uint32_t generation() noexcept { return cleared.load(std::memory_order_relaxed);
 // The memory stays (it reads as zeros): a capture may still be looking.
 void clear() noexcept {
   cleared.fetch_add(1, std::memory_order_relaxed);
+  learnt::lost();
   for (uint32_t level = 0; level < kLevels; level++)
     if (auto* slots = levels[level].load(std::memory_order_acquire))
       sys::call(SYS_madvise, reinterpret_cast<long>(slots), static_cast<long>(slots_of(level) * sizeof *slots), MADV_DONTNEED);
