@@ -216,7 +216,10 @@ void forget_marks() noexcept {
 uint32_t capture(Thread& thread, const Registers& from, Outward outward) noexcept {
   control::Use use;
   if (!control::recording()) return 0;
-  if (thread.busy && !is_left(thread, from.sp)) return trie::node(0, own.word());
+  if (thread.busy) {
+    if (!is_left(thread, from.sp)) return trie::node(0, own.word());
+    known_stacks::was_left(thread);
+  }
   signals::FaultsOpen faults;
   thread.busy = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
   std::atomic_signal_fence(std::memory_order_seq_cst);

@@ -1,9 +1,11 @@
 #include "sampler/known_stacks.hpp"
 
 #include "base/clock.hpp"
+#include "base/sys.hpp"
 #include "sampler/threads.hpp"
 #include "unwind/learnt.hpp"
 
+#include <sys/mman.h>
 #include <atomic>
 #include <utility>
 
@@ -70,12 +72,14 @@ bool holds(const KnownStacks& known, const Proof& proof, const Registers& from, 
 }
 
 void begin_anew(KnownStacks& known, const Thread& thread) noexcept {
-  known.last = 0;
+  known.last = known.last_native = known.last_python = 0;
+  in_this_order();
   if (known.used)
-    for (KnownStack& stack : known.at) stack.proof = 0;
+    for (KnownStack& stack : known.at)
+      if (stack.proof) stack.proof = 0;  // memory that was never used stays so
   in_this_order();
   known.used = KnownStacks::kProofSlots;  // the first is none
-  known.last_native = known.last_python = 0;
+  known.full = false;
   known.stack_high = thread.stack_high;
   known.begun_ns = now_ns();
 }
@@ -119,6 +123,7 @@ uint32_t keep(KnownStacks& known, uint32_t like, const Read* words, uint32_t cou
   known.kept[at].span = {.outside = outside.span, .outside_count = outside.count, .count = own};
   for (uint32_t word = 0; word < own; word++) known.kept[at + 1 + word].read = words[same + word];
   known.used = at + 1 + own;
+  in_this_order();
   return at;
 }
 
@@ -127,24 +132,26 @@ constexpr uint8_t kTries = 8;
 
 // Of the stack that was just walked; where the proof is kept, 0: there is none.
 uint32_t prove(Thread& thread, const Registers& from, const KnownStack& stack) noexcept {
-  KnownStacks& known = thread.known;
+  KnownStacks& known = *thread.known;
   const Proof before = stack.proof ? proof_at(known, stack.proof) : Proof{};
   bool had_one = before.node == stack.node;
   // It may hold, and another stack came before it than the last time.
   uint64_t stamp = known.stamp, python = python::walked_from();
   if (stamp != learnt::stamp() || !python::may_be_kept()) return 0;
   if (had_one && holds(known, before, from, python, stamp)) return stack.proof;
-  if (had_one && before.made >= kTries) return begin_anew_seldom(known, thread), stack.proof;
+  if (known.full || (had_one && before.made >= kTries)) return begin_anew_seldom(known, thread), stack.proof;
   bool by_bp = false;
   Read *native = known.native_read, *of_python = known.python_read;
   uint32_t native_count = thread.unwinder->reads(native, KnownStacks::kMostRead, &by_bp);
+  if (!native_count) return 0;
   uint32_t python_count = python ? static_cast<uint32_t>(python::reads(of_python, KnownStacks::kMostRead, &thread.met)) : 0;
-  if (!native_count || (python && !python_count)) return 0;
+  if (python && !python_count) return 0;
   for (uint32_t word = 0; word < python_count / 2; word++) std::swap(of_python[word], of_python[python_count - 1 - word]);
 
   uint32_t at = (known.used + KnownStacks::kProofSlots - 1) / KnownStacks::kProofSlots * KnownStacks::kProofSlots;
   uint32_t most = KnownStacks::kProofSlots + 2 + native_count + python_count;
-  if (at + most > KnownStacks::kRoom) return begin_anew_seldom(known, thread), 0;
+  known.full = at + most > KnownStacks::kRoom;
+  if (known.full) return 0;
   known.used = at + KnownStacks::kProofSlots;
   known.last_native = keep(known, known.last_native, native, native_count);
   if (python) known.last_python = keep(known, known.last_python, of_python, python_count);
@@ -179,14 +186,21 @@ void comes_after(Proof& last, uint32_t proof) noexcept {
   last.next[0] = proof;
 }
 
+void map(Thread& thread) noexcept {
+  void* memory = sys::map_memory(sizeof(KnownStacks));
+  // Of huge pages, a few words here and there would take megabytes.
+  if (memory) sys::call(SYS_madvise, reinterpret_cast<long>(memory), sizeof(KnownStacks), MADV_NOHUGEPAGE);
+  thread.known = static_cast<KnownStacks*>(memory);
+}
+
 }  // namespace
 
 uint32_t at_a_glance(Thread& thread, const Registers& from) noexcept {
-  KnownStacks& known = thread.known;
-  if (from.exact || from.all || thread.launched_by) return 0;
+  if (!thread.known || from.exact || from.all || thread.launched_by || from.sp < thread.stack_low) return 0;
+  KnownStacks& known = *thread.known;
   if (known.stack_high != thread.stack_high) begin_anew(known, thread);
   uint64_t stamp = known.stamp = learnt::stamp();
-  if (!known.last) return 0;
+  if (!known.last || !python::may_be_kept()) return 0;
   uint64_t python = python::walked_from();
   const Proof& last = proof_at(known, known.last);
   for (uint32_t at : {last.next[0], last.next[1], known.last}) {
@@ -200,16 +214,27 @@ uint32_t at_a_glance(Thread& thread, const Registers& from) noexcept {
 }
 
 uint32_t node_of(Thread& thread, const Registers& from, uint32_t (*intern)(LastStack&) noexcept) noexcept {
-  KnownStacks& known = thread.known;
+  if (!thread.known) map(thread);
+  if (!thread.known) return intern(thread.last);
+  KnownStacks& known = *thread.known;
   Found found = find(known, thread.last, intern);
   KnownStack& stack = found.stack;
   // One that is met for the first time may be so for the last.
-  bool whole = !thread.last.mark && !thread.launched_by && thread.last.native_count;
+  bool whole = !thread.last.mark && !thread.launched_by && thread.last.native_count && known.used;
   uint32_t proof = !found.is_new && stack.node && whole ? prove(thread, from, stack) : 0;
   stack.proof = proof;
   if (known.last && proof) comes_after(proof_at(known, known.last), proof);
   known.last = proof;
   return stack.node;
+}
+
+void was_left(Thread& thread) noexcept {
+  if (KnownStacks* known = thread.known) known->last = known->last_native = known->last_python = 0;
+}
+
+void unmap(Thread& thread) noexcept {
+  if (thread.known) sys::unmap_memory(thread.known, sizeof(KnownStacks));
+  thread.known = nullptr;
 }
 
 }  // namespace aiflame::known_stacks

@@ -37,7 +37,7 @@ struct Span {
   uint32_t count;
 };
 
-// Zeroed memory knows none.
+// Of one thread. Zeroed memory knows none; little of it is touched as a rule.
 struct KnownStacks {
   // A training step has thousands of launches, each from its own place: a set has room for those that fall into it, and is a cache line.
   static constexpr uint32_t kSets = 4096, kWays = 4;
@@ -53,6 +53,7 @@ struct KnownStacks {
   // A proof and its spans, then those of the stack that came next: what is to be compared lies side by side.
   alignas(64) Slot kept[kRoom];
   uint32_t used;
+  bool full;
   uint32_t last;                      // proof of the stack met last, 0: it has none
   uint32_t last_native, last_python;  // spans made last: the next are compared with them
   uint64_t stack_high;                // the thread's: with another, no proof is one
@@ -68,6 +69,12 @@ uint32_t at_a_glance(Thread& thread, const Registers& from) noexcept;
 
 // The node of the stack that was just walked (Thread::last) from there; `intern` finds it, where the stack is met for the first time.
 uint32_t node_of(Thread& thread, const Registers& from, uint32_t (*intern)(LastStack&) noexcept) noexcept;
+
+// The thread's last capture was left by a jump: what it was about to write down is not gone on from.
+void was_left(Thread& thread) noexcept;
+
+// Nobody captures in the thread any more.
+void unmap(Thread& thread) noexcept;
 
 }  // namespace known_stacks
 

@@ -57,10 +57,15 @@ bool take_lowest(uint32_t* slot) noexcept {
 
 void free_slot(uint32_t slot) noexcept { taken[slot / 64].fetch_and(~(uint64_t{1} << slot % 64), std::memory_order_release); }
 
-void free_memory(Thread& thread) noexcept {
-  if (thread.slot < kWarmSlots) return;
+void unmap(Thread& thread) noexcept {
   NativeUnwinder::destroy(thread.unwinder);
   thread.unwinder = nullptr;
+  known_stacks::unmap(thread);
+}
+
+void free_memory(Thread& thread) noexcept {
+  if (thread.slot < kWarmSlots) return;
+  unmap(thread);
   thread.last.count = 0;
   constexpr uint64_t kPage = 4096;
   uint64_t low = (reinterpret_cast<uint64_t>(thread.last.words) + kPage - 1) & ~(kPage - 1);
@@ -121,8 +126,7 @@ void keep_only(Thread* survivor) noexcept {
     if (thread == survivor) continue;
     if (slot < kWarmSlots) {
       // Pages that the child would copy at its first write to them, for threads that it may never have.
-      NativeUnwinder::destroy(thread->unwinder);
-      thread->unwinder = nullptr;
+      unmap(*thread);
     } else if (tid) {
       free_memory(*thread);
     }

@@ -65,7 +65,7 @@ struct Thread {
   NodeRun nodes_made;
   LastStack last;
   python::PlacesMet met;
-  KnownStacks known;
+  KnownStacks* known;  // mapped when a hook first captures; stays
 };
 
 namespace threads {

@@ -306,9 +306,9 @@ size_t reads(Read* out, size_t room, PlacesMet* met) noexcept {
 }
 
 bool are_same(const Read* reads, size_t count) noexcept {
-  uint64_t differences = 0;
-  for (size_t at = 0; at < count; at++) differences |= read_again(reads[at].address) ^ reads[at].value;
-  return differences == 0;
+  for (size_t at = count; at-- > 0;)
+    if (read_again(reads[at].address) != reads[at].value) return false;
+  return true;
 }
 
 uint32_t innermost_layer(PlacesMet* met) noexcept {

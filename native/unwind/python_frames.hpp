@@ -54,6 +54,7 @@ size_t walk(PythonFrame* out, size_t room, PlacesMet* met = nullptr) noexcept;
 // What walk() finds frames by, innermost first: while are_same() and walked_from() and learnt::stamp() are what they were, it finds the
 // same. 0 when there is no room.
 size_t reads(Read* out, size_t room, PlacesMet* met) noexcept;
+// Given outermost first, looked at as the walk did: each word is there for certain when those that led to it are what they were.
 bool are_same(const Read* reads, size_t count) noexcept;
 // The state of the calling thread; 0 when it runs no Python.
 uint64_t walked_from() noexcept;

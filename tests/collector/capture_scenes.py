@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
+import statistics
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -177,6 +180,21 @@ def known() -> None:
             below(depth)
             if round_number >= 4:
                 assert library.launch_proofs() == 1, (round_number, depth)
+
+
+def unlinked() -> None:
+    """Frames far inside that are expected, and not there: the interpreter has given their memory back."""
+    took = []
+    order = random.Random(9)
+    for _ in range(3000):
+        frames = order.choice((0, 0, 250))
+        begin = time.perf_counter_ns()
+        below(frames)
+        if not frames:
+            took.append(time.perf_counter_ns() - begin)
+    # Each word that is looked for in such memory is a fault: a hundred times as long.
+    assert statistics.median(took) < 100_000, statistics.median(took)
+    assert statistics.quantiles(took, n=10)[8] < 300_000, statistics.quantiles(took, n=10)
 
 
 def below(frames: int) -> None:

@@ -119,8 +119,8 @@ EXPORT void launch_from(bool first) {
 // How often it was written down what the last stack is known by; 0: it is not known. One that is walked again is written down again.
 EXPORT uint32_t launch_proofs() {
   Thread* thread = threads::self();
-  if (!thread || !thread->known.last) return 0;
-  return reinterpret_cast<const Proof*>(thread->known.kept + thread->known.last)->made;
+  if (!thread || !thread->known || !thread->known->last) return 0;
+  return reinterpret_cast<const Proof*>(thread->known->kept + thread->known->last)->made;
 }
 
 // Each posix_memalign() from here on is a launch, until `room` of them; what each took goes to `ns`. Returns how many there were before.

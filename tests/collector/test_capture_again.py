@@ -142,3 +142,9 @@ def test_most_stacks_are_known_at_a_glance(launches: Launches) -> None:
     _, stacks = launches("known")
     assert stacks == stacks[:10] * 20
     assert len(set(stacks)) == 10
+
+
+def test_memory_of_frames_that_are_gone_is_not_looked_at(launches: Launches) -> None:
+    _, stacks = launches("unlinked")
+    assert len(stacks) == 3000
+    assert len(set(stacks)) == 2
