@@ -97,6 +97,23 @@ __attribute__((noinline)) void from_two_places(Run& run, bool first) noexcept {
   asm volatile("" ::: "memory");
 }
 
+// Aligns its stack, whatever lies on it before: only a word in its frame says where that ends.
+__attribute__((noinline)) void aligned(Run& run, size_t bytes) noexcept {
+  alignas(256) volatile char first[256];
+  auto* more = static_cast<volatile char*>(__builtin_alloca(bytes));
+  first[0] = more[0] = 0;
+  one(run);
+  asm volatile("" ::"r"(first), "r"(more) : "memory");
+}
+
+template <size_t kBytes>
+__attribute__((noinline)) void before_aligned(Run& run) noexcept {
+  volatile char locals[kBytes];
+  locals[0] = 0;
+  aligned(run, 64);
+  asm volatile("" ::"r"(locals) : "memory");
+}
+
 }  // namespace
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -113,6 +130,15 @@ EXPORT void launch_from(bool first) {
   uint32_t ns = 0;
   Run run{.ns = &ns, .room = 1};
   from_two_places(run, first);
+  asm volatile("" ::: "memory");
+}
+
+// A launch inside of a function that aligns its stack, below one of four callers; its frame lies in the same place under all.
+EXPORT void launch_aligned(uint32_t caller) {
+  static void (*const callers[])(Run&) noexcept = {before_aligned<16>, before_aligned<32>, before_aligned<48>, before_aligned<64>};
+  uint32_t ns = 0;
+  Run run{.ns = &ns, .room = 1};
+  callers[caller % 4](run);
   asm volatile("" ::: "memory");
 }
 

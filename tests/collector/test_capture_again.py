@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from capture_ways import Way, ways
+from interpreters import VERSIONS, interpreter
 from live import EVERYTHING, Outcome, Process, plain, processes
 
 from aiflame.profile.codes import FrameKind
@@ -22,15 +22,18 @@ pytestmark = pytest.mark.skipif(not LIBRARY.exists(), reason=f"no {LIBRARY}: `ma
 Launches = Callable[[str], tuple[Process, list[int]]]
 
 
-@pytest.fixture
-def launches(tmp_path: Path) -> Launches:
+@pytest.fixture(params=VERSIONS)
+def launches(tmp_path: Path, request: pytest.FixtureRequest) -> Launches:
     """A scene's process, and the stacks of its launches in their order."""
+    python = interpreter(request.param)
+    if not python:
+        pytest.skip(f"no CPython {request.param} here")
 
     def run(scene: str) -> tuple[Process, list[int]]:
         profile = tmp_path / "p"
         (profile / "spool").mkdir(parents=True)
         ControlPage.create(profile, features=EVERYTHING).close()
-        assert plain([sys.executable, PROGRAM, LIBRARY, profile, scene], tmp_path) == Outcome(0, "", "")
+        assert plain([python, PROGRAM, LIBRARY, profile, scene], tmp_path) == Outcome(0, "", "")
         (process,) = processes(profile)
         return process, process.table("launches")["stack"].to_list()
 
@@ -119,7 +122,8 @@ def test_stacks_that_are_known_by_heart(launches: Launches) -> None:
 def test_code_that_is_replaced_under_a_stack_that_is_known(launches: Launches) -> None:
     process, stacks = launches("replaced_and_repeated")
     names = [python_of(process, stack)[-2][0] for stack in stacks]
-    assert names == [f"made_{number // 6:03}" for number in range(300)]
+    assert names[::2] == ["steady"] * 300
+    assert names[1::2] == [f"made_{number // 6:03}" for number in range(300)]
 
 
 @pytest.mark.parametrize("scene", ["layers", "celled_layers"])
@@ -148,3 +152,10 @@ def test_memory_of_frames_that_are_gone_is_not_looked_at(launches: Launches) -> 
     _, stacks = launches("unlinked")
     assert len(stacks) == 3000
     assert len(set(stacks)) == 2
+
+
+def test_callers_of_a_function_that_aligns_its_stack(launches: Launches) -> None:
+    _, stacks = launches("aligned")
+    found = {(number * 7 + number // 5) % 4: stack for number, stack in enumerate(stacks)}
+    assert len(set(found.values())) == len(found) == 4
+    assert stacks == [found[(number * 7 + number // 5) % 4] for number in range(400)]
