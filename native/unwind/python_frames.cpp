@@ -164,7 +164,8 @@ uint64_t read_again(uint64_t address) noexcept {
   return address & kByte ? safe_load(at) & 0xFF : first_argument({.address = at, .code = safe_load(at + layout.frame_code), .offset = 0});
 }
 
-// What Frames reads, written down. A code object's own words are not among it: they stay while it lives (stamp()).
+// What Frames reads, written down. A code object's own words are not among it: they stay while it lives, and
+// learnt::stamp() says when it is gone.
 class Reader {
  public:
   Reader(Read* out, size_t room, PlacesMet* met) noexcept : meanings_(met), out_(out), room_(room) {}
@@ -174,8 +175,10 @@ class Reader {
 
   Take frame(const RawFrame& raw) noexcept {
     Meaning meaning = meanings_.of(raw);
-    if (!meaning.word) room_ = 0;
-    if (!meaning.word) return Take::STALE;
+    if (!meaning.word) {
+      room_ = 0;  // nobody says when such a place becomes a frame
+      return Take::STALE;
+    }
     if (meaning.layer_call) {
       // Not the words that lead to it: the cell that it may lie in is another at every call.
       uint64_t object = keep(raw.address | kArgument, first_argument(raw));
@@ -282,26 +285,26 @@ bool verified() noexcept { return status.load(std::memory_order_acquire) == Stat
 bool refused() noexcept { return status.load(std::memory_order_acquire) == Status::REFUSED; }
 uint32_t version() noexcept { return attached() ? layout.version : 0; }
 
+uint64_t walked_from() noexcept {
+  uint64_t thread = attached() ? thread_state() : 0;
+  return is_address(thread) ? thread : 0;
+}
+
 size_t walk(PythonFrame* out, size_t room, PlacesMet* met) noexcept {
   if (!attached() || room == 0) {
     tell();
     return 0;
   }
   Frames frames(out, room, met);
-  if (uint64_t thread = thread_state(); is_address(thread)) ChainWalk<Frames>(layout, frames).run(thread);
+  if (uint64_t thread = walked_from()) ChainWalk<Frames>(layout, frames).run(thread);
   return frames.count();
 }
 
 bool may_be_kept() noexcept { return !attached() || codes::era(); }
 
-uint64_t walked_from() noexcept {
-  uint64_t thread = attached() ? thread_state() : 0;
-  return is_address(thread) ? thread : 0;
-}
-
 size_t reads(Read* out, size_t room, PlacesMet* met) noexcept {
   Reader reader(out, room, met);
-  if (uint64_t thread = walked_from(); is_address(thread)) ChainWalk<Reader>(layout, reader).run(thread);
+  if (uint64_t thread = walked_from()) ChainWalk<Reader>(layout, reader).run(thread);
   return reader.count();
 }
 
@@ -313,7 +316,7 @@ bool are_same(const Read* reads, size_t count) noexcept {
 
 uint32_t innermost_layer(PlacesMet* met) noexcept {
   InnermostLayer layer(met);
-  if (uint64_t thread = attached() ? thread_state() : 0; is_address(thread)) ChainWalk<InnermostLayer>(layout, layer).run(thread);
+  if (uint64_t thread = walked_from()) ChainWalk<InnermostLayer>(layout, layer).run(thread);
   return layer.row();
 }
 
