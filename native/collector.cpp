@@ -109,7 +109,7 @@ void forget_rows() noexcept {
 
 // Recording may stop and start again in one process. A tick of the last recording may still be running in some thread.
 void forget_last_recording() noexcept {
-  control::await_users() ? spool::abandon() : spool::leave_behind();
+  control::await_users(threads::any_uses) ? spool::abandon() : spool::leave_behind();
   forget_rows();
 }
 
@@ -204,7 +204,7 @@ void before_sandbox() noexcept {
   spool::note("recording ends where the program enters a sandbox (seccomp)");
   stop();
   // A tick that was under way meanwhile may have given its thread timers again.
-  control::await_users();
+  control::await_users(threads::any_uses);
   threads::retire_all();
   signals::uninstall();
 }

@@ -24,6 +24,7 @@ namespace {
 struct Calls {
   uint32_t depth;
   uint64_t frame;  // stack address of the outermost: what runs above it has left it by longjmp
+  Thread* by;      // nullptr: it is not recorded
   uint32_t thread, stack;
   torch_autograd::Point point;
   uint32_t variant;  // of the kernel that it launches
@@ -88,10 +89,10 @@ void enter_call(const CUpti_CallbackData& data, const Registers& from) noexcept 
   calls.stack = 0;
   calls.variant = 0;
   calls.begin_ns = now_ns();
-  Thread* thread = control::recording() ? threads::self() : nullptr;
-  if (!thread) return;
-  calls.thread = thread->row;
-  calls.stack = capture(*thread, from, way_out);
+  calls.by = control::recording() ? threads::self() : nullptr;
+  if (!calls.by) return;
+  calls.thread = calls.by->row;
+  calls.stack = capture(*calls.by, from, way_out);
   calls.point = torch_autograd::now();
   calls.correlation = data.correlationId;
 }
@@ -117,15 +118,16 @@ void leave_call(const CUpti_CallbackData& data) noexcept {
   // An inner call is written by itself only when its records carry another id than the outer one's.
   if (!calls.stack || (calls.depth && data.correlationId == calls.correlation)) return;
   uint64_t end_ns = now_ns();
-  spool::append(schema::Launch{.thread = calls.thread,
-                               .stack = calls.stack,
-                               .api = static_cast<uint16_t>(schema::GpuApi::CUDA),
-                               .autograd = calls.point.autograd,
-                               .sequence = calls.point.sequence,
-                               .variant = calls.variant,
-                               .begin_ns = calls.begin_ns,
-                               .end_ns = end_ns,
-                               .correlation = correlation(data.correlationId)});
+  threads::Use use(*calls.by);
+  calls.by->launches.append({.thread = calls.thread,
+                             .stack = calls.stack,
+                             .api = static_cast<uint16_t>(schema::GpuApi::CUDA),
+                             .autograd = calls.point.autograd,
+                             .sequence = calls.point.sequence,
+                             .variant = calls.variant,
+                             .begin_ns = calls.begin_ns,
+                             .end_ns = end_ns,
+                             .correlation = correlation(data.correlationId)});
   if (end_ns - calls.poked_ns < kPokeEvery) return;
   calls.poked_ns = end_ns;
   bridge::poke(end_ns);

@@ -96,6 +96,7 @@ Thread* take(uint32_t tid) noexcept {
   thread->row = thread->launched_by = thread->last.count = thread->nodes_made.layer = 0;
   thread->omp_worker = thread->omp_waiting = thread->adopted = false;
   thread->busy = false;
+  thread->uses.store(0, std::memory_order_relaxed);
   thread->stack_low = thread->stack_high = 0;
   thread->cpu_alive_ns = 0;
   thread->tid.store(tid, std::memory_order_release);

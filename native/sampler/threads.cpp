@@ -240,12 +240,19 @@ void resume_all() noexcept {
   if (enrolling.load() && control::recording()) tend();
 }
 
+bool any_uses() noexcept {
+  bool any = false;
+  thread_slots::each([&any](const Thread& thread) { any |= thread.uses.load(std::memory_order_acquire) > 0; });
+  return any;
+}
+
 void after_fork() noexcept {
   awaited.store(0, std::memory_order_relaxed);
   thread_slots::each([](Thread& thread) {
     thread.cpu_timer = thread.wall_timer = -1;
     thread.row = thread.last.count = thread.launched_by = thread.nodes_made.layer = 0;
     thread.busy = false;
+    thread.uses.store(0, std::memory_order_relaxed);
   });
   thread_slots::keep_only(current);
   enrolling.store(true);

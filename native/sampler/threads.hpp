@@ -1,6 +1,7 @@
 // What we keep for each thread of the process.
 #pragma once
 #include "sampler/known_stacks.hpp"
+#include "spool/spool.hpp"
 #include "unwind/frames.hpp"
 #include "unwind/native_unwinder.hpp"
 #include "unwind/python_frames.hpp"
@@ -48,16 +49,20 @@ struct Thread {
   std::atomic<uint32_t> tid;  // 0: free
   uint32_t slot;              // where it is kept
   uint32_t row;               // of the `threads` table; 0 while it is not recorded
-  bool adopted;               // it did not tell its beginning, so it will not tell its end
+  std::atomic<int> uses;      // see threads::Use
+  volatile uint64_t busy;     // stack address of the capture under way, 0: none. A tick in it must not start another
   uint64_t stack_low, stack_high;
   NativeUnwinder* unwinder;
-  uint32_t launched_by;                        // stack under which this thread's work belongs (an OpenMP region's), 0: its own
+  KnownStacks* known;    // mapped when a hook first captures; stays
+  uint32_t launched_by;  // stack under which this thread's work belongs (an OpenMP region's), 0: its own
+  // What a launch needs of it is above, in one line of the processor's cache, and here in the next.
+  spool::Rows<schema::Launch> launches;
   uint64_t launched_at;                        // with launched_by: frames at or above this stack address are the runtime's and are left out
   uint64_t launched_point;                     // with launched_by: where torch's autograd was when the region was launched
+  bool adopted;                                // it did not tell its beginning, so it will not tell its end
   bool omp_worker;                             // has run an OpenMP region: outside one it waits for the next
   bool omp_waiting;                            // its runtime says that it waits …
   uint64_t wait_low, wait_high;                // … whenever its pc is here: what it runs elsewhere meanwhile (a task) is work
-  volatile uint64_t busy;                      // stack address of the capture under way, 0: none. A tick in it must not start another
   std::atomic<int32_t> cpu_timer, wall_timer;  // kernel timer ids, -1: none
   uint64_t cpu_start_ns;                       // its CPU clock when recording began
   uint64_t cpu_seen_ns;                        // its CPU clock at the last wall-clock tick
@@ -65,7 +70,6 @@ struct Thread {
   NodeRun nodes_made;
   LastStack last;
   python::PlacesMet met;
-  KnownStacks* known;  // mapped when a hook first captures; stays
 };
 
 namespace threads {
@@ -78,6 +82,22 @@ Thread* self_if_known() noexcept;
 // A thread is being made that will call begin() itself, with its creator's stack / it has, or was not made after all.
 void expect() noexcept;
 void expected() noexcept;
+
+// A control::Use of a thread that has one at every launch: it writes nothing that other threads write, and waits for no store.
+class Use {
+ public:
+  explicit Use(Thread& calling) noexcept : thread_(calling) { add(1); }
+  ~Use() { add(-1); }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+
+ private:
+  // A handler that comes between the two leaves the number as it was.
+  void add(int one) noexcept { thread_.uses.store(thread_.uses.load(std::memory_order_relaxed) + one, std::memory_order_release); }
+
+  Thread& thread_;
+};
+bool any_uses() noexcept;
 
 // The calling thread is about to run its start routine / has left it.
 void begin(uint32_t creator_stack) noexcept;

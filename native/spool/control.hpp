@@ -36,9 +36,9 @@ class Use {
   Use(const Use&) = delete;
   Use& operator=(const Use&) = delete;
 };
-// Once recording has stopped: waits for those who have not noticed. False when they take longer than a second: a thread may have been
-// killed, or stand still for ever.
-bool await_users() noexcept;
+// Once recording has stopped: waits for those who have not noticed, and while `others` says that there are more. False when they take
+// longer than a second: a thread may have been killed, or stand still for ever.
+bool await_users(bool (*others)() noexcept) noexcept;
 void forget_users() noexcept;
 
 }  // namespace aiflame::control

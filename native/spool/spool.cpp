@@ -21,6 +21,8 @@ TableFile strings;
 // Where this process's tables are.
 char folder[460];
 
+std::atomic<uint32_t> eras{1};
+
 // Content hash → reference, so that a name written a thousand times is stored once. Losing an entry costs a copy, nothing else. The
 // first few share a page, so that a process which writes no more touches no more.
 class Seen {
@@ -129,6 +131,7 @@ bool open(uint64_t start_ns) noexcept {
 }
 
 void abandon() noexcept {
+  eras.fetch_add(1, std::memory_order_relaxed);
   for (TableFile& file : tables) file.abandon();
   strings.abandon();
   seen.forget();
@@ -136,6 +139,7 @@ void abandon() noexcept {
 }
 
 void leave_behind() noexcept {
+  eras.fetch_add(1, std::memory_order_relaxed);
   for (TableFile& file : tables) file.leave_behind();
   strings.leave_behind();
   seen.forget();
@@ -143,6 +147,8 @@ void leave_behind() noexcept {
 }
 
 TableFile& table(uint32_t number) noexcept { return tables[number]; }
+
+uint32_t era() noexcept { return eras.load(std::memory_order_relaxed); }
 
 bool covers(uint64_t address) noexcept {
   for (const TableFile& file : tables)

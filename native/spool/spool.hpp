@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 namespace aiflame::spool {
 
@@ -46,13 +47,18 @@ inline uint32_t check_word(const void* record, size_t bytes) noexcept {
   return hash.check();
 }
 
+// Its check word last: who reads meanwhile finds all of it, or nothing.
+inline void write_row(void* slot, const void* record, size_t bytes) noexcept {
+  memcpy(static_cast<char*>(slot) + 4, static_cast<const char*>(record) + 4, bytes - 4);
+  std::atomic_ref(*static_cast<uint32_t*>(slot)).store(check_word(record, bytes), std::memory_order_release);
+}
+
 // Appends a record, 8-byte aligned, of a table known by its number alone.
 inline uint32_t append_bytes(uint32_t number, const void* record, size_t bytes, const control::Use&) noexcept {
   uint64_t index;
-  auto* slot = static_cast<char*>(table(number).reserve(1, &index));
+  void* slot = table(number).reserve(1, &index);
   if (!slot) return 0;
-  memcpy(slot + 4, static_cast<const char*>(record) + 4, bytes - 4);
-  std::atomic_ref(*reinterpret_cast<uint32_t*>(slot)).store(check_word(record, bytes), std::memory_order_release);
+  write_row(slot, record, bytes);
   return static_cast<uint32_t>(index) + 1;
 }
 inline uint32_t append_bytes(uint32_t number, const void* record, size_t bytes) noexcept { return append_bytes(number, record, bytes, {}); }
@@ -66,6 +72,47 @@ template <class Record>
 uint32_t append(const Record& record) noexcept {
   return append(record, control::Use());
 }
+
+// Another number when tables are others.
+uint32_t era() noexcept;
+
+// Records that one thread appends, of a table in which ids do not matter. It reserves rows for some of them at a time: as a rule an append
+// touches nothing that another thread writes. Rows that are left over stay unwritten, which a reader passes over.
+template <class Record>
+class Rows {
+ public:
+  // As long as tables are in use. False when nothing is recorded any more.
+  bool append(const Record& record) noexcept {
+    if (!control::recording()) return false;
+    if (busy_) return spool::append(record) != 0;  // in a handler, or since one was left by a jump
+    busy_ = true;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    char* row = next();
+    if (row) write_row(row, &record, sizeof record);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    busy_ = false;
+    return row != nullptr;
+  }
+
+ private:
+  static constexpr uint32_t kAtOnce = 32;
+
+  char* next() noexcept {
+    if (!left_ || era_ != era()) {
+      uint64_t index;
+      era_ = era();
+      row_ = static_cast<char*>(table(Record::kTable).reserve(kAtOnce, &index));
+      left_ = row_ ? kAtOnce : 0;
+    }
+    if (!left_) return nullptr;
+    left_--;
+    return std::exchange(row_, row_ + sizeof(Record));
+  }
+
+  char* row_;
+  uint32_t era_, left_;
+  bool busy_;
+};
 
 // A record appended earlier by this process; nullptr for id 0 or an unmapped one.
 template <class Record>

@@ -11,6 +11,7 @@
 //   spool_writer PROFILE stacks NODES            nodes of stacks, where no memory is left to find them again; exits with 5 when one is lost
 //   spool_writer PROFILE booked BYTES            what can be done without is booked, and then as much again; exits with 5 when that fits
 //   spool_writer PROFILE cost TABLE RECORDS      nanoseconds an append, as JSON
+// crowd-in-rows, forks-in-rows: the same, each thread in rows of its own.
 #include "base/clock.hpp"
 #include "base/sys.hpp"
 #include "spool/control.hpp"
@@ -43,18 +44,23 @@ constexpr uint64_t kWriters = 64;  // the last one is the signal handler
 // How many records each writer has finished: in memory that outlives a SIGKILL because the parent holds it too.
 std::atomic<uint64_t>* finished;
 
+// Whether a thread appends in rows of its own.
+bool own_rows;
+thread_local spool::Rows<schema::CopyRecord> rows;
+
 // Record n of writer w: every field follows from (w, n), so a reader can tell a wrong one.
 bool append(uint64_t writer, uint64_t number) noexcept {
-  uint32_t id = spool::append(schema::CopyRecord{
+  schema::CopyRecord record{
       .kind = static_cast<uint32_t>(writer),
       .correlation = number,
       .start_ns = number * 5,
       .end_ns = ~number >> 2,
       .bytes = number ^ writer << 55,
       .stream = static_cast<uint32_t>(number * 3),
-  });
-  if (id) finished[writer].fetch_add(1, std::memory_order_release);
-  return id != 0;
+  };
+  bool written = own_rows ? rows.append(record) : spool::append(record) != 0;
+  if (written) finished[writer].fetch_add(1, std::memory_order_release);
+  return written;
 }
 
 void on_tick(int) { append(kWriters - 1, finished[kWriters - 1].load(std::memory_order_relaxed)); }
@@ -243,6 +249,8 @@ void cost(const char* what, uint64_t times) {
   if (!strcmp(what, "cpu_samples")) ns = cost_of(times, [] { spool::append(schema::CpuSample{.thread = 1, .stack = 7, .weight = 1, .time_ns = 5}); });
   if (!strcmp(what, "stacks")) ns = cost_of(times, [] { spool::append(schema::StackNode{.parent = 0, .frame = 77}); });
   if (!strcmp(what, "kernels")) ns = cost_of(times, [] { spool::append(schema::KernelRecord{.shape = 1, .correlation = 5}); });
+  if (!strcmp(what, "copies")) ns = cost_of(times, [] { spool::append(schema::CopyRecord{.correlation = 5}); });
+  if (!strcmp(what, "copies in rows")) ns = cost_of(times, [] { rows.append(schema::CopyRecord{.correlation = 5}); });
   if (!strcmp(what, "known text")) ns = cost_of(times, [] { spool::text("torch/nn/modules/module.py:_call_impl"); });
   if (!strcmp(what, "write(2)")) {  // the peer: a system call a record into a file
     char record[32] = {};
@@ -258,6 +266,9 @@ void cost(const char* what, uint64_t times) {
 int main(int count, char** arguments) {
   if (count < 3) return 2;
   std::string what = arguments[2];
+  constexpr std::string_view kInRows = "-in-rows";
+  own_rows = what.ends_with(kInRows);
+  if (own_rows) what.resize(what.size() - kInRows.size());
   auto number = [&](int at) { return count > at ? strtoull(arguments[at], nullptr, 10) : 0; };
   void* shared = mmap(nullptr, kWriters * sizeof *finished, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) return 1;

@@ -25,6 +25,8 @@ pytestmark = pytest.mark.skipif(
     not (PROGRAMS / "spool_writer").exists(), reason="spool_writer is not built: run `make test`, or set AIFLAME_TEST_PROGRAMS"
 )
 
+in_rows = pytest.mark.parametrize("way", ["", "-in-rows"])
+
 
 def recording(folder: Path, max_bytes: int = 0) -> Path:
     """An empty profile that is being recorded, by nobody."""
@@ -74,9 +76,10 @@ def stop(path: Path) -> tuple[StopReason, int]:
         return page.stop_reason, page.stop_errno
 
 
-def test_millions_of_records_from_threads_and_a_signal_handler_are_all_there(tmp_path):
+@in_rows
+def test_millions_of_records_from_threads_and_a_signal_handler_are_all_there(tmp_path, way):
     path = recording(tmp_path)
-    finished = write(path, "crowd", 8, 400_000)
+    finished = write(path, f"crowd{way}", 8, 400_000)
     assert finished[:8] == [400_000] * 8
     assert finished[HANDLER] > 0
     assert is_counting(check(path, finished))
@@ -90,10 +93,11 @@ def test_what_is_written_does_not_stay_in_the_programs_memory(tmp_path: Path) ->
     assert is_counting(check(path, finished))
 
 
+@in_rows
 @pytest.mark.parametrize("round_", range(10))
-def test_a_sigkill_loses_no_finished_record(tmp_path, round_):
+def test_a_sigkill_loses_no_finished_record(tmp_path, round_, way):
     path = recording(tmp_path)
-    writer = subprocess.Popen([str(PROGRAMS / "spool_writer"), str(path), "crowd", "4", "0"], stdout=subprocess.PIPE, text=True)
+    writer = subprocess.Popen([str(PROGRAMS / "spool_writer"), str(path), f"crowd{way}", "4", "0"], stdout=subprocess.PIPE, text=True)
     assert writer.stdout is not None
     victim = int(writer.stdout.readline())
     time.sleep(random.Random(round_).uniform(0.0, 0.1))
@@ -103,9 +107,10 @@ def test_a_sigkill_loses_no_finished_record(tmp_path, round_):
     assert is_counting(check(path, finished, uncounted=1))
 
 
-def test_children_of_fork_have_their_own_tables_while_the_parent_writes_on(tmp_path):
+@in_rows
+def test_children_of_fork_have_their_own_tables_while_the_parent_writes_on(tmp_path, way):
     path = recording(tmp_path)
-    finished = write(path, "forks", 40)
+    finished = write(path, f"forks{way}", 40)
     assert finished[1:41] == [5000] * 40
     rows = check(path, finished)
     assert is_counting(rows)
@@ -225,11 +230,12 @@ def test_a_damaged_control_page_is_refused(tmp_path, content):
     assert subprocess.run(command, check=False).returncode == 3
 
 
-def test_nothing_is_written_once_recording_was_stopped(tmp_path):
+@in_rows
+def test_nothing_is_written_once_recording_was_stopped(tmp_path, way):
     path = recording(tmp_path)
     with ControlPage.open(path) as page:
         page.state = ControlState.STOPPED
-    assert sum(write(path, "crowd", 2, 1000)) == 0
+    assert sum(write(path, f"crowd{way}", 2, 1000)) == 0
 
 
 class _Mounted:
