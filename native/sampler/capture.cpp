@@ -203,8 +203,7 @@ uint32_t merged_stack(Thread& thread, const Registers& from) noexcept {
   if (!count) return 0;
   hash_from(last, same);
   // A search of the trie misses the processor's caches at every frame.
-  bool by_trie = from.exact || last.known_nodes == last.count;
-  return by_trie ? intern(last) : known_stacks::node_of(thread, from, intern);
+  return from.exact ? intern(last) : known_stacks::node_of(thread, from, intern);
 }
 
 }  // namespace
@@ -214,7 +213,7 @@ void forget_marks() noexcept {
 }
 
 uint32_t capture(Thread& thread, const Registers& from, Outward outward) noexcept {
-  control::Use use;
+  threads::Use use(thread);
   if (!control::recording()) return 0;
   if (thread.busy) {
     if (!is_left(thread, from.sp)) return trie::node(0, own.word());

@@ -71,8 +71,11 @@ bool holds(const KnownStacks& known, const Proof& proof, const Registers& from, 
          hold(known, proof.native_words, are_same_on_stack) && hold(known, proof.python_words, are_same_of_python);
 }
 
+void forget_order(KnownStacks& known) noexcept { known.met = known.last = known.due = known.last_due = 0; }
+
 void begin_anew(KnownStacks& known, const Thread& thread) noexcept {
-  known.last = known.last_native = known.last_python = 0;
+  forget_order(known);
+  known.last_native = known.last_python = 0;
   in_this_order();
   if (known.used)
     for (KnownStack& stack : known.at)
@@ -130,16 +133,17 @@ uint32_t keep(KnownStacks& known, uint32_t like, const Read* words, uint32_t cou
 // Where a stack is often not known by its words, they are not worth writing down.
 constexpr uint8_t kTries = 8;
 
-// Of the stack that was just walked; where the proof is kept, 0: there is none.
-uint32_t prove(Thread& thread, const Registers& from, const KnownStack& stack) noexcept {
+// Of the stack that was just walked; where the proof is kept by which it is known from now on, 0: there is none.
+uint32_t prove(Thread& thread, const Registers& from, KnownStack& stack) noexcept {
   KnownStacks& known = *thread.known;
-  const Proof before = stack.proof ? proof_at(known, stack.proof) : Proof{};
-  bool had_one = before.node == stack.node;
-  // It may hold, and another stack came before it than the last time.
   uint64_t stamp = known.stamp, python = python::walked_from();
   if (stamp != learnt::stamp() || !python::may_be_kept()) return 0;
-  if (had_one && holds(known, before, from, python, stamp)) return stack.proof;
-  if (known.full || (had_one && before.made >= kTries)) return begin_anew_seldom(known, thread), stack.proof;
+  const Proof before = stack.proof ? proof_at(known, stack.proof) : Proof{};
+  bool had_one = before.node == stack.node, holds_still = had_one && before.stamp == stamp;
+  // One may hold, and another stack came before it than the last time.
+  for (uint32_t at = holds_still ? stack.proof : 0; at; at = proof_at(known, at).other)
+    if (holds(known, proof_at(known, at), from, python, stamp)) return at;
+  if (known.full || (had_one && before.made >= kTries)) return begin_anew_seldom(known, thread), 0;
   bool by_bp = false;
   Read *native = known.native_read, *of_python = known.python_read;
   uint32_t native_count = thread.unwinder->reads(native, KnownStacks::kMostRead, &by_bp);
@@ -166,12 +170,14 @@ uint32_t prove(Thread& thread, const Registers& from, const KnownStack& stack) n
            .native_words = known.last_native,
            .python_words = python ? known.last_python : 0,
            .node = stack.node,
-           .next = {before.next[0], before.next[1]},
+           .met = had_one ? before.met : 0,
+           .other = holds_still ? stack.proof : 0,
            .by_bp = by_bp,
            .made = static_cast<uint8_t>(had_one ? before.made + 1 : 1)};
   in_this_order();
   proof.stamp = stamp;
-  return at;
+  in_this_order();
+  return stack.proof = at;
 }
 
 // A proof, and most of its own words: other work comes before they are looked at, but they stay nearer than they were.
@@ -180,10 +186,23 @@ void fetch(const Slot* proof) noexcept {
   for (uint32_t line = 0; line < kLines; line++) __builtin_prefetch(proof + line * KnownStacks::kProofSlots);
 }
 
-void comes_after(Proof& last, uint32_t proof) noexcept {
-  if (last.next[0] == proof) return;
-  last.next[1] = last.next[0];
-  last.next[0] = proof;
+uint32_t met_then(const KnownStacks& known, uint32_t then) noexcept {
+  bool kept = then && then <= known.met && known.met - then < KnownStacks::kMostOrder;
+  return kept ? known.order[then % KnownStacks::kMostOrder] : 0;
+}
+
+// A program does the same over and over: what comes next came next the last time, too. As long as what comes is what came then, it is
+// followed; else it is gone on from where the stack that came was met last.
+void meet(KnownStacks& known, uint32_t at) noexcept {
+  Proof& proof = proof_at(known, at);
+  bool was_due = met_then(known, known.due) == at;
+  uint32_t before = proof.met;
+  known.order[(known.met + 1) % KnownStacks::kMostOrder] = at;
+  in_this_order();
+  proof.met = ++known.met;
+  known.last = at;
+  known.last_due = before ? before + 1 : 0;
+  known.due = was_due ? known.due + 1 : known.last_due;
 }
 
 void map(Thread& thread) noexcept {
@@ -200,15 +219,17 @@ uint32_t at_a_glance(Thread& thread, const Registers& from) noexcept {
   KnownStacks& known = *thread.known;
   if (known.stack_high != thread.stack_high) begin_anew(known, thread);
   uint64_t stamp = known.stamp = learnt::stamp();
-  if (!known.last || !python::may_be_kept()) return 0;
+  if (!known.met || !python::may_be_kept()) return 0;
   uint64_t python = python::walked_from();
-  const Proof& last = proof_at(known, known.last);
-  for (uint32_t at : {last.next[0], last.next[1], known.last}) {
-    const Proof& proof = proof_at(known, at);
-    if (!holds(known, proof, from, python, stamp)) continue;
-    known.last = at;
-    fetch(known.kept + proof.next[0]);
-    return proof.node;
+  uint32_t tried = 0;
+  for (uint32_t at : {met_then(known, known.due), met_then(known, known.last_due), known.last}) {
+    if (!at || at == tried || !holds(known, proof_at(known, at), from, python, stamp)) {
+      tried = at;
+      continue;
+    }
+    meet(known, at);
+    fetch(known.kept + met_then(known, known.due));
+    return proof_at(known, at).node;
   }
   return 0;
 }
@@ -222,14 +243,13 @@ uint32_t node_of(Thread& thread, const Registers& from, uint32_t (*intern)(LastS
   // One that is met for the first time may be so for the last.
   bool whole = !thread.last.mark && !thread.launched_by && thread.last.native_count && known.used;
   uint32_t proof = !found.is_new && stack.node && whole ? prove(thread, from, stack) : 0;
-  stack.proof = proof;
-  if (known.last && proof) comes_after(proof_at(known, known.last), proof);
-  known.last = proof;
+  known.last = 0;
+  if (proof) meet(known, proof);
   return stack.node;
 }
 
 void was_left(Thread& thread) noexcept {
-  if (KnownStacks* known = thread.known) known->last = known->last_native = known->last_python = 0;
+  if (KnownStacks* known = thread.known) known->last_native = known->last_python = 0;
 }
 
 void unmap(Thread& thread) noexcept {

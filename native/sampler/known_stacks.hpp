@@ -26,7 +26,8 @@ struct Proof {
   uint64_t stamp;                       // learnt::stamp(); 0: it is none
   uint32_t native_words, python_words;  // where the first of their spans are kept
   uint32_t node;
-  uint32_t next[2];  // where the proofs are kept of stacks that came after it, the last one first
+  uint32_t met;    // KnownStacks::met when the stack was met last; 0: not yet
+  uint32_t other;  // the proof made before it of the same stack, whose frames may lie elsewhere by turns; 0: none that holds
   bool by_bp;
   uint8_t made;  // how often the stack got one
 };
@@ -47,18 +48,24 @@ struct KnownStacks {
     Span span;
   };
   static constexpr uint32_t kProofSlots = 4;
+  static constexpr uint32_t kMostOrder = 1 << 15;  // more launches than most steps have
   static_assert(sizeof(Slot) == 16 && sizeof(Proof) <= kProofSlots * sizeof(Slot));
 
+  // What each launch needs lies in one line of the processor's cache.
+  uint64_t stamp;       // when the last capture began
+  uint64_t stack_high;  // the thread's: with another, no proof is one
+  uint32_t met;         // stacks that had a proof
+  uint32_t last;        // proof of the stack met last, 0: it has none
+  uint32_t due;         // what comes now came then, 0: nobody knows
+  uint32_t last_due;    // and what came after `last` the time before
+  uint32_t used;
+  bool full;
+  uint32_t last_native, last_python;  // spans made last: the next are compared with them
+  uint64_t begun_ns;
+  uint32_t order[kMostOrder];  // the proofs that were met, as they came, in a ring; the first is none
   alignas(64) KnownStack at[kSets * kWays];
   // A proof and its spans, then those of the stack that came next: what is to be compared lies side by side.
   alignas(64) Slot kept[kRoom];
-  uint32_t used;
-  bool full;
-  uint32_t last;                      // proof of the stack met last, 0: it has none
-  uint32_t last_native, last_python;  // spans made last: the next are compared with them
-  uint64_t stack_high;                // the thread's: with another, no proof is one
-  uint64_t stamp;                     // when the last capture began
-  uint64_t begun_ns;
   Read native_read[kMostRead], python_read[kMostRead];  // while a stack is proved
 };
 

@@ -19,6 +19,8 @@ enum class Take : uint8_t { MORE, ENOUGH, STALE };
 struct Loads {
   static uint64_t load(uint64_t address) noexcept { return safe_load(address); }
   static uint64_t load_byte(uint64_t address) noexcept { return safe_load(address) & 0xFF; }
+  static uint64_t load_code(uint64_t address) noexcept { return load(address); }
+  static uint64_t load_owner(uint64_t address) noexcept { return load_byte(address); }
 };
 
 // The frames that an evaluator is just entering or leaving are linked by a few stores whose order is the compiler's. A walk that
@@ -29,6 +31,8 @@ struct Loads {
 //       void close(uint64_t evaluator)  the frames since the last close() belong to the evaluator with this address on its stack
 //       void reset()                    what came so far was stale
 //       uint64_t load(uint64_t), load_byte(uint64_t)  read memory: Loads
+//       uint64_t load_code(uint64_t)   … the code object of a frame whose instruction says which it is
+//       uint64_t load_owner(uint64_t)  … what tells whether a frame is a shim
 template <class Sink>
 class ChainWalk {
  public:
@@ -111,7 +115,7 @@ class ChainWalk {
   // With `callers_frame`, the innermost evaluator's frames must lead to it.
   bool entry_flags(uint64_t frame, uint64_t cframe, const uint64_t* callers_frame) noexcept {
     for (uint32_t step = 0; is_address(frame) && step < kMostSteps; step++) {
-      Take take = sink_.frame(interpreter_frame(frame, load(frame + at_.frame_code)));
+      Take take = sink_.frame(interpreter_frame(frame, sink_.load_code(frame + at_.frame_code)));
       if (take != Take::MORE) return take == Take::ENOUGH;
       uint64_t previous = load(frame + at_.frame_previous);
       if (load_byte(frame + at_.frame_entry)) {
@@ -128,12 +132,12 @@ class ChainWalk {
   bool shims(uint64_t frame, const uint64_t* callers_frame) noexcept {
     for (uint32_t step = 0; is_address(frame) && step < kMostSteps; step++) {
       uint64_t previous = load(frame + at_.frame_previous);
-      if (load_byte(frame + at_.frame_owner) >= at_.shim_owner) {
+      if (sink_.load_owner(frame + at_.frame_owner) >= at_.shim_owner) {
         if (callers_frame && previous != *callers_frame) return false;
         callers_frame = nullptr;
         sink_.close(frame);
       } else {
-        Take take = sink_.frame(interpreter_frame(frame, load(frame + at_.frame_code) & at_.pointer_mask));
+        Take take = sink_.frame(interpreter_frame(frame, sink_.load_code(frame + at_.frame_code) & at_.pointer_mask));
         if (take != Take::MORE) return take == Take::ENOUGH;
       }
       frame = previous;

@@ -165,13 +165,18 @@ uint64_t read_again(uint64_t address) noexcept {
 }
 
 // What Frames reads, written down. A code object's own words are not among it: they stay while it lives, and
-// learnt::stamp() says when it is gone.
+// learnt::stamp() says when it is gone. As long, an instruction is of one code object, and a frame that is at one is no shim.
 class Reader {
  public:
   Reader(Read* out, size_t room, PlacesMet* met) noexcept : meanings_(met), out_(out), room_(room) {}
 
   uint64_t load(uint64_t address) noexcept { return keep(address, safe_load(address)); }
   uint64_t load_byte(uint64_t address) noexcept { return keep(address | kByte, safe_load(address) & 0xFF); }
+  static uint64_t load_code(uint64_t address) noexcept { return safe_load(address); }
+  uint64_t load_owner(uint64_t address) noexcept {
+    uint64_t owner = safe_load(address) & 0xFF;
+    return owner >= layout.shim_owner ? keep(address | kByte, owner) : owner;
+  }
 
   Take frame(const RawFrame& raw) noexcept {
     Meaning meaning = meanings_.of(raw);

@@ -188,6 +188,17 @@ def known() -> None:
                 assert 1 <= library.launch_proofs() <= 3, (round_number, depth)
 
 
+def in_turns() -> None:
+    """A launch that others come after, each in its turn: what comes is known from where its like came the last time."""
+    for round_number in range(20):
+        for depth in range(1, 13):
+            below(0)
+            below(depth)
+        # 3.10 takes its frames from where it gave them back last: each way there are several places for them.
+        if library.launch_walked() and sys.version_info >= (3, 11):
+            assert round_number < 4, round_number
+
+
 def unlinked() -> None:
     """Frames far inside that are expected, and not there: the interpreter has given their memory back."""
     took = []

@@ -34,12 +34,13 @@ __attribute__((always_inline)) inline Took timed_launch(uint64_t correlation) no
   Thread* thread = threads::self();
   if (!thread) return {};
   uint32_t stack = capture(*thread, hooks::caller());
-  spool::append(schema::Launch{.thread = thread->row,
-                               .stack = stack,
-                               .api = static_cast<uint16_t>(schema::GpuApi::CUDA),
-                               .begin_ns = begin,
-                               .end_ns = begin,
-                               .correlation = correlation});
+  threads::Use use(*thread);
+  thread->launches.append({.thread = thread->row,
+                           .stack = stack,
+                           .api = static_cast<uint16_t>(schema::GpuApi::CUDA),
+                           .begin_ns = begin,
+                           .end_ns = begin,
+                           .correlation = correlation});
   return {stack, static_cast<uint32_t>(now_ns() - begin)};
 }
 
@@ -140,6 +141,12 @@ EXPORT void launch_aligned(uint32_t caller) {
   Run run{.ns = &ns, .room = 1};
   callers[caller % 4](run);
   asm volatile("" ::: "memory");
+}
+
+// Whether a stack was walked since this was last asked.
+EXPORT bool launch_walked() {
+  Thread* thread = threads::self();
+  return thread && std::exchange(thread->last.count, 0);
 }
 
 // How often it was written down what the last stack is known by; 0: it is not known. One that is walked again is written down again.

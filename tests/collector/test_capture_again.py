@@ -148,6 +148,12 @@ def test_most_stacks_are_known_at_a_glance(launches: Launches) -> None:
     assert len(set(stacks)) == 10
 
 
+def test_what_comes_in_turns_after_a_launch_is_known(launches: Launches) -> None:
+    _, stacks = launches("in_turns")
+    assert stacks == stacks[:24] * 20
+    assert len(set(stacks)) == 13
+
+
 def test_memory_of_frames_that_are_gone_is_not_looked_at(launches: Launches) -> None:
     _, stacks = launches("unlinked")
     assert len(stacks) == 3000
