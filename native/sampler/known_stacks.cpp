@@ -6,6 +6,7 @@
 #include "unwind/learnt.hpp"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <atomic>
 #include <utility>
 
@@ -205,8 +206,18 @@ void meet(KnownStacks& known, uint32_t at) noexcept {
   known.due = was_due ? known.due + 1 : known.last_due;
 }
 
+// Of a program whose address space is limited, as much is not taken; nor is it asked for again and again where it was refused.
+bool has_room() noexcept {
+  rlimit limit{};
+  long told = sys::call(SYS_prlimit64, 0, RLIMIT_AS, 0, reinterpret_cast<long>(&limit));
+  return !sys::failed(told) && limit.rlim_cur == RLIM_INFINITY;
+}
+
 void map(Thread& thread) noexcept {
-  void* memory = sys::map_memory(sizeof(KnownStacks));
+  static std::atomic<bool> refused{false};
+  if (refused.load(std::memory_order_relaxed)) return;
+  void* memory = has_room() ? sys::map_memory(sizeof(KnownStacks)) : nullptr;
+  if (!memory) refused.store(true, std::memory_order_relaxed);
   // Of huge pages, a few words here and there would take megabytes.
   if (memory) sys::call(SYS_madvise, reinterpret_cast<long>(memory), sizeof(KnownStacks), MADV_NOHUGEPAGE);
   thread.known = static_cast<KnownStacks*>(memory);

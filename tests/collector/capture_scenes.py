@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import random
+import resource
 import statistics
 import sys
 import time
@@ -186,6 +187,15 @@ def known() -> None:
             # 3.10 needs a few rounds until its frames lie where they lay before.
             if round_number >= 12:
                 assert 1 <= library.launch_proofs() <= 3, (round_number, depth)
+
+
+def limited() -> None:
+    """Where address space is limited, none is taken to know stacks by."""
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 33, 1 << 33))
+    for _ in range(5):
+        for depth in range(10):
+            below(depth)
+            assert library.launch_proofs() == 0
 
 
 def in_turns() -> None:

@@ -148,6 +148,12 @@ def test_most_stacks_are_known_at_a_glance(launches: Launches) -> None:
     assert len(set(stacks)) == 10
 
 
+def test_a_program_whose_memory_is_limited_keeps_it(launches: Launches) -> None:
+    _, stacks = launches("limited")
+    assert stacks == stacks[:10] * 5
+    assert len(set(stacks)) == 10
+
+
 def test_what_comes_in_turns_after_a_launch_is_known(launches: Launches) -> None:
     _, stacks = launches("in_turns")
     assert stacks == stacks[:24] * 20
