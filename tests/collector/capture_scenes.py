@@ -176,7 +176,7 @@ def layers_that_go() -> None:
         module = (second if number // 4 % 2 else first)()
         module._call_impl()
         del module
-        launch()  # who is launched again and again from one place alone is not looked up
+        launch()
 
 
 def known() -> None:
@@ -196,6 +196,14 @@ def limited() -> None:
         for depth in range(10):
             below(depth)
             assert library.launch_proofs() == 0
+
+
+def from_one_place() -> None:
+    """The same launch again and again."""
+    for number in range(20):
+        below(3)
+        if library.launch_walked() and sys.version_info >= (3, 11):
+            assert number < 4, number
 
 
 def in_turns() -> None:

@@ -154,6 +154,11 @@ def test_a_program_whose_memory_is_limited_keeps_it(launches: Launches) -> None:
     assert len(set(stacks)) == 10
 
 
+def test_a_launch_that_comes_alone_is_known(launches: Launches) -> None:
+    _, stacks = launches("from_one_place")
+    assert stacks == stacks[:1] * 20
+
+
 def test_what_comes_in_turns_after_a_launch_is_known(launches: Launches) -> None:
     _, stacks = launches("in_turns")
     assert stacks == stacks[:24] * 20
