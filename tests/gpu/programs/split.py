@@ -1,7 +1,6 @@
 """Kernels of known lengths from two places, and two equal kernels: `split.py SECONDS`. Tells the launches of each as JSON.
 
-In no order: all multiprocessors are looked at in the same moments, every two milliseconds or so. Of what repeats as often, always the same
-would be seen."""
+In no order: all multiprocessors are looked at in the same moments, and of what repeats as often, always the same would be seen."""
 
 from __future__ import annotations
 
