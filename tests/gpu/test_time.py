@@ -11,8 +11,8 @@ from aiflame.profile.codes import CopyKind
 
 SECONDS = "1.5"
 OFTEN = ("--gpu-sampling", "20")
-"""Cycles, as a power of two. By itself a GPU of this size is looked at every four milliseconds, everywhere in the same moment: of what runs for
-a second or two, that shows a share to five or ten percent."""
+"""Cycles, as a power of two. By itself a GPU of this size is looked at every four milliseconds, everywhere in the same moment: of what runs
+for a second or two, that shows a share to five or ten percent."""
 
 
 @pytest.fixture
