@@ -86,7 +86,10 @@ void expected() noexcept;
 // A control::Use of a thread that has one at every launch: it writes nothing that other threads write, and waits for no store.
 class Use {
  public:
-  explicit Use(Thread& calling) noexcept : thread_(calling) { add(1); }
+  explicit Use(Thread& calling) noexcept : thread_(calling) {
+    add(1);
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // control::await_users() sees to the processor's part
+  }
   ~Use() { add(-1); }
   Use(const Use&) = delete;
   Use& operator=(const Use&) = delete;

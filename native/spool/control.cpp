@@ -20,6 +20,7 @@ schema::Control off;
 schema::Control* shared = &off;
 char profile[400];
 std::atomic<bool> stopped{true};
+bool ever_recorded;  // else nobody can have used tables
 // Written by all threads all the time: on a cache line of its own, for what is beside it is only read.
 struct alignas(64) Users : std::atomic<int> {
   using std::atomic<int>::atomic;
@@ -103,7 +104,7 @@ Use::~Use() { users.fetch_sub(1, std::memory_order_release); }
 bool await_users(bool (*others)() noexcept) noexcept {
   constexpr uint64_t kPatience = 1'000'000'000;
   stopped.store(true, std::memory_order_seq_cst);
-  let_stores_arrive();
+  if (ever_recorded) let_stores_arrive();
   timespec moment{0, 1'000'000};
   for (uint64_t begin = now_ns(); users.load(std::memory_order_seq_cst) > 0 || others();) {
     if (now_ns() - begin > kPatience) return false;
@@ -114,6 +115,9 @@ bool await_users(bool (*others)() noexcept) noexcept {
 
 void forget_users() noexcept { users.store(0, std::memory_order_relaxed); }
 
-void forget_stop() noexcept { stopped.store(shared == &off, std::memory_order_release); }
+void forget_stop() noexcept {
+  ever_recorded |= shared != &off;
+  stopped.store(shared == &off, std::memory_order_release);
+}
 
 }  // namespace aiflame::control
