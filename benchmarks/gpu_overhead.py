@@ -8,7 +8,8 @@ pair is the median, over its turns, of the ratios of their median steps (`ratio`
 the same for the steps that the machine disturbed least.
 
 Beside them a third process, `floor`: CUPTI by itself, asked for the same records and callbacks, with nothing done in them (gpu_floor.c;
-where there is a C compiler). What is above it is ours.
+where there is a C compiler). What is above it is ours, but for stall sampling, which it does without: a fourth process, `unsampled`, is
+recorded with `--gpu-sampling off`.
 
 With `--meaning`: what names of layers, steps and regions add to a recording without them. Both are recorded at once, and one process a
 device is sampled: neither is.
@@ -30,7 +31,7 @@ TARGETS = {"launch": 1.10, "gpu": 1.01, "decode": 1.12}
 TARGETS_OF_MEANING = {"launch": 1.01}
 PLAIN = ("--no-meaning", "--no-regions")
 UNSAMPLED = ("--gpu-sampling", "off")
-OF_FLOOR = ("floor", "above_floor")
+BESIDE = ("floor", "unsampled", "above_floor")
 TURNS = 8
 Columns = dict[str, list[float]]
 
@@ -47,8 +48,10 @@ def main() -> None:
         options_of_both = UNSAMPLED if of_meaning else ()
         base = recorded(program, folder / "plain.aiflame", "--no-seal", *UNSAMPLED, *PLAIN) if of_meaning else program
         ways = {"alone": base, "recorded": recorded(program, folder / "p.aiflame", "--no-seal", *options_of_both)}
-        if not of_meaning and options.device == "cuda" and (floor := cupti_alone(program, folder)):
-            ways["floor"] = floor
+        if not of_meaning:
+            ways["unsampled"] = recorded(program, folder / "unsampled.aiflame", "--no-seal", *UNSAMPLED)
+            if options.device == "cuda" and (floor := cupti_alone(program, folder)):
+                ways["floor"] = floor
         for number in range(options.pairs):
             for name, found in pair(options, ways, report, number).items():
                 for column, values in found.items():
@@ -88,8 +91,9 @@ def pair(options: Options, ways: dict[str, list[str]], report: Report, number: i
                 columns["recorded"].append(told["recorded"]["ms"])
                 columns["ratio"].append(told["recorded"]["ms"] / told["alone"]["ms"])
                 columns["fastest_tenth"].append(told["recorded"]["tenth_ms"] / told["alone"]["tenth_ms"])
+                for way in told.keys() - {"alone", "recorded"}:
+                    columns[way].append(told[way]["ms"] / told["alone"]["ms"])
                 if "floor" in told:
-                    columns["floor"].append(told["floor"]["ms"] / told["alone"]["ms"])
                     columns["above_floor"].append(told["recorded"]["ms"] / told["floor"]["ms"])
     except (PlayerEnded, BrokenPipeError):
         ended_early = True
@@ -108,7 +112,7 @@ def _told(columns: Columns, target: float | None) -> dict[str, object]:
         "recorded_ms": median_of(columns["recorded"]),
         "ratio": ratio,
         "fastest_tenth": median_of(columns["fastest_tenth"]),
-        **{column: median_of(columns[column]) for column in OF_FLOOR if columns[column]},
+        **{column: median_of(columns[column]) for column in BESIDE if columns[column]},
         "target": target,
         "met": met,
     }
