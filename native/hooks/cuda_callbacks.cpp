@@ -118,16 +118,18 @@ void leave_call(const CUpti_CallbackData& data) noexcept {
   // An inner call is written by itself only when its records carry another id than the outer one's.
   if (!calls.stack || (calls.depth && data.correlationId == calls.correlation)) return;
   uint64_t end_ns = now_ns();
-  threads::Use use(*calls.by);
-  calls.by->launches.append({.thread = calls.thread,
-                             .stack = calls.stack,
-                             .api = static_cast<uint16_t>(schema::GpuApi::CUDA),
-                             .autograd = calls.point.autograd,
-                             .sequence = calls.point.sequence,
-                             .variant = calls.variant,
-                             .begin_ns = calls.begin_ns,
-                             .end_ns = end_ns,
-                             .correlation = correlation(data.correlationId)});
+  {
+    threads::Use use(*calls.by);
+    calls.by->launches.append({.thread = calls.thread,
+                               .stack = calls.stack,
+                               .api = static_cast<uint16_t>(schema::GpuApi::CUDA),
+                               .autograd = calls.point.autograd,
+                               .sequence = calls.point.sequence,
+                               .variant = calls.variant,
+                               .begin_ns = calls.begin_ns,
+                               .end_ns = end_ns,
+                               .correlation = correlation(data.correlationId)});
+  }
   if (end_ns - calls.poked_ns < kPokeEvery) return;
   calls.poked_ns = end_ns;
   bridge::poke(end_ns);

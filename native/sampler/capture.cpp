@@ -184,7 +184,6 @@ uint32_t merged_stack(Thread& thread, const Registers& from) noexcept {
 
   bool comparable = last.count && last.generation == trie::generation() && last.base == thread.launched_by && last.base_at == thread.launched_at &&
                     last.mark == mark;
-  last.count = 0;  // who leaves a capture by a jump leaves nothing half done
   Merge merge(last, native, python, first);
   uint32_t same_native = native.same < last.native_count ? native.same : last.native_count;
   bool resumes = comparable && merge.begin_after(same_native, python.same_as(last_python));
@@ -218,6 +217,7 @@ uint32_t capture(Thread& thread, const Registers& from, Outward outward) noexcep
   if (thread.busy) {
     if (!is_left(thread, from.sp)) return trie::node(0, own.word());
     known_stacks::was_left(thread);
+    thread.last.count = 0;
   }
   signals::FaultsOpen faults;
   thread.busy = reinterpret_cast<uint64_t>(__builtin_frame_address(0));

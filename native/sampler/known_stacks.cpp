@@ -72,11 +72,8 @@ bool holds(const KnownStacks& known, const Proof& proof, const Registers& from, 
          hold(known, proof.native_words, are_same_on_stack) && hold(known, proof.python_words, are_same_of_python);
 }
 
-void forget_order(KnownStacks& known) noexcept { known.met = known.last = known.due = known.last_due = 0; }
-
 void begin_anew(KnownStacks& known, const Thread& thread) noexcept {
-  forget_order(known);
-  known.last_native = known.last_python = 0;
+  known.met = known.last = known.due = known.last_due = known.last_native = known.last_python = 0;
   in_this_order();
   if (known.used)
     for (KnownStack& stack : known.at)
@@ -252,7 +249,7 @@ uint32_t node_of(Thread& thread, const Registers& from, uint32_t (*intern)(LastS
   Found found = find(known, thread.last, intern);
   KnownStack& stack = found.stack;
   // One that is met for the first time may be so for the last.
-  bool whole = !thread.last.mark && !thread.launched_by && thread.last.native_count && known.used;
+  bool whole = !thread.last.mark && !thread.launched_by && thread.last.native_count && known.used && known.stack_high == thread.stack_high;
   uint32_t proof = !found.is_new && stack.node && whole ? prove(thread, from, stack) : 0;
   known.last = 0;
   if (proof) meet(known, proof);

@@ -19,14 +19,14 @@ struct KnownStack {
   uint32_t proof;  // where it is kept, 0: nowhere
 };
 
-// What a stack was known by when it was met last.
+// One way in which a stack is known: what it was read from.
 struct Proof {
   uint64_t pc, sp, bp;                  // where the walk began
   uint64_t python;                      // python::walked_from()
   uint64_t stamp;                       // learnt::stamp(); 0: it is none
   uint32_t native_words, python_words;  // where the first of their spans are kept
   uint32_t node;
-  uint32_t met;    // KnownStacks::met when the stack was met last; 0: not yet
+  uint32_t met;    // number in KnownStacks::order when it was met last, or the proof made before it; 0: not yet
   uint32_t other;  // the proof made before it of the same stack, whose frames may lie elsewhere by turns; 0: none that holds
   bool by_bp;
   uint8_t made;  // how often the stack got one
@@ -56,13 +56,13 @@ struct KnownStacks {
   uint64_t stack_high;  // the thread's: with another, no proof is one
   uint32_t met;         // stacks that had a proof
   uint32_t last;        // proof of the stack met last, 0: it has none
-  uint32_t due;         // what comes now came then, 0: nobody knows
-  uint32_t last_due;    // and what came after `last` the time before
+  uint32_t due;         // number in `order` of what came where we are now, 0: nobody knows
+  uint32_t last_due;    // and of what came after `last` the time before
   uint32_t used;
   bool full;
   uint32_t last_native, last_python;  // spans made last: the next are compared with them
   uint64_t begun_ns;
-  uint32_t order[kMostOrder];  // the proofs that were met, as they came, in a ring; the first is none
+  uint32_t order[kMostOrder];  // the proofs that were met, as they came, from number 1 on, in a ring
   alignas(64) KnownStack at[kSets * kWays];
   // A proof and its spans, then those of the stack that came next: what is to be compared lies side by side.
   alignas(64) Slot kept[kRoom];

@@ -97,6 +97,7 @@ Thread* take(uint32_t tid) noexcept {
   thread->omp_worker = thread->omp_waiting = thread->adopted = false;
   thread->busy = false;
   thread->uses.store(0, std::memory_order_relaxed);
+  thread->launches.settle();
   thread->stack_low = thread->stack_high = 0;
   thread->cpu_alive_ns = 0;
   thread->tid.store(tid, std::memory_order_release);

@@ -252,7 +252,6 @@ void after_fork() noexcept {
     thread.cpu_timer = thread.wall_timer = -1;
     thread.row = thread.last.count = thread.launched_by = thread.nodes_made.layer = 0;
     thread.busy = false;
-    thread.uses.store(0, std::memory_order_relaxed);
   });
   thread_slots::keep_only(current);
   enrolling.store(true);

@@ -95,7 +95,7 @@ class Use {
   Use& operator=(const Use&) = delete;
 
  private:
-  // A handler that comes between the two leaves the number as it was.
+  // A handler that comes between the two leaves the number as it was. Who leaves by a jump leaves it too high: who waits for it gives up.
   void add(int one) noexcept { thread_.uses.store(thread_.uses.load(std::memory_order_relaxed) + one, std::memory_order_release); }
 
   Thread& thread_;

@@ -30,11 +30,12 @@ constinit Users users{0};
 // What other threads stored before they read that recording goes on is seen from here on. They order nothing for that themselves: a fence
 // at every launch costs more than the launch's record.
 void let_stores_arrive() noexcept {
-  constexpr long kRegister = 1 << 4, kExpedited = 1 << 3;  // of this process's threads alone, which takes microseconds
+  // Of this process's threads alone: microseconds, but for the first time in a program that has threads by then (10 ms).
+  constexpr long kRegister = 1 << 4, kExpedited = 1 << 3;
   if (!sys::failed(sys::call(SYS_membarrier, kRegister, 0)) && !sys::failed(sys::call(SYS_membarrier, kExpedited, 0))) return;
   // An old kernel, or a sandbox: a store is in its cache long before.
-  timespec moment{0, 1'000'000};
-  sys::call(SYS_nanosleep, reinterpret_cast<long>(&moment), 0);
+  timespec left{0, 1'000'000};
+  while (sys::call(SYS_nanosleep, reinterpret_cast<long>(&left), reinterpret_cast<long>(&left)) == -EINTR) continue;
 }
 }  // namespace
 

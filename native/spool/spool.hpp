@@ -1,7 +1,7 @@
 // This process's tables. Every function may be called from a signal handler, and from any thread.
 //
 // A recording may end and another begin while others are still appending: who uses what at() gave, or an id after it was given,
-// holds a control::Use for as long. Who holds one anyway gives it to the functions that ask for one.
+// holds a control::Use (or, of a thread's own, a threads::Use) for as long. Who holds one anyway gives it to the functions that ask for one.
 #pragma once
 #include "aiflame_schema.hpp"
 #include "spool/control.hpp"
@@ -84,7 +84,7 @@ class Rows {
   // As long as tables are in use. False when nothing is recorded any more.
   bool append(const Record& record) noexcept {
     if (!control::recording()) return false;
-    if (busy_) return spool::append(record) != 0;  // in a handler, or since one was left by a jump
+    if (busy_) return spool::append(record) != 0;  // in a handler, or since one left by a jump
     busy_ = true;
     std::atomic_signal_fence(std::memory_order_seq_cst);
     char* row = next();
@@ -93,6 +93,9 @@ class Rows {
     busy_ = false;
     return row != nullptr;
   }
+
+  // They are another thread's from here on.
+  void settle() noexcept { busy_ = false; }
 
  private:
   static constexpr uint32_t kAtOnce = 32;

@@ -4,7 +4,7 @@
 // dies. Any thread or signal handler may append at any time: growing takes no lock (two that map the same chunk at once keep
 // one mapping), and no file descriptor is held between calls (the program may close every descriptor it finds).
 //
-// Whoever appends or reads holds a control::Use, so that the mappings stay for as long.
+// Whoever appends or reads holds a control::Use or a threads::Use, so that the mappings stay for as long.
 #pragma once
 #include "aiflame_schema.hpp"
 

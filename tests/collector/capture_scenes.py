@@ -198,6 +198,13 @@ def limited() -> None:
             assert library.launch_proofs() == 0
 
 
+def left() -> None:
+    """Captures that are left by a jump, wherever that may be: those after them are of their own stacks."""
+    wrong = ctypes.c_uint32(0)
+    assert library.launch_left(37, ctypes.byref(wrong)) > 40
+    assert wrong.value == 0
+
+
 def from_one_place() -> None:
     """The same launch again and again."""
     for number in range(20):

@@ -6,9 +6,12 @@
 #include "hooks/caller.hpp"
 #include "sampler/threads.hpp"
 #include "spool/spool.hpp"
+#include "unwind/learnt.hpp"
 
 #include <atomic>
 #include <cerrno>
+#include <csetjmp>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 
@@ -115,6 +118,62 @@ __attribute__((noinline)) void before_aligned(Run& run) noexcept {
   asm volatile("" ::"r"(locals) : "memory");
 }
 
+// Captures that a handler of the program's leaves by a jump, after so many of their instructions.
+struct Leaving {
+  sigjmp_buf out;
+  long instructions, last;
+  uint32_t count;
+  int turn;
+  bool left;
+};
+Leaving leaving;
+
+void leave_in_time(int) {
+  if (++leaving.instructions != leaving.last) return;
+  leaving.left = true;
+  siglongjmp(leaving.out, 1);
+}
+
+// The processor traps after each instruction.
+__attribute__((always_inline)) inline void step(bool on) noexcept {
+  if (on)
+    asm volatile("sub $128, %%rsp; pushf; orq $0x100, (%%rsp); popf; add $128, %%rsp" ::: "cc", "memory");
+  else
+    asm volatile("sub $128, %%rsp; pushf; andq $~0x100, (%%rsp); popf; add $128, %%rsp" ::: "cc", "memory");
+}
+
+__attribute__((noinline)) uint32_t captured(bool stepping) noexcept {
+  Thread* thread = threads::self();
+  Registers from = hooks::caller();
+  if (stepping) step(true);
+  uint32_t stack = capture(*thread, from);
+  if (stepping) step(false);
+  return stack;
+}
+
+__attribute__((noinline)) uint32_t inside(uint32_t depth, bool stepping) noexcept {
+  uint32_t stack = depth ? inside(depth - 1, stepping) : captured(stepping);
+  asm volatile("" ::: "memory");
+  return stack;
+}
+__attribute__((noinline)) uint32_t from_here(bool stepping) noexcept {
+  uint32_t stack = inside(8, stepping);
+  asm volatile("nop" ::: "memory");
+  return stack;
+}
+__attribute__((noinline)) uint32_t from_there(bool stepping) noexcept {
+  uint32_t stack = inside(8, stepping);
+  asm volatile("nop\n nop" ::: "memory");
+  return stack;
+}
+
+// Two stacks that begin and end alike, captured at one place of the caller: which one does `way` say.
+__attribute__((noinline)) uint32_t one_of(uint32_t (*way)(bool) noexcept, bool stepping) noexcept {
+  uint32_t stack = way(stepping);
+  asm volatile("" ::: "memory");
+  return stack;
+}
+
 }  // namespace
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -141,6 +200,31 @@ EXPORT void launch_aligned(uint32_t caller) {
   Run run{.ns = &ns, .room = 1};
   callers[caller % 4](run);
   asm volatile("" ::: "memory");
+}
+
+// Leaves captures after each `every`th instruction. How many were left; `wrong`: how many of the next two of that stack were another's.
+EXPORT uint32_t launch_left(uint32_t every, uint32_t* wrong) {
+  signal(SIGTRAP, leave_in_time);
+  uint32_t stacks[2] = {};
+  leaving.count = 0;
+  for (leaving.left = true; leaving.left;) {
+    // All in one loop, so that the frames around lie where they lay. The first two say what is right.
+    for (leaving.turn = leaving.count ? 2 : 0; leaving.turn < 6; leaving.turn++) {
+      if (leaving.turn == 2) learnt::lost();
+      if (leaving.turn == 3) {
+        leaving.instructions = 0;
+        leaving.last = static_cast<long>(leaving.count + 1) * every;
+        leaving.left = false;
+      }
+      if (sigsetjmp(leaving.out, 1)) continue;
+      uint32_t stack = one_of(leaving.turn == 0 || leaving.turn == 2 ? from_here : from_there, leaving.turn == 3);
+      if (leaving.turn < 2) stacks[leaving.turn] = stack;
+      if (leaving.turn > 3 && stack != stacks[1]) ++*wrong;
+    }
+    leaving.count++;
+  }
+  signal(SIGTRAP, SIG_DFL);
+  return leaving.count;
 }
 
 // Whether a stack was walked since this was last asked.

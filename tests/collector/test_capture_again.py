@@ -154,6 +154,10 @@ def test_a_program_whose_memory_is_limited_keeps_it(launches: Launches) -> None:
     assert len(set(stacks)) == 10
 
 
+def test_a_capture_that_is_left_by_a_jump_leaves_nothing_behind(launches: Launches) -> None:
+    launches("left")
+
+
 def test_a_launch_that_comes_alone_is_known(launches: Launches) -> None:
     _, stacks = launches("from_one_place")
     assert stacks == stacks[:1] * 20
