@@ -5,7 +5,6 @@
 #include "hooks/cuda.hpp"
 #include "hooks/cuda_calls.hpp"
 #include "hooks/cuda_sampling_claim.hpp"
-#include "hooks/cuda_sampling_plan.hpp"
 #include "hooks/cuda_sampling_records.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
@@ -37,15 +36,20 @@ struct Place {
   // CUPTI said that it cannot go on: nothing is fetched any more. Sampling is ended with the context or the recording; ending it from the
   // worker would hang a program that launches kernels meanwhile.
   bool failed;
-  uint64_t begun_ns;
-  uint64_t edge_ns;  // where the next window begins
-  uint64_t due_ns;
+};
+
+// What one fetch brought.
+struct Fetched {
+  uint64_t samples;  // all of them, dropped ones too
+  uint64_t dropped;
+  bool full;  // the device's buffer had no room
 };
 
 // One for each device. Of two contexts of a device that are both sampled, CUPTI slows the second one's launches a thousandfold, fails to
 // fetch samples, and loses the records of all kernels from then on: also when they are of two processes (`Claim`).
 constexpr uint32_t kMostDevices = 64;
 constexpr uint64_t kPatience = 1'000'000'000;
+constexpr uint64_t kNewContextAfter = 150'000'000;
 constexpr uint32_t kMostReads = 32;
 constexpr uint64_t kWorthTelling = 100;  // one dropped in so many
 constinit Place places[kMostDevices];
@@ -152,20 +156,17 @@ bool begin(Place& place, CUcontext context) noexcept {
     spool::note("GPU stalls are recorded of the first 256 CUDA contexts alone");
     return false;
   }
-  bool started = place.session.start(context, place.plan.period(), place.plan.device_bytes());
+  bool started = place.session.start(context, place.plan);
   if (!place.session.was_enabled()) forget(context);
   if (!started) return false;
   place.failed = false;
-  place.begun_ns = place.edge_ns = now_ns();
-  place.due_ns = place.edge_ns + place.plan.interval_ns();
+  place.plan.begin(now_ns());
   return true;
 }
 
-// Of the time since the last edge. Samples come a little late, so one that is cut short reaches back into the one before.
-Window next_window(const Place& place, bool is_last) noexcept {
-  Window window{.device = device_of(place), .period = place.plan.period(), .begin_ns = place.edge_ns, .end_ns = now_ns()};
-  if (is_last) window.begin_ns = std::max(place.begun_ns, std::min(window.begin_ns, window.end_ns - kBusyInterval));
-  return window;
+Window window_until(const Place& place, uint64_t now) noexcept {
+  Stretch stretch = place.plan.window(now);
+  return {.device = device_of(place), .period = place.plan.period(), .begin_ns = stretch.begin_ns, .end_ns = stretch.end_ns};
 }
 
 void write(const Place& place, const Window& window, const Samples& samples) noexcept {
@@ -173,15 +174,15 @@ void write(const Place& place, const Window& window, const Samples& samples) noe
 }
 
 // All that there is, in one window.
-Fetched fetch(Place& place, bool is_last) noexcept {
-  Window window = next_window(place, is_last);
+void fetch(Place& place, bool is_last) noexcept {
+  uint64_t now = now_ns();
+  Window window = window_until(place, now);
   Fetched fetched{};
   uint32_t reads = 0;
   do {
     CUptiResult result = place.session.read();
     Samples samples = place.session.samples();
     fetched.full |= result == CUPTI_ERROR_OUT_OF_MEMORY || samples.totals().hardwareBufferFull;
-    fetched.overflowed |= reads > 0;
     if (result == CUPTI_ERROR_NOT_READY) break;
     if (result != CUPTI_SUCCESS && result != CUPTI_ERROR_OUT_OF_MEMORY) {
       place.failed = true;
@@ -197,28 +198,21 @@ Fetched fetch(Place& place, bool is_last) noexcept {
     // A second read is rare, and of the same window: a row more, with the same edges.
     write(place, window, samples);
   } while (place.session.has_more() && ++reads < kMostReads && (is_last || is_sampled(place)));
-  // When nothing came, samples may be on their way.
-  place.edge_ns = fetched.samples ? window.end_ns : std::max(window.begin_ns, window.end_ns - kBusyInterval);
+  place.plan.looked(fetched.samples > 0, now);
   tell_missing(fetched);
-  return fetched;
 }
 
 // Ends sampling, and writes what nobody had fetched.
 void finish(Place& place) noexcept {
   if (!place.failed) fetch(place, true);
   if (may_call_cupti() && place.session.stop()) {
-    write(place, next_window(place, true), place.session.left_over());
+    write(place, window_until(place, now_ns()), place.session.left_over());
     place.session.release();
     place.claim.release();
   } else {
     place.session.abandon();
   }
   leave(place);
-}
-
-void visit(Place& place) noexcept {
-  place.plan.observe(fetch(place, false));
-  place.due_ns = now_ns() + place.plan.interval_ns();
 }
 
 // False when its holder did not let go of it.
@@ -275,8 +269,8 @@ void context_ending(CUcontext context) noexcept {
 void context_is_new(CUcontext context) noexcept { forget(context); }
 
 uint64_t drain(bool all) noexcept {
-  if (!may_call_cupti()) return kBusyInterval;
-  uint64_t next = now_ns() + kBusyInterval;  // a context may come
+  if (!may_call_cupti()) return kNewContextAfter;
+  uint64_t next = now_ns() + kNewContextAfter;
   for (Place& place : places) {
     if (!place.context.load(std::memory_order_acquire) || !try_take(place)) continue;
     if (place.context.load(std::memory_order_acquire)) {
@@ -284,8 +278,8 @@ uint64_t drain(bool all) noexcept {
         place.session.abandon();
         leave(place);
       } else if (is_sampled(place) && !place.failed) {
-        if (all || place.due_ns <= now_ns()) visit(place);
-        next = std::min(next, place.due_ns);
+        if (all || place.plan.due_ns() <= now_ns()) fetch(place, false);
+        next = std::min(next, place.plan.due_ns());
       }
     }
     let_go(place);

@@ -1,8 +1,8 @@
-// How often a GPU's warps are looked at, and how often what was seen is fetched: arithmetic without a call to CUPTI.
+// How often a GPU's warps are looked at, when CUPTI decodes what was seen and when we look for that, and the windows of time that it is
+// of: arithmetic without a call to CUPTI.
 //
 // The period is 2^n cycles and stays as it is: to change it means to end sampling and to begin anew, and a program that launches
-// kernels meanwhile hangs in the driver. So it is chosen before the first sample, for a device that is busy everywhere; what is fetched
-// decides only when to fetch again.
+// kernels meanwhile hangs in the driver. So it is chosen before the first sample, for a device that is busy everywhere.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -15,19 +15,19 @@ constexpr uint32_t kFinestPeriod = 5, kCoarsestPeriod = 31;  // what CUPTI takes
 // Samples a second and device; each multiprocessor gives one a period. A minute of them resolves a thousandth of the GPU's time to 3%.
 constexpr uint64_t kBudget = 50'000;
 
-// Windows are as long as the time between two fetches: short ones divide samples well, and CUPTI decodes every 25 ms at best.
-constexpr uint64_t kBusyInterval = 150'000'000, kShortestInterval = 50'000'000, kIdleInterval = 500'000'000;
+// CUPTI decodes in threads of its own, as often as it is told once. Short windows divide samples well; but each time the driver stops all
+// processors for 0.4 ms (H200 in a virtual machine), and what a program has in its caches is gone: every 25 ms, that took 5% of one that
+// launches without end.
+constexpr uint64_t kDecodeEvery = 200'000'000, kDecodeOftenest = 25'000'000;
+// When CUPTI has decoded it does not say; to look costs little. Where a window ends is known as well as this.
+constexpr uint64_t kLookEvery = 25'000'000, kLookWhenIdle = 500'000'000;
 
 struct Device {
   uint32_t multiprocessors, clock_khz;
 };
 
-// What one fetch brought.
-struct Fetched {
-  uint64_t samples;  // all of them, dropped ones too
-  uint64_t dropped;
-  bool overflowed;  // more instructions than fit into our memory
-  bool full;        // the device's buffer had no room
+struct Stretch {
+  uint64_t begin_ns, end_ns;
 };
 
 class Plan {
@@ -46,29 +46,59 @@ class Plan {
   }
 
   constexpr uint32_t period() const noexcept { return period_; }
-  constexpr uint64_t interval_ns() const noexcept { return interval_ns_; }
 
   // Of the buffer that the device writes into, which is memory that the program cannot have. CUPTI's own choice is 512 MB.
   constexpr uint64_t device_bytes() const noexcept {
-    // Nobody tells how large a record is: enough for 128 bytes a sample, for twice the longest time between two fetches.
-    constexpr uint64_t kRecordBytes = 128, kSmallest = 16 << 20, kLargest = 512 << 20;
-    uint64_t samples = (cycles_ >> period_) * (2 * kIdleInterval / 1'000'000) / 1000;
-    return std::bit_ceil(std::clamp(samples * kRecordBytes, kSmallest, kLargest));
+    constexpr uint64_t kSmallest = 16 << 20, kLargest = 512 << 20;
+    return std::bit_ceil(std::clamp(bytes_a_second(), kSmallest, kLargest));
   }
 
-  constexpr void observe(const Fetched& fetched) noexcept {
-    if (fetched.overflowed || fetched.full)
-      interval_ns_ = std::max(std::min(interval_ns_, kBusyInterval) / 2, kShortestInterval);
-    else if (fetched.samples == 0)
-      interval_ns_ = std::min(interval_ns_ * 2, kIdleInterval);
-    else
-      interval_ns_ = interval_ns_ > kBusyInterval ? kBusyInterval : std::min(interval_ns_ * 2, kBusyInterval);
+  // As seldom as windows may be long, but before half of the device's buffer is full.
+  constexpr uint64_t decode_ns() const noexcept {
+    uint64_t full_in_us = device_bytes() * 1'000'000 / std::max<uint64_t>(bytes_a_second(), 1);
+    return std::clamp(full_in_us / 2 * 1000, kDecodeOftenest, kDecodeEvery);
+  }
+
+  constexpr void begin(uint64_t now) noexcept {
+    edge_ns_ = looked_ns_ = came_ns_ = now;
+    wait_for_next(now);
+  }
+
+  // When to look for samples.
+  constexpr uint64_t due_ns() const noexcept { return due_ns_; }
+
+  // Samples that are found now were taken in it. Windows overlap by the time in which the one before may have been decoded.
+  constexpr Stretch window(uint64_t now) const noexcept { return {edge_ns_, std::max(now, edge_ns_)}; }
+
+  constexpr void looked(bool found, uint64_t now) noexcept {
+    if (found) {
+      edge_ns_ = looked_ns_;  // by then they had not been decoded
+      came_ns_ = now;
+      wait_for_next(now);
+    } else {
+      // What was taken earlier had been decoded by now.
+      uint64_t latest = decode_ns() + 2 * kLookEvery;
+      if (now > latest) edge_ns_ = std::max(edge_ns_, now - latest);
+      wait(now, now - came_ns_ < 2 * latest ? kLookEvery : std::min(2 * interval_ns_, kLookWhenIdle));
+    }
+    looked_ns_ = now;
   }
 
  private:
+  // Nobody tells how large a record is: 128 bytes a sample are enough.
+  constexpr uint64_t bytes_a_second() const noexcept { return (cycles_ >> period_) * 128; }
+
+  constexpr void wait_for_next(uint64_t now) noexcept { wait(now, std::max(decode_ns() - kLookEvery, kLookEvery)); }
+
+  constexpr void wait(uint64_t now, uint64_t ns) noexcept {
+    interval_ns_ = ns;
+    due_ns_ = now + ns;
+  }
+
   uint64_t cycles_ = 0;  // a second, of all multiprocessors together
   uint32_t period_ = kCoarsestPeriod;
-  uint64_t interval_ns_ = kBusyInterval;
+  uint64_t interval_ns_ = kLookEvery;
+  uint64_t edge_ns_ = 0, looked_ns_ = 0, came_ns_ = 0, due_ns_ = 0;
 };
 
 }  // namespace aiflame::cuda::sampling

@@ -13,8 +13,6 @@ namespace {
 // Instructions that one read can bring; memory is touched only as far as it is used.
 constexpr size_t kFetched = 16384, kConfigured = 4096;
 constexpr size_t kScratchBytes = 8 << 20;
-// CUPTI decodes in threads of its own, as often as this: what they have not decoded comes in the next window.
-constexpr uint32_t kDecodeMs = 25;
 
 constexpr size_t kCounts = kMostReasons * sizeof(CUpti_PCSamplingStallReason);
 constexpr size_t kBytes = 2 * sizeof(CUpti_PCSamplingData) + (kFetched + kConfigured) * (sizeof(CUpti_PCSamplingPCData) + kCounts) + sizeof(Reasons);
@@ -69,7 +67,7 @@ bool went_well(CUptiResult result) noexcept {
 
 }  // namespace
 
-bool Session::start(CUcontext context, uint32_t period, uint64_t device_bytes) noexcept {
+bool Session::start(CUcontext context, const Plan& plan) noexcept {
   enabled_ = false;
   if (!is_there()) {
     spool::note("GPU stalls are not recorded: this version of CUPTI cannot sample");
@@ -79,7 +77,7 @@ bool Session::start(CUcontext context, uint32_t period, uint64_t device_bytes) n
   CUpti_PCSamplingEnableParams enable{.size = CUpti_PCSamplingEnableParamsSize, .pPriv = nullptr, .ctx = context};
   if (!map() || !went_well(cupti().PCSamplingEnable(&enable))) return false;
   enabled_ = true;
-  if (ask_reasons() && configure(period, device_bytes)) return true;
+  if (ask_reasons() && configure(plan)) return true;
   stop();
   return false;
 }
@@ -127,7 +125,7 @@ bool Session::ask_reasons() noexcept {
   return went_well(cupti().PCSamplingGetStallReasons(&list));
 }
 
-bool Session::configure(uint32_t period, uint64_t device_bytes) noexcept {
+bool Session::configure(const Plan& plan) noexcept {
   char* records = reinterpret_cast<char*>(reasons_ + 1);
   char* counts = records + (kFetched + kConfigured) * sizeof(CUpti_PCSamplingPCData);
   prepare(fetched_, records, counts, kFetched);
@@ -141,13 +139,13 @@ bool Session::configure(uint32_t period, uint64_t device_bytes) noexcept {
   };
   set(CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_COLLECTION_MODE).collectionModeData.collectionMode = CUPTI_PC_SAMPLING_COLLECTION_MODE_CONTINUOUS;
   set(CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_STALL_REASON).stallReasonData = {reasons_->count, reasons_->index};
-  set(CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_SAMPLING_PERIOD).samplingPeriodData.samplingPeriod = period;
+  set(CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_SAMPLING_PERIOD).samplingPeriodData.samplingPeriod = plan.period();
   set(CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_SAMPLING_DATA_BUFFER).samplingDataBufferData.samplingDataBuffer = configured_;
   size_t needed = count;
-  set(CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_HARDWARE_BUFFER_SIZE).hardwareBufferSizeData.hardwareBufferSize = device_bytes;
+  set(CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_HARDWARE_BUFFER_SIZE).hardwareBufferSizeData.hardwareBufferSize = plan.device_bytes();
   set(CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_SCRATCH_BUFFER_SIZE).scratchBufferSizeData.scratchBufferSize = kScratchBytes;
   set(CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_WORKER_THREAD_PERIODIC_SLEEP_SPAN).workerThreadPeriodicSleepSpanData.workerThreadPeriodicSleepSpan =
-      kDecodeMs;
+      static_cast<uint32_t>(plan.decode_ns() / 1'000'000);
   CUpti_PCSamplingConfigurationInfoParams params{.size = CUpti_PCSamplingConfigurationInfoParamsSize,
                                                  .pPriv = nullptr,
                                                  .ctx = context_,

@@ -1,6 +1,7 @@
 // CUPTI's side of sampling one context: what it is told, the memory that it writes into, and how that is read.
 #pragma once
 #include "hooks/cuda_api.hpp"
+#include "hooks/cuda_sampling_plan.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -34,7 +35,7 @@ class Samples {
 class Session {
  public:
   // Nothing is sampled when it fails; a note says why.
-  bool start(CUcontext context, uint32_t period, uint64_t device_bytes) noexcept;
+  bool start(CUcontext context, const Plan& plan) noexcept;
   // It began on this context, even if start() failed after that.
   bool was_enabled() const noexcept { return enabled_; }
   // What was sampled since the last time, or a part of it (see has_more()).
@@ -55,7 +56,7 @@ class Session {
  private:
   bool map() noexcept;
   bool ask_reasons() noexcept;
-  bool configure(uint32_t period, uint64_t device_bytes) noexcept;
+  bool configure(const Plan& plan) noexcept;
   void prepare(CUpti_PCSamplingData* data, char* records, char* counts, size_t instructions) const noexcept;
 
   CUcontext context_ = nullptr;

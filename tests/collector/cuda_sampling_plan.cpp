@@ -1,9 +1,9 @@
 // The plan of GPU sampling against a device that we make up.
 //
 // cuda_sampling_plan MULTIPROCESSORS CLOCK_KHZ SETTING WARPS SECONDS PHASE...: warps that a multiprocessor gives each period; how long it
-// runs; and what the device does, again and again: milliseconds:thousandths busy. Prints the period and the buffer's bytes, then a line
-// for each fetch: the time in ms, the samples, how full the buffer was in thousandths (1000: it overflowed), and the interval to the next
-// in ms.
+// runs; and what the device does, again and again: milliseconds:thousandths busy. Prints the period, the buffer's bytes, and how often it
+// is decoded in ms; then a line for each look: the time, the samples that it found, how full the buffer was when they were decoded in
+// thousandths (1000: it overflowed), when the first and the last of them were taken, and the edges of their window. Times in ms.
 #include "hooks/cuda_sampling_plan.hpp"
 
 #include <algorithm>
@@ -38,6 +38,12 @@ double busy_ms(const std::vector<Phase>& phases, double from_ms, double to_ms) {
   return sum;
 }
 
+// When it was busy first from then on.
+double first_busy(const std::vector<Phase>& phases, double from_ms) {
+  while (busy_ms(phases, from_ms, from_ms + 1) <= 0) from_ms += 1;
+  return from_ms;
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -53,17 +59,30 @@ int main(int count, char** arguments) {
     phases.push_back(phase);
   }
 
-  constexpr double kRecordBytes = 32, kOurInstructions = 16384;
-  printf("%u %llu\n", plan.period(), static_cast<unsigned long long>(plan.device_bytes()));
+  constexpr double kRecordBytes = 32, kDecoding = 1.5, kMs = 1e6;
+  double decode_ms = static_cast<double>(plan.decode_ns()) / kMs;
+  printf("%u %llu %.0f\n", plan.period(), static_cast<unsigned long long>(plan.device_bytes()), decode_ms);
   double a_ms = static_cast<double>(device.multiprocessors) * device.clock_khz * warps / static_cast<double>(1ull << plan.period());
-  double now = 0, fetched_to = 0;
-  while (now < end_ms) {
-    now += static_cast<double>(plan.interval_ns()) / 1e6;
-    double samples = std::floor(a_ms * busy_ms(phases, fetched_to, now));
-    // Nobody empties the buffer but our fetch.
-    double fill = std::min(samples * kRecordBytes / static_cast<double>(plan.device_bytes()), 1.0);
-    plan.observe({.samples = static_cast<uint64_t>(samples), .dropped = 0, .overflowed = samples > kOurInstructions, .full = fill >= 1});
-    printf("%.0f %.0f %.0f %.0f\n", now, samples, fill * 1000, static_cast<double>(plan.interval_ns()) / 1e6);
-    fetched_to = now;
+  double now = 0, decoded = 0, next_decoding = decode_ms;
+  plan.begin(0);
+  while ((now = static_cast<double>(plan.due_ns()) / kMs) < end_ms) {
+    double samples = 0, fill = 0, first = 0, last = 0;
+    while (next_decoding <= now) {
+      double taken = std::floor(a_ms * busy_ms(phases, decoded, next_decoding));
+      fill = std::max(fill, std::min(taken * kRecordBytes / static_cast<double>(plan.device_bytes()), 1.0));
+      if (taken > 0) {
+        if (samples == 0) first = first_busy(phases, decoded);
+        last = next_decoding;
+      }
+      samples += taken;
+      decoded = next_decoding;
+      // CUPTI's thread sleeps, decodes, sleeps.
+      next_decoding += decode_ms + kDecoding;
+    }
+    auto now_ns = static_cast<uint64_t>(now * kMs);
+    Stretch window = plan.window(now_ns);
+    plan.looked(samples > 0, now_ns);
+    printf("%.3f %.0f %.0f %.3f %.3f %.3f %.3f\n", now, samples, fill * 1000, first, last, static_cast<double>(window.begin_ns) / kMs,
+           static_cast<double>(window.end_ns) / kMs);
   }
 }

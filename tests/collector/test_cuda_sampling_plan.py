@@ -1,4 +1,4 @@
-"""How often a GPU is sampled: the plan's choice of a period, and its intervals under loads that we make up."""
+"""How often a GPU is sampled and looked at: the plan's choice of a period, and its windows under loads that we make up."""
 
 from __future__ import annotations
 
@@ -43,27 +43,35 @@ GPUS = [H100, Gpu(132, 1_980_000, warps=4), Gpu(108, 1_410_000), Gpu(28, 1_777_0
 
 
 @dataclass(frozen=True, slots=True)
-class Fetch:
+class Look:
     ms: float
     samples: int
     fill: int
     """thousandths of the buffer; 1000: it overflowed"""
-    interval_ms: float
+    first: float
+    last: float
+    """when its samples were taken"""
+    begin: float
+    end: float
+    """their window"""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
     period: int
     buffer_bytes: int
-    fetches: list[Fetch]
+    decode_ms: int
+    looks: list[Look]
+
+    def windows(self) -> list[Look]:
+        return [look for look in self.looks if look.samples]
 
 
 def run(gpu: Gpu, *phases: str, seconds: int = 60, setting: int = AUTO) -> Run:
     words = (gpu.multiprocessors, gpu.clock_khz, setting, gpu.warps, seconds, *phases)
     first, *lines = subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True, check=True).stdout.splitlines()
-    period, buffer_bytes = first.split()
     fields = (line.split() for line in lines)
-    return Run(int(period), int(buffer_bytes), [Fetch(float(ms), int(got), int(fill), float(wait)) for ms, got, fill, wait in fields])
+    return Run(*map(int, first.split()), [Look(float(ms), int(got), int(fill), *map(float, times)) for ms, got, fill, *times in fields])
 
 
 def test_an_h100_is_sampled_every_2_to_the_23_cycles() -> None:
@@ -89,15 +97,33 @@ def test_a_period_that_was_asked_for_is_used(gpu: Gpu, setting: int, period: int
     assert run(gpu, BUSY, seconds=0, setting=setting).period == period
 
 
+LOADS = {
+    "busy": (BUSY,),
+    "idle": (IDLE,),
+    "light": (LIGHT,),
+    "bursts": ("20:1000", "130:0"),
+    "seldom bursts": ("20:1000", "3333:0"),
+    "phases of 10 s": ("10000:1000", "10000:30"),
+    "long idle, then busy": ("60000:0", "60000:1000"),
+}
+loads = pytest.mark.parametrize("phases", LOADS.values(), ids=list(LOADS))
+
+
 @pytest.mark.parametrize("gpu", GPUS, ids=str)
-@pytest.mark.parametrize(
-    "phases",
-    [(BUSY,), (IDLE,), (LIGHT,), ("20:1000", "130:0"), ("10000:1000", "10000:30"), ("60000:0", "60000:1000")],
-    ids=["busy", "idle", "light", "bursts", "phases of 10 s", "long idle, then busy"],
-)
+@loads
 def test_whatever_comes_the_buffer_never_fills(gpu: Gpu, phases: tuple[str, ...]) -> None:
     told = run(gpu, *phases, seconds=300)
-    assert max(fetch.fill for fetch in told.fetches) < 1000
+    assert told.looks
+    assert max(look.fill for look in told.looks) < 1000
+
+
+@pytest.mark.parametrize("gpu", GPUS, ids=str)
+@pytest.mark.parametrize("setting", [AUTO, 12, 20])
+@loads
+def test_each_sample_was_taken_in_its_window(gpu: Gpu, phases: tuple[str, ...], setting: int) -> None:
+    told = run(gpu, *phases, seconds=150, setting=setting)
+    assert told.windows() or phases == (IDLE,) or gpu.multiprocessors == 1
+    assert all(look.begin <= look.first and look.last <= look.end for look in told.windows())
 
 
 @pytest.mark.parametrize("gpu", GPUS, ids=str)
@@ -106,23 +132,29 @@ def test_the_program_can_spare_the_buffer(gpu: Gpu) -> None:
     assert all(run(gpu, IDLE, seconds=0, setting=setting).buffer_bytes <= 512 << 20 for setting in (5, 12, 20, 31))
 
 
-def test_windows_are_short_while_there_is_something_to_divide_and_long_when_idle() -> None:
+def test_windows_are_little_longer_than_what_is_decoded_at_once() -> None:
+    told = run(H100, BUSY)
+    assert told.decode_ms == 200
+    lengths = [look.end - look.begin for look in told.windows()]
+    assert len(lengths) >= 60_000 / 202 - 2, "a window for each decoding"
+    assert all(200 <= length <= 275 for length in lengths)
+
+
+def test_it_is_not_looked_often_where_nothing_can_be_found() -> None:
+    """Twice or three times for each decoding while the device is busy; twice a second when it is idle."""
     told = run(H100, "10000:1000", "10000:0", seconds=40)
-    busy = [fetch.interval_ms for fetch in told.fetches if 1_000 < fetch.ms < 10_000 or 21_000 < fetch.ms < 30_000]
-    idle = [fetch.interval_ms for fetch in told.fetches if 12_000 < fetch.ms < 19_000]
-    assert busy
-    assert idle
-    assert all(100 <= interval <= 250 for interval in busy)
-    assert all(interval == 500 for interval in idle)
+    busy = [look for look in told.looks if 1_000 < look.ms < 10_000]
+    idle = [look for look in told.looks if 15_000 < look.ms < 20_000]
+    assert len(busy) <= 3 * 9_000 / 200
+    assert 8 <= len(idle) <= 11
+    again = next(look for look in told.windows() if look.ms > 20_000)
+    assert again.ms < 20_750
+    assert again.end - again.begin <= 800
 
 
-def test_more_instructions_than_fit_make_windows_shorter() -> None:
-    """With a fixed period of 2^19, a busy H100 gives 75,000 samples in 150 ms; our memory takes 16,384 instructions."""
-    told = run(H100, BUSY, setting=19)
-    assert {fetch.interval_ms for fetch in told.fetches[2:]} == {50}
-
-
-def test_windows_are_as_short_as_can_be_where_a_fixed_period_overflows_the_buffer() -> None:
-    told = run(H100, BUSY, setting=FINEST)
-    assert max(fetch.fill for fetch in told.fetches) == 1000, "or it shows nothing"
-    assert {fetch.interval_ms for fetch in told.fetches[2:]} == {50}
+def test_a_period_so_fine_that_the_buffer_would_fill_is_decoded_more_often() -> None:
+    coarse, fine, finest = (run(H100, BUSY, setting=setting) for setting in (20, 12, FINEST))
+    assert (coarse.decode_ms, finest.decode_ms) == (200, 25)
+    assert 25 < fine.decode_ms < 200
+    assert max(look.fill for look in fine.looks) <= 150, "half of it, should a record take 128 bytes; here it takes 32"
+    assert max(look.fill for look in finest.looks) == 1000, "nothing helps there: a note says that samples are missing"
