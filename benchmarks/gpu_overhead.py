@@ -3,9 +3,9 @@
     python benchmarks/gpu_overhead.py --output overhead.json [--pairs 5] [--workloads launch gpu decode] [--meaning]
 
 A pair is two processes of the program, one alone and one under `aiflame record`, that live at the same time and take turns of half a
-second (ABBAABBA…): the speed of a shared machine may change by half from one second to the next, and both meet the same. The cost in a
-pair is the median, over its turns, of the ratios of their median steps (`ratio`); told is the median over the pairs. `fastest_tenth` is
-the same for the steps that the machine disturbed least.
+second, in an order of chance: the speed of a shared machine may change by half from one second to the next, and who plays after himself
+finds the device as he left it. All meet the same. The cost in a pair is the median, over its turns, of the ratios of their median steps
+(`ratio`); told is the median over the pairs. `fastest_tenth` is the same for the steps that the machine disturbed least.
 
 Beside them a third process, `floor`: CUPTI by itself, asked for the same records and callbacks, with nothing done in them (gpu_floor.c;
 where there is a C compiler). What is above it is ours, but for stall sampling, which it does without: a fourth process, `unsampled`, is
@@ -18,6 +18,7 @@ device is sampled: neither is.
 from __future__ import annotations
 
 import importlib.metadata
+import random
 import shutil
 import statistics
 import subprocess
@@ -79,13 +80,14 @@ def pair(options: Options, ways: dict[str, list[str]], report: Report, number: i
     """What each turn found; nothing of a pair that did not end well."""
     players = {way: Player(command) for way, command in ways.items()}
     found: dict[str, Columns] = {name: defaultdict(list) for name in options.workloads}
+    chance = random.Random(number)
     ended_early = False
     try:
         for player in players.values():
             player.wait_until_ready()
         for turn in range(TURNS):
-            order = sorted(players, reverse=(turn + number) % 2 == 1)
             for name, columns in found.items():
+                order = chance.sample(sorted(players), len(players))
                 told = {way: players[way].play(name, options.seconds) for way in order}
                 columns["alone"].append(told["alone"]["ms"])
                 columns["recorded"].append(told["recorded"]["ms"])

@@ -10,9 +10,9 @@ from gpu_runs import MILLISECOND, GpuRun, Recorder, appear_in_order
 from aiflame.profile.codes import CopyKind
 
 SECONDS = "1.5"
-OFTEN = ("--gpu-sampling", "20")
-"""Cycles, as a power of two. By itself a GPU of this size is looked at every four milliseconds, everywhere in the same moment: of what runs
-for a second or two, that shows a share to five or ten percent."""
+OFTEN = ("--gpu-sampling", str(1 << 20))
+"""Cycles. By itself a GPU of this size is looked at every four milliseconds, everywhere in the same moment: of what runs for a second or
+two, that shows a share to five or ten percent."""
 
 
 @pytest.fixture
