@@ -2,9 +2,9 @@
 
     python benchmarks/gpu_overhead.py --output overhead.json [--pairs 5] [--workloads launch gpu decode] [--meaning]
 
-A pair is two processes of the program, one alone and one under `aiflame record`, that live at the same time and take turns of half a
-second, in an order of chance: the speed of a shared machine may change by half from one second to the next, and who plays after himself
-finds the device as he left it. All meet the same. The cost in a pair is the median, over its turns, of the ratios of their median steps
+A pair is two processes of the program, one alone and one under `aiflame record`, that live at the same time and take short turns, in
+an order of chance: the speed of a shared machine may change by half from one second to the next, and who plays after himself finds the
+device as he left it. All meet the same. The cost in a pair is the median, over its turns, of the ratios of their median steps
 (`ratio`); told is the median over the pairs. `fastest_tenth` is the same for the steps that the machine disturbed least.
 
 Beside them a third process, `floor`: CUPTI by itself, asked for the same records and callbacks, with nothing done in them (gpu_floor.c;
@@ -32,8 +32,8 @@ TARGETS = {"launch": 1.10, "gpu": 1.01, "decode": 1.12}
 TARGETS_OF_MEANING = {"launch": 1.01}
 PLAIN = ("--no-meaning", "--no-regions")
 UNSAMPLED = ("--gpu-sampling", "off")
-BESIDE = ("floor", "unsampled", "above_floor")
-TURNS = 8
+BESIDE = ("floor", "floor_fastest_tenth", "unsampled", "unsampled_fastest_tenth", "above_floor")
+TURNS = 24
 Columns = dict[str, list[float]]
 
 
@@ -41,7 +41,7 @@ def main() -> None:
     of_meaning = "--meaning" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--meaning"]
     targets = TARGETS_OF_MEANING if of_meaning else TARGETS
-    options = parse(__doc__, targets, pairs=5, seconds=0.5)
+    options = parse(__doc__, targets, pairs=5, seconds=0.15)
     report = Report(options.output)
     times: dict[str, Columns] = {name: defaultdict(list) for name in options.workloads}
     with scratch() as folder:
@@ -95,6 +95,7 @@ def pair(options: Options, ways: dict[str, list[str]], report: Report, number: i
                 columns["fastest_tenth"].append(told["recorded"]["tenth_ms"] / told["alone"]["tenth_ms"])
                 for way in told.keys() - {"alone", "recorded"}:
                     columns[way].append(told[way]["ms"] / told["alone"]["ms"])
+                    columns[f"{way}_fastest_tenth"].append(told[way]["tenth_ms"] / told["alone"]["tenth_ms"])
                 if "floor" in told:
                     columns["above_floor"].append(told["recorded"]["ms"] / told["floor"]["ms"])
     except (PlayerEnded, BrokenPipeError):
