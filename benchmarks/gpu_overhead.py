@@ -85,7 +85,7 @@ def pair(options: Options, ways: dict[str, list[str]], report: Report, number: i
     try:
         for player in players.values():
             player.wait_until_ready()
-        for turn in range(TURNS):
+        for _ in range(TURNS):
             for name, columns in found.items():
                 order = chance.sample(sorted(players), len(players))
                 told = {way: players[way].play(name, options.seconds) for way in order}
