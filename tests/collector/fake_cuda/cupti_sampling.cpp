@@ -38,6 +38,13 @@ struct Key {
   auto operator<=>(const Key&) const = default;
 };
 
+using Clock = std::chrono::steady_clock;
+
+struct Counted {
+  uint64_t samples = 0, dropped = 0, foreign = 0;
+  std::map<Key, std::map<uint32_t, uint32_t>> counts{};
+};
+
 struct Sampling {
   bool enabled = false, ended = false, configured = false, started = false, full = false;
   long fetches = 0;
@@ -45,9 +52,10 @@ struct Sampling {
   uint32_t start_stop = 0;
   uint64_t capacity = 1 << 24;
   CUpti_PCSamplingData* buffer = nullptr;
-  uint64_t waiting = 0, dropped = 0, foreign = 0;
-  std::map<Key, std::map<uint32_t, uint32_t>> counts{}, held{};
-  uint64_t waiting_in_held = 0;
+  // The device's, until CUPTI's thread has decoded them.
+  Counted taken{}, decoded{};
+  std::chrono::milliseconds decoded_every{100};
+  Clock::time_point decoded_next = Clock::now() + std::chrono::milliseconds(100);
   std::map<std::string, uint64_t> left_over{}, turns{};
 };
 
@@ -99,18 +107,36 @@ char* shared_name(const std::string& name) {
   return text.data();
 }
 
+void decode(Sampling& sampling) {
+  Counted& decoded = sampling.decoded;
+  decoded.samples += sampling.taken.samples;
+  decoded.dropped += sampling.taken.dropped;
+  decoded.foreign += sampling.taken.foreign;
+  for (auto& [key, reasons] : sampling.taken.counts)
+    for (auto [reason, samples] : reasons) decoded.counts[key][reason] += samples;
+  sampling.taken = {};
+}
+
+// Whoever comes first after CUPTI's thread would have done it, before any sample is added that the thread had not met.
+void decode_when_due(Sampling& sampling) {
+  if (Clock::now() < sampling.decoded_next) return;
+  decode(sampling);
+  sampling.decoded_next = Clock::now() + sampling.decoded_every;
+}
+
 void take(Sampling& sampling, CUpti_PCSamplingData& data) {
-  data.totalSamples = sampling.waiting + sampling.dropped + sampling.foreign;
-  data.droppedSamples = sampling.dropped;
-  data.nonUsrKernelsTotalSamples = sampling.foreign;
-  sampling.waiting = sampling.dropped = sampling.foreign = 0;
+  Counted& decoded = sampling.decoded;
+  data.totalSamples = decoded.samples + decoded.dropped + decoded.foreign;
+  data.droppedSamples = decoded.dropped;
+  data.nonUsrKernelsTotalSamples = decoded.foreign;
+  decoded.samples = decoded.dropped = decoded.foreign = 0;
   data.hardwareBufferFull = 0;
-  data.totalNumPcs = std::min(data.collectNumPcs, sampling.counts.size());
+  data.totalNumPcs = std::min(data.collectNumPcs, decoded.counts.size());
   uint32_t version;
   cuptiGetVersion(&version);
   size_t stride = version < kWithCorrelation ? offsetof(CUpti_PCSamplingPCData, correlationId) : sizeof(CUpti_PCSamplingPCData);
   for (size_t at = 0; at < data.totalNumPcs; at++) {
-    auto next = sampling.counts.begin();
+    auto next = decoded.counts.begin();
     auto& pc = *reinterpret_cast<CUpti_PCSamplingPCData*>(reinterpret_cast<char*>(data.pPcData) + at * stride);
     if (pc.size != stride || !pc.stallReason) wrong("a record for samples is not as this version wants it");
     pc.cubinCrc = next->first.crc;
@@ -120,15 +146,9 @@ void take(Sampling& sampling, CUpti_PCSamplingData& data) {
     pc.stallReasonCount = 0;
     if (version >= kWithCorrelation) pc.correlationId = 0;
     for (auto [reason, samples] : next->second) pc.stallReason[pc.stallReasonCount++] = {kFirstReason + reason, samples};
-    sampling.counts.erase(next);
+    decoded.counts.erase(next);
   }
-  data.remainingNumPcs = sampling.counts.size();
-}
-
-// What is not decoded yet comes with the next fetch, or when sampling ends.
-void hold_back(Sampling& sampling) {
-  std::swap(sampling.counts, sampling.held);
-  std::swap(sampling.waiting, sampling.waiting_in_held);
+  data.remainingNumPcs = decoded.counts.size();
 }
 
 CUptiResult configure(Sampling& sampling, CUpti_PCSamplingConfigurationInfo& info) {
@@ -155,7 +175,10 @@ CUptiResult configure(Sampling& sampling, CUpti_PCSamplingConfigurationInfo& inf
     case CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_STALL_REASON:
     case CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_SCRATCH_BUFFER_SIZE:
     case CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_OUTPUT_DATA_FORMAT:
+      return CUPTI_SUCCESS;
     case CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_WORKER_THREAD_PERIODIC_SLEEP_SPAN:
+      sampling.decoded_every = std::chrono::milliseconds(data.workerThreadPeriodicSleepSpanData.workerThreadPeriodicSleepSpan);
+      sampling.decoded_next = Clock::now() + sampling.decoded_every;
       return CUPTI_SUCCESS;
     default:
       return CUPTI_ERROR_INVALID_PARAMETER;
@@ -179,13 +202,14 @@ void sample(const Work& work) {
   if (found == state.contexts.end() || !found->second.enabled || !found->second.configured) return;
   Sampling& sampling = found->second;
   if (sampling.start_stop && !sampling.started) return;
+  decode_when_due(sampling);
   uint64_t& left = sampling.left_over[work.function->name];
   left += work.end - work.start;
   uint64_t samples = left >> sampling.period;
   left -= samples << sampling.period;
-  sampling.dropped += static_cast<uint64_t>(setting("FAKE_CUPTI_DROPPED_SAMPLES", 0));
-  sampling.foreign += static_cast<uint64_t>(setting("FAKE_CUPTI_FOREIGN_SAMPLES", 0));
-  if (sampling.waiting + samples > sampling.capacity) {
+  sampling.taken.dropped += static_cast<uint64_t>(setting("FAKE_CUPTI_DROPPED_SAMPLES", 0));
+  sampling.taken.foreign += static_cast<uint64_t>(setting("FAKE_CUPTI_FOREIGN_SAMPLES", 0));
+  if (sampling.taken.samples + samples > sampling.capacity) {
     sampling.full = true;
     return;
   }
@@ -196,9 +220,9 @@ void sample(const Work& work) {
     uint64_t turn = sampling.turns[work.function->name]++;
     const Place& place = kPattern[turn % std::size(kPattern)];
     uint32_t offset = instructions ? static_cast<uint32_t>(turn % instructions) * 16 : place.offset;
-    sampling.counts[{crc, work.function->name, offset}][place.reason]++;
+    sampling.taken.counts[{crc, work.function->name, offset}][place.reason]++;
   }
-  sampling.waiting += samples;
+  sampling.taken.samples += samples;
 }
 
 void forget_sampling() {
@@ -226,9 +250,7 @@ CUPTI_FUNCTION cuptiPCSamplingDisable(CUpti_PCSamplingDisableParams* how) {
   std::lock_guard guard(state.lock);
   Sampling& sampling = sampling_of("cuptiPCSamplingDisable", how->ctx);
   must_not_be_a_tools_thread("cuptiPCSamplingDisable");
-  for (auto& [key, reasons] : sampling.held)
-    for (auto [reason, samples] : reasons) sampling.counts[key][reason] += samples;
-  sampling.waiting += sampling.waiting_in_held;
+  decode(sampling);
   if (sampling.buffer) take(sampling, *sampling.buffer);
   sampling = {.ended = true};
   return CUPTI_SUCCESS;
@@ -312,12 +334,11 @@ CUPTI_FUNCTION cuptiPCSamplingGetData(CUpti_PCSamplingGetDataParams* how) {
     data.totalNumPcs = data.remainingNumPcs = 0;
     data.totalSamples = data.droppedSamples = data.nonUsrKernelsTotalSamples = 0;
     data.hardwareBufferFull = 1;
-    sampling.counts.clear();
-    sampling.waiting = 0;
+    sampling.taken = sampling.decoded = {};
     sampling.full = setting("FAKE_CUPTI_STAYS_FULL", 0) != 0;
     return CUPTI_ERROR_OUT_OF_MEMORY;
   }
-  if (setting("FAKE_CUPTI_LATE", 0)) hold_back(sampling);
+  decode_when_due(sampling);
   take(sampling, data);
   return CUPTI_SUCCESS;
 }
