@@ -1,7 +1,7 @@
 #!/bin/sh
 # Everything that has to be shown on a real GPU, in one call: the tests of tests/gpu and the GPU benchmarks, as JSON.
 #
-#   scripts/gpu_check.sh [tests] [overhead] [coverage] [storage] [capture] [peers] [meaning] [intra] [proton]     all of them by default
+#   scripts/gpu_check.sh [tests] [overhead] [coverage] [storage] [capture] [halts] [peers] [meaning] [intra] [proton]     all of them by default
 #
 #   OUT=DIR      where the results go: PART.json each, and log.txt (default: gpu-results)
 #   WHEELS=DIR   install from there first, without an index (see gpu_wheels.sh); else aiflame must be installed for PYTHON
@@ -19,7 +19,7 @@
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
-parts=${*:-tests overhead meaning coverage storage capture peers intra proton}
+parts=${*:-tests overhead meaning coverage storage capture halts peers intra proton}
 python=${PYTHON:-python3}
 out=${OUT:-gpu-results}
 cpu=${CPU:+--cpu}
@@ -43,6 +43,7 @@ part() {
     peers) limit 300 "$python" benchmarks/gpu_peers.py --output "$out/peers.json" $cpu ;;
     coverage) limit 300 "$python" benchmarks/gpu_coverage.py --output "$out/coverage.json" --keep "$out/compiled.tar.gz" $cpu ;;
     capture) limit 240 "$python" benchmarks/gpu_capture.py --output "$out/capture.json" $cpu ;;
+    halts) limit 120 "$python" benchmarks/gpu_halts.py --output "$out/halts.json" $cpu ;;
     storage) limit 300 "$python" benchmarks/gpu_storage.py --output "$out/storage.json" $cpu ;;
     intra) limit 420 "$python" benchmarks/gpu_intra.py --output "$out/intra.json" ;;
     proton) limit 480 "$python" benchmarks/gpu_intra_proton.py --output "$out/proton.json" ;;

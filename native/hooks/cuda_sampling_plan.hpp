@@ -16,8 +16,7 @@ constexpr uint32_t kFinestPeriod = 5, kCoarsestPeriod = 31;  // what CUPTI takes
 constexpr uint64_t kBudget = 50'000;
 
 // CUPTI decodes in threads of its own, as often as it is told once. Short windows divide samples well; but each time the driver stops all
-// processors for 0.4 ms (H200 in a virtual machine), and what a program has in its caches is gone: every 25 ms, that took 5% of one that
-// launches without end.
+// processors for 0.4 ms (an H200 in a virtual machine): every 25 ms, that took 5% of a program that launches without end.
 constexpr uint64_t kDecodeEvery = 200'000'000, kDecodeOftenest = 25'000'000;
 // When CUPTI has decoded it does not say; to look costs little. Where a window ends is known as well as this.
 constexpr uint64_t kLookEvery = 25'000'000, kLookWhenIdle = 500'000'000;
