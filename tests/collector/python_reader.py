@@ -5,9 +5,11 @@ Runs under every CPython that is read, with the standard library alone.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import importlib.util
 import os
+import shutil
 import struct
 import sys
 import tempfile
@@ -69,6 +71,12 @@ def make_profile(profile: Path) -> None:
     (profile / "control").write_bytes(control)
 
 
+def remove_own(profile: Path, made_by: int) -> None:
+    """Not for a forked child."""
+    if os.getpid() == made_by:
+        shutil.rmtree(profile, ignore_errors=True)
+
+
 class Reader:
     """The library in this process, with a profile in a folder of its own."""
 
@@ -76,6 +84,7 @@ class Reader:
         preloaded = os.environ.get("PYTHON_READER_PROFILE")
         self.profile = Path(preloaded or tempfile.mkdtemp(prefix="python-reader-"))
         if not preloaded:
+            atexit.register(remove_own, self.profile, os.getpid())
             make_profile(self.profile)
         self.library = ctypes.PyDLL(str(library))
         self.library.test_walk.restype = ctypes.c_size_t
