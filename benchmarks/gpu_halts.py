@@ -13,6 +13,7 @@ import statistics
 import sys
 import time
 
+import torch
 from gpu_common import Report, median_of, parse, recorded, run, scratch
 from gpu_workloads import tell
 
@@ -49,8 +50,6 @@ def main() -> None:
 
 def loop(device: str, seconds: float) -> None:
     if device == "cuda":
-        import torch
-
         torch.ones(1, device=device).sum().item()
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     halts = []

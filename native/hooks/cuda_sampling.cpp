@@ -5,6 +5,7 @@
 #include "hooks/cuda.hpp"
 #include "hooks/cuda_calls.hpp"
 #include "hooks/cuda_sampling_claim.hpp"
+#include "hooks/cuda_sampling_plan.hpp"
 #include "hooks/cuda_sampling_records.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
@@ -49,7 +50,7 @@ struct Fetched {
 // fetch samples, and loses the records of all kernels from then on: also when they are of two processes (`Claim`).
 constexpr uint32_t kMostDevices = 64;
 constexpr uint64_t kPatience = 1'000'000'000;
-constexpr uint64_t kNewContextAfter = 150'000'000;
+constexpr uint64_t kNewContextAfter = 150'000'000;  // a new one is met by then
 constexpr uint32_t kMostReads = 32;
 constexpr uint64_t kWorthTelling = 100;  // one dropped in so many
 constinit Place places[kMostDevices];

@@ -16,7 +16,7 @@ constexpr uint32_t kFinestPeriod = 5, kCoarsestPeriod = 31;  // what CUPTI takes
 constexpr uint64_t kBudget = 50'000;
 
 // CUPTI decodes in threads of its own, as often as it is told once. Short windows divide samples well; but each time the driver stops all
-// processors for 0.4 ms (an H200 in a virtual machine): every 25 ms, that took 5% of a program that launches without end.
+// processors for a moment (benchmarks/gpu_halts.py), which a program that launches without end feels.
 constexpr uint64_t kDecodeEvery = 200'000'000, kDecodeOftenest = 25'000'000;
 // When CUPTI has decoded it does not say; to look costs little. Where a window ends is known as well as this.
 constexpr uint64_t kLookEvery = 25'000'000, kLookWhenIdle = 500'000'000;
@@ -67,7 +67,7 @@ class Plan {
   constexpr uint64_t due_ns() const noexcept { return due_ns_; }
 
   // Samples that are found now were taken in it. Windows overlap by the time in which the one before may have been decoded.
-  constexpr Stretch window(uint64_t now) const noexcept { return {edge_ns_, std::max(now, edge_ns_)}; }
+  constexpr Stretch window(uint64_t now) const noexcept { return {edge_ns_, now}; }
 
   constexpr void looked(bool found, uint64_t now) noexcept {
     if (found) {
