@@ -3,7 +3,8 @@
     python benchmarks/gpu_halts.py --output halts.json [--pairs 5] [--seconds 2]
 
 A loop that does nothing but read the clock, on a processor of its own, in a process with a CUDA context. It calls nobody: where more than
-50 µs lie between two readings, the processor was taken from it. Alone, recorded, and recorded with `--gpu-sampling off`, in turns.
+50 µs lie between two readings, the processor was taken from it. Alone, recorded, recorded with samples so fine that CUPTI decodes them
+six times as often, and recorded with `--gpu-sampling off`, in turns.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from gpu_workloads import tell
 
 LONG_NS = 50_000
 LOOP = "--loop"
+FINE = "4096"  # cycles
 
 
 def main() -> None:
@@ -31,6 +33,7 @@ def main() -> None:
         ways = {
             "alone": program,
             "recorded": recorded(program, profile, "--no-seal"),
+            "often": recorded(program, profile, "--no-seal", "--gpu-sampling", FINE),
             "unsampled": recorded(program, profile, "--no-seal", "--gpu-sampling", "off"),
         }
         for number in range(options.pairs):

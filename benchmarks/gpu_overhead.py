@@ -11,6 +11,8 @@ Beside them a third process, `floor`: CUPTI by itself, asked for the same record
 where there is a C compiler). What is above it is ours, but for stall sampling, which it does without: a fourth process, `unsampled`, is
 recorded with `--gpu-sampling off`.
 
+With `--cupti`: what CUPTI costs that samples stalls, too. `recorded` is CUPTI by itself then, with stall samples, and `unsampled` without.
+
 With `--meaning`: what names of layers, steps and regions add to a recording without them. Both are recorded at once, and one process a
 device is sampled: neither is.
 """
@@ -35,24 +37,20 @@ UNSAMPLED = ("--gpu-sampling", "off")
 BESIDE = ("floor", "floor_fastest_tenth", "unsampled", "unsampled_fastest_tenth", "above_floor")
 TURNS = 24
 Columns = dict[str, list[float]]
+Ways = dict[str, list[str]]
+"""Commands by who plays: `alone` and `recorded`, and whom they are told beside."""
 
 
 def main() -> None:
-    of_meaning = "--meaning" in sys.argv
-    sys.argv = [argument for argument in sys.argv if argument != "--meaning"]
-    targets = TARGETS_OF_MEANING if of_meaning else TARGETS
+    asked = next((argument for argument in sys.argv if argument in {"--meaning", "--cupti"}), "")
+    sys.argv = [argument for argument in sys.argv if argument != asked]
+    targets = TARGETS_OF_MEANING if asked == "--meaning" else TARGETS
     options = parse(__doc__, targets, pairs=5, seconds=0.15)
     report = Report(options.output)
     times: dict[str, Columns] = {name: defaultdict(list) for name in options.workloads}
     with scratch() as folder:
         program = options.program(*options.workloads)
-        options_of_both = UNSAMPLED if of_meaning else ()
-        base = recorded(program, folder / "plain.aiflame", "--no-seal", *UNSAMPLED, *PLAIN) if of_meaning else program
-        ways = {"alone": base, "recorded": recorded(program, folder / "p.aiflame", "--no-seal", *options_of_both)}
-        if not of_meaning:
-            ways["unsampled"] = recorded(program, folder / "unsampled.aiflame", "--no-seal", *UNSAMPLED)
-            if options.device == "cuda" and (floor := cupti_alone(program, folder)):
-                ways["floor"] = floor
+        ways = {"--meaning": of_meaning, "--cupti": of_cupti}.get(asked, of_recording)(program, folder, options.device == "cuda")
         for number in range(options.pairs):
             for name, found in pair(options, ways, report, number).items():
                 for column, values in found.items():
@@ -60,6 +58,30 @@ def main() -> None:
             report.put("workloads", {name: _told(columns, targets.get(name)) for name, columns in times.items() if columns["ratio"]})
             print(number, {name: [round(ratio, 3) for ratio in columns["ratio"]] for name, columns in times.items()}, flush=True)
     report.end()
+
+
+def of_recording(program: list[str], folder: Path, on_gpu: bool) -> Ways:
+    ways = {
+        "alone": program,
+        "recorded": recorded(program, folder / "p.aiflame", "--no-seal"),
+        "unsampled": recorded(program, folder / "unsampled.aiflame", "--no-seal", *UNSAMPLED),
+    }
+    floor = cupti_alone(program, folder) if on_gpu else None
+    return {**ways, "floor": floor} if floor else ways
+
+
+def of_cupti(program: list[str], folder: Path, on_gpu: bool) -> Ways:
+    floor = cupti_alone(program, folder) if on_gpu else None
+    if not floor:
+        sys.exit("--cupti needs a GPU, a C compiler and the package nvidia-cuda-cupti")
+    return {"alone": program, "recorded": ["env", "FLOOR_SAMPLING=1", *floor], "unsampled": floor}
+
+
+def of_meaning(program: list[str], folder: Path, on_gpu: bool) -> Ways:
+    return {
+        "alone": recorded(program, folder / "plain.aiflame", "--no-seal", *UNSAMPLED, *PLAIN),
+        "recorded": recorded(program, folder / "p.aiflame", "--no-seal", *UNSAMPLED),
+    }
 
 
 def cupti_alone(program: list[str], folder: Path) -> list[str] | None:
@@ -76,7 +98,7 @@ def cupti_alone(program: list[str], folder: Path) -> list[str] | None:
     return ["env", f"CUDA_INJECTION64_PATH={library}", f"FLOOR_CUPTI={cupti}", *program]
 
 
-def pair(options: Options, ways: dict[str, list[str]], report: Report, number: int) -> dict[str, Columns]:
+def pair(options: Options, ways: Ways, report: Report, number: int) -> dict[str, Columns]:
     """What each turn found; nothing of a pair that did not end well."""
     players = {way: Player(command) for way, command in ways.items()}
     found: dict[str, Columns] = {name: defaultdict(list) for name in options.workloads}
