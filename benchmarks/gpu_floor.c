@@ -1,6 +1,6 @@
 // What CUPTI costs by itself: the records and the callbacks that a recording asks it for, with nothing done in them.
 //
-//   cc -shared -fPIC -O2 -o libfloor.so gpu_floor.c -ldl
+//   cc -shared -fPIC -O2 -o libfloor.so gpu_floor.c -ldl -pthread
 //   CUDA_INJECTION64_PATH=libfloor.so FLOOR_CUPTI=…/libcupti.so.13 python train.py
 //
 // With FLOOR_SAMPLING=1 the first context's stalls are sampled too, as often as a recording samples an H200, and thrown away.
@@ -71,6 +71,11 @@ static struct Samples* room_for(size_t instructions, size_t reasons) {
 }
 
 static struct Samples* fetched;
+static uint64_t came;
+
+__attribute__((destructor)) static void tell() {
+  if (fetched && !came) fprintf(stderr, "floor: no sample came\n");
+}
 
 static void* fetch(void* context) {
   for (;;) {
@@ -78,6 +83,7 @@ static void* fetch(void* context) {
     do {
       fetched->total = fetched->dropped = fetched->instructions = fetched->remaining = fetched->of_the_drivers = fetched->is_full = 0;
       if (ask("cuptiPCSamplingGetData", context, 1, (uintptr_t)fetched, 0, 0)) return fprintf(stderr, "floor: samples are not told\n"), NULL;
+      came += fetched->total;
     } while (fetched->remaining);
   }
 }

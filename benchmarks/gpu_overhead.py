@@ -94,7 +94,7 @@ def cupti_alone(program: list[str], folder: Path) -> list[str] | None:
     cupti = next((file.locate() for file in files if "libcupti.so" in file.name), None)
     if not compiler or not cupti:
         return None
-    subprocess.run([compiler, "-shared", "-fPIC", "-O2", "-o", str(library), str(FOLDER / "gpu_floor.c"), "-ldl"], check=True)
+    subprocess.run([compiler, "-shared", "-fPIC", "-O2", "-o", str(library), str(FOLDER / "gpu_floor.c"), "-ldl", "-pthread"], check=True)
     return ["env", f"CUDA_INJECTION64_PATH={library}", f"FLOOR_CUPTI={cupti}", *program]
 
 
@@ -124,7 +124,7 @@ def pair(options: Options, ways: Ways, report: Report, number: int) -> dict[str,
         ended_early = True
     ends = {way: player.end() for way, player in players.items()}
     for way, done in ends.items():
-        if done.status or ended_early:
+        if done.status or ended_early or "floor: " in done.errors:
             report.fail(f"{way}, pair {number}", done)
     return {} if ended_early else found
 
