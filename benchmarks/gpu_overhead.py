@@ -1,6 +1,6 @@
 """What recording costs a GPU program, everything on: stacks, device activity, stall sampling.
 
-    python benchmarks/gpu_overhead.py --output overhead.json [--pairs 5] [--workloads launch gpu decode] [--meaning]
+    python benchmarks/gpu_overhead.py --output overhead.json [--pairs 5] [--workloads launch gpu decode] [--cupti | --meaning]
 
 A pair is two processes of the program, one alone and one under `aiflame record`, that live at the same time and take short turns, in
 an order of chance: the speed of a shared machine may change by half from one second to the next, and who plays after himself finds the
