@@ -36,11 +36,13 @@ class Report:
         self.settle()
 
     def settle(self) -> None:
-        """Waits until what is drawn no longer changes."""
+        """Waits until what is drawn no longer changes. A busy machine's browser may draw long after it was asked to."""
+        look = """canvas => new Promise((told) => requestAnimationFrame(() => requestAnimationFrame(
+          () => told(canvas.dataset.drawn + location.hash + canvas.toDataURL()))))"""
         before = None
         for _ in range(100):
             self.page.wait_for_timeout(60)
-            now = self.page.eval_on_selector(self.canvas, "canvas => canvas.dataset.drawn + location.hash + canvas.toDataURL()")
+            now = self.page.eval_on_selector(self.canvas, look)
             if now == before and not self.page.locator("[aria-busy=true]").count():
                 return
             before = now

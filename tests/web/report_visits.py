@@ -36,6 +36,11 @@ class Visit:
         """What the address says."""
         return dict(parse_qsl(self.page.evaluate("location.hash")[1:]))
 
+    def wait_for_state(self, **state: str) -> None:
+        """Until the address says so: it does a moment after the page."""
+        told = "state => Object.entries(state).every(([name, value]) => new URLSearchParams(location.hash.slice(1)).get(name) === value)"
+        self.page.wait_for_function(told, arg=state, timeout=PATIENCE_MS)
+
     def text(self, selector: str) -> str:
         found: str = self.page.inner_text(selector)
         return found

@@ -188,10 +188,10 @@ def test_a_filter_takes_text_and_expressions_and_lives_in_the_address(visit: Ope
     shows(seen, CAME)
     seen.press("/")
     seen.page.keyboard.type(typed)
+    seen.wait_for_state(filter=typed)
     shows(seen, left)
     assert seen.text(".table-bar .told").startswith(f"{len(left)} of 5 rows")
     assert seen.page.locator(".grid .note").is_visible() == (not left)
-    assert seen.state()["filter"] == typed
     seen.open(seen.page.evaluate("location.hash"))
     shows(seen, left)
     seen.page.focus(".filter")
