@@ -52,6 +52,16 @@ def time_under(tree: Tree, *names: str, metric: str = "cpu-time") -> int:
     return int(tree.values[metric][inside].sum())
 
 
+def kernels(profile: Profile) -> dict[str, dict[str, int]]:
+    """By name: how often it was launched (`launches`), for how long in all (`took`), and for how long at least (`quickest`), which says
+    what its work takes: the rest is also what else the machine did meanwhile."""
+    shapes = profile.table("kernel_shapes").select("process", "name", shape="id")
+    duration = pl.col("end_ns") - pl.col("start_ns")
+    by_name = profile.table("kernels").join(shapes, on=["process", "shape"]).group_by("name")
+    rows = by_name.agg(launches=pl.len(), took=duration.sum(), quickest=duration.min()).iter_rows(named=True)
+    return {row.pop("name"): row for row in rows}
+
+
 @dataclass(frozen=True, slots=True)
 class Stay:
     """A time that a thread spent in a function, as programs/spin.c tells it."""

@@ -13,7 +13,7 @@ from random import Random
 import numpy as np
 import polars as pl
 import pytest
-from recording import time_under
+from recording import kernels, time_under
 
 import aiflame
 from aiflame.api import Profile
@@ -125,19 +125,10 @@ def test_opencl_shows_the_three_kernels(opencl_demo: tuple[Profile, str]) -> Non
     spent = {way: time_under(tree, f"matmul_{way}", metric="gpu-time") for way in WAYS}
     for way in WAYS:
         assert time_under(tree, f"Network.{way}_layer", "-", f"matmul_{way}", metric="gpu-time") == spent[way]
-    shapes = profile.table("kernel_shapes").select("process", "name", shape="id")
-    duration = pl.col("end_ns") - pl.col("start_ns")
-    launches = (
-        profile.table("kernels")
-        .join(shapes, on=["process", "shape"])
-        .group_by("name")
-        .agg(pl.len(), took=duration.sum(), quickest=duration.min())
-    )
-    assert launches["len"].n_unique() == 1, "each step runs each way once"
-    assert dict(launches.select("name", "took").iter_rows()) == {f"matmul_{way}": spent[way] for way in WAYS}
-    # Sums are also of what else the machine did meanwhile.
-    quickest = dict(launches.select("name", "quickest").iter_rows())
-    assert quickest["matmul_basic"] > quickest["matmul_blocked"] > quickest["matmul_tiled"] > 0
+    basic, blocked, tiled = (kernels(profile)[f"matmul_{way}"] for way in WAYS)
+    assert basic["launches"] == blocked["launches"] == tiled["launches"], "each step runs each way once"
+    assert [kernel["took"] for kernel in (basic, blocked, tiled)] == list(spent.values())
+    assert basic["quickest"] > blocked["quickest"] > tiled["quickest"] > 0
 
 
 def test_samples_in_a_kernel_that_runs_on_the_cpu_are_its_instructions(opencl_device: str, opencl_demo: tuple[Profile, str]) -> None:
