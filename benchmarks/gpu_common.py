@@ -191,6 +191,25 @@ def recorded(command: list[str], profile: Path, *options: str) -> list[str]:
     return [*RECORD, "-o", str(profile), *options, "--", *command]
 
 
+def cupti_alone(program: list[str], folder: Path) -> list[str] | None:
+    """The program with CUPTI in it and nothing else; None where that cannot be had."""
+    compiler, library = shutil.which("cc") or shutil.which("gcc"), folder / "libfloor.so"
+    try:
+        files = importlib.metadata.files("nvidia-cuda-cupti") or []
+    except importlib.metadata.PackageNotFoundError:
+        files = []
+    cupti = next((file.locate() for file in files if "libcupti.so" in file.name), None)
+    if not compiler or not cupti:
+        return None
+    subprocess.run([compiler, "-shared", "-fPIC", "-O2", "-o", str(library), str(FOLDER / "gpu_floor.c"), "-ldl", "-pthread"], check=True)
+    return ["env", f"CUDA_INJECTION64_PATH={library}", f"FLOOR_CUPTI={cupti}", *program]
+
+
+def sampled(floor: list[str], decode_ms: int = 200) -> list[str]:
+    """With stall samples, which CUPTI decodes as often as it does in a recording, or as told."""
+    return ["env", f"FLOOR_SAMPLING={decode_ms}", *floor]
+
+
 @contextmanager
 def scratch() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="aiflame-gpu-") as folder:

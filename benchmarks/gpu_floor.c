@@ -3,7 +3,8 @@
 //   cc -shared -fPIC -O2 -o libfloor.so gpu_floor.c -ldl -pthread
 //   CUDA_INJECTION64_PATH=libfloor.so FLOOR_CUPTI=…/libcupti.so.13 python train.py
 //
-// With FLOOR_SAMPLING=1 the first context's stalls are sampled too, as often as a recording samples an H200, and thrown away.
+// With FLOOR_SAMPLING=200 the first context's stalls are sampled too, as often as a recording samples an H200, decoded every 200 ms as there,
+// and thrown away.
 //
 // No header of CUPTI's is needed: the few numbers and prototypes have been the same since CUDA 12.0, those of sampling since 12.4.
 #include <dlfcn.h>
@@ -51,7 +52,7 @@ struct Samples {
   uint8_t is_full;
 };
 
-enum { MOST_REASONS = 64, NAME_BYTES = 256, FETCHED = 16384, CONFIGURED = 4096, PERIOD_LOG2 = 23, DECODE_MS = 200 };
+enum { MOST_REASONS = 64, NAME_BYTES = 256, FETCHED = 16384, CONFIGURED = 4096, PERIOD_LOG2 = 23 };
 enum { PERIOD = 1, REASONS = 2, SCRATCH = 3, DEVICE_BUFFER = 4, MODE = 5, BUFFER = 8, DECODE_EVERY = 9, CONTINUOUS = 1 };
 
 static int ask(const char* name, void* context, size_t count, uintptr_t first, uintptr_t second, uintptr_t third) {
@@ -72,6 +73,7 @@ static struct Samples* room_for(size_t instructions, size_t reasons) {
 
 static struct Samples* fetched;
 static uint64_t came;
+static unsigned decode_ms;
 
 __attribute__((destructor)) static void tell() {
   if (fetched && !came) fprintf(stderr, "floor: no sample came\n");
@@ -79,7 +81,7 @@ __attribute__((destructor)) static void tell() {
 
 static void* fetch(void* context) {
   for (;;) {
-    usleep(DECODE_MS * 1000);
+    usleep(decode_ms * 1000);
     do {
       fetched->total = fetched->dropped = fetched->instructions = fetched->remaining = fetched->of_the_drivers = fetched->is_full = 0;
       if (ask("cuptiPCSamplingGetData", context, 1, (uintptr_t)fetched, 0, 0)) return fprintf(stderr, "floor: samples are not told\n"), NULL;
@@ -100,7 +102,7 @@ static int sample(void* context) {
   struct Attribute attributes[] = {{MODE, 0, {CONTINUOUS}},        {REASONS, 0, {count, (uintptr_t)reasons}},
                                    {PERIOD, 0, {PERIOD_LOG2}},     {BUFFER, 0, {(uintptr_t)room_for(CONFIGURED, count)}},
                                    {DEVICE_BUFFER, 0, {16 << 20}}, {SCRATCH, 0, {8 << 20}},
-                                   {DECODE_EVERY, 0, {DECODE_MS}}};
+                                   {DECODE_EVERY, 0, {decode_ms}}};
   if (ask("cuptiPCSamplingSetConfigurationAttribute", context, 2, sizeof attributes / sizeof *attributes, (uintptr_t)attributes, 0)) return 1;
   pthread_t thread;
   return pthread_create(&thread, NULL, fetch, context);
@@ -149,7 +151,9 @@ int InitializeInjection(void) {
       const char* name = NULL;
       if (name_of(domain, call, &name) == 0 && name && is_wanted(domain, name)) failed |= enable(1, subscriber, domain, call);
     }
-  if (getenv("FLOOR_SAMPLING")) failed |= enable(1, subscriber, RESOURCE, CONTEXT_CREATED);
+  const char* sampling = getenv("FLOOR_SAMPLING");
+  decode_ms = sampling ? (unsigned)atoi(sampling) : 0;
+  if (decode_ms) failed |= enable(1, subscriber, RESOURCE, CONTEXT_CREATED);
   for (size_t at = 0; at < sizeof kKinds / sizeof *kKinds; at++) failed |= record(kKinds[at]);
   if (failed) fprintf(stderr, "floor: CUPTI refused\n");
   return 1;

@@ -2,9 +2,10 @@
 
     python benchmarks/gpu_halts.py --output halts.json [--pairs 5] [--seconds 2]
 
-A loop that does nothing but read the clock, on a processor of its own, in a process with a CUDA context. It calls nobody: where more than
-50 µs lie between two readings, the processor was taken from it. Alone, recorded, recorded with samples so fine that CUPTI decodes them
-six times as often, and recorded with `--gpu-sampling off`, in turns.
+A loop that does nothing but read the clock, on a processor of its own, while the GPU is busy with what was launched before. It calls
+nobody: where more than 50 µs lie between two readings, the processor was taken from it. Alone, recorded, and recorded with
+`--gpu-sampling off`; and with CUPTI by itself (gpu_floor.c; where there is a C compiler), whose stall samples are decoded every 200 ms,
+as in a recording (`seldom`), or every 25 ms (`often`). In turns.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import sys
 import time
 
 import torch
-from gpu_common import Report, median_of, parse, recorded, run, scratch
+from gpu_common import Report, cupti_alone, median_of, parse, recorded, run, sampled, scratch
 from gpu_workloads import tell
 
 LONG_NS = 50_000
 LOOP = "--loop"
-FINE = "4096"  # cycles
+WIDTH = 16384
 
 
 def main() -> None:
@@ -33,13 +34,15 @@ def main() -> None:
         ways = {
             "alone": program,
             "recorded": recorded(program, profile, "--no-seal"),
-            "often": recorded(program, profile, "--no-seal", "--gpu-sampling", FINE),
             "unsampled": recorded(program, profile, "--no-seal", "--gpu-sampling", "off"),
         }
+        floor = cupti_alone(program, folder) if options.device == "cuda" else None
+        if floor:
+            ways |= {"seldom": sampled(floor), "often": sampled(floor, decode_ms=25)}
         for number in range(options.pairs):
             for way, command in ways.items():
                 done = run(command)
-                if done.status or "loop" not in done.results:
+                if done.status or "loop" not in done.results or "floor: " in done.errors:
                     report.fail(f"{way}, {number}", done)
                     continue
                 found = columns.setdefault(way, {})
@@ -51,9 +54,21 @@ def main() -> None:
     report.end()
 
 
+def keep_busy(seconds: float) -> None:
+    """Returns when the GPU has work for longer than that."""
+    matrix = torch.ones(WIDTH, WIDTH, device="cuda", dtype=torch.bfloat16)
+    product = matrix @ matrix
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    torch.mm(matrix, matrix, out=product)
+    torch.cuda.synchronize()
+    for _ in range(int(1.5 * seconds / (time.perf_counter() - begin)) + 1):
+        torch.mm(matrix, matrix, out=product)
+
+
 def loop(device: str, seconds: float) -> None:
     if device == "cuda":
-        torch.ones(1, device=device).sum().item()
+        keep_busy(seconds)
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     halts = []
     last = time.perf_counter_ns()

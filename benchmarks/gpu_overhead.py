@@ -19,16 +19,13 @@ device is sampled: neither is.
 
 from __future__ import annotations
 
-import importlib.metadata
 import random
-import shutil
 import statistics
-import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
 
-from gpu_common import FOLDER, Options, Player, PlayerEnded, Report, median_of, parse, recorded, scratch
+from gpu_common import Options, Player, PlayerEnded, Report, cupti_alone, median_of, parse, recorded, sampled, scratch
 
 TARGETS = {"launch": 1.10, "gpu": 1.01, "decode": 1.12}
 TARGETS_OF_MEANING = {"launch": 1.01}
@@ -74,7 +71,7 @@ def of_cupti(program: list[str], folder: Path, on_gpu: bool) -> Ways:
     floor = cupti_alone(program, folder) if on_gpu else None
     if not floor:
         sys.exit("--cupti needs a GPU, a C compiler and the package nvidia-cuda-cupti")
-    return {"alone": program, "recorded": ["env", "FLOOR_SAMPLING=1", *floor], "unsampled": floor}
+    return {"alone": program, "recorded": sampled(floor), "unsampled": floor}
 
 
 def of_meaning(program: list[str], folder: Path, on_gpu: bool) -> Ways:
@@ -82,20 +79,6 @@ def of_meaning(program: list[str], folder: Path, on_gpu: bool) -> Ways:
         "alone": recorded(program, folder / "plain.aiflame", "--no-seal", *UNSAMPLED, *PLAIN),
         "recorded": recorded(program, folder / "p.aiflame", "--no-seal", *UNSAMPLED),
     }
-
-
-def cupti_alone(program: list[str], folder: Path) -> list[str] | None:
-    """The program with CUPTI in it and nothing else; None where that cannot be had."""
-    compiler, library = shutil.which("cc") or shutil.which("gcc"), folder / "libfloor.so"
-    try:
-        files = importlib.metadata.files("nvidia-cuda-cupti") or []
-    except importlib.metadata.PackageNotFoundError:
-        files = []
-    cupti = next((file.locate() for file in files if "libcupti.so" in file.name), None)
-    if not compiler or not cupti:
-        return None
-    subprocess.run([compiler, "-shared", "-fPIC", "-O2", "-o", str(library), str(FOLDER / "gpu_floor.c"), "-ldl", "-pthread"], check=True)
-    return ["env", f"CUDA_INJECTION64_PATH={library}", f"FLOOR_CUPTI={cupti}", *program]
 
 
 def pair(options: Options, ways: Ways, report: Report, number: int) -> dict[str, Columns]:

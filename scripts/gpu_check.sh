@@ -44,7 +44,7 @@ part() {
     peers) limit 300 "$python" benchmarks/gpu_peers.py --output "$out/peers.json" $cpu ;;
     coverage) limit 300 "$python" benchmarks/gpu_coverage.py --output "$out/coverage.json" --keep "$out/compiled.tar.gz" $cpu ;;
     capture) limit 240 "$python" benchmarks/gpu_capture.py --output "$out/capture.json" $cpu ;;
-    halts) limit 120 "$python" benchmarks/gpu_halts.py --output "$out/halts.json" $cpu ;;
+    halts) limit 240 "$python" benchmarks/gpu_halts.py --output "$out/halts.json" $cpu ;;
     storage) limit 300 "$python" benchmarks/gpu_storage.py --output "$out/storage.json" $cpu ;;
     intra) limit 420 "$python" benchmarks/gpu_intra.py --output "$out/intra.json" ;;
     proton) limit 480 "$python" benchmarks/gpu_intra_proton.py --output "$out/proton.json" ;;

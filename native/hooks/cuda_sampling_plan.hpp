@@ -15,8 +15,8 @@ constexpr uint32_t kFinestPeriod = 5, kCoarsestPeriod = 31;  // what CUPTI takes
 // Samples a second and device; each multiprocessor gives one a period. A minute of them resolves a thousandth of the GPU's time to 3%.
 constexpr uint64_t kBudget = 50'000;
 
-// CUPTI decodes in threads of its own, as often as it is told once. Short windows divide samples well; but where it decodes often, all
-// processors stand still for a moment each time, which a program that launches without end feels.
+// CUPTI decodes in threads of its own, as often as it is told once. Short windows divide samples well; but on some virtual machines
+// all processors stand still for a moment each time, which a program that launches without end feels.
 constexpr uint64_t kDecodeEvery = 200'000'000, kDecodeOftenest = 25'000'000;
 // When CUPTI has decoded it does not say; to look costs little. Where a window ends is known as well as this.
 constexpr uint64_t kLookEvery = 25'000'000, kLookWhenIdle = 500'000'000;

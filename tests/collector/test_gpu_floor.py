@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("sampling", [{}, {"FLOOR_SAMPLING": "1"}], ids=["unsampled", "sampled"])
+@pytest.mark.parametrize("sampling", [{}, {"FLOOR_SAMPLING": "200"}], ids=["unsampled", "sampled"])
 @pytest.mark.parametrize(("seconds", "complaint"), [("1.5", ""), ("0", "floor: no sample came\n")])
 def test_samples_come_where_they_are_asked_for(sampling: dict[str, str], seconds: str, complaint: str, tmp_path: Path) -> None:
     library = tmp_path / "libfloor.so"
