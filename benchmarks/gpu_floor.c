@@ -3,8 +3,8 @@
 //   cc -shared -fPIC -O2 -o libfloor.so gpu_floor.c -ldl -pthread
 //   CUDA_INJECTION64_PATH=libfloor.so FLOOR_CUPTI=…/libcupti.so.13 python train.py
 //
-// With FLOOR_SAMPLING=200 the first context's stalls are sampled too, as often as a recording samples an H200, decoded every 200 ms as there,
-// and thrown away.
+// With FLOOR_SAMPLING=200 the first context's stalls are sampled too, as often as a recording samples an H200, and thrown away; CUPTI decodes
+// them every 200 ms.
 //
 // No header of CUPTI's is needed: the few numbers and prototypes have been the same since CUDA 12.0, those of sampling since 12.4.
 #include <dlfcn.h>
