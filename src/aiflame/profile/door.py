@@ -1,0 +1,403 @@
+"""The one place through which what lies in a profile is opened, for reading and for writing. Standard library alone.
+
+A profile may come from a stranger. So its folder is held by a descriptor, and everything in it is opened from there, one component of
+its path at a time. No link is followed; only folders, and regular files without a second name, are opened; what we write is written
+under a random name of ours and renamed. `Folder.path` is for messages alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import io
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from ..errors import AiflameError
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+_DEEPEST = 16
+"""Folders in folders: a profile of ranks has five."""
+_MOST_ENTRIES = 4_000_000
+_LONGEST_NAME = 255
+"""Bytes: NAME_MAX of Linux."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Something in a folder, as it was when it was looked at; a link itself, not what it leads to."""
+
+    names: tuple[str, ...]
+    """The path to it, below the folder that was asked."""
+    status: os.stat_result
+
+    @property
+    def name(self) -> str:
+        return self.names[-1]
+
+    @property
+    def is_file(self) -> bool:
+        return stat.S_ISREG(self.status.st_mode)
+
+    @property
+    def is_folder(self) -> bool:
+        return stat.S_ISDIR(self.status.st_mode)
+
+    @property
+    def size(self) -> int:
+        return self.status.st_size
+
+
+class Folder:
+    """A profile, or a folder in it that need not exist. Reading what is not there gives None; writing raises OSError as `os` does."""
+
+    def __init__(self, held: _Held, names: tuple[str, ...] = ()) -> None:
+        self._held, self._names = held, names
+
+    @staticmethod
+    def open(path: str | Path) -> Folder:
+        """A folder that the user named: links on the way to it are followed."""
+        return Folder(_Held(os.open(path, _FOLDER & ~os.O_NOFOLLOW), Path(path)))
+
+    @staticmethod
+    def new(path: str | Path) -> Folder:
+        """A folder that is made, for its owner alone. FileExistsError when there is one."""
+        Path(path).mkdir(0o700)
+        return Folder(_Held(_private(str(path), None), Path(path)))
+
+    @property
+    def path(self) -> Path:
+        """How it is called in messages. Never open it."""
+        return self._held.path.joinpath(*self._names)
+
+    def folder(self, *names: str) -> Folder:
+        return Folder(self._held, (*self._names, *(_component(name, self.path) for name in names)))
+
+    def status(self) -> os.stat_result:
+        with self._opened() as here:
+            return os.fstat(here)
+
+    def entry(self, *names: str) -> Entry | None:
+        *folders, name = names
+        with self._reading(*names), self._opened(*folders) as here:
+            return Entry(names, os.stat(_component(name, self.path), dir_fd=here, follow_symlinks=False))
+        return None
+
+    def has_file(self, *names: str) -> bool:
+        return (entry := self.entry(*names)) is not None and entry.is_file
+
+    def has_folder(self, *names: str) -> bool:
+        return (entry := self.entry(*names)) is not None and entry.is_folder
+
+    def entries(self) -> list[Entry]:
+        """What lies in it, by name; nothing when it does not exist."""
+        with self._reading(), self._opened() as here:
+            return _listed(here, (), self.path)
+        return []
+
+    def walk(self) -> Iterator[Entry]:
+        """All that lies in it and in its folders; a folder comes before what lies in it."""
+        with self._reading(), self._opened() as here:
+            yield from _walked(here, (), self.path)
+
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(entry.size for entry in self.walk() if entry.is_file)
+
+    @contextlib.contextmanager
+    def file(self, *names: str) -> Iterator[BinaryIO | None]:
+        """The file for reading; None when there is none."""
+        descriptor = self._file(names, os.O_RDONLY)
+        if descriptor is None:
+            yield None
+            return
+        with os.fdopen(descriptor, "rb") as file:
+            yield file
+
+    @contextlib.contextmanager
+    def existing(self, *names: str) -> Iterator[BinaryIO | None]:
+        """The file for reading and for writing in place; None when there is none."""
+        descriptor = self._file(names, os.O_RDWR)
+        if descriptor is None:
+            yield None
+            return
+        with os.fdopen(descriptor, "r+b") as file:
+            yield file
+
+    def read(self, *names: str, limit: int) -> bytes | None:
+        """The file's content; None when there is none. Error when it has more than `limit` bytes."""
+        with self.file(*names) as file:
+            data = file.read(limit + 1) if file is not None else None
+        if data is not None and len(data) > limit:
+            raise AiflameError(f"{self.path.joinpath(*names)} is larger than {limit >> 20} MB: no such file of a profile is")
+        return data
+
+    def make_folder(self, name: str) -> Folder:
+        """The folder of that name, which may exist."""
+        with contextlib.suppress(FileExistsError):
+            return self.new_folder(name)
+        with self._opened(name):
+            return self.folder(name)
+
+    def new_folder(self, name: str) -> Folder:
+        """FileExistsError when there is something of that name."""
+        with self._opened() as here:
+            os.mkdir(_component(name, self.path), 0o700, dir_fd=here)
+            os.close(_private(name, here))
+        return self.folder(name)
+
+    def new_file(self, name: str) -> io.FileIO:
+        """A file to write to under its own name, piece by piece. FileExistsError when there is something of that name."""
+        with self._opened() as here:
+            return io.FileIO(_new_file(_component(name, self.path), os.O_WRONLY | os.O_APPEND, here), "wb")
+
+    @contextlib.contextmanager
+    def create(self, name: str) -> Iterator[BinaryIO]:
+        """The file appears, whole and on the disk, when the block has ended; if the block fails, what was there before stays."""
+        with self._opened() as here:
+            partial = f"{_component(name, self.path)}.{os.urandom(8).hex()}.partial"
+            descriptor = _new_file(partial, os.O_WRONLY, here)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    yield file
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.rename(partial, name, src_dir_fd=here, dst_dir_fd=here)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(partial, dir_fd=here)
+                raise
+
+    def write(self, name: str, data: bytes) -> None:
+        """The file has its old content or the new one, whatever happens meanwhile."""
+        with self.create(name) as file:
+            file.write(data)
+
+    def rename(self, name: str, new: str) -> None:
+        """Replaces a file, or an empty folder, of the new name."""
+        with self._opened() as here:
+            os.rename(_component(name, self.path), _component(new, self.path), src_dir_fd=here, dst_dir_fd=here)
+
+    def remove(self, name: str) -> None:
+        """A file, if it is there; a link, not what it leads to."""
+        with contextlib.suppress(FileNotFoundError), self._opened() as here:
+            os.unlink(_component(name, self.path), dir_fd=here)
+
+    def remove_tree(self, name: str) -> None:
+        """A folder with all that lies in it, or a file, if it is there; links, not what they lead to."""
+        with contextlib.suppress(FileNotFoundError), self._opened() as here:
+            _remove(here, (_component(name, self.path),), self.path)
+
+    def sync(self) -> None:
+        """Which names it has is on the disk when this returns."""
+        with self._opened() as here:
+            os.fsync(here)
+
+    def sync_tree(self) -> None:
+        """The folder and all that lies in it is on the disk when this returns."""
+        for entry in self.walk():
+            if entry.is_folder:
+                self.folder(*entry.names).sync()
+            else:
+                with self.file(*entry.names) as file:
+                    if file is not None:
+                        os.fsync(file.fileno())
+        self.sync()
+
+    def lock_file(self, name: str) -> int:
+        """The descriptor of a file to lock, which is made if need be. The caller closes it."""
+        with self._opened() as here:
+            with contextlib.suppress(FileExistsError):
+                return _new_file(_component(name, self.path), os.O_RDWR, here)
+            descriptor = _open_file(name, os.O_RDWR, here, self.path / name)
+        if descriptor is None:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self.path / name))
+        return descriptor
+
+    @contextlib.contextmanager
+    def locked(self, name: str) -> Iterator[None]:
+        """Held by one at a time, across threads and processes; waits. A holder that dies lets go."""
+        descriptor = self.lock_file(name)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    @contextlib.contextmanager
+    def _opened(self, *names: str) -> Iterator[int]:
+        """The descriptor of this folder, or of one in it."""
+        here, inner = self._held.descriptor, -1
+        path = self._held.path
+        try:
+            for name in (*self._names, *names):
+                path /= name
+                here = _open_folder(_component(name, self.path), here, path)
+                if inner >= 0:
+                    os.close(inner)
+                inner = here
+            yield here
+        finally:
+            if inner >= 0:
+                os.close(inner)
+
+    @contextlib.contextmanager
+    def _reading(self, *names: str) -> Iterator[None]:
+        """Passes over what is not there; whatever else is wrong is an error for people."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in _ABSENT:
+                path = self.path.joinpath(*names)
+                raise AiflameError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+
+    def _file(self, names: tuple[str, ...], access: int) -> int | None:
+        *folders, name = names
+        with self._reading(*names), self._opened(*folders) as here:
+            return _open_file(_component(name, self.path), access, here, self.path.joinpath(*names))
+        return None
+
+
+def refuse_foreign_entries(profile: Folder) -> None:
+    """Error when the profile has anything that no recorder makes: a link, a device, a pipe, a socket, a file with a second name, or what
+    belongs to another user than the profile. To be called before a command writes into a profile for the first time."""
+    owner = profile.status().st_uid
+    for number, entry in enumerate(profile.walk()):
+        path = profile.path.joinpath(*entry.names)
+        if number >= _MOST_ENTRIES:
+            raise AiflameError(f"{profile.path} has more than {_MOST_ENTRIES:,} files: no profile has so many, and it is not opened")
+        if not entry.is_folder:
+            _refuse_foreign(entry.status, path)
+        if entry.status.st_uid != owner:
+            raise AiflameError(f"{path} belongs to another user than {profile.path}: copy the profile with `cp -r` and open the copy")
+
+
+class _Held:
+    """A descriptor, closed with the last folder that is reached through it."""
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        self.descriptor, self.path = descriptor, path
+
+    def __del__(self, close: object = os.close) -> None:  # a default argument: names of a module may be gone when the interpreter ends
+        assert callable(close)
+        close(self.descriptor)
+
+
+def _component(name: str, folder: Path) -> str:
+    """The name of one entry of a folder: what a profile says may be anything."""
+    try:
+        plain = 0 < len(os.fsencode(name)) <= _LONGEST_NAME and not {"/", "\0"} & set(name) and name not in (".", "..")
+    except UnicodeEncodeError:
+        plain = False
+    if not plain:
+        raise AiflameError(f"{folder} names {name[:_LONGEST_NAME]!r}, which cannot be a file in it: the profile is damaged")
+    return name
+
+
+def _open_folder(name: str, parent: int, path: Path) -> int:
+    try:
+        return os.open(name, _FOLDER, dir_fd=parent)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+            if not stat.S_ISREG(status.st_mode):
+                _refuse_foreign(status, path)
+        raise
+
+
+def _open_file(name: str, access: int, folder: int, path: Path) -> int | None:
+    """None for a folder. What the file is, is asked before it is opened, too: to open a device may do something."""
+    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if stat.S_ISDIR(status.st_mode):
+        return None
+    _refuse_foreign(status, path)
+    descriptor = os.open(name, access | _FILE, dir_fd=folder)
+    try:
+        _refuse_foreign(os.fstat(descriptor), path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _refuse_foreign(status: os.stat_result, path: Path) -> None:
+    if stat.S_ISLNK(status.st_mode):
+        raise AiflameError(f"{path} is a symbolic link, which no profile has: nothing was opened through it; delete the link")
+    if not stat.S_ISREG(status.st_mode):
+        raise AiflameError(f"{path} is {_kind(status.st_mode)}, which no profile has: it was left alone; delete it")
+    if status.st_nlink > 1:
+        raise AiflameError(f"{path} has a second name elsewhere (a hard link): copy the profile with `cp -r` and open the copy")
+
+
+def _kind(mode: int) -> str:
+    kinds = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+    return kinds.get(stat.S_IFMT(mode), "neither a file nor a folder")
+
+
+def _private(name: str, parent: int | None) -> int:
+    """A folder that was just made, opened, and its owner's alone whatever the umask."""
+    try:
+        descriptor = os.open(name, _FOLDER, dir_fd=parent)
+    except PermissionError:  # the umask took the owner's own permissions
+        os.chmod(name, 0o700, dir_fd=parent)
+        descriptor = os.open(name, _FOLDER, dir_fd=parent)
+    os.fchmod(descriptor, stat.S_IMODE(os.fstat(descriptor).st_mode) & ~0o777 | 0o700)
+    return descriptor
+
+
+def _new_file(name: str, access: int, folder: int) -> int:
+    descriptor = os.open(name, access | _NEW, 0o600, dir_fd=folder)
+    os.fchmod(descriptor, 0o600)
+    return descriptor
+
+
+def _listed(folder: int, names: tuple[str, ...], path: Path) -> list[Entry]:
+    if len(names) >= _DEEPEST:
+        raise AiflameError(f"{path.joinpath(*names)}: folders lie in one another deeper than in any profile")
+    found = []
+    own = os.open(".", _FOLDER, dir_fd=folder)  # where a listing stands belongs to the open file, which others may be reading, too
+    try:
+        for name in sorted(entry.name for entry in os.scandir(own)):
+            with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+                found.append(Entry((*names, name), os.stat(name, dir_fd=own, follow_symlinks=False)))
+    finally:
+        os.close(own)
+    return found
+
+
+def _walked(folder: int, names: tuple[str, ...], path: Path) -> Iterator[Entry]:
+    for entry in _listed(folder, names, path):
+        yield entry
+        if not entry.is_folder:
+            continue
+        try:
+            inner = _open_folder(entry.name, folder, path.joinpath(*entry.names))
+        except FileNotFoundError:  # removed meanwhile
+            continue
+        try:
+            yield from _walked(inner, entry.names, path)
+        finally:
+            os.close(inner)
+
+
+def _remove(parent: int, names: tuple[str, ...], path: Path) -> None:
+    try:
+        os.unlink(names[-1], dir_fd=parent)
+        return
+    except IsADirectoryError:
+        inner = _open_folder(names[-1], parent, path.joinpath(*names))
+    try:
+        for entry in _listed(inner, names, path):
+            with contextlib.suppress(FileNotFoundError):
+                _remove(inner, entry.names, path)
+    finally:
+        os.close(inner)
+    os.rmdir(names[-1], dir_fd=parent)
