@@ -86,10 +86,10 @@ def features(options: RecordOptions) -> int:
 
 def prepare(place: Place, options: RecordOptions, command: list[str], *, overwrite: bool) -> ControlPage:
     """The empty profile, ready for processes to record into."""
-    profile = place.profile
     try:
         place.make(overwrite=overwrite)
-        (profile / "spool").mkdir()
+        profile = place.folder()
+        profile.new_folder("spool")
         Meta(
             version=VERSION,
             command=tuple(command),
@@ -115,18 +115,18 @@ def prepare(place: Place, options: RecordOptions, command: list[str], *, overwri
 
 def finish(place: Place, page: ControlPage, status: int, notes: list[str], watch: _Watch | None = None) -> None:
     """No process records any more; what is known of the run is written down."""
-    profile = place.profile
+    profile = place.folder()
     page.state = ControlState.STOPPED
     if watch is not None:
         watch.finish()
-    if not any((profile / "spool").iterdir()) and not notes:
+    if not profile.folder("spool").entries() and not notes:
         notes.append("nothing was recorded: the program did not load the collector (is LD_PRELOAD stripped on the way to it?)")
         tell(place, notes[-1])
     try:
         meta = replace(Meta.read(profile), ended=Clocks.now(), exit_status=status, complete=True)
         meta.with_notes(*notes).write(profile)
     except OSError:
-        tell(place, f"could not write {profile}/meta.json")
+        tell(place, f"could not write {profile.path}/meta.json")
 
 
 def tell(place: Place, note: str) -> None:
