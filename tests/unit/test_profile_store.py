@@ -163,10 +163,6 @@ for path in (sealed, raw):
 
 
 def read_by_another(sealed: Path, raw: Path, cache: Path) -> list[str]:
-    for folder in (sealed, raw, *cache.parents):
-        folder.chmod(folder.stat().st_mode | 0o555)
-    for path in [*sealed.rglob("*"), *raw.rglob("*")]:
-        path.chmod(0o755 if path.is_dir() else 0o644)
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
     command = [sys.executable, "-c", READ_BY_ANOTHER, str(sealed), str(raw)]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
@@ -182,7 +178,17 @@ def of_root(tmp_path: Path) -> tuple[Path, Path]:
         pytest.skip("needs root, to become a user who may not write")
     sealed, raw = (ended_profile(tmp_path / f"{name}.aiflame", busy_process()) for name in ("sealed", "raw"))
     Profile.open(sealed)
+    for folder in tmp_path.parents:
+        if folder.stat().st_mode & 0o555 != 0o555:
+            folder.chmod(folder.stat().st_mode | 0o555)
+    readable(sealed, raw, tmp_path)
     return sealed, raw
+
+
+def readable(*folders: Path) -> None:
+    for folder in folders:
+        for path in [folder, *folder.rglob("*")]:
+            path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def test_tables_of_another_users_profile_are_made_in_the_readers_own_cache(tmp_path, of_root):
@@ -233,6 +239,7 @@ def test_what_was_derived_of_another_users_profile_is_not_taken_for_that_of_a_la
     (sealed / "meta.json").write_text('{"version": "2"}')
     shutil.rmtree(raw)
     ended_profile(raw, ProcessFiles())
+    readable(raw)
     told = read_by_another(sealed, raw, cache)
     assert told[0].startswith("50, not derived")
     assert told[1].startswith("0, not derived")
