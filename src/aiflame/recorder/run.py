@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from aiflame.errors import AiflameError
+from aiflame.profile import claims
 from aiflame.profile.codes import ControlState, Feature
 from aiflame.profile.control import ControlPage
 from aiflame.profile.meta import Clocks, Host, Meta, Recorder
@@ -89,7 +90,10 @@ def prepare(place: Place, options: RecordOptions, command: list[str], *, overwri
     profile = place.profile
     try:
         place.make(overwrite=overwrite)
+        profile.chmod(0o700)
         (profile / "spool").mkdir()
+        identity = claims.new_id()
+        claims.claim(profile, identity)
         Meta(
             version=VERSION,
             command=tuple(command),
@@ -98,6 +102,7 @@ def prepare(place: Place, options: RecordOptions, command: list[str], *, overwri
             options=asdict(options),
             started=Clocks.now(),
             job_rank=place.rank,
+            id=identity,
         ).write(profile)
         return ControlPage.create(
             profile,
