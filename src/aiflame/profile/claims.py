@@ -1,4 +1,5 @@
-"""Which profiles this user recorded on this machine: only while such a one is completed may files beside it be read. Standard library alone.
+"""Which profiles this user recorded on this machine: files beside a profile are read only while such a one is completed. Standard library
+alone.
 
 What a profile says of its host and user can be forged. So the recorder writes a claim into the user's state folder, which nobody else can
 write: the profile's random id, and which folder it was recorded into. Who completes a profile looks whether there is a claim for that

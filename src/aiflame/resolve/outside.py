@@ -28,7 +28,6 @@ _SOURCES = frozenset(
         ".hxx", ".inc", ".inl", ".ipp", ".jl", ".m", ".mojo", ".ptx", ".py", ".pyi", ".pyx", ".rs", ".s", ".tcc", ".ttgir", ".ttir",
     }
 )  # fmt: skip
-)
 _SLACK_S = 0.01
 """File systems stamp files with the last tick of a coarse clock."""
 
