@@ -11,9 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import platform
 import re
-import secrets
 import stat
 import time
 from collections.abc import Iterator
@@ -33,7 +31,7 @@ _of_this_process: dict[str, dict[str, object]] = {}
 
 
 def new_id() -> str:
-    return secrets.token_hex(16)
+    return os.urandom(16).hex()
 
 
 def claim(profile: Path, identity: str) -> bool:
@@ -87,7 +85,7 @@ def _identity(profile: Path) -> dict[str, object]:
     status = Folder.open(profile).status()
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise PermissionError("others can write into the profile")
-    return {"host": platform.node(), "device": status.st_dev, "inode": status.st_ino}
+    return {"host": os.uname().nodename, "device": status.st_dev, "inode": status.st_ino}
 
 
 @contextlib.contextmanager

@@ -47,8 +47,8 @@ class Recording:
         tell(self.place, note)
 
 
-def run(command: list[str], place: Place, options: RecordOptions, *, overwrite: bool = False) -> Recording:
-    """Runs `command` to its end with recording on."""
+def run(command: list[str], place: Place, options: RecordOptions, *, overwrite: bool = False, seal_follows: bool = True) -> Recording:
+    """Runs `command` to its end with recording on. `seal_follows`: names are looked up at once, while files are still where they were."""
     program = commands.find(command)
     variables, taken = environment(os.environ, place.profile.absolute(), features(options), command, asked=asked_for(options.trace))
     variables.update(intra_variables(options))
@@ -56,7 +56,7 @@ def run(command: list[str], place: Place, options: RecordOptions, *, overwrite: 
     page = prepare(place, options, command, overwrite=overwrite)
     for note in notes:
         tell(place, note)
-    watch = _Watch(place, page, notes, _telemetry(place, page, options))
+    watch = _Watch(place, page, notes, _telemetry(place, page, options), seal_follows=seal_follows)
     status = supervise(command, variables, watch)
     finish(place, page, status, notes, watch)
     return Recording(place, status, notes)
@@ -149,7 +149,8 @@ def _telemetry(place: Place, page: ControlPage, options: RecordOptions) -> Telem
 class _Watch:
     """What the recorder does while the program runs."""
 
-    def __init__(self, place: Place, page: ControlPage, notes: list[str], telemetry: Telemetry | None) -> None:
+    def __init__(self, place: Place, page: ControlPage, notes: list[str], telemetry: Telemetry | None, *, seal_follows: bool) -> None:
+        self._seal_follows = seal_follows
         self._place, self._page, self._notes = place, page, notes
         self._telemetry, self._begun = telemetry, False
         self._keeper = Keeper(place.profile, page)
@@ -168,7 +169,7 @@ class _Watch:
 
     def finish(self) -> None:
         self._tell_stop()
-        self._keeper.finish()
+        self._keeper.finish(all_of_them=not self._seal_follows)
         for note in self._telemetry.finish() if self._telemetry is not None else ():
             self._notes.append(note)
             tell(self._place, note)

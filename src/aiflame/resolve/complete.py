@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
+from aiflame.errors import AiflameError
 from aiflame.profile import claims
+from aiflame.profile.door import Folder
 from aiflame.profile.store import Profile
 from aiflame.resolve.gpu_code import add_instructions
 from aiflame.resolve.outside import outside_of
@@ -17,5 +20,16 @@ def complete(profile: Profile, progress: Callable[[float], None] | None = None) 
     if profile.has("symbols"):
         add_instructions(profile)
         return
-    resolve(profile, progress, outside_of(profile))
-    claims.withdraw(profile.meta.id)
+    outside = outside_of(profile)
+    resolve(profile, progress, outside)
+    if outside.allowed:
+        _remove_copies(profile)
+        claims.withdraw(profile.meta.id)
+
+
+def _remove_copies(profile: Profile) -> None:
+    """The names, lines and instructions of all that was sampled are stored: copies of whole libraries have no more to tell."""
+    with contextlib.suppress(OSError, AiflameError):
+        folder = Folder.open(profile.path)
+        for name in ("binaries", "jit"):
+            folder.remove_tree(name)
