@@ -7,6 +7,7 @@ A row says what matters: its process is 0 and its id its place unless given, oth
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from aiflame.profile.meta import Meta
 from aiflame.profile.schema import TABLE
 from aiflame.profile.spool import empty_frame
 from aiflame.profile.store import Profile
+from aiflame.resolve.outside import Outside
 
 Row = dict[str, Any]
 
@@ -35,6 +37,12 @@ def sealed(path: Path, meta: Meta | None = None, **tables: list[Row]) -> Profile
         parts[name] = (write_part(Folder.open(folder), name, "00000", _frame(name, rows)),)
     Index(parts).write(Folder.open(folder))
     return Profile.open(path)
+
+
+def this_machine(*debug_roots: Path, began: float | None = None) -> Outside:
+    """As for a profile that this user has just recorded here: files beside it may be read."""
+    now = time.time()
+    return Outside(allowed=True, began=now if began is None else began, ended=now, debug_roots=debug_roots)
 
 
 def stack(*words: int) -> list[Row]:

@@ -80,7 +80,7 @@ def pack(columns: tuple[Column, ...], values: dict[str, int]) -> bytes:
 
 def ended_profile(path: Path, *processes: ProcessFiles, meta: Meta | None = None) -> Path:
     """A profile whose recording has ended and that nobody sealed."""
-    (path / "spool").mkdir(parents=True)
+    (path / "spool").mkdir(parents=True, exist_ok=True)
     (meta or Meta(version="1", command=("program",), complete=True)).write(Folder.open(path))
     with ControlPage.create(Folder.open(path)) as page:
         page.state = ControlState.STOPPED

@@ -135,6 +135,7 @@ def record(arguments: list[str]) -> int:
             telemetry_ms=parse_telemetry(options.telemetry),
         ),
         overwrite=options.force,
+        seal_follows=not options.no_seal,
     )
     took = time.monotonic() - began
     try:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 import aiflame
+from aiflame.analyze.source_text import SourceFolder
 from aiflame.api import Profile
 from aiflame.attribute.build import GROUPINGS, default_metric
 from aiflame.attribute.transforms import focus, hide_interpreter_noise, without_idle
@@ -31,6 +32,14 @@ Detail = Annotated[
 Idle = Annotated[bool, typer.Option("--no-idle", help="Leave out the time in which a GPU had nothing to do.")]
 Raw = Annotated[bool, typer.Option("--raw", help="Keep interpreter, import and start-up frames.")]
 Focus = Annotated[str, typer.Option("--focus", metavar="REGEX", help="Only what lies under frames whose name matches.")]
+SourcePath = Annotated[
+    Path | None,
+    typer.Option(
+        "--source-path",
+        metavar="DIR",
+        help="Show sources that the profile does not have from this folder: each is looked up below it by the end of its path.",
+    ),
+]
 Ranks = Annotated[str, typer.Option("--ranks", metavar="RANKS", help="Of a parallel job these ranks alone: 0,7 or 0-3 (default: all).")]
 BaseRanks = Annotated[str, typer.Option("--base-ranks", metavar="RANKS", help="The same of the profile that is compared with.")]
 
@@ -53,6 +62,10 @@ class View:
 
 def opened(path: Path | None, ranks: str = "") -> Profile:
     return aiflame.open(path, ranks=parse_ranks(ranks) if ranks else None)
+
+
+def source_folder(path: Path | None) -> SourceFolder | None:
+    return SourceFolder(path) if path is not None else None
 
 
 def of_ranks(profile: Profile, ranks: str) -> str:

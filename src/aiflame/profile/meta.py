@@ -108,6 +108,8 @@ class Meta:
     """the recorder saw the end; False after a crash of the recorder"""
     job_rank: JobRank | None = None
     """of the recorder; None: it was started by no launcher, or for a job of one rank"""
+    id: str = ""
+    """random, of this recording (`claims.py`)"""
 
     def with_notes(self, *notes: str) -> Meta:
         return dataclasses.replace(self, degraded=tuple(dict.fromkeys((*self.degraded, *notes))))

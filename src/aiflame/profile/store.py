@@ -14,6 +14,7 @@ from typing import IO
 import polars as pl
 
 from ..errors import AiflameError
+from . import sql
 from .aside import is_ours, place_for
 from .door import Folder, refuse_foreign_entries
 from .index import Index, Part, open_part, verify, write_part
@@ -142,12 +143,7 @@ class Profile:
     def sql(self, query: str) -> pl.DataFrame:
         """Runs SQL (Polars' dialect) over all tables, those of the schema without rows too."""
         names = [*self.names(), *(table.name for table in TABLES if not self.has(table.name))]
-        try:
-            wanted = [name for name in names if re.search(rf"\b{name}\b", query)]
-            context = pl.SQLContext({name: self.scan(name) for name in wanted})
-            return context.execute(query, eager=True)
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-            raise AiflameError(f"this query cannot be answered: {_first_line(error)}; tables: {', '.join(names)}") from None
+        return sql.answer(query, names, self.scan)
 
     def notes(self) -> list[str]:
         """What could not be recorded or read, each line once."""

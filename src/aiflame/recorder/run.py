@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from aiflame.errors import AiflameError
+from aiflame.profile import claims
 from aiflame.profile.codes import ControlState, Feature
 from aiflame.profile.control import ControlPage
 from aiflame.profile.meta import Clocks, Host, Meta, Recorder
@@ -46,8 +47,8 @@ class Recording:
         tell(self.place, note)
 
 
-def run(command: list[str], place: Place, options: RecordOptions, *, overwrite: bool = False) -> Recording:
-    """Runs `command` to its end with recording on."""
+def run(command: list[str], place: Place, options: RecordOptions, *, overwrite: bool = False, seal_follows: bool = True) -> Recording:
+    """Runs `command` to its end with recording on. `seal_follows`: names are looked up at once, while files are still where they were."""
     program = commands.find(command)
     variables, taken = environment(os.environ, place.profile.absolute(), features(options), command, asked=asked_for(options.trace))
     variables.update(intra_variables(options))
@@ -55,7 +56,7 @@ def run(command: list[str], place: Place, options: RecordOptions, *, overwrite: 
     page = prepare(place, options, command, overwrite=overwrite)
     for note in notes:
         tell(place, note)
-    watch = _Watch(place, page, notes, _telemetry(place, page, options))
+    watch = _Watch(place, page, notes, _telemetry(place, page, options), seal_follows=seal_follows)
     status = supervise(command, variables, watch)
     finish(place, page, status, notes, watch)
     return Recording(place, status, notes)
@@ -90,6 +91,8 @@ def prepare(place: Place, options: RecordOptions, command: list[str], *, overwri
         place.make(overwrite=overwrite)
         profile = place.folder()
         profile.new_folder("spool")
+        identity = claims.new_id()
+        claims.claim(profile, identity)
         Meta(
             version=VERSION,
             command=tuple(command),
@@ -98,6 +101,7 @@ def prepare(place: Place, options: RecordOptions, command: list[str], *, overwri
             options=asdict(options),
             started=Clocks.now(),
             job_rank=place.rank,
+            id=identity,
         ).write(profile)
         return ControlPage.create(
             profile,
@@ -144,7 +148,8 @@ def _telemetry(place: Place, page: ControlPage, options: RecordOptions) -> Telem
 class _Watch:
     """What the recorder does while the program runs."""
 
-    def __init__(self, place: Place, page: ControlPage, notes: list[str], telemetry: Telemetry | None) -> None:
+    def __init__(self, place: Place, page: ControlPage, notes: list[str], telemetry: Telemetry | None, *, seal_follows: bool) -> None:
+        self._seal_follows = seal_follows
         self._place, self._page, self._notes = place, page, notes
         self._telemetry, self._begun = telemetry, False
         self._keeper = Keeper(place.profile, page)
@@ -163,7 +168,7 @@ class _Watch:
 
     def finish(self) -> None:
         self._tell_stop()
-        self._keeper.finish()
+        self._keeper.finish(all_of_them=not self._seal_follows)
         for note in self._telemetry.finish() if self._telemetry is not None else ():
             self._notes.append(note)
             tell(self._place, note)

@@ -11,6 +11,7 @@ from pathlib import Path
 from aiflame.analyze.facts import Facts, facts
 from aiflame.analyze.rank_page import RankPage, rank_page
 from aiflame.analyze.rank_profile import answer, facts_of_ranks, rank_numbers
+from aiflame.analyze.source_text import SourceFolder, SourceTexts
 from aiflame.analyze.table import TableOf
 from aiflame.analyze.tables import tables
 from aiflame.attribute.context import Meaning
@@ -35,10 +36,17 @@ MOST_AT_ONCE = 400_000
 class Report:
     """What a report has in it. Parts are made when they are asked for: a person sees the first screen before the rest is there."""
 
-    def __init__(self, profile: Profile, baseline: Profile | None = None, title: str = "", most_code: int = WHOLE) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        baseline: Profile | None = None,
+        title: str = "",
+        most_code: int = WHOLE,
+        sources: SourceFolder | None = None,
+    ) -> None:
         self.profile, self.baseline = profile, baseline
         self.title = title or profile.path.name
-        self._most_code = most_code
+        self._most_code, self._sources = most_code, sources
 
     def first_screen(self) -> dict[str, object]:
         """What the page shows at once, and the names of its `blocks`."""
@@ -120,12 +128,12 @@ class Report:
 
     @cached_property
     def code(self) -> Code:
-        return Code(self.profile, self._most_code)
+        return Code(self.profile, self._most_code, SourceTexts(self.profile, self._sources))
 
 
-def write(profile: Profile, path: Path, baseline: Profile | None = None, title: str = "") -> int:
+def write(profile: Profile, path: Path, baseline: Profile | None = None, title: str = "", sources: SourceFolder | None = None) -> int:
     """Writes the report as one file, which is there as a whole or not at all; returns its size in bytes."""
-    report = Report(profile, baseline, title, MOST_IN_A_FILE)
+    report = Report(profile, baseline, title, MOST_IN_A_FILE, sources)
     return _write(path, page(report.title, report.first_screen(), report.blocks()))
 
 

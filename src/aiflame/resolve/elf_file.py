@@ -90,6 +90,14 @@ class ElfFile:
                 os.close(descriptor)
         return None
 
+    def status(self) -> os.stat_result | None:
+        """Of the file; None for the bytes of one."""
+        return os.fstat(self._source) if isinstance(self._source, int) and self._source >= 0 else None
+
+    def content(self) -> int | bytes:
+        """The descriptor, or the bytes, for a library that reads ELF files itself."""
+        return self._source
+
     def close(self) -> None:
         if isinstance(self._source, int) and self._source >= 0:
             os.close(self._source)

@@ -20,6 +20,7 @@ from aiflame.resolve.kernel_families import family
 from aiflame.resolve.kernel_names import full_name, own_name, short_name
 from aiflame.resolve.names import clean, readable
 from aiflame.resolve.nvdisasm import Code, Listing, disassemble, tools
+from aiflame.resolve.outside import NOTHING, Outside
 from aiflame.resolve.sources import sources
 from aiflame.resolve.triton_lines import TritonCache, TritonLines, caches
 
@@ -46,6 +47,7 @@ def write_gpu_tables(
     progress: Callable[[float], None],
     nvdisasm: Sequence[Path] | None = None,
     made_from: Mapping[str, str] = MappingProxyType({}),
+    outside: Outside = NOTHING,
 ) -> list[str]:
     """Writes what the profile has something for; cubins with samples are packed, the others removed. Returns what is missing, a line each.
     `made_from`: of compiled kernels (name) their ops, for the full name."""
@@ -57,7 +59,7 @@ def write_gpu_tables(
     sampled = _sampled(profile)
     notes: list[str] = []
     if sampled:
-        notes = _write_code(profile, sampled, tools() if nvdisasm is None else nvdisasm, progress)
+        notes = _write_code(profile, sampled, tools() if nvdisasm is None else nvdisasm, progress, outside)
         if profile.has("kernel_variants"):
             profile.write_table("kernel_binaries", _frame(BINARIES, _binaries(profile.path / "cubins", {crc for crc, _ in sampled})))
     device_code.keep(profile.path / "cubins", {crc for crc, _ in sampled})
@@ -72,7 +74,7 @@ def add_instructions(profile: Profile) -> None:
     """For a profile that was sealed where nvdisasm was missing: once more, when it is there now."""
     if NO_TOOL not in profile.meta.degraded or not (nvdisasm := tools()):
         return
-    found, codes, _ = _find(profile.path / "cubins", _sampled(profile))
+    found, codes, _ = _find(profile.path / "cubins", _sampled(profile), NOTHING)
     listings = disassemble(codes, nvdisasm)
     try:
         profile.write_table("gpu_instructions", _instructions(found, listings))
@@ -103,8 +105,10 @@ class _Sampled:
     """Place of its section among those to disassemble."""
 
 
-def _write_code(profile: Profile, sampled: list[tuple[int, str]], nvdisasm: Sequence[Path], progress: Callable[[float], None]) -> list[str]:
-    found, codes, notes = _find(profile.path / "cubins", sampled)
+def _write_code(
+    profile: Profile, sampled: list[tuple[int, str]], nvdisasm: Sequence[Path], progress: Callable[[float], None], outside: Outside
+) -> list[str]:
+    found, codes, notes = _find(profile.path / "cubins", sampled, outside)
     listings = disassemble(codes, nvdisasm, progress) if nvdisasm else {}
     notes += _failures(codes, listings, nvdisasm)
     profile.write_table("gpu_instructions", _instructions(found, listings))
@@ -112,7 +116,7 @@ def _write_code(profile: Profile, sampled: list[tuple[int, str]], nvdisasm: Sequ
     for one in found:
         table.add(one, listings.get(one.code))
     profile.write_table("gpu_lines", table.frame())
-    texts = sources(table.files, profile.table("processes")["cwd"].unique().to_list())
+    texts = sources(table.files, profile.table("processes")["cwd"].unique().to_list(), outside)
     profile.write_table("sources", _frame(SOURCES, list(texts.text.items())))
     return notes + texts.notes
 
@@ -123,9 +127,9 @@ def _binaries(folder: Path, crcs: Iterable[int]) -> list[tuple[object, ...]]:
     return [(crc, hashlib.sha256(binary).hexdigest()) for crc, binary in binaries if binary is not None]
 
 
-def _find(folder: Path, sampled: list[tuple[int, str]]) -> tuple[list[_Sampled], list[Code], list[str]]:
+def _find(folder: Path, sampled: list[tuple[int, str]], outside: Outside) -> tuple[list[_Sampled], list[Code], list[str]]:
     found: list[_Sampled] = []
-    triton = TritonCache(caches())
+    triton = TritonCache(caches() if outside.allowed else (), outside)
     codes: list[Code] = []
     gone = strange = 0
     crc_before, cubin, lines = -1, None, None
