@@ -70,7 +70,7 @@ def values(profile: Path, source: str = "made") -> list[float]:
 
 def test_every_look_is_in_the_profile(profile: Path) -> None:
     source = Made()
-    telemetry = Telemetry(profile, ControlPage.create(Folder.open(profile)), 5, [source])
+    telemetry = Telemetry(Folder.open(profile), ControlPage.create(Folder.open(profile)), 5, [source])
     telemetry.start()
     assert source.enough.wait(60)
     assert telemetry.finish() == []
@@ -79,7 +79,7 @@ def test_every_look_is_in_the_profile(profile: Path) -> None:
 
 
 def test_a_recording_that_ends_at_once_has_a_first_look_or_none_and_no_note(profile: Path) -> None:
-    telemetry = Telemetry(profile, ControlPage.create(Folder.open(profile)), 50, [Made()])
+    telemetry = Telemetry(Folder.open(profile), ControlPage.create(Folder.open(profile)), 50, [Made()])
     telemetry.start()
     assert telemetry.finish() == []
 
@@ -88,7 +88,7 @@ def test_a_look_that_never_ends_holds_nobody_up_but_its_own(profile: Path) -> No
     never = threading.Event()
     hangs = Made("hangs", thread="driver", does=lambda number: never.wait() and None)
     other = Made()
-    telemetry = Telemetry(profile, ControlPage.create(Folder.open(profile)), 5, [hangs, other])
+    telemetry = Telemetry(Folder.open(profile), ControlPage.create(Folder.open(profile)), 5, [hangs, other])
     telemetry.start()
     assert other.enough.wait(60)
     (note,) = telemetry.finish()
@@ -103,7 +103,7 @@ def test_a_source_that_fails_ends_alone_and_is_told_of(profile: Path) -> None:
             raise OSError(19, "No such device")
 
     broken, other = Made("broken", does=fails), Made()
-    telemetry = Telemetry(profile, ControlPage.create(Folder.open(profile)), 5, [broken, other])
+    telemetry = Telemetry(Folder.open(profile), ControlPage.create(Folder.open(profile)), 5, [broken, other])
     telemetry.start()
     assert other.enough.wait(60)
     assert telemetry.finish() == ["telemetry of broken ended: No such device"]
@@ -116,7 +116,7 @@ def test_it_takes_no_more_room_than_is_allowed(profile: Path) -> None:
     wide = Made("wide")
     wide.begin = lambda: Header("wide", tuple(Series("", f"n{at}", "") for at in range(100)))  # type: ignore[method-assign]
     wide.look = lambda: [(1, 0, [0.0] * 100)] * 5  # type: ignore[method-assign]
-    telemetry = Telemetry(profile, page, 5, [wide])
+    telemetry = Telemetry(Folder.open(profile), page, 5, [wide])
     telemetry.start()
     time.sleep(0.3)
     telemetry.finish()
@@ -278,7 +278,7 @@ def test_a_killed_recorder_loses_nothing_that_it_wrote(profile: Path) -> None:
     child = os.fork()
     if child == 0:
         source = Made()
-        Telemetry(profile, page, 5, [source]).start()
+        Telemetry(Folder.open(profile), page, 5, [source]).start()
         source.enough.wait(60)
         os.write(tells, b"x")
         time.sleep(60)

@@ -118,6 +118,12 @@ class Folder:
             return _listed(here, (), self.path)
         return []
 
+    def names(self) -> list[str]:
+        """Of what lies in it, in no order, without a look at any of it."""
+        with self._reading(), self._opened() as here:
+            return _names(here, self.path)
+        return []
+
     def walk(self) -> Iterator[Entry]:
         """All that lies in it and in its folders; a folder comes before what lies in it."""
         with self._reading(), self._opened() as here:
@@ -422,17 +428,21 @@ def _listed(folder: int, names: tuple[str, ...], path: Path) -> list[Entry]:
     if len(names) >= _DEEPEST:
         raise AiflameError(f"{path.joinpath(*names)}: folders lie in one another deeper than in any profile")
     found = []
+    for name in sorted(_names(folder, path.joinpath(*names))):
+        with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+            found.append(Entry((*names, name), os.stat(name, dir_fd=folder, follow_symlinks=False)))
+    return found
+
+
+def _names(folder: int, path: Path) -> list[str]:
     own = os.open(".", _FOLDER, dir_fd=folder)  # where a listing stands belongs to the open file, which others may be reading, too
     try:
-        names_here = [entry.name for entry in itertools.islice(os.scandir(own), _MOST_ENTRIES + 1)]
-        if len(names_here) > _MOST_ENTRIES:
-            raise AiflameError(f"{path.joinpath(*names)} has more than {_MOST_ENTRIES:,} files: no folder of a profile has so many")
-        for name in sorted(names_here):
-            with contextlib.suppress(FileNotFoundError):  # removed meanwhile
-                found.append(Entry((*names, name), os.stat(name, dir_fd=own, follow_symlinks=False)))
+        names = [entry.name for entry in itertools.islice(os.scandir(own), _MOST_ENTRIES + 1)]
     finally:
         os.close(own)
-    return found
+    if len(names) > _MOST_ENTRIES:
+        raise AiflameError(f"{path} has more than {_MOST_ENTRIES:,} files: no folder of a profile has so many")
+    return names
 
 
 def _walked(folder: int, names: tuple[str, ...], path: Path) -> Iterator[Entry]:

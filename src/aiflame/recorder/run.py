@@ -141,8 +141,8 @@ def _telemetry(place: Place, page: ControlPage, options: RecordOptions) -> Telem
     """Of the ranks on a host one looks at the machine, and each at its own processes."""
     if not options.telemetry_ms:
         return None
-    found = None if place.first_on_host() else [Processes(Path("/"), place.profile / "spool")]
-    return Telemetry(place.profile, page, options.telemetry_ms, found)
+    found = None if place.first_on_host() else [Processes(Path("/"), place.folder().folder("spool"))]
+    return Telemetry(place.folder(), page, options.telemetry_ms, found)
 
 
 class _Watch:
@@ -152,7 +152,7 @@ class _Watch:
         self._seal_follows = seal_follows
         self._place, self._page, self._notes = place, page, notes
         self._telemetry, self._begun = telemetry, False
-        self._keeper = Keeper(place.profile, page)
+        self._keeper = Keeper(place.folder(), page)
         self._next_look = 0.0
         self._told = False
 
