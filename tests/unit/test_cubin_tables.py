@@ -132,7 +132,7 @@ def test_packed_device_code_that_is_damaged_counts_as_not_kept(tmp_path: Path, n
 
 
 def test_device_code_stays_as_it_is_where_it_cannot_be_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def full(*_: object) -> NoReturn:
+    def full(*_: object, **__: object) -> NoReturn:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     store = profile(tmp_path / "p", (LINES, SCALE))

@@ -129,7 +129,7 @@ class Judged:
 
     def __init__(self, *of: Made, interval_ms: int = 50) -> None:
         self.budget = _Budget(interval_ms * MS, SHARE)
-        self.scheduled = [_Scheduled(one, Path(one.name)) for one in of]
+        self.scheduled = [_Scheduled(one, Folder.open(os.curdir), one.name) for one in of]
         self.budget.add(self.scheduled)
         self.now = time.monotonic_ns()
 

@@ -169,15 +169,14 @@ class ControlPage:
 
 
 def _mapped(profile: Folder, file: BinaryIO | None, access: int) -> ControlPage:
-    path = profile.path / FILE_NAME
     if file is None:
-        raise AiflameError(f"{path} is missing: nothing is being recorded there")
+        raise AiflameError(f"{profile.path / FILE_NAME} is missing: nothing is being recorded there")
     if file.seek(0, 2) < PAGE_BYTES:
-        raise AiflameError(f"{path} is cut short: nothing is being recorded there")
+        raise AiflameError(f"{profile.path / FILE_NAME} is cut short: nothing is being recorded there")
     page = ControlPage(mmap.mmap(file.fileno(), PAGE_BYTES, access=access))
     if not page.is_one():
         page.close()
-        raise AiflameError(f"{path} is damaged, or of another version of aiflame")
+        raise AiflameError(f"{profile.path / FILE_NAME} is damaged, or of another version of aiflame")
     return page
 
 
