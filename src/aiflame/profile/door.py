@@ -280,8 +280,11 @@ class Folder:
 
     def refuse_other_names(self, *names: str) -> None:
         """Error when the file has a name outside its folder."""
-        with contextlib.suppress(FileNotFoundError), self.file(*names):
-            pass
+        *folders, name = names
+        with contextlib.suppress(FileNotFoundError), self._opened(*folders) as here:
+            status = os.stat(_component(name, self.path), dir_fd=here, follow_symlinks=False)
+            if not _is_all_in(here, name, status):
+                _refuse_foreign(status, self.path.joinpath(*names))
 
     @contextlib.contextmanager
     def _opened(self, *names: str) -> Iterator[int]:
@@ -371,21 +374,31 @@ def _open_file(name: str, access: int, folder: int, path: Path) -> int | None:
     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if stat.S_ISDIR(status.st_mode):
         return None
-    if not stat.S_ISREG(status.st_mode):
+    if not _is_all_in(folder, name, status):
         _refuse_foreign(status, path)
     descriptor = os.open(name, access | _FILE, dir_fd=folder)
     try:
         status = os.fstat(descriptor)
-        if status.st_nlink <= 1 or _names_in(folder, status) < os.fstat(descriptor).st_nlink:
-            _refuse_foreign(os.fstat(descriptor), path)
+        if not _is_all_in(folder, name, status):
+            _refuse_foreign(status, path)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
 
 
+def _is_all_in(folder: int, name: str, status: os.stat_result) -> bool:
+    """Whether it is a regular file that has no name outside the folder: `write_once` gives it a second one for a moment, and for good if it
+    is killed then."""
+    if not stat.S_ISREG(status.st_mode):
+        return False
+    if status.st_nlink <= 1 or _names_in(folder, status) >= status.st_nlink:
+        return True
+    now = os.stat(name, dir_fd=folder, follow_symlinks=False)  # the second name may have gone meanwhile
+    return now.st_ino == status.st_ino and stat.S_ISREG(now.st_mode) and now.st_nlink <= 1
+
+
 def _names_in(folder: int, status: os.stat_result) -> int:
-    """How many names a file has in a folder: `write_once` gives it a second one for a moment, and for good if it is killed then."""
     own = os.open(".", _FOLDER, dir_fd=folder)
     try:
         return sum(entry.inode() == status.st_ino for entry in os.scandir(own))  # a folder is of one file system
