@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import stat
@@ -16,6 +17,7 @@ from spool_files import ProcessFiles, busy_process, ended_profile
 from aiflame.errors import AiflameError
 from aiflame.profile import Clocks, Meta, Profile, newest
 from aiflame.profile.door import Folder
+from aiflame.profile.index import Index, write_part
 from aiflame.profile.schema import TABLES
 
 
@@ -163,6 +165,9 @@ for path in (sealed, raw):
 
 
 def read_by_another(sealed: Path, raw: Path, cache: Path) -> list[str]:
+    for folder in sealed.parents:  # another run of pytest closes the folder of all runs when it begins
+        if folder.stat().st_mode & 0o555 != 0o555:
+            folder.chmod(folder.stat().st_mode | 0o555)
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
     command = [sys.executable, "-c", READ_BY_ANOTHER, str(sealed), str(raw)]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
@@ -178,9 +183,6 @@ def of_root(tmp_path: Path) -> tuple[Path, Path]:
         pytest.skip("needs root, to become a user who may not write")
     sealed, raw = (ended_profile(tmp_path / f"{name}.aiflame", busy_process()) for name in ("sealed", "raw"))
     Profile.open(sealed)
-    for folder in tmp_path.parents:
-        if folder.stat().st_mode & 0o555 != 0o555:
-            folder.chmod(folder.stat().st_mode | 0o555)
     readable(sealed, raw, tmp_path)
     return sealed, raw
 
@@ -256,3 +258,15 @@ def test_the_newest_profile_is_the_one_recorded_last(tmp_path):
 def test_a_folder_without_profiles_says_how_to_make_one(tmp_path):
     with pytest.raises(AiflameError, match=r"no profile \(\*\.aiflame\) in .*: record one with `aiflame record -- COMMAND`"):
         newest(tmp_path)
+
+
+@pytest.mark.parametrize("stated", [50, 80_000_000])
+def test_a_small_file_of_very_many_equal_rows_is_refused_before_it_is_read(path, stated):
+    tables = Folder.open(path).folder("tables")
+    bomb = write_part(tables, "cpu_samples", "ff", pl.DataFrame({"process": pl.repeat(0, 80_000_000, dtype=pl.UInt8, eager=True)}))
+    assert bomb.bytes < 1 << 20
+    index = Index.read(tables)
+    assert index is not None
+    Index({**index.tables, "cpu_samples": (dataclasses.replace(bomb, rows=stated),)}).write(tables)
+    with pytest.raises(AiflameError, match=r"says that it has 80,000,000 rows in [0-9,]+ bytes: no table of ours does"):
+        Profile.open(path).table("cpu_samples")

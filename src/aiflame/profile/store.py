@@ -29,6 +29,8 @@ from .spool import empty_frame
 SUFFIX = ".aiflame"
 KEPT = "kept"
 
+_MOST_ROWS, _MOST_ROWS_A_BYTE = 1 << 20, 64
+"""A row of ours takes a tenth of a byte at the least: it has a number."""
 _SMALL = 64 << 10
 """Bytes of a part that is read at once: it needs no descriptor until its table is collected."""
 
@@ -190,6 +192,7 @@ class Profile:
         for part in parts:
             if part.file not in self._verified or not folder.has_file(*part.file.split("/")):
                 verify(folder, part)
+                _refuse_bomb(folder, part)
                 self._verified.add(part.file)
         return parts
 
@@ -230,6 +233,14 @@ def _scan(folder: Folder, parts: tuple[Part, ...]) -> pl.LazyFrame:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
     return pl.scan_parquet([_content(folder, part) for part in parts], glob=False)
+
+
+def _refuse_bomb(folder: Folder, part: Part) -> None:
+    """Equal values take next to no room: rows are counted before they take memory."""
+    with _as_errors(folder.path), open_part(folder, part) as file:
+        rows = pl.scan_parquet(file, glob=False).select(pl.len()).collect().item()
+    if rows != part.rows or rows > _MOST_ROWS + _MOST_ROWS_A_BYTE * part.bytes:
+        raise AiflameError(f"{folder.path / part.file} says that it has {rows:,} rows in {part.bytes:,} bytes: no table of ours does")
 
 
 def _content(folder: Folder, part: Part) -> bytes:
