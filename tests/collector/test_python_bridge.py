@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from interpreters import VERSIONS, interpreter
 from live import EVERYTHING, Outcome, Process, library, plain, processes, recorded
 
 from aiflame.profile.codes import Feature, PayloadType, RegionApi, RegionKind
 from aiflame.profile.records import Type
 from aiflame.profile.schema import TABLE
+from interpreters import VERSIONS, interpreter
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
@@ -300,7 +300,9 @@ def test_sub_interpreters_are_left_alone(python: str, tmp_path: Path) -> None:
         import os
         read, write = os.pipe()
         inside = "import sys, os; sum(range(100)); os.write(%d, repr([n for n in sys.modules if 'aiflame' in n]).encode())" % write
-        interpreters.run_string(interpreters.create(), inside)
+        one = interpreters.create()
+        interpreters.run_string(one, inside)
+        interpreters.destroy(one)
         print(json.dumps([os.read(read, 1000).decode(), "_aiflame" in sys.modules]))
     """
     assert said(python, tmp_path, program)[0] == ["[]", True]
