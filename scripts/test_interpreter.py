@@ -47,6 +47,8 @@ def provide(version: str, folder: Path) -> None:
             call("dpkg-deb", "-x", str(package), str(made))
         executable = made / "usr/bin" / f"python{version}"
         libraries = folder / "usr/lib/x86_64-linux-gnu"
+        # Leads into the machine's own /etc.
+        (made / "usr/lib" / f"python{version}" / "sitecustomize.py").unlink(missing_ok=True)
         # A run path of the old kind: it serves the libraries of extension modules and of preloaded libraries too.
         call(
             str(patchelf),
