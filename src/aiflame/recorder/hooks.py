@@ -6,13 +6,13 @@ All rows lead to the same library, so that one copy is loaded: they name it, or 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from aiflame.profile.codes import Feature
 from aiflame.recorder.library import agent, collector, hip_library, level_zero_library, mpi_library
 from aiflame.recorder.mpi import uses_mpi
+from aiflame.values import dataclass
 
 
 class Chain(Enum):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import tempfile
 from pathlib import Path
 
 from aiflame.profile.control import ControlPage
@@ -28,7 +26,7 @@ class Keeper:
         self._seen = {f"{own.st_ino}-{own.st_dev}"}
         self._jitdumps: set[str] = set()
         self._roots = tuple(
-            str(Path(root).resolve()) + "/" for root in (tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm", Path.home() / ".cache")
+            str(Path(root).resolve()) + "/" for root in (os.environ.get("TMPDIR") or "/tmp", "/tmp", "/var/tmp", "/dev/shm", Path.home() / ".cache")
         )
 
     def look(self) -> None:
@@ -88,6 +86,8 @@ def _copy(source: Path, target: Path) -> bool:
     try:
         if source.stat().st_size > _LARGEST:
             return False
+        import shutil
+
         shutil.copyfile(source, target)
     except OSError:
         target.unlink(missing_ok=True)

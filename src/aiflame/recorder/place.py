@@ -9,17 +9,15 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import shutil
-import socket
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from aiflame.errors import AiflameError
 from aiflame.profile.job import FOLDER, Job, is_ranked, rank_folder, rank_folders
 from aiflame.profile.meta import JobRank, boot_id, start_ticks
 from aiflame.profile.rank_numbers import write_ranks
+from aiflame.values import dataclass
 
 _OF_A_PROFILE = (
     "meta.json",
@@ -117,7 +115,7 @@ class Place:
         """Whether no other recorder of its job is at it on this host: what is of the host is recorded once. To be asked once."""
         if self.rank is None:
             return True
-        claim = self.whole / FOLDER / f"host-{boot_id() or socket.gethostname()}"
+        claim = self.whole / FOLDER / f"host-{boot_id() or os.uname().nodename}"
         try:
             # The descriptor stays open: who dies lets go.
             fcntl.flock(os.open(claim, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -133,6 +131,8 @@ class Place:
                 raise AiflameError(f"{self.whole} exists: choose another name with -o, or replace it with --force")
             if not ((self.whole / "meta.json").is_file() or is_ranked(self.whole)):
                 raise AiflameError(f"{self.whole} exists and is no profile: choose another name with -o")
+            import shutil
+
             shutil.rmtree(self.whole)
         self.whole.mkdir(parents=True)
 
@@ -260,6 +260,8 @@ def _number(variables: Mapping[str, str], name: str) -> int | None:
 def _remove(path: Path) -> None:
     """A file or folder, if it is there; other ranks may be removing it, too."""
     if path.is_dir() and not path.is_symlink():
+        import shutil
+
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
