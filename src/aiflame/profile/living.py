@@ -11,6 +11,10 @@ import os
 import time
 from collections.abc import Callable, Collection
 
+from .door import Folder
+
+SPOOL = "spool"
+
 VARIABLE = b"AIFLAME_PROFILE="
 """In the environment of every process that is recorded: the profile."""
 
@@ -20,6 +24,11 @@ _CLOCK_SLACK_NS = 50_000_000
 _MOST_LOOKS = 8
 """Processes that come and go while we look could hide one: then it is looked again, so many times at most."""
 _CHUNK = 1 << 16
+
+
+def spool_names(profile: Folder) -> list[str]:
+    """PID.START_NS of the processes that have recorded something."""
+    return [entry.name for entry in profile.folder(SPOOL).entries()]
 
 
 def pid_namespace() -> str:

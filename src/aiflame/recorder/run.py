@@ -12,8 +12,7 @@ from pathlib import Path
 from aiflame.errors import AiflameError
 from aiflame.profile.codes import ControlState, Feature
 from aiflame.profile.control import ControlPage
-from aiflame.profile.door import Folder
-from aiflame.profile.living import living
+from aiflame.profile.living import living, spool_names
 from aiflame.profile.meta import Clocks, Host, Meta, Recorder
 from aiflame.recorder import command as commands
 from aiflame.recorder.hooks import environment
@@ -98,10 +97,10 @@ def features(options: RecordOptions) -> int:
 
 def prepare(place: Place, options: RecordOptions, command: list[str], *, overwrite: bool) -> tuple[ControlPage, Meta]:
     """The empty profile, ready for processes to record into."""
-    profile = place.profile
     try:
         place.make(overwrite=overwrite)
-        (profile / "spool").mkdir()
+        profile = place.folder()
+        profile.new_folder("spool")
         meta = Meta(
             version=VERSION,
             command=tuple(command),
@@ -130,8 +129,8 @@ def prepare(place: Place, options: RecordOptions, command: list[str], *, overwri
 def still_recording(place: Place) -> list[int]:
     """Processes that the command has left running, and that are recorded on."""
     try:
-        profile = Folder.open(place.profile)
-        return living(lambda: [entry.name for entry in profile.folder("spool").entries()], profile.status())
+        profile = place.folder()
+        return living(lambda: spool_names(profile), profile.status())
     except OSError:
         return []
 
@@ -140,19 +139,19 @@ def finish(
     place: Place, page: ControlPage, meta: Meta, status: int, notes: list[str], watch: _Watch | None = None, alive: list[int] | None = None
 ) -> None:
     """The command has ended: what is known of the run is written down. `alive`: processes that record on."""
-    profile = place.profile
     if not alive:
         page.state = ControlState.STOPPED
     if watch is not None:
         watch.finish()
-    if not any((profile / "spool").iterdir()) and not notes:
-        notes.append("nothing was recorded: the program did not load the collector (is LD_PRELOAD stripped on the way to it?)")
-        tell(place, notes[-1])
     try:
+        profile = place.folder()
+        if not spool_names(profile) and not notes:
+            notes.append("nothing was recorded: the program did not load the collector (is LD_PRELOAD stripped on the way to it?)")
+            tell(place, notes[-1])
         meta = replace(meta, ended=Clocks.now(), exit_status=status, complete=True)
         meta.with_notes(*notes).write(profile)
     except OSError:
-        tell(place, f"could not write {profile}/meta.json")
+        tell(place, f"could not write {place.profile}/meta.json")
 
 
 def tell(place: Place, note: str) -> None:

@@ -77,8 +77,7 @@ def add_instructions(profile: Profile) -> None:
     try:
         profile.write_table("gpu_instructions", _instructions(found, listings))
         kept = tuple(note for note in profile.meta.degraded if note != NO_TOOL)
-        profile.meta = dataclasses.replace(profile.meta, degraded=kept).with_notes(*_failures(codes, listings, nvdisasm))
-        profile.meta.write(profile.path)
+        profile.write_meta(dataclasses.replace(profile.meta, degraded=kept).with_notes(*_failures(codes, listings, nvdisasm)))
     except (AiflameError, OSError):
         pass  # a profile that cannot be written to is read as it is
 

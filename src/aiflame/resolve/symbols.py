@@ -64,8 +64,7 @@ def resolve(profile: Profile, progress: Callable[[float], None] | None = None, d
     symbols = symbols.with_columns(full_name=pl.when(pl.col("full_name") == pl.col("name")).then(pl.lit("")).otherwise("full_name"))
     profile.write_table("instructions", native.instructions)
     if notes or native.notes:
-        profile.meta = profile.meta.with_notes(*notes, *native.notes)
-        profile.meta.write(profile.path)
+        profile.write_meta(profile.meta.with_notes(*notes, *native.notes))
     profile.write_table("symbols", symbols)
     tell(1.0)
 
