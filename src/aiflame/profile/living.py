@@ -31,14 +31,6 @@ def spool_names(profile: Folder) -> list[str]:
     return [entry.name for entry in profile.folder(SPOOL).entries()]
 
 
-def pid_namespace() -> str:
-    """In which process ids have the same meaning as ours, until the next boot."""
-    try:
-        return os.readlink("/proc/self/ns/pid")
-    except OSError:
-        return ""
-
-
 def living(spool: Callable[[], Collection[str]], profile: os.stat_result) -> list[int]:
     """Ids of the processes that may still write. `spool`: the names in the profile's spool now, PID.START_NS each."""
     names = set(spool())

@@ -41,6 +41,9 @@ class Host:
     python: str = ""
     boot_id: str = ""
 
+    def is_here(self) -> bool:
+        return self.name in ("", os.uname().nodename)
+
     @staticmethod
     def here() -> Host:
         return Host(platform.node(), _cpu_model(), os.cpu_count() or 0, platform.release(), platform.python_version(), boot_id())
@@ -65,10 +68,12 @@ class Recorder:
 
     pid: int = 0
     start_ticks: int = 0
+    namespace: str = ""
+    """of process ids: in another, `pid` means nothing"""
 
     @staticmethod
     def this() -> Recorder:
-        return Recorder(os.getpid(), start_ticks(os.getpid()) or 0)
+        return Recorder(os.getpid(), start_ticks(os.getpid()) or 0, pid_namespace())
 
     def alive(self) -> bool:
         ticks = start_ticks(self.pid)
@@ -136,6 +141,14 @@ def refuse_newer(profile: Path, written: int) -> None:
 def boot_id() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def pid_namespace() -> str:
+    """In which process ids have the same meaning as ours, until the next boot."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
     except OSError:
         return ""
 

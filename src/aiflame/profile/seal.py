@@ -22,19 +22,17 @@ from .control import FILE_NAME as CONTROL_FILE
 from .control import ControlPage
 from .door import Folder, refuse_foreign_entries
 from .index import Index, Part, write_part
-from .meta import Host, Meta, Recorder
+from .going_on import SEALED, still_recorded
+from .living import SPOOL
+from .meta import Meta
 from .schema import TABLES
 from .spool import ProcessSpool
 from .telemetry import add_telemetry
 from .telemetry_format import FOLDER as TELEMETRY
 
-SPOOL = "spool"
-SEALED = "tables"
-
 _PARTIAL = "tables.partial"
 _LOCK = "seal.lock"
 _PART_BYTES = 64 << 20
-_STILL_WARM_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +77,12 @@ def seal_aside(profile: Folder, place: Folder, progress: Callable[[float], None]
             return _write_tables(profile, place, _why_stopped(profile), progress or _no_progress)
 
 
+def seal_growing(profile: Folder, place: Folder, note: str, progress: Callable[[float], None] | None = None) -> SealReport:
+    """Writes the tables of a recording that goes on, as they are now, to `place`. Nobody is stopped, and the profile stays as it is."""
+    with _as_errors(profile, place):
+        return _write_tables(profile, place, [note, *_why_stopped(profile)], progress or _no_progress, growing=True)
+
+
 def is_sealed(profile: Folder) -> bool:
     return profile.has_folder(SEALED) and profile.entry(SPOOL) is None
 
@@ -108,44 +112,26 @@ def _gigabytes(profile: Folder) -> str:
 
 
 def _refuse_live(profile: Folder) -> None:
-    """A recording that still runs is left alone; its recorder sets the page to STOPPED before it seals."""
-    meta = Meta.read(profile)
-    try:
-        with ControlPage.look(profile) as page:
-            recording, recorder = page.state != ControlState.STOPPED, Recorder(page.recorder_pid)
-    except AiflameError:
-        recording, recorder = meta.recorder.pid > 0 and meta.ended is None, meta.recorder
-    if not recording:
-        return
-    if meta.recorder.pid == recorder.pid:
-        recorder = meta.recorder  # which knows its start, too
-    is_here = meta.host.name in ("", Host.here().name)
-    if recorder.alive() if is_here else time.time() - _last_change(profile) < _STILL_WARM_S:
-        raise AiflameError(f"{profile.path} is still being recorded (by process {recorder.pid}): wait for its end or stop it first")
+    if (why := still_recorded(profile)) is not None:
+        raise AiflameError(f"{profile.path} {why}; it is sealed when it has ended")
 
 
-def _last_change(profile: Folder) -> float:
-    control = profile.entry(CONTROL_FILE)
-    tables = [entry for entry in profile.folder(SPOOL).walk() if entry.name.endswith(".table")]
-    changes = [entry.status.st_mtime for entry in [*tables, *([control] if control else [])]]
-    return max([profile.status().st_mtime, *changes])
-
-
-def _write_tables(profile: Folder, place: Folder, notes: list[str], progress: Callable[[float], None]) -> SealReport:
+def _write_tables(profile: Folder, place: Folder, notes: list[str], progress: Callable[[float], None], *, growing: bool = False) -> SealReport:
     started = time.monotonic()
     meta = Meta.read(profile).with_notes(*notes)
     place.remove_tree(_PARTIAL)
     place.remove_tree(SEALED)
     partial = place.new_folder(_PARTIAL)
-    rows = _process_rows(profile.folder(SPOOL))
+    rows = _process_rows(profile.folder(SPOOL), growing=growing)
     spool_bytes = sum(folder.size for folder in rows)
     writer, damage, done = _Writer(partial), Counter[str](), 0
     for number, folder in enumerate(rows):
         writer.add("processes", number, folder.row)
-        with ProcessSpool(profile.folder(SPOOL, folder.name)) as spool:
+        with ProcessSpool(profile.folder(SPOOL, folder.name), growing=growing) as spool:
             for name, frame in spool.chunks():
                 writer.add(name, number, frame)
-            damage.update(spool.damage)
+            if not growing:  # a record that is being written is no damage
+                damage.update(spool.damage)
         done += folder.size
         progress(done / max(spool_bytes, 1))
     index, unread = add_telemetry(profile, partial, writer.finish())
@@ -186,12 +172,12 @@ class _Process:
     size: int
 
 
-def _process_rows(spool: Folder) -> list[_Process]:
+def _process_rows(spool: Folder, *, growing: bool) -> list[_Process]:
     """The processes that recorded something, in the order of their start."""
     found = []
     for entry in spool.entries():
         if entry.is_folder:
-            with ProcessSpool(spool.folder(entry.name)) as folder:
+            with ProcessSpool(spool.folder(entry.name), growing=growing) as folder:
                 if len(row := folder.process()):
                     found.append(_Process(entry.name, row, folder.size()))
     return sorted(found, key=lambda process: (process.row["start_ns"][0], process.row["pid"][0]))

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import re
 import uuid
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +15,16 @@ from typing import IO
 import polars as pl
 
 from ..errors import AiflameError
-from .aside import is_ours, place_for
+from .aside import fresh_place, is_ours, place_for, remove_place
 from .door import Folder, refuse_foreign_entries
+from .going_on import still_recorded
 from .index import Index, Part, open_part, verify, write_part
 from .job import FOLDER as RANKS
 from .job import is_ranked, rank_folders
 from .meta import FILE_NAME as META_FILE
 from .meta import Meta
 from .schema import TABLE, TABLES
-from .seal import SEALED, SPOOL, is_sealed, seal, seal_aside
+from .seal import SEALED, SPOOL, is_sealed, seal, seal_aside, seal_growing
 from .spool import empty_frame
 
 SUFFIX = ".aiflame"
@@ -78,7 +80,9 @@ class Profile:
 
     @staticmethod
     def of(folder: Folder, progress: Callable[[float], None] | None = None) -> Profile:
-        """The profile of one recorder."""
+        """The profile of one recorder. Of one that is still being recorded, what there is now."""
+        if not is_sealed(folder) and (note := still_recorded(folder)) is not None:
+            return _as_it_is_now(folder, note, progress)
         if not is_ours(folder):
             return _of_another(folder, progress)
         if not is_sealed(folder):
@@ -196,6 +200,15 @@ class Profile:
                 verify(folder, part)
                 self._verified.add(part.file)
         return parts
+
+
+def _as_it_is_now(folder: Folder, note: str, progress: Callable[[float], None] | None) -> Profile:
+    """A profile that goes on growing. Its tables are in a folder that is gone with what is returned."""
+    place = fresh_place()
+    seal_growing(folder, place, f"{folder.name} {note}", progress)
+    profile = Profile(folder, Meta.read(place), [_tables(place)], place)
+    weakref.finalize(profile, remove_place, place)
+    return profile
 
 
 def _of_another(folder: Folder, progress: Callable[[float], None] | None) -> Profile:
