@@ -26,7 +26,9 @@ from seal import spool
 from aiflame.profile.meta import Host
 
 RESULTS = Path(__file__).parent / "results" / "prompt.json"
-PROGRAM = "import time; begin = time.monotonic_ns(); {work}; end = time.monotonic_ns(); open({out!r}, 'w').write(str(begin) + ' ' + str(end))"
+PROGRAM = (
+    "import time; begin = time.monotonic_ns(); {work}; end = time.monotonic_ns(); open({out!r}, 'w').write(str(begin) + ' ' + str(end))"
+)
 WORK = "sum(range(3_000_000))"
 COPY = "import os, shutil; [shutil.copytree(f'{folder}/{{name}}', os.environ['AIFLAME_PROFILE'] + '/spool/' + name) for name in os.listdir('{folder}')]"
 
@@ -67,7 +69,9 @@ def _small(folder: Path, runs: int) -> dict[str, dict[str, dict[str, float]]]:
             after[way].append(end)
             _cleared(folder, way)
     return {
-        way: {"start": _summary(before[way], before["alone"]), "end": _summary(after[way], after["alone"])} for way in ways if way != "alone"
+        way: {"start": _summary(before[way], before["alone"]), "end": _summary(after[way], after["alone"])}
+        for way in ways
+        if way != "alone"
     }
 
 

@@ -47,10 +47,12 @@ def open(path: str | Path | None = None, progress: Callable[[float], None] | Non
 def _resolved(store: Store) -> None:
     from aiflame.resolve import add_instructions, resolve
 
-    if store.has("symbols"):
-        add_instructions(store)
-    else:
-        resolve(store)
+    if not store.has("symbols"):
+        with store.alone():
+            if not store.has("symbols"):
+                resolve(store)
+                return
+    add_instructions(store)
 
 
 class Profile:

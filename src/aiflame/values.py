@@ -54,7 +54,9 @@ else:
                 name: dataclasses.field(default_factory=value.make) if isinstance(value, _Field) else value
                 for name, value in self._defaults.items()
             }
-            same = dataclasses.dataclass(type("Fields", (), {"__annotations__": dict(zip(self._names, self._types, strict=True)), **values}))
+            same = dataclasses.dataclass(
+                type("Fields", (), {"__annotations__": dict(zip(self._names, self._types, strict=True)), **values})
+            )
             owner.__dataclass_fields__ = same.__dataclass_fields__
             return owner.__dataclass_fields__
 

@@ -93,7 +93,9 @@ def test_a_profile_that_is_removed_at_once_stays_removed(tmp_path: Path, held: H
 
 def test_a_killed_sealer_is_taken_over_by_the_next_command(tmp_path: Path, held: HeldSealer) -> None:
     path = tmp_path / "a.aiflame"
-    subprocess.run([*RECORD, "-o", str(path), "--", PYTHON, "-c", "sum(range(30_000_000))"], env=held.env, check=True, cwd=tmp_path, timeout=60)
+    subprocess.run(
+        [*RECORD, "-o", str(path), "--", PYTHON, "-c", "sum(range(30_000_000))"], env=held.env, check=True, cwd=tmp_path, timeout=60
+    )
     with _ends(pid := held.pid()):
         os.kill(pid, signal.SIGKILL)
     assert (path / "spool").exists()

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
+import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -21,9 +24,10 @@ from .codes import ControlState
 from .control import FILE_NAME as CONTROL_FILE
 from .control import ControlPage
 from .door import Folder, refuse_foreign_entries
-from .index import Index, Part, write_part
 from .going_on import SEALED, still_recorded
+from .index import Index, Part, write_part
 from .living import SPOOL
+from .meta import FILE_NAME as META_FILE
 from .meta import Meta
 from .schema import TABLES
 from .spool import ProcessSpool
@@ -33,6 +37,7 @@ from .telemetry_format import FOLDER as TELEMETRY
 _PARTIAL = "tables.partial"
 _LOCK = "seal.lock"
 _PART_BYTES = 64 << 20
+_LOOK_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +60,11 @@ def seal(profile: Folder, progress: Callable[[float], None] | None = None) -> Se
             return SealReport()
         refuse_foreign_entries(profile)
         _refuse_live(profile)
-        with profile.locked(_LOCK):
+        with _one_at_a_time(profile, progress or _no_progress) as share_done:
             report = SealReport()
             if Index.read(profile.folder(SEALED)) is None:
                 note = _stop(profile)
-                report = _write_tables(profile, profile, note, progress or _no_progress)
+                report = _write_tables(profile, profile, note, share_done)
             _clear(profile)
         profile.remove(_LOCK)
         return report
@@ -85,6 +90,45 @@ def seal_growing(profile: Folder, place: Folder, note: str, progress: Callable[[
 
 def is_sealed(profile: Folder) -> bool:
     return profile.has_folder(SEALED) and profile.entry(SPOOL) is None
+
+
+@contextlib.contextmanager
+def _one_at_a_time(profile: Folder, progress: Callable[[float], None]) -> Iterator[Callable[[float], None]]:
+    """Others wait meanwhile, and see how far it is: what this gives is to be called with the share done."""
+    descriptor = profile.lock_file(_LOCK)
+    try:
+        _lock(descriptor, progress)
+
+        def share_done(share: float) -> None:
+            os.pwrite(descriptor, f"{share:.4f}".encode(), 0)
+            progress(share)
+
+        yield share_done
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, progress: Callable[[float], None]) -> None:
+    """Waits for whoever has it; a holder that dies lets go."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    except BlockingIOError:
+        pass
+    locked = threading.Event()
+
+    def look() -> None:
+        while not locked.wait(_LOOK_S):
+            with contextlib.suppress(ValueError):
+                progress(float(os.pread(descriptor, 8, 0) or b"0"))
+
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    finally:
+        locked.set()
+        looking.join()
 
 
 def _no_progress(share: float) -> None:
@@ -116,15 +160,18 @@ def _refuse_live(profile: Folder) -> None:
         raise AiflameError(f"{profile.path} {why}; it is sealed when it has ended")
 
 
-def _write_tables(profile: Folder, place: Folder, notes: list[str], progress: Callable[[float], None], *, growing: bool = False) -> SealReport:
+def _write_tables(
+    profile: Folder, place: Folder, notes: list[str], progress: Callable[[float], None], *, growing: bool = False
+) -> SealReport:
     started = time.monotonic()
-    meta = Meta.read(profile).with_notes(*notes)
+    meta = Meta.read(profile)
+    meta = replace(meta, degraded=()).with_notes(*notes, *meta.degraded) if growing else meta.with_notes(*notes)
     place.remove_tree(_PARTIAL)
     place.remove_tree(SEALED)
     partial = place.new_folder(_PARTIAL)
     rows = _process_rows(profile.folder(SPOOL), growing=growing)
     spool_bytes = sum(folder.size for folder in rows)
-    writer, damage, done = _Writer(partial), Counter[str](), 0
+    writer, damage, done = _Writer(partial, profile), Counter[str](), 0
     for number, folder in enumerate(rows):
         writer.add("processes", number, folder.row)
         with ProcessSpool(profile.folder(SPOOL, folder.name), growing=growing) as spool:
@@ -194,8 +241,9 @@ def _clear(profile: Folder) -> None:
 class _Writer:
     """Gathers frames until they are worth a file."""
 
-    def __init__(self, folder: Folder) -> None:
-        self._folder = folder
+    def __init__(self, folder: Folder, profile: Folder) -> None:
+        self._folder, self._profile = folder, profile
+        self._described = profile.entry(META_FILE) is not None
         self._waiting: dict[str, list[tuple[int, pl.DataFrame]]] = {}
         self._size: Counter[str] = Counter()
         self._parts: dict[str, list[Part]] = {}
@@ -214,6 +262,8 @@ class _Writer:
         return Index({name: tuple(self._parts[name]) for name in order})
 
     def _flush(self, table: str) -> None:
+        if self._described and self._profile.entry(META_FILE) is None:
+            raise AiflameError(f"{self._profile.path} is being removed")  # and whoever removes it is not kept from it by new files
         waiting = self._waiting.pop(table)
         self._size[table] = 0
         process = np.repeat(*np.array([(process, len(frame)) for process, frame in waiting], np.uint32).T)

@@ -17,18 +17,20 @@ import polars as pl
 from ..errors import AiflameError
 from .aside import fresh_place, is_ours, place_for, remove_place
 from .door import Folder, refuse_foreign_entries
-from .going_on import still_recorded
+from .going_on import SEALED, still_recorded
 from .index import Index, Part, open_part, verify, write_part
 from .job import FOLDER as RANKS
 from .job import is_ranked, rank_folders
+from .living import SPOOL
 from .meta import FILE_NAME as META_FILE
 from .meta import Meta
 from .schema import TABLE, TABLES
-from .seal import SEALED, SPOOL, is_sealed, seal, seal_aside, seal_growing
+from .seal import is_sealed, seal, seal_aside, seal_growing
 from .spool import empty_frame
 
 SUFFIX = ".aiflame"
 KEPT = "kept"
+_ALONE = "derive.lock"
 
 _SMALL = 64 << 10
 """Bytes of a part that is read at once: it needs no descriptor until its table is collected."""
@@ -49,7 +51,9 @@ class Profile:
     ours; without one it stays in memory.
     """
 
-    def __init__(self, folder: Folder, meta: Meta, tables: Sequence[Tables], place: Folder | None) -> None:
+    def __init__(self, folder: Folder, meta: Meta, tables: Sequence[Tables], place: Folder | None, growing: str = "") -> None:
+        """`growing`: what to say of a profile that is still being recorded."""
+        self._growing = growing
         self.folder, self.place = folder, place
         self.meta = meta
         self._tables = tuple(tables)
@@ -153,6 +157,20 @@ class Profile:
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             raise AiflameError(f"this query cannot be answered: {_first_line(error)}; tables: {', '.join(names)}") from None
 
+    def unfinished(self) -> list[str]:
+        """What a reader must know first: that the profile is still being recorded. Empty when it is not."""
+        return [self._growing] if self._growing else []
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """For what takes long and is needed once: one process at a time does it, and the next one finds what it has written."""
+        if self.place is None:
+            yield
+            return
+        with self._tables[0].folder.locked(_ALONE):
+            self._tables[0].index = Index.read(self._tables[0].folder) or self._tables[0].index
+            yield
+
     def notes(self) -> list[str]:
         """What could not be recorded or read, each line once."""
         return list(dict.fromkeys([*self.meta.degraded, *self.table("notes")["text"].to_list()]))
@@ -205,8 +223,9 @@ class Profile:
 def _as_it_is_now(folder: Folder, note: str, progress: Callable[[float], None] | None) -> Profile:
     """A profile that goes on growing. Its tables are in a folder that is gone with what is returned."""
     place = fresh_place()
-    seal_growing(folder, place, f"{folder.name} {note}", progress)
-    profile = Profile(folder, Meta.read(place), [_tables(place)], place)
+    note = f"{folder.name} {note}"
+    seal_growing(folder, place, note, progress)
+    profile = Profile(folder, Meta.read(place), [_tables(place)], place, note)
     weakref.finalize(profile, remove_place, place)
     return profile
 

@@ -79,7 +79,10 @@ def _note_on_rest(missing_ns: int, killed: list[CpuTime]) -> str:
     much = f"{missing_ns / 1e9:.1f} s of CPU time"
     if killed:
         named = ", ".join(f"{one.pid} ({one.command})" for one in killed[:3]) + (" …" if len(killed) > 3 else "")
-        why = "; ".join(dict.fromkeys(text for one in killed for text in one.notes)) or "it was killed before a sample came, or could not be sampled"
+        why = (
+            "; ".join(dict.fromkeys(text for one in killed for text in one.notes))
+            or "it was killed before a sample came, or could not be sampled"
+        )
         return f"{much} have no sample; process {named} has none and did not say what it used: {why}"
     return (
         f"{much} were used by processes that nothing was recorded of: statically linked ones, set-user-id ones, or ones that were started"

@@ -26,7 +26,8 @@ class Keeper:
         self._seen = {f"{own.st_ino}-{own.st_dev}"}
         self._jitdumps: set[str] = set()
         self._roots = tuple(
-            str(Path(root).resolve()) + "/" for root in (os.environ.get("TMPDIR") or "/tmp", "/tmp", "/var/tmp", "/dev/shm", Path.home() / ".cache")
+            str(Path(root).resolve()) + "/"
+            for root in (os.environ.get("TMPDIR") or "/tmp", "/tmp", "/var/tmp", "/dev/shm", Path.home() / ".cache")
         )
 
     def look(self) -> None:

@@ -86,12 +86,12 @@ def _start(command: list[str], environment: Mapping[str, str], mask: set[int | s
                 os.write(report, str(error.errno).encode())
         os._exit(127)
     os.close(report)
-    number = os.read(failed, 16)
+    failure = os.read(failed, 16)
     os.close(failed)
-    if number:
+    if failure:
         os.waitpid(pid, 0)
         with _as_errors(command):
-            raise OSError(int(number), os.strerror(int(number)))
+            raise OSError(int(failure), os.strerror(int(failure)))
     return pid
 
 
