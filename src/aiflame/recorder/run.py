@@ -57,7 +57,14 @@ class Recording:
 def run(command: list[str], place: Place, options: RecordOptions, *, overwrite: bool = False, wait_daemons: bool = False) -> Recording:
     """Runs `command` to its end with recording on; with `wait_daemons`, also what it leaves running."""
     program = commands.find(command)
-    variables, taken = environment(os.environ, place.profile.absolute(), features(options), command, asked=asked_for(options.trace))
+    variables, taken = environment(
+        os.environ,
+        place.profile.absolute(),
+        features(options),
+        command,
+        asked=asked_for(options.trace),
+        first=commands.first_library(program),
+    )
     variables.update(intra_variables(options))
     notes = commands.obstacles(program) + taken
     page, meta = prepare(place, options, command, overwrite=overwrite)
