@@ -109,6 +109,8 @@ class Meta:
     """of the command; negative: the signal that ended it; None: unknown"""
     degraded: tuple[str, ...] = ()
     """what could not be recorded or read, one line each"""
+    cpu_ns: int = 0
+    """CPU time of the command and of all that it waited for, by the system's account; 0: unknown"""
     complete: bool = False
     """the recorder saw the end; False after a crash of the recorder"""
     job_rank: JobRank | None = None

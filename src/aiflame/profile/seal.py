@@ -33,6 +33,7 @@ from .schema import TABLES
 from .spool import ProcessSpool
 from .telemetry import add_telemetry
 from .telemetry_format import FOLDER as TELEMETRY
+from .unseen import CpuTime, notes_on
 
 _PARTIAL = "tables.partial"
 _LOCK = "seal.lock"
@@ -169,14 +170,18 @@ def _write_tables(
     place.remove_tree(_PARTIAL)
     place.remove_tree(SEALED)
     partial = place.new_folder(_PARTIAL)
+    cpu: list[CpuTime] = []
     rows = _process_rows(profile.folder(SPOOL), growing=growing)
     spool_bytes = sum(folder.size for folder in rows)
     writer, damage, done = _Writer(partial, profile), Counter[str](), 0
     for number, folder in enumerate(rows):
         writer.add("processes", number, folder.row)
+        cpu.append(CpuTime())
+        cpu[-1].add("processes", folder.row)
         with ProcessSpool(profile.folder(SPOOL, folder.name), growing=growing) as spool:
             for name, frame in spool.chunks():
                 writer.add(name, number, frame)
+                cpu[-1].add(name, frame)
             if not growing:  # a record that is being written is no damage
                 damage.update(spool.damage)
         done += folder.size
@@ -184,7 +189,7 @@ def _write_tables(
     index, unread = add_telemetry(profile, partial, writer.finish())
     index.write(partial)
     partial.sync_tree()  # the spool is removed soon: what replaces it must survive a power failure
-    told = (*(f"{count} {what}" for what, count in sorted(damage.items())), *unread)
+    told = (*(f"{count} {what}" for what, count in sorted(damage.items())), *unread, *_unseen(cpu, meta, notes, growing=growing))
     meta.with_notes(*told).write(place)
     place.rename(_PARTIAL, SEALED)
     place.sync()
@@ -196,6 +201,14 @@ def _write_tables(
         seconds=time.monotonic() - started,
         notes=told,
     )
+
+
+def _unseen(processes: list[CpuTime], meta: Meta, stopped: list[str], *, growing: bool) -> list[str]:
+    """While a recording goes on, samples of what processes have used may still be on their way."""
+    rate = meta.options.get("cpu_rate")
+    if growing or not isinstance(rate, int):
+        return []
+    return notes_on(processes, meta.cpu_ns, rate, stopped[0] if stopped else None)
 
 
 def _stop(profile: Folder) -> list[str]:

@@ -13,6 +13,8 @@ import polars as pl
 WORTH_SAYING_NS = 500_000_000
 _SLACK = 1.1
 """What processes say that they used, and what the system says, differ by what the loader does before us."""
+_UNTOLD_NS = 5_000_000
+"""A process is loaded before it is recorded, and taken down behind its last record."""
 _LONGEST_COMMAND = 60
 _MOST = 20
 """Notes on single processes."""
@@ -64,6 +66,7 @@ def notes_on(processes: Iterable[CpuTime], total_ns: int, cpu_rate: int, stopped
     if len(silent) > _MOST:
         result.append(f"{len(silent) - _MOST} more processes used CPU time and have no sample")
     missing = total_ns - int(sum(one.used_ns for one in processes) * _SLACK)
+    missing -= len(processes) * _UNTOLD_NS
     if missing > WORTH_SAYING_NS and stopped is None:
         result.append(_note_on_rest(missing, [one for one in processes if not one.samples and not one.used_ns]))
     return result

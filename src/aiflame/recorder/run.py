@@ -20,7 +20,7 @@ from aiflame.recorder.intra import VARIABLE
 from aiflame.recorder.keep import Keeper
 from aiflame.recorder.options import RecordOptions
 from aiflame.recorder.place import Place
-from aiflame.recorder.supervise import supervise, wait_until
+from aiflame.recorder.supervise import children_cpu_ns, supervise, wait_until
 from aiflame.recorder.tracing import asked_for, trace_features
 from aiflame.values import asdict, dataclass, field, replace
 from aiflame.version import VERSION
@@ -155,7 +155,7 @@ def finish(
         if not spool_names(profile) and not notes:
             notes.append("nothing was recorded: the program did not load the collector (is LD_PRELOAD stripped on the way to it?)")
             tell(place, notes[-1])
-        meta = replace(meta, ended=Clocks.now(), exit_status=status, complete=True)
+        meta = replace(meta, ended=Clocks.now(), exit_status=status, cpu_ns=children_cpu_ns() if watch else 0, complete=True)
         meta.with_notes(*notes).write(profile)
     except OSError:
         tell(place, f"could not write {place.profile}/meta.json")

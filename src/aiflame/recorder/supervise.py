@@ -44,6 +44,12 @@ def wait_until(over: Callable[[float], bool]) -> None:
                 return
 
 
+def children_cpu_ns() -> int:
+    """CPU time of the command that has ended, and of all that it waited for."""
+    times = os.times()
+    return int((times.children_user + times.children_system) * 1e9)
+
+
 def become(command: list[str]) -> NoReturn:
     """Runs `command` in our place, unrecorded."""
     find(command)
