@@ -61,7 +61,7 @@ else:
             return owner.__dataclass_fields__
 
     def _made(plain, frozen, slots, eq):
-        types = plain.__dict__.get("__annotations__", {})
+        types = plain.__dict__.get("__annotations__", {})  # noqa: RUF063
         names = tuple(types)
         defaults = {name: plain.__dict__[name] for name in names if name in plain.__dict__}
         body = {name: value for name, value in plain.__dict__.items() if name not in (*defaults, "__dict__", "__weakref__")}

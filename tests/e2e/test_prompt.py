@@ -1,5 +1,7 @@
 """`aiflame record` ends with its command: what is left to do is done behind the prompt, and what goes on is recorded on."""
 
+# ruff: noqa: PTH
+
 from __future__ import annotations
 
 import os

@@ -30,8 +30,8 @@ def still_recorded(profile: Folder) -> str | None:
         if time.time() - _last_change(profile) > _QUIET_S:
             return None
         return (
-            f"may still be being recorded on {meta.host.name or 'another host'}, whose processes cannot be seen from here: this is what there"
-            f" was at {_now()}"
+            f"may still be being recorded on {meta.host.name or 'another host'}, whose processes cannot be seen from here: this is what"
+            f" there was at {_now()}"
         )
     if meta.ended is None and meta.recorder.pid and meta.recorder.alive():
         return f"is still being recorded: this is what there was at {_now()}"

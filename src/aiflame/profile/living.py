@@ -4,6 +4,8 @@ A process records while its tables are mapped. One that has just been forked or 
 Whoever looks must be able to see them: on another host, or in another namespace of process ids, nothing can be said (`visible`).
 """
 
+# ruff: noqa: PTH
+
 from __future__ import annotations
 
 import contextlib

@@ -150,7 +150,7 @@ def boot_id() -> str:
 def pid_namespace() -> str:
     """In which process ids have the same meaning as ours, until the next boot."""
     try:
-        return os.readlink("/proc/self/ns/pid")
+        return os.readlink("/proc/self/ns/pid")  # noqa: PTH115
     except OSError:
         return ""
 

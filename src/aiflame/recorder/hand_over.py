@@ -1,5 +1,7 @@
 """Hands a finished recording to a process of its own, which seals it while the prompt is back."""
 
+# ruff: noqa: PTH
+
 from __future__ import annotations
 
 import os
@@ -43,6 +45,6 @@ def _inherited() -> list[int]:
         try:
             if int(name) not in _STREAMS and os.get_inheritable(int(name)):
                 found.append(int(name))
-        except OSError:  # the one that the listing was read through
+        except OSError:  # noqa: PERF203  the one that the listing was read through
             continue
     return found

@@ -291,7 +291,7 @@ def _remove_profile(path: Path) -> None:
         try:
             above.remove_tree(path.name)
             return
-        except OSError as error:
+        except OSError as error:  # noqa: PERF203
             if error.errno != errno.ENOTEMPTY or time.monotonic() > until:
                 raise
             time.sleep(0.01)
