@@ -1,6 +1,6 @@
 """`aiflame record` ends with its command: what is left to do is done behind the prompt, and what goes on is recorded on."""
 
-# ruff: noqa: PTH
+# ruff: noqa: PTH115, PTH121, PTH208
 
 from __future__ import annotations
 

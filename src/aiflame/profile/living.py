@@ -4,7 +4,7 @@ A process records while its tables are mapped. One that has just been forked or 
 Whoever looks must be able to see them: on another host, or in another namespace of process ids, nothing can be said (`visible`).
 """
 
-# ruff: noqa: PTH
+# ruff: noqa: PTH110, PTH116, PTH208
 
 from __future__ import annotations
 

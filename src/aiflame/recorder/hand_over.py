@@ -1,6 +1,6 @@
 """Hands a finished recording to a process of its own, which seals it while the prompt is back."""
 
-# ruff: noqa: PTH
+# ruff: noqa: PTH208
 
 from __future__ import annotations
 
