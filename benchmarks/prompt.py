@@ -30,7 +30,10 @@ PROGRAM = (
     "import time; begin = time.monotonic_ns(); {work}; end = time.monotonic_ns(); open({out!r}, 'w').write(str(begin) + ' ' + str(end))"
 )
 WORK = "sum(range(3_000_000))"
-COPY = "import os, shutil; [shutil.copytree(f'{folder}/{{name}}', os.environ['AIFLAME_PROFILE'] + '/spool/' + name) for name in os.listdir('{folder}')]"
+COPY = (
+    "import os, shutil; to = os.environ['AIFLAME_PROFILE'] + '/spool/';"
+    " [shutil.copytree(f'{folder}/{{name}}', to + name) for name in os.listdir('{folder}')]"
+)
 
 
 def main() -> None:

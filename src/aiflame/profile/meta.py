@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import platform
+import sys
 import time
 import types
 import typing
@@ -46,7 +46,7 @@ class Host:
 
     @staticmethod
     def here() -> Host:
-        return Host(platform.node(), _cpu_model(), os.cpu_count() or 0, platform.release(), platform.python_version(), boot_id())
+        return Host(os.uname().nodename, _cpu_model(), os.cpu_count() or 0, os.uname().release, sys.version.split()[0], boot_id())
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +169,8 @@ def _cpu_model() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
 def _build(kind: Any, data: object) -> Any:
