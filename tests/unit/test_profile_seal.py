@@ -187,12 +187,30 @@ def test_a_live_recording_is_left_alone_until_its_recorder_is_gone(tmp_path, sle
     assert ticks > 0
     recorder = Recorder(sleeper.pid)
     path = recording_by(tmp_path / "a.aiflame", recorder, Host.here())
-    with pytest.raises(AiflameError, match=f"still being recorded \\(by process {sleeper.pid}\\)"):
-        Profile.open(path)
-    assert (path / "spool").exists()
+    before = sorted(path.rglob("*"))
+    with pytest.raises(AiflameError, match="is still being recorded"):
+        seal(Folder.open(path))
+    now = Profile.open(path)
+    assert len(now.table("cpu_samples")) == 50
+    assert now.notes()[0] == now.unfinished()[0]
+    assert "a.aiflame is still being recorded: this is what there was at" in now.notes()[0]
+    assert sorted(path.rglob("*")) == before
     sleeper.kill()
     sleeper.wait()
-    assert len(Profile.open(path).table("cpu_samples")) == 50
+    ended = Profile.open(path)
+    assert len(ended.table("cpu_samples")) == 50
+    assert ended.unfinished() == []
+    assert not (path / "spool").exists()
+
+
+def test_what_was_shown_of_a_live_recording_leaves_nothing_behind(tmp_path, sleeper, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = recording_by(tmp_path / "a.aiflame", Recorder(sleeper.pid), Host.here())
+    now = Profile.open(path)
+    assert len(list((tmp_path / "cache/aiflame/profiles").iterdir())) == 1
+    assert len(now.table("cpu_samples")) == 50
+    del now
+    assert list((tmp_path / "cache/aiflame/profiles").iterdir()) == []
 
 
 def test_a_damaged_control_page_does_not_open_a_live_recording_to_sealers(tmp_path, sleeper):
@@ -215,8 +233,8 @@ def test_another_process_with_the_recorders_number_is_not_the_recorder(tmp_path,
 
 
 def test_a_recording_on_another_host_is_left_alone_while_it_changes(tmp_path):
-    path = recording_by(tmp_path / "a.aiflame", Recorder(1 << 22), Host(name="elsewhere"))
-    with pytest.raises(AiflameError, match="still being recorded"):
+    path = recording_by(tmp_path / "a.aiflame", Recorder(1 << 22), Host(name="elsewhere", boot_id="another"))
+    with pytest.raises(AiflameError, match="may still be being recorded on elsewhere"):
         seal(Folder.open(path))
     for entry in [path, *path.rglob("*")]:
         os.utime(entry, (1, 1))

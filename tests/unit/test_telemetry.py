@@ -23,8 +23,9 @@ from aiflame.profile.meta import Meta
 from aiflame.profile.seal import seal
 from aiflame.profile.telemetry import read
 from aiflame.profile.telemetry_format import FOLDER, Header, Packer, Series, pack_header, read_header
+from aiflame.recorder.options import parse_telemetry
 from aiflame.recorder.sources.base import Look
-from aiflame.recorder.telemetry import SHARE, Telemetry, _Budget, _Scheduled, parse_telemetry
+from aiflame.recorder.telemetry import SHARE, Telemetry, _Budget, _Scheduled
 
 MS = 1_000_000
 

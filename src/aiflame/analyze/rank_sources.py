@@ -13,11 +13,11 @@ from aiflame.attribute.stacks import Tables
 from aiflame.errors import AiflameError
 from aiflame.profile.aside import is_ours
 from aiflame.profile.door import Folder, refuse_foreign_entries
+from aiflame.profile.going_on import SEALED
 from aiflame.profile.index import Index
 from aiflame.profile.job import FOLDER as RANKS
 from aiflame.profile.job import Job, is_ranked, rank_folders
 from aiflame.profile.rank_of import NONE, ranks_of
-from aiflame.profile.seal import SEALED
 from aiflame.profile.store import Profile
 
 BYTES_A_ROW = 600

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +15,7 @@ from aiflame.api import Profile
 from aiflame.attribute.build import GROUPINGS, default_metric
 from aiflame.attribute.transforms import focus, hide_interpreter_noise, without_idle
 from aiflame.attribute.tree import METRICS, Tree
+from aiflame.cli.progress import SealingLine
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed
 from aiflame.profile.rank_numbers import parse_ranks, write_ranks
@@ -61,7 +63,14 @@ class View:
 
 
 def opened(path: Path | None, ranks: str = "") -> Profile:
-    return aiflame.open(path, ranks=parse_ranks(ranks) if ranks else None)
+    line = SealingLine(path)
+    try:
+        profile = aiflame.open(path, line, ranks=parse_ranks(ranks) if ranks else None)
+    finally:
+        line.end()
+    for note in profile.store.unfinished():
+        print(f"aiflame: {note}", file=sys.stderr)
+    return profile
 
 
 def source_folder(path: Path | None) -> SourceFolder | None:
@@ -70,10 +79,11 @@ def source_folder(path: Path | None) -> SourceFolder | None:
 
 def of_ranks(profile: Profile, ranks: str) -> str:
     """How a profile is called, or some ranks of it."""
+    name = profile.path.name + (" (still being recorded)" if profile.store.unfinished() else "")
     if not ranks:
-        return profile.path.name
+        return name
     numbers = parse_ranks(ranks)
-    return f"{profile.path.name}, rank{'s' if len(numbers) > 1 else ''} {write_ranks(numbers)}"
+    return f"{name}, rank{'s' if len(numbers) > 1 else ''} {write_ranks(numbers)}"
 
 
 def view(

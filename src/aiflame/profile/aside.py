@@ -10,15 +10,18 @@ import contextlib
 import hashlib
 import os
 import stat
+import tempfile
 import time
 from pathlib import Path
 
 from ..errors import AiflameError
 from .door import Folder
+from .meta import start_ticks
 
 _KEPT_S = 30 * 86400.0
 """What no command has used for so long is removed."""
 _MOST_KEPT = 256
+_FRESH = "now."
 
 
 def is_ours(profile: Folder) -> bool:
@@ -39,6 +42,30 @@ def place_for(profile: Folder) -> Folder | None:
         return place
     except (OSError, AiflameError):
         return None
+
+
+def fresh_place() -> Folder:
+    """An empty folder that no other process uses: below the user's cache, or where temporary files go."""
+    with contextlib.suppress(OSError, AiflameError, RuntimeError):
+        if (cache := _cache()) is not None:
+            _remove_orphans(cache)
+            return cache.new_folder(f"{_FRESH}{os.getpid()}.{start_ticks(os.getpid())}.{os.urandom(8).hex()}").held()
+    return Folder.open(tempfile.mkdtemp(prefix="aiflame-"))
+
+
+def remove_place(place: Folder) -> None:
+    """One that `fresh_place` made."""
+    with contextlib.suppress(OSError, AiflameError):
+        Folder.open(place.path.parent).remove_tree(place.name)
+
+
+def _remove_orphans(cache: Folder) -> None:
+    """Whoever was killed has left its folder."""
+    for entry in cache.entries():
+        if entry.name.startswith(_FRESH):
+            pid, _, rest = entry.name.removeprefix(_FRESH).partition(".")
+            if not pid.isdecimal() or str(start_ticks(int(pid))) != rest.partition(".")[0]:
+                cache.remove_tree(entry.name)
 
 
 def _cache() -> Folder | None:

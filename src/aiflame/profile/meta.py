@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import platform
+import sys
 import time
 import types
 import typing
@@ -41,9 +41,12 @@ class Host:
     python: str = ""
     boot_id: str = ""
 
+    def is_here(self) -> bool:
+        return self.name in ("", os.uname().nodename)
+
     @staticmethod
     def here() -> Host:
-        return Host(platform.node(), _cpu_model(), os.cpu_count() or 0, platform.release(), platform.python_version(), boot_id())
+        return Host(os.uname().nodename, _cpu_model(), os.cpu_count() or 0, os.uname().release, sys.version.split()[0], boot_id())
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +68,12 @@ class Recorder:
 
     pid: int = 0
     start_ticks: int = 0
+    namespace: str = ""
+    """of process ids: in another, `pid` means nothing"""
 
     @staticmethod
     def this() -> Recorder:
-        return Recorder(os.getpid(), start_ticks(os.getpid()) or 0)
+        return Recorder(os.getpid(), start_ticks(os.getpid()) or 0, pid_namespace())
 
     def alive(self) -> bool:
         ticks = start_ticks(self.pid)
@@ -104,6 +109,8 @@ class Meta:
     """of the command; negative: the signal that ended it; None: unknown"""
     degraded: tuple[str, ...] = ()
     """what could not be recorded or read, one line each"""
+    cpu_ns: int = 0
+    """CPU time of the command and of all that it waited for, by the system's account; 0: unknown"""
     complete: bool = False
     """the recorder saw the end; False after a crash of the recorder"""
     job_rank: JobRank | None = None
@@ -142,6 +149,14 @@ def boot_id() -> str:
         return ""
 
 
+def pid_namespace() -> str:
+    """In which process ids have the same meaning as ours, until the next boot."""
+    try:
+        return os.readlink("/proc/self/ns/pid")  # noqa: PTH115
+    except OSError:
+        return ""
+
+
 def start_ticks(pid: int) -> int | None:
     """When a process started, in clock ticks since boot; None when there is no such process."""
     try:
@@ -156,8 +171,8 @@ def _cpu_model() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
 def _build(kind: Any, data: object) -> Any:

@@ -93,6 +93,12 @@ class Ranked(Profile):
     def write_meta(self, meta: Meta) -> None:
         raise AiflameError(f"{self.path} is a profile of several ranks: what is known of it is written into those of single ranks")
 
+    def unfinished(self) -> list[str]:
+        growing = [part for part in self.parts if part.store.unfinished()]
+        if len(growing) == 1 and growing[0].rank < 0:
+            return growing[0].store.unfinished()
+        return [f"{_called([part.rank for part in growing])}: {growing[0].store.unfinished()[0]}"] if growing else []
+
     def kept_size(self, file: str) -> int | None:
         part, name = self._keeper(file)
         return part.store.kept_size(name) if part is not None else None

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
+import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -21,20 +24,21 @@ from .codes import ControlState
 from .control import FILE_NAME as CONTROL_FILE
 from .control import ControlPage
 from .door import Folder, refuse_foreign_entries
+from .going_on import SEALED, still_recorded
 from .index import Index, Part, write_part
-from .meta import Host, Meta, Recorder
+from .living import SPOOL
+from .meta import FILE_NAME as META_FILE
+from .meta import Meta
 from .schema import TABLES
 from .spool import ProcessSpool
 from .telemetry import add_telemetry
 from .telemetry_format import FOLDER as TELEMETRY
-
-SPOOL = "spool"
-SEALED = "tables"
+from .unseen import CpuTime, notes_on
 
 _PARTIAL = "tables.partial"
 _LOCK = "seal.lock"
 _PART_BYTES = 64 << 20
-_STILL_WARM_S = 60.0
+_LOOK_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +61,11 @@ def seal(profile: Folder, progress: Callable[[float], None] | None = None) -> Se
             return SealReport()
         refuse_foreign_entries(profile)
         _refuse_live(profile)
-        with profile.locked(_LOCK):
+        with _one_at_a_time(profile, progress or _no_progress) as share_done:
             report = SealReport()
             if Index.read(profile.folder(SEALED)) is None:
                 note = _stop(profile)
-                report = _write_tables(profile, profile, note, progress or _no_progress)
+                report = _write_tables(profile, profile, note, share_done)
             _clear(profile)
         profile.remove(_LOCK)
         return report
@@ -79,8 +83,53 @@ def seal_aside(profile: Folder, place: Folder, progress: Callable[[float], None]
             return _write_tables(profile, place, _why_stopped(profile), progress or _no_progress)
 
 
+def seal_growing(profile: Folder, place: Folder, note: str, progress: Callable[[float], None] | None = None) -> SealReport:
+    """Writes the tables of a recording that goes on, as they are now, to `place`. Nobody is stopped, and the profile stays as it is."""
+    with _as_errors(profile, place):
+        return _write_tables(profile, place, [note, *_why_stopped(profile)], progress or _no_progress, growing=True)
+
+
 def is_sealed(profile: Folder) -> bool:
     return profile.has_folder(SEALED) and profile.entry(SPOOL) is None
+
+
+@contextlib.contextmanager
+def _one_at_a_time(profile: Folder, progress: Callable[[float], None]) -> Iterator[Callable[[float], None]]:
+    """Others wait meanwhile, and see how far it is: what this gives is to be called with the share done."""
+    descriptor = profile.lock_file(_LOCK)
+    try:
+        _lock(descriptor, progress)
+
+        def share_done(share: float) -> None:
+            os.pwrite(descriptor, f"{share:.4f}".encode(), 0)
+            progress(share)
+
+        yield share_done
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, progress: Callable[[float], None]) -> None:
+    """Waits for whoever has it; a holder that dies lets go."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    except BlockingIOError:
+        pass
+    locked = threading.Event()
+
+    def look() -> None:
+        while not locked.wait(_LOOK_S):
+            with contextlib.suppress(ValueError):
+                progress(float(os.pread(descriptor, 8, 0) or b"0"))
+
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    finally:
+        locked.set()
+        looking.join()
 
 
 def _no_progress(share: float) -> None:
@@ -108,50 +157,39 @@ def _gigabytes(profile: Folder) -> str:
 
 
 def _refuse_live(profile: Folder) -> None:
-    """A recording that still runs is left alone; its recorder sets the page to STOPPED before it seals."""
-    meta = Meta.read(profile)
-    try:
-        with ControlPage.look(profile) as page:
-            recording, recorder = page.state != ControlState.STOPPED, Recorder(page.recorder_pid)
-    except AiflameError:
-        recording, recorder = meta.recorder.pid > 0 and meta.ended is None, meta.recorder
-    if not recording:
-        return
-    if meta.recorder.pid == recorder.pid:
-        recorder = meta.recorder  # which knows its start, too
-    is_here = meta.host.name in ("", Host.here().name)
-    if recorder.alive() if is_here else time.time() - _last_change(profile) < _STILL_WARM_S:
-        raise AiflameError(f"{profile.path} is still being recorded (by process {recorder.pid}): wait for its end or stop it first")
+    if (why := still_recorded(profile)) is not None:
+        raise AiflameError(f"{profile.path} {why}; it is sealed when it has ended")
 
 
-def _last_change(profile: Folder) -> float:
-    control = profile.entry(CONTROL_FILE)
-    tables = [entry for entry in profile.folder(SPOOL).walk() if entry.name.endswith(".table")]
-    changes = [entry.status.st_mtime for entry in [*tables, *([control] if control else [])]]
-    return max([profile.status().st_mtime, *changes])
-
-
-def _write_tables(profile: Folder, place: Folder, notes: list[str], progress: Callable[[float], None]) -> SealReport:
+def _write_tables(
+    profile: Folder, place: Folder, notes: list[str], progress: Callable[[float], None], *, growing: bool = False
+) -> SealReport:
     started = time.monotonic()
-    meta = Meta.read(profile).with_notes(*notes)
+    meta = Meta.read(profile)
+    meta = replace(meta, degraded=()).with_notes(*notes, *meta.degraded) if growing else meta.with_notes(*notes)
     place.remove_tree(_PARTIAL)
     place.remove_tree(SEALED)
     partial = place.new_folder(_PARTIAL)
-    rows = _process_rows(profile.folder(SPOOL))
+    cpu: list[CpuTime] = []
+    rows = _process_rows(profile.folder(SPOOL), growing=growing)
     spool_bytes = sum(folder.size for folder in rows)
-    writer, damage, done = _Writer(partial), Counter[str](), 0
+    writer, damage, done = _Writer(partial, profile), Counter[str](), 0
     for number, folder in enumerate(rows):
         writer.add("processes", number, folder.row)
-        with ProcessSpool(profile.folder(SPOOL, folder.name)) as spool:
+        cpu.append(CpuTime())
+        cpu[-1].add("processes", folder.row)
+        with ProcessSpool(profile.folder(SPOOL, folder.name), growing=growing) as spool:
             for name, frame in spool.chunks():
                 writer.add(name, number, frame)
-            damage.update(spool.damage)
+                cpu[-1].add(name, frame)
+            if not growing:  # a record that is being written is no damage
+                damage.update(spool.damage)
         done += folder.size
         progress(done / max(spool_bytes, 1))
     index, unread = add_telemetry(profile, partial, writer.finish())
     index.write(partial)
     partial.sync_tree()  # the spool is removed soon: what replaces it must survive a power failure
-    told = (*(f"{count} {what}" for what, count in sorted(damage.items())), *unread)
+    told = (*(f"{count} {what}" for what, count in sorted(damage.items())), *unread, *_unseen(cpu, meta, notes, growing=growing))
     meta.with_notes(*told).write(place)
     place.rename(_PARTIAL, SEALED)
     place.sync()
@@ -163,6 +201,14 @@ def _write_tables(profile: Folder, place: Folder, notes: list[str], progress: Ca
         seconds=time.monotonic() - started,
         notes=told,
     )
+
+
+def _unseen(processes: list[CpuTime], meta: Meta, stopped: list[str], *, growing: bool) -> list[str]:
+    """While a recording goes on, samples of what processes have used may still be on their way."""
+    rate = meta.options.get("cpu_rate")
+    if growing or not isinstance(rate, int):
+        return []
+    return notes_on(processes, meta.cpu_ns, rate, stopped[0] if stopped else None)
 
 
 def _stop(profile: Folder) -> list[str]:
@@ -186,12 +232,12 @@ class _Process:
     size: int
 
 
-def _process_rows(spool: Folder) -> list[_Process]:
+def _process_rows(spool: Folder, *, growing: bool) -> list[_Process]:
     """The processes that recorded something, in the order of their start."""
     found = []
     for entry in spool.entries():
         if entry.is_folder:
-            with ProcessSpool(spool.folder(entry.name)) as folder:
+            with ProcessSpool(spool.folder(entry.name), growing=growing) as folder:
                 if len(row := folder.process()):
                     found.append(_Process(entry.name, row, folder.size()))
     return sorted(found, key=lambda process: (process.row["start_ns"][0], process.row["pid"][0]))
@@ -208,8 +254,9 @@ def _clear(profile: Folder) -> None:
 class _Writer:
     """Gathers frames until they are worth a file."""
 
-    def __init__(self, folder: Folder) -> None:
-        self._folder = folder
+    def __init__(self, folder: Folder, profile: Folder) -> None:
+        self._folder, self._profile = folder, profile
+        self._described = profile.entry(META_FILE) is not None
         self._waiting: dict[str, list[tuple[int, pl.DataFrame]]] = {}
         self._size: Counter[str] = Counter()
         self._parts: dict[str, list[Part]] = {}
@@ -228,6 +275,8 @@ class _Writer:
         return Index({name: tuple(self._parts[name]) for name in order})
 
     def _flush(self, table: str) -> None:
+        if self._described and self._profile.entry(META_FILE) is None:
+            raise AiflameError(f"{self._profile.path} is being removed")  # and whoever removes it is not kept from it by new files
         waiting = self._waiting.pop(table)
         self._size[table] = 0
         process = np.repeat(*np.array([(process, len(frame)) for process, frame in waiting], np.uint32).T)

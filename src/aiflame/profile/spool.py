@@ -76,14 +76,18 @@ def empty_frame(table: Table) -> pl.DataFrame:
 class ProcessSpool:
     """Reads `PROFILE/spool/PID.START_NS/`. `chunks` gives every table's rows once, what is referred to before what refers."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: Folder, *, growing: bool = False) -> None:
+        """`growing`: the process may write on meanwhile. Its tables are read as far as they were filled just now."""
         self._folder = folder.held()
         pid, _, start = folder.name.partition(".")
         self.pid, self.start_ns = _number(pid, 32), _number(start, 62)
         self.damage: Counter[str] = Counter()
         self._known = {name: np.zeros(1, np.bool_) for name in READ_FIRST}
-        sizes = {entry.name: entry.size for entry in self._folder.entries() if entry.is_file}
-        self._tables = {table.name: sizes[_file_name(table)] for table in TABLES if _file_name(table) in sizes}
+        if growing:
+            self._tables = _filled(self._folder)
+        else:
+            sizes = {entry.name: entry.size for entry in self._folder.entries() if entry.is_file}
+            self._tables = {table.name: sizes[_file_name(table)] for table in TABLES if _file_name(table) in sizes}
         self._refuse_newer()
         self._strings = Strings(self._folder)
 
@@ -137,7 +141,7 @@ class ProcessSpool:
         with self._folder.file(_file_name(table)) as file:
             if file is None:
                 return
-            size = min(file.seek(0, 2), HEADER_BYTES + _LARGEST_TABLE)
+            size = min(file.seek(0, 2), self._tables[table.name], HEADER_BYTES + _LARGEST_TABLE)
             slots = max(size - HEADER_BYTES, 0) // dtype.itemsize
             step, width = _BLOCK_BYTES // dtype.itemsize, dtype.itemsize // 8
             for first in range(0, slots, step):
@@ -245,6 +249,18 @@ def read(folder: Folder) -> dict[str, pl.DataFrame]:
 
 def _file_name(table: Table) -> str:
     return f"{table.name}.table"
+
+
+def _filled(folder: Folder) -> dict[str, int]:
+    """How many bytes of each table are in use. What refers is looked at before what it refers to: a record is written before those that
+    name it, so that none names one that is not in use here."""
+    last = ("threads", "stacks")  # threads name stacks
+    order = sorted(TABLES, key=lambda table: last.index(table.name) + 2 if table.name in last else table.name in READ_FIRST)
+    found = {}
+    for table in order:
+        if (header := _header(folder, table)) is not None:
+            found[table.name] = HEADER_BYTES + min(int(header["next"]), _LARGEST_TABLE) * record_type(table).itemsize
+    return {table.name: found[table.name] for table in TABLES if table.name in found}
 
 
 def _header(folder: Folder, table: Table) -> np.void | None:

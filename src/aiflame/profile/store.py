@@ -6,6 +6,7 @@ import contextlib
 import errno
 import re
 import uuid
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,19 +16,22 @@ import polars as pl
 
 from ..errors import AiflameError
 from . import sql
-from .aside import is_ours, place_for
+from .aside import fresh_place, is_ours, place_for, remove_place
 from .door import Folder, refuse_foreign_entries
+from .going_on import SEALED, still_recorded
 from .index import Index, Part, open_part, verify, write_part
 from .job import FOLDER as RANKS
 from .job import is_ranked, rank_folders
+from .living import SPOOL
 from .meta import FILE_NAME as META_FILE
 from .meta import Meta
 from .schema import TABLE, TABLES
-from .seal import SEALED, SPOOL, is_sealed, seal, seal_aside
+from .seal import is_sealed, seal, seal_aside, seal_growing
 from .spool import empty_frame
 
 SUFFIX = ".aiflame"
 KEPT = "kept"
+_ALONE = "derive.lock"
 
 _MOST_ROWS, _MOST_ROWS_A_BYTE = 1 << 20, 64
 """A row of ours takes a tenth of a byte at the least: it has a number."""
@@ -50,7 +54,9 @@ class Profile:
     ours; without one it stays in memory.
     """
 
-    def __init__(self, folder: Folder, meta: Meta, tables: Sequence[Tables], place: Folder | None) -> None:
+    def __init__(self, folder: Folder, meta: Meta, tables: Sequence[Tables], place: Folder | None, growing: str = "") -> None:
+        """`growing`: what to say of a profile that is still being recorded."""
+        self._growing = growing
         self.folder, self.place = folder, place
         self.meta = meta
         self._tables = tuple(tables)
@@ -81,7 +87,9 @@ class Profile:
 
     @staticmethod
     def of(folder: Folder, progress: Callable[[float], None] | None = None) -> Profile:
-        """The profile of one recorder."""
+        """The profile of one recorder. Of one that is still being recorded, what there is now."""
+        if not is_sealed(folder) and (note := still_recorded(folder)) is not None:
+            return _as_it_is_now(folder, note, progress)
         if not is_ours(folder):
             return _of_another(folder, progress)
         if not is_sealed(folder):
@@ -147,6 +155,20 @@ class Profile:
         names = [*self.names(), *(table.name for table in TABLES if not self.has(table.name))]
         return sql.answer(query, names, self.scan)
 
+    def unfinished(self) -> list[str]:
+        """What a reader must know first: that the profile is still being recorded. Empty when it is not."""
+        return [self._growing] if self._growing else []
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """For what takes long and is needed once: one process at a time does it, and the next one finds what it has written."""
+        if self.place is None:
+            yield
+            return
+        with self._tables[0].folder.locked(_ALONE):
+            self._tables[0].index = Index.read(self._tables[0].folder) or self._tables[0].index
+            yield
+
     def notes(self) -> list[str]:
         """What could not be recorded or read, each line once."""
         return list(dict.fromkeys([*self.meta.degraded, *self.table("notes")["text"].to_list()]))
@@ -195,6 +217,16 @@ class Profile:
                 _refuse_bomb(folder, part)
                 self._verified.add(part.file)
         return parts
+
+
+def _as_it_is_now(folder: Folder, note: str, progress: Callable[[float], None] | None) -> Profile:
+    """A profile that goes on growing. Its tables are in a folder that is gone with what is returned."""
+    place = fresh_place()
+    note = f"{folder.name} {note}"
+    seal_growing(folder, place, note, progress)
+    profile = Profile(folder, Meta.read(place), [_tables(place)], place, note)
+    weakref.finalize(profile, remove_place, place)
+    return profile
 
 
 def _of_another(folder: Folder, progress: Callable[[float], None] | None) -> Profile:

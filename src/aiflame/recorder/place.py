@@ -7,13 +7,12 @@ agree on (the profile's name, whose it is) each works out from the launcher's va
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
-import socket
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from aiflame.errors import AiflameError
@@ -21,7 +20,9 @@ from aiflame.profile.door import Folder
 from aiflame.profile.job import FOLDER, Job, is_ranked, rank_folders, rank_name
 from aiflame.profile.meta import JobRank, boot_id, start_ticks
 from aiflame.profile.rank_numbers import write_ranks
+from aiflame.values import dataclass
 
+_PATIENCE_S = 5.0
 _OF_A_PROFILE = (
     "meta.json",
     "control",
@@ -126,7 +127,7 @@ class Place:
         try:
             ranks = Folder.open(self.whole).folder(FOLDER)
             # The descriptor stays open: who dies lets go.
-            fcntl.flock(ranks.lock_file(f"host-{boot_id() or socket.gethostname()}"), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(ranks.lock_file(f"host-{boot_id() or os.uname().nodename}"), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         except OSError:  # a file system without locks
@@ -140,7 +141,7 @@ class Place:
                 raise AiflameError(f"{self.whole} exists: choose another name with -o, or replace it with --force")
             if not _is_profile(self.whole):
                 raise AiflameError(f"{self.whole} exists and is no profile: choose another name with -o")
-            Folder.open(self.whole.parent).remove_tree(self.whole.name)
+            _remove_profile(self.whole)
         Folder.new(self.whole)
 
     def _make_rank(self, rank: JobRank, job: Job, *, overwrite: bool) -> None:
@@ -278,6 +279,22 @@ def _process_of_launcher(variable: str) -> str:
 def _number(variables: Mapping[str, str], name: str) -> int | None:
     text = variables.get(name, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
+def _remove_profile(path: Path) -> None:
+    """A process that seals it in the background gives up when it finds no meta.json; until then it may put something new there."""
+    above = Folder.open(path.parent)
+    with contextlib.suppress(OSError, AiflameError):
+        above.folder(path.name).remove("meta.json")
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            above.remove_tree(path.name)
+            return
+        except OSError as error:  # noqa: PERF203
+            if error.errno != errno.ENOTEMPTY or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
 
 
 def _remove(folder: Folder, name: str) -> None:

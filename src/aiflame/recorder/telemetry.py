@@ -12,15 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from io import FileIO
 
-from aiflame.errors import AiflameError
 from aiflame.profile.codes import StopReason
 from aiflame.profile.control import ControlPage
 from aiflame.profile.door import Folder
 from aiflame.profile.telemetry_format import FOLDER, SUFFIX, Packer, pack_header
+from aiflame.recorder.options import INTERVAL_MS
 from aiflame.recorder.sources import sources
 from aiflame.recorder.sources.base import Source
 
-INTERVAL_MS = 50
 SHARE = 0.05
 """Of a core, for all looks together. A driver's look takes 1 to 3 ms, which is fine every 50 ms beside a program on other cores."""
 _ROOM = 0.8
@@ -34,15 +33,6 @@ _TAKEN = 16 << 10
 """Bytes of --max-size that a file takes at a time."""
 _PATIENCE_S = 1.0
 """So long the end of a recording waits for a look that does not end."""
-
-
-def parse_telemetry(text: str) -> int:
-    """`off`, or milliseconds → milliseconds, 0 for none."""
-    if text.lower() == "off":
-        return 0
-    if not text.isdecimal() or not 5 <= int(text) <= 60_000:
-        raise AiflameError(f"--telemetry {text}: use off, or an interval of 5 to 60000 milliseconds")
-    return int(text)
 
 
 class Telemetry:
