@@ -13,6 +13,7 @@ from aiflame.errors import AiflameError
 from aiflame.profile import claims
 from aiflame.profile.codes import ControlState, Feature
 from aiflame.profile.control import ControlPage
+from aiflame.profile.masking import masked_arguments
 from aiflame.profile.meta import Clocks, Host, Meta, Recorder
 from aiflame.recorder import command as commands
 from aiflame.recorder.hooks import environment
@@ -96,7 +97,7 @@ def prepare(place: Place, options: RecordOptions, command: list[str], *, overwri
         claims.claim(profile, identity)
         Meta(
             version=VERSION,
-            command=tuple(command),
+            command=masked_arguments(command),
             host=Host.here(),
             recorder=Recorder.this(),
             options=asdict(options),
