@@ -118,7 +118,7 @@ bool open(uint64_t start_ns) noexcept {
   snprintf(folder, sizeof folder, "%s/spool/%u.%llu", control::profile_path(), sys::process_id(), static_cast<unsigned long long>(start_ns));
   constexpr uint64_t kFolderBytes = 4096;
   if (!control::take(kFolderBytes)) return false;
-  long made = sys::call(SYS_mkdirat, AT_FDCWD, reinterpret_cast<long>(folder), 0755);
+  long made = sys::call(SYS_mkdirat, AT_FDCWD, reinterpret_cast<long>(folder), 0700);
   if (sys::failed(made) && made != -17 /* EEXIST */) {
     control::stop(made == -28 ? schema::StopReason::NO_SPACE : schema::StopReason::IO_ERROR, static_cast<uint32_t>(-made));
     return false;

@@ -153,7 +153,7 @@ class Path {
 void* TableFile::map_file(int flags, uint64_t start, uint64_t bytes) const noexcept {
   if (!control::take(bytes)) return nullptr;
   Path path(folder_, name_);
-  long fd = sys::call(SYS_openat, AT_FDCWD, reinterpret_cast<long>(path.text()), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0644);
+  long fd = sys::call(SYS_openat, AT_FDCWD, reinterpret_cast<long>(path.text()), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
   long result = fd;
   if (!sys::failed(fd)) {
     result = allocate(path.text(), fd, start, bytes);

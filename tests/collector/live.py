@@ -17,6 +17,7 @@ import pytest
 from aiflame.errors import AiflameError
 from aiflame.profile.codes import Feature, GpuSampling
 from aiflame.profile.control import ControlPage
+from aiflame.profile.door import Folder
 from aiflame.profile.schema import TABLE
 from aiflame.profile.spool import ProcessSpool, empty_frame
 from aiflame.recorder.library import collector
@@ -97,7 +98,7 @@ def recorded(
     """The program with the collector preloaded; runs in `profile`'s folder."""
     (profile / "spool").mkdir(parents=True)
     options = {"cpu_rate": cpu_rate, "wall_rate": wall_rate, "features": features, "gpu_sampling": gpu_sampling, "max_bytes": max_bytes}
-    page = ControlPage.create(profile, **options)
+    page = ControlPage.create(Folder.open(profile), **options)
     preload = ":".join(filter(None, [str(library()), (env or {}).get("LD_PRELOAD", "")]))
     outcome = _run(command, profile.parent, {**_environment(), **(env or {}), "AIFLAME_PROFILE": str(profile), "LD_PRELOAD": preload})
     page.close()
@@ -108,7 +109,7 @@ def processes(profile: Path) -> list[Process]:
     """Every recorded process, in the order of their starts. A damaged record anywhere fails."""
     found = []
     for folder in sorted((profile / "spool").iterdir(), key=lambda folder: int(folder.name.partition(".")[2])):
-        with ProcessSpool(folder) as spool:
+        with ProcessSpool(Folder.open(folder)) as spool:
             tables: dict[str, pl.DataFrame] = {"processes": spool.process()}
             for name, rows in spool.chunks():
                 tables[name] = pl.concat([tables[name], rows]) if name in tables else rows

@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 
 from aiflame.profile.codes import FrameKind, LeafFlag
+from aiflame.profile.door import Folder
 from aiflame.profile.index import Index, write_part
 from aiflame.profile.meta import Meta
 from aiflame.profile.schema import TABLE
@@ -29,12 +30,12 @@ _EMPTY: dict[Any, Any] = {pl.String: "", pl.Binary: b""}
 def sealed(path: Path, meta: Meta | None = None, **tables: list[Row]) -> Profile:
     folder = path / "tables"
     folder.mkdir(parents=True)
-    (meta or Meta()).write(path)
+    (meta or Meta()).write(Folder.open(path))
     tables.setdefault("processes", [{"pid": 1000}])
     parts = {}
     for name, rows in tables.items():
-        parts[name] = (write_part(folder, f"{name}/00000.parquet", _frame(name, rows)),)
-    Index(parts).write(folder)
+        parts[name] = (write_part(Folder.open(folder), name, "00000", _frame(name, rows)),)
+    Index(parts).write(Folder.open(folder))
     return Profile.open(path)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from pathlib import Path
 from typing import NoReturn
@@ -115,10 +116,10 @@ def test_a_profile_with_its_instructions_is_not_touched_again(tmp_path: Path, nv
 
 def test_device_code_with_samples_stays_packed_and_the_other_is_removed(tmp_path: Path, nvdisasm: Path):
     store = profile(tmp_path / "p", (LINES, SCALE))
-    before = device_code.binary(store.path / "cubins", LINES)
+    before = device_code.binary(store.folder.folder("cubins"), LINES)
     write(store, nvdisasm)
     assert [file.name for file in (store.path / "cubins").iterdir()] == [f"{LINES:016x}.cubin.gz"]
-    assert before and device_code.binary(store.path / "cubins", LINES) == before
+    assert before and device_code.binary(store.folder.folder("cubins"), LINES) == before
 
 
 def test_packed_device_code_that_is_damaged_counts_as_not_kept(tmp_path: Path, nvdisasm: Path):
@@ -127,7 +128,7 @@ def test_packed_device_code_that_is_damaged_counts_as_not_kept(tmp_path: Path, n
     [packed] = (store.path / "cubins").iterdir()
     for content in (packed.read_bytes()[:50], b"", b"not packed at all"):
         packed.write_bytes(content)
-        assert device_code.cubin(store.path / "cubins", LINES) is None
+        assert device_code.cubin(store.folder.folder("cubins"), LINES) is None
 
 
 def test_device_code_stays_as_it_is_where_it_cannot_be_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -135,8 +136,8 @@ def test_device_code_stays_as_it_is_where_it_cannot_be_packed(tmp_path: Path, mo
         raise OSError(errno.ENOSPC, "No space left on device")
 
     store = profile(tmp_path / "p", (LINES, SCALE))
-    monkeypatch.setattr(Path, "replace", full)
-    device_code.keep(store.path / "cubins", {LINES})
+    monkeypatch.setattr(os, "rename", full)
+    device_code.keep(store.folder, {LINES})
     assert [file.name for file in (store.path / "cubins").iterdir()] == [f"{LINES:016x}.cubin"]
 
 

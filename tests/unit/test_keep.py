@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from aiflame.profile import ControlPage
+from aiflame.profile.door import Folder
 from aiflame.recorder.keep import Keeper
 
 SECRET = b"PRIVATE KEY MATERIAL"
@@ -25,8 +26,8 @@ def profile(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def keeper(profile: Path) -> Iterator[Keeper]:
-    with ControlPage.create(profile) as page:
-        yield Keeper(profile, page)
+    with ControlPage.create(Folder.open(profile)) as page:
+        yield Keeper(Folder.open(profile), page)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from spool_files import ProcessFiles, ended_profile
 import aiflame
 from aiflame.profile import claims
 from aiflame.profile.codes import FrameKind
+from aiflame.profile.door import Folder
 from aiflame.profile.meta import Clocks, Host, Meta, Recorder
 from aiflame.resolve.outside import NOTHING, outside_of
 
@@ -40,7 +41,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def claimed(path: Path, identity: str = "ab" * 16) -> Meta:
     """As its recorder left it."""
     path.mkdir(mode=0o700, exist_ok=True)
-    assert claims.claim(path, identity)
+    assert claims.claim(Folder.open(path), identity)
     return Meta(
         version="1", command=("p",), complete=True, id=identity, host=Host.here(), recorder=Recorder.this(), started=Clocks.now(),
         ended=Clocks.now(),
@@ -192,29 +193,29 @@ def test_a_profile_that_came_back_from_somebody_else_proves_nothing(tmp_path: Pa
     ended_profile(path, ProcessFiles(), meta=meta)
     copy = tmp_path / "copy"
     shutil.copytree(path, copy)
-    assert claims.proven(path, meta.id)
-    assert not claims.proven(copy, meta.id)
+    assert claims.proven(Folder.open(path), meta.id)
+    assert not claims.proven(Folder.open(copy), meta.id)
     renamed = path.rename(tmp_path / "renamed")
-    assert claims.proven(renamed, meta.id)
+    assert claims.proven(Folder.open(renamed), meta.id)
 
 
 def test_the_next_command_of_the_same_user_proves_itself_by_the_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "p"
     meta = claimed(path)
     monkeypatch.setattr(claims, "_of_this_process", {})  # another process
-    assert claims.proven(path, meta.id)
+    assert claims.proven(Folder.open(path), meta.id)
     claims.withdraw(meta.id)
-    assert not claims.proven(path, meta.id)
+    assert not claims.proven(Folder.open(path), meta.id)
 
 
 def test_without_a_state_folder_the_recorder_itself_still_proves_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/none")
     path = tmp_path / "p"
     path.mkdir(mode=0o700)
-    assert not claims.claim(path, "ab" * 16)
-    assert claims.proven(path, "ab" * 16)
+    assert not claims.claim(Folder.open(path), "ab" * 16)
+    assert claims.proven(Folder.open(path), "ab" * 16)
     monkeypatch.setattr(claims, "_of_this_process", {})
-    assert not claims.proven(path, "ab" * 16)
+    assert not claims.proven(Folder.open(path), "ab" * 16)
 
 
 def _forged(claim: Path) -> None:
@@ -239,12 +240,12 @@ def test_a_claim_that_is_not_as_it_was_written_proves_nothing(
     meta = claimed(path)
     monkeypatch.setattr(claims, "_of_this_process", {})
     change(state / "recordings" / meta.id)
-    assert not claims.proven(path, meta.id)
+    assert not claims.proven(Folder.open(path), meta.id)
 
 
 @pytest.mark.parametrize("identity", ["", "../../etc/passwd", "AB" * 16, "ab" * 17, "ab" * 15 + "a\n"])
 def test_an_id_that_is_none_is_looked_up_nowhere(tmp_path: Path, identity: str) -> None:
-    assert not claims.proven(tmp_path, identity)
+    assert not claims.proven(Folder.open(tmp_path), identity)
     claims.withdraw(identity)
 
 
@@ -259,14 +260,14 @@ def test_a_profile_into_which_others_can_write_is_nobodys(tmp_path: Path) -> Non
     path = tmp_path / "p"
     meta = claimed(path)
     path.chmod(0o770)
-    assert not claims.proven(path, meta.id)
+    assert not claims.proven(Folder.open(path), meta.id)
 
 
 def test_a_source_that_was_changed_while_the_program_ran_is_not_kept(tmp_path: Path) -> None:
     path = tmp_path / "p"
     meta = claimed(path)
     profile = aiflame.open(ended_profile(path, ProcessFiles(), meta=meta)).store
-    claims.claim(path, meta.id)
+    claims.claim(Folder.open(path), meta.id)
     outside = outside_of(profile)
     assert outside.allowed
     old, new, generated = tmp_path / "home/old.py", tmp_path / "home/new.py", tmp_path / "cache/generated.py"

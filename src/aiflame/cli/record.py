@@ -163,7 +163,7 @@ def _seal(recording: Recording, seconds: float, *, quiet: bool) -> None:
             recording.tell(note)
     if not quiet and recording.place.speaks:
         samples, processes = len(profile.table("cpu_samples")), len(profile.table("processes"))
-        size = sum(file.stat().st_size for file in recording.profile.rglob("*") if file.is_file())
+        size = profile.store.folder.size()
         print(
             f"aiflame: {_of_ranks(recording.place)}{seconds:.1f} s, {processes} process{'es' if processes != 1 else ''},"
             f" {samples:,} samples -> {recording.place.whole} ({size / 1e6:.1f} MB); next: aiflame open, aiflame top",

@@ -34,7 +34,7 @@ def new_id() -> str:
     return os.urandom(16).hex()
 
 
-def claim(profile: Path, identity: str) -> bool:
+def claim(profile: Folder, identity: str) -> bool:
     """This process records into the folder `profile`. False when only this process can prove it later: no state folder can be written."""
     try:
         written = _identity(profile)
@@ -52,7 +52,7 @@ def claim(profile: Path, identity: str) -> bool:
     return True
 
 
-def proven(profile: Path, identity: str) -> bool:
+def proven(profile: Folder, identity: str) -> bool:
     """Whether this user recorded into this very folder, on this machine, and it has not been complete since."""
     if not _ID.fullmatch(identity):
         return False
@@ -80,9 +80,9 @@ def withdraw(identity: str) -> None:
         os.unlink(identity, dir_fd=folder)
 
 
-def _identity(profile: Path) -> dict[str, object]:
+def _identity(profile: Folder) -> dict[str, object]:
     """Which folder it is. A copy is another one; one that was renamed is the same. Error when others could write into it."""
-    status = Folder.open(profile).status()
+    status = profile.status()
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise PermissionError("others can write into the profile")
     return {"host": os.uname().nodename, "device": status.st_dev, "inode": status.st_ino}

@@ -17,13 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import AiflameError
-from .files import open_regular, replace_file
+from .door import Folder
+from .json_data import parse
 from .schema import FORMAT
 
 FILE_NAME = "meta.json"
 DAMAGED = "meta.json is missing or damaged: command, host and options are unknown"
 
-_LARGEST = 64 << 20
+_LARGEST = 16 << 20
+_MOST_VALUES = 1 << 18
+"""Arguments of the command, options and notes, all together."""
 _BEYOND = 1 << 63
 
 Option = str | int | float | bool | None
@@ -111,17 +114,17 @@ class Meta:
     def with_notes(self, *notes: str) -> Meta:
         return dataclasses.replace(self, degraded=tuple(dict.fromkeys((*self.degraded, *notes))))
 
-    def write(self, profile: Path) -> None:
-        replace_file(profile / FILE_NAME, (json.dumps(dataclasses.asdict(self), indent=1) + "\n").encode())
+    def write(self, profile: Folder) -> None:
+        profile.write(FILE_NAME, (json.dumps(dataclasses.asdict(self), indent=1) + "\n").encode())
 
     @staticmethod
-    def read(profile: Path) -> Meta:
+    def read(profile: Folder) -> Meta:
         """A damaged file gives a Meta that says so; one of a newer format is an error."""
         try:
-            meta: Meta = _build(Meta, _load(profile / FILE_NAME))
-        except (ValueError, RecursionError):
+            meta: Meta = _build(Meta, parse(profile.read(FILE_NAME, limit=_LARGEST) or b"", most_values=_MOST_VALUES))
+        except ValueError:
             return Meta().with_notes(DAMAGED)
-        refuse_newer(profile, meta.format)
+        refuse_newer(profile.path, meta.format)
         return meta
 
 
@@ -155,12 +158,6 @@ def _cpu_model() -> str:
     except OSError:
         return platform.processor()
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
-
-
-def _load(path: Path) -> object:
-    with open_regular(path) as file:
-        data = file.read(_LARGEST) if file is not None else b""
-    return json.loads(data or b"")
 
 
 def _build(kind: Any, data: object) -> Any:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -22,7 +20,7 @@ from ..errors import AiflameError
 from .codes import ControlState
 from .control import FILE_NAME as CONTROL_FILE
 from .control import ControlPage
-from .files import locked, sync, sync_tree
+from .door import Folder, refuse_foreign_entries
 from .index import Index, Part, write_part
 from .meta import Host, Meta, Recorder
 from .schema import TABLES
@@ -52,23 +50,37 @@ class SealReport:
     """damage met on the way, one line each"""
 
 
-def seal(path: Path, progress: Callable[[float], None] | None = None) -> SealReport:
+def seal(profile: Folder, progress: Callable[[float], None] | None = None) -> SealReport:
     """Seals a profile whose recording has ended, in whatever way; `progress` gets the share done, 0 to 1."""
-    with _as_errors(path):
-        if is_sealed(path):
+    with _as_errors(profile, profile):
+        if is_sealed(profile):
             return SealReport()
-        _refuse_live(path)
-        with locked(path / _LOCK):
+        refuse_foreign_entries(profile)
+        _refuse_live(profile)
+        with profile.locked(_LOCK):
             report = SealReport()
-            if Index.read(path / SEALED) is None:
-                report = _write_tables(path, progress or _no_progress)
-            _clear(path)
-        (path / _LOCK).unlink(missing_ok=True)
+            if Index.read(profile.folder(SEALED)) is None:
+                note = _stop(profile)
+                report = _write_tables(profile, profile, note, progress or _no_progress)
+            _clear(profile)
+        profile.remove(_LOCK)
         return report
 
 
-def is_sealed(path: Path) -> bool:
-    return (path / SEALED).is_dir() and not (path / SPOOL).exists()
+def seal_aside(profile: Folder, place: Folder, progress: Callable[[float], None] | None = None) -> SealReport:
+    """The same for a profile that is not ours: its tables and its `meta.json` are written to `place`, and it stays as it is."""
+    with _as_errors(profile, place):
+        if Index.read(place.folder(SEALED)) is not None:
+            return SealReport()
+        _refuse_live(profile)
+        with place.locked(_LOCK):
+            if Index.read(place.folder(SEALED)) is not None:
+                return SealReport()
+            return _write_tables(profile, place, _why_stopped(profile), progress or _no_progress)
+
+
+def is_sealed(profile: Folder) -> bool:
+    return profile.has_folder(SEALED) and profile.entry(SPOOL) is None
 
 
 def _no_progress(share: float) -> None:
@@ -76,28 +88,30 @@ def _no_progress(share: float) -> None:
 
 
 @contextlib.contextmanager
-def _as_errors(path: Path) -> Iterator[None]:
+def _as_errors(profile: Folder, place: Folder) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            shutil.rmtree(path / _PARTIAL, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                place.remove_tree(_PARTIAL)
             raise AiflameError(
-                f"no space left to seal {path}: nothing is lost; free about {_gigabytes(path)} there and open it again"
+                f"no space left to seal {profile.path}: nothing is lost; free about {_gigabytes(profile)} in {place.path.parent}"
+                " and open it again"
             ) from None
-        raise AiflameError(f"cannot seal {path}: {error.strerror or error}") from None
+        raise AiflameError(f"cannot seal {profile.path}: {error.strerror or error}") from None
 
 
-def _gigabytes(path: Path) -> str:
-    bytes_left = sum(file.stat().st_size for file in (path / SPOOL).rglob("*.table"))
+def _gigabytes(profile: Folder) -> str:
+    bytes_left = sum(entry.size for entry in profile.folder(SPOOL).walk() if entry.name.endswith(".table"))
     return f"{max(bytes_left / 3e9, 0.01):.2f} GB"
 
 
-def _refuse_live(path: Path) -> None:
+def _refuse_live(profile: Folder) -> None:
     """A recording that still runs is left alone; its recorder sets the page to STOPPED before it seals."""
-    meta = Meta.read(path)
+    meta = Meta.read(profile)
     try:
-        with ControlPage.open(path) as page:
+        with ControlPage.look(profile) as page:
             recording, recorder = page.state != ControlState.STOPPED, Recorder(page.recorder_pid)
     except AiflameError:
         recording, recorder = meta.recorder.pid > 0 and meta.ended is None, meta.recorder
@@ -106,92 +120,95 @@ def _refuse_live(path: Path) -> None:
     if meta.recorder.pid == recorder.pid:
         recorder = meta.recorder  # which knows its start, too
     is_here = meta.host.name in ("", Host.here().name)
-    if recorder.alive() if is_here else time.time() - _last_change(path) < _STILL_WARM_S:
-        raise AiflameError(f"{path} is still being recorded (by process {recorder.pid}): wait for its end or stop it first")
+    if recorder.alive() if is_here else time.time() - _last_change(profile) < _STILL_WARM_S:
+        raise AiflameError(f"{profile.path} is still being recorded (by process {recorder.pid}): wait for its end or stop it first")
 
 
-def _last_change(path: Path) -> float:
-    return max((file.stat().st_mtime for file in (path, path / CONTROL_FILE, *path.glob("spool/*/*.table"))), default=0.0)
+def _last_change(profile: Folder) -> float:
+    control = profile.entry(CONTROL_FILE)
+    tables = [entry for entry in profile.folder(SPOOL).walk() if entry.name.endswith(".table")]
+    changes = [entry.status.st_mtime for entry in [*tables, *([control] if control else [])]]
+    return max([profile.status().st_mtime, *changes])
 
 
-def _write_tables(path: Path, progress: Callable[[float], None]) -> SealReport:
+def _write_tables(profile: Folder, place: Folder, notes: list[str], progress: Callable[[float], None]) -> SealReport:
     started = time.monotonic()
-    meta = Meta.read(path).with_notes(*_stop(path))
-    partial = path / _PARTIAL
-    for leftover in (partial, path / SEALED):
-        if leftover.exists():
-            shutil.rmtree(leftover)
-    partial.mkdir()
-    rows = _process_rows(path / SPOOL)
+    meta = Meta.read(profile).with_notes(*notes)
+    place.remove_tree(_PARTIAL)
+    place.remove_tree(SEALED)
+    partial = place.new_folder(_PARTIAL)
+    rows = _process_rows(profile.folder(SPOOL))
     spool_bytes = sum(folder.size for folder in rows)
     writer, damage, done = _Writer(partial), Counter[str](), 0
     for number, folder in enumerate(rows):
         writer.add("processes", number, folder.row)
-        with ProcessSpool(folder.path) as spool:
+        with ProcessSpool(profile.folder(SPOOL, folder.name)) as spool:
             for name, frame in spool.chunks():
                 writer.add(name, number, frame)
             damage.update(spool.damage)
         done += folder.size
         progress(done / max(spool_bytes, 1))
-    index, unread = add_telemetry(path, partial, writer.finish())
+    index, unread = add_telemetry(profile, partial, writer.finish())
     index.write(partial)
-    sync_tree(partial)  # the spool is removed soon: what replaces it must survive a power failure
-    notes = (*(f"{count} {what}" for what, count in sorted(damage.items())), *unread)
-    meta.with_notes(*notes).write(path)
-    partial.rename(path / SEALED)
-    sync(path)
+    partial.sync_tree()  # the spool is removed soon: what replaces it must survive a power failure
+    told = (*(f"{count} {what}" for what, count in sorted(damage.items())), *unread)
+    meta.with_notes(*told).write(place)
+    place.rename(_PARTIAL, SEALED)
+    place.sync()
     return SealReport(
         processes=len(rows),
         rows={name: sum(part.rows for part in parts) for name, parts in index.tables.items()},
         spool_bytes=spool_bytes,
         sealed_bytes=sum(part.bytes for parts in index.tables.values() for part in parts),
         seconds=time.monotonic() - started,
-        notes=notes,
+        notes=told,
     )
 
 
-def _stop(path: Path) -> list[str]:
+def _stop(profile: Folder) -> list[str]:
     """No process shall write on while we read; returns why recording ended early, if it did."""
-    try:
-        page = ControlPage.open(path)
-    except AiflameError:
-        return []
-    with page:
+    with contextlib.suppress(AiflameError), ControlPage.open(profile) as page:
         page.state = ControlState.STOPPED
-        note = page.stop_note()
-    return [note] if note else []
+    return _why_stopped(profile)
+
+
+def _why_stopped(profile: Folder) -> list[str]:
+    with contextlib.suppress(AiflameError), ControlPage.look(profile) as page:
+        return [note] if (note := page.stop_note()) else []
+    return []
 
 
 @dataclass(frozen=True, slots=True)
 class _Process:
-    path: Path
+    name: str
+    """of its folder"""
     row: pl.DataFrame
     size: int
 
 
-def _process_rows(spool: Path) -> list[_Process]:
+def _process_rows(spool: Folder) -> list[_Process]:
     """The processes that recorded something, in the order of their start."""
     found = []
-    for path in sorted(spool.iterdir()) if spool.is_dir() else []:
-        if path.is_dir() and not path.is_symlink():
-            with ProcessSpool(path) as folder:
+    for entry in spool.entries():
+        if entry.is_folder:
+            with ProcessSpool(spool.folder(entry.name)) as folder:
                 if len(row := folder.process()):
-                    found.append(_Process(path, row, folder.size()))
+                    found.append(_Process(entry.name, row, folder.size()))
     return sorted(found, key=lambda process: (process.row["start_ns"][0], process.row["pid"][0]))
 
 
-def _clear(path: Path) -> None:
+def _clear(profile: Folder) -> None:
     """What is not needed once `tables/` is there."""
-    if (path / SPOOL).exists():
-        shutil.rmtree(path / SPOOL)
-    shutil.rmtree(path / TELEMETRY, ignore_errors=True)
-    (path / CONTROL_FILE).unlink(missing_ok=True)
+    profile.remove_tree(SPOOL)
+    with contextlib.suppress(OSError):
+        profile.remove_tree(TELEMETRY)
+    profile.remove(CONTROL_FILE)
 
 
 class _Writer:
     """Gathers frames until they are worth a file."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self._waiting: dict[str, list[tuple[int, pl.DataFrame]]] = {}
         self._size: Counter[str] = Counter()
@@ -216,4 +233,4 @@ class _Writer:
         process = np.repeat(*np.array([(process, len(frame)) for process, frame in waiting], np.uint32).T)
         frame = pl.concat([frame for _, frame in waiting]).insert_column(0, pl.Series("process", process))
         parts = self._parts.setdefault(table, [])
-        parts.append(write_part(self._folder, f"{table}/{len(parts):05}.parquet", frame))
+        parts.append(write_part(self._folder, table, f"{len(parts):05}", frame))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from types import TracebackType
 
 import numpy as np
@@ -17,12 +16,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from .check import intact_records
-from .files import open_regular
+from .door import Folder
 from .masking import masked_command
 from .meta import refuse_newer
 from .records import COMMIT, Column, Table, Type, layout
 from .schema import FORMAT, HEADER_BYTES, SPOOL_HEADER, SPOOL_MAGIC, TABLE, TABLES
-from .strings import FILE_NAME as STRINGS_FILE
 from .strings import Strings
 
 REFERENCES: dict[tuple[str, str], str] = {
@@ -79,17 +77,19 @@ def empty_frame(table: Table) -> pl.DataFrame:
 class ProcessSpool:
     """Reads `PROFILE/spool/PID.START_NS/`. `chunks` gives every table's rows once, what is referred to before what refers."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder.held()
         pid, _, start = folder.name.partition(".")
         self.pid, self.start_ns = _number(pid, 32), _number(start, 62)
         self.damage: Counter[str] = Counter()
         self._known = {name: np.zeros(1, np.bool_) for name in READ_FIRST}
+        sizes = {entry.name: entry.size for entry in self._folder.entries() if entry.is_file}
+        self._tables = {table.name: sizes[_file_name(table)] for table in TABLES if _file_name(table) in sizes}
         self._refuse_newer()
-        self._strings = Strings(folder / STRINGS_FILE)
+        self._strings = Strings(self._folder)
 
     def size(self) -> int:
-        return sum(self._path(table).stat().st_size for table in TABLES if self._path(table).is_file())
+        return sum(self._tables.values())
 
     def process(self) -> pl.DataFrame:
         """Its row of `processes`, secrets in its command masked; made from the folder's name when there is no record; no row when nothing
@@ -117,15 +117,12 @@ class ProcessSpool:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def _path(self, table: Table) -> Path:
-        return self.folder / f"{table.name}.table"
-
     def _refuse_newer(self) -> None:
         """A process writes all its files with one library: newer are all of its headers or, when a bit flipped, one."""
-        headers = [header for table in TABLES if (header := _header(self._path(table))) is not None]
+        headers = [header for table in self._tables if (header := _header(self._folder, TABLE[table])) is not None]
         sound = [header for header in headers if header["magic"] == int.from_bytes(SPOOL_MAGIC, "little")]
         if sound and (written := min(int(header["format"]) for header in sound)) > FORMAT:
-            refuse_newer(self.folder.parent.parent, written)
+            refuse_newer(self._folder.path.parent.parent, written)
 
     def _table(self, table: Table) -> Iterator[pl.DataFrame]:
         for ids, records in self._blocks(table):
@@ -137,7 +134,9 @@ class ProcessSpool:
     def _blocks(self, table: Table) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.void]]]:
         """Ids and records that are whole."""
         dtype = record_type(table)
-        with open_regular(self._path(table)) as file:
+        if table.name not in self._tables:
+            return
+        with self._folder.file(_file_name(table)) as file:
             if file is None:
                 return
             size = min(file.seek(0, 2), HEADER_BYTES + _LARGEST_TABLE)
@@ -236,7 +235,7 @@ class ProcessSpool:
             self.damage[what] += times
 
 
-def read(folder: Path) -> dict[str, pl.DataFrame]:
+def read(folder: Folder) -> dict[str, pl.DataFrame]:
     """All tables of one process at once, for small recordings and tests."""
     frames = {table.name: [empty_frame(table)] for table in TABLES}
     with ProcessSpool(folder) as spool:
@@ -246,9 +245,13 @@ def read(folder: Path) -> dict[str, pl.DataFrame]:
     return {name: pl.concat(parts) for name, parts in frames.items()}
 
 
-def _header(path: Path) -> np.void | None:
+def _file_name(table: Table) -> str:
+    return f"{table.name}.table"
+
+
+def _header(folder: Folder, table: Table) -> np.void | None:
     dtype = _struct(SPOOL_HEADER)
-    with open_regular(path) as file:
+    with folder.file(_file_name(table)) as file:
         data = file.read(dtype.itemsize) if file is not None else b""
     if len(data) < dtype.itemsize:
         return None

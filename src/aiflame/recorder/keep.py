@@ -34,8 +34,8 @@ _DELETED = " (deleted)"
 class Keeper:
     """Copies into PROFILE/binaries and PROFILE/jit."""
 
-    def __init__(self, profile: Path, page: ControlPage) -> None:
-        self._profile, self._page = Folder.open(profile), page
+    def __init__(self, profile: Folder, page: ControlPage) -> None:
+        self._profile, self._page = profile, page
         own = collector().stat()
         self._seen = {f"{own.st_ino}-{own.st_dev}"}
         self._held: dict[str, tuple[str, int]] = {}

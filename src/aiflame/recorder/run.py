@@ -88,11 +88,10 @@ def features(options: RecordOptions) -> int:
 
 def prepare(place: Place, options: RecordOptions, command: list[str], *, overwrite: bool) -> ControlPage:
     """The empty profile, ready for processes to record into."""
-    profile = place.profile
     try:
         place.make(overwrite=overwrite)
-        profile.chmod(0o700)
-        (profile / "spool").mkdir()
+        profile = place.folder()
+        profile.new_folder("spool")
         identity = claims.new_id()
         claims.claim(profile, identity)
         Meta(
@@ -121,18 +120,18 @@ def prepare(place: Place, options: RecordOptions, command: list[str], *, overwri
 
 def finish(place: Place, page: ControlPage, status: int, notes: list[str], watch: _Watch | None = None) -> None:
     """No process records any more; what is known of the run is written down."""
-    profile = place.profile
+    profile = place.folder()
     page.state = ControlState.STOPPED
     if watch is not None:
         watch.finish()
-    if not any((profile / "spool").iterdir()) and not notes:
+    if not profile.folder("spool").entries() and not notes:
         notes.append("nothing was recorded: the program did not load the collector (is LD_PRELOAD stripped on the way to it?)")
         tell(place, notes[-1])
     try:
         meta = replace(Meta.read(profile), ended=Clocks.now(), exit_status=status, complete=True)
         meta.with_notes(*notes).write(profile)
     except OSError:
-        tell(place, f"could not write {profile}/meta.json")
+        tell(place, f"could not write {profile.path}/meta.json")
 
 
 def tell(place: Place, note: str) -> None:
@@ -143,8 +142,8 @@ def _telemetry(place: Place, page: ControlPage, options: RecordOptions) -> Telem
     """Of the ranks on a host one looks at the machine, and each at its own processes."""
     if not options.telemetry_ms:
         return None
-    found = None if place.first_on_host() else [Processes(Path("/"), place.profile / "spool")]
-    return Telemetry(place.profile, page, options.telemetry_ms, found)
+    found = None if place.first_on_host() else [Processes(Path("/"), place.folder().folder("spool"))]
+    return Telemetry(place.folder(), page, options.telemetry_ms, found)
 
 
 class _Watch:
@@ -154,7 +153,7 @@ class _Watch:
         self._seal_follows = seal_follows
         self._place, self._page, self._notes = place, page, notes
         self._telemetry, self._begun = telemetry, False
-        self._keeper = Keeper(place.profile, page)
+        self._keeper = Keeper(place.folder(), page)
         self._next_look = 0.0
         self._told = False
 

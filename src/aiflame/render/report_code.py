@@ -12,7 +12,6 @@ import polars as pl
 from aiflame.analyze.annotate import Annotation, Place, annotator
 from aiflame.analyze.kernel_choice import Kernel, kernels
 from aiflame.analyze.source_text import SourceTexts
-from aiflame.profile.files import open_regular
 from aiflame.profile.store import Profile
 from aiflame.render.blocks import Values, block
 from aiflame.resolve.stall_reasons import meaning
@@ -79,7 +78,7 @@ class Code:
         """Path of each text that there is a block of → its number: sources as recorded, and kept files as `kept/NAME`."""
         sources = [(path, len(text.encode("utf-8", "replace"))) for path, text in self._sources.items()]
         files = self._profile.table("kept_files")["file"].unique(maintain_order=True).to_list()
-        kept = [(f"kept/{file}", there.stat().st_size) for file in files if (there := self._profile.kept(file)) is not None]
+        kept = [(f"kept/{file}", size) for file in files if (size := self._profile.kept_size(file)) is not None]
         found: dict[str, int] = {}
         room = MOST_TEXT_IN_A_FILE
         for path, size in [*sources, *kept]:
@@ -95,11 +94,7 @@ class Code:
     def _read(self, path: str) -> tuple[str, str]:
         if path in self._sources:
             return path, self._sources[path]
-        file = self._profile.kept(path.removeprefix("kept/"))
-        if file is not None:
-            with open_regular(file) as opened:
-                return path, opened.read(LARGEST_TEXT).decode("utf-8", "replace") if opened is not None else ""
-        return path, ""
+        return path, self._profile.read_kept(path.removeprefix("kept/"), LARGEST_TEXT).decode("utf-8", "replace")
 
 
 def annotation_block(answer: Annotation, texts: dict[str, int]) -> bytes:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from aiflame.errors import AiflameError
 from aiflame.profile import claims
-from aiflame.profile.door import Folder
 from aiflame.profile.store import Profile
 from aiflame.resolve.gpu_code import add_instructions
 from aiflame.resolve.outside import outside_of
@@ -29,7 +28,7 @@ def complete(profile: Profile, progress: Callable[[float], None] | None = None) 
 
 def _remove_copies(profile: Profile) -> None:
     """The names, lines and instructions of all that was sampled are stored: copies of whole libraries have no more to tell."""
-    with contextlib.suppress(OSError, AiflameError):
-        folder = Folder.open(profile.path)
-        for name in ("binaries", "jit"):
-            folder.remove_tree(name)
+    if profile.is_ours:
+        with contextlib.suppress(OSError, AiflameError):
+            for name in ("binaries", "jit"):
+                profile.folder.remove_tree(name)

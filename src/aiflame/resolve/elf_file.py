@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +90,14 @@ class ElfFile:
             if descriptor >= 0:
                 os.close(descriptor)
         return None
+
+    @classmethod
+    def of(cls, file: BinaryIO | None) -> ElfFile | None:
+        """The same for a file that is open; it may be closed then."""
+        try:
+            return cls(os.dup(file.fileno())) if file is not None else None
+        except NotElf:
+            return None
 
     def status(self) -> os.stat_result | None:
         """Of the file; None for the bytes of one."""

@@ -12,6 +12,7 @@ from types import MappingProxyType
 import polars as pl
 
 from aiflame.errors import AiflameError
+from aiflame.profile.door import Folder
 from aiflame.profile.store import Profile
 from aiflame.resolve import device_code
 from aiflame.resolve.cubin import Cubin, Function
@@ -61,8 +62,10 @@ def write_gpu_tables(
     if sampled:
         notes = _write_code(profile, sampled, tools() if nvdisasm is None else nvdisasm, progress, outside)
         if profile.has("kernel_variants"):
-            profile.write_table("kernel_binaries", _frame(BINARIES, _binaries(profile.path / "cubins", {crc for crc, _ in sampled})))
-    device_code.keep(profile.path / "cubins", {crc for crc, _ in sampled})
+            binaries = _binaries(profile.folder.folder(device_code.FOLDER), {crc for crc, _ in sampled})
+            profile.write_table("kernel_binaries", _frame(BINARIES, binaries))
+    if profile.is_ours:
+        device_code.keep(profile.folder, {crc for crc, _ in sampled})
     return notes
 
 
@@ -74,13 +77,12 @@ def add_instructions(profile: Profile) -> None:
     """For a profile that was sealed where nvdisasm was missing: once more, when it is there now."""
     if NO_TOOL not in profile.meta.degraded or not (nvdisasm := tools()):
         return
-    found, codes, _ = _find(profile.path / "cubins", _sampled(profile), NOTHING)
+    found, codes, _ = _find(profile.folder.folder(device_code.FOLDER), _sampled(profile), NOTHING)
     listings = disassemble(codes, nvdisasm)
     try:
         profile.write_table("gpu_instructions", _instructions(found, listings))
         kept = tuple(note for note in profile.meta.degraded if note != NO_TOOL)
-        profile.meta = dataclasses.replace(profile.meta, degraded=kept).with_notes(*_failures(codes, listings, nvdisasm))
-        profile.meta.write(profile.path)
+        profile.write_meta(dataclasses.replace(profile.meta, degraded=kept).with_notes(*_failures(codes, listings, nvdisasm)))
     except (AiflameError, OSError):
         pass  # a profile that cannot be written to is read as it is
 
@@ -109,7 +111,7 @@ class _Sampled:
 def _write_code(
     profile: Profile, sampled: list[tuple[int, str]], nvdisasm: Sequence[Path], progress: Callable[[float], None], outside: Outside
 ) -> list[str]:
-    found, codes, notes = _find(profile.path / "cubins", sampled, outside)
+    found, codes, notes = _find(profile.folder.folder(device_code.FOLDER), sampled, outside)
     listings = disassemble(codes, nvdisasm, progress) if nvdisasm else {}
     notes += _failures(codes, listings, nvdisasm)
     profile.write_table("gpu_instructions", _instructions(found, listings))
@@ -122,13 +124,13 @@ def _write_code(
     return notes + texts.notes
 
 
-def _binaries(folder: Path, crcs: Iterable[int]) -> list[tuple[object, ...]]:
+def _binaries(folder: Folder, crcs: Iterable[int]) -> list[tuple[object, ...]]:
     """SHA-256 of the sampled cubins: specializations of one function are told by it."""
     binaries = ((crc, device_code.binary(folder, crc)) for crc in sorted(crcs))
     return [(crc, hashlib.sha256(binary).hexdigest()) for crc, binary in binaries if binary is not None]
 
 
-def _find(folder: Path, sampled: list[tuple[int, str]], outside: Outside) -> tuple[list[_Sampled], list[Code], list[str]]:
+def _find(folder: Folder, sampled: list[tuple[int, str]], outside: Outside) -> tuple[list[_Sampled], list[Code], list[str]]:
     found: list[_Sampled] = []
     triton = TritonCache(caches() if outside.allowed else (), outside)
     codes: list[Code] = []

@@ -72,7 +72,7 @@ class JitNames:
         return Answer(newest, all(self._methods[at].name == newest.name for at in covering))
 
 
-def jit_names(pid: int, started: float, cwd: str, profile: Path, outside: Outside) -> JitNames:
+def jit_names(pid: int, started: float, cwd: str, profile: Folder, outside: Outside) -> JitNames:
     """What is known of a process: the recorder's copies; else files of this user that are not older than the process, since ids of
     processes are used again. `started`: seconds since 1970, 0 when unknown: files outside the profile are then not believed."""
     methods: list[Method] = []
@@ -146,6 +146,6 @@ def _perf_folders() -> Iterator[Path]:
             yield from sorted(Path(root).glob(".debug/jit/*"))
 
 
-def _kept(profile: Path, name: str) -> bytes | None:
-    with Folder.open(profile).folder("jit").file(name) as file:
+def _kept(profile: Folder, name: str) -> bytes | None:
+    with profile.file("jit", name) as file:
         return file.read(LARGEST) if file is not None else None

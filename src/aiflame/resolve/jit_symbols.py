@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import polars as pl
 
+from aiflame.profile.door import Folder
 from aiflame.profile.kinds import Kind
 from aiflame.resolve.jit_dumps import jit_names
 from aiflame.resolve.names import clean, readable
@@ -46,7 +46,7 @@ def method_symbols(frames: pl.DataFrame, methods: pl.DataFrame) -> pl.DataFrame:
 
 
 def address_symbols(
-    frames: pl.DataFrame, processes: pl.DataFrame, seconds: Callable[[int], float], profile: Path, outside: Outside
+    frames: pl.DataFrame, processes: pl.DataFrame, seconds: Callable[[int], float], profile: Folder, outside: Outside
 ) -> pl.DataFrame:
     """For addresses that no module covered; `frames` has process, frame and address."""
     rows: list[tuple[object, ...]] = []
@@ -56,7 +56,7 @@ def address_symbols(
 
 
 def _named(
-    frames: pl.DataFrame, process: pl.DataFrame, seconds: Callable[[int], float], profile: Path, outside: Outside
+    frames: pl.DataFrame, process: pl.DataFrame, seconds: Callable[[int], float], profile: Folder, outside: Outside
 ) -> Iterator[tuple[object, ...]]:
     # A process that called exec has two rows: code of both may be in its files.
     start = process["start_ns"].min() if len(process) else 0

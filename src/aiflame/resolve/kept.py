@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from aiflame.profile.door import Folder
 from aiflame.resolve.elf_file import ElfFile, NotElf
 from aiflame.resolve.outside import Outside
 
@@ -51,7 +52,7 @@ class Code:
                 elf.close()
 
 
-def find_code(module: Module, profile: Path, outside: Outside) -> Code:
+def find_code(module: Module, profile: Folder, outside: Outside) -> Code:
     if module.path.startswith(VDSO):
         return Code(_own_vdso(module), None)
     binary = next(_binaries(module, profile, outside), None)
@@ -72,17 +73,20 @@ def why_missing(module: Module) -> str:
     return f"{path} {why}: its functions have no names"
 
 
-def _binaries(module: Module, profile: Path, outside: Outside) -> Iterator[ElfFile]:
+def _binaries(module: Module, profile: Folder, outside: Outside) -> Iterator[ElfFile]:
     if elf := outside.elf(Path(module.path.removesuffix(_DELETED))):
         if module.build_id:
             if elf.build_id == module.build_id:
                 yield elf
         elif not module.path.endswith(_DELETED) and _unchanged(elf, module):
             yield elf
-    kept = profile / "binaries"
-    names = [module.build_id.hex()] if module.build_id else []
-    for path in (*(kept / name for name in names), kept / f"{module.inode}-{module.device}", *sorted(kept.glob(f"{module.inode}-*"))):
-        if (elf := ElfFile.open(path)) and elf.build_id == module.build_id:
+    kept = profile.folder("binaries")
+    there = [entry.name for entry in kept.entries() if entry.is_file]
+    likely = (module.build_id.hex(), f"{module.inode}-{module.device}", *(name for name in there if name.startswith(f"{module.inode}-")))
+    for name in dict.fromkeys(name for name in likely if name in there):
+        with kept.file(name) as file:
+            elf = ElfFile.of(file)
+        if elf and elf.build_id == module.build_id:
             yield elf
 
 

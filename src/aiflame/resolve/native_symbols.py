@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 
+from aiflame.profile.door import Folder
 from aiflame.profile.kinds import Kind
 from aiflame.resolve.instructions import instructions_at
 from aiflame.resolve.kept import VDSO, Code, Module, find_code, is_missing, why_missing
@@ -43,7 +43,7 @@ def native_symbols(
     frames: pl.DataFrame,
     modules: pl.DataFrame,
     seconds: Callable[[int], float],
-    profile: Path,
+    profile: Folder,
     progress: Callable[[float], None],
     outside: Outside,
 ) -> Native:

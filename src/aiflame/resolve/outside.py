@@ -100,7 +100,7 @@ NOTHING = Outside()
 
 def outside_of(profile: Profile, debug_roots: Sequence[Path] = DEBUG_ROOTS) -> Outside:
     """All that may be read if this user recorded the profile on this machine; else nothing."""
-    if not claims.proven(profile.path, profile.meta.id):
+    if not claims.proven(profile.folder, profile.meta.id):
         return NOTHING
     began, ended = profile.meta.started, profile.meta.ended
     return Outside(

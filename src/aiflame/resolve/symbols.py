@@ -47,7 +47,7 @@ def resolve(profile: Profile, progress: Callable[[float], None] | None = None, o
         _of(frames, FrameKind.NATIVE, FrameKind.NATIVE_APPROX),
         profile.table("modules"),
         _time_of_day(profile),
-        profile.path,
+        profile.folder,
         lambda share: tell(0.4 + 0.5 * share),
         outside,
     )
@@ -55,7 +55,7 @@ def resolve(profile: Profile, progress: Callable[[float], None] | None = None, o
         with_kernels(native.symbols, profile.table("modules"), compiled),
         python_symbols(_of(frames, FrameKind.PYTHON), profile.table("codes")),
         method_symbols(_of(frames, FrameKind.JIT), profile.table("jit_methods")),
-        address_symbols(_of(frames, FrameKind.ADDRESS), profile.table("processes"), _time_of_day(profile), profile.path, outside),
+        address_symbols(_of(frames, FrameKind.ADDRESS), profile.table("processes"), _time_of_day(profile), profile.folder, outside),
         _texts(_of(frames, FrameKind.MARK), profile.table("marks"), Kind.WAIT),
         _texts(_of(frames, FrameKind.KERNEL), profile.table("marks"), Kind.OS_KERNEL),
         _nameless(frames),
@@ -64,8 +64,7 @@ def resolve(profile: Profile, progress: Callable[[float], None] | None = None, o
     symbols = symbols.with_columns(full_name=pl.when(pl.col("full_name") == pl.col("name")).then(pl.lit("")).otherwise("full_name"))
     profile.write_table("instructions", native.instructions)
     if notes or native.notes:
-        profile.meta = profile.meta.with_notes(*notes, *native.notes)
-        profile.meta.write(profile.path)
+        profile.write_meta(profile.meta.with_notes(*notes, *native.notes))
     profile.write_table("symbols", symbols)
     tell(1.0)
 

@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 
+from aiflame.profile.door import Folder
 from aiflame.profile.telemetry_format import Header, Series
 from aiflame.recorder.sources.base import NOTHING, Kept, Look
 
@@ -49,7 +50,7 @@ class Processes:
 
     name, every, thread = "process", 10, "system"
 
-    def __init__(self, root: Path, spool: Path) -> None:
+    def __init__(self, root: Path, spool: Folder | None) -> None:
         self._proc, self._spool = root / "proc", spool
         self._page = os.sysconf("SC_PAGE_SIZE")
 
@@ -57,10 +58,7 @@ class Processes:
         return Header(self.name, (Series("pid {}", "resident memory", "bytes", self._page),), keyed=True)
 
     def look(self) -> list[Look]:
-        try:
-            folders = [entry.name for entry in os.scandir(self._spool)]
-        except OSError:
-            return []
+        folders = self._spool.names() if self._spool is not None else []
         now = time.monotonic_ns()
         pids = {folder.partition(".")[0] for folder in folders[-_MOST_PROCESSES:]}
         return [(now, int(pid), [pages]) for pid in pids if (pages := self._resident(pid)) is not None]
