@@ -121,9 +121,9 @@ void end(void (*write_cuda)() noexcept) noexcept {
   control::stop(schema::StopReason::NONE, 0);
 }
 
-void tick(siginfo_t* info, ucontext_t* context) noexcept {
-  timers::tick(info, context);
-  bridge::poke_in_tick(now_ns(), static_cast<uint64_t>(context->uc_mcontext.gregs[REG_RIP]));
+void tick(Thread& thread, siginfo_t* info, ucontext_t* context) noexcept {
+  timers::tick(thread, info, context);
+  if (!thread.foreign) bridge::poke_in_tick(now_ns(), static_cast<uint64_t>(context->uc_mcontext.gregs[REG_RIP]));
 }
 
 }  // namespace

@@ -1,16 +1,17 @@
-// The one clock of a profile: CLOCK_MONOTONIC nanoseconds, read through the vdso (safe in a signal handler).
+// The one clock of a profile: CLOCK_MONOTONIC nanoseconds, read as libc reads it, by the function that the kernel maps into each process.
+// libc's own may be stood in front of (sanitizers, libfaketime), and needs thread-local memory where it fails. Safe in a handler.
 #pragma once
 #include <cstdint>
 #include <ctime>
 
 namespace aiflame {
 
-inline uint64_t clock_ns(clockid_t clock) noexcept {
-  timespec now;
-  clock_gettime(clock, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
-}
+// Finds the kernel's function. Until then, and where there is none, the clock is read by a system call.
+void find_clock() noexcept;
+// The program has forbidden the instruction behind that function (prctl(PR_SET_TSC)), or will: from here on clocks are read by system calls.
+void leave_clock_alone() noexcept;
 
+uint64_t clock_ns(clockid_t clock) noexcept;
 inline uint64_t now_ns() noexcept { return clock_ns(CLOCK_MONOTONIC); }
 
 }  // namespace aiflame

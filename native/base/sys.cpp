@@ -29,6 +29,11 @@ long read_file(const char* path, char* buffer, size_t capacity) noexcept {
   return static_cast<long>(filled);
 }
 
+// The linker's own names for the ends of this library.
+extern "C" __attribute__((visibility("hidden"))) const char __ehdr_start[], _end[];
+
+bool is_ours(uint64_t address) noexcept { return address >= reinterpret_cast<uint64_t>(__ehdr_start) && address < reinterpret_cast<uint64_t>(_end); }
+
 uint32_t process_id() noexcept { return static_cast<uint32_t>(call(SYS_getpid)); }
 uint32_t thread_id() noexcept { return static_cast<uint32_t>(call(SYS_gettid)); }
 

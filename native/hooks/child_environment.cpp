@@ -3,6 +3,7 @@
 #include "base/sys.hpp"
 #include "collector.hpp"
 #include "hooks/hooks.hpp"
+#include "hooks/new_program.hpp"
 #include "spool/control.hpp"
 
 #include <dlfcn.h>
@@ -43,13 +44,33 @@ const char* find(char* const* environment, std::string_view name) noexcept {
   return nullptr;
 }
 
-bool lists_us(const char* preload) noexcept {
-  std::string_view rest = preload + carried[kPreload].name.size() + 1;
-  while (!rest.empty()) {
-    size_t end = std::min(rest.find_first_of(": "), rest.size());
-    if (rest.substr(0, end) == library) return true;
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+// What we put in front of us for the program that runs now: its children need not have it. Set to "" where that is nothing.
+constexpr std::string_view kFirst = "AIFLAME_PRELOADED_FIRST";
+
+std::string_view value(const char* entry, std::string_view name) noexcept { return entry ? std::string_view(entry).substr(name.size() + 1) : ""; }
+
+// A list for LD_PRELOAD, library by library. The dynamic linker takes colons and spaces.
+class Libraries {
+ public:
+  explicit Libraries(std::string_view list) noexcept : rest_(list) {}
+  bool next(std::string_view* entry) noexcept {
+    while (!rest_.empty()) {
+      size_t end = std::min(rest_.find_first_of(": "), rest_.size());
+      *entry = rest_.substr(0, end);
+      rest_.remove_prefix(std::min(end + 1, rest_.size()));
+      if (!entry->empty()) return true;
+    }
+    return false;
   }
+
+ private:
+  std::string_view rest_;
+};
+
+bool lists(std::string_view list, std::string_view wanted) noexcept {
+  Libraries libraries(list);
+  for (std::string_view entry; libraries.next(&entry);)
+    if (entry == wanted) return true;
   return false;
 }
 
@@ -71,8 +92,8 @@ void ChildEnvironment::remember() noexcept {
   if (collector::preloaded() && dladdr(reinterpret_cast<void*>(&ChildEnvironment::remember), &info)) library = info.dli_fname;
 }
 
-ChildEnvironment::ChildEnvironment(char* const* environment, bool child) noexcept
-    : environment_(environment ? environment : &kNothing), change_(Change::NONE) {
+ChildEnvironment::ChildEnvironment(char* const* environment, bool child, std::string_view first) noexcept
+    : environment_(environment ? environment : &kNothing), first_(first), change_(Change::NONE) {
   if (library.empty() || !carried[kProfile].entry[0]) return;
   bool follow = control::has(schema::Feature::CHILDREN) || !(child || sys::process_id() != first_pid);
   while (environment_[count_]) count_++;
@@ -81,11 +102,11 @@ ChildEnvironment::ChildEnvironment(char* const* environment, bool child) noexcep
   } else {
     for (const Carried& variable : carried)
       if (variable.entry[0] && !find(environment_, variable.name)) change_ = Change::ADD_US;
-    const char* preload = find(environment_, carried[kPreload].name);
-    if (!preload || !lists_us(preload)) change_ = Change::ADD_US;
-    if (change_ == Change::ADD_US) bytes_ = (preload ? strlen(preload) : carried[kPreload].name.size()) + library.size() + 3;
+    std::string_view preload = value(find(environment_, carried[kPreload].name), carried[kPreload].name);
+    if (!lists(preload, library) || value(find(environment_, kFirst), kFirst) != first_) change_ = Change::ADD_US;
+    if (change_ == Change::ADD_US) bytes_ = carried[kPreload].name.size() + preload.size() + library.size() + kFirst.size() + 2 * first_.size() + 8;
   }
-  if (change_ != Change::NONE) bytes_ += (count_ + std::size(carried) + 1) * sizeof(char*);
+  if (change_ != Change::NONE) bytes_ += (count_ + std::size(carried) + 2) * sizeof(char*);
 }
 
 void* ChildEnvironment::large() const noexcept {
@@ -102,26 +123,51 @@ void* ChildEnvironment::build(void* memory) const noexcept {
   auto** out = static_cast<char**>(memory);
   size_t filled = 0;
   for (size_t at = 0; at < count_; at++) {
-    bool ours = names(environment_[at], carried[change_ == Change::REMOVE_US ? kProfile : kPreload].name);
+    const char* entry = environment_[at];
+    bool ours = change_ == Change::REMOVE_US ? names(entry, carried[kProfile].name) : names(entry, carried[kPreload].name) || names(entry, kFirst);
     if (!ours) out[filled++] = environment_[at];
   }
   if (change_ == Change::ADD_US) {
     for (Carried& variable : carried)
       if (&variable != &carried[kPreload] && variable.entry[0] && !find(environment_, variable.name)) out[filled++] = variable.entry;
-    const char* preload = find(environment_, carried[kPreload].name);
-    if (preload && lists_us(preload)) {
-      out[filled++] = const_cast<char*>(preload);
-    } else {
-      char* joined = reinterpret_cast<char*>(out + count_ + std::size(carried) + 1);
-      out[filled++] = joined;
-      std::string_view theirs = preload ? preload + carried[kPreload].name.size() + 1 : "";
-      joined = append(append(append(joined, carried[kPreload].name), "="), library);
-      if (!theirs.empty()) joined = append(append(joined, ":"), theirs);
-      *joined = 0;
+    char* text = reinterpret_cast<char*>(out + count_ + std::size(carried) + 2);
+    out[filled++] = text;
+    text = write_preload(text);
+    if (!first_.empty()) {
+      out[filled++] = text;
+      *append(append(append(text, kFirst), "="), first_) = 0;
     }
   }
   out[filled] = nullptr;
   return out;
+}
+
+// What must come first, other such libraries, us where we are not listed, and the rest as it was.
+char* ChildEnvironment::write_preload(char* at) const noexcept {
+  std::string_view theirs = value(find(environment_, carried[kPreload].name), carried[kPreload].name);
+  std::string_view added = value(find(environment_, kFirst), kFirst);
+  bool listed = lists(theirs, library), any = false;
+  auto put = [&](std::string_view entry) {
+    if (any) *at++ = ':';
+    at = append(at, entry);
+    any = true;
+  };
+  at = append(append(at, carried[kPreload].name), "=");
+  if (!first_.empty()) put(first_);
+  Libraries libraries(theirs);
+  for (std::string_view entry; libraries.next(&entry);) {
+    if (!listed && !is_sanitizer(entry)) {
+      put(library);
+      listed = true;
+    }
+    if (!added.empty() && entry == added)
+      added = "";
+    else
+      put(entry);
+  }
+  if (!listed) put(library);
+  *at++ = 0;
+  return at;
 }
 
 }  // namespace aiflame::hooks

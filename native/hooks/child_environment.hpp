@@ -1,6 +1,7 @@
 // The environment of a new program, with the variables put back that bring us into it.
 #pragma once
 #include <cstddef>
+#include <string_view>
 
 namespace aiflame::hooks {
 
@@ -9,8 +10,9 @@ class ChildEnvironment {
   // Keeps what this process was started with, and where our library is. Once, at load.
   static void remember() noexcept;
 
-  // `child`: the new program runs in a process of its own even when this one is not a child itself.
-  ChildEnvironment(char* const* environment, bool child) noexcept;
+  // `child`: the new program runs in a process of its own even when this one is not a child itself. `first`: a library that it needs
+  // preloaded in front of us, empty for none; it must stay as long as this lives.
+  ChildEnvironment(char* const* environment, bool child, std::string_view first) noexcept;
 
   // Memory for build(): the caller's stack when small, else this thread's own block, which is kept for the next time (a vfork child
   // could not give it back).
@@ -23,7 +25,10 @@ class ChildEnvironment {
 
  private:
   enum class Change { NONE, ADD_US, REMOVE_US };
+  char* write_preload(char* at) const noexcept;
+
   char* const* environment_;
+  std::string_view first_;
   Change change_;
   size_t count_ = 0, bytes_ = 0;
 };

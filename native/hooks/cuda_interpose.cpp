@@ -6,6 +6,7 @@
 // to ours for all that it looks up. Who had functions of another copy before we had loaded ours keeps them, and we take that copy too.
 #include "hooks/cuda_api.hpp"
 #include "hooks/cuda_sharing.hpp"
+#include "hooks/hooks.hpp"
 #include "hooks/late_binding.hpp"
 #include "hooks/stand_in.hpp"
 
@@ -26,11 +27,12 @@ __attribute__((visibility("hidden"))) constinit std::atomic<Dlsym*> aiflame_real
 __attribute__((visibility("hidden"), used)) void aiflame_find_dlsym() noexcept;
 __attribute__((visibility("hidden"), used)) void* aiflame_dlsym_cupti(void* library, const char* name) noexcept;
 __attribute__((visibility("hidden"), used)) void* aiflame_dlsym_stand_in(void* library, const char* name) noexcept;
+__attribute__((visibility("hidden"), used)) void* aiflame_dlsym_sandbox(void* library, const char* name) noexcept;
 }
 
 // dlsym(): exported under that name by the linker (native/CMakeLists.txt). It keeps its caller's return address where it is, since
-// RTLD_NEXT and RTLD_DEFAULT mean the library that this address lies in; only "cupti…" of a library that was asked for goes another way, and
-// "ze…" and "hip…", which a library of ours may stand in for.
+// RTLD_NEXT and RTLD_DEFAULT mean the library that this address lies in; only "cupti…" of a library that was asked for goes another way,
+// "ze…" and "hip…", which a library of ours may stand in for, and the two functions by which sandboxes are entered.
 asm(R"(
   .pushsection .text
   .globl aiflame_dlsym
@@ -48,6 +50,10 @@ aiflame_dlsym:
   je 3f
   cmpb $'h', (%rsi)
   je 4f
+  cmpb $'p', (%rsi)
+  je 5f
+  cmpb $'s', (%rsi)
+  je 6f
   cmpb $'c', (%rsi)
   jne 1f
   cmpb $'u', 1(%rsi)
@@ -87,6 +93,18 @@ aiflame_dlsym:
   jne 1b
   cmpb $'p', 2(%rsi)
   je aiflame_dlsym_stand_in
+  jmp 1b
+5:
+  cmpb $'r', 1(%rsi)
+  jne 1b
+  cmpb $'c', 2(%rsi)
+  je aiflame_dlsym_sandbox
+  jmp 1b
+6:
+  cmpb $'y', 1(%rsi)
+  jne 1b
+  cmpb $'s', 2(%rsi)
+  je aiflame_dlsym_sandbox
   jmp 1b
   .cfi_endproc
   .size aiflame_dlsym, . - aiflame_dlsym
@@ -273,6 +291,12 @@ void* aiflame_dlsym_stand_in(void* library, const char* name) noexcept {
   void* answer = found ? aiflame::stand_in::instead_of(found, name) : nullptr;
   if (answer && answer != found) real_dlsym(library, name);  // dlerror(), as above
   return answer;
+}
+
+// Who asks libc itself (`ctypes.CDLL("libc.so.6").prctl`) goes past our wrappers otherwise.
+void* aiflame_dlsym_sandbox(void* library, const char* name) noexcept {
+  void* found = real_dlsym(library, name);
+  return found ? aiflame::hooks::sandbox_wrapper(found) : found;
 }
 
 #define AIFLAME_LINKED(function, declared, passed)                                                  \

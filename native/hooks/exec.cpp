@@ -4,10 +4,11 @@
 #include "collector.hpp"
 #include "hooks/child_environment.hpp"
 #include "hooks/hooks.hpp"
-#include "hooks/unreachable.hpp"
+#include "hooks/new_program.hpp"
 #include "sampler/signals.hpp"
 
 #include <alloca.h>
+#include <fcntl.h>
 #include <spawn.h>
 #include <unistd.h>
 #include <cerrno>
@@ -29,8 +30,9 @@ Real<Spawn> real_posix_spawnp{"posix_spawnp"};
 
 // Calls `exec` with the environment for a program that replaces this one (or its vfork child's copy); comes back only on failure.
 template <class Exec>
-__attribute__((always_inline)) inline int replace(char* const* environment, Exec exec) noexcept {
-  ChildEnvironment wanted(environment, false);
+__attribute__((always_inline)) inline int replace(char* const* environment, const NewProgram& program, Exec exec) noexcept {
+  program.tell_if_unreachable();
+  ChildEnvironment wanted(environment, false, program.first_library());
   char** built = static_cast<char**>(wanted.build(wanted.small() ? alloca(wanted.bytes()) : wanted.large()));
   bool own = own_process();
   if (own) collector::before_exec();
@@ -46,8 +48,9 @@ __attribute__((always_inline)) inline int replace(char* const* environment, Exec
 }
 
 template <class Start>
-__attribute__((always_inline)) inline int start_child(char* const* environment, Start spawn) noexcept {
-  ChildEnvironment wanted(environment, true);
+__attribute__((always_inline)) inline int start_child(char* const* environment, const NewProgram& program, Start spawn) noexcept {
+  program.tell_if_unreachable();
+  ChildEnvironment wanted(environment, true, program.first_library());
   char** built = static_cast<char**>(wanted.build(wanted.small() ? alloca(wanted.bytes()) : wanted.large()));
   signals::TrueFace face;
   return spawn(built);
@@ -76,23 +79,22 @@ void resolve_exec() noexcept {
 using namespace aiflame::hooks;
 
 AIFLAME_EXPORT int execve(const char* path, char* const* arguments, char* const* environment) noexcept {
-  tell_if_unreachable(path, nullptr);
-  return replace(environment, [&](char** built) { return real_execve(path, arguments, built); });
+  return replace(environment, NewProgram(path, nullptr), [&](char** built) { return real_execve(path, arguments, built); });
 }
 AIFLAME_EXPORT int execv(const char* path, char* const* arguments) noexcept { return execve(path, arguments, environ); }
 
 AIFLAME_EXPORT int execvpe(const char* file, char* const* arguments, char* const* environment) noexcept {
-  tell_if_unreachable(file, getenv("PATH"));
-  return replace(environment, [&](char** built) { return real_execvpe(file, arguments, built); });
+  return replace(environment, NewProgram(file, getenv("PATH")), [&](char** built) { return real_execvpe(file, arguments, built); });
 }
 AIFLAME_EXPORT int execvp(const char* file, char* const* arguments) noexcept { return execvpe(file, arguments, environ); }
 
 AIFLAME_EXPORT int fexecve(int fd, char* const* arguments, char* const* environment) noexcept {
-  return replace(environment, [&](char** built) { return real_fexecve(fd, arguments, built); });
+  return replace(environment, NewProgram(fd), [&](char** built) { return real_fexecve(fd, arguments, built); });
 }
 
 AIFLAME_EXPORT int execveat(int fd, const char* path, char* const* arguments, char* const* environment, int flags) noexcept {
-  return replace(environment, [&](char** built) { return real_execveat(fd, path, arguments, built, flags); });
+  return replace(environment, NewProgram(flags & AT_EMPTY_PATH ? fd : -1),
+                 [&](char** built) { return real_execveat(fd, path, arguments, built, flags); });
 }
 
 namespace {
@@ -141,11 +143,11 @@ AIFLAME_EXPORT int execle(const char* path, const char* first, ...) noexcept {
 
 AIFLAME_EXPORT int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes,
                                char* const* arguments, char* const* environment) noexcept {
-  tell_if_unreachable(path, nullptr);
-  return start_child(environment, [&](char** built) { return real_posix_spawn(pid, path, actions, attributes, arguments, built); });
+  return start_child(environment, NewProgram(path, nullptr),
+                     [&](char** built) { return real_posix_spawn(pid, path, actions, attributes, arguments, built); });
 }
 AIFLAME_EXPORT int posix_spawnp(pid_t* pid, const char* file, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes,
                                 char* const* arguments, char* const* environment) noexcept {
-  tell_if_unreachable(file, getenv("PATH"));
-  return start_child(environment, [&](char** built) { return real_posix_spawnp(pid, file, actions, attributes, arguments, built); });
+  return start_child(environment, NewProgram(file, getenv("PATH")),
+                     [&](char** built) { return real_posix_spawnp(pid, file, actions, attributes, arguments, built); });
 }

@@ -16,6 +16,9 @@ void resolve_threads() noexcept;
 void resolve_dlclose() noexcept;
 void resolve_sandbox() noexcept;
 
+// Our wrapper of libc's prctl() or syscall(), or the function itself where it is neither.
+void* sandbox_wrapper(void* function) noexcept;
+
 }  // namespace aiflame::hooks
 
 #define AIFLAME_EXPORT extern "C" __attribute__((visibility("default")))

@@ -1,8 +1,7 @@
 #include "hooks/interruptible_calls.hpp"
 
 #include "hooks/hooks.hpp"
-#include "sampler/disposition.hpp"
-#include "spool/control.hpp"
+#include "sampler/interposed_signals.hpp"
 
 #include <poll.h>
 #include <sys/epoll.h>
@@ -14,7 +13,6 @@ namespace aiflame::hooks {
 
 namespace {
 
-Real<int(int, const struct sigaction*, struct sigaction*)> real_sigaction{"sigaction"};
 Real<int(const timespec*, timespec*)> real_nanosleep{"nanosleep"};
 Real<int(clockid_t, int, const timespec*, timespec*)> real_clock_nanosleep{"clock_nanosleep"};
 Real<int(useconds_t)> real_usleep{"usleep"};
@@ -30,41 +28,11 @@ Real<int(int, epoll_event*, int, int)> real_epoll_wait{"epoll_wait"};
 Real<int(int, epoll_event*, int, int, const sigset_t*)> real_epoll_pwait{"epoll_pwait"};
 Real<int(int, epoll_event*, int, const timespec*, const sigset_t*)> real_epoll_pwait2{"epoll_pwait2"};
 
-signals::Wanted wanted[NSIG];
-
-void on_signal(int signal, siginfo_t* info, void* context) {
-  signals::Disposition theirs = wanted[signal].read();
-  signals::seen().others++;
-  if (signals::is_function(theirs)) theirs.sa_sigaction(signal, info, context);
-}
-
 }  // namespace
 
-bool counting_signals() noexcept { return control::page().wall_rate != 0 && signals::installed(); }
-
-int counted_sigaction(int signal, const struct sigaction* action, struct sigaction* before) noexcept {
-  if (!counting_signals() || signal <= 0 || signal >= NSIG) return real_sigaction(signal, action, before);
-  struct sigaction old = wanted[signal].read(), kernel;
-  // A vfork child has a table in the kernel of its own, and ours is its parent's.
-  bool counts = action && signals::is_function(*action) && own_process();
-  struct sigaction ours;
-  if (counts) {
-    ours = *action;
-    ours.sa_sigaction = on_signal;
-    ours.sa_flags |= SA_SIGINFO;
-    wanted[signal].exchange(*action);
-  }
-  if (real_sigaction(signal, counts ? &ours : action, &kernel) != 0) {
-    if (counts) wanted[signal].exchange(old);
-    return -1;
-  }
-  if (before) *before = kernel.sa_sigaction == on_signal ? old : kernel;
-  return 0;
-}
-
 void resolve_interruptible() noexcept {
-  find_all(real_sigaction, real_nanosleep, real_clock_nanosleep, real_usleep, real_sleep, real_thrd_sleep, real_poll, real_ppoll, real_poll_chk,
-           real_ppoll_chk, real_select, real_pselect, real_epoll_wait, real_epoll_pwait, real_epoll_pwait2);
+  find_all(real_nanosleep, real_clock_nanosleep, real_usleep, real_sleep, real_thrd_sleep, real_poll, real_ppoll, real_poll_chk, real_ppoll_chk,
+           real_select, real_pselect, real_epoll_wait, real_epoll_pwait, real_epoll_pwait2);
 }
 
 namespace {
@@ -92,15 +60,16 @@ int sleep_on(const timespec* time, timespec* rest, Call call) {
 
 }  // namespace aiflame::hooks
 
+using namespace aiflame;
 using namespace aiflame::hooks;
 
 AIFLAME_EXPORT int nanosleep(const timespec* time, timespec* rest) {
-  if (!counting_signals() || !time || !valid(time)) return real_nanosleep(time, rest);
+  if (!signals::counting() || !time || !valid(time)) return real_nanosleep(time, rest);
   return sleep_on(time, rest, [](const timespec* left, timespec* unslept) { return real_nanosleep(left, unslept); });
 }
 
 AIFLAME_EXPORT int clock_nanosleep(clockid_t clock, int flags, const timespec* time, timespec* rest) {
-  if (!counting_signals() || !time || !valid(time)) return real_clock_nanosleep(clock, flags, time, rest);
+  if (!signals::counting() || !time || !valid(time)) return real_clock_nanosleep(clock, flags, time, rest);
   if (!(flags & TIMER_ABSTIME) && (clock == CLOCK_MONOTONIC || clock == CLOCK_REALTIME))
     return sleep_on(time, rest, [=](const timespec* left, timespec* unslept) { return real_clock_nanosleep(clock, flags, left, unslept); });
   // An absolute time stays; of other clocks the kernel says what is left.
@@ -115,13 +84,13 @@ AIFLAME_EXPORT int clock_nanosleep(clockid_t clock, int flags, const timespec* t
 }
 
 AIFLAME_EXPORT int usleep(useconds_t microseconds) {
-  if (!counting_signals()) return real_usleep(microseconds);
+  if (!signals::counting()) return real_usleep(microseconds);
   timespec time{static_cast<time_t>(microseconds / 1'000'000u), static_cast<long>(microseconds % 1'000'000u * 1000u)};
   return nanosleep(&time, nullptr);
 }
 
 AIFLAME_EXPORT unsigned sleep(unsigned seconds) {
-  if (!counting_signals()) return real_sleep(seconds);
+  if (!signals::counting()) return real_sleep(seconds);
   int error = errno;
   timespec time{static_cast<time_t>(seconds), 0}, rest{};
   if (nanosleep(&time, &rest) == 0) {
@@ -132,25 +101,25 @@ AIFLAME_EXPORT unsigned sleep(unsigned seconds) {
 }
 
 AIFLAME_EXPORT int thrd_sleep(const timespec* time, timespec* rest) {
-  if (!counting_signals() || !time || !valid(time)) return real_thrd_sleep(time, rest);
+  if (!signals::counting() || !time || !valid(time)) return real_thrd_sleep(time, rest);
   int result = clock_nanosleep(CLOCK_REALTIME, 0, time, rest);
   return result == 0 ? 0 : result == EINTR ? -1 : -2;
 }
 
 AIFLAME_EXPORT int poll(pollfd* fds, nfds_t count, int timeout) {
-  if (!counting_signals()) return real_poll(fds, count, timeout);
+  if (!signals::counting()) return real_poll(fds, count, timeout);
   Deadline deadline = after_milliseconds(timeout);
   return undisturbed([&] { return real_poll(fds, count, timeout); }, [&] { return real_poll(fds, count, milliseconds(deadline)); });
 }
 
 // The _chk forms only check the array's size first.
 AIFLAME_EXPORT int __poll_chk(pollfd* fds, nfds_t count, int timeout, size_t bytes) {
-  if (!counting_signals() || bytes / sizeof *fds < count) return real_poll_chk(fds, count, timeout, bytes);
+  if (!signals::counting() || bytes / sizeof *fds < count) return real_poll_chk(fds, count, timeout, bytes);
   return poll(fds, count, timeout);
 }
 
 AIFLAME_EXPORT int ppoll(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask) {
-  if (!counting_signals() || !valid(timeout)) return real_ppoll(fds, count, timeout, mask);
+  if (!signals::counting() || !valid(timeout)) return real_ppoll(fds, count, timeout, mask);
   Deadline deadline = Deadline::in(timeout);
   return undisturbed([&] { return real_ppoll(fds, count, timeout, mask); },
                      [&] {
@@ -160,18 +129,18 @@ AIFLAME_EXPORT int ppoll(pollfd* fds, nfds_t count, const timespec* timeout, con
 }
 
 AIFLAME_EXPORT int __ppoll_chk(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask, size_t bytes) {
-  if (!counting_signals() || bytes / sizeof *fds < count) return real_ppoll_chk(fds, count, timeout, mask, bytes);
+  if (!signals::counting() || bytes / sizeof *fds < count) return real_ppoll_chk(fds, count, timeout, mask, bytes);
   return ppoll(fds, count, timeout, mask);
 }
 
 // The kernel leaves what is left in `timeout`, also when interrupted, and the sets as they were.
 AIFLAME_EXPORT int select(int count, fd_set* read, fd_set* write, fd_set* except, timeval* timeout) {
-  if (!counting_signals()) return real_select(count, read, write, except, timeout);
+  if (!signals::counting()) return real_select(count, read, write, except, timeout);
   return undisturbed([&] { return real_select(count, read, write, except, timeout); });
 }
 
 AIFLAME_EXPORT int pselect(int count, fd_set* read, fd_set* write, fd_set* except, const timespec* timeout, const sigset_t* mask) {
-  if (!counting_signals() || !valid(timeout)) return real_pselect(count, read, write, except, timeout, mask);
+  if (!signals::counting() || !valid(timeout)) return real_pselect(count, read, write, except, timeout, mask);
   Deadline deadline = Deadline::in(timeout);
   return undisturbed([&] { return real_pselect(count, read, write, except, timeout, mask); },
                      [&] {
@@ -181,14 +150,14 @@ AIFLAME_EXPORT int pselect(int count, fd_set* read, fd_set* write, fd_set* excep
 }
 
 AIFLAME_EXPORT int epoll_wait(int fd, epoll_event* events, int room, int timeout) {
-  if (!counting_signals()) return real_epoll_wait(fd, events, room, timeout);
+  if (!signals::counting()) return real_epoll_wait(fd, events, room, timeout);
   Deadline deadline = after_milliseconds(timeout);
   return undisturbed([&] { return real_epoll_wait(fd, events, room, timeout); },
                      [&] { return real_epoll_wait(fd, events, room, milliseconds(deadline)); });
 }
 
 AIFLAME_EXPORT int epoll_pwait(int fd, epoll_event* events, int room, int timeout, const sigset_t* mask) {
-  if (!counting_signals()) return real_epoll_pwait(fd, events, room, timeout, mask);
+  if (!signals::counting()) return real_epoll_pwait(fd, events, room, timeout, mask);
   Deadline deadline = after_milliseconds(timeout);
   return undisturbed([&] { return real_epoll_pwait(fd, events, room, timeout, mask); },
                      [&] { return real_epoll_pwait(fd, events, room, milliseconds(deadline), mask); });
@@ -199,7 +168,7 @@ AIFLAME_EXPORT int epoll_pwait2(int fd, epoll_event* events, int room, const tim
     errno = ENOSYS;
     return -1;
   }
-  if (!counting_signals() || !valid(timeout)) return real_epoll_pwait2(fd, events, room, timeout, mask);
+  if (!signals::counting() || !valid(timeout)) return real_epoll_pwait2(fd, events, room, timeout, mask);
   Deadline deadline = Deadline::in(timeout);
   return undisturbed([&] { return real_epoll_pwait2(fd, events, room, timeout, mask); },
                      [&] {

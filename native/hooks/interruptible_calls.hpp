@@ -20,12 +20,6 @@
 
 namespace aiflame::hooks {
 
-// Wall-clock ticks are on, so that the program's own handlers are counted: an interrupted call is retried only if none ran.
-bool counting_signals() noexcept;
-
-// sigaction() of a signal that is not shared: while counting, the kernel gets our counting handler, and the program reads its own.
-int counted_sigaction(int signal, const struct sigaction* wanted, struct sigaction* before) noexcept;
-
 // What arrived in this thread since the call began.
 class Watch {
  public:

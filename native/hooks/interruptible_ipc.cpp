@@ -1,6 +1,7 @@
 // Interruptible calls that wait for other processes and threads: signals, semaphores, messages, sockets. See interruptible_calls.hpp.
 #include "hooks/hooks.hpp"
 #include "hooks/interruptible_calls.hpp"
+#include "sampler/interposed_signals.hpp"
 
 #include <poll.h>
 #include <semaphore.h>
@@ -40,7 +41,7 @@ bool is_tick(const siginfo_t& info) noexcept {
   return info.si_signo == SIGPROF && info.si_code == SI_TIMER && info.si_value.sival_int == signals::kTickCookie;
 }
 
-bool may_take_ticks(const sigset_t* set) noexcept { return signals::installed() && (counting_signals() || sigismember(set, SIGPROF) == 1); }
+bool may_take_ticks(const sigset_t* set) noexcept { return signals::installed() && (signals::counting() || sigismember(set, SIGPROF) == 1); }
 
 int wait_signal(const sigset_t* set, siginfo_t* info, const timespec* timeout) {
   Deadline deadline = Deadline::in(timeout);
@@ -58,7 +59,7 @@ int wait_signal(const sigset_t* set, siginfo_t* info, const timespec* timeout) {
 // A socket call with a timeout (others the kernel restarts): what is left of it is waited for with ppoll.
 template <class Call>
 auto with_socket(int fd, int option, short events, int late, Call call) {
-  if (!counting_signals()) return call();
+  if (!signals::counting()) return call();
   uint64_t start = now_ns();
   Watch watch;
   for (;;) {
@@ -93,7 +94,7 @@ auto sending(int fd, Call call) {
 
 template <class Call>
 auto if_counting(Call call) {
-  return counting_signals() ? undisturbed(call) : call();
+  return signals::counting() ? undisturbed(call) : call();
 }
 
 }  // namespace
@@ -106,6 +107,7 @@ void resolve_interruptible_ipc() noexcept {
 
 }  // namespace aiflame::hooks
 
+using namespace aiflame;
 using namespace aiflame::hooks;
 
 AIFLAME_EXPORT int pause() {
@@ -145,7 +147,7 @@ AIFLAME_EXPORT int semop(int id, sembuf* operations, size_t count) noexcept {
   return if_counting([=] { return real_semop(id, operations, count); });
 }
 AIFLAME_EXPORT int semtimedop(int id, sembuf* operations, size_t count, const timespec* timeout) noexcept {
-  if (!counting_signals() || !valid(timeout)) return real_semtimedop(id, operations, count, timeout);
+  if (!signals::counting() || !valid(timeout)) return real_semtimedop(id, operations, count, timeout);
   Deadline deadline = Deadline::in(timeout);
   return undisturbed([=] { return real_semtimedop(id, operations, count, timeout); },
                      [&] {

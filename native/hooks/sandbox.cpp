@@ -1,7 +1,9 @@
 // A program that enters a sandbox (seccomp): from then on the kernel may kill it for a system call of ours that its filter does not
-// know. So this process's recording ends first. A filter that was there before the program is not seen, and is its maker's affair.
+// know. So this process's recording ends first. A filter that was there before the program is not seen, and is its maker's affair; one
+// that a program installs without libc is met by ticks (sampler/signals).
 //
 // Both functions are called for much else: then they are a jump to the real one, with every argument where the caller put it.
+#include "base/clock.hpp"
 #include "collector.hpp"
 #include "hooks/hooks.hpp"
 
@@ -20,8 +22,9 @@ Real<long(long, ...)> real_syscall{"syscall"};
 bool enters_by_prctl(int option, long mode, long filter) noexcept {
   return option == PR_SET_SECCOMP && (mode == SECCOMP_MODE_STRICT || (mode == SECCOMP_MODE_FILTER && filter));
 }
-bool enters_by_syscall(long number, long operation, long filter) noexcept {
-  static_assert(SYS_seccomp == 317);
+bool enters_by_syscall(long number, long operation, long mode, long filter) noexcept {
+  static_assert(SYS_seccomp == 317 && SYS_prctl == 157);
+  if (number == SYS_prctl) return enters_by_prctl(static_cast<int>(operation), mode, filter);
   return number == SYS_seccomp && (operation == SECCOMP_SET_MODE_STRICT || (operation == SECCOMP_SET_MODE_FILTER && filter));
 }
 
@@ -29,6 +32,11 @@ bool enters_by_syscall(long number, long operation, long filter) noexcept {
   if (!own_process()) return;
   collector::before_sandbox();
   stay_in_process();
+}
+
+// The instruction that reads the clock is about to fault, in this thread at least.
+void note_clock(int option, long mode) noexcept {
+  if (option == PR_SET_TSC && mode != PR_TSC_ENABLE) leave_clock_alone();
 }
 
 }  // namespace
@@ -44,14 +52,17 @@ AIFLAME_EXPORT int aiflame_prctl(int option, long a, long b, long c, long d) noe
 int aiflame_prctl(int option, long a, long b, long c, long d) noexcept {
   if (enters_by_prctl(option, a, b)) [[unlikely]]
     entering();
+  if (option == PR_SET_TSC) [[unlikely]]
+    note_clock(option, a);
   return real_prctl(option, a, b, c, d);
 }
 
 // libc's syscall(), once it has been asked for.
 extern "C" {
 void* aiflame_real_syscall = nullptr;
-[[gnu::used]] void* aiflame_before_syscall(long number, long operation, long, long filter) noexcept {
-  if (enters_by_syscall(number, operation, filter)) entering();
+[[gnu::used]] void* aiflame_before_syscall(long number, long operation, long mode, long filter) noexcept {
+  if (enters_by_syscall(number, operation, mode, filter)) entering();
+  if (number == SYS_prctl) note_clock(static_cast<int>(operation), mode);
   return aiflame_real_syscall = reinterpret_cast<void*>(real_syscall.find());
 }
 }
@@ -61,6 +72,8 @@ AIFLAME_EXPORT [[gnu::naked]] long aiflame_syscall(long, ...) noexcept asm("sysc
 long aiflame_syscall(long, ...) noexcept {
   asm(R"(
     cmpq $317, %rdi  # SYS_seccomp
+    je 1f
+    cmpq $157, %rdi  # SYS_prctl
     je 1f
     movq aiflame_real_syscall(%rip), %rax
     testq %rax, %rax
@@ -84,4 +97,10 @@ long aiflame_syscall(long, ...) noexcept {
     popq %rdi
     .cfi_adjust_cfa_offset -56
     jmp *%rax)");
+}
+
+void* aiflame::hooks::sandbox_wrapper(void* function) noexcept {
+  if (function == reinterpret_cast<void*>(real_prctl.find())) return reinterpret_cast<void*>(&aiflame_prctl);
+  if (function == reinterpret_cast<void*>(real_syscall.find())) return reinterpret_cast<void*>(&aiflame_syscall);
+  return function;
 }

@@ -2,12 +2,14 @@
 // everything else goes to libc as it came.
 #include "base/sys.hpp"
 #include "hooks/hooks.hpp"
-#include "hooks/interruptible_calls.hpp"
+#include "sampler/interposed_signals.hpp"
 #include "sampler/signals.hpp"
+#include "sampler/threads.hpp"
 #include "unwind/python_frames.hpp"
 
 #include <sys/signalfd.h>
 #include <cerrno>
+#include <csetjmp>
 #include <csignal>
 
 namespace aiflame::hooks {
@@ -21,6 +23,8 @@ Real<int(int, int)> real_siginterrupt{"siginterrupt"};
 Real<int(int)> real_sigignore{"sigignore"};
 Real<sighandler_t(int, sighandler_t)> real_sigset{"sigset"};
 Real<int(int, const sigset_t*, int)> real_signalfd{"signalfd"};
+Real<decltype(::sigaltstack)> real_sigaltstack{"sigaltstack"};
+Real<void(jmp_buf, int)> real_longjmp{"longjmp"}, real_checked_jump{"__longjmp_chk"};
 
 // siginterrupt() decides what later signal() calls mean.
 std::atomic<uint64_t> interrupting{0};
@@ -33,7 +37,7 @@ int change_action(int signal, const struct sigaction* wanted, struct sigaction* 
     if (wanted || before) signals::exchange(signal, wanted, before);
     return 0;
   }
-  if (!signals::shared(signal)) return counted_sigaction(signal, wanted, before);
+  if (!signals::shared(signal)) return signals::exchange_interposed(signal, wanted, before);
   // A vfork child: the kernel holds a table of its own for it, and ours is its parent's.
   int result = real_sigaction(signal, wanted, before);
   if (result == 0 && before && signals::installed()) {
@@ -52,7 +56,7 @@ sighandler_t set_handler(int signal, sighandler_t handler, int flags, bool block
   return change_action(signal, &wanted, &before) == 0 ? before.sa_handler : SIG_ERR;
 }
 
-bool handled_here(int signal) noexcept { return ours(signal) || (counting_signals() && signal > 0 && signal < NSIG); }
+bool handled_here(int signal) noexcept { return ours(signal) || signals::interposed(signal); }
 
 sighandler_t bsd(int signal, sighandler_t handler) noexcept {
   bool interrupts = interrupting.load(std::memory_order_relaxed) & bit(signal);
@@ -69,7 +73,8 @@ int change_mask_errno(int how, const sigset_t* set, sigset_t* before) noexcept {
 }  // namespace
 
 void resolve_signals() noexcept {
-  find_all(real_sigaction, real_signal, real_sysv_signal, real_siginterrupt, real_sigignore, real_sigset, real_signalfd);
+  find_all(real_sigaction, real_signal, real_sysv_signal, real_siginterrupt, real_sigignore, real_sigset, real_signalfd, real_sigaltstack,
+           real_longjmp, real_checked_jump);
 }
 
 }  // namespace aiflame::hooks
@@ -173,4 +178,28 @@ AIFLAME_EXPORT int signalfd(int fd, const sigset_t* mask, int flags) noexcept {
   sigset_t fewer = *mask;
   sigdelset(&fewer, SIGPROF);
   return real_signalfd(fd, &fewer, flags);
+}
+
+// The kernel has our stack for ticks; the program's own is in a table.
+AIFLAME_EXPORT int sigaltstack(const stack_t* wanted, stack_t* before) noexcept {
+  Thread* thread = own_process() ? threads::self_if_known() : nullptr;
+  if (!thread || !signals::installed()) return real_sigaltstack(wanted, before);
+  if (!thread->ticks_apart) {
+    int result = real_sigaltstack(wanted, before);
+    if (result == 0 && wanted && wanted->ss_flags & SS_DISABLE) tick_stack::install(*thread);
+    return result;
+  }
+  signals::FaultsOpen faults;
+  int error = tick_stack::exchange(*thread, wanted, before, reinterpret_cast<uint64_t>(__builtin_frame_address(0)));
+  if (error) errno = error;
+  return error ? -1 : 0;
+}
+
+// longjmp() of programs built with _FORTIFY_SOURCE: a jump down the stack is right where it leaves an alternate stack, of which libc asks
+// the kernel. That knows ours alone.
+AIFLAME_EXPORT [[noreturn]] void __longjmp_chk(jmp_buf where, int value) {
+  Thread* thread = own_process() ? threads::self_if_known() : nullptr;
+  bool leaves = thread && thread->ticks_apart && thread->theirs.holds(reinterpret_cast<uint64_t>(__builtin_frame_address(0)));
+  (leaves ? real_longjmp : real_checked_jump)(where, value);
+  __builtin_unreachable();
 }

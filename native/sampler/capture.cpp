@@ -144,10 +144,9 @@ bool is_on_stack(const Thread& thread, uint64_t address) noexcept { return addre
 // What was known of the thread's stack may be wrong (another limit for the main thread's, say). Asked ever more rarely: it costs a
 // reading of the map, and a thread may well stay on coroutines' stacks.
 bool look_again(Thread& thread, uint64_t sp) noexcept {
-  static thread_local uint32_t missed;
-  missed++;
+  uint32_t missed = ++thread.off_stack;
   if (missed & (missed - 1)) return false;
-  StackBounds bounds = stack_bounds_around(sp, thread.tid.load(std::memory_order_relaxed) == sys::process_id());
+  StackBounds bounds = stack_bounds_around(sp, thread.block, thread.tid.load(std::memory_order_relaxed) == sys::process_id());
   if (sp < bounds.low || sp >= bounds.high) return false;
   thread.stack_low = bounds.low;
   thread.stack_high = bounds.high;
@@ -171,7 +170,7 @@ uint32_t merged_stack(Thread& thread, const Registers& from) noexcept {
   if (uint32_t node = known_stacks::at_a_glance(thread, from)) return node;
   bool turn = !last.python_turn;
   // A tick may meet frames that are half linked: what it learns of them is not kept.
-  size_t python_count = python::walk(last.python[turn], kMaxFrames, from.exact ? nullptr : &thread.met);
+  size_t python_count = thread.foreign ? 0 : python::walk(last.python[turn], kMaxFrames, from.exact ? nullptr : &thread.met);
   PythonStack python(last.python[turn], python_count), last_python(last.python[!turn], last.python_count);
   NativeStack native{.ending = Ending::LOST};
   bool own_stack = thread.unwinder && (is_on_stack(thread, from.sp) || look_again(thread, from.sp));
@@ -219,7 +218,7 @@ uint32_t capture(Thread& thread, const Registers& from, Outward outward) noexcep
     known_stacks::was_left(thread);
     thread.last.count = 0;
   }
-  signals::FaultsOpen faults;
+  signals::FaultsOpen faults(thread);
   thread.busy = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
   std::atomic_signal_fence(std::memory_order_seq_cst);
   uint32_t node = merged_stack(thread, outward ? outward(thread, from) : from);

@@ -1,11 +1,15 @@
 #include "sampler/signals.hpp"
 
 #include "base/own_process.hpp"
+#include "base/processor.hpp"
 #include "base/real.hpp"
 #include "base/safe_load.hpp"
 #include "base/sys.hpp"
 #include "sampler/disposition.hpp"
 #include "sampler/private_stack.hpp"
+#include "sampler/redelivery.hpp"
+#include "sampler/threads.hpp"
+#include "sampler/tick_stack.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
 
@@ -20,11 +24,11 @@ namespace {
 
 using Mask = uint64_t;  // the kernel's sigset_t on x86-64
 
-constexpr int kShared[3] = {SIGPROF, SIGSEGV, SIGBUS};
+constexpr int kShared[4] = {SIGPROF, SIGSEGV, SIGBUS, SIGSYS};
 constexpr Mask bit(int signal) noexcept { return Mask{1} << (signal - 1); }
-constexpr Mask kFaults = bit(SIGSEGV) | bit(SIGBUS);
+constexpr Mask kFaults = bit(SIGSEGV) | bit(SIGBUS) | bit(SIGSYS);
 // Everything else waits while a tick runs, so that no handler of the program can jump out of it.
-constexpr Mask kDuringTick = ~(kFaults | bit(SIGILL) | bit(SIGFPE) | bit(SIGTRAP) | bit(SIGSYS));
+constexpr Mask kDuringTick = ~(kFaults | bit(SIGILL) | bit(SIGFPE) | bit(SIGTRAP));
 
 Real<decltype(::sigaction)> real_sigaction{"sigaction"};
 Real<decltype(::pthread_sigmask)> real_pthread_sigmask{"pthread_sigmask"};
@@ -39,8 +43,8 @@ thread_local uint32_t faults_open;
 thread_local Inherited believed_in_child;
 thread_local uint32_t child_pid;
 
-Wanted wanted_of[3];
-Wanted& wanted(int signal) noexcept { return wanted_of[signal == SIGPROF ? 0 : signal == SIGSEGV ? 1 : 2]; }
+Wanted wanted_of[4];
+Wanted& wanted(int signal) noexcept { return wanted_of[signal == SIGPROF ? 0 : signal == SIGSEGV ? 1 : signal == SIGBUS ? 2 : 3]; }
 
 Mask mask_of(const sigset_t& set) noexcept { return *reinterpret_cast<const Mask*>(&set); }
 void set_mask(sigset_t& set, Mask mask) noexcept { *reinterpret_cast<Mask*>(&set) = mask; }
@@ -77,57 +81,79 @@ void hold(int signal, siginfo_t* info, ucontext_t* context) noexcept {
   send_again(signal, info);
 }
 
+// As the kernel has it.
+struct KernelAction {
+  uint64_t handler, flags, restorer;
+  Mask mask;
+};
+
 // Back to the default and the same signal once more: it takes effect when the handler has returned, in the interrupted code, so that
 // the status and a core file are those of a program without us.
 void die(int signal, siginfo_t* info) noexcept {
-  struct {
-    void (*handler)(int);
-    unsigned long flags;
-    void* restorer;
-    Mask mask;
-  } none{};
+  KernelAction none{};
   sys::call(SYS_rt_sigaction, signal, reinterpret_cast<long>(&none), 0, sizeof(Mask));
   sys::call(SYS_rt_tgsigqueueinfo, sys::process_id(), sys::thread_id(), signal, reinterpret_cast<long>(info));
 }
 
-void pass_on(int signal, siginfo_t* info, ucontext_t* context) {
+void pass_on(int signal, siginfo_t* info, ucontext_t* context, const void* cfa) {
   Disposition disposition = wanted(signal).read();
   bool fault = signal != SIGPROF && info->si_code > 0;
-  if (signal == SIGPROF ? believed.ticks_blocked : faults_open && !fault) return hold(signal, info, context);
+  bool locals = threads::may_use_locals(context);
+  if (locals && (signal == SIGPROF ? believed.ticks_blocked : faults_open && !fault)) return hold(signal, info, context);
   if (disposition.sa_handler == SIG_IGN && !fault) return;
   if (!is_function(disposition)) return die(signal, info);
   if (disposition.sa_flags & static_cast<int>(SA_RESETHAND)) wanted(signal).reset(disposition.sa_handler);
-  arrived.others++;
+  if (locals) arrived.others++;
   Mask own = disposition.sa_flags & SA_NODEFER ? 0 : bit(signal);
-  kernel_mask(SIG_SETMASK, mask_of(context->uc_sigmask) | mask_of(disposition.sa_mask) | own);
-  disposition.sa_sigaction(signal, info, context);
+  Mask mask = mask_of(context->uc_sigmask) | mask_of(disposition.sa_mask) | own;
+  redelivery::call(signal, info, context, cfa, disposition, &mask);
 }
 
+// One tick, and what it needs of the thread that it interrupts.
 struct Arrival {
   Tick tick;
+  Thread& thread;
   siginfo_t* info;
   ucontext_t* context;
+
+  void run() noexcept {
+    if (mask_of(context->uc_sigmask) & kFaults) [[unlikely]]
+      kernel_mask(SIG_UNBLOCK, kFaults);
+    if (thread.foreign) {
+      tick(thread, info, context);
+      thread.foreign = !thread.block;  // it may have led %fs elsewhere for a moment
+      return;
+    }
+    int error = errno;
+    arrived.ticks++;
+    faults_open++;
+    tick(thread, info, context);
+    faults_open--;
+    errno = error;
+  }
 };
+
+void on_tick(siginfo_t* info, ucontext_t* context) noexcept {
+  // A sandbox that the program entered without libc, and that lets nothing through but what returns from here.
+  if (!clock_is_readable()) return;
+  if (info->si_timerid == kGreeting) return threads::greeted(context, info);
+  Thread* thread = threads::interrupted(context);
+  Tick tick = tick_handler.load(std::memory_order_relaxed);
+  if (!thread || !tick) return;
+  Arrival arrival{tick, *thread, info, context};
+  bool apart = tick_stack::owner(context) && !tick_stack::holds(*thread, static_cast<uint64_t>(context->uc_mcontext.gregs[REG_RSP]));
+  if (apart) [[likely]]
+    return arrival.run();
+  auto run = [](void* pointer) noexcept { static_cast<Arrival*>(pointer)->run(); };
+  private_stack::run(context, run, &arrival);
+}
 
 void on_profile(int signal, siginfo_t* info, void* context_pointer) {
   auto* context = static_cast<ucontext_t*>(context_pointer);
-  int error = errno;
-  if (info->si_code == SI_TIMER && info->si_value.sival_int == kTickCookie) {
-    arrived.ticks++;
-    if (mask_of(context->uc_sigmask) & kFaults) [[unlikely]]
-      kernel_mask(SIG_UNBLOCK, kFaults);
-    faults_open++;
-    Arrival arrival{tick_handler.load(std::memory_order_relaxed), info, context};
-    auto pass = [](void* pointer) noexcept {
-      auto* told = static_cast<Arrival*>(pointer);
-      told->tick(told->info, told->context);
-    };
-    if (arrival.tick) private_stack::run(context, pass, &arrival);
-    faults_open--;
-    errno = error;
-  } else {
-    pass_on(signal, info, context);
-  }
+  if (info->si_code == SI_TIMER && info->si_value.sival_int == kTickCookie)
+    on_tick(info, context);
+  else
+    pass_on(signal, info, context, __builtin_dwarf_cfa());
 }
 
 // A table's page that the file system cannot give (it was cut off, or the server is gone) becomes plain memory: what is stored there is
@@ -150,19 +176,34 @@ void on_fault(int signal, siginfo_t* info, void* context_pointer) {
   if (uint64_t resume = safe_load_resume(static_cast<uint64_t>(pc)); resume && info->si_code > 0)
     pc = static_cast<greg_t>(resume);
   else if (!replace_lost_page(signal, info))
-    pass_on(signal, info, context);
+    pass_on(signal, info, context, __builtin_dwarf_cfa());
 }
 
-// Ours for a signal: restarting calls and the stack to run on are decided by the kernel before we are asked, so these follow the
-// program's own handler. Without one, ticks keep off the stacks of coroutines where there is an alternate stack (Go demands it).
+// A filter that a program installed without libc's help forbids a system call of ours, in a tick, say: it fails, as where the kernel
+// cannot do it, and nothing more is recorded of the process.
+void on_forbidden_call(int signal, siginfo_t* info, void* context_pointer) {
+  auto* context = static_cast<ucontext_t*>(context_pointer);
+  constexpr int kSeccomp = 1;  // SYS_SECCOMP
+  if (info->si_code == kSeccomp && sys::is_ours(reinterpret_cast<uint64_t>(info->si_call_addr))) {
+    context->uc_mcontext.gregs[REG_RAX] = -EPERM;
+    control::stop(schema::StopReason::SANDBOX, 0);
+  } else {
+    pass_on(signal, info, context, __builtin_dwarf_cfa());
+  }
+}
+
+void (*handler_of(int signal) noexcept)(int, siginfo_t*, void*) {
+  return signal == SIGPROF ? on_profile : signal == SIGSYS ? on_forbidden_call : on_fault;
+}
+
+// Ours for a signal: whether calls are restarted and, but for ticks, on which stack a handler runs is decided by the kernel before we are
+// asked, so these follow the program's own handler. Without one, a fault that ends the program ends it where it happened.
 Disposition ours(int signal) noexcept {
   Disposition theirs = wanted(signal).read();
   bool function = is_function(theirs);
   Disposition disposition{};
-  disposition.sa_sigaction = signal == SIGPROF ? on_profile : on_fault;
-  disposition.sa_flags = SA_SIGINFO | (function            ? theirs.sa_flags & (SA_RESTART | SA_ONSTACK)
-                                       : signal == SIGPROF ? SA_RESTART | SA_ONSTACK
-                                                           : SA_RESTART);
+  disposition.sa_sigaction = handler_of(signal);
+  disposition.sa_flags = SA_SIGINFO | (function ? theirs.sa_flags & (SA_RESTART | SA_ONSTACK) : SA_RESTART) | (signal == SIGPROF ? SA_ONSTACK : 0);
   set_mask(disposition.sa_mask, signal == SIGPROF ? kDuringTick : 0);
   return disposition;
 }
@@ -176,13 +217,13 @@ bool apply(int signal) noexcept {
   }
 }
 
-bool is_ours(const Disposition& disposition) noexcept { return disposition.sa_sigaction == on_profile || disposition.sa_sigaction == on_fault; }
+bool is_ours(int signal, const Disposition& disposition) noexcept { return disposition.sa_sigaction == handler_of(signal); }
 
 // Ours for the signal, with what is there now behind it.
 bool put_in_front(int signal) noexcept {
   Disposition found{};
   if (real_sigaction(signal, nullptr, &found) != 0) return false;
-  if (is_ours(found)) return true;
+  if (is_ours(signal, found)) return true;
   wanted(signal).exchange(found);
   return apply(signal);
 }
@@ -208,14 +249,19 @@ bool install(Tick tick) noexcept {
 
 void keep() noexcept {
   if (!installed()) return;
-  for (int signal : kShared) put_in_front(signal);
+  for (int signal : kShared) {
+    // Asked without libc: it is not for every thread's ticks.
+    KernelAction found{};
+    if (sys::failed(sys::call(SYS_rt_sigaction, signal, 0, reinterpret_cast<long>(&found), sizeof(Mask)))) return;
+    if (found.handler != reinterpret_cast<uint64_t>(handler_of(signal))) put_in_front(signal);
+  }
 }
 
 void uninstall() noexcept {
   if (!in_place.exchange(false)) return;
   for (int signal : kShared) {
     Disposition found{};
-    if (real_sigaction(signal, nullptr, &found) != 0 || !is_ours(found)) continue;
+    if (real_sigaction(signal, nullptr, &found) != 0 || !is_ours(signal, found)) continue;
     Disposition theirs = wanted(signal).read();
     // Ignoring a signal drops what is pending of it, in every thread: a tick under way must not meet the default action.
     Disposition ignore{};
@@ -284,6 +330,12 @@ FaultsOpen::FaultsOpen() noexcept : mask_(0), opened_(believed.faults_blocked &&
   mask_ = kernel_mask(SIG_UNBLOCK, kFaults);
 }
 
+FaultsOpen::FaultsOpen(const Thread& thread) noexcept : mask_(0), opened_(!thread.foreign && believed.faults_blocked && !faults_open) {
+  if (!opened_) return;
+  faults_open++;
+  mask_ = kernel_mask(SIG_UNBLOCK, kFaults);
+}
+
 FaultsOpen::~FaultsOpen() noexcept {
   if (!opened_) return;
   kernel_mask(SIG_SETMASK, mask_);
@@ -294,7 +346,7 @@ TrueFace::TrueFace() noexcept {
   if (!installed()) return;
   blocked_ = belief().ticks_blocked;
   if (blocked_) kernel_mask(SIG_BLOCK, bit(SIGPROF));
-  for (int at = 0; at < 3; at++) {
+  for (int at = 0; at < 4; at++) {
     Disposition disposition = wanted_of[at].read();
     ignored_[at] = disposition.sa_handler == SIG_IGN;
     if (ignored_[at]) real_sigaction(kShared[at], &disposition, nullptr);
@@ -302,7 +354,7 @@ TrueFace::TrueFace() noexcept {
 }
 
 TrueFace::~TrueFace() noexcept {
-  for (int at = 0; at < 3; at++)
+  for (int at = 0; at < 4; at++)
     if (ignored_[at]) apply(kShared[at]);
   if (blocked_) kernel_mask(SIG_UNBLOCK, bit(SIGPROF));
 }

@@ -1,4 +1,8 @@
-// The three signals that we share with the program: SIGPROF (ticks), SIGSEGV and SIGBUS (faults of safe_load).
+// The signals that we share with the program: SIGPROF (ticks), SIGSEGV and SIGBUS (faults of safe_load), SIGSYS (system calls of ours that a
+// sandbox forbids).
+//
+// A tick runs on a stack of ours (sampler/tick_stack) and touches nothing of the thread that it interrupts: no stack, no errno, and no
+// thread-local memory before it is known that there is some.
 //
 // Ours are installed first and stay installed: where the library is preloaded, the program's sigaction() and signal() for these
 // signals are answered from a table of what it asked for, and what is not ours is passed on to what it asked for, with its mask
@@ -11,12 +15,18 @@
 #include <csignal>
 #include <cstdint>
 
+namespace aiflame {
+struct Thread;
+}
+
 namespace aiflame::signals {
 
-using Tick = void (*)(siginfo_t*, ucontext_t*) noexcept;
+using Tick = void (*)(Thread&, siginfo_t*, ucontext_t*) noexcept;
 
 // sigev_value of our timers: what tells our ticks from the program's own SIGPROF.
 inline constexpr int kTickCookie = 0x41464C4D;
+// si_timerid of a signal that we send ourselves: see threads::greeted().
+inline constexpr int kGreeting = -2;
 
 // Installs the handlers. False when the kernel refuses.
 bool install(Tick tick) noexcept;
@@ -27,7 +37,7 @@ void keep() noexcept;
 void uninstall() noexcept;
 bool installed() noexcept;
 
-constexpr bool shared(int signal) noexcept { return signal == SIGPROF || signal == SIGSEGV || signal == SIGBUS; }
+constexpr bool shared(int signal) noexcept { return signal == SIGPROF || signal == SIGSEGV || signal == SIGBUS || signal == SIGSYS; }
 
 // sigaction() of a shared signal as the program sees it.
 void exchange(int signal, const struct sigaction* wanted, struct sigaction* before) noexcept;
@@ -52,6 +62,8 @@ Seen& seen() noexcept;
 class FaultsOpen {
  public:
   FaultsOpen() noexcept;
+  // In a tick, perhaps: what interrupts a thread without thread-local memory has opened them itself.
+  explicit FaultsOpen(const Thread& thread) noexcept;
   ~FaultsOpen() noexcept;
   FaultsOpen(const FaultsOpen&) = delete;
   FaultsOpen& operator=(const FaultsOpen&) = delete;
@@ -72,7 +84,7 @@ class TrueFace {
 
  private:
   bool blocked_ = false;
-  bool ignored_[3] = {};
+  bool ignored_[4] = {};
 };
 
 }  // namespace aiflame::signals

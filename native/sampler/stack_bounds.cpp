@@ -11,13 +11,6 @@ namespace aiflame {
 
 namespace {
 
-// The thread control block lies right above a pthread's stack (x86-64 ABI: %fs:0x10 points to itself).
-uint64_t thread_control_block() noexcept {
-  uint64_t block;
-  asm("mov %%fs:0x10, %0" : "=r"(block));
-  return block;
-}
-
 // Takes /proc/self/maps a character at a time, so that a line needs no room: a tick's stack may be a few KB.
 class Search {
  public:
@@ -89,10 +82,10 @@ StackBounds stack_bounds_of_new_thread() noexcept {
   return {reinterpret_cast<uint64_t>(low), reinterpret_cast<uint64_t>(low) + bytes};
 }
 
-StackBounds stack_bounds_around(uint64_t sp, bool main_thread) noexcept {
+StackBounds stack_bounds_around(uint64_t sp, uint64_t block, bool main_thread) noexcept {
   if (main_thread) return main_stack(sp);
-  uint64_t block = thread_control_block();
-  StackBounds bounds = mapping_around(block);
+  // The thread control block lies right above a pthread's stack.
+  StackBounds bounds = block ? mapping_around(block) : StackBounds{0, 0};
   if (!bounds.high) return mapping_around(sp);
   bounds.high = block;
   return bounds;

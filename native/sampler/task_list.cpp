@@ -1,5 +1,7 @@
 #include "sampler/task_list.hpp"
 
+#include "base/text.hpp"
+
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <cstring>
@@ -20,21 +22,6 @@ uint32_t number_in(const char* digit) noexcept {
   uint32_t number = 0;
   for (; *digit >= '0' && *digit <= '9'; digit++) number = number * 10 + static_cast<uint32_t>(*digit - '0');
   return number;
-}
-
-// snprintf() is not for handlers.
-char* put(char* out, const char* text) noexcept {
-  size_t length = strlen(text);
-  memcpy(out, text, length);
-  return out + length;
-}
-char* put(char* out, uint32_t number) noexcept {
-  char digits[10];
-  size_t count = 0;
-  do digits[count++] = static_cast<char>('0' + number % 10);
-  while (number /= 10);
-  while (count) *out++ = digits[--count];
-  return out;
 }
 
 }  // namespace
@@ -62,14 +49,19 @@ TaskList::TaskList() noexcept {
   sys::call(SYS_close, fd);
 }
 
+long read_task_file(uint32_t tid, const char* file, char* out, size_t room) noexcept {
+  char path[64];
+  using text::put;
+  *put(put(put(put(path, "/proc/self/task/"), tid), "/"), file) = 0;
+  return sys::read_file(path, out, room);
+}
+
 size_t task_name(uint32_t tid, char* out, size_t room) noexcept {
   if (room >= 16 && tid == sys::thread_id()) {
     long result = sys::call(SYS_prctl, PR_GET_NAME, reinterpret_cast<long>(out));
     return sys::failed(result) ? 0 : strnlen(out, 16);
   }
-  char path[64];
-  *put(put(put(path, "/proc/self/task/"), tid), "/comm") = 0;
-  long length = sys::read_file(path, out, room);
+  long length = read_task_file(tid, "comm", out, room);
   return length <= 0 ? 0 : static_cast<size_t>(length) - (out[length - 1] == '\n');
 }
 

@@ -20,6 +20,9 @@ class TaskList {
   bool complete_ = false;
 };
 
+// /proc/self/task/TID/FILE into `out`; its length, or an error number below zero.
+long read_task_file(uint32_t tid, const char* file, char* out, size_t room) noexcept;
+
 // The name of a thread of this process into `out`; its length, 0 when it is gone.
 size_t task_name(uint32_t tid, char* out, size_t room) noexcept;
 

@@ -28,14 +28,17 @@ std::atomic<bool> stripes[kStripes];
 // What is mapped for a slot stays with it for the next thread; only beyond these slots is memory given back, for a process that
 // once had very many threads.
 constexpr uint32_t kWarmSlots = 256;
+// A guard page takes a mapping of its own, of which a process may have 65,530: beyond these slots the program needs them for its threads.
+constexpr uint32_t kGuardedSlots = 1024;
 
 uint32_t time_unit(uint64_t ns) noexcept { return static_cast<uint32_t>(ns >> kTimeUnit) & ~kEnded; }
 
 Thread* thread_in(uint32_t slot) noexcept {
   Thread* thread = slots[slot].load(std::memory_order_acquire);
   if (thread) return thread;
-  auto* made = static_cast<Thread*>(sys::map_memory(sizeof(Thread)));
+  auto* made = static_cast<Thread*>(tick_stack::map_with_thread(sizeof(Thread), slot < kGuardedSlots));
   if (!made) return nullptr;
+  made->itself = made;
   made->cpu_timer = made->wall_timer = -1;
   made->slot = slot;
   slots[slot].store(made, std::memory_order_release);  // the slot is ours alone
@@ -68,9 +71,10 @@ void free_memory(Thread& thread) noexcept {
   unmap(thread);
   thread.last.count = 0;
   constexpr uint64_t kPage = 4096;
-  uint64_t low = (reinterpret_cast<uint64_t>(thread.last.words) + kPage - 1) & ~(kPage - 1);
-  uint64_t high = reinterpret_cast<uint64_t>(&thread + 1) & ~(kPage - 1);
-  sys::call(SYS_madvise, static_cast<long>(low), static_cast<long>(high - low), MADV_DONTNEED);
+  auto drop = [](uint64_t low, uint64_t high) { sys::call(SYS_madvise, static_cast<long>(low), static_cast<long>(high - low), MADV_DONTNEED); };
+  auto own = reinterpret_cast<uint64_t>(&thread);
+  drop(own - tick_stack::kBytes, own);
+  drop((reinterpret_cast<uint64_t>(thread.last.words) + kPage - 1) & ~(kPage - 1), reinterpret_cast<uint64_t>(&thread + 1) & ~(kPage - 1));
 }
 
 }  // namespace
@@ -94,7 +98,10 @@ Thread* take(uint32_t tid) noexcept {
     return nullptr;
   }
   thread->row = thread->launched_by = thread->last.count = thread->nodes_made.layer = 0;
-  thread->omp_worker = thread->omp_waiting = thread->adopted = false;
+  thread->omp_worker = thread->omp_waiting = thread->adopted = thread->settled = thread->ticks_apart = thread->foreign = false;
+  thread->theirs = {};
+  thread->block = 0;
+  thread->off_stack = 0;
   thread->busy = false;
   thread->uses.store(0, std::memory_order_relaxed);
   thread->launches.settle();

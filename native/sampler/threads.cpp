@@ -2,13 +2,19 @@
 
 #include "base/clock.hpp"
 #include "base/sys.hpp"
+#include "base/thread_block.hpp"
+#include "sampler/signals.hpp"
 #include "sampler/stack_bounds.hpp"
 #include "sampler/task_list.hpp"
 #include "sampler/thread_slots.hpp"
 #include "sampler/timers.hpp"
 #include "sampler/torch_autograd.hpp"
+#include "sampler/waiting.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
+
+#include <algorithm>
+#include <csignal>
 
 namespace aiflame::threads {
 
@@ -37,8 +43,9 @@ uint32_t name_of(uint32_t tid) noexcept {
   return spool::text({name, task_name(tid, name, sizeof name)});
 }
 
+// A tick needs a stack to run on.
 void arm(Thread& thread) noexcept {
-  if (!paused.load(std::memory_order_acquire)) timers::arm(thread);
+  if (thread.settled && !paused.load(std::memory_order_acquire)) timers::arm(thread);
 }
 
 // A row and timers, once per recording. Under a Claim.
@@ -52,6 +59,14 @@ void enrol(Thread& thread, uint32_t creator_stack) noexcept {
 
 enum class Fate : uint8_t { LIVES, GONE };
 
+// Its ticks would have had to run on its own stack.
+void tell_unsettled(const Thread& thread, uint32_t tid) noexcept {
+  constexpr uint64_t kWorthTelling = 100'000'000;
+  uint64_t used = std::max(thread.cpu_alive_ns, sys::thread_cpu_ns(tid)) - thread.cpu_start_ns;
+  if (used > kWorthTelling)
+    spool::note("some threads were not sampled: they were not made by pthread_create, and never waited, so that there was no safe moment to begin");
+}
+
 void retire(Thread& thread, Fate fate) noexcept {
   timers::disarm(thread);
   uint32_t row = std::atomic_ref(thread.row).exchange(0);
@@ -59,6 +74,7 @@ void retire(Thread& thread, Fate fate) noexcept {
   if (!row) return;
   uint32_t tid = thread.tid.load(std::memory_order_relaxed);
   torch_autograd::finish_nodes(thread, row);
+  if (!thread.settled) tell_unsettled(thread, tid);
   bool gone = fate == Fate::GONE;  // its tid may be another's by now
   uint64_t cpu = gone ? thread.cpu_alive_ns : sys::thread_cpu_ns(tid);
   spool::append(schema::ThreadEnd{
@@ -75,16 +91,25 @@ void bury(Thread& thread) noexcept {
   thread_slots::give_back(thread, false);
 }
 
-// What only the thread itself can do; safe in a handler.
-void settle(Thread& thread) noexcept {
+// What only the thread itself can find out; safe in a handler that runs on the thread's own stack.
+void look_at_self(Thread& thread, uint32_t tid) noexcept {
+  uint64_t block = thread_block::address();
+  thread.block = thread_block::belongs_to(block, tid) ? block : 0;
   if (!thread.stack_high) {
     auto sp = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
-    StackBounds bounds = stack_bounds_around(sp, thread.tid.load(std::memory_order_relaxed) == sys::process_id());
+    StackBounds bounds = stack_bounds_around(sp, thread.block, tid == sys::process_id());
     thread.stack_low = bounds.low;
     thread.stack_high = bounds.high;
   }
   // One that an earlier thread in this slot left knows rules that are still right, and follows no stack but the one it is given.
   if (!thread.unwinder) thread.unwinder = NativeUnwinder::create();
+}
+
+// Not in a handler.
+void settle(Thread& thread, uint32_t tid) noexcept {
+  thread_block::learn(tid);
+  look_at_self(thread, tid);
+  thread.settled = tick_stack::install(thread);
 }
 
 Thread* adopt(uint32_t tid) noexcept {
@@ -105,7 +130,7 @@ Thread* make_self() noexcept {
   }
   if (!thread) thread = adopt(tid);
   if (!thread) return nullptr;
-  settle(*thread);
+  settle(*thread, tid);
   current = thread;
   enrol(*thread, 0);
   return thread;
@@ -120,6 +145,18 @@ bool is_another(Thread& thread, uint32_t tid) noexcept {
   return false;
 }
 
+// Asks a thread that waits to take a stack for its ticks.
+void greet(uint32_t tid) noexcept {
+  int call = waiting::call_of(tid);
+  if (call < 0) return;
+  siginfo_t greeting{};
+  greeting.si_code = SI_TIMER;
+  greeting.si_value.sival_int = signals::kTickCookie;
+  greeting.si_timerid = signals::kGreeting;
+  greeting.si_overrun = call;
+  sys::call(SYS_rt_tgsigqueueinfo, sys::process_id(), tid, SIGPROF, reinterpret_cast<long>(&greeting));
+}
+
 void visit(uint32_t tid, uint64_t now, uint32_t pass) noexcept {
   Claim claimed(tid);
   if (!claimed) return;
@@ -132,6 +169,7 @@ void visit(uint32_t tid, uint64_t now, uint32_t pass) noexcept {
   if (!thread) return;
   thread_slots::meet(*thread, pass);
   thread->row ? arm(*thread) : enrol(*thread, 0);
+  if (thread->row && !thread->settled) greet(tid);
 }
 
 // Adopted threads tell no end.
@@ -168,6 +206,39 @@ Thread* self() noexcept {
 
 Thread* self_if_known() noexcept { return current; }
 
+Thread* interrupted(ucontext_t* context) noexcept {
+  Thread* thread = tick_stack::owner(context);
+  if (!thread) {
+    thread = thread_slots::find(sys::thread_id());
+    if (!thread || !thread->settled) return nullptr;
+    // The program took our stack away without libc's help, and has none now.
+    if (thread->ticks_apart && context->uc_stack.ss_flags & SS_DISABLE) tick_stack::install_on_return(*thread, context);
+  }
+  thread->foreign = !thread->block || thread->block != thread_block::address();
+  return thread;
+}
+
+bool may_use_locals(const ucontext_t* context) noexcept {
+  const Thread* thread = tick_stack::owner(context);
+  return thread ? thread->block && thread->block == thread_block::address() : thread_block::usable();
+}
+
+void greeted(ucontext_t* context, const siginfo_t* greeting) noexcept {
+  control::Use use;
+  waiting::resume(context, greeting->si_overrun);
+  uint32_t tid = sys::thread_id();
+  Claim claimed(tid);
+  Thread* thread = claimed ? thread_slots::find(tid) : nullptr;
+  if (!thread || thread->settled) return;
+  // The kernel changes no alternate stack under a thread that runs on it: another time.
+  if (tick_stack::runs_on_alternate(context)) return;
+  look_at_self(*thread, tid);
+  tick_stack::install_on_return(*thread, context);
+  thread->settled = true;
+  if (thread->block) current = thread;
+  if (thread->row) arm(*thread);
+}
+
 void expect() noexcept { awaited.fetch_add(1, std::memory_order_acq_rel); }
 void expected() noexcept { awaited.fetch_sub(1, std::memory_order_acq_rel); }
 
@@ -187,7 +258,7 @@ void begin(uint32_t creator_stack) noexcept {
   StackBounds bounds = stack_bounds_of_new_thread();
   thread->stack_low = bounds.low;
   thread->stack_high = bounds.high;
-  settle(*thread);
+  settle(*thread, tid);
   current = thread;
   enrol(*thread, creator_stack);
 }
@@ -201,6 +272,7 @@ void end() noexcept {
   if (!thread) thread = thread_slots::find(tid);
   if (!thread) return;
   retire(*thread, Fate::LIVES);
+  tick_stack::remove(*thread);
   thread_slots::give_back(*thread, true);
 }
 

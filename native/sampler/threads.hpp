@@ -1,12 +1,15 @@
 // What we keep for each thread of the process.
 #pragma once
 #include "sampler/known_stacks.hpp"
+#include "sampler/tick_stack.hpp"
 #include "spool/spool.hpp"
 #include "unwind/frames.hpp"
 #include "unwind/native_unwinder.hpp"
 #include "unwind/python_frames.hpp"
 
+#include <ucontext.h>
 #include <atomic>
+#include <csignal>
 #include <cstdint>
 
 namespace aiflame {
@@ -59,6 +62,13 @@ struct Thread {
   spool::Rows<schema::Launch> launches;
   uint64_t launched_at;                        // with launched_by: frames at or above this stack address are the runtime's and are left out
   uint64_t launched_point;                     // with launched_by: where torch's autograd was when the region was launched
+  const Thread* itself;                        // what tells a Thread from any other memory
+  AlternateStack theirs;                       // the program's alternate stack, while the kernel has ours
+  uint64_t block;                              // its thread-local memory, 0: none of its own (see thread_block)
+  bool settled;                                // it has been given a stack for its ticks: it may have timers
+  bool ticks_apart;                            // the kernel has our alternate stack for it
+  bool foreign;                                // in the tick under way its thread-local memory is out of reach
+  uint32_t off_stack;                          // captures that began outside of its stack
   bool adopted;                                // it did not tell its beginning, so it will not tell its end
   bool omp_worker;                             // has run an OpenMP region: outside one it waits for the next
   bool omp_waiting;                            // its runtime says that it waits …
@@ -74,10 +84,15 @@ struct Thread {
 
 namespace threads {
 
-// The calling thread's state, made on first use (also in a handler). nullptr when there is no memory or it is ending.
+// The calling thread's state, made on first use. Not for our handlers. nullptr when there is no memory or it is ending.
 Thread* self() noexcept;
 // As self(), but never makes one.
 Thread* self_if_known() noexcept;
+// The state of the thread that a signal of ours has reached; nullptr where it is not known. For handlers.
+Thread* interrupted(ucontext_t* context) noexcept;
+
+// A handler of ours, or one that it calls, may touch thread-local memory. `context`: as the kernel gave it to the handler.
+bool may_use_locals(const ucontext_t* context) noexcept;
 
 // A thread is being made that will call begin() itself, with its creator's stack / it has, or was not made after all.
 void expect() noexcept;
@@ -110,9 +125,13 @@ void end() noexcept;
 // recording left behind is taken away first.
 void adopt_all() noexcept;
 
-// Now and then, from a tick: threads that were made behind our back get a row and timers, those that ended so lose them, and
-// timers that the kernel refused are asked for again.
+// Now and then, from a tick: threads that were made behind our back get a row and, once they wait, a greeting; those that ended so lose
+// their timers, and timers that the kernel refused are asked for again.
 void tend() noexcept;
+
+// What a greeting does, in the handler of the thread that got it while it waited: there no code keeps data below its stack pointer, so that
+// it can be given a stack for its ticks, and its timers.
+void greeted(ucontext_t* context, const siginfo_t* info) noexcept;
 
 // Recording stops: timers go, end rows are written. Until adopt_all() no thread gets a row.
 void retire_all() noexcept;

@@ -1,6 +1,7 @@
 #include "sampler/timers.hpp"
 
 #include "base/clock.hpp"
+#include "base/processor.hpp"
 #include "base/safe_load.hpp"
 #include "base/sys.hpp"
 #include "sampler/housekeeping.hpp"
@@ -88,37 +89,33 @@ bool orphaned(const Thread& thread) noexcept {
   return left.it_value.tv_sec == 0 && left.it_value.tv_nsec == 0;
 }
 
-void tick(siginfo_t* info, ucontext_t* context) noexcept {
+void tick(Thread& thread, siginfo_t* info, ucontext_t* context) noexcept {
   control::Use use;
   if (!control::recording()) return;
-  Thread* thread = threads::self();
-  if (!thread || !thread->row) return;
+  if (!thread.row || !thread.unwinder) return;
   const greg_t* registers = context->uc_mcontext.gregs;
-  bool wall = thread->wall_timer.load(std::memory_order_relaxed) == info->si_timerid;
-  uint32_t cpu = 0;
-  sys::call(SYS_getcpu, reinterpret_cast<long>(&cpu), 0, 0);
+  bool wall = thread.wall_timer.load(std::memory_order_relaxed) == info->si_timerid;
   schema::CpuSample sample{
-      .thread = thread->row,
+      .thread = thread.row,
       .weight = static_cast<uint16_t>(1 + std::clamp(info->si_overrun, 0, 0xFFFE)),
       .time_ns = now_ns(),
       .period_ns = period_of(wall ? control::page().wall_rate : control::page().cpu_rate),
       .clock = wall,
-      .cpu = static_cast<uint16_t>(cpu),
+      .cpu = static_cast<uint16_t>(processor()),
   };
-  if (wall && waiting(*thread, context, uint64_t{sample.weight} * sample.period_ns))
-    sample.state = static_cast<uint8_t>(schema::SampleState::WAITING);
-  sample.stack = capture(*thread, Registers{
-                                      .pc = static_cast<uint64_t>(registers[REG_RIP]),
-                                      .sp = static_cast<uint64_t>(registers[REG_RSP]),
-                                      .bp = static_cast<uint64_t>(registers[REG_RBP]),
-                                      .all = registers,
-                                      .exact = true,
-                                  });
-  torch_autograd::Point point = torch_autograd::in_tick(*thread);
+  if (wall && waiting(thread, context, uint64_t{sample.weight} * sample.period_ns)) sample.state = static_cast<uint8_t>(schema::SampleState::WAITING);
+  sample.stack = capture(thread, Registers{
+                                     .pc = static_cast<uint64_t>(registers[REG_RIP]),
+                                     .sp = static_cast<uint64_t>(registers[REG_RSP]),
+                                     .bp = static_cast<uint64_t>(registers[REG_RBP]),
+                                     .all = registers,
+                                     .exact = true,
+                                 });
+  torch_autograd::Point point = thread.foreign ? torch_autograd::Point{} : torch_autograd::in_tick(thread);
   sample.autograd = point.autograd;
   sample.sequence = point.sequence;
   spool::append(sample);
-  housekeeping(sample.time_ns);
+  if (!thread.foreign) housekeeping(sample.time_ns);
 }
 
 }  // namespace aiflame::timers

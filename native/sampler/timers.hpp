@@ -15,6 +15,6 @@ void disarm(Thread& thread) noexcept;
 bool orphaned(const Thread& thread) noexcept;
 
 // What a tick does: one sample of the calling thread.
-void tick(siginfo_t* info, ucontext_t* context) noexcept;
+void tick(Thread& thread, siginfo_t* info, ucontext_t* context) noexcept;
 
 }  // namespace aiflame::timers

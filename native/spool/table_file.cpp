@@ -1,6 +1,7 @@
 #include "spool/table_file.hpp"
 
 #include "base/sys.hpp"
+#include "base/text.hpp"
 #include "spool/control.hpp"
 
 #include <fcntl.h>
@@ -8,7 +9,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 #include <cerrno>
-#include <cstdio>
 
 namespace aiflame::spool {
 
@@ -141,7 +141,10 @@ bool passing(long error) noexcept { return error == -EMFILE || error == -ENFILE 
 // FOLDER/NAME.table
 class Path {
  public:
-  Path(const char* folder, const char* name) noexcept { snprintf(text_, sizeof text_, "%s/%s.table", folder, name); }
+  Path(const char* folder, const char* name) noexcept {
+    using text::put;
+    *put(put(put(put(text_, folder), "/"), name), ".table") = 0;
+  }
   const char* text() const noexcept { return text_; }
 
  private:

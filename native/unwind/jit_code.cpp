@@ -5,7 +5,6 @@
 #include "spool/spool.hpp"
 #include "unwind/snapshot.hpp"
 
-#include <sched.h>
 #include <algorithm>
 #include <atomic>
 
@@ -37,7 +36,7 @@ std::atomic<bool> writing{false};
 class Writing {
  public:
   Writing() noexcept {
-    while (writing.exchange(true, std::memory_order_acquire)) sched_yield();
+    while (writing.exchange(true, std::memory_order_acquire)) sys::call(SYS_sched_yield);
   }
   ~Writing() { writing.store(false, std::memory_order_release); }
   Writing(const Writing&) = delete;

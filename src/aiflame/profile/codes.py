@@ -135,6 +135,8 @@ class StopReason(IntEnum):
     MAX_SIZE = 1
     NO_SPACE = 2
     IO_ERROR = 3
+    SANDBOX = 4
+    """a process has entered a sandbox that forbids it what recording needs; of that process alone"""
 
 
 class Feature(IntEnum):

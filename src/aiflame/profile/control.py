@@ -141,6 +141,8 @@ class ControlPage:
             return None
         if self.stop_reason is StopReason.MAX_SIZE:
             return f"recording stopped early: the size limit of {self.max_bytes / 1e6:.0f} MB was reached (--max-size)"
+        if self.stop_reason is StopReason.SANDBOX:
+            return "recording of a process stopped early: its sandbox (seccomp) forbids a system call that recording needs"
         if self.stop_reason is StopReason.NO_SPACE:
             return "recording stopped early: no space left on the device"
         return f"recording stopped early: {os.strerror(min(self.stop_errno, _LARGEST_ERRNO))}"

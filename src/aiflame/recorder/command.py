@@ -7,6 +7,7 @@ import shutil
 import stat
 import struct
 from pathlib import Path
+from typing import BinaryIO
 
 from aiflame.errors import AiflameError
 
@@ -49,6 +50,48 @@ def obstacles(program: Path) -> list[str]:
     except OSError:
         pass  # unreadable but executable: the run itself will tell
     return []
+
+
+_SANITIZERS = ("libasan.so", "libtsan.so", "liblsan.so", "libhwasan.so", "libubsan.so", "libclang_rt.")
+
+
+def is_sanitizer(library: str) -> bool:
+    """Whether a library file is a sanitizer's runtime: it ends the program unless it is loaded before all others."""
+    return library.rpartition("/")[2].startswith(_SANITIZERS)
+
+
+def first_library(program: Path) -> str:
+    """The sanitizer's runtime that `program` is linked with, by the name that the dynamic linker finds it by; empty: none. The same as in
+    `native/hooks/new_program.cpp`, which asks it of the programs that this one starts."""
+    try:
+        with program.open("rb") as file:
+            head = file.read(4096)
+            if head[:2] == b"#!":
+                words = head[2:].split(b"\n", 1)[0].split()
+                return first_library(Path(os.fsdecode(words[0]))) if words else ""
+            return next((name for name in _needed(file, head) if is_sanitizer(name)), "")
+    except (OSError, struct.error, RecursionError):
+        return ""
+
+
+def _needed(file: BinaryIO, head: bytes) -> list[str]:
+    """The first two libraries that an ELF file needs: compilers name such a runtime in front of all others."""
+    if head[:5] != b"\x7fELF\x02":
+        return []
+    offset, size, count = struct.unpack_from("<Q", head, 32)[0], *struct.unpack_from("<HH", head, 54)
+    segments = [struct.unpack_from("<IIQQQQ", head, offset + size * at) for at in range(count)]
+    dynamic = next((segment for segment in segments if segment[0] == 2), None)  # PT_DYNAMIC
+    if dynamic is None:
+        return []
+    file.seek(dynamic[2])
+    entries = list(struct.iter_unpack("<QQ", file.read(min(dynamic[5], 768) // 16 * 16)))
+    table = next((value for tag, value in entries if tag == 5), 0)  # DT_STRTAB
+    place = next((table - begin + at for kind, _, at, begin, _, length in segments if kind == 1 and 0 <= table - begin < length), None)
+    names = []
+    for needed in [value for tag, value in entries if tag == 1][:2] if place is not None else ():  # DT_NEEDED
+        file.seek(place + needed)
+        names.append(os.fsdecode(file.read(64).partition(b"\0")[0]))
+    return names
 
 
 def _has_interpreter(head: bytes, rest: bytes) -> bool:

@@ -5,12 +5,14 @@ All rows lead to the same library, so that one copy is loaded: they name it, or 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from aiflame.profile.codes import Feature
+from aiflame.recorder.command import is_sanitizer
 from aiflame.recorder.library import agent, collector, hip_library, level_zero_library, mpi_library
 from aiflame.recorder.mpi import uses_mpi
 
@@ -18,7 +20,7 @@ from aiflame.recorder.mpi import uses_mpi
 class Chain(Enum):
     """What happens to a value that the user already set."""
 
-    FIRST = "ours goes in front of it"
+    FIRST = "ours goes in front of it, behind sanitizers' runtimes"
     SECOND = "ours goes behind the collector, in front of the rest"
     LAST = "ours goes behind it"
     YIELD = "it stays, ours is left out, and that is said"
@@ -52,12 +54,22 @@ HOOKS = (
 )
 
 
+PRELOADED_FIRST = "AIFLAME_PRELOADED_FIRST"
+"""Names the library that was put in front of the collector for this program: its children need not have it."""
+
+_PRELOADED = re.compile("[: ]+")
+
+
 def environment(
-    base: Mapping[str, str], profile: Path, features: int, command: Sequence[str] = (), *, asked: int = 0
+    base: Mapping[str, str], profile: Path, features: int, command: Sequence[str] = (), *, asked: int = 0, first: str = ""
 ) -> tuple[dict[str, str], list[str]]:
-    """`base` with every hook set that `command` wants, and what could not be set. `asked`: features that a person has named."""
+    """`base` with every hook set that `command` wants, and what could not be set. `asked`: features that a person has named; `first`: a
+    library that the command needs in front of all others."""
     result, notes = dict(base), []
     result["AIFLAME_PROFILE"] = str(profile)
+    if first and not any(is_sanitizer(library) for library in _PRELOADED.split(result.get("LD_PRELOAD", ""))):
+        result["LD_PRELOAD"] = ":".join(filter(None, [first, result.get("LD_PRELOAD", "")]))
+        result[PRELOADED_FIRST] = first
     for hook in HOOKS:
         if hook.feature is not None and not features & hook.feature:
             continue
@@ -70,12 +82,18 @@ def environment(
         if not taken:
             result[hook.variable] = str(library)
         elif hook.chain is Chain.FIRST:
-            result[hook.variable] = f"{library}:{taken}"
+            result[hook.variable] = _behind_sanitizers(str(library), taken)
         elif hook.chain is Chain.SECOND:
-            first, _, rest = taken.partition(":")
-            result[hook.variable] = ":".join(filter(None, [first, str(library), rest]))
+            before, found, rest = taken.partition(str(collector()))
+            result[hook.variable] = f"{before}{found}:{library}{rest}"
         elif hook.chain is Chain.LAST:
             result[hook.variable] = f"{taken}:{library}"
         else:
             notes.append(f"{hook.variable} is already set to {taken}: recording without {hook.without}")
     return result, notes
+
+
+def _behind_sanitizers(library: str, taken: str) -> str:
+    entries = [entry for entry in _PRELOADED.split(taken) if entry]
+    place = next((at for at, entry in enumerate(entries) if not is_sanitizer(entry)), len(entries))
+    return ":".join([*entries[:place], library, *entries[place:]])

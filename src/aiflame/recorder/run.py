@@ -51,7 +51,14 @@ class Recording:
 def run(command: list[str], place: Place, options: RecordOptions, *, overwrite: bool = False, seal_follows: bool = True) -> Recording:
     """Runs `command` to its end with recording on. `seal_follows`: names are looked up at once, while files are still where they were."""
     program = commands.find(command)
-    variables, taken = environment(os.environ, place.profile.absolute(), features(options), command, asked=asked_for(options.trace))
+    variables, taken = environment(
+        os.environ,
+        place.profile.absolute(),
+        features(options),
+        command,
+        asked=asked_for(options.trace),
+        first=commands.first_library(program),
+    )
     variables.update(intra_variables(options))
     notes = commands.obstacles(program) + taken
     page = prepare(place, options, command, overwrite=overwrite)

@@ -9,6 +9,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <ucontext.h>
 
 #include "ticks.hpp"
@@ -95,22 +96,23 @@ int small_coroutine(int, char**) {
   return 0;
 }
 
-volatile bool adopted = false;
+sem_t adopted;
 void* spin_with_alternate_stack(void*) {
   use_alternate_stack(65536);
-  while (!adopted) spin(0.01);
+  sem_wait(&adopted);
   for (OwnTicks ticks; !ticks.came();) spin(0.01);
   return nullptr;
 }
 
-// A thread that the collector does not see come, whose ticks run on an alternate stack from the first on.
+// A thread that the collector does not see come, and first meets, while it waits, by a signal on the alternate stack that the thread has.
 int unseen_thread(int, char**) {
+  sem_init(&adopted, 0, 0);
   void* libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
   auto* create = reinterpret_cast<decltype(&pthread_create)>(dlsym(libc, "pthread_create"));
   pthread_t thread;
   if (!create || create(&thread, nullptr, spin_with_alternate_stack, nullptr) != 0) return 3;
   while (timers() < 2) spin(0.01);  // ticks here find the other thread
-  adopted = true;
+  sem_post(&adopted);
   pthread_join(thread, nullptr);
   return 0;
 }

@@ -1,0 +1,70 @@
+#include "base/clock.hpp"
+
+#include "base/sys.hpp"
+
+#include <elf.h>
+#include <link.h>
+#include <sys/auxv.h>
+#include <atomic>
+#include <cstring>
+
+namespace aiflame {
+
+namespace {
+
+using Read = int(clockid_t, timespec*);
+
+int by_system_call(clockid_t clock, timespec* now) noexcept {
+  return static_cast<int>(sys::call(SYS_clock_gettime, clock, reinterpret_cast<long>(now)));
+}
+
+constinit std::atomic<Read*> read{by_system_call};
+
+// A function of the library that the kernel maps (vdso(7)), by its symbol table: the section headers are not mapped everywhere.
+class KernelLibrary {
+ public:
+  explicit KernelLibrary(uint64_t image) noexcept : image_(image) {
+    auto* header = reinterpret_cast<const ElfW(Ehdr)*>(image);
+    auto* segments = reinterpret_cast<const ElfW(Phdr)*>(image + header->e_phoff);
+    const ElfW(Dyn)* dynamic = nullptr;
+    for (unsigned at = 0; at < header->e_phnum; at++) {
+      if (segments[at].p_type == PT_LOAD && !bias_) bias_ = image + segments[at].p_offset - segments[at].p_vaddr;
+      if (segments[at].p_type == PT_DYNAMIC) dynamic = reinterpret_cast<const ElfW(Dyn)*>(image + segments[at].p_offset);
+    }
+    for (; dynamic && dynamic->d_tag != DT_NULL; dynamic++) {
+      if (dynamic->d_tag == DT_SYMTAB) symbols_ = reinterpret_cast<const ElfW(Sym)*>(bias_ + dynamic->d_un.d_ptr);
+      if (dynamic->d_tag == DT_STRTAB) names_ = reinterpret_cast<const char*>(bias_ + dynamic->d_un.d_ptr);
+      // The string table follows the symbols in every vdso, and its hash table may be of either kind.
+    }
+  }
+
+  void* function(const char* name) const noexcept {
+    if (!symbols_ || !names_) return nullptr;
+    for (auto* symbol = symbols_ + 1; reinterpret_cast<const char*>(symbol + 1) <= names_; symbol++)
+      if (symbol->st_shndx != SHN_UNDEF && strcmp(names_ + symbol->st_name, name) == 0) return reinterpret_cast<void*>(bias_ + symbol->st_value);
+    return nullptr;
+  }
+
+ private:
+  uint64_t image_, bias_ = 0;
+  const ElfW(Sym) * symbols_ = nullptr;
+  const char* names_ = nullptr;
+};
+
+}  // namespace
+
+void find_clock() noexcept {
+  uint64_t image = getauxval(AT_SYSINFO_EHDR);
+  void* function = image ? KernelLibrary(image).function("__vdso_clock_gettime") : nullptr;
+  if (function) read.store(reinterpret_cast<Read*>(function), std::memory_order_relaxed);
+}
+
+void leave_clock_alone() noexcept { read.store(by_system_call, std::memory_order_relaxed); }
+
+uint64_t clock_ns(clockid_t clock) noexcept {
+  timespec now{};
+  read.load(std::memory_order_relaxed)(clock, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+}  // namespace aiflame

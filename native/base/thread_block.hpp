@@ -1,0 +1,32 @@
+// Whether the calling thread has thread-local memory of its own.
+//
+// A thread made by a raw clone() may share its creator's, or have none (fs = 0). A handler asks before it touches a thread_local.
+#pragma once
+#include <cstdint>
+
+namespace aiflame::thread_block {
+
+// Address of the block that %fs points to (it begins with its own address, x86-64 ABI); 0 where there is none. The load may fault: see safe_load.
+inline uint64_t address() noexcept {
+  uint64_t value = 0;
+  asm volatile(
+      "1: mov %%fs:0x10, %0\n"
+      "2:\n"
+      ".pushsection aiflame_loads, \"a?\", @progbits\n"
+      ".balign 4\n"
+      ".long 1b - ., 2b - 1b\n"
+      ".popsection"
+      : "+r"(value));
+  return value;
+}
+
+// Learns where libc keeps a thread's id in its block, from the calling thread, which libc has made and whose id is `tid`.
+void learn(uint32_t tid) noexcept;
+
+// The block is that of the libc thread `tid`. False where it is not known how libc keeps its threads.
+bool belongs_to(uint64_t block, uint32_t tid) noexcept;
+
+// The calling thread may touch its thread-locals. Asks the kernel for its id.
+bool usable() noexcept;
+
+}  // namespace aiflame::thread_block

@@ -1,0 +1,39 @@
+// What a program is that is about to be executed, as far as it matters for being loaded into it.
+#pragma once
+#include "base/sys.hpp"
+
+#include <string_view>
+
+namespace aiflame::hooks {
+
+// Looks at the file once. Touches nothing but the tables: a vfork child may have one.
+class NewProgram {
+ public:
+  // `search` is a PATH to find `file` in, nullptr for a path as it stands.
+  NewProgram(const char* file, const char* search) noexcept;
+  // An open file, as fexecve() takes it.
+  explicit NewProgram(int fd) noexcept;
+
+  // Notes, once a program, that it will not be recorded: it is statically linked, or set-user-id.
+  void tell_if_unreachable() const noexcept;
+
+  // A sanitizer's runtime that it is linked with, by the name that the dynamic linker finds it by; such a library ends the program unless
+  // it comes first. Empty: none.
+  std::string_view first_library() const noexcept { return first_; }
+
+ private:
+  void look(long fd) noexcept;
+  void look_at_interpreter(const char* line) noexcept;
+  bool find_first_library(long fd, const char* head, long bytes) noexcept;
+
+  static constexpr size_t kLongestPath = 1024;
+  char path_[kLongestPath];
+  char name_[64];
+  std::string_view first_;
+  const char* obstacle_ = nullptr;
+};
+
+// The name of a library file is that of a sanitizer's runtime.
+bool is_sanitizer(std::string_view library) noexcept;
+
+}  // namespace aiflame::hooks

@@ -1,0 +1,95 @@
+#include "sampler/waiting.hpp"
+
+#include "base/safe_load.hpp"
+#include "base/sys.hpp"
+#include "sampler/task_list.hpp"
+
+#include <cerrno>
+
+namespace aiflame::waiting {
+
+namespace {
+
+// /proc/PID/task/TID/syscall: the number in decimal, then six arguments in hexadecimal (proc(5)); "running" where it runs.
+class Fields {
+ public:
+  explicit Fields(const char* text) noexcept : at_(text) {}
+
+  int64_t number() noexcept {
+    if (*at_ < '0' || *at_ > '9') return -1;
+    int64_t value = 0;
+    for (; *at_ >= '0' && *at_ <= '9'; at_++) value = value * 10 + (*at_ - '0');
+    return value;
+  }
+  uint64_t argument() noexcept {
+    while (*at_ == ' ') at_++;
+    if (at_[0] == '0' && at_[1] == 'x') at_ += 2;
+    uint64_t value = 0;
+    for (;; at_++) {
+      char c = *at_;
+      if (c >= '0' && c <= '9')
+        value = value << 4 | static_cast<uint64_t>(c - '0');
+      else if (c >= 'a' && c <= 'f')
+        value = value << 4 | static_cast<uint64_t>(c - 'a' + 10);
+      else
+        return value;
+    }
+  }
+
+ private:
+  const char* at_;
+};
+
+// With a time limit, a call that is made again would wait for all of it once more.
+bool waits_for_ever(int64_t call, const uint64_t (&argument)[6]) noexcept {
+  switch (call) {
+    case SYS_futex: {
+      constexpr uint64_t kOperation = 0x7f, kWait = 0, kWaitBitset = 9;
+      uint64_t operation = argument[1] & kOperation;
+      return operation == kWaitBitset || (operation == kWait && argument[3] == 0);  // the first has an absolute time
+    }
+    case SYS_wait4:
+    case SYS_read:
+    case SYS_accept:
+    case SYS_accept4:
+      return true;
+    case SYS_poll:
+      return static_cast<int32_t>(argument[2]) < 0;
+    case SYS_epoll_wait:
+    case SYS_epoll_pwait:
+      return static_cast<int32_t>(argument[3]) < 0;
+    case SYS_select:
+    case SYS_pselect6:
+      return argument[4] == 0;
+    case SYS_ppoll:
+      return argument[2] == 0;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+int call_of(uint32_t tid) noexcept {
+  char text[192];
+  long length = read_task_file(tid, "syscall", text, sizeof text - 1);
+  if (length <= 0) return -1;
+  text[length] = 0;
+  Fields fields(text);
+  int64_t call = fields.number();
+  if (call < 0) return -1;
+  uint64_t argument[6];
+  for (uint64_t& value : argument) value = fields.argument();
+  return waits_for_ever(call, argument) ? static_cast<int>(call) : -1;
+}
+
+void resume(ucontext_t* context, int call) noexcept {
+  constexpr uint64_t kSyscall = 0x050f, kTwoBytes = 0xffff;
+  auto& pc = context->uc_mcontext.gregs[REG_RIP];
+  auto& result = context->uc_mcontext.gregs[REG_RAX];
+  if (call < 0 || result != -EINTR || (safe_load(static_cast<uint64_t>(pc) - 2) & kTwoBytes) != kSyscall) return;
+  pc -= 2;
+  result = call;
+}
+
+}  // namespace aiflame::waiting
