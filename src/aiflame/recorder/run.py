@@ -9,7 +9,7 @@ import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from aiflame.errors import AiflameError
+from aiflame.errors import AiflameError, harmless
 from aiflame.profile import claims
 from aiflame.profile.codes import ControlState, Feature
 from aiflame.profile.control import ControlPage
@@ -142,7 +142,7 @@ def finish(place: Place, page: ControlPage, status: int, notes: list[str], watch
 
 
 def tell(place: Place, note: str) -> None:
-    print(f"aiflame: {place.speaker}{note}", file=sys.stderr, flush=True)
+    print(f"aiflame: {place.speaker}{harmless(note)}", file=sys.stderr, flush=True)
 
 
 def _telemetry(place: Place, page: ControlPage, options: RecordOptions) -> Telemetry | None:
