@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from .check import intact_records
 from .door import Folder
+from .masking import masked_command
 from .meta import refuse_newer
 from .records import COMMIT, Column, Table, Type, layout
 from .schema import FORMAT, HEADER_BYTES, SPOOL_HEADER, SPOOL_MAGIC, TABLE, TABLES
@@ -95,13 +96,14 @@ class ProcessSpool:
         return sum(self._tables.values())
 
     def process(self) -> pl.DataFrame:
-        """Its row of `processes`; made from the folder's name when there is no record; no row when nothing was recorded."""
+        """Its row of `processes`, secrets in its command masked; made from the folder's name when there is no record; no row when nothing
+        was recorded."""
         row = pl.concat([empty_frame(TABLE["processes"]), *self._table(TABLE["processes"])]).head(1)
         if row.is_empty() and any(True for table in TABLES for _ in self._blocks(table)):
             known = pl.DataFrame({"id": [1], "pid": [self.pid], "start_ns": [self.start_ns]}, schema_overrides=row.schema)
             row = pl.concat([row, known], how="diagonal").with_columns(pl.col(pl.String).fill_null(""), pl.col(pl.UInt32).fill_null(0))
         self.damage.clear()
-        return row
+        return row.with_columns(pl.Series("command", [masked_command(command) for command in row["command"]], pl.String))
 
     def chunks(self) -> Iterator[tuple[str, pl.DataFrame]]:
         """(table, some of its rows, with `id` in front), for all tables but `processes`, in order of ids within a table."""

@@ -9,11 +9,12 @@ import sys
 import time
 from pathlib import Path
 
-from aiflame.errors import AiflameError
+from aiflame.errors import AiflameError, harmless
 from aiflame.profile import claims
 from aiflame.profile.codes import ControlState, Feature
 from aiflame.profile.control import ControlPage
 from aiflame.profile.living import living, spool_names
+from aiflame.profile.masking import masked_arguments
 from aiflame.profile.meta import Clocks, Host, Meta, Recorder
 from aiflame.recorder import command as commands
 from aiflame.recorder.hooks import environment
@@ -122,7 +123,7 @@ def prepare(place: Place, options: RecordOptions, command: list[str], *, overwri
         claims.claim(profile, identity)
         meta = Meta(
             version=VERSION,
-            command=tuple(command),
+            command=masked_arguments(command),
             host=Host.here(),
             recorder=Recorder.this(),
             options=asdict(options),
@@ -175,7 +176,7 @@ def finish(
 
 
 def tell(place: Place, note: str) -> None:
-    print(f"aiflame: {place.speaker}{note}", file=sys.stderr, flush=True)
+    print(f"aiflame: {place.speaker}{harmless(note)}", file=sys.stderr, flush=True)
 
 
 def _telemetry(place: Place, page: ControlPage, options: RecordOptions) -> Telemetry | None:

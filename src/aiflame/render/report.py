@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +19,7 @@ from aiflame.errors import AiflameError
 from aiflame.memory import give_back_freed_memory
 from aiflame.profile.store import Profile
 from aiflame.render.facts_block import facts_makers
+from aiflame.render.output import new_file
 from aiflame.render.page import page
 from aiflame.render.report_blocks import first_screen, tables_block
 from aiflame.render.report_code import MOST_IN_A_FILE, Code
@@ -138,27 +138,16 @@ def write(profile: Profile, path: Path, baseline: Profile | None = None, title: 
 
 
 def _write(path: Path, pieces: Iterator[str]) -> int:
-    with _as_error(path):
-        whole = path.is_file() or not path.exists()  # a pipe or a device has no content to be kept; a folder is an error
-        path = path.resolve()  # what a link leads to is replaced, not the link
-        partial = path.with_name(f".aiflame-{os.getpid()}.partial") if whole else path
-        file = partial.open("wb")
     size = 0
-    try:
-        with file:
-            for piece in pieces:
-                with _as_error(path):
-                    size += file.write(piece.encode())
+    with contextlib.ExitStack() as stack:
+        with _as_error(path):
+            file = stack.enter_context(new_file(path))
+        for piece in pieces:
             with _as_error(path):
-                file.flush()
-        if whole:
-            with _as_error(path):
-                partial.replace(path)
-    except BaseException:
-        if whole:
-            with contextlib.suppress(OSError):
-                partial.unlink(missing_ok=True)
-        raise
+                size += file.write(piece.encode())
+        with _as_error(path):
+            file.flush()
+            stack.pop_all().close()
     return size
 
 
