@@ -164,7 +164,8 @@ class Path {
 }  // namespace
 
 void* TableFile::map_file(int flags, uint64_t start, uint64_t bytes, Room room) const noexcept {
-  if (!control::take(bytes)) return nullptr;
+  // Room ahead may never be used, and is little: it is not counted.
+  if (room == Room::ALLOCATED && !control::take(bytes)) return nullptr;
   Path path(folder_, name_);
   long fd = reach::open_in_spool(path.text(), O_RDWR | flags);
   long result = fd;
@@ -178,7 +179,7 @@ void* TableFile::map_file(int flags, uint64_t start, uint64_t bytes, Room room) 
     sys::call(SYS_close, fd);
   }
   if (!sys::failed(result)) return reinterpret_cast<void*>(result);
-  control::give_back(bytes);
+  if (room == Room::ALLOCATED) control::give_back(bytes);
   if (!passing(result)) {
     bool full = result == -ENOSPC || result == -EDQUOT;
     control::stop(full ? schema::StopReason::NO_SPACE : schema::StopReason::IO_ERROR, static_cast<uint32_t>(-result));
@@ -216,7 +217,7 @@ char* TableFile::map(const Chunk& chunk, Room room) noexcept {
     return base;
   }
   sys::unmap_memory(base, chunk.bytes);
-  control::give_back(chunk.bytes);
+  if (room == Room::ALLOCATED) control::give_back(chunk.bytes);
   return already;
 }
 

@@ -27,6 +27,8 @@ _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 _DEEPEST = 16
 """Folders in folders: a profile of ranks has five."""
+_DEPTH_OF_SPOOL = 3
+"""`ranks/00001/spool`"""
 _MOST_ENTRIES = 4_000_000
 _LONGEST_NAME = 255
 """Bytes: NAME_MAX of Linux."""
@@ -322,7 +324,8 @@ class Folder:
 
 def refuse_foreign_entries(profile: Folder) -> None:
     """Error when the profile has anything that no recorder makes: a link, a device, a pipe, a socket, a file with a second name, or what
-    belongs to another user than the profile. To be called before a command writes into a profile for the first time."""
+    belongs to another user than the profile (but for spools in a profile of root's, whose programs may have become other users). To be
+    called before a command writes into a profile for the first time."""
     owner = profile.status().st_uid
     for number, entry in enumerate(profile.walk()):
         path = profile.path.joinpath(*entry.names)
@@ -332,7 +335,7 @@ def refuse_foreign_entries(profile: Folder) -> None:
             _refuse_foreign(entry.status, path)
         elif not entry.is_folder:  # who looks at it more closely knows whether its other name is in the profile, too
             profile.refuse_other_names(*entry.names)
-        if entry.status.st_uid != owner:
+        if entry.status.st_uid != owner and not (owner == 0 and "spool" in entry.names[:_DEPTH_OF_SPOOL]):
             raise AiflameError(f"{path} belongs to another user than {profile.path}: copy the profile with `cp -r` and open the copy")
 
 

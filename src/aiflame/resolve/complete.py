@@ -19,11 +19,14 @@ def complete(profile: Profile, progress: Callable[[float], None] | None = None) 
     if profile.has("symbols"):
         add_instructions(profile)
         return
-    outside = outside_of(profile)
-    resolve(profile, progress, outside)
-    if outside.allowed:
-        _remove_copies(profile)
-        claims.withdraw(profile.meta.id)
+    with profile.alone():
+        if profile.has("symbols"):
+            return
+        outside = outside_of(profile)
+        resolve(profile, progress, outside)
+        if outside.allowed and not profile.unfinished():
+            _remove_copies(profile)
+            claims.withdraw(profile.meta.id)
 
 
 def _remove_copies(profile: Profile) -> None:
