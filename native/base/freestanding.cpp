@@ -12,7 +12,8 @@ asm(".hidden memcpy, memmove, memset, memcmp, memchr, strnlen, strlen, strncmp, 
 
 namespace {
 
-using Block [[gnu::may_alias, gnu::aligned(1), gnu::vector_size(16)]] = char;
+using Vector [[gnu::vector_size(16)]] = char;
+using Block [[gnu::may_alias, gnu::aligned(1)]] = Vector;
 using Word [[gnu::may_alias, gnu::aligned(1)]] = uint64_t;
 
 inline void move_block(char* to, const char* from) noexcept { *reinterpret_cast<Block*>(to) = *reinterpret_cast<const Block*>(from); }
