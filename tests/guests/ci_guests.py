@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from guest import Guest
 
-_MEMRAY = (r"^.*memray.*$",)
-
 CI_GUESTS = (
     Guest("jax", ("{python}", "{programs}/jax_train.py"), needs=("import jax",), sampled=1),
     Guest("gevent", ("{python}", "{programs}/gevent_pool.py"), needs=("import gevent",), sampled=1),
@@ -15,7 +13,7 @@ CI_GUESTS = (
     Guest(
         "go with pprof",
         ("{made}/pprof",),
-        make=(("go", "build", "-o", "pprof", "{programs}/pprof.go"),),
+        make=(("go", "build", "-ldflags=-linkmode=external", "-o", "pprof", "{programs}/pprof.go"),),
         needs=("go",),
         environment=(("GOCACHE", "{made}/cache"), ("GOFLAGS", "-mod=mod")),
         sampled=1,
@@ -32,19 +30,19 @@ CI_GUESTS = (
         ("python3", "{programs}/nginx_session.py"),
         needs=("nginx", "root"),
         files_may_differ=("logs/*", "nginx.conf", "nginx.pid"),
-        sampled=2,
+        sampled=4,
     ),
     Guest(
         "AddressSanitizer",
         ("{made}/clean",),
-        make=(("gcc", "-g", "-O1", "-fsanitize=address", "-o", "clean", "{programs}/asan_clean.c", "-pthread"),),
+        make=(("gcc", "-g", "-fsanitize=address", "-o", "clean", "{programs}/asan_clean.c", "-pthread"),),
         needs=("gcc",),
         sampled=1,
     ),
     Guest(
         "AddressSanitizer's report",
         ("{made}/clean", "freed"),
-        make=(("gcc", "-g", "-O1", "-fsanitize=address", "-o", "clean", "{programs}/asan_clean.c", "-pthread"),),
+        make=(("gcc", "-g", "-fsanitize=address", "-o", "clean", "{programs}/asan_clean.c", "-pthread"),),
         needs=("gcc",),
         may_differ=(r"==\d+==", r"0x[0-9a-f]+", r" [0-9a-f][0-9a-f](?=[ \]\[]|$)"),
         sampled=1,

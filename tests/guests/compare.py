@@ -10,6 +10,9 @@ from fnmatch import fnmatch
 from guest import Guest
 from observe import Observation
 
+_SEEN = 0.5
+"""This much of the CPU time must be in samples where a note does not say why it is less."""
+_MUCH_NS = 10**9
 _LINES = 6
 """Lines of a difference that are shown."""
 
@@ -68,6 +71,8 @@ def _recording_problems(guest: Guest, recorded: Observation) -> list[str]:
     said = "; ".join(recording.notes)
     if recording.silent and not said:
         return [f"processes without samples, and no note says why: {', '.join(map(str, recording.silent))}"]
+    if not said and recorded.cpu_ns > _MUCH_NS and recording.sampled_ns < _SEEN * recorded.cpu_ns:
+        return [f"{recording.sampled_ns / recorded.cpu_ns:.0%} of the CPU time is in samples, and no note says why"]
     if recording.sampled < guest.sampled:
         return [f"{recording.sampled} of at least {guest.sampled} processes have samples: {said or 'no note says why'}"]
     return []

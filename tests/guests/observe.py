@@ -140,13 +140,14 @@ def _files(folder: Path) -> dict[str, str]:
 
 
 def _recording(profile: Path, stderr: str, watch: Watch) -> Recording:
-    said = tuple(line.removeprefix("aiflame: ") for line in stderr.splitlines() if line.startswith("aiflame: "))
+    said = [line.removeprefix("aiflame: ") for line in stderr.splitlines() if line.startswith("aiflame: ")]
     try:
         opened = aiflame.open(profile)
         pids = opened.table("processes")["pid"].to_list()
-        samples = opened.table("cpu_samples")
+        samples = opened.table("cpu_samples").filter(pl.col("clock") == 0)
+        degraded = opened.meta.degraded
     except Exception as error:  # whatever it is: a profile that cannot be read is a finding, and the matrix goes on
-        return Recording(0, 0, 0, 0, 0, said, (), f"{type(error).__name__}: {error}")
+        return Recording(0, 0, 0, 0, 0, tuple(said), (), f"{type(error).__name__}: {error}")
     sampled = {pids[process] for process in samples["process"].unique().to_list() if process < len(pids)}
     silent = {seen.pid for seen, cpu in watch.cpu_ns.items() if cpu > _BUSY_NS and seen.pid not in sampled}
     return Recording(
@@ -155,6 +156,6 @@ def _recording(profile: Path, stderr: str, watch: Watch) -> Recording:
         sampled_ns=int((samples["weight"].cast(pl.Int64) * samples["period_ns"].cast(pl.Int64)).sum()),
         processes=len(pids),
         bytes=sum(path.stat().st_size for path in profile.rglob("*") if path.is_file()),
-        notes=said,
+        notes=tuple(dict.fromkeys([*said, *degraded])),
         silent=tuple(sorted(silent)),
     )

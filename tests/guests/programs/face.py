@@ -9,9 +9,12 @@ import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+_OURS = 1 << 30 | 1 << 26 | 1 << 10 | 1 << 6
+"""SIGSYS, SIGPROF, SIGSEGV, SIGBUS: a recorder's handlers are in their place, and answer `sigaction` and `sigpending` as the program expects."""
 _STATUS = ("SigPnd", "ShdPnd", "SigBlk", "SigIgn", "Threads", "NoNewPrivs", "Seccomp", "CapEff", "CapAmb", "Cpus_allowed_list", "Umask", "Uid", "Gid")
 _SETTINGS = ("oom_score_adj", "coredump_filter", "personality", "timerslack_ns", "cgroup", "ns/mnt", "ns/user", "ns/pid")
 
@@ -19,9 +22,23 @@ _SETTINGS = ("oom_score_adj", "coredump_filter", "personality", "timerslack_ns",
 def seen_from_outside(pid: int | str) -> Iterator[str]:
     """What /proc says of a process that stands still."""
     status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
-    yield from (f"{name}: {status[name]}" for name in _STATUS if name in status)
+    for name in _STATUS:
+        if name in status:
+            yield f"{name}: {int(status[name], 16) & ~_OURS:016x}" if name in ("SigIgn", "SigPnd", "ShdPnd") else f"{name}: {status[name]}"
     yield f"descriptors: {' '.join(descriptors(pid))}"
     yield Path(f"/proc/{pid}/limits").read_text().rstrip()
+
+
+def settled(pid: int) -> list[str]:
+    """The same, as soon as two looks a moment apart agree: a server may still be closing what it has answered."""
+    before: list[str] = []
+    for _ in range(100):
+        now = list(seen_from_outside(pid))
+        if now == before:
+            break
+        before = now
+        time.sleep(0.05)
+    return before
 
 
 def descriptors(pid: int | str) -> list[str]:

@@ -4,4 +4,4 @@ import sys
 
 import face
 
-print(*(line for line in face.seen_from_outside(sys.argv[1]) if not line.startswith("Threads")), sep="\n")
+print(*(line for line in face.settled(int(sys.argv[1])) if not line.startswith("Threads")), sep="\n")

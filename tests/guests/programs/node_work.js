@@ -37,4 +37,4 @@ async function main() {
   console.log(status.join('\n'));
   console.log(fs.readFileSync('/proc/self/limits', 'utf8'));
 }
-process.on('exit', (code) => console.log('exit', code));
+if (isMainThread && process.argv[2] !== 'child') process.on('exit', (code) => console.log('exit', code));

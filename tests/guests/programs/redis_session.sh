@@ -8,7 +8,6 @@ ask() { redis-cli -s "$socket" "$@"; }
 ask set greeting hello
 ask eval 'local s = 0 for i = 1, 3000000 do s = s + i % 7 end return s' 0
 for i in $(seq 1 20000); do echo "SET key:$i value-$i"; done | ask --pipe | grep -E 'errors|replies'
-ask debug populate 50000 more 100
 ask dbsize
 ask sort_ro nothing
 ask bgsave

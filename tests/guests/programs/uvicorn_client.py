@@ -32,6 +32,6 @@ with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
         assert answer.status_code == 200
     print("answers", digest.hexdigest())
     print("large", len(client.get("/large").content), client.get("/missing").status_code)
-    print(*(line for line in face.seen_from_outside(server.pid) if not line.startswith("Threads")), sep="\n")
+    print(*(line for line in face.settled(server.pid) if not line.startswith("Threads")), sep="\n")
 server.send_signal(signal.SIGTERM)
 print("server ends with", server.wait(30))
