@@ -46,7 +46,7 @@ static void* blocks_all(void* unused) {
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, NULL);
-    burn(0.7);
+    burn(0.3);
     return unused;
 }
 static int blocked_thread(int count, char** words) {
@@ -183,12 +183,10 @@ static int queue_limit(int count, char** words) {
     (void)count, (void)words;
     setrlimit(RLIMIT_SIGPENDING, &(struct rlimit){0, 0});
     pthread_t thread;
-    for (int i = 0; i < 30; ++i) {
+    for (int i = 0; i < 3; ++i) {
         pthread_create(&thread, NULL, blocks_all, NULL);
-        if (i < 29) pthread_detach(thread);
-        usleep(1000);
+        pthread_join(thread, NULL);
     }
-    pthread_join(thread, NULL);
     burn(0.3);
     errno = 0;
     int sent = sigqueue(getpid(), SIGURG, (union sigval){.sival_int = 1});

@@ -48,7 +48,7 @@ static volatile int over;
 static char raw_stack[1 << 16] __attribute__((aligned(16)));
 static int raw_body(void* no_tls) {
     if (no_tls) __asm__ volatile("syscall" : : "a"(SYS_arch_prctl), "D"(ARCH_SET_FS), "S"(0L) : "rcx", "r11", "memory");
-    for (volatile long i = 0; i < 500000000; ++i) {
+    for (volatile long i = 0; i < 300000000; ++i) {
     }
     over = 1;
     __asm__ volatile("syscall" : : "a"(SYS_exit), "D"(0) : "rcx", "r11", "memory");
