@@ -60,7 +60,6 @@ def own() -> Iterator[str]:
         path = Path("/proc/self") / name
         yield f"{name}: {os.readlink(path) if path.is_symlink() else path.read_text().strip()}"
     yield f"scheduling: {os.getpriority(os.PRIO_PROCESS, 0)} {os.sched_getscheduler(0)} {sorted(os.sched_getaffinity(0))}"
-    yield f"group leader: {os.getpgrp() == os.getpid()}, session leader: {os.getsid(0) == os.getpid()}"
     yield f"timers: {[signal.getitimer(kind) for kind in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)]}"
     yield f"blocked: {sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ()))}, pending: {sorted(signal.sigpending())}"
     for number in sorted(signal.valid_signals()):

@@ -59,8 +59,9 @@ wait_for("both workers", lambda: len(workers()) == 2)
 digests = {hashlib.sha256(ask()).hexdigest() for _ in range(300)}
 print("answers", sorted(digests))
 print("users", [Path(f"/proc/{pid}").stat().st_uid for pid in (master.pid, *workers())])
-for pid in (master.pid, workers()[0]):
-    print(*face.settled(pid), sep="\n")
+print(*face.settled(master.pid), sep="\n")
+# Which number a worker's sockets have depends on when its peers started.
+print(*(line for line in face.settled(workers()[0]) if not line.startswith("descriptors")), sep="\n")
 before = set(workers())
 os.kill(master.pid, signal.SIGHUP)
 wait_for("new workers", lambda: len(workers()) == 2 and not before & set(workers()))
