@@ -14,7 +14,9 @@ namespace {
 
 using Read = int(clockid_t, timespec*);
 
-int by_system_call(clockid_t clock, timespec* now) noexcept { return static_cast<int>(sys::call(SYS_clock_gettime, clock, reinterpret_cast<long>(now))); }
+int by_system_call(clockid_t clock, timespec* now) noexcept {
+  return static_cast<int>(sys::call(SYS_clock_gettime, clock, reinterpret_cast<long>(now)));
+}
 
 constinit std::atomic<Read*> read{by_system_call};
 
@@ -45,7 +47,7 @@ class KernelLibrary {
 
  private:
   uint64_t image_, bias_ = 0;
-  const ElfW(Sym)* symbols_ = nullptr;
+  const ElfW(Sym) * symbols_ = nullptr;
   const char* names_ = nullptr;
 };
 

@@ -104,8 +104,7 @@ ChildEnvironment::ChildEnvironment(char* const* environment, bool child, std::st
       if (variable.entry[0] && !find(environment_, variable.name)) change_ = Change::ADD_US;
     std::string_view preload = value(find(environment_, carried[kPreload].name), carried[kPreload].name);
     if (!lists(preload, library) || value(find(environment_, kFirst), kFirst) != first_) change_ = Change::ADD_US;
-    if (change_ == Change::ADD_US)
-      bytes_ = carried[kPreload].name.size() + preload.size() + library.size() + kFirst.size() + 2 * first_.size() + 8;
+    if (change_ == Change::ADD_US) bytes_ = carried[kPreload].name.size() + preload.size() + library.size() + kFirst.size() + 2 * first_.size() + 8;
   }
   if (change_ != Change::NONE) bytes_ += (count_ + std::size(carried) + 2) * sizeof(char*);
 }

@@ -93,7 +93,8 @@ AIFLAME_EXPORT int fexecve(int fd, char* const* arguments, char* const* environm
 }
 
 AIFLAME_EXPORT int execveat(int fd, const char* path, char* const* arguments, char* const* environment, int flags) noexcept {
-  return replace(environment, NewProgram(flags & AT_EMPTY_PATH ? fd : -1), [&](char** built) { return real_execveat(fd, path, arguments, built, flags); });
+  return replace(environment, NewProgram(flags & AT_EMPTY_PATH ? fd : -1),
+                 [&](char** built) { return real_execveat(fd, path, arguments, built, flags); });
 }
 
 namespace {
@@ -142,9 +143,11 @@ AIFLAME_EXPORT int execle(const char* path, const char* first, ...) noexcept {
 
 AIFLAME_EXPORT int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes,
                                char* const* arguments, char* const* environment) noexcept {
-  return start_child(environment, NewProgram(path, nullptr), [&](char** built) { return real_posix_spawn(pid, path, actions, attributes, arguments, built); });
+  return start_child(environment, NewProgram(path, nullptr),
+                     [&](char** built) { return real_posix_spawn(pid, path, actions, attributes, arguments, built); });
 }
 AIFLAME_EXPORT int posix_spawnp(pid_t* pid, const char* file, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes,
                                 char* const* arguments, char* const* environment) noexcept {
-  return start_child(environment, NewProgram(file, getenv("PATH")), [&](char** built) { return real_posix_spawnp(pid, file, actions, attributes, arguments, built); });
+  return start_child(environment, NewProgram(file, getenv("PATH")),
+                     [&](char** built) { return real_posix_spawnp(pid, file, actions, attributes, arguments, built); });
 }

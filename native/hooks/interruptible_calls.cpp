@@ -31,8 +31,8 @@ Real<int(int, epoll_event*, int, const timespec*, const sigset_t*)> real_epoll_p
 }  // namespace
 
 void resolve_interruptible() noexcept {
-  find_all(real_nanosleep, real_clock_nanosleep, real_usleep, real_sleep, real_thrd_sleep, real_poll, real_ppoll, real_poll_chk,
-           real_ppoll_chk, real_select, real_pselect, real_epoll_wait, real_epoll_pwait, real_epoll_pwait2);
+  find_all(real_nanosleep, real_clock_nanosleep, real_usleep, real_sleep, real_thrd_sleep, real_poll, real_ppoll, real_poll_chk, real_ppoll_chk,
+           real_select, real_pselect, real_epoll_wait, real_epoll_pwait, real_epoll_pwait2);
 }
 
 namespace {

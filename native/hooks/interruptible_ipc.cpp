@@ -1,7 +1,7 @@
 // Interruptible calls that wait for other processes and threads: signals, semaphores, messages, sockets. See interruptible_calls.hpp.
 #include "hooks/hooks.hpp"
-#include "sampler/interposed_signals.hpp"
 #include "hooks/interruptible_calls.hpp"
+#include "sampler/interposed_signals.hpp"
 
 #include <poll.h>
 #include <semaphore.h>

@@ -73,8 +73,8 @@ int change_mask_errno(int how, const sigset_t* set, sigset_t* before) noexcept {
 }  // namespace
 
 void resolve_signals() noexcept {
-  find_all(real_sigaction, real_signal, real_sysv_signal, real_siginterrupt, real_sigignore, real_sigset, real_signalfd,
-           real_sigaltstack, real_longjmp, real_checked_jump);
+  find_all(real_sigaction, real_signal, real_sysv_signal, real_siginterrupt, real_sigignore, real_sigset, real_signalfd, real_sigaltstack,
+           real_longjmp, real_checked_jump);
 }
 
 }  // namespace aiflame::hooks

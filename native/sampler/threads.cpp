@@ -63,7 +63,8 @@ enum class Fate : uint8_t { LIVES, GONE };
 void tell_unsettled(const Thread& thread, uint32_t tid) noexcept {
   constexpr uint64_t kWorthTelling = 100'000'000;
   uint64_t used = std::max(thread.cpu_alive_ns, sys::thread_cpu_ns(tid)) - thread.cpu_start_ns;
-  if (used > kWorthTelling) spool::note("some threads were not sampled: they were not made by pthread_create, and never waited, so that there was no safe moment to begin");
+  if (used > kWorthTelling)
+    spool::note("some threads were not sampled: they were not made by pthread_create, and never waited, so that there was no safe moment to begin");
 }
 
 void retire(Thread& thread, Fate fate) noexcept {

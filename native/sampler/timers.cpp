@@ -103,15 +103,14 @@ void tick(Thread& thread, siginfo_t* info, ucontext_t* context) noexcept {
       .clock = wall,
       .cpu = static_cast<uint16_t>(processor()),
   };
-  if (wall && waiting(thread, context, uint64_t{sample.weight} * sample.period_ns))
-    sample.state = static_cast<uint8_t>(schema::SampleState::WAITING);
+  if (wall && waiting(thread, context, uint64_t{sample.weight} * sample.period_ns)) sample.state = static_cast<uint8_t>(schema::SampleState::WAITING);
   sample.stack = capture(thread, Registers{
-                                      .pc = static_cast<uint64_t>(registers[REG_RIP]),
-                                      .sp = static_cast<uint64_t>(registers[REG_RSP]),
-                                      .bp = static_cast<uint64_t>(registers[REG_RBP]),
-                                      .all = registers,
-                                      .exact = true,
-                                  });
+                                     .pc = static_cast<uint64_t>(registers[REG_RIP]),
+                                     .sp = static_cast<uint64_t>(registers[REG_RSP]),
+                                     .bp = static_cast<uint64_t>(registers[REG_RBP]),
+                                     .all = registers,
+                                     .exact = true,
+                                 });
   torch_autograd::Point point = thread.foreign ? torch_autograd::Point{} : torch_autograd::in_tick(thread);
   sample.autograd = point.autograd;
   sample.sequence = point.sequence;

@@ -1,4 +1,5 @@
 // What a program can see of the stack that its ticks run on: nothing. Each scene prints what it met; alone it prints the same.
+#include <asm/prctl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -12,7 +13,6 @@
 #include <sys/time.h>
 #include <ucontext.h>
 #include <unistd.h>
-#include <asm/prctl.h>
 #include <atomic>
 #include <cerrno>
 #include <csetjmp>
@@ -201,7 +201,8 @@ void* measure_in_thread(void*) {
     interrupted_in_a_loop();
     spin(0.01);
   }
-  printf("near: %d, vector registers kept: %ld, resumed elsewhere: %ld\n", distance > 128 && distance < 16384, floating_point_kept, resumed_elsewhere);
+  printf("near: %d, vector registers kept: %ld, resumed elsewhere: %ld\n", distance > 128 && distance < 16384, floating_point_kept,
+         resumed_elsewhere);
   return nullptr;
 }
 int handler_without_alternate_stack() {
@@ -415,10 +416,14 @@ int strict_by_libcs_syscall() {
 int filtered(uint32_t otherwise) {
   spin(0.05);
   sock_filter filter[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_read, 5, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 4, 0),           BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit, 3, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 2, 0),      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigreturn, 1, 0),
-      BPF_STMT(BPF_RET | BPF_K, otherwise),                           BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_read, 5, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 4, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit, 3, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 2, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigreturn, 1, 0),
+      BPF_STMT(BPF_RET | BPF_K, otherwise),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
   sock_fprog program{static_cast<unsigned short>(sizeof filter / sizeof *filter), filter};
   if (raw(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1) || raw(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, reinterpret_cast<long>(&program))) return 3;
