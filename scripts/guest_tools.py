@@ -109,7 +109,10 @@ def _install_asleep(packages: list[str]) -> bool:
     except OSError:
         asleep = False
     try:
-        return install(packages) or all([install([package]) for package in packages])
+        if install(packages):
+            return True
+        one_by_one = [install([package]) for package in packages]
+        return all(one_by_one)
     finally:
         if asleep:
             _POLICY.unlink()

@@ -50,7 +50,9 @@ class Guest:
     def variables(self, made: Path) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AIFLAME_", "LD_PRELOAD", "PYTEST_"))}
         path = f"{ENVIRONMENTS / 'python' / 'bin'}:{inherited.get('PATH', os.defpath)}"
-        own = {name: word for (name, _), word in zip(self.environment, _filled([value for _, value in self.environment], made), strict=True)}
+        own = {
+            name: word for (name, _), word in zip(self.environment, _filled([value for _, value in self.environment], made), strict=True)
+        }
         return {**inherited, "PATH": path, **own}
 
 
@@ -78,4 +80,8 @@ def _missing(need: str) -> str:
         return "" if found else f"no Python package {need.removeprefix('import ')}"
     if need.startswith("/"):
         return "" if Path(need).exists() else f"no file {need}"
-    return "" if shutil.which(need, path=f"{ENVIRONMENTS / 'python' / 'bin'}:{os.environ.get('PATH', os.defpath)}:/usr/sbin") else f"no program {need}"
+    return (
+        ""
+        if shutil.which(need, path=f"{ENVIRONMENTS / 'python' / 'bin'}:{os.environ.get('PATH', os.defpath)}:/usr/sbin")
+        else f"no program {need}"
+    )

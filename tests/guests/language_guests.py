@@ -5,7 +5,7 @@ from __future__ import annotations
 from guest import Guest
 
 _FIB = {
-    "ruby": 'def fib(n) n < 2 ? n : fib(n - 1) + fib(n - 2) end; puts fib(24); puts (1..4).map { |n| Thread.new { fib(16 + n) } }.map(&:value).sum; pid = fork { exit! 7 }; Process.wait pid; puts $?.exitstatus; puts `echo child`; puts Process.getrlimit(:NOFILE).inspect',
+    "ruby": "def fib(n) n < 2 ? n : fib(n - 1) + fib(n - 2) end; puts fib(24); puts (1..4).map { |n| Thread.new { fib(16 + n) } }.map(&:value).sum; pid = fork { exit! 7 }; Process.wait pid; puts $?.exitstatus; puts `echo child`; puts Process.getrlimit(:NOFILE).inspect",
     "perl": 'sub fib { my $n = shift; $n < 2 ? $n : fib($n - 1) + fib($n - 2) } print fib(23), "\\n"; $SIG{ALRM} = sub { $a++ }; use Time::HiRes "setitimer"; setitimer(0, 0.01, 0.01); my $i = 0; $i++ while ($a < 50); print "alarms\\n"; my $pid = fork; exit 5 unless $pid; waitpid $pid, 0; print $? >> 8, "\\n", `echo child`; $SIG{PROF} = sub { $p++ }; setitimer(2, 0.01, 0.01); $i++ while ($p < 30); print "profiled\\n";',
     "php": 'function fib($n) { return $n < 2 ? $n : fib($n - 1) + fib($n - 2); } echo fib(27), PHP_EOL, strlen(shell_exec("echo child")), PHP_EOL; for ($i = 0, $s = ""; $i < 300000; $i++) $s = md5($s); echo $s, PHP_EOL;',
     "lua": 'local function fib(n) return n < 2 and n or fib(n - 1) + fib(n - 2) end print(fib(28)) local c = coroutine.wrap(function() for i = 1, 1e5 do coroutine.yield(i) end end) local s = 0 for i = 1, 1e5 do s = s + c() end print(s) print(io.popen("echo child"):read("a"))',
@@ -45,8 +45,8 @@ fn main() {
     process::exit(4);
 }
 """
-_HASKELL_FREE = "let rec fib n = if n < 2 then n else fib (n - 1) + fib (n - 2)\nlet rec deep n = if n = 0 then 0 else 1 + deep (n - 1)\nlet () = Printf.printf \"%d\\n\" (fib 36); (try ignore (deep 100_000_000) with Stack_overflow -> print_endline \"overflow\"); let s = ref 0 in for i = 1 to 5_000_000 do s := !s + Hashtbl.hash (string_of_int i) mod 7 done; Printf.printf \"%d\\n\" !s\n"
-_ERLANG = "F = fun F(N) when N < 2 -> N; F(N) -> F(N - 1) + F(N - 2) end, P = self(), [spawn(fun() -> P ! F(20 + I) end) || I <- lists:seq(1, 8)], io:format(\"~p~n\", [lists:sum([receive X -> X end || _ <- lists:seq(1, 8)])]), io:format(\"~s\", [os:cmd(\"echo child\")]), halt(2)."
+_HASKELL_FREE = 'let rec fib n = if n < 2 then n else fib (n - 1) + fib (n - 2)\nlet rec deep n = if n = 0 then 0 else 1 + deep (n - 1)\nlet () = Printf.printf "%d\\n" (fib 36); (try ignore (deep 100_000_000) with Stack_overflow -> print_endline "overflow"); let s = ref 0 in for i = 1 to 5_000_000 do s := !s + Hashtbl.hash (string_of_int i) mod 7 done; Printf.printf "%d\\n" !s\n'
+_ERLANG = 'F = fun F(N) when N < 2 -> N; F(N) -> F(N - 1) + F(N - 2) end, P = self(), [spawn(fun() -> P ! F(20 + I) end) || I <- lists:seq(1, 8)], io:format("~p~n", [lists:sum([receive X -> X end || _ <- lists:seq(1, 8)])]), io:format("~s", [os:cmd("echo child")]), halt(2).'
 _LISP = "(defun fib (n) (if (< n 2) n (+ (fib (- n 1)) (fib (- n 2))))) (print (fib 32)) (dotimes (i 40) (make-array 2000000)) (gc :full t) (print (handler-case (labels ((deep (n) (1+ (deep n)))) (deep 1)) (sb-kernel::control-stack-exhausted () :exhausted))) (terpri) (sb-ext:exit :code 3)"
 _SCHEME = "(define (fib n) (if (< n 2) n (+ (fib (- n 1)) (fib (- n 2))))) (display (fib 30)) (newline) (display (apply + (map string-length (map number->string (iota 300000))))) (newline) (exit 4)"
 

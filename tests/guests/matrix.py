@@ -70,7 +70,10 @@ def run(guest: Guest, ways: tuple[Way, ...] = WAYS, keep: Path | None = None) ->
             shutil.rmtree(workplace, ignore_errors=True)
     alone, *others = observations
     found = [(way, changes(guest, alone, other)) for way, other in zip(ways[1:], others, strict=True)]
-    cells = [table.alone_cell(alone), *(table.recorded_cell(alone, other, bool(lines)) for other, (_, lines) in zip(others, found, strict=True))]
+    cells = [
+        table.alone_cell(alone),
+        *(table.recorded_cell(alone, other, bool(lines)) for other, (_, lines) in zip(others, found, strict=True)),
+    ]
     return Result(guest.name, tuple(cells), tuple(f"{way.name}: {line}" for way, lines in found for line in lines))
 
 

@@ -8,13 +8,50 @@ PRELUDE = "def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)\n"
 _TIMES = r"\d+\.\d+"
 
 
-def _code(name: str, package: str, code: str, *, may_differ: tuple[str, ...] = (), seconds: float = 120, sampled: int = 1, env: tuple[tuple[str, str], ...] = ()) -> Guest:
-    return Guest(name, ("{python}", "-c", PRELUDE + code), needs=(f"import {package}",), may_differ=may_differ, seconds=seconds, sampled=sampled, environment=env)
+def _code(
+    name: str,
+    package: str,
+    code: str,
+    *,
+    may_differ: tuple[str, ...] = (),
+    seconds: float = 120,
+    sampled: int = 1,
+    env: tuple[tuple[str, str], ...] = (),
+) -> Guest:
+    return Guest(
+        name,
+        ("{python}", "-c", PRELUDE + code),
+        needs=(f"import {package}",),
+        may_differ=may_differ,
+        seconds=seconds,
+        sampled=sampled,
+        environment=env,
+    )
 
 
-def _shell(name: str, package: str, script: str, *, may_differ: tuple[str, ...] = (), files_may_differ: tuple[str, ...] = (), seconds: float = 120, sampled: int = 1) -> Guest:
-    script = f"cat > work.py <<'X'\n{PRELUDE}import sys, threading\nt = threading.Thread(target=fib, args=(21,)); t.start(); t.join()\nprint(fib(25))\nsys.exit(4)\nX\n" + script
-    return Guest(name, ("bash", "-c", script), needs=(f"import {package}",), may_differ=may_differ, files_may_differ=files_may_differ, seconds=seconds, sampled=sampled)
+def _shell(
+    name: str,
+    package: str,
+    script: str,
+    *,
+    may_differ: tuple[str, ...] = (),
+    files_may_differ: tuple[str, ...] = (),
+    seconds: float = 120,
+    sampled: int = 1,
+) -> Guest:
+    script = (
+        f"cat > work.py <<'X'\n{PRELUDE}import sys, threading\nt = threading.Thread(target=fib, args=(21,)); t.start(); t.join()\nprint(fib(25))\nsys.exit(4)\nX\n"
+        + script
+    )
+    return Guest(
+        name,
+        ("bash", "-c", script),
+        needs=(f"import {package}",),
+        may_differ=may_differ,
+        files_may_differ=files_may_differ,
+        seconds=seconds,
+        sampled=sampled,
+    )
 
 
 PYTHON_GUESTS = (

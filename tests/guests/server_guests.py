@@ -15,7 +15,9 @@ _ALLOCATORS = {
 
 def _sanitized(name: str, flags: str, command: str = "./clean; echo $?", compiler: str = "gcc", may_differ: tuple[str, ...] = ()) -> Guest:
     build = f"{compiler} -g {flags} -o clean {{programs}}/asan_clean.c -pthread"
-    return Guest(name, ("bash", "-c", f"cd {{made}}; {command}"), make=(("bash", "-c", build),), needs=(compiler,), may_differ=may_differ, sampled=1)
+    return Guest(
+        name, ("bash", "-c", f"cd {{made}}; {command}"), make=(("bash", "-c", build),), needs=(compiler,), may_differ=may_differ, sampled=1
+    )
 
 
 SERVER_GUESTS = (

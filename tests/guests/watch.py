@@ -118,7 +118,9 @@ class Watch:
 
 def _children(pid: int) -> list[int]:
     try:
-        return [int(word) for task in os.listdir(f"/proc/{pid}/task") for word in Path(f"/proc/{pid}/task/{task}/children").read_text().split()]
+        return [
+            int(word) for task in os.listdir(f"/proc/{pid}/task") for word in Path(f"/proc/{pid}/task/{task}/children").read_text().split()
+        ]
     except OSError:
         return []
 

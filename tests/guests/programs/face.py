@@ -15,7 +15,21 @@ from pathlib import Path
 
 _OURS = 1 << 30 | 1 << 26 | 1 << 10 | 1 << 6
 """SIGSYS, SIGPROF, SIGSEGV, SIGBUS: a recorder's handlers are in their place, and answer `sigaction` and `sigpending` as the program expects."""
-_STATUS = ("SigPnd", "ShdPnd", "SigBlk", "SigIgn", "Threads", "NoNewPrivs", "Seccomp", "CapEff", "CapAmb", "Cpus_allowed_list", "Umask", "Uid", "Gid")
+_STATUS = (
+    "SigPnd",
+    "ShdPnd",
+    "SigBlk",
+    "SigIgn",
+    "Threads",
+    "NoNewPrivs",
+    "Seccomp",
+    "CapEff",
+    "CapAmb",
+    "Cpus_allowed_list",
+    "Umask",
+    "Uid",
+    "Gid",
+)
 _SETTINGS = ("oom_score_adj", "coredump_filter", "personality", "timerslack_ns", "cgroup", "ns/mnt", "ns/user", "ns/pid")
 
 

@@ -20,7 +20,20 @@ Path("app.py").write_text(
     "    start('200 OK', [('Content-Length', str(len(text)))])\n"
     "    return [text]\n"
 )
-words = [sys.executable, "-m", "gunicorn", "-w", "2", "-b", f"127.0.0.1:{port}", "--log-level", "critical", "--worker-tmp-dir", ".", "app:app"]
+words = [
+    sys.executable,
+    "-m",
+    "gunicorn",
+    "-w",
+    "2",
+    "-b",
+    f"127.0.0.1:{port}",
+    "--log-level",
+    "critical",
+    "--worker-tmp-dir",
+    ".",
+    "app:app",
+]
 server = subprocess.Popen(words, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
 
 
