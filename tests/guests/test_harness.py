@@ -18,7 +18,10 @@ SCRIPTS = {
     "a new file": ('test -z "$AIFLAME_PROFILE" || touch dropped', "files that the program did not write alone: dropped"),
     "a lost file": ('test -n "$AIFLAME_PROFILE" || touch kept', "files not written: kept"),
     "another text": ('echo "$AIFLAME_PROFILE" > text', "files written otherwise: text"),
-    "a process that goes on": ('test -z "$AIFLAME_PROFILE" || { setsid sleep 60 >out 2>&1 & sleep 0.5; rm out; }', "0 processes go on alone, 1 recorded"),
+    "a process that goes on": (
+        'test -z "$AIFLAME_PROFILE" || { setsid sleep 60 >out 2>&1 & sleep 0.5; rm out; }',
+        "0 processes go on alone, 1 recorded",
+    ),
 }  # fmt: skip
 
 
