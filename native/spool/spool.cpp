@@ -2,11 +2,12 @@
 
 #include "base/clock.hpp"
 #include "base/sys.hpp"
+#include "base/text.hpp"
 #include "spool/control.hpp"
+#include "spool/reach.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <cstdio>
 
 namespace aiflame::spool {
 
@@ -18,8 +19,8 @@ constexpr size_t kLongestText = 1 << 20;
 TableFile tables[schema::kTables];
 TableFile strings;
 
-// Where this process's tables are.
-char folder[460];
+// PID.START_NS, below PROFILE/spool: where this process's tables are.
+char folder[64];
 
 std::atomic<uint32_t> eras{1};
 
@@ -100,6 +101,18 @@ void open_tables() noexcept {
   (tables[Records::kTable].open(folder, Records::kName, Records::kTable, sizeof(Records)), ...);
 }
 
+template <class... Records>
+void give_tables(uint32_t user) noexcept {
+  auto give = [user](const char* name) {
+    char path[128];
+    using text::put;
+    *put(put(put(put(path, folder), "/"), name), ".table") = 0;
+    reach::give_file(path, user);
+  };
+  (give(Records::kName), ...);
+  give("strings");
+}
+
 // The stream's entry: check word and length, then the bytes, padded to 8.
 struct Entry {
   uint32_t commit, length;
@@ -115,10 +128,11 @@ bool holds(uint32_t reference, std::string_view bytes) noexcept {
 }  // namespace
 
 bool open(uint64_t start_ns) noexcept {
-  snprintf(folder, sizeof folder, "%s/spool/%u.%llu", control::profile_path(), sys::process_id(), static_cast<unsigned long long>(start_ns));
+  using text::put;
+  *put(put(put(folder, sys::process_id()), "."), start_ns) = 0;
   constexpr uint64_t kFolderBytes = 4096;
   if (!control::take(kFolderBytes)) return false;
-  long made = sys::call(SYS_mkdirat, AT_FDCWD, reinterpret_cast<long>(folder), 0755);
+  long made = reach::make_folder(folder);
   if (sys::failed(made) && made != -17 /* EEXIST */) {
     control::stop(made == -28 ? schema::StopReason::NO_SPACE : schema::StopReason::IO_ERROR, static_cast<uint32_t>(-made));
     return false;
@@ -128,6 +142,21 @@ bool open(uint64_t start_ns) noexcept {
   strings.open(folder, "strings", kStringsTable, 8);
   control::forget_stop();
   return true;
+}
+
+void map_ahead() noexcept {
+  constexpr uint64_t kLong = 4 << 20, kShort = 64 << 10;
+  using namespace schema;
+  for (uint32_t number : {StackNode::kTable, CpuSample::kTable, CodeRecord::kTable}) tables[number].map_ahead(kLong);
+  for (uint32_t number : {ProcessEnd::kTable, ThreadRecord::kTable, ThreadEnd::kTable, ModuleRecord::kTable, MarkRecord::kTable, NoteRecord::kTable})
+    tables[number].map_ahead(kShort);
+  strings.map_ahead(kLong);
+}
+
+void give_to(uint32_t user) noexcept {
+  using namespace schema;
+  give_tables<AIFLAME_SCHEMA_RECORDS>(user);
+  reach::give_folder(folder, user);
 }
 
 void abandon() noexcept {

@@ -3,6 +3,7 @@
 #include "base/sys.hpp"
 #include "base/text.hpp"
 #include "spool/control.hpp"
+#include "spool/reach.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -54,9 +55,18 @@ void* TableFile::reserve(uint32_t units, uint64_t* index) noexcept {
       continue;
     }
     char* base = base_of(chunk.number);
-    if (!base && !(base = map(chunk))) return nullptr;
+    if (!base && !(base = map(chunk, Room::ALLOCATED))) return nullptr;
     *index = first;
     return base + offset;
+  }
+}
+
+void TableFile::map_ahead(uint64_t bytes) noexcept {
+  if (!control::recording() || (!header_.load(std::memory_order_acquire) && !create())) return;
+  for (uint64_t start = kSmallest; start < bytes;) {
+    Chunk chunk = chunk_of(start);
+    if (!base_of(chunk.number) && !map(chunk, Room::SPARSE)) return;
+    start += chunk.bytes;
   }
 }
 
@@ -107,7 +117,7 @@ bool within_file_size_limit(uint64_t end) noexcept {
 // For file systems without fallocate. Appends zeros, so that what another thread has stored meanwhile is never overwritten.
 long append_zeros(const char* path, uint64_t end) noexcept {
   static const char zeros[4096] = {};
-  long fd = sys::call(SYS_openat, AT_FDCWD, reinterpret_cast<long>(path), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+  long fd = reach::open_in_spool(path, O_WRONLY | O_APPEND);
   long result = fd;
   while (!sys::failed(result)) {
     result = sys::call(SYS_lseek, fd, 0, SEEK_END);
@@ -148,18 +158,21 @@ class Path {
   const char* text() const noexcept { return text_; }
 
  private:
-  char text_[512];
+  char text_[128];
 };
 
 }  // namespace
 
-void* TableFile::map_file(int flags, uint64_t start, uint64_t bytes) const noexcept {
+void* TableFile::map_file(int flags, uint64_t start, uint64_t bytes, Room room) const noexcept {
   if (!control::take(bytes)) return nullptr;
   Path path(folder_, name_);
-  long fd = sys::call(SYS_openat, AT_FDCWD, reinterpret_cast<long>(path.text()), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0644);
+  long fd = reach::open_in_spool(path.text(), O_RDWR | flags);
   long result = fd;
   if (!sys::failed(fd)) {
-    result = allocate(path.text(), fd, start, bytes);
+    constexpr uint64_t kPage = 4096;
+    // The last page alone makes the file as long: a store into the rest may meet a full disk, which ends the recording (sampler/signals).
+    uint64_t allocated = room == Room::SPARSE ? kPage : bytes;
+    result = allocate(path.text(), fd, start + bytes - allocated, allocated);
     if (!sys::failed(result))
       result = sys::call(SYS_mmap, 0, static_cast<long>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<long>(start));
     sys::call(SYS_close, fd);
@@ -187,13 +200,13 @@ TableFile::Slot* TableFile::slot_of(uint32_t number) noexcept {
   return &more[number - kDoubling];
 }
 
-char* TableFile::map(const Chunk& chunk) noexcept {
+char* TableFile::map(const Chunk& chunk, Room room) noexcept {
   if (chunk.number >= kDoubling + kMore) {
     control::stop(schema::StopReason::MAX_SIZE, 0);
     return nullptr;
   }
   Slot* slot = slot_of(chunk.number);
-  auto* base = slot ? static_cast<char*>(map_file(0, schema::kHeaderBytes + chunk.start, chunk.bytes)) : nullptr;
+  auto* base = slot ? static_cast<char*>(map_file(0, schema::kHeaderBytes + chunk.start, chunk.bytes, room)) : nullptr;
   if (!base) return nullptr;
   for (uint32_t mapped = mapped_.load(); mapped <= chunk.number && !mapped_.compare_exchange_weak(mapped, chunk.number + 1);) {
   }
@@ -216,7 +229,7 @@ void TableFile::rest(uint32_t number) const noexcept {
 
 schema::SpoolHeader* TableFile::create() noexcept {
   if (!folder_) return nullptr;
-  auto* header = static_cast<schema::SpoolHeader*>(map_file(O_CREAT, 0, kFirstBytes));
+  auto* header = static_cast<schema::SpoolHeader*>(map_file(O_CREAT, 0, kFirstBytes, Room::ALLOCATED));
   if (!header) return nullptr;
   // Two threads may do this at once: they write the same values into the same file, and neither touches `next`.
   header->format = schema::kFormat;
