@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from capture_ways import Way, ways
-from interpreters import VERSIONS, interpreter
 from live import EVERYTHING, Outcome, Process, plain, processes
 
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.control import ControlPage
+from interpreters import VERSIONS, interpreter
 
 LIBRARY = Path(os.environ.get("AIFLAME_TEST_PROGRAMS", Path(__file__).parents[2] / "build/dev/tests/collector")) / "liblaunch_capture.so"
 PROGRAM = Path(__file__).with_name("capture_scenes.py")
