@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+GUESTS := .guests
 PACKAGES := polars numpy symbolic pyelftools capstone typer rich
 ifeq ($(shell uname -sm),Linux x86_64)
 PACKAGES += nvidia-cuda-nvdisasm
@@ -16,13 +17,17 @@ TEST_PACKAGES := torch==2.13.0 triton==3.6.0 pybind11 intel-openmp nvtx ittapi n
 # A file of tests at a time on each core; those that time live programs last, one after the other (tests/conftest.py).
 WORKERS := -n $(shell nproc)
 
-.PHONY: demo test lint wheel build clean
+.PHONY: demo test guests lint wheel build clean
 
 demo: build
 	$(BIN)/python -m aiflame.cli.main demo
 
-test: build $(VENV)/.test-tools
+test: build $(VENV)/.test-tools $(GUESTS)/.few
 	AIFLAME_TEST_PROGRAMS=$(CURDIR)/build/dev/tests/collector $(BIN)/python -m pytest $(WORKERS) $(PYTEST)
+
+# Every guest of tests/guests, alone and recorded; who was changed, and the table of docs/guests.md.
+guests: build $(GUESTS)/.all
+	AIFLAME_GUESTS=$(abspath $(GUESTS)) $(BIN)/python tests/guests/matrix.py --write docs/guests.md
 
 lint: build
 	$(BIN)/ruff check .
@@ -52,5 +57,11 @@ $(VENV)/.test-tools: $(VENV)/.ready
 	$(BIN)/python scripts/test_interpreter.py 3.14 $(VENV)/interpreters/3.14
 	touch $@
 
+# Other people's programs, which tests record: ten for `make test`, the rest for `make guests`.
+$(GUESTS)/.few $(GUESTS)/.all: $(GUESTS)/.%: $(VENV)/.ready scripts/guest_tools.py
+	mkdir -p $(GUESTS)
+	$(BIN)/python scripts/guest_tools.py $* $(GUESTS)
+	touch $@
+
 clean:
-	rm -rf build dist $(VENV) src/aiflame/lib
+	rm -rf build dist $(VENV) $(GUESTS) src/aiflame/lib
