@@ -168,6 +168,8 @@ bool replace_lost_page(const siginfo_t* info) noexcept {
   long result =
       sys::call(SYS_mmap, static_cast<long>(address & ~(kPage - 1)), kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   if (sys::failed(result)) return false;
+  // Who protected that page may have protected this one, too: a fault in here would end the program.
+  sys::call(SYS_mprotect, reinterpret_cast<long>(&control::page()), kPage, PROT_READ | PROT_WRITE);
   control::stop(schema::StopReason::IO_ERROR, EIO);
   return true;
 }
