@@ -54,7 +54,7 @@ constexpr std::string_view kFirst = "AIFLAME_PRELOADED_FIRST";
 // What leads to the profile where paths do not (spool/reach).
 constexpr std::string_view kDescriptors = "AIFLAME_DESCRIPTORS";
 
-std::string_view value(const char* entry, std::string_view name) noexcept { return entry ? std::string_view(entry).substr(name.size() + 1) : ""; }
+std::string_view value(const char* entry, std::string_view name) noexcept { return entry ? entry + name.size() + 1 : ""; }
 
 // A list for LD_PRELOAD, library by library. The dynamic linker takes colons and spaces.
 class Libraries {
@@ -140,7 +140,7 @@ std::string_view library_for_new_program() noexcept {
 // Another library of ours, beside this one: where this one is not found, that is not either.
 bool lies_beside_us(std::string_view entry) noexcept {
   size_t folder = library.rfind('/') + 1;
-  return folder && entry.substr(0, folder) == library.substr(0, folder) && entry.find('/', folder) == entry.npos;
+  return folder && entry.starts_with(library.substr(0, folder)) && entry.find('/', folder) == entry.npos;
 }
 
 }  // namespace
