@@ -150,7 +150,7 @@ def test_a_long_argument_takes_no_long_time() -> None:
 
 def test_meta_json_has_no_secret(tmp_path: Path) -> None:
     command = ["env", f"HF_TOKEN={S}", "python", "train.py", "--api-key", S]
-    page = prepare(place_of(tmp_path / "p.aiflame", command, None), RecordOptions(), command, overwrite=False)
+    page, _ = prepare(place_of(tmp_path / "p.aiflame", command, None), RecordOptions(), command, overwrite=False)
     page.close()
     text = (tmp_path / "p.aiflame/meta.json").read_text()
     assert S not in text
