@@ -58,6 +58,8 @@ def faults(log: Path, profiles: list[Path], allowed: list[str]) -> list[str]:
     """Calls that reach into a profile otherwise than from its descriptor, follow a link there, or open what they should not."""
     found = []
     for call in calls(log):
+        if call.name == "readlink":
+            continue  # Polars asks how the file is called whose descriptor it got; it opens nothing by that name
         inside = any(is_below(call.folder, profile) for profile in profiles if call.folder)
         by_path = not call.folder and any(is_below(os.path.normpath(call.path), profile, itself=False) for profile in profiles)
         follows = call.name in ("open", "openat", "creat") and inside and "O_NOFOLLOW" not in call.flags
