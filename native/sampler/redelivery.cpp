@@ -90,6 +90,13 @@ uint64_t copy_frame(const ucontext_t* context, uint64_t top, uint64_t lowest) no
   for (;;) sys::call(SYS_tgkill, sys::process_id(), sys::thread_id(), SIGSEGV);
 }
 
+bool blocks_all(const Disposition& handler) noexcept {
+  constexpr uint64_t kOrdinary = 0x7fffffff & ~(1ull << (SIGKILL - 1) | 1ull << (SIGSTOP - 1));
+  uint64_t mask;
+  memcpy(&mask, &handler.sa_mask, sizeof mask);
+  return (mask & kOrdinary) == kOrdinary;
+}
+
 void call_here(int signal, siginfo_t* info, ucontext_t* context, const Disposition& handler, const uint64_t* mask) noexcept {
   if (mask) sys::call(SYS_rt_sigprocmask, SIG_SETMASK, reinterpret_cast<long>(mask), 0, kMaskBytes);
   handler.sa_sigaction(signal, info, context);
@@ -103,9 +110,9 @@ void call(int signal, siginfo_t* info, ucontext_t* context, const void* cfa, con
   // A fault of our own, or a signal in a tick's last moment: what runs there is ours.
   if (!thread || tick_stack::holds(*thread, sp)) return call_here(signal, info, context, handler, mask);
   AlternateStack theirs = thread->theirs;
-  // A runtime may have asked the kernel without libc's help, found our stack, and taken it for its own: Go does, and demands that its handlers
-  // run there.
-  if (handler.sa_flags & SA_ONSTACK && !theirs.bytes) return call_here(signal, info, context, handler, mask);
+  // A runtime may have asked the kernel without libc's help, found our stack, and taken it for its own: Go does, and demands that its handlers,
+  // which block every signal, run there.
+  if (handler.sa_flags & SA_ONSTACK && !theirs.bytes && blocks_all(handler)) return call_here(signal, info, context, handler, mask);
   bool on_theirs = theirs.holds(sp), alternate = handler.sa_flags & SA_ONSTACK && theirs.bytes;
   uint64_t top = alternate && !on_theirs ? theirs.low + theirs.bytes : sp - kRedZone;
   uint64_t frame = copy_frame(context, top, alternate || on_theirs ? theirs.low : 0);

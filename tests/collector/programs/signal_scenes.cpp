@@ -94,7 +94,9 @@ void ended_calls() {
     ssize_t got = read(ends[0], &byte, 1);
     printf("read %zd %d\n", got, got < 0 ? errno : 0);
   };
-  later([&] { printf("wrote %zd\n", write(ends[1], "x", 1)); });
+  later([&] {
+    if (write(ends[1], "x", 1) != 1) abort();
+  });
   pthread_t reader = pthread_self();
   later([reader] { pthread_kill(reader, SIGPROF); });
 }
