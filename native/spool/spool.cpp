@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "base/sys.hpp"
 #include "spool/control.hpp"
+#include "spool/life.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -12,7 +13,6 @@ namespace aiflame::spool {
 
 namespace {
 
-constexpr uint32_t kStringsTable = 0xffff;
 constexpr size_t kLongestText = 1 << 20;
 
 TableFile tables[schema::kTables];
@@ -20,6 +20,8 @@ TableFile strings;
 
 // Where this process's tables are.
 char folder[460];
+
+std::atomic<bool> folder_made{false};
 
 std::atomic<uint32_t> eras{1};
 
@@ -107,6 +109,17 @@ struct Entry {
 
 const Entry* entry_at(uint32_t reference) noexcept { return static_cast<const Entry*>(strings.at(reference - 1)); }
 
+uint32_t write_text(TableFile& stream, std::string_view bytes, const Hash& checked) noexcept {
+  uint64_t index;
+  auto units = static_cast<uint32_t>((sizeof(Entry) + bytes.size() + 7) / 8);
+  auto* entry = static_cast<Entry*>(stream.reserve(units, &index));
+  if (!entry || index >= 0xFFFFFFFEu) return 0;
+  entry->length = static_cast<uint32_t>(bytes.size());
+  memcpy(entry + 1, bytes.data(), bytes.size());
+  std::atomic_ref(entry->commit).store(checked.check(), std::memory_order_release);
+  return static_cast<uint32_t>(index) + 1;
+}
+
 bool holds(uint32_t reference, std::string_view bytes) noexcept {
   const Entry* entry = entry_at(reference);
   return entry && entry->commit && entry->length == bytes.size() && memcmp(entry + 1, bytes.data(), bytes.size()) == 0;
@@ -116,18 +129,28 @@ bool holds(uint32_t reference, std::string_view bytes) noexcept {
 
 bool open(uint64_t start_ns) noexcept {
   snprintf(folder, sizeof folder, "%s/spool/%u.%llu", control::profile_path(), sys::process_id(), static_cast<unsigned long long>(start_ns));
-  constexpr uint64_t kFolderBytes = 4096;
-  if (!control::take(kFolderBytes)) return false;
-  long made = sys::call(SYS_mkdirat, AT_FDCWD, reinterpret_cast<long>(folder), 0755);
-  if (sys::failed(made) && made != -17 /* EEXIST */) {
-    control::stop(made == -28 ? schema::StopReason::NO_SPACE : schema::StopReason::IO_ERROR, static_cast<uint32_t>(-made));
-    return false;
-  }
   using namespace schema;
   open_tables<AIFLAME_SCHEMA_RECORDS>();
   strings.open(folder, "strings", kStringsTable, 8);
+  folder_made.store(false, std::memory_order_release);
   control::forget_stop();
-  return true;
+  return control::recording();
+}
+
+bool prepare_folder() noexcept {
+  if (folder_made.load(std::memory_order_acquire)) return true;
+  constexpr uint64_t kFolderBytes = 4096;
+  if (!control::take(kFolderBytes)) return false;
+  long made = sys::call(SYS_mkdirat, AT_FDCWD, reinterpret_cast<long>(folder), 0755);
+  bool failed = sys::failed(made) && made != -17 /* EEXIST */;
+  if (failed) control::stop(made == -28 ? schema::StopReason::NO_SPACE : schema::StopReason::IO_ERROR, static_cast<uint32_t>(-made));
+  // A handler or another thread may be here as well: one of all writes the rows.
+  bool first = !failed && !folder_made.exchange(true, std::memory_order_acq_rel);
+  if (!first)
+    control::give_back(kFolderBytes);
+  else
+    life::write_rows();
+  return !failed;
 }
 
 void abandon() noexcept {
@@ -153,7 +176,7 @@ uint32_t era() noexcept { return eras.load(std::memory_order_relaxed); }
 bool covers(uint64_t address) noexcept {
   for (const TableFile& file : tables)
     if (file.covers(address)) return true;
-  return strings.covers(address);
+  return strings.covers(address) || life::covers(address);
 }
 
 uint32_t text(std::string_view bytes, const control::Use&) noexcept {
@@ -164,20 +187,16 @@ uint32_t text(std::string_view bytes, const control::Use&) noexcept {
   std::atomic<uint64_t>* slot = seen.slot(hash);
   uint64_t known = slot ? slot->load(std::memory_order_acquire) : 0;
   if (known && (known >> 32) == (hash >> 32) && holds(static_cast<uint32_t>(known), bytes)) return static_cast<uint32_t>(known);
-  uint64_t index;
-  auto units = static_cast<uint32_t>((sizeof(Entry) + bytes.size() + 7) / 8);
-  auto* entry = static_cast<Entry*>(strings.reserve(units, &index));
-  if (!entry || index >= 0xFFFFFFFEu) return 0;
-  entry->length = static_cast<uint32_t>(bytes.size());
-  memcpy(entry + 1, bytes.data(), bytes.size());
-  std::atomic_ref(entry->commit).store(checked.check(), std::memory_order_release);
-  auto reference = static_cast<uint32_t>(index) + 1;
+  uint32_t reference = write_text(strings, bytes, checked);
+  if (!reference) return 0;
   if (slot) {
     slot->store((hash >> 32) << 32 | reference, std::memory_order_release);
     seen.added();
   }
   return reference;
 }
+
+uint32_t append_text(TableFile& stream, std::string_view bytes) noexcept { return bytes.empty() ? 0 : write_text(stream, bytes, hash_of(bytes)); }
 
 void note(std::string_view line) noexcept {
   control::Use use;

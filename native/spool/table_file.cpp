@@ -3,6 +3,7 @@
 #include "base/sys.hpp"
 #include "base/text.hpp"
 #include "spool/control.hpp"
+#include "spool/spool.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -17,6 +18,17 @@ void TableFile::open(const char* folder, const char* name, uint32_t table, uint3
   name_ = name;
   table_ = table;
   unit_bytes_ = unit_bytes;
+  shared_ = kept_first_ = false;
+}
+
+void TableFile::open_shared(const char* folder, const char* name, uint32_t table, uint32_t unit_bytes) noexcept {
+  open(folder, name, table, unit_bytes);
+  shared_ = true;
+}
+
+void* TableFile::first() noexcept {
+  if (!header_.load(std::memory_order_acquire) && !create()) return nullptr;
+  return base_of(0);
 }
 
 TableFile::Chunk TableFile::chunk_of(uint64_t offset) noexcept {
@@ -151,21 +163,31 @@ class Path {
   char text_[512];
 };
 
+// Another process has grown the file that far, and booked it. (Two that grow it in the same moment both book it.)
+bool has_grown(long fd, uint64_t end) noexcept {
+  long size = sys::call(SYS_lseek, fd, 0, SEEK_END);
+  return !sys::failed(size) && static_cast<uint64_t>(size) >= end;
+}
+
 }  // namespace
 
 void* TableFile::map_file(int flags, uint64_t start, uint64_t bytes) const noexcept {
-  if (!control::take(bytes)) return nullptr;
   Path path(folder_, name_);
   long fd = sys::call(SYS_openat, AT_FDCWD, reinterpret_cast<long>(path.text()), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0644);
   long result = fd;
+  bool there = shared_ && !sys::failed(fd) && has_grown(fd, start + bytes);
+  if (!there && !control::take(bytes)) {
+    if (!sys::failed(fd)) sys::call(SYS_close, fd);
+    return nullptr;
+  }
   if (!sys::failed(fd)) {
-    result = allocate(path.text(), fd, start, bytes);
+    if (!there) result = allocate(path.text(), fd, start, bytes);
     if (!sys::failed(result))
       result = sys::call(SYS_mmap, 0, static_cast<long>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<long>(start));
     sys::call(SYS_close, fd);
   }
   if (!sys::failed(result)) return reinterpret_cast<void*>(result);
-  control::give_back(bytes);
+  if (!there) control::give_back(bytes);
   if (!passing(result)) {
     bool full = result == -ENOSPC || result == -EDQUOT;
     control::stop(full ? schema::StopReason::NO_SPACE : schema::StopReason::IO_ERROR, static_cast<uint32_t>(-result));
@@ -203,7 +225,7 @@ char* TableFile::map(const Chunk& chunk) noexcept {
     return base;
   }
   sys::unmap_memory(base, chunk.bytes);
-  control::give_back(chunk.bytes);
+  if (!shared_) control::give_back(chunk.bytes);
   return already;
 }
 
@@ -215,19 +237,21 @@ void TableFile::rest(uint32_t number) const noexcept {
 }
 
 schema::SpoolHeader* TableFile::create() noexcept {
-  if (!folder_) return nullptr;
+  if (!folder_ || !(shared_ || prepare_folder())) return nullptr;
   auto* header = static_cast<schema::SpoolHeader*>(map_file(O_CREAT, 0, kFirstBytes));
   if (!header) return nullptr;
-  // Two threads may do this at once: they write the same values into the same file, and neither touches `next`.
+  // Two threads may do this at once: they write the same values into the same file, and `next` but once.
   header->format = schema::kFormat;
   header->table = table_;
   header->record_bytes = unit_bytes_;
-  header->pid = sys::process_id();
+  header->pid = shared_ ? 0 : sys::process_id();
+  uint64_t none = 0;
+  if (kept_first_) std::atomic_ref(header->next).compare_exchange_strong(none, 1);
   std::atomic_ref(header->magic).store(schema::kSpoolMagic, std::memory_order_release);
   schema::SpoolHeader* already = nullptr;
   if (header_.compare_exchange_strong(already, header)) return header;
   sys::unmap_memory(header, kFirstBytes);
-  control::give_back(kFirstBytes);
+  if (!shared_) control::give_back(kFirstBytes);
   return already;
 }
 

@@ -50,6 +50,9 @@ def _lines() -> Iterator[str]:
         yield f"// {table.doc}"
         extra = f"static constexpr uint32_t kTable = {index};", f'static constexpr const char* kName = "{table.name}";'
         yield from _struct(table.cpp, (records.COMMIT, *table.columns), *extra)
+    for half in schema.LIVES:
+        yield f"// {half.doc}"
+        yield from _struct(half.cpp, (records.COMMIT, *half.columns))
     yield f"inline constexpr uint32_t kTables = {len(schema.TABLES)};"
     yield "#define AIFLAME_SCHEMA_RECORDS " + ", ".join(table.cpp for table in schema.TABLES)
     yield from _layouts()

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import shutil
 import time
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from ..errors import AiflameError
 from .codes import ControlState
@@ -24,6 +26,7 @@ from .control import FILE_NAME as CONTROL_FILE
 from .control import ControlPage
 from .files import locked, sync, sync_tree
 from .index import Index, Part, write_part
+from .lives import Lives, read_lives
 from .meta import Host, Meta, Recorder
 from .schema import TABLES
 from .spool import ProcessSpool
@@ -123,9 +126,11 @@ def _write_tables(path: Path, progress: Callable[[float], None]) -> SealReport:
             shutil.rmtree(leftover)
     partial.mkdir()
     rows = _process_rows(path / SPOOL)
-    spool_bytes = sum(folder.size for folder in rows)
-    writer, damage, done = _Writer(partial), Counter[str](), 0
-    for number, folder in enumerate(rows):
+    lives = _Lives(read_lives(path / SPOOL, {(folder.pid, folder.start_ns) for folder in rows}))
+    spool_bytes = sum(folder.size for folder in rows) + lives.size
+    writer, damage, done = _Writer(partial), Counter[str](lives.damage), lives.size
+    for earlier, folder in enumerate(rows):
+        number = earlier + lives.add_until((folder.start_ns, folder.pid), earlier, writer)
         writer.add("processes", number, folder.row)
         with ProcessSpool(folder.path) as spool:
             for name, frame in spool.chunks():
@@ -133,6 +138,7 @@ def _write_tables(path: Path, progress: Callable[[float], None]) -> SealReport:
             damage.update(spool.damage)
         done += folder.size
         progress(done / max(spool_bytes, 1))
+    lives.add_until(None, len(rows), writer)
     index, unread = add_telemetry(path, partial, writer.finish())
     index.write(partial)
     sync_tree(partial)  # the spool is removed soon: what replaces it must survive a power failure
@@ -141,7 +147,7 @@ def _write_tables(path: Path, progress: Callable[[float], None]) -> SealReport:
     partial.rename(path / SEALED)
     sync(path)
     return SealReport(
-        processes=len(rows),
+        processes=len(rows) + len(lives),
         rows={name: sum(part.rows for part in parts) for name, parts in index.tables.items()},
         spool_bytes=spool_bytes,
         sealed_bytes=sum(part.bytes for parts in index.tables.values() for part in parts),
@@ -168,6 +174,14 @@ class _Process:
     row: pl.DataFrame
     size: int
 
+    @property
+    def pid(self) -> int:
+        return int(self.row["pid"][0])
+
+    @property
+    def start_ns(self) -> int:
+        return int(self.row["start_ns"][0])
+
 
 def _process_rows(spool: Path) -> list[_Process]:
     """The processes that recorded something, in the order of their start."""
@@ -177,7 +191,30 @@ def _process_rows(spool: Path) -> list[_Process]:
             with ProcessSpool(path) as folder:
                 if len(row := folder.process()):
                     found.append(_Process(path, row, folder.size()))
-    return sorted(found, key=lambda process: (process.row["start_ns"][0], process.row["pid"][0]))
+    return sorted(found, key=lambda process: (process.start_ns, process.pid))
+
+
+class _Lives:
+    """Processes without a folder, on their way into the tables between those that have one."""
+
+    def __init__(self, lives: Lives) -> None:
+        self._lives, self._added = lives, 0
+        self.size, self.damage = lives.bytes, lives.damage
+        processes = lives.rows["processes"]
+        self._keys = list(zip(processes["start_ns"].to_list(), processes["pid"].to_list(), strict=True))
+
+    def __len__(self) -> int:
+        return len(self._lives)
+
+    def add_until(self, key: tuple[int, int] | None, others: int, writer: _Writer) -> int:
+        """Adds those that began before `key` (None: all). `others` processes are numbered before them. Returns how many were added so far."""
+        first, last = self._added, len(self) if key is None else bisect_left(self._keys, key)
+        for table, process in self._lives.process.items():
+            begin, end = np.searchsorted(process, [first, last]).tolist()
+            if begin < end:
+                writer.add_many(table, process[begin:end] + np.uint32(others), self._lives.rows[table][begin:end])
+        self._added = last
+        return last
 
 
 def _clear(path: Path) -> None:
@@ -193,12 +230,16 @@ class _Writer:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._waiting: dict[str, list[tuple[int, pl.DataFrame]]] = {}
+        self._waiting: dict[str, list[tuple[NDArray[np.uint32], pl.DataFrame]]] = {}
         self._size: Counter[str] = Counter()
         self._parts: dict[str, list[Part]] = {}
 
     def add(self, table: str, process: int, frame: pl.DataFrame) -> None:
-        self._waiting.setdefault(table, []).append((process, frame))
+        self.add_many(table, np.full(len(frame), process, np.uint32), frame)
+
+    def add_many(self, table: str, processes: NDArray[np.uint32], frame: pl.DataFrame) -> None:
+        """`processes`: whose each row is."""
+        self._waiting.setdefault(table, []).append((processes, frame))
         self._size[table] += int(frame.estimated_size())
         if self._size[table] >= _PART_BYTES:
             self._flush(table)
@@ -213,7 +254,7 @@ class _Writer:
     def _flush(self, table: str) -> None:
         waiting = self._waiting.pop(table)
         self._size[table] = 0
-        process = np.repeat(*np.array([(process, len(frame)) for process, frame in waiting], np.uint32).T)
+        process = np.concatenate([processes for processes, _ in waiting])
         frame = pl.concat([frame for _, frame in waiting]).insert_column(0, pl.Series("process", process))
         parts = self._parts.setdefault(table, [])
         parts.append(write_part(self._folder, f"{table}/{len(parts):05}.parquet", frame))
