@@ -28,6 +28,7 @@
 #include <dlfcn.h>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 extern "C" __attribute__((visibility("default"))) int aiflame_start(const char* profile) noexcept;
 extern "C" __attribute__((visibility("default"))) void aiflame_stop() noexcept;
@@ -46,12 +47,12 @@ bool ours() noexcept { return running.load(std::memory_order_acquire) && owner =
 
 // PY_VERSION_HEX >> 16 of an interpreter in the process, 0 when there is none. Py_GetVersion may be called before Py_Initialize.
 uint32_t python_version() noexcept {
-  static const char* const text = [] {
+  static const uint32_t version = [] {
     auto get = reinterpret_cast<const char* (*)()>(dlsym(RTLD_DEFAULT, "Py_GetVersion"));
-    return get ? get() : "";
+    unsigned major = 0, minor = 0;
+    return get && sscanf(get(), "%u.%u", &major, &minor) == 2 ? major << 8 | minor : 0;
   }();
-  unsigned major = 0, minor = 0;
-  return sscanf(text, "%u.%u", &major, &minor) == 2 ? major << 8 | minor : 0;
+  return version;
 }
 
 // Tables, who the process is, and its rank: at start, and again in the child of a fork.
@@ -129,7 +130,9 @@ bool start(const char* profile) noexcept {
   }
   bridge::prepare();
   python::attach();
-  forget_last_recording();
+  // Most processes have had none, and their memory for it is never touched.
+  static bool again = false;
+  if (std::exchange(again, true)) forget_last_recording();
   owner = sys::process_id();
   if (!signals::install(tick) || !open_tables(false)) return false;
   running.store(true, std::memory_order_release);

@@ -12,13 +12,14 @@ inline char* put(char* out, const char* text) noexcept {
   memcpy(out, text, length);
   return out + length;
 }
-inline char* put(char* out, uint32_t number) noexcept {
-  char digits[10];
+inline char* put(char* out, uint64_t number) noexcept {
+  char digits[20];
   size_t count = 0;
   do digits[count++] = static_cast<char>('0' + number % 10);
   while (number /= 10);
   while (count) *out++ = digits[--count];
   return out;
 }
+inline char* put(char* out, uint32_t number) noexcept { return put(out, uint64_t{number}); }
 
 }  // namespace aiflame::text

@@ -105,8 +105,6 @@ void look_at_self(Thread& thread, uint32_t tid) noexcept {
     thread.stack_low = bounds.low;
     thread.stack_high = bounds.high;
   }
-  // One that an earlier thread in this slot left knows rules that are still right, and follows no stack but the one it is given.
-  if (!thread.unwinder) thread.unwinder = NativeUnwinder::create();
 }
 
 // Not in a handler.

@@ -2,13 +2,13 @@
 
 #include "base/clock.hpp"
 #include "base/sys.hpp"
+#include "base/text.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <atomic>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <ctime>
 
@@ -40,9 +40,9 @@ void let_stores_arrive() noexcept {
 }  // namespace
 
 bool attach(const char* path) noexcept {
-  char file[512];
-  int length = snprintf(file, sizeof file, "%s/control", path);
-  if (length < 0 || static_cast<size_t>(length) >= sizeof file || strlen(path) >= sizeof profile) return false;
+  char file[sizeof profile + 16];
+  if (strlen(path) >= sizeof profile) return false;
+  *text::put(text::put(file, path), "/control") = 0;
   long fd = sys::call(SYS_openat, AT_FDCWD, reinterpret_cast<long>(file), O_RDWR | O_CLOEXEC);
   if (sys::failed(fd)) return false;
   long size = sys::call(SYS_lseek, fd, 0, SEEK_END);  // touching a page past the end would be a SIGBUS
@@ -94,6 +94,7 @@ void give_back(uint64_t bytes) noexcept { std::atomic_ref(shared->used_bytes).fe
 
 void stop(schema::StopReason reason, uint32_t error) noexcept {
   stopped.store(true, std::memory_order_release);
+  if (reason == schema::StopReason::NONE) return;  // a store would have the kernel give this process the page to write to
   uint32_t none = 0;
   if (std::atomic_ref(shared->stop_reason).compare_exchange_strong(none, static_cast<uint32_t>(reason))) shared->stop_errno = error;
 }

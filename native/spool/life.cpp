@@ -1,12 +1,12 @@
 #include "spool/life.hpp"
 
 #include "base/sys.hpp"
+#include "base/text.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
-#include <cstdio>
 
 namespace aiflame::spool::life {
 
@@ -22,64 +22,71 @@ struct Life {
 char folder[420];
 TableFile lives, texts;
 
-// A text of this process's, and its place in `texts`. The child of a fork has most of them in common with its parent: they are written once, and
-// pages that are only read are not copied.
-template <size_t kRoom>
+// What is read of this process, with the place of the text in `texts`. The child of a fork has most texts in common with its parent: they
+// are written once.
 struct Fact {
+  long (*read)(char* out, size_t room) noexcept;
   uint32_t length, reference;
-  char bytes[kRoom];
 
-  std::string_view view() const noexcept { return {bytes, length}; }
-  void set(std::string_view now) noexcept {
-    if (now == view()) return;
-    length = static_cast<uint32_t>(now.size());
-    memcpy(bytes, now.data(), length);
-    reference = 0;
+  std::string_view view() const noexcept {
+    auto* entry = reference ? static_cast<const char*>(texts.at(reference - 1)) : nullptr;
+    return entry ? std::string_view(entry + kTextAt, length) : "";
   }
-  uint32_t write() noexcept {
-    if (!reference) {
-      if (uint32_t written = append_text(texts, view())) reference = written;
+  uint32_t write(std::string_view now) noexcept {
+    if (!reference || now != view()) {
+      reference = append_text(texts, now);
+      length = static_cast<uint32_t>(now.size());
     }
     return reference;
   }
 };
-Fact<1 << 16> command;
-Fact<4096> exe, cwd;
-Fact<16> thread_name;
+
+long read_command(char* out, size_t room) noexcept {
+  long length = sys::read_file("/proc/self/cmdline", out, room);
+  while (length > 0 && static_cast<size_t>(length) < room && out[length - 1] == 0) length--;
+  return length;
+}
+long read_link(const char* path, char* out, size_t room) noexcept {
+  return sys::call(SYS_readlinkat, AT_FDCWD, reinterpret_cast<long>(path), reinterpret_cast<long>(out), static_cast<long>(room));
+}
+long read_exe(char* out, size_t room) noexcept { return read_link("/proc/self/exe", out, room); }
+long read_cwd(char* out, size_t room) noexcept { return read_link("/proc/self/cwd", out, room); }
+long read_name(char* out, size_t) noexcept {
+  long result = sys::call(SYS_prctl, PR_GET_NAME, reinterpret_cast<long>(out));
+  return sys::failed(result) ? 0 : static_cast<long>(strnlen(out, 16));
+}
+
+struct Facts {
+  Fact command, exe, cwd, thread_name;
+};
+constinit Facts facts{{read_command, 0, 0}, {read_exe, 0, 0}, {read_cwd, 0, 0}, {read_name, 0, 0}};
+
+// Threads that fork may have small stacks; the memory for what is longer is touched by those that have such command lines alone.
+template <class Use>
+uint32_t with_text(const Fact& fact, Use use) noexcept {
+  static char long_text[1 << 16];
+  char few[2048];
+  char* text = few;
+  long length = fact.read(few, sizeof few);
+  if (length == sizeof few) length = fact.read(text = long_text, sizeof long_text);
+  return use(std::string_view(text, length > 0 ? static_cast<size_t>(length) : 0));
+}
+uint32_t shared_text(Fact& fact) noexcept {
+  return with_text(fact, [&fact](std::string_view now) { return fact.write(now); });
+}
+uint32_t own_text(const Fact& fact) noexcept {
+  if (fact.reference) return text(fact.view());
+  return with_text(fact, [](std::string_view now) { return text(now); });
+}
 
 schema::LifeRecord begun;
 schema::LifeEnd ending;
 std::atomic<Life*> record{nullptr};  // null: it has rows of its own
+bool has_row = false;                // the first row of `threads` is the main thread's
 std::atomic<bool> thread_taken{false};
 
-void look_at_command() noexcept {
-  char few[512];
-  long length = sys::read_file("/proc/self/cmdline", few, sizeof few);
-  if (length == sizeof few) {
-    length = sys::read_file("/proc/self/cmdline", command.bytes, sizeof command.bytes);
-    while (length > 0 && command.bytes[length - 1] == 0) length--;
-    command.length = length > 0 ? static_cast<uint32_t>(length) : 0;
-    command.reference = 0;
-    return;
-  }
-  while (length > 0 && few[length - 1] == 0) length--;
-  command.set({few, length > 0 ? static_cast<size_t>(length) : 0});
-}
-
-void look_at_link(const char* path, Fact<4096>* fact) noexcept {
-  char target[sizeof fact->bytes];
-  long length = sys::call(SYS_readlinkat, AT_FDCWD, reinterpret_cast<long>(path), reinterpret_cast<long>(target), sizeof target);
-  fact->set({target, length > 0 ? static_cast<size_t>(length) : 0});
-}
-
-void look_at_name() noexcept {
-  char name[16] = "";
-  sys::call(SYS_prctl, PR_GET_NAME, reinterpret_cast<long>(name));
-  thread_name.set({name, strnlen(name, sizeof name)});
-}
-
 void open_files() noexcept {
-  snprintf(folder, sizeof folder, "%s/spool", control::profile_path());
+  *text::put(text::put(folder, control::profile_path()), "/spool") = 0;
   lives.open_shared(folder, "lives", kLivesTable, sizeof(Life));
   texts.open_shared(folder, "texts", kStringsTable, 8);
 }
@@ -90,12 +97,12 @@ bool write_record() noexcept {
   uint64_t index;
   auto* place = static_cast<Life*>(lives.reserve(1, &index));
   if (!place) return false;
-  begun.command = command.write();
-  begun.exe = exe.write();
-  begun.cwd = cwd.write();
-  begun.thread_name = thread_name.write();
+  begun.command = shared_text(facts.command);
+  begun.exe = shared_text(facts.exe);
+  begun.cwd = shared_text(facts.cwd);
+  begun.thread_name = shared_text(facts.thread_name);
   write_row(&place->begin, &begun, sizeof begun);
-  table(schema::ThreadRecord::kTable).keep_first();
+  has_row = true;
   thread_taken.store(false, std::memory_order_relaxed);
   record.store(place, std::memory_order_release);
   return true;
@@ -105,24 +112,22 @@ bool write_record() noexcept {
 
 void begin(uint64_t start_ns, uint32_t python, bool forked) noexcept {
   record.store(nullptr, std::memory_order_relaxed);
+  has_row = false;
   thread_taken.store(true, std::memory_order_relaxed);
   if (!folder[0]) open_files();
-  look_at_command();
-  look_at_link("/proc/self/exe", &exe);
-  look_at_link("/proc/self/cwd", &cwd);
-  look_at_name();
   begun = {.pid = sys::process_id(), .ppid = static_cast<uint32_t>(sys::call(SYS_getppid)), .python = python, .start_ns = start_ns, .forked = forked};
   ending = {};
   if (!write_record()) prepare_folder();
 }
+
+bool has_main_thread() noexcept { return has_row; }
 
 bool is_all() noexcept { return record.load(std::memory_order_acquire) != nullptr; }
 
 bool take_thread(uint32_t tid) noexcept { return tid == begun.pid && !thread_taken.exchange(true, std::memory_order_relaxed); }
 
 void end_thread(std::string_view name, uint64_t end_ns, uint64_t cpu_ns) noexcept {
-  if (name != thread_name.view()) ending.thread_name = append_text(texts, name);
-  else ending.thread_name = begun.thread_name;
+  ending.thread_name = name == facts.thread_name.view() ? begun.thread_name : append_text(texts, name);
   ending.thread_end_ns = end_ns;
   ending.thread_cpu_ns = cpu_ns;
 }
@@ -152,18 +157,18 @@ void write_rows() noexcept {
              .pid = begun.pid,
              .ppid = begun.ppid,
              .start_ns = begun.start_ns,
-             .command = text(command.view(), use),
-             .exe = text(exe.view(), use),
-             .cwd = text(cwd.view(), use),
+             .command = own_text(facts.command),
+             .exe = own_text(facts.exe),
+             .cwd = own_text(facts.cwd),
              .python = begun.python,
              .forked = begun.forked,
          },
          use);
   if (!record.exchange(nullptr, std::memory_order_acq_rel)) return;
-  schema::ThreadRecord thread{.tid = begun.pid, .start_ns = begun.start_ns, .name = text(thread_name.view(), use)};
+  schema::ThreadRecord thread{.tid = begun.pid, .start_ns = begun.start_ns, .name = own_text(facts.thread_name)};
   if (void* row = table(schema::ThreadRecord::kTable).first()) write_row(row, &thread, sizeof thread);
   if (ending.thread_end_ns)
-    append(schema::ThreadEnd{.thread = kMainThread, .name = text(thread_name.view(), use), .end_ns = ending.thread_end_ns, .cpu_ns = ending.thread_cpu_ns}, use);
+    append(schema::ThreadEnd{.thread = kMainThread, .name = own_text(facts.thread_name), .end_ns = ending.thread_end_ns, .cpu_ns = ending.thread_cpu_ns}, use);
 }
 
 void abandon() noexcept {
@@ -176,7 +181,7 @@ void leave_behind() noexcept {
   lives.leave_behind();
   texts.leave_behind();
   folder[0] = 0;
-  command.reference = exe.reference = cwd.reference = thread_name.reference = 0;
+  for (Fact* fact : {&facts.command, &facts.exe, &facts.cwd, &facts.thread_name}) fact->reference = 0;
 }
 
 bool covers(uint64_t address) noexcept { return lives.covers(address) || texts.covers(address); }

@@ -18,6 +18,9 @@ void begin(uint64_t start_ns, uint32_t python, bool forked) noexcept;
 // The record is all that there is of this process.
 bool is_all() noexcept;
 
+// Row kMainThread of `threads` is not for others.
+bool has_main_thread() noexcept;
+
 // True once: the thread is the main one, and its row was written with the process's. What else a thread has is rows of its own.
 bool take_thread(uint32_t tid) noexcept;
 

@@ -2,12 +2,12 @@
 
 #include "base/clock.hpp"
 #include "base/sys.hpp"
+#include "base/text.hpp"
 #include "spool/control.hpp"
 #include "spool/life.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <cstdio>
 
 namespace aiflame::spool {
 
@@ -106,6 +106,7 @@ void open_tables() noexcept {
 struct Entry {
   uint32_t commit, length;
 };
+static_assert(sizeof(Entry) == kTextAt);
 
 const Entry* entry_at(uint32_t reference) noexcept { return static_cast<const Entry*>(strings.at(reference - 1)); }
 
@@ -128,10 +129,9 @@ bool holds(uint32_t reference, std::string_view bytes) noexcept {
 }  // namespace
 
 bool open(uint64_t start_ns) noexcept {
-  snprintf(folder, sizeof folder, "%s/spool/%u.%llu", control::profile_path(), sys::process_id(), static_cast<unsigned long long>(start_ns));
-  using namespace schema;
-  open_tables<AIFLAME_SCHEMA_RECORDS>();
-  strings.open(folder, "strings", kStringsTable, 8);
+  using text::put;
+  char* end = put(put(put(put(folder, control::profile_path()), "/spool/"), sys::process_id()), ".");
+  *put(end, start_ns) = 0;
   folder_made.store(false, std::memory_order_release);
   control::forget_stop();
   return control::recording();
@@ -139,6 +139,9 @@ bool open(uint64_t start_ns) noexcept {
 
 bool prepare_folder() noexcept {
   if (folder_made.load(std::memory_order_acquire)) return true;
+  using namespace schema;
+  open_tables<AIFLAME_SCHEMA_RECORDS>();
+  strings.open(folder, "strings", kStringsTable, 8);
   constexpr uint64_t kFolderBytes = 4096;
   if (!control::take(kFolderBytes)) return false;
   long made = sys::call(SYS_mkdirat, AT_FDCWD, reinterpret_cast<long>(folder), 0755);

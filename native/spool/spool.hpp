@@ -27,8 +27,9 @@ void leave_behind() noexcept;
 
 TableFile& table(uint32_t number) noexcept;
 
-// What the header of a strings stream says instead.
+// Of a strings stream: what its header says instead, and where in an entry its text is.
 inline constexpr uint32_t kStringsTable = 0xffff;
+inline constexpr size_t kTextAt = 8;
 
 // The address lies in a mapping of one of the tables.
 bool covers(uint64_t address) noexcept;

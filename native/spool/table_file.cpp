@@ -3,6 +3,7 @@
 #include "base/sys.hpp"
 #include "base/text.hpp"
 #include "spool/control.hpp"
+#include "spool/life.hpp"
 #include "spool/spool.hpp"
 
 #include <fcntl.h>
@@ -18,7 +19,6 @@ void TableFile::open(const char* folder, const char* name, uint32_t table, uint3
   name_ = name;
   table_ = table;
   unit_bytes_ = unit_bytes;
-  shared_ = kept_first_ = false;
 }
 
 void TableFile::open_shared(const char* folder, const char* name, uint32_t table, uint32_t unit_bytes) noexcept {
@@ -237,7 +237,8 @@ void TableFile::rest(uint32_t number) const noexcept {
 }
 
 schema::SpoolHeader* TableFile::create() noexcept {
-  if (!folder_ || !(shared_ || prepare_folder())) return nullptr;
+  if (!shared_ && !prepare_folder()) return nullptr;
+  if (!folder_) return nullptr;
   auto* header = static_cast<schema::SpoolHeader*>(map_file(O_CREAT, 0, kFirstBytes));
   if (!header) return nullptr;
   // Two threads may do this at once: they write the same values into the same file, and `next` but once.
@@ -246,7 +247,7 @@ schema::SpoolHeader* TableFile::create() noexcept {
   header->record_bytes = unit_bytes_;
   header->pid = shared_ ? 0 : sys::process_id();
   uint64_t none = 0;
-  if (kept_first_) std::atomic_ref(header->next).compare_exchange_strong(none, 1);
+  if (table_ == schema::ThreadRecord::kTable && life::has_main_thread()) std::atomic_ref(header->next).compare_exchange_strong(none, 1);
   std::atomic_ref(header->magic).store(schema::kSpoolMagic, std::memory_order_release);
   schema::SpoolHeader* already = nullptr;
   if (header_.compare_exchange_strong(already, header)) return header;

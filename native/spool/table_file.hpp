@@ -21,8 +21,7 @@ class TableFile {
   // The same of a file that other processes append to as well.
   void open_shared(const char* folder, const char* name, uint32_t table, uint32_t unit_bytes) noexcept;
 
-  // Of a table that is opened and not created yet: its first unit is left to first().
-  void keep_first() noexcept { kept_first_ = true; }
+  // The first unit, which nobody else gets where it is kept (life::has_main_thread).
   void* first() noexcept;
 
   // Room for `units` units next to each other: its address, and the index of the first. nullptr once recording has stopped.
@@ -66,7 +65,7 @@ class TableFile {
   const char* folder_ = nullptr;
   const char* name_ = nullptr;
   uint32_t table_ = 0, unit_bytes_ = 0;
-  bool shared_ = false, kept_first_ = false;
+  bool shared_ = false;
   std::atomic<schema::SpoolHeader*> header_{nullptr};  // the first chunk is behind it, in the same mapping
   std::atomic<uint32_t> mapped_{1};                    // chunks below this may be mapped
   Slot doubling_[kDoubling] = {};                      // the first is unused

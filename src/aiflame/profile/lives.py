@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 from .check import intact_records
 from .files import open_regular
 from .records import Column, Type
-from .schema import HEADER_BYTES, LIFE, LIFE_END, TABLE
+from .schema import HEADER_BYTES, LIVES, TABLE
 from .spool import DAMAGED_TEXT, POLARS, empty_frame, is_possible, record_type
 from .strings import Strings
 
 LIVES_FILE = "lives.table"
 TEXTS_FILE = "texts.table"
 
+LIFE, LIFE_END = LIVES
 _BEGIN, _END = record_type(LIFE), record_type(LIFE_END)
 _WIDTH = (_BEGIN.itemsize + _END.itemsize) // 8
 _LARGEST = 8 << 30
@@ -86,9 +87,9 @@ def _records(path: Path, damage: Counter[str]) -> tuple[NDArray[np.void], NDArra
         if file is not None and size > HEADER_BYTES:
             file.seek(HEADER_BYTES)
             words = np.fromfile(file, "<u8", (size - HEADER_BYTES) // 8)
-    words = words[: len(words) // _WIDTH * _WIDTH].reshape(-1, _WIDTH)
-    words = words[words[:, 0].astype(np.uint32) != 0]
-    begin, end = (np.ascontiguousarray(half) for half in np.split(words, [_BEGIN.itemsize // 8], axis=1))
+    records = words[: len(words) // _WIDTH * _WIDTH].reshape(-1, _WIDTH)
+    records = records[records[:, 0].astype(np.uint32) != 0]
+    begin, end = (np.ascontiguousarray(half) for half in np.split(records, [_BEGIN.itemsize // 8], axis=1))
     whole = intact_records(begin) & is_possible(begin.view(_BEGIN).reshape(-1), LIFE)
     unfinished = end[:, 0].astype(np.uint32) == 0
     ended = intact_records(end) & is_possible(end.view(_END).reshape(-1), LIFE_END) & ~unfinished

@@ -207,7 +207,7 @@ class _Lives:
         return len(self._lives)
 
     def add_until(self, key: tuple[int, int] | None, others: int, writer: _Writer) -> int:
-        """Adds those that began before `key` (None: all). `others` processes are numbered before them. Returns how many were added so far."""
+        """Adds those that began before `key` (None: all), numbered behind `others` processes. Returns how many were added so far."""
         first, last = self._added, len(self) if key is None else bisect_left(self._keys, key)
         for table, process in self._lives.process.items():
             begin, end = np.searchsorted(process, [first, last]).tolist()
