@@ -58,7 +58,7 @@ uint32_t python_version() noexcept {
 // Tables, who the process is, and its rank: at start, and again in the child of a fork.
 bool open_tables(bool forked) noexcept {
   uint64_t now = now_ns();
-  if (!spool::open(now)) return false;
+  spool::open(now);
   spool::life::begin(now, python_version(), forked);
   if (!control::recording()) return false;
   launcher::write_rank();

@@ -128,17 +128,17 @@ bool holds(uint32_t reference, std::string_view bytes) noexcept {
 
 }  // namespace
 
-bool open(uint64_t start_ns) noexcept {
+void open(uint64_t start_ns) noexcept {
   using text::put;
   char* end = put(put(put(put(folder, control::profile_path()), "/spool/"), sys::process_id()), ".");
   *put(end, start_ns) = 0;
   folder_made.store(false, std::memory_order_release);
   control::forget_stop();
-  return control::recording();
 }
 
 bool prepare_folder() noexcept {
   if (folder_made.load(std::memory_order_acquire)) return true;
+  if (!control::recording()) return false;
   using namespace schema;
   open_tables<AIFLAME_SCHEMA_RECORDS>();
   strings.open(folder, "strings", kStringsTable, 8);

@@ -14,10 +14,9 @@
 
 namespace aiflame::spool {
 
-// Opens (or, after a fork, re-opens) the tables of this process under PROFILE/spool/PID.START_NS/; from here on it records, unless
-// the recorder has stopped meanwhile. The folder is made with the first row: most processes of a script have none, and all that is recorded of
-// them is their life (spool/life.hpp).
-bool open(uint64_t start_ns) noexcept;
+// Opens (or, after a fork, re-opens) the tables of this process under PROFILE/spool/PID.START_NS/; from here on it records. The folder is
+// made with the first row: most processes of a script have none, and all that is recorded of them is their life (spool/life.hpp).
+void open(uint64_t start_ns) noexcept;
 // Makes the folder, with what it begins with: the rows of this process and its main thread. False where it cannot be.
 bool prepare_folder() noexcept;
 // Lets go of the tables, which nobody uses any more.

@@ -18,12 +18,9 @@ from numpy.typing import NDArray
 from .check import intact_records
 from .files import open_regular
 from .records import Column, Type
-from .schema import HEADER_BYTES, LIVES, TABLE
+from .schema import HEADER_BYTES, LIVES, LIVES_FILE, TABLE, TEXTS_FILE
 from .spool import DAMAGED_TEXT, POLARS, empty_frame, is_possible, record_type
 from .strings import Strings
-
-LIVES_FILE = "lives.table"
-TEXTS_FILE = "texts.table"
 
 LIFE, LIFE_END = LIVES
 _BEGIN, _END = record_type(LIFE), record_type(LIFE_END)

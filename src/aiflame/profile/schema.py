@@ -27,6 +27,8 @@ TABLES: tuple[Table, ...] = (*PROGRAM, *DEVICES, *MEANING, *CALLS, *ADDRESSES, *
 LIVES = (LIFE, LIFE_END)
 """What a record of `spool/lives.table` is: the two, one behind the other, each with a check word of its own."""
 
+LIVES_FILE, TEXTS_FILE = "lives.table", "texts.table"
+
 TABLE = {table.name: table for table in TABLES}
 
 SPOOL_HEADER: tuple[Column, ...] = columns(

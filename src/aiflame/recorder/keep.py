@@ -56,9 +56,10 @@ class Keeper:
 
     def _pids(self) -> set[str]:
         try:
-            return {entry.name.partition(".")[0] for entry in os.scandir(self._profile / "spool")}
+            pids = {entry.name.partition(".")[0] for entry in os.scandir(self._profile / "spool")}
         except OSError:
             return set()
+        return {pid for pid in pids if pid.isdigit()}
 
     def _keep(self, mapped: str, path: str, device: str, inode: str) -> None:
         major, minor = (int(part, 16) for part in device.split(":"))
