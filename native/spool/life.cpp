@@ -153,22 +153,25 @@ void reopen() noexcept {
 void write_rows() noexcept {
   if (!begun.pid) return;
   control::Use use;
-  append(schema::ProcessRecord{
-             .pid = begun.pid,
-             .ppid = begun.ppid,
-             .start_ns = begun.start_ns,
-             .command = own_text(facts.command),
-             .exe = own_text(facts.exe),
-             .cwd = own_text(facts.cwd),
-             .python = begun.python,
-             .forked = begun.forked,
-         },
-         use);
+  append(
+      schema::ProcessRecord{
+          .pid = begun.pid,
+          .ppid = begun.ppid,
+          .start_ns = begun.start_ns,
+          .command = own_text(facts.command),
+          .exe = own_text(facts.exe),
+          .cwd = own_text(facts.cwd),
+          .python = begun.python,
+          .forked = begun.forked,
+      },
+      use);
   if (!record.exchange(nullptr, std::memory_order_acq_rel)) return;
   schema::ThreadRecord thread{.tid = begun.pid, .start_ns = begun.start_ns, .name = own_text(facts.thread_name)};
   if (void* row = table(schema::ThreadRecord::kTable).first()) write_row(row, &thread, sizeof thread);
   if (ending.thread_end_ns)
-    append(schema::ThreadEnd{.thread = kMainThread, .name = own_text(facts.thread_name), .end_ns = ending.thread_end_ns, .cpu_ns = ending.thread_cpu_ns}, use);
+    append(
+        schema::ThreadEnd{.thread = kMainThread, .name = own_text(facts.thread_name), .end_ns = ending.thread_end_ns, .cpu_ns = ending.thread_cpu_ns},
+        use);
 }
 
 void abandon() noexcept {
