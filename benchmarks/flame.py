@@ -33,6 +33,7 @@ from sample_trees import many_stacks
 from aiflame.attribute.tree import Tree
 from aiflame.exchange import collapsed
 from aiflame.profile.codes import FrameKind
+from aiflame.profile.door import Folder
 from aiflame.profile.index import Index, write_part
 from aiflame.profile.meta import Meta
 from aiflame.profile.schema import TABLE
@@ -131,7 +132,7 @@ def write_profile(tree: Tree, path: Path) -> None:
     """A sealed and resolved profile of one thread, one sample a stack, whose tree is `tree`."""
     folder = path / "tables"
     folder.mkdir(parents=True)
-    Meta().write(path)
+    Meta().write(Folder.open(path))
     nodes = np.arange(1, len(tree))
     word = np.uint64(int(FrameKind.NATIVE) << 60 | 1 << 40) + tree.frame.astype(np.uint64) * np.uint64(16)
     own = tree.values["cpu-time"]
@@ -149,7 +150,7 @@ def write_profile(tree: Tree, path: Path) -> None:
             "time_ns": np.arange(len(sampled)),
         },
     }
-    parts = {name: (write_part(folder, f"{name}/0.parquet", whole(name, columns)),) for name, columns in tables.items()}
+    parts = {name: (write_part(Folder.open(folder), name, "0", whole(name, columns)),) for name, columns in tables.items()}
     symbols = functions.select(
         pl.lit(0, pl.UInt32).alias("process"),
         pl.Series(
@@ -161,7 +162,7 @@ def write_profile(tree: Tree, path: Path) -> None:
         "approximate",
     )
     parts["symbols"] = (write_part(folder, "symbols/0.parquet", symbols),)
-    Index(parts).write(folder)
+    Index(parts).write(Folder.open(folder))
 
 
 def whole(name: str, columns: dict[str, object]) -> pl.DataFrame:

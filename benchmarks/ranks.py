@@ -35,6 +35,7 @@ from aiflame.analyze.rank_sources import sources
 from aiflame.analyze.ranks import Ranks, ranks, to_json
 from aiflame.cli.ranks import parse_size
 from aiflame.profile.codes import CallBackend, CallKind
+from aiflame.profile.door import Folder
 from aiflame.profile.index import Index, write_part
 from aiflame.profile.meta import Clocks, Host, Meta
 from aiflame.profile.schema import TABLE
@@ -240,7 +241,7 @@ def _write(folder: Path, size: Size, made: Program, form: _Template) -> Index:
     _calls(tables, run)
     _samples(tables, run)
     tables.finish()
-    index = Index.read(folder)
+    index = Index.read(Folder.open(folder))
     assert index is not None
     return index
 
@@ -277,14 +278,14 @@ def _link(folder: Path, base: Path, index: Index, rank: int, many: int) -> None:
     for parts in index.tables.values():
         for part in parts:
             (tables / part.file).parent.mkdir(parents=True, exist_ok=True)
-            os.link(base / "tables" / part.file, tables / part.file)
+            shutil.copyfile(base / "tables" / part.file, tables / part.file)
     schema = {"process": pl.UInt32(), **empty_frame(TABLE["ranks"]).schema}
     row = {"process": 0, "id": 1, "rank": rank, "size": many, "local_rank": rank % 8, "launcher": "torchrun", "job": "made up"}
-    part = write_part(tables, "ranks/00000.parquet", pl.DataFrame([row], schema=schema))
-    Index(index.tables | {"ranks": (part,)}).write(tables)
+    part = write_part(Folder.open(tables), "ranks", "00000", pl.DataFrame([row], schema=schema))
+    Index(index.tables | {"ranks": (part,)}).write(Folder.open(tables))
     began, ended = (Clocks(at, at, at + 1_790_000_000_000_000_000) for at in (BEGIN_NS, BEGIN_NS + 1))
     host = Host(name=f"node{rank // 8}", cpu="made up", cores=16, boot_id="one clock for all")
-    Meta(command=("python3", "train.py"), host=host, started=began, ended=ended, exit_status=0, complete=True).write(folder)
+    Meta(command=("python3", "train.py"), host=host, started=began, ended=ended, exit_status=0, complete=True).write(Folder.open(folder))
 
 
 if __name__ == "__main__":

@@ -38,9 +38,9 @@ SHAPES = 12_000
 SEAL = """
 import json, sys
 from dataclasses import asdict
-from pathlib import Path
+from aiflame.profile.door import Folder
 from aiflame.profile.seal import seal
-report = asdict(seal(Path(sys.argv[1])))
+report = asdict(seal(Folder.open(sys.argv[1]))
 peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
 print(json.dumps({**report, "most_memory_mb": int(peak.split()[1]) // 1024}))
 """

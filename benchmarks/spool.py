@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from aiflame.profile import ControlPage, Host
+from aiflame.profile.door import Folder
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = Path(os.environ.get("AIFLAME_TEST_PROGRAMS", ROOT / "build/dev/tests/collector"))
@@ -45,7 +46,7 @@ def once(what: str, records: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.aiflame"
         (path / "spool").mkdir(parents=True)
-        ControlPage.create(path, recorder_pid=0).close()
+        ControlPage.create(Folder.open(path), recorder_pid=0).close()
         command = [str(PROGRAMS / "spool_writer"), str(path), "cost", what, str(records)]
         ns: float = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["ns"]
         return ns

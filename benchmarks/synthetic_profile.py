@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from synthetic_program import DEVICE, Program, Site, program
 
 from aiflame.profile.codes import CopyKind, FrameKind, GpuApi, RegionApi, RegionKind, SyncKind
+from aiflame.profile.door import Folder
 from aiflame.profile.index import Index, Part, write_part
 from aiflame.profile.kinds import Kind
 from aiflame.profile.meta import Clocks, Host, Meta
@@ -66,7 +67,7 @@ def write(path: Path, size: Size) -> None:
     tables.finish()
     began, ended = (Clocks(at, at, at + 1_790_000_000_000_000_000) for at in (BEGIN_NS, run.end_ns))
     host = Host(name="synthetic", cpu="made up", cores=16)
-    Meta(command=("python3", "train.py"), host=host, started=began, ended=ended, exit_status=0, complete=True).write(path)
+    Meta(command=("python3", "train.py"), host=host, started=began, ended=ended, exit_status=0, complete=True).write(Folder.open(path))
 
 
 class _Tables:
@@ -96,10 +97,10 @@ class _Tables:
     def keep(self, name: str, frame: pl.DataFrame) -> None:
         """A part of any table."""
         parts = self._parts.setdefault(name, [])
-        parts.append(write_part(self._folder, f"{name}/{len(parts):05}.parquet", frame))
+        parts.append(write_part(Folder.open(self._folder), name, f"{len(parts):05}", frame))
 
     def finish(self) -> None:
-        Index({name: tuple(parts) for name, parts in self._parts.items()}).write(self._folder)
+        Index({name: tuple(parts) for name, parts in self._parts.items()}).write(Folder.open(self._folder))
 
 
 def _frame(count: int, rows: Mapping[str, object], kinds: dict[str, pl.DataType]) -> pl.DataFrame:

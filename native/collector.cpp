@@ -19,6 +19,7 @@
 #include "sampler/timers.hpp"
 #include "spool/control.hpp"
 #include "spool/life.hpp"
+#include "spool/reach.hpp"
 #include "spool/spool.hpp"
 #include "unwind/jit_code.hpp"
 #include "unwind/modules.hpp"
@@ -122,6 +123,7 @@ bool start(const char* profile) noexcept {
   if (running.load(std::memory_order_acquire)) return true;
   if (in_sandbox.load(std::memory_order_relaxed)) return false;
   if (!profile) profile = getenv("AIFLAME_PROFILE");
+  reach::inherit(getenv("AIFLAME_DESCRIPTORS"));
   if (!profile || !control::attach(profile)) return false;
   hooks::resolve();
   if (!preloaded()) {

@@ -15,6 +15,7 @@ DEBIAN = {
     "mpicc.mpich": ["mpich", "libmpich-dev"],
     "mpicc.openmpi": ["openmpi-bin", "libopenmpi-dev"],
     "/usr/include/level_zero/ze_api.h": ["libze1", "libze-dev"],
+    "strace": ["strace"],
     "clinfo": ["clinfo", "pocl-opencl-icd", "ocl-icd-libopencl1"],
 }
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 LIVE = ("collector", "e2e", "gpu", "web")
-TIMED = ("collector", "e2e", "gpu")
+TIMED = ("collector", "e2e", "gpu", "guests")
 TRIES_AGAIN = 2
 
 

@@ -20,6 +20,7 @@ inline char* put(char* out, uint64_t number) noexcept {
   while (count) *out++ = digits[--count];
   return out;
 }
+
 inline char* put(char* out, uint32_t number) noexcept { return put(out, uint64_t{number}); }
 
 }  // namespace aiflame::text

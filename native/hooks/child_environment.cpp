@@ -5,8 +5,12 @@
 #include "hooks/hooks.hpp"
 #include "hooks/new_program.hpp"
 #include "spool/control.hpp"
+#include "spool/reach.hpp"
+#include "spool/spool.hpp"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cstdint>
@@ -47,7 +51,10 @@ const char* find(char* const* environment, std::string_view name) noexcept {
 // What we put in front of us for the program that runs now: its children need not have it. Set to "" where that is nothing.
 constexpr std::string_view kFirst = "AIFLAME_PRELOADED_FIRST";
 
-std::string_view value(const char* entry, std::string_view name) noexcept { return entry ? std::string_view(entry).substr(name.size() + 1) : ""; }
+// What leads to the profile where paths do not (spool/reach).
+constexpr std::string_view kDescriptors = "AIFLAME_DESCRIPTORS";
+
+std::string_view value(const char* entry, std::string_view name) noexcept { return entry ? entry + name.size() + 1 : ""; }
 
 // A list for LD_PRELOAD, library by library. The dynamic linker takes colons and spaces.
 class Libraries {
@@ -79,7 +86,69 @@ char* append(char* at, std::string_view text) noexcept {
   return at + text.size();
 }
 
+bool opens(const char* path) noexcept {
+  long fd = sys::call(SYS_openat, AT_FDCWD, reinterpret_cast<long>(path), O_RDONLY | O_CLOEXEC);
+  if (!sys::failed(fd)) sys::call(SYS_close, fd);
+  return !sys::failed(fd);
+}
+
+// The libraries that we need, where they lie here. One that is missing would end a program that we are preloaded into.
+constinit struct {
+  char path[256];
+} needed_libraries[3];
+
+void remember_needed_libraries() noexcept {
+  if (needed_libraries[0].path[0]) return;
+  size_t count = 0;
+  dl_iterate_phdr(
+      [](dl_phdr_info* loaded, size_t, void* pointer) {
+        auto& filled = *static_cast<size_t*>(pointer);
+        std::string_view path = loaded->dlpi_name ? loaded->dlpi_name : "";
+        for (std::string_view name : {"/libc.so.6", "/libdl.so.2", "/libpthread.so.0"})
+          if (path.ends_with(name) && filled < std::size(needed_libraries) && path.size() < sizeof needed_libraries->path)
+            strcpy(needed_libraries[filled++].path, loaded->dlpi_name);
+        return 0;
+      },
+      &count);
+}
+
+bool finds_needed_libraries() noexcept {
+  for (const auto& needed : needed_libraries)
+    if (needed.path[0] && !opens(needed.path)) return false;
+  return true;
+}
+
+bool reaches_profile() noexcept {
+  if (reach::variable()) return true;
+  long fd = reach::open_control(control::profile_path(), O_RDWR);
+  if (!sys::failed(fd)) sys::call(SYS_close, fd);
+  return !sys::failed(fd);
+}
+
+// Where a new program finds us; empty where it cannot, or would not reach the profile. The dynamic linker complains of what it does not find.
+std::string_view library_for_new_program() noexcept {
+  if (!reach::needed()) return library;
+  if (reaches_profile() && finds_needed_libraries()) {
+    if (opens(library.data())) return library;
+    const char* path = reach::library_path();
+    if (path && opens(path)) return path;
+  }
+  spool::note("programs were started as another user or below another root folder, where they cannot reach the profile: they were not recorded");
+  return {};
+}
+
+// Another library of ours, beside this one: where this one is not found, that is not either.
+bool lies_beside_us(std::string_view entry) noexcept {
+  size_t folder = library.rfind('/') + 1;
+  return folder && entry.starts_with(library.substr(0, folder)) && entry.find('/', folder) == entry.npos;
+}
+
 }  // namespace
+
+const char* ChildEnvironment::before_paths_change() noexcept {
+  remember_needed_libraries();
+  return library.data() ? library.data() : "";
+}
 
 void ChildEnvironment::remember() noexcept {
   first_pid = sys::process_id();
@@ -90,6 +159,7 @@ void ChildEnvironment::remember() noexcept {
   }
   Dl_info info;
   if (collector::preloaded() && dladdr(reinterpret_cast<void*>(&ChildEnvironment::remember), &info)) library = info.dli_fname;
+  if (find(environ, kDescriptors)) remember_needed_libraries();
 }
 
 ChildEnvironment::ChildEnvironment(char* const* environment, bool child, std::string_view first) noexcept
@@ -100,13 +170,16 @@ ChildEnvironment::ChildEnvironment(char* const* environment, bool child, std::st
   if (!follow) {
     if (find(environment_, carried[kProfile].name)) change_ = Change::REMOVE_US;
   } else {
+    library_ = library_for_new_program();
+    if (library_.empty()) first_ = {};
+    if (reach::needed()) change_ = Change::ADD_US;
     for (const Carried& variable : carried)
       if (variable.entry[0] && !find(environment_, variable.name)) change_ = Change::ADD_US;
     std::string_view preload = value(find(environment_, carried[kPreload].name), carried[kPreload].name);
-    if (!lists(preload, library) || value(find(environment_, kFirst), kFirst) != first_) change_ = Change::ADD_US;
-    if (change_ == Change::ADD_US) bytes_ = carried[kPreload].name.size() + preload.size() + library.size() + kFirst.size() + 2 * first_.size() + 8;
+    if (!lists(preload, library_) || value(find(environment_, kFirst), kFirst) != first_) change_ = Change::ADD_US;
+    if (change_ == Change::ADD_US) bytes_ = carried[kPreload].name.size() + preload.size() + library_.size() + kFirst.size() + 2 * first_.size() + 8;
   }
-  if (change_ != Change::NONE) bytes_ += (count_ + std::size(carried) + 2) * sizeof(char*);
+  if (change_ != Change::NONE) bytes_ += (count_ + std::size(carried) + 3) * sizeof(char*);
 }
 
 void* ChildEnvironment::large() const noexcept {
@@ -124,15 +197,18 @@ void* ChildEnvironment::build(void* memory) const noexcept {
   size_t filled = 0;
   for (size_t at = 0; at < count_; at++) {
     const char* entry = environment_[at];
-    bool ours = change_ == Change::REMOVE_US ? names(entry, carried[kProfile].name) : names(entry, carried[kPreload].name) || names(entry, kFirst);
+    bool ours = change_ == Change::REMOVE_US ? names(entry, carried[kProfile].name)
+                                             : names(entry, carried[kPreload].name) || names(entry, kFirst) || names(entry, kDescriptors);
     if (!ours) out[filled++] = environment_[at];
   }
   if (change_ == Change::ADD_US) {
     for (Carried& variable : carried)
       if (&variable != &carried[kPreload] && variable.entry[0] && !find(environment_, variable.name)) out[filled++] = variable.entry;
-    char* text = reinterpret_cast<char*>(out + count_ + std::size(carried) + 2);
-    out[filled++] = text;
+    if (const char* descriptors = reach::variable(); descriptors && !library_.empty()) out[filled++] = const_cast<char*>(descriptors);
+    char* text = reinterpret_cast<char*>(out + count_ + std::size(carried) + 3);
+    out[filled] = text;
     text = write_preload(text);
+    filled += out[filled][carried[kPreload].name.size() + 1] != 0;
     if (!first_.empty()) {
       out[filled++] = text;
       *append(append(append(text, kFirst), "="), first_) = 0;
@@ -142,11 +218,12 @@ void* ChildEnvironment::build(void* memory) const noexcept {
   return out;
 }
 
-// What must come first, other such libraries, us where we are not listed, and the rest as it was.
+// What must come first, other such libraries, us where we are not listed, and the rest as it was. Without us and what lies beside us where
+// the new program would not find us there.
 char* ChildEnvironment::write_preload(char* at) const noexcept {
   std::string_view theirs = value(find(environment_, carried[kPreload].name), carried[kPreload].name);
   std::string_view added = value(find(environment_, kFirst), kFirst);
-  bool listed = lists(theirs, library), any = false;
+  bool elsewhere = library_ != library, listed = library_.empty() || lists(theirs, library_), any = false;
   auto put = [&](std::string_view entry) {
     if (any) *at++ = ':';
     at = append(at, entry);
@@ -156,8 +233,9 @@ char* ChildEnvironment::write_preload(char* at) const noexcept {
   if (!first_.empty()) put(first_);
   Libraries libraries(theirs);
   for (std::string_view entry; libraries.next(&entry);) {
+    if (elsewhere && lies_beside_us(entry)) continue;
     if (!listed && !is_sanitizer(entry)) {
-      put(library);
+      put(library_);
       listed = true;
     }
     if (!added.empty() && entry == added)
@@ -165,7 +243,7 @@ char* ChildEnvironment::write_preload(char* at) const noexcept {
     else
       put(entry);
   }
-  if (!listed) put(library);
+  if (!listed) put(library_);
   *at++ = 0;
   return at;
 }

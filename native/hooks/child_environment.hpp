@@ -9,6 +9,8 @@ class ChildEnvironment {
  public:
   // Keeps what this process was started with, and where our library is. Once, at load.
   static void remember() noexcept;
+  // Paths may lead elsewhere soon: looks at once where the libraries lie that we need. The path of our own.
+  static const char* before_paths_change() noexcept;
 
   // `child`: the new program runs in a process of its own even when this one is not a child itself. `first`: a library that it needs
   // preloaded in front of us, empty for none; it must stay as long as this lives.
@@ -28,7 +30,7 @@ class ChildEnvironment {
   char* write_preload(char* at) const noexcept;
 
   char* const* environment_;
-  std::string_view first_;
+  std::string_view first_, library_;
   Change change_;
   size_t count_ = 0, bytes_ = 0;
 };

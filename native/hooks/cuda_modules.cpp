@@ -49,8 +49,8 @@ bool keep(uint64_t crc, const char* bytes, size_t size) noexcept {
   snprintf(draft, sizeof draft, "%s.%u", path, sys::thread_id());
   if (sys::call(SYS_access, reinterpret_cast<long>(path), 0) == 0) return true;
   if (!control::try_take(size)) return false;
-  sys::call(SYS_mkdir, reinterpret_cast<long>(folder), 0777);
-  long file = sys::call(SYS_open, reinterpret_cast<long>(draft), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  sys::call(SYS_mkdir, reinterpret_cast<long>(folder), 0700);
+  long file = sys::call(SYS_open, reinterpret_cast<long>(draft), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
   bool kept = !sys::failed(file) && write_all(file, bytes, size);
   if (!sys::failed(file)) sys::call(SYS_close, file);
   kept = kept && !sys::failed(sys::call(SYS_rename, reinterpret_cast<long>(draft), reinterpret_cast<long>(path)));

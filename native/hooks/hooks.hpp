@@ -15,6 +15,7 @@ void resolve_exec() noexcept;
 void resolve_threads() noexcept;
 void resolve_dlclose() noexcept;
 void resolve_sandbox() noexcept;
+void resolve_identity() noexcept;
 
 // Our wrapper of libc's prctl() or syscall(), or the function itself where it is neither.
 void* sandbox_wrapper(void* function) noexcept;

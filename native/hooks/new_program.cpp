@@ -70,6 +70,12 @@ bool changes_user(long fd) noexcept {
   return user || group;
 }
 
+// Not by substr(): it may throw, which brings half of the C++ library.
+std::string_view file_name(std::string_view path) noexcept {
+  path.remove_prefix(path.rfind('/') + 1);  // npos + 1 is 0
+  return path;
+}
+
 // The segments of an ELF file whose beginning was read.
 class Segments {
  public:
@@ -103,7 +109,7 @@ class Segments {
 }  // namespace
 
 bool is_sanitizer(std::string_view library) noexcept {
-  library.remove_prefix(library.rfind('/') + 1);  // npos + 1 is 0
+  library = file_name(library);
   for (std::string_view runtime : {"libasan.so", "libtsan.so", "liblsan.so", "libhwasan.so", "libubsan.so", "libclang_rt."})
     if (library.starts_with(runtime)) return true;
   return false;
@@ -135,7 +141,7 @@ void NewProgram::look(long fd) noexcept {
   }
   Segments segments(head, bytes);
   if (!segments.is_elf()) return;
-  bool interpreter = false, linker = std::string_view(path_).substr(std::string_view(path_).rfind('/') + 1).starts_with("ld-linux");
+  bool interpreter = false, linker = file_name(path_).starts_with("ld-linux");
   bool whole = segments.each([&](const Elf64_Phdr& segment) { interpreter |= segment.p_type == PT_INTERP; });
   // The dynamic linker itself may be called to run something.
   if (whole && !interpreter && !linker) obstacle_ = "is statically linked: nothing can be loaded into it";

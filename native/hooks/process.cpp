@@ -40,6 +40,7 @@ void resolve() noexcept {
   resolve_threads();
   resolve_dlclose();
   resolve_sandbox();
+  resolve_identity();
 }
 
 void resolve_process() noexcept {

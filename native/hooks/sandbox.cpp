@@ -6,6 +6,7 @@
 #include "base/clock.hpp"
 #include "collector.hpp"
 #include "hooks/hooks.hpp"
+#include "hooks/identity.hpp"
 
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
@@ -60,9 +61,21 @@ int aiflame_prctl(int option, long a, long b, long c, long d) noexcept {
 // libc's syscall(), once it has been asked for.
 extern "C" {
 void* aiflame_real_syscall = nullptr;
+// Calls that we look at, by number.
+constexpr size_t kCallNumbers = 512;
+struct Watched {
+  bool is[kCallNumbers] = {};
+  constexpr Watched() noexcept {
+    for (long number :
+         {SYS_seccomp, SYS_prctl, SYS_setuid, SYS_setreuid, SYS_setresuid, SYS_chroot, SYS_pivot_root, SYS_setns, SYS_unshare, SYS_clone})
+      is[number] = true;
+  }
+};
+[[gnu::used, gnu::visibility("hidden")]] extern constexpr Watched aiflame_watched_calls{};
 [[gnu::used]] void* aiflame_before_syscall(long number, long operation, long mode, long filter) noexcept {
   if (enters_by_syscall(number, operation, mode, filter)) entering();
   if (number == SYS_prctl) note_clock(static_cast<int>(operation), mode);
+  before_syscall_of_identity(number, operation, mode);
   return aiflame_real_syscall = reinterpret_cast<void*>(real_syscall.find());
 }
 }
@@ -71,11 +84,12 @@ void* aiflame_real_syscall = nullptr;
 AIFLAME_EXPORT [[gnu::naked]] long aiflame_syscall(long, ...) noexcept asm("syscall");
 long aiflame_syscall(long, ...) noexcept {
   asm(R"(
-    cmpq $317, %rdi  # SYS_seccomp
-    je 1f
-    cmpq $157, %rdi  # SYS_prctl
-    je 1f
-    movq aiflame_real_syscall(%rip), %rax
+    cmpq $512, %rdi
+    jae 2f
+    leaq aiflame_watched_calls(%rip), %rax
+    cmpb $0, (%rax, %rdi)
+    jne 1f
+2:  movq aiflame_real_syscall(%rip), %rax
     testq %rax, %rax
     je 1f
     jmp *%rax

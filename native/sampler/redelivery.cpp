@@ -103,6 +103,9 @@ void call(int signal, siginfo_t* info, ucontext_t* context, const void* cfa, con
   // A fault of our own, or a signal in a tick's last moment: what runs there is ours.
   if (!thread || tick_stack::holds(*thread, sp)) return call_here(signal, info, context, handler, mask);
   AlternateStack theirs = thread->theirs;
+  // A runtime may have asked the kernel without libc's help, found our stack, and taken it for its own: Go does, and demands that its handlers
+  // run there.
+  if (handler.sa_flags & SA_ONSTACK && !theirs.bytes) return call_here(signal, info, context, handler, mask);
   bool on_theirs = theirs.holds(sp), alternate = handler.sa_flags & SA_ONSTACK && theirs.bytes;
   uint64_t top = alternate && !on_theirs ? theirs.low + theirs.bytes : sp - kRedZone;
   uint64_t frame = copy_frame(context, top, alternate || on_theirs ? theirs.low : 0);

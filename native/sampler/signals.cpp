@@ -10,6 +10,7 @@
 #include "sampler/redelivery.hpp"
 #include "sampler/threads.hpp"
 #include "sampler/tick_stack.hpp"
+#include "sampler/waiting.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
 
@@ -104,6 +105,7 @@ void pass_on(int signal, siginfo_t* info, ucontext_t* context, const void* cfa) 
   if (!is_function(disposition)) return die(signal, info);
   if (disposition.sa_flags & static_cast<int>(SA_RESETHAND)) wanted(signal).reset(disposition.sa_handler);
   if (locals) arrived.others++;
+  if (signal == SIGPROF && !(disposition.sa_flags & SA_RESTART)) waiting::end_call(context);
   Mask own = disposition.sa_flags & SA_NODEFER ? 0 : bit(signal);
   Mask mask = mask_of(context->uc_sigmask) | mask_of(disposition.sa_mask) | own;
   redelivery::call(signal, info, context, cfa, disposition, &mask);
@@ -156,16 +158,18 @@ void on_profile(int signal, siginfo_t* info, void* context_pointer) {
     pass_on(signal, info, context, __builtin_dwarf_cfa());
 }
 
-// A table's page that the file system cannot give (it was cut off, or the server is gone) becomes plain memory: what is stored there is
-// lost, nothing more is recorded, and the program goes on.
-bool replace_lost_page(int signal, const siginfo_t* info) noexcept {
+// A table's page that the file system cannot give (it was cut off, or the server is gone), or that the program has taken away or protected,
+// becomes plain memory: what is stored there is lost, nothing more is recorded, and the program goes on.
+bool replace_lost_page(const siginfo_t* info) noexcept {
   constexpr uint64_t kPage = 4096;
   auto address = reinterpret_cast<uint64_t>(info->si_addr);
-  if (signal != SIGBUS || info->si_code <= 0) return false;
+  if (info->si_code <= 0) return false;
   if (address - reinterpret_cast<uint64_t>(&control::page()) >= kPage && !spool::covers(address)) return false;
   long result =
       sys::call(SYS_mmap, static_cast<long>(address & ~(kPage - 1)), kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   if (sys::failed(result)) return false;
+  // Who protected that page may have protected this one, too: a fault in here would end the program.
+  sys::call(SYS_mprotect, reinterpret_cast<long>(&control::page()), kPage, PROT_READ | PROT_WRITE);
   control::stop(schema::StopReason::IO_ERROR, EIO);
   return true;
 }
@@ -175,7 +179,7 @@ void on_fault(int signal, siginfo_t* info, void* context_pointer) {
   auto& pc = context->uc_mcontext.gregs[REG_RIP];
   if (uint64_t resume = safe_load_resume(static_cast<uint64_t>(pc)); resume && info->si_code > 0)
     pc = static_cast<greg_t>(resume);
-  else if (!replace_lost_page(signal, info))
+  else if (!replace_lost_page(info))
     pass_on(signal, info, context, __builtin_dwarf_cfa());
 }
 
@@ -196,14 +200,16 @@ void (*handler_of(int signal) noexcept)(int, siginfo_t*, void*) {
   return signal == SIGPROF ? on_profile : signal == SIGSYS ? on_forbidden_call : on_fault;
 }
 
-// Ours for a signal: whether calls are restarted and, but for ticks, on which stack a handler runs is decided by the kernel before we are
-// asked, so these follow the program's own handler. Without one, a fault that ends the program ends it where it happened.
+// Ours for a signal. For faults, whether calls are restarted and on which stack a handler runs is decided by the kernel before we are asked,
+// so these follow the program's own handler; without one, a fault that ends the program ends it where it happened. Ticks let every call be
+// restarted that can be (sort has a handler for SIGPROF that asks for none); a SIGPROF of the program's own is made to end it (pass_on).
 Disposition ours(int signal) noexcept {
   Disposition theirs = wanted(signal).read();
   bool function = is_function(theirs);
   Disposition disposition{};
   disposition.sa_sigaction = handler_of(signal);
-  disposition.sa_flags = SA_SIGINFO | (function ? theirs.sa_flags & (SA_RESTART | SA_ONSTACK) : SA_RESTART) | (signal == SIGPROF ? SA_ONSTACK : 0);
+  bool follows = function && signal != SIGPROF;
+  disposition.sa_flags = SA_SIGINFO | (follows ? theirs.sa_flags & (SA_RESTART | SA_ONSTACK) : SA_RESTART) | (signal == SIGPROF ? SA_ONSTACK : 0);
   set_mask(disposition.sa_mask, signal == SIGPROF ? kDuringTick : 0);
   return disposition;
 }

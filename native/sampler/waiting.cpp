@@ -68,6 +68,40 @@ bool waits_for_ever(int64_t call, const uint64_t (&argument)[6]) noexcept {
   }
 }
 
+// Calls that a handler without SA_RESTART ends, and one with it does not (signal(7)).
+bool is_restarted(int64_t call) noexcept {
+  switch (call) {
+    case SYS_read:
+    case SYS_readv:
+    case SYS_write:
+    case SYS_writev:
+    case SYS_ioctl:
+    case SYS_open:
+    case SYS_openat:
+    case SYS_wait4:
+    case SYS_waitid:
+    case SYS_accept:
+    case SYS_accept4:
+    case SYS_connect:
+    case SYS_recvfrom:
+    case SYS_recvmsg:
+    case SYS_recvmmsg:
+    case SYS_sendto:
+    case SYS_sendmsg:
+    case SYS_sendmmsg:
+    case SYS_flock:
+    case SYS_fcntl:
+    case SYS_mq_timedreceive:
+    case SYS_mq_timedsend:
+    case SYS_futex:
+      return true;
+    default:
+      return false;
+  }
+}
+
+constexpr uint64_t kSyscall = 0x050f, kTwoBytes = 0xffff;
+
 }  // namespace
 
 int call_of(uint32_t tid) noexcept {
@@ -84,12 +118,19 @@ int call_of(uint32_t tid) noexcept {
 }
 
 void resume(ucontext_t* context, int call) noexcept {
-  constexpr uint64_t kSyscall = 0x050f, kTwoBytes = 0xffff;
   auto& pc = context->uc_mcontext.gregs[REG_RIP];
   auto& result = context->uc_mcontext.gregs[REG_RAX];
   if (call < 0 || result != -EINTR || (safe_load(static_cast<uint64_t>(pc) - 2) & kTwoBytes) != kSyscall) return;
   pc -= 2;
   result = call;
+}
+
+void end_call(ucontext_t* context) noexcept {
+  auto& pc = context->uc_mcontext.gregs[REG_RIP];
+  auto& result = context->uc_mcontext.gregs[REG_RAX];
+  if (!is_restarted(result) || (safe_load(static_cast<uint64_t>(pc)) & kTwoBytes) != kSyscall) return;
+  pc += 2;
+  result = -EINTR;
 }
 
 }  // namespace aiflame::waiting

@@ -2,7 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/sys.hpp"
-#include "base/text.hpp"
+#include "spool/reach.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -40,10 +40,8 @@ void let_stores_arrive() noexcept {
 }  // namespace
 
 bool attach(const char* path) noexcept {
-  char file[sizeof profile + 16];
   if (strlen(path) >= sizeof profile) return false;
-  *text::put(text::put(file, path), "/control") = 0;
-  long fd = sys::call(SYS_openat, AT_FDCWD, reinterpret_cast<long>(file), O_RDWR | O_CLOEXEC);
+  long fd = reach::open_control(path, O_RDWR);
   if (sys::failed(fd)) return false;
   long size = sys::call(SYS_lseek, fd, 0, SEEK_END);  // touching a page past the end would be a SIGBUS
   long mapped = size < kPageBytes ? -EINVAL : sys::call(SYS_mmap, 0, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

@@ -1,12 +1,12 @@
 #include "spool/life.hpp"
 
 #include "base/sys.hpp"
-#include "base/text.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <utility>
 
 namespace aiflame::spool::life {
 
@@ -19,8 +19,8 @@ struct Life {
   schema::LifeEnd end;
 };
 
-char folder[420];
 TableFile lives, texts;
+bool opened = false;
 
 // What is read of this process, with the place of the text in `texts`. The child of a fork has most texts in common with its parent: they
 // are written once.
@@ -86,12 +86,10 @@ bool has_row = false;                // the first row of `threads` is the main t
 std::atomic<bool> thread_taken{false};
 
 void open_files() noexcept {
-  *text::put(text::put(folder, control::profile_path()), "/spool") = 0;
-  lives.open_shared(folder, "lives", kLivesTable, sizeof(Life));
-  texts.open_shared(folder, "texts", kStringsTable, 8);
+  lives.open_shared(".", "lives", kLivesTable, sizeof(Life));
+  texts.open_shared(".", "texts", kStringsTable, 8);
 }
 
-// It is everybody's record until here.
 bool write_record() noexcept {
   control::Use use;
   uint64_t index;
@@ -101,6 +99,7 @@ bool write_record() noexcept {
   begun.exe = shared_text(facts.exe);
   begun.cwd = shared_text(facts.cwd);
   begun.thread_name = shared_text(facts.thread_name);
+  if (!begun.exe && !begun.command) return false;  // no text could be written
   write_row(&place->begin, &begun, sizeof begun);
   has_row = true;
   thread_taken.store(false, std::memory_order_relaxed);
@@ -114,7 +113,7 @@ void begin(uint64_t start_ns, uint32_t python, bool forked) noexcept {
   record.store(nullptr, std::memory_order_relaxed);
   has_row = false;
   thread_taken.store(true, std::memory_order_relaxed);
-  if (!folder[0]) open_files();
+  if (!std::exchange(opened, true)) open_files();
   begun = {.pid = sys::process_id(), .ppid = static_cast<uint32_t>(sys::call(SYS_getppid)), .python = python, .start_ns = start_ns, .forked = forked};
   ending = {};
   if (!write_record()) prepare_folder();
@@ -183,7 +182,7 @@ void abandon() noexcept {
 void leave_behind() noexcept {
   lives.leave_behind();
   texts.leave_behind();
-  folder[0] = 0;
+  opened = false;
   for (Fact* fact : {&facts.command, &facts.exe, &facts.cwd, &facts.thread_name}) fact->reference = 0;
 }
 

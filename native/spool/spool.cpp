@@ -5,6 +5,7 @@
 #include "base/text.hpp"
 #include "spool/control.hpp"
 #include "spool/life.hpp"
+#include "spool/reach.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -18,8 +19,8 @@ constexpr size_t kLongestText = 1 << 20;
 TableFile tables[schema::kTables];
 TableFile strings;
 
-// Where this process's tables are.
-char folder[460];
+// PID.START_NS, below PROFILE/spool: where this process's tables are.
+char folder[64];
 
 std::atomic<bool> folder_made{false};
 
@@ -102,6 +103,18 @@ void open_tables() noexcept {
   (tables[Records::kTable].open(folder, Records::kName, Records::kTable, sizeof(Records)), ...);
 }
 
+template <class... Records>
+void give_tables(uint32_t user) noexcept {
+  auto give = [user](const char* name) {
+    char path[128];
+    using text::put;
+    *put(put(put(put(path, folder), "/"), name), ".table") = 0;
+    reach::give_file(path, user);
+  };
+  (give(Records::kName), ...);
+  give("strings");
+}
+
 // The stream's entry: check word and length, then the bytes, padded to 8.
 struct Entry {
   uint32_t commit, length;
@@ -130,8 +143,7 @@ bool holds(uint32_t reference, std::string_view bytes) noexcept {
 
 void open(uint64_t start_ns) noexcept {
   using text::put;
-  char* end = put(put(put(put(folder, control::profile_path()), "/spool/"), sys::process_id()), ".");
-  *put(end, start_ns) = 0;
+  *put(put(put(folder, sys::process_id()), "."), start_ns) = 0;
   folder_made.store(false, std::memory_order_release);
   control::forget_stop();
 }
@@ -144,7 +156,7 @@ bool prepare_folder() noexcept {
   strings.open(folder, "strings", kStringsTable, 8);
   constexpr uint64_t kFolderBytes = 4096;
   if (!control::take(kFolderBytes)) return false;
-  long made = sys::call(SYS_mkdirat, AT_FDCWD, reinterpret_cast<long>(folder), 0755);
+  long made = reach::make_folder(folder);
   bool failed = sys::failed(made) && made != -17 /* EEXIST */;
   if (failed) control::stop(made == -28 ? schema::StopReason::NO_SPACE : schema::StopReason::IO_ERROR, static_cast<uint32_t>(-made));
   // A handler or another thread may be here as well: one of all writes the rows.
@@ -154,6 +166,22 @@ bool prepare_folder() noexcept {
   else
     life::write_rows();
   return !failed;
+}
+
+void map_ahead() noexcept {
+  if (!prepare_folder()) return;
+  constexpr uint64_t kLong = 4 << 20, kShort = 64 << 10;
+  using namespace schema;
+  for (uint32_t number : {StackNode::kTable, CpuSample::kTable, CodeRecord::kTable}) tables[number].map_ahead(kLong);
+  for (uint32_t number : {ProcessEnd::kTable, ThreadRecord::kTable, ThreadEnd::kTable, ModuleRecord::kTable, MarkRecord::kTable, NoteRecord::kTable})
+    tables[number].map_ahead(kShort);
+  strings.map_ahead(kLong);
+}
+
+void give_to(uint32_t user) noexcept {
+  using namespace schema;
+  give_tables<AIFLAME_SCHEMA_RECORDS>(user);
+  reach::give_folder(folder, user);
 }
 
 void abandon() noexcept {

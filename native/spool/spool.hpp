@@ -19,6 +19,10 @@ namespace aiflame::spool {
 void open(uint64_t start_ns) noexcept;
 // Makes the folder, with what it begins with: the rows of this process and its main thread. False where it cannot be.
 bool prepare_folder() noexcept;
+// The process may soon be unable to open its tables again: those that any process needs to its end are mapped ahead.
+void map_ahead() noexcept;
+// Gives the tables to the user that this process is about to become (reach::keep() comes first): it goes on writing to them.
+void give_to(uint32_t user) noexcept;
 // Lets go of the tables, which nobody uses any more.
 void abandon() noexcept;
 // The same where somebody may: their memory stays mapped.

@@ -4,6 +4,7 @@
 #include "base/text.hpp"
 #include "spool/control.hpp"
 #include "spool/life.hpp"
+#include "spool/reach.hpp"
 #include "spool/spool.hpp"
 
 #include <fcntl.h>
@@ -66,9 +67,18 @@ void* TableFile::reserve(uint32_t units, uint64_t* index) noexcept {
       continue;
     }
     char* base = base_of(chunk.number);
-    if (!base && !(base = map(chunk))) return nullptr;
+    if (!base && !(base = map(chunk, Room::ALLOCATED))) return nullptr;
     *index = first;
     return base + offset;
+  }
+}
+
+void TableFile::map_ahead(uint64_t bytes) noexcept {
+  if (!control::recording() || (!header_.load(std::memory_order_acquire) && !create())) return;
+  for (uint64_t start = kSmallest; start < bytes;) {
+    Chunk chunk = chunk_of(start);
+    if (!base_of(chunk.number) && !map(chunk, Room::SPARSE)) return;
+    start += chunk.bytes;
   }
 }
 
@@ -119,7 +129,7 @@ bool within_file_size_limit(uint64_t end) noexcept {
 // For file systems without fallocate. Appends zeros, so that what another thread has stored meanwhile is never overwritten.
 long append_zeros(const char* path, uint64_t end) noexcept {
   static const char zeros[4096] = {};
-  long fd = sys::call(SYS_openat, AT_FDCWD, reinterpret_cast<long>(path), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+  long fd = reach::open_in_spool(path, O_WRONLY | O_APPEND);
   long result = fd;
   while (!sys::failed(result)) {
     result = sys::call(SYS_lseek, fd, 0, SEEK_END);
@@ -160,7 +170,7 @@ class Path {
   const char* text() const noexcept { return text_; }
 
  private:
-  char text_[512];
+  char text_[128];
 };
 
 // Another process has grown the file that far, and booked it. (Two that grow it in the same moment both book it.)
@@ -171,24 +181,30 @@ bool has_grown(long fd, uint64_t end) noexcept {
 
 }  // namespace
 
-void* TableFile::map_file(int flags, uint64_t start, uint64_t bytes) const noexcept {
+void* TableFile::map_file(int flags, uint64_t start, uint64_t bytes, Room room) const noexcept {
   Path path(folder_, name_);
-  long fd = sys::call(SYS_openat, AT_FDCWD, reinterpret_cast<long>(path.text()), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0644);
+  long fd = reach::open_in_spool(path.text(), O_RDWR | flags);
   long result = fd;
   bool there = shared_ && !sys::failed(fd) && has_grown(fd, start + bytes);
-  if (!there && !control::take(bytes)) {
+  // Room ahead may never be used, and is little: it is not counted.
+  bool booked = !there && room == Room::ALLOCATED;
+  if (booked && !control::take(bytes)) {
     if (!sys::failed(fd)) sys::call(SYS_close, fd);
     return nullptr;
   }
   if (!sys::failed(fd)) {
-    if (!there) result = allocate(path.text(), fd, start, bytes);
+    constexpr uint64_t kPage = 4096;
+    // The last page alone makes the file as long: a store into the rest may meet a full disk, which ends the recording (sampler/signals).
+    uint64_t allocated = room == Room::SPARSE ? kPage : bytes;
+    if (!there) result = allocate(path.text(), fd, start + bytes - allocated, allocated);
     if (!sys::failed(result))
       result = sys::call(SYS_mmap, 0, static_cast<long>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<long>(start));
     sys::call(SYS_close, fd);
   }
   if (!sys::failed(result)) return reinterpret_cast<void*>(result);
-  if (!there) control::give_back(bytes);
-  if (!passing(result)) {
+  if (booked) control::give_back(bytes);
+  // A shared file that this process may not open (it is another user's) is done without.
+  if (!shared_ && !passing(result)) {
     bool full = result == -ENOSPC || result == -EDQUOT;
     control::stop(full ? schema::StopReason::NO_SPACE : schema::StopReason::IO_ERROR, static_cast<uint32_t>(-result));
   }
@@ -209,13 +225,13 @@ TableFile::Slot* TableFile::slot_of(uint32_t number) noexcept {
   return &more[number - kDoubling];
 }
 
-char* TableFile::map(const Chunk& chunk) noexcept {
+char* TableFile::map(const Chunk& chunk, Room room) noexcept {
   if (chunk.number >= kDoubling + kMore) {
     control::stop(schema::StopReason::MAX_SIZE, 0);
     return nullptr;
   }
   Slot* slot = slot_of(chunk.number);
-  auto* base = slot ? static_cast<char*>(map_file(0, schema::kHeaderBytes + chunk.start, chunk.bytes)) : nullptr;
+  auto* base = slot ? static_cast<char*>(map_file(0, schema::kHeaderBytes + chunk.start, chunk.bytes, room)) : nullptr;
   if (!base) return nullptr;
   for (uint32_t mapped = mapped_.load(); mapped <= chunk.number && !mapped_.compare_exchange_weak(mapped, chunk.number + 1);) {
   }
@@ -225,7 +241,7 @@ char* TableFile::map(const Chunk& chunk) noexcept {
     return base;
   }
   sys::unmap_memory(base, chunk.bytes);
-  if (!shared_) control::give_back(chunk.bytes);
+  if (room == Room::ALLOCATED && !shared_) control::give_back(chunk.bytes);
   return already;
 }
 
@@ -239,7 +255,7 @@ void TableFile::rest(uint32_t number) const noexcept {
 schema::SpoolHeader* TableFile::create() noexcept {
   if (!shared_ && !prepare_folder()) return nullptr;
   if (!folder_) return nullptr;
-  auto* header = static_cast<schema::SpoolHeader*>(map_file(O_CREAT, 0, kFirstBytes));
+  auto* header = static_cast<schema::SpoolHeader*>(map_file(O_CREAT, 0, kFirstBytes, Room::ALLOCATED));
   if (!header) return nullptr;
   // Two threads may do this at once: they write the same values into the same file, and `next` but once.
   header->format = schema::kFormat;

@@ -16,7 +16,7 @@ namespace aiflame::spool {
 
 class TableFile {
  public:
-  // FOLDER/NAME.table; both texts must stay. Nothing is created until the first append.
+  // PROFILE/spool/FOLDER/NAME.table; both texts must stay. Nothing is created until the first append.
   void open(const char* folder, const char* name, uint32_t table, uint32_t unit_bytes) noexcept;
   // The same of a file that other processes append to as well.
   void open_shared(const char* folder, const char* name, uint32_t table, uint32_t unit_bytes) noexcept;
@@ -26,6 +26,9 @@ class TableFile {
 
   // Room for `units` units next to each other: its address, and the index of the first. nullptr once recording has stopped.
   void* reserve(uint32_t units, uint64_t* index) noexcept;
+
+  // Maps room for so many bytes ahead, for a process that may not be able to open the file again. It takes no disk until it is written to.
+  void map_ahead(uint64_t bytes) noexcept;
 
   // Address of a unit that was reserved; nullptr if its chunk is not mapped.
   void* at(uint64_t index) const noexcept;
@@ -56,11 +59,12 @@ class TableFile {
   static constexpr uint64_t bytes_of(uint32_t number) noexcept { return number < kDoubling ? kSmallest << (number - 1) : kLargest; }
   Slot* slot_of(uint32_t number) noexcept;
   char* base_of(uint32_t number) const noexcept;
-  char* map(const Chunk& chunk) noexcept;
+  enum class Room { ALLOCATED, SPARSE };
+  char* map(const Chunk& chunk, Room room) noexcept;
   // It is full: of a recording, only what is being written counts as the program's memory.
   void rest(uint32_t number) const noexcept;
   schema::SpoolHeader* create() noexcept;
-  void* map_file(int flags, uint64_t start, uint64_t bytes) const noexcept;
+  void* map_file(int flags, uint64_t start, uint64_t bytes, Room room) const noexcept;
 
   const char* folder_ = nullptr;
   const char* name_ = nullptr;

@@ -1,8 +1,22 @@
 """aiflame: AI flame graphs for everyone."""
 
-from aiflame.api import open, record
 from aiflame.errors import AiflameError
 from aiflame.region import region
 from aiflame.version import VERSION as __version__
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from aiflame.api import open, record
+
 __all__ = ["AiflameError", "__version__", "open", "record", "region"]
+
+
+def __getattr__(name: str) -> object:
+    """The Python interface is imported on first use: `aiflame record` needs none of it, and starts earlier."""
+    if name not in ("open", "record"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from aiflame import api
+
+    value: object = getattr(api, name)
+    globals()[name] = value
+    return value

@@ -33,24 +33,16 @@ def open(path: str | Path | None = None, progress: Callable[[float], None] | Non
     from aiflame.profile.ranked import Ranked, some_ranks
     from aiflame.profile.store import Profile as Store
     from aiflame.profile.store import newest
+    from aiflame.resolve import complete
 
     store = Store.open(Path(path) if path is not None else newest(Path()), progress)
     if isinstance(store, Ranked):
         from aiflame.analyze.aligned import by_meetings
 
-        store = by_meetings(store.each(_resolved))
+        store = by_meetings(store.each(complete))
     else:
-        _resolved(store)
+        complete(store)
     return Profile(store if ranks is None else some_ranks(store, ranks))
-
-
-def _resolved(store: Store) -> None:
-    from aiflame.resolve import add_instructions, resolve
-
-    if store.has("symbols"):
-        add_instructions(store)
-    else:
-        resolve(store)
 
 
 class Profile:

@@ -15,6 +15,7 @@ from live import EVERYTHING, Outcome, Process, library, plain, processes, record
 
 from aiflame.profile.codes import FrameKind, GpuSampling
 from aiflame.profile.control import ControlPage
+from aiflame.profile.door import Folder
 
 FAKES = Path(os.environ.get("AIFLAME_TEST_PROGRAMS", Path(__file__).parents[2] / "build/dev/tests/collector")) / "fake_cuda"
 PROGRAM = Path(__file__).parents[1] / "e2e" / "programs" / "fake_gpu.py"
@@ -83,7 +84,7 @@ def inside(name: str, *profiles: Path) -> list[Process]:
     """What a scene that records itself left: one process a profile."""
     for profile in profiles:
         (profile / "spool").mkdir(parents=True)
-        ControlPage.create(profile, cpu_rate=999, features=EVERYTHING, gpu_sampling=GpuSampling.AUTO).close()
+        ControlPage.create(Folder.open(profile), cpu_rate=999, features=EVERYTHING, gpu_sampling=GpuSampling.AUTO).close()
     assert started_by_itself(name, *profiles) == Outcome(0, "", "")
     return [process for profile in profiles for process in processes(profile)]
 

@@ -17,6 +17,7 @@ import pytest
 from aiflame.errors import AiflameError
 from aiflame.profile.codes import Feature, GpuSampling
 from aiflame.profile.control import ControlPage
+from aiflame.profile.door import Folder
 from aiflame.profile.lives import read_lives
 from aiflame.profile.schema import TABLE
 from aiflame.profile.spool import ProcessSpool, empty_frame
@@ -98,7 +99,7 @@ def recorded(
     """The program with the collector preloaded; runs in `profile`'s folder."""
     (profile / "spool").mkdir(parents=True)
     options = {"cpu_rate": cpu_rate, "wall_rate": wall_rate, "features": features, "gpu_sampling": gpu_sampling, "max_bytes": max_bytes}
-    page = ControlPage.create(profile, **options)
+    page = ControlPage.create(Folder.open(profile), **options)
     preload = ":".join(filter(None, [str(library()), (env or {}).get("LD_PRELOAD", "")]))
     outcome = _run(command, profile.parent, {**_environment(), **(env or {}), "AIFLAME_PROFILE": str(profile), "LD_PRELOAD": preload})
     page.close()
@@ -109,7 +110,7 @@ def processes(profile: Path) -> list[Process]:
     """Every recorded process, in the order of their starts. A damaged record anywhere fails."""
     found = []
     for folder in filter(Path.is_dir, (profile / "spool").iterdir()):
-        with ProcessSpool(folder) as spool:
+        with ProcessSpool(Folder.open(folder)) as spool:
             tables: dict[str, pl.DataFrame] = {"processes": spool.process()}
             for name, rows in spool.chunks():
                 tables[name] = pl.concat([tables[name], rows]) if name in tables else rows
@@ -122,7 +123,7 @@ def processes(profile: Path) -> list[Process]:
 def _lives(profile: Path, others: list[Process]) -> list[Process]:
     """Processes that have no folder of their own."""
     starts = {(process.pid, int(process.table("processes")["start_ns"][0])) for process in others}
-    lives = read_lives(profile / "spool", starts)
+    lives = read_lives(Folder.open(profile / "spool"), starts)
     assert not lives.damage, dict(lives.damage)
     rows = {name: frame.with_columns(process=pl.Series(lives.process[name])) for name, frame in lives.rows.items()}
     parts = {name: frame.partition_by("process", as_dict=True, include_key=False) for name, frame in rows.items()}

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 from capture_ways import Way, ways
-from interpreters import VERSIONS, interpreter
 from live import EVERYTHING, Outcome, Process, plain, processes
 
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.control import ControlPage
+from aiflame.profile.door import Folder
+from interpreters import VERSIONS, interpreter
 
 LIBRARY = Path(os.environ.get("AIFLAME_TEST_PROGRAMS", Path(__file__).parents[2] / "build/dev/tests/collector")) / "liblaunch_capture.so"
 PROGRAM = Path(__file__).with_name("capture_scenes.py")
@@ -32,7 +33,7 @@ def launches(tmp_path: Path, request: pytest.FixtureRequest) -> Launches:
     def run(scene: str) -> tuple[Process, list[int]]:
         profile = tmp_path / "p"
         (profile / "spool").mkdir(parents=True)
-        ControlPage.create(profile, features=EVERYTHING).close()
+        ControlPage.create(Folder.open(profile), features=EVERYTHING).close()
         assert plain([python, PROGRAM, LIBRARY, profile, scene], tmp_path) == Outcome(0, "", "")
         (process,) = processes(profile)
         return process, process.table("launches")["stack"].to_list()

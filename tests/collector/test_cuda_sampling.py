@@ -17,6 +17,7 @@ from live import EVERYTHING, Outcome, Process, library, plain, processes, record
 
 from aiflame.profile.codes import GpuSampling
 from aiflame.profile.control import ControlPage
+from aiflame.profile.door import Folder
 
 FAKES = Path(os.environ.get("AIFLAME_TEST_PROGRAMS", Path(__file__).parents[2] / "build/dev/tests/collector")) / "fake_cuda"
 PROGRAM = Path(__file__).parents[1] / "e2e" / "programs" / "fake_gpu_sampling.py"
@@ -174,7 +175,7 @@ def test_each_recording_has_its_own_rows(tmp_path: Path) -> None:
     profiles = [tmp_path / "first", tmp_path / "second"]
     for profile in profiles:
         (profile / "spool").mkdir(parents=True)
-        ControlPage.create(profile, cpu_rate=999, features=EVERYTHING, gpu_sampling=PERIOD).close()
+        ControlPage.create(Folder.open(profile), cpu_rate=999, features=EVERYTHING, gpu_sampling=PERIOD).close()
     env = {name: value for name, value in around().items() if name != "CUDA_INJECTION64_PATH"} | {"COLLECTOR": str(library())}
     outcome = plain([sys.executable, PROGRAM, "begun_and_ended", *profiles], tmp_path, env=env)
     assert outcome.status == 0, outcome.stderr

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from interpreters import VERSIONS, interpreter
 from live import EVERYTHING, Process, processes, recorded
 
 from aiflame.profile.codes import Feature, FrameKind
+from interpreters import VERSIONS, interpreter
 
 MODULE = """
 import time

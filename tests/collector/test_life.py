@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from live import Process, build, processes, recorded
 
+from interpreters import VERSIONS, interpreter
+
 TIMES = 1000
 
 
@@ -91,14 +93,10 @@ print("done")
 """
 
 
-def _pythons() -> list[str]:
-    folders = (Path.home() / ".pyenv" / "versions").glob("3.1[0-9].*")
-    return [str(python) for folder in sorted(folders) if (python := folder / "bin" / "python3").exists()]
-
-
-@pytest.mark.parametrize("python", _pythons())
-def test_sub_interpreters_that_come_and_go(python: str, tmp_path: Path) -> None:
-    times = TIMES if "/3.12" in python else TIMES // 10
+@pytest.mark.parametrize("version", VERSIONS)
+def test_sub_interpreters_that_come_and_go(version: str, tmp_path: Path) -> None:
+    python = interpreter(version) or pytest.skip(f"no CPython {version} here")
+    times = TIMES if version == "3.12" else TIMES // 10
     outcome = recorded([python, "-c", SUB_INTERPRETERS, str(times)], tmp_path / "p")
     assert (outcome.status, outcome.stdout) == (0, "done\n"), outcome.stderr
     assert _ticks(processes(tmp_path / "p")) > 0

@@ -14,6 +14,7 @@ from live import Process, build, build_for_llvms_openmp, library, processes, rec
 
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.control import ControlPage
+from aiflame.profile.door import Folder
 
 OFFSET = (1 << 39) - 1
 
@@ -51,7 +52,7 @@ def test_a_library_bound_before_recording_began_is_followed(tmp_path: Path) -> N
     build("omp_regions.cpp", tmp_path, "-fopenmp", "-shared", "-fPIC")
     for name in ("first", "second"):
         (tmp_path / name / "spool").mkdir(parents=True)
-        ControlPage.create(tmp_path / name, cpu_rate=999, features=0xFF).close()
+        ControlPage.create(Folder.open(tmp_path / name), cpu_rate=999, features=0xFF).close()
     program = LATE.format(code=str(code), library=str(library()), folder=str(tmp_path))
     subprocess.run([sys.executable, "-c", program], check=True, timeout=600)
     for name in ("first", "second"):

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from interpreters import VERSIONS, interpreter
 from live import EVERYTHING, Outcome, Process, library, plain, processes, recorded
 
 from aiflame.profile.codes import Feature, PayloadType, RegionApi, RegionKind
 from aiflame.profile.records import Type
 from aiflame.profile.schema import TABLE
+from interpreters import FREE_THREADED, VERSIONS, interpreter
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
@@ -300,7 +300,9 @@ def test_sub_interpreters_are_left_alone(python: str, tmp_path: Path) -> None:
         import os
         read, write = os.pipe()
         inside = "import sys, os; sum(range(100)); os.write(%d, repr([n for n in sys.modules if 'aiflame' in n]).encode())" % write
-        interpreters.run_string(interpreters.create(), inside)
+        one = interpreters.create()
+        interpreters.run_string(one, inside)
+        interpreters.destroy(one)
         print(json.dumps([os.read(read, 1000).decode(), "_aiflame" in sys.modules]))
     """
     assert said(python, tmp_path, program)[0] == ["[]", True]
@@ -454,3 +456,13 @@ def test_threads_that_hold_cpythons_lock_for_pending_calls_all_the_time_do_not_h
     )
     assert count[0] > 0 and count[1] > 0
     assert process.table("cpu_samples").height > 100
+
+
+@pytest.mark.parametrize("version", FREE_THREADED)
+def test_a_free_threaded_build_keeps_its_gil_off_and_its_frames_are_refused_with_the_reason(version: str, tmp_path: Path) -> None:
+    python = interpreter(version) or pytest.skip(f"no free-threaded CPython {version} here")
+    program = 'import sys; sum(range(3_000_000)); print(sys._is_gil_enabled(), "_aiflame" in sys.modules)'
+    outcome, found = run(python, tmp_path, program)
+    assert (outcome.status, outcome.stdout) == (0, "False False\n")
+    assert found[0].table("codes").is_empty()
+    assert any("free-threaded" in note for note in notes(found))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from interpreters import VERSIONS, interpreter
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,6 +13,7 @@ from live import processes, recorded
 
 from aiflame.profile.codes import ControlState
 from aiflame.profile.control import ControlPage
+from aiflame.profile.door import Folder
 from aiflame.profile.seal import seal
 
 TIMES = 100
@@ -25,9 +26,9 @@ def _folders(profile: Path) -> list[Path]:
 
 def _seal(profile: Path) -> int:
     """How many processes were recorded."""
-    with ControlPage.open(profile) as page:
+    with ControlPage.open(Folder.open(profile)) as page:
         page.state = ControlState.STOPPED
-    return seal(profile).processes
+    return seal(Folder.open(profile)).processes
 
 
 def _sealed(profile: Path, table: str) -> pl.DataFrame:

@@ -12,6 +12,7 @@ from live import Outcome, build, plain, processes, recorded
 
 SCENES = (
     "round_trip",
+    "ended_calls",
     "masks",
     "handler_masks",
     "reset_hand",

@@ -16,6 +16,7 @@ import pytest
 
 from aiflame.profile import ControlPage, Profile
 from aiflame.profile.codes import ControlState, StopReason
+from aiflame.profile.door import Folder
 
 WRITERS = 64
 HANDLER = WRITERS - 1
@@ -32,7 +33,7 @@ def recording(folder: Path, max_bytes: int = 0) -> Path:
     """An empty profile that is being recorded, by nobody."""
     path = folder / "a.aiflame"
     (path / "spool").mkdir(parents=True)
-    ControlPage.create(path, max_bytes=max_bytes, recorder_pid=0).close()
+    ControlPage.create(Folder.open(path), max_bytes=max_bytes, recorder_pid=0).close()
     return path
 
 
@@ -71,7 +72,7 @@ def is_counting(rows: pl.DataFrame) -> bool:
 
 
 def stop(path: Path) -> tuple[StopReason, int]:
-    with ControlPage.open(path) as page:
+    with ControlPage.open(Folder.open(path)) as page:
         assert page.max_bytes == 0 or page.used_bytes <= page.max_bytes
         return page.stop_reason, page.stop_errno
 
@@ -233,7 +234,7 @@ def test_a_damaged_control_page_is_refused(tmp_path, content):
 @in_rows
 def test_nothing_is_written_once_recording_was_stopped(tmp_path, way):
     path = recording(tmp_path)
-    with ControlPage.open(path) as page:
+    with ControlPage.open(Folder.open(path)) as page:
         page.state = ControlState.STOPPED
     assert sum(write(path, f"crowd{way}", 2, 1000)) == 0
 

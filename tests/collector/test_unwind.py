@@ -16,6 +16,7 @@ import pytest
 from live import processes
 
 from aiflame.profile.control import ControlPage
+from aiflame.profile.door import Folder
 
 HERE = Path(__file__).parent
 PROGRAMS = Path(os.environ.get("AIFLAME_TEST_PROGRAMS", HERE.parents[1] / "build/dev/tests/collector"))
@@ -143,7 +144,7 @@ def build_bindings(compiler: str, include: str, folder: Path) -> None:
 def test_modules_are_followed_while_libraries_come_and_go(program: str, tmp_path: Path) -> None:
     profile = tmp_path / "a.aiflame"
     (profile / "spool").mkdir(parents=True)
-    ControlPage.create(profile).close()
+    ControlPage.create(Folder.open(profile)).close()
     library = tmp_path / "libcall_back.so"
     shutil.copy(PROGRAMS / library.name, library)
     data = tmp_path / "jit-1.dump"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,13 +57,3 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         return target
 
     return build
-
-
-@pytest.fixture(scope="session")
-def pythons() -> dict[str, str]:
-    """Every CPython that this machine has: its minor version, its executable."""
-    found = {}
-    for folder in sorted((Path.home() / ".pyenv" / "versions").glob("3.1[0-9]*")):
-        if (folder / "bin" / "python3").exists():
-            found[".".join(folder.name.split(".")[:2])] = str(folder / "bin" / "python3")
-    return found | {f"{sys.version_info[0]}.{sys.version_info[1]}": PYTHON}

@@ -9,6 +9,7 @@ import pytest
 from recording import PROGRAMS, PYTHON, Recorder, Stay, sampled, stays_of, time_under
 
 from aiflame.api import Profile
+from interpreters import VERSIONS, interpreter
 
 
 def shown_as_spent(profile: Profile, stays: list[Stay]) -> None:
@@ -26,11 +27,10 @@ def test_native_code_without_frame_pointers_splits_as_it_was_called(record: Reco
     shown_as_spent(run.profile(), stays_of(run))
 
 
-@pytest.mark.parametrize("minor", ["3.10", "3.11", "3.12", "3.13", "3.14"])
-def test_the_stacks_of_every_cpython_are_whole(record: Recorder, built: Callable[..., Path], pythons: dict[str, str], minor: str) -> None:
-    if minor not in pythons:
-        pytest.skip(f"no CPython {minor} on this machine")
-    run = record(pythons[minor], PROGRAMS / "spin_split.py", built("spin.c", "libspin.so"))
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_stacks_of_every_cpython_are_whole(record: Recorder, built: Callable[..., Path], version: str) -> None:
+    python = interpreter(version) or pytest.skip(f"no CPython {version} here")
+    run = record(python, PROGRAMS / "spin_split.py", built("spin.c", "libspin.so"))
     profile = run.profile()
     shown_as_spent(profile, stays_of(run))
     tree = profile.tree("cpu-time")

@@ -10,6 +10,7 @@ import pytest
 from recording import PROGRAMS, Recorder
 
 from aiflame.intra import captures
+from aiflame.profile.door import Folder
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="no triton")
 PROGRAM = PROGRAMS / "intra_without_device.py"
@@ -19,8 +20,9 @@ def test_some_launches_are_of_the_instrumented_twin_and_its_records_are_kept(rec
     run = record(sys.executable, PROGRAM, options=("--no-seal", "--intra", "loads,regions:^add$"), env={"TRITON_CACHE_DIR": str(tmp_path)})
     assert run.status == 0, run.stderr
     assert run.stdout.split() == ["twin", "twin", "plain", "twin", "plain"]
-    (file,) = captures.files(run.path)
-    found = captures.read(file)
+    folder = Folder.open(run.path).folder(captures.FOLDER)
+    (pid,) = captures.pids(folder)
+    found = captures.read(folder, pid)
     (kernel,) = found.kernels.values()
     assert kernel.name == "add" and [scope.name for scope in kernel.scopes] == ["kernel", "issue load x", "wait load x"]
     assert [launch.number for launch in found.launches] == [1, 2, 4]

@@ -12,6 +12,7 @@ import pytest
 from recording import PROGRAMS, PYTHON
 
 import aiflame
+from aiflame.profile.door import Folder
 from aiflame.profile.job import rank_folders
 
 LAUNCHER = """
@@ -67,7 +68,7 @@ def test_without_a_name_all_ranks_agree_on_one(tmp_path: Path) -> None:
         launch(tmp_path, *RECORD, "--no-seal", "--", PYTHON, PROGRAMS / "rank.py", size=2)
     found = sorted(path.name for path in tmp_path.iterdir())
     assert found == ["rank-2-ranks-2.aiflame", "rank-2-ranks.aiflame"]
-    assert [list(rank_folders(tmp_path / name)) for name in found] == [[0, 1], [0, 1]]
+    assert [list(rank_folders(Folder.open(tmp_path / name))) for name in found] == [[0, 1], [0, 1]]
 
 
 def test_a_rank_that_is_killed_with_its_recorder_spoils_no_other(tmp_path: Path) -> None:

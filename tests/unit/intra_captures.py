@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aiflame.intra.captures import HEAD, MAGIC, VERSION
+from aiflame.intra.captures import HEAD, MAGIC, VERSION, Captures, read
+from aiflame.profile.door import Folder
 
 Record = tuple[int, int, int]
 """scope, ends, clock"""
@@ -96,6 +97,11 @@ class Kernel:
 def framed(told: Any, data: bytes = b"") -> bytes:
     text = json.dumps(told).encode()
     return HEAD.pack(MAGIC, VERSION, len(text), len(data)) + text + data + bytes(-len(data) % 8)
+
+
+def read_written(path: Path, *frames: bytes) -> Captures:
+    """What is read of a file of these frames, `PID.captures`."""
+    return read(Folder.open(write(path, *frames).parent), int(path.stem))
 
 
 def write(path: Path, *frames: bytes) -> Path:

@@ -7,17 +7,20 @@ A row says what matters: its process is 0 and its id its place unless given, oth
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from aiflame.profile.codes import FrameKind, LeafFlag
+from aiflame.profile.door import Folder
 from aiflame.profile.index import Index, write_part
 from aiflame.profile.meta import Meta
 from aiflame.profile.schema import TABLE
 from aiflame.profile.spool import empty_frame
 from aiflame.profile.store import Profile
+from aiflame.resolve.outside import Outside
 
 Row = dict[str, Any]
 
@@ -27,13 +30,19 @@ _EMPTY: dict[Any, Any] = {pl.String: "", pl.Binary: b""}
 def sealed(path: Path, meta: Meta | None = None, **tables: list[Row]) -> Profile:
     folder = path / "tables"
     folder.mkdir(parents=True)
-    (meta or Meta()).write(path)
+    (meta or Meta()).write(Folder.open(path))
     tables.setdefault("processes", [{"pid": 1000}])
     parts = {}
     for name, rows in tables.items():
-        parts[name] = (write_part(folder, f"{name}/00000.parquet", _frame(name, rows)),)
-    Index(parts).write(folder)
+        parts[name] = (write_part(Folder.open(folder), name, "00000", _frame(name, rows)),)
+    Index(parts).write(Folder.open(folder))
     return Profile.open(path)
+
+
+def this_machine(*debug_roots: Path, began: float | None = None) -> Outside:
+    """As for a profile that this user has just recorded here: files beside it may be read."""
+    now = time.time()
+    return Outside(allowed=True, began=now if began is None else began, ended=now, debug_roots=debug_roots)
 
 
 def stack(*words: int) -> list[Row]:

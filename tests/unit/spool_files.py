@@ -8,6 +8,7 @@ from pathlib import Path
 from aiflame.profile import ControlPage, Meta
 from aiflame.profile.check import check_word
 from aiflame.profile.codes import ControlState
+from aiflame.profile.door import Folder
 from aiflame.profile.records import COMMIT, Column, layout
 from aiflame.profile.schema import FORMAT, HEADER_BYTES, SPOOL_HEADER, SPOOL_MAGIC, TABLE, TABLES
 from aiflame.profile.strings import TABLE_NUMBER
@@ -79,9 +80,9 @@ def pack(columns: tuple[Column, ...], values: dict[str, int]) -> bytes:
 
 def ended_profile(path: Path, *processes: ProcessFiles, meta: Meta | None = None) -> Path:
     """A profile whose recording has ended and that nobody sealed."""
-    (path / "spool").mkdir(parents=True)
-    (meta or Meta(version="1", command=("program",), complete=True)).write(path)
-    with ControlPage.create(path) as page:
+    (path / "spool").mkdir(parents=True, exist_ok=True)
+    (meta or Meta(version="1", command=("program",), complete=True)).write(Folder.open(path))
+    with ControlPage.create(Folder.open(path)) as page:
         page.state = ControlState.STOPPED
     for process in processes:
         process.write(path)

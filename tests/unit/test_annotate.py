@@ -14,7 +14,7 @@ from sampled_kernels import CODE, CUBIN, LIBRARY, MODEL, VENDOR, Sampled, line, 
 
 from aiflame.analyze.annotate import Annotation, Count, Place, annotate
 from aiflame.analyze.annotate_json import to_json
-from aiflame.analyze.source_text import Origin
+from aiflame.analyze.source_text import Origin, SourceFolder, SourceTexts
 from aiflame.errors import AiflameError
 from aiflame.profile.codes import GpuApi, GpuSampling
 from aiflame.profile.meta import Clocks, Host, Meta
@@ -269,50 +269,65 @@ def test_without_samples_it_is_said_how_to_get_them(tmp_path: Path, made: list[S
 # The text of sources
 
 
-def source(
-    tmp_path: Path, *, recorded: bool = False, on_disk: bool = True, after_ns: int = -1, host: str | None = None
-) -> tuple[Origin, str | None]:
-    """Where the text of line 3 comes from, and what it is, for a file that was last written so long after the recording began."""
-    file, began = tmp_path / "attn.py", 1_700_000_000_000_000_000
-    if on_disk:
-        file.write_text("a\nb\non disk\n")
-        os.utime(file, ns=(began + after_ns, began + after_ns))
-    here = Host.here() if host is None else Host(name=host)
-    meta = Meta(host=here, started=Clocks(realtime_ns=began))
-    texts = {str(file): "a\nb\nrecorded\n"} if recorded else {}
-    answer = annotate(profile(tmp_path / "p", Sampled("k", [(0, "NOP", line(3, str(file)), {"wait": 1})]), sources=texts, meta=meta), "k")
+def source(tmp_path: Path, *, recorded: bool = False, below: str | None = None) -> tuple[Origin, str | None]:
+    """Where the text of line 3 comes from, and what it is. The file is there, too, as old as can be; `below`: --source-path."""
+    file = tmp_path / "model/attn.py"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("a\nb\non disk\n")
+    os.utime(file, ns=(1, 1))
+    texts = {str(file): "a\nb\nrecorded\n"} if recorded else {"/other.py": ""}
+    meta = Meta(host=Host.here(), started=Clocks(realtime_ns=2))
+    kernel = Sampled("k", [(0, "NOP", line(3, str(file)), {"wait": 1})])
+    store = profile(tmp_path / "p", kernel, sources=texts, meta=meta)
+    folder = SourceFolder(tmp_path / below) if below is not None else None
+    answer = annotate(store, "k", texts=SourceTexts(store, folder))
     return answer.files[0].source.origin, answer.files[0].lines[0].text
 
 
-def test_the_recorded_text_comes_first(tmp_path: Path) -> None:
-    assert source(tmp_path, recorded=True) == (Origin.PROFILE, "recorded")
+def test_the_stored_text_comes_first(tmp_path: Path) -> None:
+    assert source(tmp_path, recorded=True, below="") == (Origin.PROFILE, "recorded")
 
 
-def test_a_text_that_was_looked_for_and_not_kept_is_not_taken_from_disk(tmp_path: Path) -> None:
-    """It was no longer what the kernel had been compiled from."""
-    file = tmp_path / "attn.py"
-    file.write_text("a\nb\nwrong\n")
-    os.utime(file, ns=(1, 1))
-    meta = Meta(host=Host.here(), started=Clocks(realtime_ns=2))
-    kernel = Sampled("k", [(0, "NOP", line(3, str(file)), {"wait": 1})])
-    found = annotate(profile(tmp_path / "p", kernel, sources={"/other.py": "x"}, meta=meta), "k").files[0]
-    assert (found.source.origin, found.lines[0].text) == (Origin.MISSING, None)
+def test_a_file_that_the_profile_names_is_not_read(tmp_path: Path) -> None:
+    assert source(tmp_path) == (Origin.MISSING, None)
 
 
-def test_else_the_file_on_disk_as_long_as_it_is_older_than_the_recording(tmp_path: Path) -> None:
-    assert source(tmp_path) == (Origin.DISK, "on disk")
+@pytest.mark.parametrize("below", ["", "model"])
+def test_the_reader_may_point_to_a_folder_with_the_sources(tmp_path: Path, below: str) -> None:
+    assert source(tmp_path, below=below) == (Origin.SOURCE_PATH, "on disk")
 
 
-def test_a_file_that_was_written_since_is_not_shown(tmp_path: Path) -> None:
-    assert source(tmp_path, after_ns=1) == (Origin.CHANGED, None)
+def test_below_a_folder_the_longest_tail_of_a_path_is_taken(tmp_path: Path) -> None:
+    for place in ("src/model/attn.py", "model/attn.py", "attn.py"):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_text(place)
+    folder = SourceFolder(tmp_path)
+    assert folder.read("/home/them/src/model/attn.py") == "src/model/attn.py"
+    assert folder.read("/elsewhere/model/attn.py") == "model/attn.py"
+    assert folder.read("attn.py") == "attn.py"
+    assert folder.read("/elsewhere/none.py") is None
 
 
-def test_a_file_of_another_machine_is_not_shown(tmp_path: Path) -> None:
-    assert source(tmp_path, host="elsewhere") == (Origin.MISSING, None)
+def test_nothing_leads_out_of_the_folder(tmp_path: Path) -> None:
+    outside, folder = tmp_path / "private", tmp_path / "src"
+    outside.mkdir()
+    folder.mkdir()
+    (outside / "key.py").write_text("secret")
+    (folder / "link.py").symlink_to(outside / "key.py")
+    (folder / "sub").symlink_to(outside)
+    (folder / "own.py").write_text("own")
+    (folder / "inner.py").symlink_to("own.py")
+    os.mkfifo(folder / "pipe.py")
+    found = SourceFolder(folder)
+    assert [
+        found.read(path) for path in ("link.py", "sub/key.py", "../private/key.py", "x/../../private/key.py", "pipe.py", "a\0b", "")
+    ] == [None] * 7
+    assert found.read("inner.py") == "own"
 
 
-def test_a_file_that_is_gone_leaves_line_numbers(tmp_path: Path) -> None:
-    assert source(tmp_path, on_disk=False) == (Origin.MISSING, None)
+def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(AiflameError, match="--source-path"):
+        SourceFolder(tmp_path / "none")
 
 
 def test_a_line_beyond_the_end_of_its_file_has_no_text(tmp_path: Path) -> None:

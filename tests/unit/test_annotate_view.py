@@ -185,7 +185,7 @@ def test_code_without_a_line_among_code_with_lines_is_listed_last(tmp_path: Path
 
 
 def test_a_missing_text_is_said(tmp_path: Path) -> None:
-    assert rows(shown(profile(tmp_path / "p", GEMM)), "no text: the file was not there")
+    assert rows(shown(profile(tmp_path / "p", GEMM)), "source not in the profile: --source-path DIR")
 
 
 def test_without_samples_there_is_the_header_and_what_to_do(tmp_path: Path) -> None:

@@ -105,15 +105,11 @@ def test_what_is_no_cubin_is_refused(data: bytes):
         Cubin(data)
 
 
-def test_a_missing_file_or_a_folder_is_no_cubin(tmp_path: Path):
-    assert Cubin.open(tmp_path) is None
-    assert Cubin.open(tmp_path / "none") is None
-
-
 def test_a_large_file_is_read_in_parts(monkeypatch: pytest.MonkeyPatch):
-    whole = Cubin.open(DATA / "lines.cubin")
-    monkeypatch.setattr("aiflame.resolve.cubin.IN_MEMORY", 0)
-    parts = Cubin.open(DATA / "lines.cubin")
+    with (DATA / "lines.cubin").open("rb") as file:
+        whole = Cubin.of(file)
+        monkeypatch.setattr("aiflame.resolve.cubin.IN_MEMORY", 0)
+        parts = Cubin.of(file)
     assert whole and parts and whole is not parts
     found = parts.find(SCALE)
     assert found and parts.code(found.section) == whole.code(found.section)

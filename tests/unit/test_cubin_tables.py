@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from pathlib import Path
 from typing import NoReturn
@@ -10,14 +11,15 @@ from typing import NoReturn
 import polars as pl
 import pytest
 from cubins import DATA, SCALE, cubin, fake_nvdisasm, line_of
-from profiles import Row, sealed
+from profiles import Row, sealed, this_machine
 from test_nvdisasm import PRINT
 
 import aiflame
 from aiflame.profile.store import Profile
-from aiflame.resolve import add_instructions, device_code, gpu_code
+from aiflame.resolve import device_code, gpu_code
 from aiflame.resolve.cubin_lines import File
-from aiflame.resolve.gpu_code import NO_TOOL, write_gpu_tables
+from aiflame.resolve.gpu_code import NO_TOOL, add_instructions, write_gpu_tables
+from aiflame.resolve.outside import Source
 from aiflame.resolve.sources import LARGEST, sources
 
 LINES, SOFTMAX, UNUSED = 0x10, 0xFEDC_BA98_7654_3210, 0x30
@@ -114,10 +116,10 @@ def test_a_profile_with_its_instructions_is_not_touched_again(tmp_path: Path, nv
 
 def test_device_code_with_samples_stays_packed_and_the_other_is_removed(tmp_path: Path, nvdisasm: Path):
     store = profile(tmp_path / "p", (LINES, SCALE))
-    before = device_code.binary(store.path / "cubins", LINES)
+    before = device_code.binary(store.folder.folder("cubins"), LINES)
     write(store, nvdisasm)
     assert [file.name for file in (store.path / "cubins").iterdir()] == [f"{LINES:016x}.cubin.gz"]
-    assert before and device_code.binary(store.path / "cubins", LINES) == before
+    assert before and device_code.binary(store.folder.folder("cubins"), LINES) == before
 
 
 def test_packed_device_code_that_is_damaged_counts_as_not_kept(tmp_path: Path, nvdisasm: Path):
@@ -126,16 +128,16 @@ def test_packed_device_code_that_is_damaged_counts_as_not_kept(tmp_path: Path, n
     [packed] = (store.path / "cubins").iterdir()
     for content in (packed.read_bytes()[:50], b"", b"not packed at all"):
         packed.write_bytes(content)
-        assert device_code.cubin(store.path / "cubins", LINES) is None
+        assert device_code.cubin(store.folder.folder("cubins"), LINES) is None
 
 
 def test_device_code_stays_as_it_is_where_it_cannot_be_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def full(*_: object) -> NoReturn:
+    def full(*_: object, **__: object) -> NoReturn:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     store = profile(tmp_path / "p", (LINES, SCALE))
-    monkeypatch.setattr(Path, "replace", full)
-    device_code.keep(store.path / "cubins", {LINES})
+    monkeypatch.setattr(os, "rename", full)
+    device_code.keep(store.folder, {LINES})
     assert [file.name for file in (store.path / "cubins").iterdir()] == [f"{LINES:016x}.cubin"]
 
 
@@ -201,37 +203,37 @@ class TestSources:
     def test_the_text_is_kept_as_it_was(self, tmp_path: Path):
         path = tmp_path / "kernel.py"
         path.write_text("x = 1  # é\n")
-        assert sources([File(str(path), path.stat().st_size)], []).text == {str(path): "x = 1  # é\n"}
+        assert sources([File(str(path), path.stat().st_size)], [], this_machine()).text == {str(path): "x = 1  # é\n"}
 
     def test_a_file_that_has_changed_since_it_was_compiled_is_not(self, tmp_path: Path):
         path = tmp_path / "kernel.py"
         path.write_text("x = 1\n")
-        found = sources([File(str(path), 99)], [])
+        found = sources([File(str(path), 99)], [], this_machine())
         assert found.text == {}
         assert found.notes == [f"{path} changed after GPU code was compiled from it: its text is not kept"]
 
     def test_a_file_of_unknown_size_is_believed(self, tmp_path: Path):
         path = tmp_path / "kernel.py"
         path.write_text("x = 1\n")
-        assert list(sources([File(str(path), 0)], []).text) == [str(path)]
+        assert list(sources([File(str(path), 0)], [], this_machine()).text) == [str(path)]
 
     def test_a_relative_path_starts_where_the_program_did(self, tmp_path: Path):
         (tmp_path / "kernel.cu").write_text("kernel")
-        assert sources([File("kernel.cu", 6)], ["/none", str(tmp_path)]).text == {"kernel.cu": "kernel"}
+        assert sources([File("kernel.cu", 6)], ["/none", str(tmp_path)], this_machine()).text == {"kernel.cu": "kernel"}
 
     @pytest.mark.parametrize("content", [b"\x7fELF\0\0", b"x" * (LARGEST + 1)])
     def test_what_is_no_text_or_too_much_is_not_kept(self, tmp_path: Path, content: bytes):
         path = tmp_path / "kernel.py"
         path.write_bytes(content)
-        assert sources([File(str(path), 0)], []).text == {}
+        assert sources([File(str(path), 0)], [], this_machine()).text == {}
 
     @pytest.mark.parametrize("path", ["", "/", "/none/at/all", "/dev/zero", "a\0b", "/" + "x" * 9999])
     def test_what_cannot_be_read_is_left_out(self, path: str):
-        assert sources([File(path, 5)], ["/"]).text == {}
+        assert sources([File(path, 5)], ["/"], this_machine()).text == {}
 
 
 def test_the_sources_of_a_kernel_are_in_its_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     store = profile(tmp_path / "p", (LINES, SCALE))
-    monkeypatch.setattr("aiflame.resolve.sources._read", lambda file, folders: (DATA / Path(file.path).name).read_bytes())
+    monkeypatch.setattr("aiflame.resolve.sources._read", lambda file, folders, outside: Source((DATA / Path(file.path).name).read_bytes()))
     write(store)
     assert store.table("sources").rows() == [("/tmp/aiflame-kernels/kernels.cu", (DATA / "kernels.cu").read_text())]

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 from cubins import DATA, cubin, line_of
+from profiles import this_machine
 
 from aiflame.resolve.cubin import Cubin
 from aiflame.resolve.cubin_lines import File
-from aiflame.resolve.triton_lines import TritonCache, caches, function_at
+from aiflame.resolve.triton_lines import TritonCache, caches
 
 LIBRARY = "standard.py"
 
@@ -28,7 +29,7 @@ def chains(*roots: Path) -> list[list[tuple[str, int]]]:
     code = Cubin(cubin("softmax"))
     function = code.find("softmax")
     assert function
-    lines = TritonCache(roots).lines(code, "softmax")
+    lines = TritonCache(roots, this_machine()).lines(code, "softmax")
     found = (lines.chain(function.section, address) for address in range(0, function.size, 16))
     return [[(Path(place.file.path).name, place.line) for place in chain] for chain in found]
 
@@ -83,14 +84,15 @@ def test_what_was_inlined_has_the_name_of_its_python_function(tmp_path: Path):
     path = tmp_path / "kernels.py"
     path.write_text("@jit\ndef outer(x):\n    @jit\n    def inner(y):\n        return y\n    return inner(x)\n\nz = 1\n")
     file = File(str(path), path.stat().st_size)
-    assert [function_at(file, line) for line in (2, 5, 6, 8)] == ["outer", "inner", "outer", ""]
+    assert [TritonCache([], this_machine()).function_at(file, line) for line in (2, 5, 6, 8)] == ["outer", "inner", "outer", ""]
 
 
 def test_a_python_file_that_has_changed_gives_no_names(tmp_path: Path):
     path = tmp_path / "kernels.py"
     path.write_text("def other(x):\n    return x\n")
-    assert function_at(File(str(path), 7), 2) == ""
-    assert function_at(File(str(tmp_path / "none.py"), 0), 2) == ""
+    cache = TritonCache([], this_machine())
+    assert cache.function_at(File(str(path), 7), 2) == ""
+    assert cache.function_at(File(str(tmp_path / "none.py"), 0), 2) == ""
 
 
 def test_caches_are_where_triton_and_torch_keep_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -43,6 +43,7 @@ from aiflame.analyze.summary import summarize
 from aiflame.cli.commands import app
 from aiflame.errors import AiflameError
 from aiflame.intra import captures
+from aiflame.profile.door import Folder
 
 RAN = {"name": "gemm", "device": "H200", "api": 1, "grid_x": 4, "grid_y": 1, "grid_z": 1}
 
@@ -365,10 +366,10 @@ def test_the_reports_first_sentences_have_what_a_kernel_told(tmp_path: Path) -> 
 
 
 def test_captures_that_cannot_be_read_stay_and_are_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read_some(path: Path) -> captures.Captures:
-        if path.stem == "8":
+    def read_some(folder: Folder, pid: int) -> captures.Captures:
+        if pid == 8:
             raise AiflameError("permission denied")
-        return captures.read(path)
+        return captures.read(folder, pid)
 
     (tmp_path / "p.aiflame" / "intra").mkdir(parents=True)
     (tmp_path / "p.aiflame" / "intra" / "8.captures").write_bytes(b"what was recorded")

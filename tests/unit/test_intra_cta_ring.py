@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from intra_captures import Cta, Kernel, framed, scope, spans, write
+from intra_captures import Cta, Kernel, framed, read_written, scope, spans
 from intra_kernels import profile_of
 from rich.console import Console
 
 from aiflame.analyze.intra import intra
-from aiflame.intra.captures import read
 from aiflame.intra.cta_ring import straight
 from aiflame.intra.decode import MAGIC, Layout, records
 from aiflame.intra.tables import Made, Ran, tables
@@ -167,7 +166,7 @@ class TestTables:
         return self.made.frame(), framed(head, bytes(ring.memory))
 
     def made_of(self, tmp_path: Path, ran: Ran | None = None, frames: Sequence[bytes] = ()) -> Made:
-        return tables(0, read(write(tmp_path / "7.captures", *(frames or self.frames()))), lambda kernel, launch: ran)
+        return tables(0, read_written(tmp_path / "7.captures", *(frames or self.frames())), lambda kernel, launch: ran)
 
     def test_tell_how_many_of_the_launchs_ctas_were_read(self, tmp_path: Path) -> None:
         found = self.made_of(tmp_path)
@@ -186,14 +185,14 @@ class TestTables:
         shift = 77_000 - BEGIN_NS
         rans = iter([Ran(77_000 - 300, 10**9), Ran(first.begin + shift, first.end + shift)])
         made = tables(
-            0, read(write(tmp_path / "7.captures", kernel, ring, self.made.launch(first))), lambda kernel, launch: next(rans)
+            0, read_written(tmp_path / "7.captures", kernel, ring, self.made.launch(first)), lambda kernel, launch: next(rans)
         )  # fmt: skip
         ends = made.tables["intra_ctas"].filter(launch=1)["end_ns"]
         assert ends.max() == cta(self.CTAS - 1).end + 100 + shift
 
     @pytest.mark.parametrize("wrong", [{"ring_bytes": 128}, {"ctas": 20}, {"ring_bytes": 3}, {"ring_bytes": -1}])
     def test_are_empty_of_a_capture_that_contradicts_itself(self, tmp_path: Path, wrong: dict[str, int]) -> None:
-        captures = read(write(tmp_path / "7.captures", *self.frames(**wrong)))
+        captures = read_written(tmp_path / "7.captures", *self.frames(**wrong))
         assert (captures.launches, captures.damaged) == ([], 1)
 
     def test_of_a_part_of_the_ctas_say_nothing_of_their_whole(self, tmp_path: Path) -> None:

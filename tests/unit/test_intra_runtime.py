@@ -29,6 +29,7 @@ from aiflame.intra.captures import Captures  # noqa: E402
 from aiflame.intra.cta_ring import straight  # noqa: E402
 from aiflame.intra.errors import Refused  # noqa: E402
 from aiflame.intra.passes import Kernel, choose, pass_  # noqa: E402
+from aiflame.profile.door import Folder  # noqa: E402
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -86,7 +87,7 @@ class Program:
             self._session.stop(0.2)
             self._session = None
         (file,) = self.folder.glob("*.captures")
-        return captures.read(file)
+        return captures.read(Folder.open(self.folder), int(file.stem))
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from aiflame.errors import AiflameError
+from aiflame.profile.door import Folder
 from aiflame.profile.job import Job, rank_folders
 from aiflame.profile.meta import JobRank, Meta
 from aiflame.profile.rank_numbers import parse_ranks, write_ranks
@@ -80,7 +81,7 @@ def test_each_rank_writes_its_own_folder_and_the_first_speaks(tmp_path: Path) ->
     assert [place.profile for place in places] == [tmp_path / "p.aiflame" / "ranks" / f"{rank:05}" for rank in range(3)]
     assert [place.speaks for place in places] == [True, False, False]
     assert [place.speaker for place in places] == ["rank 0: ", "rank 1: ", "rank 2: "]
-    assert Job.read(tmp_path / "p.aiflame") == Job("run1", "mpich", 3)
+    assert Job.read(Folder.open(tmp_path / "p.aiflame")) == Job("run1", "mpich", 3)
 
 
 def test_the_first_of_the_ranks_that_are_recorded_speaks() -> None:
@@ -116,20 +117,20 @@ def test_another_runs_profile_is_left_alone(tmp_path: Path) -> None:
         made(tmp_path, 1, job="run2")
     with pytest.raises(AiflameError, match="of another run"):
         made(tmp_path, 0)  # the same rank again
-    assert list(rank_folders(tmp_path / "p.aiflame")) == [0]
+    assert list(rank_folders(Folder.open(tmp_path / "p.aiflame"))) == [0]
 
 
 def test_a_profile_of_no_job_is_left_alone_and_replaced_on_demand(tmp_path: Path) -> None:
     whole = tmp_path / "p.aiflame"
     for name in ("tables", "intra"):  # captures that could not be read stay in a profile
         (whole / name).mkdir(parents=True)
-    Meta().write(whole)
+    Meta().write(Folder.open(whole))
     with pytest.raises(AiflameError, match="exists"):
         made(tmp_path, 0)
     for rank in range(3):
         made(tmp_path, rank, overwrite=True)
     assert sorted(path.name for path in whole.iterdir()) == ["ranks"]
-    assert list(rank_folders(whole)) == [0, 1, 2]
+    assert list(rank_folders(Folder.open(whole))) == [0, 1, 2]
 
 
 def test_what_is_no_profile_is_never_replaced(tmp_path: Path) -> None:
@@ -144,8 +145,8 @@ def test_replacing_a_larger_run_leaves_none_of_its_ranks(tmp_path: Path) -> None
         made(tmp_path, rank, overwrite=False)
     for rank in range(2):
         made(tmp_path, rank, job="run2", size=2, overwrite=True)
-    assert list(rank_folders(tmp_path / "p.aiflame")) == [0, 1]
-    assert Job.read(tmp_path / "p.aiflame") == Job("run2", "mpich", 2)
+    assert list(rank_folders(Folder.open(tmp_path / "p.aiflame"))) == [0, 1]
+    assert Job.read(Folder.open(tmp_path / "p.aiflame")) == Job("run2", "mpich", 2)
 
 
 def test_a_rank_replaces_no_other_rank_of_its_job(tmp_path: Path) -> None:
@@ -162,8 +163,8 @@ def test_ranks_that_come_at_once_make_one_profile(tmp_path: Path, overwrite: boo
             made(tmp_path, rank, job="older", size=8)
     with multiprocessing.get_context("fork").Pool(8) as pool:
         pool.starmap(made, [(tmp_path, rank, "run2", 8, overwrite) for rank in range(8)], chunksize=1)
-    assert list(rank_folders(tmp_path / "p.aiflame")) == list(range(8))
-    assert Job.read(tmp_path / "p.aiflame") == Job("run2", "mpich", 8)
+    assert list(rank_folders(Folder.open(tmp_path / "p.aiflame"))) == list(range(8))
+    assert Job.read(Folder.open(tmp_path / "p.aiflame")) == Job("run2", "mpich", 8)
     assert not list((tmp_path / "p.aiflame" / "ranks").glob("*.partial"))
 
 
@@ -174,13 +175,13 @@ def test_what_is_of_a_host_is_recorded_once_on_it(tmp_path: Path) -> None:
 
 
 def test_a_file_system_without_links_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", refuse)
     for rank in range(3):
         made(tmp_path, rank)
-    assert Job.read(tmp_path / "p.aiflame") == Job("run1", "mpich", 3)
+    assert Job.read(Folder.open(tmp_path / "p.aiflame")) == Job("run1", "mpich", 3)
 
 
 @pytest.mark.parametrize(("text", "ranks"), [("0", {0}), ("0,7", {0, 7}), ("2-4, 0", {0, 2, 3, 4}), ("3-3", {3})])

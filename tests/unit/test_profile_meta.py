@@ -11,6 +11,7 @@ import pytest
 from aiflame.errors import AiflameError
 from aiflame.profile import Clocks, ControlPage, Host, Meta, Recorder
 from aiflame.profile.codes import ControlState, StopReason
+from aiflame.profile.door import Folder
 
 
 def test_meta_comes_back_as_written(tmp_path):
@@ -26,19 +27,19 @@ def test_meta_comes_back_as_written(tmp_path):
         degraded=("one", "two"),
         complete=True,
     )
-    meta.write(tmp_path)
-    assert Meta.read(tmp_path) == meta
+    meta.write(Folder.open(tmp_path))
+    assert Meta.read(Folder.open(tmp_path)) == meta
 
 
 def test_unknown_keys_are_ignored_and_missing_ones_have_defaults(tmp_path):
     (tmp_path / "meta.json").write_text(json.dumps({"version": "9", "colour": "blue", "host": {"cores": 8, "moon": 1}}))
-    assert Meta.read(tmp_path) == Meta(version="9", host=Host(cores=8))
+    assert Meta.read(Folder.open(tmp_path)) == Meta(version="9", host=Host(cores=8))
 
 
 @pytest.mark.parametrize("value", [{"exit_status": 1 << 80}, {"command": [1]}, {"host": 3}, {"options": {"a": []}}, {"complete": 1}])
 def test_a_value_of_another_kind_is_damage(tmp_path, value):
     (tmp_path / "meta.json").write_text(json.dumps(value))
-    assert Meta.read(tmp_path).degraded == ("meta.json is missing or damaged: command, host and options are unknown",)
+    assert Meta.read(Folder.open(tmp_path)).degraded == ("meta.json is missing or damaged: command, host and options are unknown",)
 
 
 def test_a_note_is_kept_once():
@@ -61,8 +62,8 @@ def test_a_recorder_is_alive_until_it_ends():
 
 
 def test_the_control_page_is_shared(tmp_path):
-    with ControlPage.create(tmp_path, max_bytes=1 << 40, cpu_rate=199, wall_rate=7, features=31, recorder_pid=5) as page:
-        with ControlPage.open(tmp_path) as other:
+    with ControlPage.create(Folder.open(tmp_path), max_bytes=1 << 40, cpu_rate=199, wall_rate=7, features=31, recorder_pid=5) as page:
+        with ControlPage.open(Folder.open(tmp_path)) as other:
             other.state = ControlState.PAUSED
         assert page.state == ControlState.PAUSED
         assert (page.max_bytes, page.cpu_rate, page.wall_rate, page.features, page.recorder_pid) == (1 << 40, 199, 7, 31, 5)
@@ -79,11 +80,11 @@ def test_the_control_page_is_shared(tmp_path):
     ],
 )
 def test_why_recording_stopped_is_one_line(tmp_path, reason, number, note):
-    ControlPage.create(tmp_path, max_bytes=1_000_000).close()
+    ControlPage.create(Folder.open(tmp_path), max_bytes=1_000_000).close()
     data = bytearray((tmp_path / "control").read_bytes())
     data[32:40] = reason.to_bytes(4, "little") + number.to_bytes(4, "little")
     (tmp_path / "control").write_bytes(data)
-    with ControlPage.open(tmp_path) as page:
+    with ControlPage.open(Folder.open(tmp_path)) as page:
         assert (page.stop_note() or "").startswith(f"recording stopped early: {note}")
 
 
@@ -92,7 +93,7 @@ def test_a_damaged_control_page_is_an_error(tmp_path, content):
     if content is not None:
         (tmp_path / "control").write_bytes(content)
     with pytest.raises(AiflameError):
-        ControlPage.open(tmp_path)
+        ControlPage.open(Folder.open(tmp_path))
 
 
 def test_the_recorders_part_needs_the_standard_library_alone():

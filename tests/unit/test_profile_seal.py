@@ -16,6 +16,7 @@ from spool_files import ProcessFiles, busy_process, ended_profile
 from aiflame.errors import AiflameError
 from aiflame.profile import ControlPage, Host, Meta, Profile, Recorder
 from aiflame.profile.codes import ControlState
+from aiflame.profile.door import Folder
 from aiflame.profile.schema import HEADER_BYTES
 from aiflame.profile.seal import seal
 
@@ -27,7 +28,7 @@ def contents(path: Path) -> dict[str, list[dict[str, object]]]:
 
 def test_tables_get_a_process_column_and_the_spool_goes(tmp_path):
     path = ended_profile(tmp_path / "a.aiflame", busy_process(pid=7, start_ns=900), busy_process(pid=8, start_ns=20))
-    report = seal(path)
+    report = seal(Folder.open(path))
     profile = Profile.open(path)
     assert profile.table("processes").select("process", "id", "pid", "start_ns").rows() == [(0, 1, 8, 20), (1, 1, 7, 900)]
     assert profile.table("cpu_samples").group_by("process").agg(pl.col("id").max()).sort("process").rows() == [(0, 50), (1, 50)]
@@ -41,7 +42,7 @@ def test_tables_get_a_process_column_and_the_spool_goes(tmp_path):
 
 def test_any_parquet_reader_can_read_a_sealed_table(tmp_path):
     path = ended_profile(tmp_path / "a.aiflame", busy_process())
-    seal(path)
+    seal(Folder.open(path))
     assert len(pl.read_parquet(path / "tables/cpu_samples/*.parquet")) == 50
 
 
@@ -49,7 +50,7 @@ def test_a_recording_in_which_nothing_ran_seals_to_nothing(tmp_path):
     path = ended_profile(tmp_path / "a.aiflame")
     (path / "spool/12.34").mkdir()
     (path / "spool/stray").touch()
-    assert seal(path).processes == 0
+    assert seal(Folder.open(path)).processes == 0
     assert Profile.open(path).table("processes").is_empty()
 
 
@@ -57,11 +58,11 @@ def test_more_processes_than_files_may_be_open(tmp_path):
     path = ended_profile(tmp_path / "a.aiflame", *(ProcessFiles(pid=pid, start_ns=pid, command="make") for pid in range(1, 201)))
     script = f"""
 import resource
-from pathlib import Path
+from aiflame.profile.door import Folder
 from aiflame.profile.seal import seal
 import polars
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-seal(Path({str(path)!r}))
+seal(Folder.open({str(path)!r}))
 """
     subprocess.run([sys.executable, "-c", script], check=True)
     assert Profile.open(path).table("processes")["command"].to_list() == ["make"] * 200
@@ -69,16 +70,16 @@ seal(Path({str(path)!r}))
 
 def test_sealing_twice_changes_nothing(tmp_path):
     path = ended_profile(tmp_path / "a.aiflame", busy_process())
-    seal(path)
+    seal(Folder.open(path))
     before = contents(path)
-    assert seal(path).rows == {}
+    assert seal(Folder.open(path)).rows == {}
     assert contents(path) == before
 
 
 def test_progress_goes_from_nothing_to_all(tmp_path):
     path = ended_profile(tmp_path / "a.aiflame", *(busy_process(pid=pid, start_ns=pid) for pid in range(1, 5)))
     shares: list[float] = []
-    seal(path, shares.append)
+    seal(Folder.open(path), shares.append)
     assert shares == [0.25, 0.5, 0.75, 1.0]
 
 
@@ -92,7 +93,7 @@ def test_damage_and_an_early_stop_are_told_in_the_notes(tmp_path):
     control[16:24] = (50_000_000).to_bytes(8, "little")
     control[32] = 1
     (path / "control").write_bytes(control)
-    assert seal(path).notes == ("1 damaged records of cpu_samples left out",)
+    assert seal(Folder.open(path)).notes == ("1 damaged records of cpu_samples left out",)
     assert Profile.open(path).notes() == [
         "recording stopped early: the size limit of 50 MB was reached (--max-size)",
         "1 damaged records of cpu_samples left out",
@@ -102,7 +103,7 @@ def test_damage_and_an_early_stop_are_told_in_the_notes(tmp_path):
 
 KILLED_AT = """
 import os, signal, sys
-from pathlib import Path
+from aiflame.profile.door import Folder
 from aiflame.profile.seal import seal
 profile, left = sys.argv[1], int(sys.argv[2])
 def watch(event, arguments):
@@ -114,7 +115,7 @@ def watch(event, arguments):
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 sys.addaudithook(watch)
-seal(Path(profile))
+seal(Folder.open(profile))
 """
 
 
@@ -145,13 +146,17 @@ def test_two_sealers_at_once_make_one_profile(tmp_path):
 
     def one() -> None:
         try:
-            seal(path)
+            seal(Folder.open(path))
         except BaseException as error:
             errors.append(error)
 
     threads = [threading.Thread(target=one) for _ in range(3)]
     other = subprocess.Popen(
-        [sys.executable, "-c", f"from aiflame.profile.seal import seal; from pathlib import Path; seal(Path({str(path)!r}))"]
+        [
+            sys.executable,
+            "-c",
+            f"from aiflame.profile.seal import seal; from aiflame.profile.door import Folder; seal(Folder.open({str(path)!r}))",
+        ]
     )
     for thread in threads:
         thread.start()
@@ -173,7 +178,7 @@ def sleeper():
 
 def recording_by(path: Path, recorder: Recorder, host: Host) -> Path:
     path = ended_profile(path, busy_process(), meta=Meta(host=host, recorder=recorder))
-    ControlPage.create(path, recorder_pid=recorder.pid).close()
+    ControlPage.create(Folder.open(path), recorder_pid=recorder.pid).close()
     return path
 
 
@@ -182,24 +187,42 @@ def test_a_live_recording_is_left_alone_until_its_recorder_is_gone(tmp_path, sle
     assert ticks > 0
     recorder = Recorder(sleeper.pid)
     path = recording_by(tmp_path / "a.aiflame", recorder, Host.here())
-    with pytest.raises(AiflameError, match=f"still being recorded \\(by process {sleeper.pid}\\)"):
-        Profile.open(path)
-    assert (path / "spool").exists()
+    before = sorted(path.rglob("*"))
+    with pytest.raises(AiflameError, match="is still being recorded"):
+        seal(Folder.open(path))
+    now = Profile.open(path)
+    assert len(now.table("cpu_samples")) == 50
+    assert now.notes()[0] == now.unfinished()[0]
+    assert "a.aiflame is still being recorded: this is what there was at" in now.notes()[0]
+    assert sorted(path.rglob("*")) == before
     sleeper.kill()
     sleeper.wait()
-    assert len(Profile.open(path).table("cpu_samples")) == 50
+    ended = Profile.open(path)
+    assert len(ended.table("cpu_samples")) == 50
+    assert ended.unfinished() == []
+    assert not (path / "spool").exists()
+
+
+def test_what_was_shown_of_a_live_recording_leaves_nothing_behind(tmp_path, sleeper, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = recording_by(tmp_path / "a.aiflame", Recorder(sleeper.pid), Host.here())
+    now = Profile.open(path)
+    assert len(list((tmp_path / "cache/aiflame/profiles").iterdir())) == 1
+    assert len(now.table("cpu_samples")) == 50
+    del now
+    assert list((tmp_path / "cache/aiflame/profiles").iterdir()) == []
 
 
 def test_a_damaged_control_page_does_not_open_a_live_recording_to_sealers(tmp_path, sleeper):
     path = recording_by(tmp_path / "a.aiflame", Recorder(sleeper.pid), Host.here())
     (path / "control").write_bytes(bytes(4096))
     with pytest.raises(AiflameError, match="still being recorded"):
-        seal(path)
+        seal(Folder.open(path))
 
 
 def test_a_recorder_that_said_stop_may_be_alive(tmp_path, sleeper):
     path = recording_by(tmp_path / "a.aiflame", Recorder(sleeper.pid), Host.here())
-    with ControlPage.open(path) as page:
+    with ControlPage.open(Folder.open(path)) as page:
         page.state = ControlState.STOPPED
     assert len(Profile.open(path).table("cpu_samples")) == 50
 
@@ -210,18 +233,18 @@ def test_another_process_with_the_recorders_number_is_not_the_recorder(tmp_path,
 
 
 def test_a_recording_on_another_host_is_left_alone_while_it_changes(tmp_path):
-    path = recording_by(tmp_path / "a.aiflame", Recorder(1 << 22), Host(name="elsewhere"))
-    with pytest.raises(AiflameError, match="still being recorded"):
-        seal(path)
+    path = recording_by(tmp_path / "a.aiflame", Recorder(1 << 22), Host(name="elsewhere", boot_id="another"))
+    with pytest.raises(AiflameError, match="may still be being recorded on elsewhere"):
+        seal(Folder.open(path))
     for entry in [path, *path.rglob("*")]:
         os.utime(entry, (1, 1))
-    assert seal(path).processes == 1
+    assert seal(Folder.open(path)).processes == 1
 
 
 def test_sealing_tells_processes_that_outlived_the_recorder_to_stop(tmp_path):
     path = recording_by(tmp_path / "a.aiflame", Recorder(0), Host.here())
-    with ControlPage.open(path) as page:
-        seal(path)
+    with ControlPage.open(Folder.open(path)) as page:
+        seal(Folder.open(path))
         assert page.state == ControlState.STOPPED
 
 

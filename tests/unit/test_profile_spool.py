@@ -14,13 +14,14 @@ from spool_files import ProcessFiles, busy_process
 
 from aiflame.errors import AiflameError
 from aiflame.profile.check import check_word, intact_entries, intact_records
+from aiflame.profile.door import Folder
 from aiflame.profile.records import Type
 from aiflame.profile.schema import HEADER_BYTES, TABLES
 from aiflame.profile.spool import DAMAGED_TEXT, READ_FIRST, REFERENCES, ProcessSpool, read
 
 
 def damage_of(folder: Path) -> dict[str, int]:
-    with ProcessSpool(folder) as spool:
+    with ProcessSpool(Folder.open(folder)) as spool:
         for _ in spool.chunks():
             pass
         return dict(spool.damage)
@@ -54,7 +55,7 @@ def test_rows_come_back_as_written(tmp_path, table):
                 row[column.name] = chance.getrandbits(bits - 2 * (quantity and bits == 64)) - ((1 << bits - 1) if signed else 0)
         files.add(table.name, **row)
         rows.append(row)
-    frame = read(files.write(tmp_path))[table.name]
+    frame = read(Folder.open(files.write(tmp_path)))[table.name]
     assert frame["id"].to_list() == list(range(1, 21))
     assert frame.drop("id").to_dicts() == rows
 
@@ -62,7 +63,7 @@ def test_rows_come_back_as_written(tmp_path, table):
 def test_the_process_has_one_row_even_when_its_record_is_lost(tmp_path):
     files = busy_process(pid=77, start_ns=5)
     files.records["processes"] = []
-    row = read(files.write(tmp_path))["processes"]
+    row = read(Folder.open(files.write(tmp_path)))["processes"]
     assert row.select("id", "pid", "start_ns", "command", "forked").rows() == [(1, 77, 5, "", 0)]
 
 
@@ -70,7 +71,7 @@ def test_a_process_that_recorded_nothing_has_no_row(tmp_path):
     folder = tmp_path / "spool" / "5.6"
     folder.mkdir(parents=True)
     (folder / "cpu_samples.table").touch()
-    assert read(folder)["processes"].is_empty()
+    assert read(Folder.open(folder))["processes"].is_empty()
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_a_process_that_recorded_nothing_has_no_row(tmp_path):
 def test_hostile_texts(tmp_path, written, read_back):
     files = ProcessFiles()
     files.add("marks", text=written)
-    assert read(files.write(tmp_path))["marks"]["text"].to_list() == [read_back]
+    assert read(Folder.open(files.write(tmp_path)))["marks"]["text"].to_list() == [read_back]
 
 
 def test_every_flipped_bit_of_a_record_is_noticed():
@@ -123,7 +124,7 @@ def test_many_entries_are_checked_like_one():
 def test_a_damaged_record_is_left_out_and_counted(tmp_path):
     folder = busy_process(samples=10).write(tmp_path)
     flip(folder / "cpu_samples.table", HEADER_BYTES + 3 * 40 + 17)
-    assert read(folder)["cpu_samples"]["id"].to_list() == [1, 2, 3, 5, 6, 7, 8, 9, 10]
+    assert read(Folder.open(folder))["cpu_samples"]["id"].to_list() == [1, 2, 3, 5, 6, 7, 8, 9, 10]
     assert damage_of(folder) == {"damaged records of cpu_samples left out": 1}
 
 
@@ -131,7 +132,7 @@ def test_an_unfinished_record_is_left_out_silently(tmp_path):
     files = busy_process(samples=3)
     files.records["cpu_samples"][1] = bytes(4) + files.records["cpu_samples"][1][4:]
     folder = files.write(tmp_path)
-    assert read(folder)["cpu_samples"]["id"].to_list() == [1, 3]
+    assert read(Folder.open(folder))["cpu_samples"]["id"].to_list() == [1, 3]
     assert damage_of(folder) == {}
 
 
@@ -143,8 +144,8 @@ def test_a_damaged_text_says_so(tmp_path):
     folder = files.write(tmp_path)
     flip(folder / "strings.table", HEADER_BYTES + 8)
     flip(folder / "strings.table", HEADER_BYTES + 16 * 2 + 8)
-    assert read(folder)["marks"]["text"].to_list() == [DAMAGED_TEXT, "second"]
-    assert read(folder)["codes"]["linetable"].to_list() == [b""]
+    assert read(Folder.open(folder))["marks"]["text"].to_list() == [DAMAGED_TEXT, "second"]
+    assert read(Folder.open(folder))["codes"]["linetable"].to_list() == [b""]
     assert damage_of(folder) == {"damaged texts in marks": 1, "damaged texts in codes": 1}
 
 
@@ -153,7 +154,7 @@ def test_a_reference_past_the_strings_is_damage(tmp_path, reference):
     files = ProcessFiles()
     files.add("marks", text=reference)
     files.text("only")
-    assert read(files.write(tmp_path))["marks"]["text"].to_list() == [DAMAGED_TEXT]
+    assert read(Folder.open(files.write(tmp_path)))["marks"]["text"].to_list() == [DAMAGED_TEXT]
 
 
 def test_entries_that_overlap_cost_no_more_than_the_stream(tmp_path):
@@ -162,7 +163,7 @@ def test_entries_that_overlap_cost_no_more_than_the_stream(tmp_path):
     files.stream = struct.pack("<II", 1, 1 << 20) * (1 << 18)
     for reference in range(1, 100_001):
         files.add("marks", text=reference)
-    assert read(files.write(tmp_path))["marks"]["text"].unique().to_list() == [DAMAGED_TEXT]
+    assert read(Folder.open(files.write(tmp_path)))["marks"]["text"].unique().to_list() == [DAMAGED_TEXT]
 
 
 def test_a_huge_text_in_many_rows_is_cut(tmp_path):
@@ -171,7 +172,7 @@ def test_a_huge_text_in_many_rows_is_cut(tmp_path):
     for _ in range(20_000):
         files.add("marks", text=reference)
     folder = files.write(tmp_path)
-    with ProcessSpool(folder) as spool:
+    with ProcessSpool(Folder.open(folder)) as spool:
         for _, frame in spool.chunks():
             assert frame["text"].str.len_bytes().unique().to_list() == [4096]
         assert spool.damage == {"long texts in marks cut to 4096 bytes": 1}
@@ -185,7 +186,7 @@ def test_a_stack_never_names_a_later_one_or_itself(tmp_path):
     files.add("stacks", parent=3, frame=4)
     files.add("cpu_samples", stack=2)
     folder = files.write(tmp_path)
-    tables = read(folder)
+    tables = read(Folder.open(folder))
     assert tables["stacks"].select("id", "parent").rows() == [(1, 0), (4, 0)]
     assert tables["cpu_samples"]["stack"].to_list() == [0]
     assert damage_of(folder) == {
@@ -201,7 +202,7 @@ def test_times_and_sizes_that_cannot_be_are_left_out(tmp_path, table, column):
     files.add(table, **{column: (1 << 62) - 1})
     files.add(table, **{column: 1 << 62})
     folder = files.write(tmp_path)
-    assert read(folder)[table]["id"].to_list() == [1]
+    assert read(Folder.open(folder))[table]["id"].to_list() == [1]
     assert damage_of(folder) == {f"records of {table} with impossible values left out": 1}
 
 
@@ -210,7 +211,7 @@ def test_references_to_what_is_not_there_become_none(tmp_path):
     files.add("cpu_samples", thread=9, stack=1 << 31)
     files.add("launches", thread=0xFFFFFFFF, stack=5)
     files.add("thread_ends", thread=2)
-    tables = read(files.write(tmp_path))
+    tables = read(Folder.open(files.write(tmp_path)))
     assert tables["cpu_samples"].select("thread", "stack").rows() == [(1, 1), (0, 0)]
     assert tables["launches"].select("thread", "stack").rows() == [(1, 5), (0, 5)]
     assert tables["thread_ends"]["thread"].to_list() == [1, 0]
@@ -220,29 +221,29 @@ def test_a_newer_format_is_refused_with_advice(tmp_path):
     files = busy_process()
     files.format = 7
     with pytest.raises(AiflameError, match=r"written by a newer aiflame \(format 7; this one reads 1\): upgrade"):
-        ProcessSpool(files.write(tmp_path))
+        ProcessSpool(Folder.open(files.write(tmp_path)))
 
 
 def test_one_damaged_header_does_not_hide_its_records(tmp_path):
     folder = busy_process(samples=5).write(tmp_path)
     (folder / "cpu_samples.table").write_bytes(b"\xff" * 64 + (folder / "cpu_samples.table").read_bytes()[64:])
     flip(folder / "stacks.table", 8, 3)  # its format
-    assert len(read(folder)["cpu_samples"]) == 5
-    assert len(read(folder)["stacks"]) == 5
+    assert len(read(Folder.open(folder))["cpu_samples"]) == 5
+    assert len(read(Folder.open(folder))["stacks"]) == 5
 
 
 @pytest.mark.parametrize("size", [0, 1, 40, 4095, 4096, 4097, 4096 + 39, 4096 + 40, 4096 + 41, 4096 + 10 * 40 - 1])
 def test_a_file_cut_short_gives_its_whole_records(tmp_path, size):
     folder = busy_process(samples=10).write(tmp_path)
     os.truncate(folder / "cpu_samples.table", size)
-    assert len(read(folder)["cpu_samples"]) == max(size - HEADER_BYTES, 0) // 40
+    assert len(read(Folder.open(folder))["cpu_samples"]) == max(size - HEADER_BYTES, 0) // 40
 
 
 @pytest.mark.parametrize("size", [0, 4096, 4099, 4104, 4130])
 def test_cut_strings_leave_the_other_columns(tmp_path, size):
     folder = busy_process(samples=10).write(tmp_path)
     os.truncate(folder / "strings.table", size)
-    tables = read(folder)
+    tables = read(Folder.open(folder))
     assert tables["kernel_shapes"]["name"].to_list() == [DAMAGED_TEXT]
     assert tables["kernels"].select("shape", "correlation").rows() == [(1, 7)]
 
@@ -258,14 +259,14 @@ def test_what_is_no_file_is_not_read(tmp_path, what):
         path.mkdir()
     else:
         path.symlink_to("/dev/zero")
-    assert read(folder)["cpu_samples"].is_empty()
+    assert read(Folder.open(folder))["cpu_samples"].is_empty()
 
 
 def test_a_large_table_is_read_in_pieces_without_gaps(tmp_path):
     files = busy_process(samples=0)
     record = files.records["thread_ends"][0]
     files.records["thread_ends"] = [record] * 400_000
-    with ProcessSpool(files.write(tmp_path)) as spool:
+    with ProcessSpool(Folder.open(files.write(tmp_path))) as spool:
         pieces = [frame for name, frame in spool.chunks() if name == "thread_ends"]
     assert len(pieces) > 1
     assert pl.concat(pieces)["id"].to_list() == list(range(1, 400_001))

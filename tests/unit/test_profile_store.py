@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +16,8 @@ from spool_files import ProcessFiles, busy_process, ended_profile
 
 from aiflame.errors import AiflameError
 from aiflame.profile import Clocks, Meta, Profile, newest
+from aiflame.profile.door import Folder
+from aiflame.profile.index import Index, write_part
 from aiflame.profile.schema import TABLES
 
 
@@ -97,7 +101,7 @@ def test_a_name_that_no_file_can_have_is_an_error_too(name):
 
 
 def test_a_newer_profile_is_refused_with_advice(path):
-    Meta(format=2).write(path)
+    Meta(format=2).write(Folder.open(path))
     with pytest.raises(AiflameError, match=r"written by a newer aiflame \(format 2; this one reads 1\): upgrade"):
         Profile.open(path)
 
@@ -141,28 +145,106 @@ def test_a_damaged_index_is_an_error(path):
         Profile.open(path)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become a user who may not write")
-def test_a_profile_that_one_may_only_read(tmp_path):
-    sealed, raw = (ended_profile(tmp_path / f"{name}.aiflame", busy_process()) for name in ("sealed", "raw"))
-    Profile.open(sealed)
-    script = f"""
-import os, polars
+READ_BY_ANOTHER = """
+import os, sys
+import polars
 from aiflame.errors import AiflameError
 from aiflame.profile import Profile
 os.setuid(65534)
-profile = Profile.open({str(sealed)!r})
-print(len(profile.table("cpu_samples")))
-for attempt in (lambda: profile.write_table("symbols", polars.DataFrame({{"a": [1]}})), lambda: Profile.open({str(raw)!r})):
+sealed, raw = sys.argv[1:]
+for path in (sealed, raw):
     try:
-        attempt()
+        profile = Profile.open(path)
+        new = "not derived" if not profile.has("symbols") else "derived"
+        profile.write_table("symbols", polars.DataFrame({"a": [1]}))
+        profile.write_meta(profile.meta.with_notes("a note"))
+        print(len(profile.table("cpu_samples")), new, len(profile.table("symbols")), *profile.notes(), sep=", ")
     except AiflameError as error:
         print(error)
 """
-    for folder in (tmp_path, *tmp_path.parents):
-        if not folder.stat().st_mode & 1:
+
+
+def read_by_another(sealed: Path, raw: Path, cache: Path) -> list[str]:
+    for folder in sealed.parents:  # another run of pytest closes the folder of all runs when it begins
+        if folder.stat().st_mode & 0o555 != 0o555:
             folder.chmod(folder.stat().st_mode | 0o555)
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.splitlines()
-    assert told == ["50", f"cannot write into {sealed}: Permission denied", f"cannot seal {raw}: Permission denied"]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    command = [sys.executable, "-c", READ_BY_ANOTHER, str(sealed), str(raw)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def content(path: Path) -> dict[str, tuple[int, bytes]]:
+    return {str(file): (file.stat().st_mtime_ns, file.read_bytes() if file.is_file() else b"") for file in [path, *path.rglob("*")]}
+
+
+@pytest.fixture
+def of_root(tmp_path: Path) -> tuple[Path, Path]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to become a user who may not write")
+    sealed, raw = (ended_profile(tmp_path / f"{name}.aiflame", busy_process()) for name in ("sealed", "raw"))
+    Profile.open(sealed)
+    readable(sealed, raw, tmp_path)
+    return sealed, raw
+
+
+def readable(*folders: Path) -> None:
+    for folder in folders:
+        for path in [folder, *folder.rglob("*")]:
+            path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def test_tables_of_another_users_profile_are_made_in_the_readers_own_cache(tmp_path, of_root):
+    cache = tmp_path / "cache"
+    cache.mkdir(0o700)
+    os.chown(cache, 65534, 65534)
+    first = read_by_another(*of_root, cache)
+    before = [content(path) for path in of_root]
+    assert first == ["50, not derived, 1, a note, something was not possible"] * 2
+    assert read_by_another(*of_root, cache) == ["50, derived, 1, a note, something was not possible"] * 2
+    assert [content(path) for path in of_root] == before
+    made = [cache / "aiflame", *(cache / "aiflame").rglob("*")]
+    assert len(made) > 10
+    for path in made:
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+        assert path.stat().st_uid == 65534
+
+
+@pytest.mark.parametrize("cache", ["another's", "open to all", "a link", "open to the group inside"])
+def test_without_a_cache_of_ones_own_derived_tables_stay_in_memory_and_nothing_is_sealed(tmp_path, of_root, cache):
+    folder = tmp_path / "cache"
+    folder.mkdir(0o1777)
+    if cache != "another's":
+        os.chown(folder, 65534, 65534)
+        folder.chmod(0o1777 if cache == "open to all" else 0o700)
+    if cache == "a link":
+        (tmp_path / "elsewhere").mkdir(0o777)
+        os.chown(tmp_path / "elsewhere", 65534, 65534)
+        (folder / "aiflame").symlink_to(tmp_path / "elsewhere")
+    if cache == "open to the group inside":
+        (folder / "aiflame").mkdir()
+        (folder / "aiflame").chmod(0o770)
+        os.chown(folder / "aiflame", 65534, 65534)
+    sealed, raw = of_root
+    for _ in range(2):
+        told = read_by_another(sealed, raw, folder)
+        assert told[0] == "50, not derived, 1, a note, something was not possible"
+        assert told[1].startswith(f"{raw} is not sealed, and not yours to write to: set XDG_CACHE_HOME to a folder of your own")
+    assert [path.name for path in tmp_path.rglob("*") if path.name == "profiles"] == []
+
+
+def test_what_was_derived_of_another_users_profile_is_not_taken_for_that_of_a_later_one(tmp_path, of_root):
+    cache = tmp_path / "cache"
+    cache.mkdir(0o700)
+    os.chown(cache, 65534, 65534)
+    sealed, raw = of_root
+    read_by_another(sealed, raw, cache)
+    (sealed / "meta.json").write_text('{"version": "2"}')
+    shutil.rmtree(raw)
+    ended_profile(raw, ProcessFiles())
+    readable(raw)
+    told = read_by_another(sealed, raw, cache)
+    assert told[0].startswith("50, not derived")
+    assert told[1].startswith("0, not derived")
 
 
 def test_the_newest_profile_is_the_one_recorded_last(tmp_path):
@@ -176,3 +258,15 @@ def test_the_newest_profile_is_the_one_recorded_last(tmp_path):
 def test_a_folder_without_profiles_says_how_to_make_one(tmp_path):
     with pytest.raises(AiflameError, match=r"no profile \(\*\.aiflame\) in .*: record one with `aiflame record -- COMMAND`"):
         newest(tmp_path)
+
+
+@pytest.mark.parametrize("stated", [50, 80_000_000])
+def test_a_small_file_of_very_many_equal_rows_is_refused_before_it_is_read(path, stated):
+    tables = Folder.open(path).folder("tables")
+    bomb = write_part(tables, "cpu_samples", "ff", pl.DataFrame({"process": pl.repeat(0, 80_000_000, dtype=pl.UInt8, eager=True)}))
+    assert bomb.bytes < 1 << 20
+    index = Index.read(tables)
+    assert index is not None
+    Index({**index.tables, "cpu_samples": (dataclasses.replace(bomb, rows=stated),)}).write(tables)
+    with pytest.raises(AiflameError, match=r"says that it has 80,000,000 rows in [0-9,]+ bytes: no table of ours does"):
+        Profile.open(path).table("cpu_samples")

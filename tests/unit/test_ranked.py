@@ -20,7 +20,8 @@ from aiflame.attribute.timeline import timeline
 from aiflame.attribute.transforms import diff
 from aiflame.errors import AiflameError
 from aiflame.profile.codes import CallBackend, CallKind, FrameKind
-from aiflame.profile.job import FOLDER, Job, rank_folder
+from aiflame.profile.door import Folder
+from aiflame.profile.job import FOLDER, Job, rank_name
 from aiflame.profile.kinds import Kind
 from aiflame.profile.meta import Clocks, Host, JobRank, Meta
 from aiflame.profile.rank_of import ranks_of
@@ -56,12 +57,16 @@ def working(*, pid: int = 7, ticks: int = 1, time_ns: int = 101 * S, name: str =
 Tables = Callable[[int], dict[str, list[Row]]]
 
 
+def rank_folder(path: Path, rank: int) -> Path:
+    return path / FOLDER / rank_name(rank)
+
+
 def job(path: Path, *metas: Meta, size: int = 4, tables: Tables = lambda rank: working(ticks=rank + 1)) -> Path:
     for meta in metas:
         assert meta.job_rank is not None
         rank = meta.job_rank.rank
         sealed(rank_folder(path, rank), meta, **tables(rank))
-    Job("run1", "mpich", size).announce(path)
+    Job("run1", "mpich", size).announce(Folder.open(path))
     return path
 
 
@@ -250,10 +255,9 @@ def test_kept_files_are_found_in_their_ranks_folder_alone(tmp_path: Path) -> Non
         (rank_folder(path, rank) / "kept" / "graph.py").write_text(f"rank {rank}")
     store = opened(path)
     files = store.table("kept_files")["file"].to_list()
-    found = [store.kept(file) for file in files]
-    assert [file.read_text() for file in found if file is not None] == ["rank 0", "rank 1"]
-    assert store.kept("00001/../../00000/kept/graph.py") is None
-    assert store.kept("../job") is None
+    assert [(store.kept_size(file), store.read_kept(file, 100)) for file in files] == [(6, b"rank 0"), (6, b"rank 1")]
+    for outside in ("00001/../../00000/kept/graph.py", "../job"):
+        assert (store.kept_size(outside), store.read_kept(outside, 100)) == (None, b"")
 
 
 def test_a_rank_that_cannot_be_read_spoils_no_other(tmp_path: Path) -> None:
@@ -288,7 +292,7 @@ def test_a_table_that_is_damaged_in_one_rank_is_missing_in_that_rank_alone(tmp_p
 def test_a_rank_that_recorded_nothing_is_told_of(tmp_path: Path) -> None:
     path = job(tmp_path / "p.aiflame", a_rank(0), size=2)
     (rank_folder(path, 1) / "spool").mkdir(parents=True)
-    a_rank(1, size=2).with_notes("nothing was recorded: …").write(rank_folder(path, 1))
+    a_rank(1, size=2).with_notes("nothing was recorded: …").write(Folder.open(rank_folder(path, 1)))
     store = opened(path)
     assert store.notes() == ["rank 1 recorded nothing", "rank 1: nothing was recorded: …"]
     assert aiflame.open(path).tree("cpu-time").total("cpu-time") == 1000
@@ -297,7 +301,7 @@ def test_a_rank_that_recorded_nothing_is_told_of(tmp_path: Path) -> None:
 def test_a_rank_whose_recorder_died_is_sealed_when_the_whole_is_opened(tmp_path: Path) -> None:
     path = job(tmp_path / "p.aiflame", a_rank(0), size=2)
     (rank_folder(path, 1) / "spool" / "42.100").mkdir(parents=True)
-    a_rank(1, size=2, complete=False, exit_status=None).write(rank_folder(path, 1))
+    a_rank(1, size=2, complete=False, exit_status=None).write(Folder.open(rank_folder(path, 1)))
     store = opened(path)
     assert (rank_folder(path, 1) / "tables").is_dir()
     assert not store.meta.complete
@@ -316,7 +320,7 @@ def test_ranks_left_by_another_run_are_not_mixed_in(tmp_path: Path) -> None:
 def test_ranks_that_were_not_to_be_recorded_are_not_missed(tmp_path: Path) -> None:
     path = tmp_path / "p.aiflame"
     sealed(rank_folder(path, 2), a_rank(2), **working())
-    Job("run1", "mpich", 4, "2").announce(path)
+    Job("run1", "mpich", 4, "2").announce(Folder.open(path))
     assert opened(path).notes() == []
     assert opened(path).meta.complete
 

@@ -217,16 +217,16 @@ def test_a_full_disk_leaves_the_old_report_and_one_line(trained: Profile, tmp_pa
         def __exit__(self, *_: object) -> None:
             pass
 
-    opened = Path.open
+    opened = os.fdopen
 
-    def open_full(self: Path, mode: str = "r", *rest: Any, **more: Any) -> Any:
+    def open_full(descriptor: int, mode: str = "r", *rest: Any, **more: Any) -> Any:
         if mode == "wb":
-            opened(self, mode).close()
+            os.close(descriptor)
             return Full()
-        return opened(self, mode, *rest, **more)
+        return opened(descriptor, mode, *rest, **more)
 
+    monkeypatch.setattr("aiflame.render.output.os.fdopen", open_full)
     monkeypatch.setattr(report, "page", pieces)
-    monkeypatch.setattr(Path, "open", open_full)
     with pytest.raises(AiflameError, match=r"cannot write .*r\.html: no space left on device: choose another place with -o"):
         write(trained, path)
     monkeypatch.undo()

@@ -338,4 +338,9 @@ def test_with_a_screen_the_browser_gets_the_address(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr("webbrowser.open", opened.put)
     assert list(browser.show("http://127.0.0.1:4711/token/")) == []
-    assert opened.get(timeout=60) == "http://127.0.0.1:4711/token/"
+    address = opened.get(timeout=60)
+    assert address.startswith("file://")
+    assert "token" not in address, "every user sees a browser's command line"
+    page = Path(address.removeprefix("file://"))
+    assert "http://127.0.0.1:4711/token/" in page.read_text()
+    assert [oct(path.stat().st_mode & 0o777) for path in (page, page.parent)] == ["0o600", "0o700"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from profiles import Row, sealed, stack
+from profiles import Row, sealed, stack, this_machine
 
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.kinds import Kind
@@ -31,7 +31,7 @@ def address(value: int) -> int:
 def resolved(path: Path, *words: int, meta: Meta | None = None, **tables: list[Row]) -> Profile:
     tables.setdefault("processes", [{"pid": PID, "start_ns": 5}])
     profile = sealed(path / "p.aiflame", meta, stacks=stack(*words), **tables)
-    resolve(profile)
+    resolve(profile, outside=this_machine())
     return profile
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from binaries import Binary, build, run, symbols
-from profiles import native, sealed, stack
+from profiles import native, sealed, stack, this_machine
 
 from aiflame.profile.kinds import Kind
 from aiflame.profile.meta import Clocks, Meta
@@ -34,7 +34,7 @@ def resolved(
     """A profile whose module 1 is `binary`, resolved."""
     row = {"path": str(binary), "build_id": build_id, **module}
     profile = sealed(folder / "p.aiflame", meta, modules=[row], stacks=stack(*words))
-    resolve(profile, debug_roots=(debug_root,))
+    resolve(profile, outside=this_machine(debug_root))
     return profile
 
 
@@ -266,7 +266,7 @@ def test_processes_share_a_library_under_ids_of_their_own(program: Binary, tmp_p
         modules=[{"process": 0, **module}, {"process": 1, "path": "/nowhere/else"}, {"process": 1, **module}],
         stacks=[*stack(native(1, address)), *({"process": 1, **row} for row in stack(native(1, address), native(2, address)))],
     )
-    resolve(profile, debug_roots=())
+    resolve(profile, outside=this_machine())
     found = profile.table("symbols").filter(pl.col("depth") == 0).sort("process", "frame")
     assert found["name"].to_list() == ["app::outer", f"[unknown] else+0x{address - 1:x}", "app::outer"]
 

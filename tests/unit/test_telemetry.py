@@ -18,12 +18,14 @@ import aiflame
 from aiflame.cli.record import record
 from aiflame.errors import AiflameError
 from aiflame.profile.control import ControlPage
+from aiflame.profile.door import Folder
 from aiflame.profile.meta import Meta
 from aiflame.profile.seal import seal
 from aiflame.profile.telemetry import read
 from aiflame.profile.telemetry_format import FOLDER, Header, Packer, Series, pack_header, read_header
+from aiflame.recorder.options import parse_telemetry
 from aiflame.recorder.sources.base import Look
-from aiflame.recorder.telemetry import SHARE, Telemetry, _Budget, _Scheduled, parse_telemetry
+from aiflame.recorder.telemetry import SHARE, Telemetry, _Budget, _Scheduled
 
 MS = 1_000_000
 
@@ -58,18 +60,18 @@ class Made:
 def profile(tmp_path: Path) -> Path:
     path = tmp_path / "p.aiflame"
     (path / "spool").mkdir(parents=True)
-    Meta().write(path)
+    Meta().write(Folder.open(path))
     return path
 
 
 def values(profile: Path, source: str = "made") -> list[float]:
-    found = read(profile / FOLDER)
+    found = read(Folder.open(profile).folder(FOLDER))
     return found.values.join(found.series.filter(pl.col("source") == source), on="series")["value"].to_list()
 
 
 def test_every_look_is_in_the_profile(profile: Path) -> None:
     source = Made()
-    telemetry = Telemetry(profile, ControlPage.create(profile), 5, [source])
+    telemetry = Telemetry(Folder.open(profile), ControlPage.create(Folder.open(profile)), 5, [source])
     telemetry.start()
     assert source.enough.wait(60)
     assert telemetry.finish() == []
@@ -78,7 +80,7 @@ def test_every_look_is_in_the_profile(profile: Path) -> None:
 
 
 def test_a_recording_that_ends_at_once_has_a_first_look_or_none_and_no_note(profile: Path) -> None:
-    telemetry = Telemetry(profile, ControlPage.create(profile), 50, [Made()])
+    telemetry = Telemetry(Folder.open(profile), ControlPage.create(Folder.open(profile)), 50, [Made()])
     telemetry.start()
     assert telemetry.finish() == []
 
@@ -87,7 +89,7 @@ def test_a_look_that_never_ends_holds_nobody_up_but_its_own(profile: Path) -> No
     never = threading.Event()
     hangs = Made("hangs", thread="driver", does=lambda number: never.wait() and None)
     other = Made()
-    telemetry = Telemetry(profile, ControlPage.create(profile), 5, [hangs, other])
+    telemetry = Telemetry(Folder.open(profile), ControlPage.create(Folder.open(profile)), 5, [hangs, other])
     telemetry.start()
     assert other.enough.wait(60)
     (note,) = telemetry.finish()
@@ -102,7 +104,7 @@ def test_a_source_that_fails_ends_alone_and_is_told_of(profile: Path) -> None:
             raise OSError(19, "No such device")
 
     broken, other = Made("broken", does=fails), Made()
-    telemetry = Telemetry(profile, ControlPage.create(profile), 5, [broken, other])
+    telemetry = Telemetry(Folder.open(profile), ControlPage.create(Folder.open(profile)), 5, [broken, other])
     telemetry.start()
     assert other.enough.wait(60)
     assert telemetry.finish() == ["telemetry of broken ended: No such device"]
@@ -111,11 +113,11 @@ def test_a_source_that_fails_ends_alone_and_is_told_of(profile: Path) -> None:
 
 def test_it_takes_no_more_room_than_is_allowed(profile: Path) -> None:
     """Room for a file's first 16 KiB, and not for its second."""
-    page = ControlPage.create(profile, max_bytes=24 << 10)
+    page = ControlPage.create(Folder.open(profile), max_bytes=24 << 10)
     wide = Made("wide")
     wide.begin = lambda: Header("wide", tuple(Series("", f"n{at}", "") for at in range(100)))  # type: ignore[method-assign]
     wide.look = lambda: [(1, 0, [0.0] * 100)] * 5  # type: ignore[method-assign]
-    telemetry = Telemetry(profile, page, 5, [wide])
+    telemetry = Telemetry(Folder.open(profile), page, 5, [wide])
     telemetry.start()
     time.sleep(0.3)
     telemetry.finish()
@@ -128,7 +130,7 @@ class Judged:
 
     def __init__(self, *of: Made, interval_ms: int = 50) -> None:
         self.budget = _Budget(interval_ms * MS, SHARE)
-        self.scheduled = [_Scheduled(one, Path(one.name)) for one in of]
+        self.scheduled = [_Scheduled(one, Folder.open(os.curdir), one.name) for one in of]
         self.budget.add(self.scheduled)
         self.now = time.monotonic_ns()
 
@@ -221,7 +223,7 @@ def test_a_file_that_is_cut_off_anywhere_keeps_its_whole_records(profile: Path) 
     whole = HEADER + b"".join(RECORDS)
     for end in range(len(HEADER), len(whole)):
         file(profile, whole[:end])
-        found = read(profile / FOLDER)
+        found = read(Folder.open(profile).folder(FOLDER))
         assert found.notes == []
         assert len(found.values.filter(pl.col("series") == 1)) == (end - len(HEADER)) // len(RECORDS[0])
 
@@ -231,14 +233,14 @@ def test_a_record_that_was_changed_is_left_out_and_told_of(profile: Path) -> Non
         changed = bytearray(RECORDS[1])
         changed[at] ^= 0x40
         file(profile, HEADER + RECORDS[0] + changed + RECORDS[2] + RECORDS[3])
-        found = read(profile / FOLDER)
+        found = read(Folder.open(profile).folder(FOLDER))
         assert found.values.filter(pl.col("series") == 1)["value"].to_list() == [1.0, 3.0, 4.0]
         assert found.notes == ["telemetry of made: 1 damaged records were left out"]
 
 
 def test_a_rate_is_over_the_looks_that_are_there(profile: Path) -> None:
     file(profile, HEADER + RECORDS[0] + RECORDS[3])
-    found = read(profile / FOLDER)
+    found = read(Folder.open(profile).folder(FOLDER))
     assert found.values.filter(pl.col("series") == 0)["value"].to_list() == [5120.0]
 
 
@@ -247,7 +249,7 @@ def test_a_rate_is_over_the_looks_that_are_there(profile: Path) -> None:
 def test_any_bytes_are_a_note_at_most(tmp_path_factory: pytest.TempPathFactory, data: bytes, kept: int) -> None:
     profile = tmp_path_factory.mktemp("telemetry")
     file(profile, HEADER[:kept] + data)
-    found = read(profile / FOLDER)
+    found = read(Folder.open(profile).folder(FOLDER))
     assert found.values.is_empty() or kept == len(HEADER)
     assert len(found.notes) <= 1
 
@@ -264,7 +266,7 @@ def test_a_header_of_something_else_is_refused(header: str) -> None:
 def test_a_damaged_file_does_not_keep_a_profile_from_being_sealed(profile: Path) -> None:
     file(profile, b"nothing of ours")
     (profile / FOLDER / "01-other.records").write_bytes(HEADER + b"".join(RECORDS))
-    seal(profile)
+    seal(Folder.open(profile))
     assert aiflame.open(profile).sql("SELECT count(*) AS n FROM telemetry")["n"][0] == 7
     assert any("00-made" in note for note in aiflame.open(profile).store.notes())
     assert not (profile / FOLDER).exists()
@@ -272,12 +274,12 @@ def test_a_damaged_file_does_not_keep_a_profile_from_being_sealed(profile: Path)
 
 def test_a_killed_recorder_loses_nothing_that_it_wrote(profile: Path) -> None:
     """The process that looks is killed; who opens the profile finds all of its looks but, perhaps, the one being written."""
-    page = ControlPage.create(profile, recorder_pid=1 << 22)
+    page = ControlPage.create(Folder.open(profile), recorder_pid=1 << 22)
     ready, tells = os.pipe()
     child = os.fork()
     if child == 0:
         source = Made()
-        Telemetry(profile, page, 5, [source]).start()
+        Telemetry(Folder.open(profile), page, 5, [source]).start()
         source.enough.wait(60)
         os.write(tells, b"x")
         time.sleep(60)
@@ -285,7 +287,7 @@ def test_a_killed_recorder_loses_nothing_that_it_wrote(profile: Path) -> None:
     assert os.read(ready, 1) == b"x"
     os.kill(child, 9)
     os.waitpid(child, 0)
-    seal(profile)
+    seal(Folder.open(profile))
     found = aiflame.open(profile).sql("SELECT value FROM telemetry ORDER BY value")["value"].to_list()
     assert len(found) >= 4  # the fifth may not be written yet
     assert found == [float(number + 1) for number in range(len(found))]

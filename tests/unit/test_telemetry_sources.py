@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from fake_machine import MEMINFO, diskstats, fake_nvml, net, pressure, stat, write
 
+from aiflame.profile.door import Folder
 from aiflame.profile.telemetry import read
 from aiflame.profile.telemetry_format import FOLDER, Packer, pack_header
 from aiflame.recorder.sources import cpu, memory, nvidia, system, vendors
@@ -31,7 +32,7 @@ def readings(folder: Path, source: Source, *changes: Callable[[], object], apart
     source.end()
     (folder / FOLDER).mkdir(exist_ok=True)
     (folder / FOLDER / "00-x.records").write_bytes(pack_header(header) + b"".join(records))
-    found = read(folder / FOLDER)
+    found = read(Folder.open(folder / FOLDER))
     assert found.notes == []
     values = found.values.join(found.series, on="series").sort("series", "time_ns")
     told: Readings = {}
@@ -89,7 +90,7 @@ def test_resident_memory_of_the_processes_that_are_recorded(root: Path, tmp_path
     write(root, {f"proc/{pid}/statm": f"5000 {pid * 100} 10 1 0 50 0" for pid in (7, 8, 9)})
     for pid in (7, 8):
         (tmp_path / f"spool/{pid}.123").mkdir(parents=True)
-    found = readings(root, memory.Processes(root, tmp_path / "spool"), lambda: shutil.rmtree(root / "proc/8"))
+    found = readings(root, memory.Processes(root, Folder.open(tmp_path / "spool")), lambda: shutil.rmtree(root / "proc/8"))
     page = 4096
     assert found == {("pid 7", "resident memory"): [700 * page] * 2, ("pid 8", "resident memory"): [800 * page]}
 
@@ -189,7 +190,7 @@ def test_what_may_not_be_read_is_named_and_has_no_values(root: Path, monkeypatch
     assert [one.device for one in header.unreadable] == ["package-0", "package-0 dram"]
     (root / FOLDER).mkdir()
     (root / FOLDER / "00-rapl.records").write_bytes(pack_header(header))
-    found = read(root / FOLDER)
+    found = read(Folder.open(root / FOLDER))
     assert found.series["source"].to_list() == ["rapl", "rapl"]
     assert found.values.is_empty()
 

@@ -15,7 +15,7 @@ import polars as pl
 
 from aiflame.analyze.kernel_choice import Kernel, choose, kernels, took_ns
 from aiflame.analyze.made_from import kept, made_from
-from aiflame.analyze.source_text import SourceText, source_text
+from aiflame.analyze.source_text import SourceText, SourceTexts
 from aiflame.errors import AiflameError
 from aiflame.profile.codes import GpuApi, GpuSampling
 from aiflame.profile.store import Profile
@@ -144,19 +144,20 @@ class Annotation:
         return any(instruction.sass for instruction in self.instructions)
 
 
-def annotate(profile: Profile, wanted: str, cubin: int | None = None) -> Annotation:
-    """The kernel that `wanted` names, as compiled in one of its cubins (the one with the most samples)."""
+def annotate(profile: Profile, wanted: str, cubin: int | None = None, texts: SourceTexts | None = None) -> Annotation:
+    """The kernel that `wanted` names, as compiled in one of its cubins (the one with the most samples). `texts`: of its sources; those that
+    the profile has, without."""
     found = kernels(profile)
     kernel, *others = choose(found, wanted)
-    return annotation(profile, kernel, found, _shapes(profile, kernel.name), cubin, tuple(others))
+    return annotation(profile, kernel, found, _shapes(profile, kernel.name), texts or SourceTexts(profile), cubin, tuple(others))
 
 
-def annotator(profile: Profile, found: Sequence[Kernel]) -> Callable[[Kernel], Annotation]:
+def annotator(profile: Profile, found: Sequence[Kernel], texts: SourceTexts) -> Callable[[Kernel], Annotation]:
     """For many kernels of a profile: what they have in common is read once. `found`: all of the profile (`kernel_choice.kernels`)."""
     shapes: dict[str, list[Shape]] = defaultdict(list)
     for name, shape in _all_shapes(profile):
         shapes[name].append(shape)
-    return lambda kernel: annotation(profile, kernel, found, tuple(shapes[kernel.name]))
+    return lambda kernel: annotation(profile, kernel, found, tuple(shapes[kernel.name]), texts)
 
 
 def annotation(
@@ -164,6 +165,7 @@ def annotation(
     kernel: Kernel,
     found: Sequence[Kernel],
     shapes: tuple[Shape, ...],
+    texts: SourceTexts,
     cubin: int | None = None,
     others: tuple[Kernel, ...] = (),
 ) -> Annotation:
@@ -174,7 +176,7 @@ def annotation(
         raise AiflameError(f"{kernel.short} was not sampled in cubin {cubin:016x}: " + (f"use {known}" if known else "it has no samples"))
     chosen = cubin if cubin is not None else next(iter(versions), None)
     instructions = _instructions(profile, chosen, kernel.name, samples) if chosen is not None else ()
-    files = _files(profile, instructions)
+    files = _files(texts, instructions)
     return Annotation(
         kernel,
         others,
@@ -270,17 +272,16 @@ def _of_code(profile: Profile, table: str, cubin: int, name: str, columns: Seque
     return profile.scan(table).filter(pl.col("cubin") == cubin, pl.col("function") == name).select(columns).collect().rows()
 
 
-def _files(profile: Profile, instructions: Sequence[Instruction]) -> tuple[SourceFile, ...]:
+def _files(texts: SourceTexts, instructions: Sequence[Instruction]) -> tuple[SourceFile, ...]:
     if not any(instruction.chain for instruction in instructions):
         return ()
-    recorded = dict(profile.table("sources").select("path", "text").rows()) if profile.has("sources") else None
     inclusive: dict[tuple[str, int], list[Instruction]] = defaultdict(list)
     for instruction in instructions:
         for place in dict.fromkeys((place.file, place.line) for place in instruction.chain):
             inclusive[place].append(instruction)
     result = []
     for path, places in groupby(sorted(inclusive), key=lambda place: place[0]):
-        text = source_text(path, recorded, profile.meta)
+        text = texts.of(path)
         lines = tuple(_line(text, number, inclusive[path, number]) for _, number in places if number)
         result.append(SourceFile(text, _sum(line.count for line in lines), lines))
     outermost = [instruction.chain[-1].file for instruction in instructions if instruction.chain]

@@ -52,4 +52,4 @@ def _parts(profile: Tables) -> list[Tables]:
     """Of a profile of many folders, each alone: its moments are moved as in the whole, its processes have their own numbers."""
     if not isinstance(profile, Ranked):
         return [profile]
-    return [Ranked(profile.path, [part]) for part in profile.parts]
+    return [Ranked(profile.folder, [part]) for part in profile.parts]

@@ -11,10 +11,13 @@ import polars as pl
 from aiflame.analyze.rank_facts import Partial, RankFacts, of_rank
 from aiflame.attribute.stacks import Tables
 from aiflame.errors import AiflameError
+from aiflame.profile.aside import is_ours
+from aiflame.profile.door import Folder, refuse_foreign_entries
+from aiflame.profile.going_on import SEALED
 from aiflame.profile.index import Index
+from aiflame.profile.job import FOLDER as RANKS
 from aiflame.profile.job import Job, is_ranked, rank_folders
 from aiflame.profile.rank_of import NONE, ranks_of
-from aiflame.profile.seal import SEALED
 from aiflame.profile.store import Profile
 
 BYTES_A_ROW = 600
@@ -26,10 +29,13 @@ AT_LEAST = 220 << 20
 @dataclass(frozen=True, slots=True)
 class Source:
     path: str
+    """How it is called: that of the profile, or of a rank's folder in it."""
     rank: int
     """What it counts as, if its own rows do not tell."""
     only: int | None = None
     """The one of the profile's ranks that is meant; None: all that are in it."""
+    whole: str = ""
+    """Of a rank's folder: the path of the profile that it lies in."""
 
     @property
     def name(self) -> str:
@@ -61,12 +67,12 @@ def sources(paths: Sequence[Path]) -> tuple[list[Source], list[str]]:
     found: list[Source] = []
     notes = []
     for place, path in enumerate(paths):
-        if is_ranked(path):
-            folders = rank_folders(path)
-            found += [Source(str(folder), rank) for rank, folder in folders.items()]
-            notes += _gone(path, set(folders))
-            continue
         try:
+            if (whole := _ranked(path)) is not None:
+                folders = rank_folders(whole)
+                found += [Source(str(folder.path), rank, whole=str(path)) for rank, folder in folders.items()]
+                notes += _gone(whole, set(folders))
+                continue
             numbers = sorted(set(_ranks(Profile.open(path)).values()))
         except AiflameError as error:
             if len(paths) == 1:
@@ -77,12 +83,25 @@ def sources(paths: Sequence[Path]) -> tuple[list[Source], list[str]]:
     return found, notes
 
 
-def _gone(path: Path, there: set[int]) -> list[str]:
+def _ranked(path: Path) -> Folder | None:
+    """A profile of several ranks. None: one of another kind, or none."""
+    try:
+        whole = Folder.open(path)
+    except OSError:
+        return None
+    if not is_ranked(whole):
+        return None
+    if is_ours(whole):
+        refuse_foreign_entries(whole)
+    return whole
+
+
+def _gone(whole: Folder, there: set[int]) -> list[str]:
     """Whether ranks are missing that the job had, and that were to be recorded."""
-    job = Job.read(path)
+    job = Job.read(whole)
     if job is None or job.ranks or job.size <= len(there):
         return []
-    return [f"{path}: {job.size - len(there):,} of {job.size:,} ranks left no recording"]
+    return [f"{whole.path}: {job.size - len(there):,} of {job.size:,} ranks left no recording"]
 
 
 def facts_of(source: Source) -> Partial:
@@ -102,7 +121,7 @@ def or_note(name: str, path: str, facts: Callable[[], list[RankFacts]]) -> Parti
 
 
 def _facts(source: Source) -> list[RankFacts]:
-    profile = Profile.open(source.path)
+    profile = _open(source)
     of_process = _ranks(profile)
     numbers = sorted(set(of_process.values())) if source.only is None else [source.only]
     size = int(profile.table("ranks")["size"].max() or 0) if profile.has("ranks") else 0  # type: ignore[arg-type]
@@ -113,6 +132,14 @@ def _facts(source: Source) -> list[RankFacts]:
         own = OfProcesses(profile, tuple(process for process, rank in of_process.items() if rank == number))
         found.append(of_rank(own, profile.meta, number, size, source.path))
     return found
+
+
+def _folder(source: Source) -> Folder:
+    return Folder.open(source.whole).folder(RANKS, Path(source.path).name) if source.whole else Folder.open(source.path)
+
+
+def _open(source: Source) -> Profile:
+    return Profile.of(_folder(source)) if source.whole else Profile.open(source.path)
 
 
 def _ranks(profile: Profile) -> dict[int, int]:
@@ -127,8 +154,8 @@ def _ranks(profile: Profile) -> dict[int, int]:
 def needed(source: Source) -> int:
     """Bytes of memory that its facts take while they are made; what cannot be read takes none."""
     try:
-        index = Index.read(Path(source.path) / SEALED)
-    except AiflameError:
+        index = Index.read(_folder(source).folder(SEALED))
+    except (AiflameError, OSError):
         index = None
     rows = sum(part.rows for name, parts in (index.tables if index else {}).items() if name in _LARGE for part in parts)
     return AT_LEAST + BYTES_A_ROW * rows

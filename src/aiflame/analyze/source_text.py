@@ -1,23 +1,31 @@
-"""The text of source files that a profile names: as it was recorded, else from this disk when it is surely still the same."""
+"""The text of source files that a profile names: as it was stored in the profile, else from a folder that the reader points to.
+
+Nothing else is read: a profile may come from a stranger, and could name any file of the reader's.
+"""
 
 from __future__ import annotations
 
-import platform
+import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from aiflame.profile.meta import Meta
+import polars as pl
+
+from aiflame.errors import AiflameError
+from aiflame.profile.store import Profile
 
 _LARGEST = 16 << 20
+_DEEPEST = 64
+"""Components of a path that are tried."""
 
 
 class Origin(str, Enum):
     PROFILE = "profile"
-    DISK = "disk"
-    CHANGED = "changed"
-    """The file is here, but younger than the recording: its lines would be the wrong ones."""
+    SOURCE_PATH = "source-path"
+    """The reader's folder: whether it is the same version is theirs to know."""
     MISSING = "missing"
 
 
@@ -32,25 +40,66 @@ class SourceText:
         return self.lines[number - 1] if 0 < number <= len(self.lines) else None
 
 
-def source_text(path: str, recorded: Mapping[str, str] | None, meta: Meta) -> SourceText:
-    """`recorded`: the texts that the profile has; None when nobody has looked for any.
+class SourceFolder:
+    """`--source-path DIR`: a source file is looked up below it by the tail of its path, the longest first."""
 
-    A text that was looked for and is not there was no longer what the kernel had been compiled from: then the disk does not help.
-    """
-    if recorded is not None:
-        return SourceText(path, Origin.PROFILE, _lines(recorded[path])) if path in recorded else SourceText(path, Origin.MISSING)
-    if meta.host.name != platform.node():
-        return SourceText(path, Origin.MISSING)
-    try:
-        file = Path(path)
-        state = file.stat()
-        if not file.is_file() or not file.is_absolute() or state.st_size > _LARGEST:
-            return SourceText(path, Origin.MISSING)
-        if state.st_mtime_ns > meta.started.realtime_ns:
-            return SourceText(path, Origin.CHANGED)
-        return SourceText(path, Origin.DISK, _lines(file.read_text(encoding="utf-8", errors="replace")))
-    except (OSError, ValueError):
-        return SourceText(path, Origin.MISSING)
+    def __init__(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise AiflameError(f"--source-path {folder}: no such folder")
+        self._folder = folder.resolve()
+
+    def read(self, path: str) -> str | None:
+        parts = [part for part in path.split("/") if part not in ("", ".")][-_DEEPEST:]
+        if ".." in parts or "\0" in path:
+            return None
+        for first in range(len(parts)):
+            if (text := self._text(self._folder.joinpath(*parts[first:]))) is not None:
+                return text
+        return None
+
+    def _text(self, path: Path) -> str | None:
+        """None for what a link leads out of the folder to."""
+        try:
+            real = path.resolve(strict=True)
+            if not real.is_relative_to(self._folder) or not stat.S_ISREG(real.lstat().st_mode):
+                return None
+            descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+            with os.fdopen(descriptor, "rb") as file:
+                content = file.read(_LARGEST + 1)
+        except (OSError, ValueError, RuntimeError):
+            return None
+        return content.decode("utf-8", "replace") if len(content) <= _LARGEST else None
+
+
+class SourceTexts:
+    """Of one profile. `folder`: what the reader points to."""
+
+    def __init__(self, profile: Profile, folder: SourceFolder | None = None) -> None:
+        self._profile, self._folder = profile, folder
+        self._stored: Mapping[str, str] = dict(profile.table("sources").select("path", "text").rows()) if profile.has("sources") else {}
+        self._read: dict[str, str | None] = {}
+
+    def of(self, path: str) -> SourceText:
+        if path in self._stored:
+            return SourceText(path, Origin.PROFILE, _lines(self._stored[path]))
+        text = self._from_folder(path)
+        return SourceText(path, Origin.MISSING) if text is None else SourceText(path, Origin.SOURCE_PATH, _lines(text))
+
+    def all(self) -> dict[str, str]:
+        """Every text that is known, by the path that the profile's lines name."""
+        found = dict(self._stored)
+        if self._folder is not None and self._profile.has("gpu_lines"):
+            for path in self._profile.scan("gpu_lines").select(pl.col("file").unique().sort()).collect()["file"].to_list():
+                if path not in found and (text := self._from_folder(path)) is not None:
+                    found[path] = text
+        return found
+
+    def _from_folder(self, path: str) -> str | None:
+        if self._folder is None or not path:
+            return None
+        if path not in self._read:
+            self._read[path] = self._folder.read(path)
+        return self._read[path]
 
 
 def _lines(text: str) -> tuple[str, ...]:

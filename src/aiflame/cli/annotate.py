@@ -10,7 +10,8 @@ import typer
 from aiflame.analyze.annotate import annotate as ask
 from aiflame.analyze.annotate_json import to_json
 from aiflame.analyze.kernel_choice import hottest, kernels
-from aiflame.cli.view import Ranks, opened
+from aiflame.analyze.source_text import SourceTexts
+from aiflame.cli.view import Ranks, SourcePath, opened, source_folder
 from aiflame.errors import AiflameError
 from aiflame.profile.store import SUFFIX
 from aiflame.render.annotate import LEAST_PERCENT, print_annotation
@@ -32,6 +33,7 @@ def annotate(
     least: Annotated[
         float, typer.Option("--least", min=0, max=100, metavar="PERCENT", help="Fold instructions with less of the samples; 0 shows all.")
     ] = LEAST_PERCENT,
+    source_path: SourcePath = None,
     ranks: Ranks = "",
     json: Annotated[bool, typer.Option("--json", help="Machine-readable, to stdout.")] = False,
 ) -> None:
@@ -41,7 +43,7 @@ def annotate(
     profile = opened(Path(names[0]) if len(names) == 2 or _is_profile(names[0]) else None, ranks)
     if len(names) == 1 and _is_profile(names[0]):
         raise AiflameError(f"which kernel of {names[0]}? {hottest(kernels(profile.store))}")
-    answer = ask(profile.store, names[-1], _crc(cubin))
+    answer = ask(profile.store, names[-1], _crc(cubin), SourceTexts(profile.store, source_folder(source_path)))
     if json:
         typer.echo(to_json(answer))
     else:

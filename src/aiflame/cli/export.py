@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -14,6 +15,7 @@ from aiflame.attribute.tree import Tree
 from aiflame.cli.view import Detail, Focus, Grouping, Idle, MetricName, ProfilePath, Ranks, Raw, view
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed, speedscope
+from aiflame.render.output import new_file
 
 
 class Format(str, Enum):
@@ -45,7 +47,7 @@ def export(
         _WRITERS[to](shown.tree, shown.metric, sys.stdout)
         return
     try:
-        with output.open("w", encoding="utf-8") as file:
+        with new_file(output) as data, io.TextIOWrapper(data, encoding="utf-8") as file:
             _WRITERS[to](shown.tree, shown.metric, file)
     except OSError as error:
         raise AiflameError(f"cannot write {output}: {(error.strerror or str(error)).lower()}: choose another place with -o") from None

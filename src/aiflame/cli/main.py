@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from aiflame.errors import AiflameError
+from aiflame.errors import AiflameError, harmless
 
 
 def main() -> int:
@@ -17,7 +17,7 @@ def guarded(run: Callable[[list[str]], int], arguments: list[str]) -> int:
     try:
         return run(arguments)
     except AiflameError as error:
-        print(f"aiflame: {error}", file=sys.stderr)
+        print(f"aiflame: {harmless(str(error))}", file=sys.stderr)
         return getattr(error, "status", 1)
     except BrokenPipeError:
         # The reader of our output has left (`| head`): nothing is wrong.

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from aiflame.cli.browser import show
-from aiflame.cli.view import BaseRanks, Ranks, of_ranks, opened
+from aiflame.cli.view import BaseRanks, Ranks, SourcePath, of_ranks, opened, source_folder
 from aiflame.render.report import Report
 from aiflame.render.server import Server
 
@@ -18,13 +18,15 @@ def open_report(
     baseline: Annotated[Path | None, typer.Option(metavar="PROFILE", help="Compare with this one: red is more, blue is less.")] = None,
     ranks: Ranks = "",
     base_ranks: BaseRanks = "",
+    source_path: SourcePath = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1 (default: any that is free).")] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address alone.")] = False,
 ) -> None:
     """Show the report in a browser; Ctrl-C ends it."""
     shown = opened(profile, ranks)
     before = opened(baseline, base_ranks).store if baseline is not None else None
-    with Server(Report(shown.store, before, of_ranks(shown, ranks)), port) as server:
+    found = Report(shown.store, before, of_ranks(shown, ranks), sources=source_folder(source_path))
+    with Server(found, port) as server:
         typer.echo(server.address)
         if not no_browser:
             for line in show(server.address):

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 import time
 from pathlib import Path
 
 from aiflame.errors import AiflameError
+from aiflame.profile.door import Folder
+from aiflame.profile.glance import Glance, glance
 from aiflame.profile.rank_numbers import parse_ranks
 from aiflame.recorder import Place, Recording, RecordOptions, leave_as, parse_sampling, parse_size, place_of, rank_here, run
+from aiflame.recorder.hand_over import can_seal, start_sealer
 from aiflame.recorder.intra import PRESETS, parse_intra
+from aiflame.recorder.options import INTERVAL_MS, parse_telemetry
 from aiflame.recorder.supervise import become
-from aiflame.recorder.telemetry import INTERVAL_MS, parse_telemetry
 from aiflame.recorder.tracing import BACKENDS, DEFAULT, parse_trace
 
 _USAGE = "aiflame record [-o PROFILE] [options] -- COMMAND ..."
@@ -90,6 +94,9 @@ def parser() -> argparse.ArgumentParser:
         metavar="MS|off",
         help=f"read load, memory, power … of the machine every MS milliseconds (default: {INTERVAL_MS})",
     )
+    result.add_argument(
+        "--wait-daemons", action="store_true", help="end when the processes that the command leaves running have ended, too"
+    )
     result.add_argument("--no-seal", action="store_true", help="leave the raw recording; the next command that opens it seals it")
     result.add_argument("-q", "--quiet", action="store_true", help="print no summary")
     result.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...", help="what to run")
@@ -135,39 +142,50 @@ def record(arguments: list[str]) -> int:
             telemetry_ms=parse_telemetry(options.telemetry),
         ),
         overwrite=options.force,
+        seal_follows=not options.no_seal,
+        wait_daemons=options.wait_daemons,
     )
-    took = time.monotonic() - began
-    try:
-        if not options.no_seal:
-            _seal(recording, took, quiet=options.quiet)
-    except AiflameError as error:
-        # The program's own status matters more than ours; what was recorded is still there.
-        recording.tell(str(error))
-    except KeyboardInterrupt:
-        recording.tell(f"{recording.profile} is recorded but not sealed: the next command that opens it will do that")
+    _tell(recording, time.monotonic() - began, quiet=options.quiet)
+    if not options.no_seal and not recording.living:
+        _hand_over(recording)
     return leave_as(recording.status)
 
 
-def _seal(recording: Recording, seconds: float, *, quiet: bool) -> None:
-    try:
-        import polars  # noqa: F401
-    except ImportError:
-        recording.tell(f"{recording.profile} is recorded; open it where polars is installed to seal it")
+def _tell(recording: Recording, seconds: float, *, quiet: bool) -> None:
+    """What can be said without sealing; the program's own status matters more than any trouble here."""
+    seen = Glance()
+    with contextlib.suppress(OSError):
+        seen = glance(Folder.open(recording.profile))
+    for note in seen.notes:
+        recording.tell(note)
+    if recording.living:
+        recording.tell(_of_living(recording.living))
+    if quiet or not recording.place.speaks:
         return
-    import aiflame
+    processes = f"{seen.processes:,} process{'es' if seen.processes != 1 else ''}"
+    samples = f"{'' if seen.all else 'more than '}{seen.samples:,} samples"
+    print(
+        f"aiflame: {_of_ranks(recording.place)}{seconds:.1f} s, {processes}, {samples} -> {recording.place.whole}"
+        f" ({recording.bytes / 1e6:.1f} MB recorded); next: aiflame open, aiflame top",
+        file=sys.stderr,
+    )
 
-    profile = aiflame.open(recording.profile)
-    for note in profile.store.notes():
-        if note not in recording.notes:
-            recording.tell(note)
-    if not quiet and recording.place.speaks:
-        samples, processes = len(profile.table("cpu_samples")), len(profile.table("processes"))
-        size = sum(file.stat().st_size for file in recording.profile.rglob("*") if file.is_file())
-        print(
-            f"aiflame: {_of_ranks(recording.place)}{seconds:.1f} s, {processes} process{'es' if processes != 1 else ''},"
-            f" {samples:,} samples -> {recording.place.whole} ({size / 1e6:.1f} MB); next: aiflame open, aiflame top",
-            file=sys.stderr,
-        )
+
+def _of_living(pids: list[int]) -> str:
+    some = ", ".join(map(str, pids[:4])) + (" …" if len(pids) > 4 else "")
+    one = len(pids) == 1
+    return (
+        f"{len(pids)} process{'' if one else 'es'} of the program ({some}) go{'es' if one else ''} on and {'is' if one else 'are'} still"
+        " being recorded: the profile can be opened meanwhile (--wait-daemons waits for the end)"
+    )
+
+
+def _hand_over(recording: Recording) -> None:
+    """Sealing is left to a process of its own, so that the prompt is back at once. What it leaves, the next command does."""
+    if not can_seal():
+        recording.tell(f"{recording.profile} is recorded; open it where polars is installed to seal it")
+    else:
+        start_sealer(recording.profile)
 
 
 def _of_ranks(place: Place) -> str:

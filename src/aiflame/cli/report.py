@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from aiflame.analyze.amounts import amount
-from aiflame.cli.view import BaseRanks, Ranks, of_ranks, opened
+from aiflame.cli.view import BaseRanks, Ranks, SourcePath, of_ranks, opened, source_folder
 from aiflame.memory import keep_freed_memory
 from aiflame.render.report import write
 
@@ -22,13 +22,14 @@ def report(
     baseline: Annotated[Path | None, typer.Option(metavar="PROFILE", help="Compare with this one: red is more, blue is less.")] = None,
     ranks: Ranks = "",
     base_ranks: BaseRanks = "",
+    source_path: SourcePath = None,
     title: Annotated[str, typer.Option(help="The title (default: the profile's name).")] = "",
 ) -> None:
     """Write the whole report as one HTML file that opens without a network."""
     keep_freed_memory()
     shown = opened(profile, ranks)
     before = opened(baseline, base_ranks).store if baseline is not None else None
-    size = write(shown.store, output, before, title or of_ranks(shown, ranks))
+    size = write(shown.store, output, before, title or of_ranks(shown, ranks), source_folder(source_path))
     typer.echo(output)
     if size > LARGE:
         typer.echo(f"{output} has {amount(size, 'bytes')}: aiflame open shows the same without one large file", err=True)

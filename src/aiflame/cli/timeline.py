@@ -11,6 +11,7 @@ from aiflame.cli.view import Ranks, opened
 from aiflame.errors import AiflameError
 from aiflame.memory import keep_freed_memory
 from aiflame.render import perfetto
+from aiflame.render.output import new_file
 
 
 def timeline(
@@ -23,13 +24,9 @@ def timeline(
     keep_freed_memory()
     shown = opened(profile, ranks)
     try:
-        with output.open("wb") as file:
+        with new_file(output) as file:  # half a trace opens, and misleads
             slices = perfetto.write_profile(shown.store, shown.meta.started, file, samples=not no_samples)
-    except BaseException as error:
-        if output.is_file():
-            output.unlink(missing_ok=True)  # half a trace opens, and misleads
-        if not isinstance(error, OSError):
-            raise
+    except OSError as error:
         raise AiflameError(f"cannot write {output}: {(error.strerror or str(error)).lower()}: choose another place with -o") from None
     typer.echo(output)
     typer.echo(f"{slices:,} slices; open it in https://ui.perfetto.dev, where it stays in your browser", err=True)

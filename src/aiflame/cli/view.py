@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -9,10 +10,12 @@ from typing import Annotated
 import typer
 
 import aiflame
+from aiflame.analyze.source_text import SourceFolder
 from aiflame.api import Profile
 from aiflame.attribute.build import GROUPINGS, default_metric
 from aiflame.attribute.transforms import focus, hide_interpreter_noise, without_idle
 from aiflame.attribute.tree import METRICS, Tree
+from aiflame.cli.progress import SealingLine
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed
 from aiflame.profile.rank_numbers import parse_ranks, write_ranks
@@ -31,6 +34,14 @@ Detail = Annotated[
 Idle = Annotated[bool, typer.Option("--no-idle", help="Leave out the time in which a GPU had nothing to do.")]
 Raw = Annotated[bool, typer.Option("--raw", help="Keep interpreter, import and start-up frames.")]
 Focus = Annotated[str, typer.Option("--focus", metavar="REGEX", help="Only what lies under frames whose name matches.")]
+SourcePath = Annotated[
+    Path | None,
+    typer.Option(
+        "--source-path",
+        metavar="DIR",
+        help="Show sources that the profile does not have from this folder: each is looked up below it by the end of its path.",
+    ),
+]
 Ranks = Annotated[str, typer.Option("--ranks", metavar="RANKS", help="Of a parallel job these ranks alone: 0,7 or 0-3 (default: all).")]
 BaseRanks = Annotated[str, typer.Option("--base-ranks", metavar="RANKS", help="The same of the profile that is compared with.")]
 
@@ -52,15 +63,27 @@ class View:
 
 
 def opened(path: Path | None, ranks: str = "") -> Profile:
-    return aiflame.open(path, ranks=parse_ranks(ranks) if ranks else None)
+    line = SealingLine(path)
+    try:
+        profile = aiflame.open(path, line, ranks=parse_ranks(ranks) if ranks else None)
+    finally:
+        line.end()
+    for note in profile.store.unfinished():
+        print(f"aiflame: {note}", file=sys.stderr)
+    return profile
+
+
+def source_folder(path: Path | None) -> SourceFolder | None:
+    return SourceFolder(path) if path is not None else None
 
 
 def of_ranks(profile: Profile, ranks: str) -> str:
     """How a profile is called, or some ranks of it."""
+    name = profile.path.name + (" (still being recorded)" if profile.store.unfinished() else "")
     if not ranks:
-        return profile.path.name
+        return name
     numbers = parse_ranks(ranks)
-    return f"{profile.path.name}, rank{'s' if len(numbers) > 1 else ''} {write_ranks(numbers)}"
+    return f"{name}, rank{'s' if len(numbers) > 1 else ''} {write_ranks(numbers)}"
 
 
 def view(

@@ -29,10 +29,15 @@ class CaptureWriter:
             return False
         self._left -= size
         frame = b"".join((_HEAD.pack(MAGIC, VERSION, len(text), size), text))
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with (self._folder / f"{self._process}.captures").open("ab", buffering=0) as out:
+        self._folder.mkdir(0o700, parents=True, exist_ok=True)
+        with open(self._folder / f"{self._process}.captures", "ab", buffering=0, opener=_private) as out:
             out.write(frame)
             if size:
                 out.write(data)
             out.write(bytes(-size % 8))
         return True
+
+
+def _private(path: str, flags: int) -> int:
+    """Its owner's alone, as all that lies in a profile."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -7,18 +7,18 @@ moment: a frame that is cut off, or no frame at all, costs itself.
 
 from __future__ import annotations
 
-import json
 import mmap
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..profile.files import open_regular
+from ..profile.door import Folder
+from ..profile.json_data import parse
 
 FOLDER = "intra"
 SUFFIX = ".captures"
@@ -29,7 +29,10 @@ HEAD = struct.Struct("<4sIIQ")
 MOST_SCOPES = 256
 """A record has 8 bits for its scope."""
 
+_NAME = re.compile(rf"(0|[1-9][0-9]{{0,9}}){re.escape(SUFFIX)}")
 _LARGEST_JSON = 16 << 20
+_MOST_VALUES = 1 << 16
+"""Of the JSON of a frame: some dozen for each scope."""
 _LONGEST = 4096
 """Letters of a name."""
 _KINDS = ("load", "mma", "barrier", "wait", "store", "loop", "region", "role", "user", "async")
@@ -130,16 +133,16 @@ class Captures:
     """Frames that are none, or contradict themselves."""
 
 
-def files(profile: Path) -> list[Path]:
-    folder = profile / FOLDER
-    found = folder.glob(f"*{SUFFIX}") if folder.is_dir() and not folder.is_symlink() else ()
-    return sorted((path for path in found if path.name.removesuffix(SUFFIX).isdecimal()), key=lambda path: int(path.stem))
+def pids(folder: Folder) -> list[int]:
+    """The processes that have a file."""
+    names = [entry.name for entry in folder.entries()]
+    return sorted(int(name.removesuffix(SUFFIX)) for name in names if _NAME.fullmatch(name))
 
 
-def read(path: Path) -> Captures:
+def read(folder: Folder, pid: int) -> Captures:
     """The data stays in the file until it is looked at."""
-    found = Captures(int(path.name.removesuffix(SUFFIX)))
-    with open_regular(path) as file:
+    found = Captures(pid)
+    with folder.file(f"{pid}{SUFFIX}") as file:
         if file is None:
             return found
         size = file.seek(0, 2)
@@ -172,8 +175,8 @@ def _frames(data: Bytes, found: Captures) -> Iterator[tuple[dict[str, Any], Byte
             at = following
             continue
         try:
-            told = json.loads(data[at + HEAD.size : begin].tobytes())
-        except (ValueError, RecursionError):
+            told = parse(data[at + HEAD.size : begin].tobytes(), most_values=_MOST_VALUES)
+        except ValueError:
             told = None
         if isinstance(told, dict):
             yield told, data[begin:end]

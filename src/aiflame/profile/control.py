@@ -5,12 +5,12 @@ from __future__ import annotations
 import mmap
 import os
 import threading
-from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
 from ..errors import AiflameError
 from .codes import ControlState, StopReason
-from .files import open_regular, replace_file
+from .door import Folder
 from .records import Column, layout
 from .schema import CONTROL, CONTROL_MAGIC, FORMAT
 
@@ -33,7 +33,7 @@ class ControlPage:
 
     @staticmethod
     def create(
-        profile: Path,
+        profile: Folder,
         *,
         max_bytes: int = 0,
         cpu_rate: int = 0,
@@ -59,28 +59,26 @@ class ControlPage:
             column, offset = _PLACED[name]
             size = _size(column)
             page[offset : offset + size] = value.to_bytes(size, "little")
-        replace_file(profile / FILE_NAME, bytes(page))
+        profile.write(FILE_NAME, bytes(page))
         return ControlPage.open(profile)
 
     @staticmethod
-    def open(profile: Path) -> ControlPage:
-        path = profile / FILE_NAME
-        with open_regular(path) as file:
-            if file is None:
-                raise AiflameError(f"{path} is missing: nothing is being recorded there")
-            size = file.seek(0, 2)
-        if size < PAGE_BYTES:
-            raise AiflameError(f"{path} is cut short: nothing is being recorded there")
+    def open(profile: Folder) -> ControlPage:
+        """The page that all share, to read and to write."""
         try:
-            with path.open("r+b") as writable:
-                memory = mmap.mmap(writable.fileno(), PAGE_BYTES)
+            with profile.existing(FILE_NAME) as file:
+                return _mapped(profile, file, mmap.ACCESS_WRITE)
         except OSError as error:
-            raise AiflameError(f"cannot open {path}: {error.strerror}") from None
-        page = ControlPage(memory)
-        if page._get("magic") != _MAGIC or page._get("format") != FORMAT:
-            page.close()
-            raise AiflameError(f"{path} is damaged, or of another version of aiflame")
-        return page
+            raise AiflameError(f"cannot open {profile.path / FILE_NAME}: {error.strerror}") from None
+
+    @staticmethod
+    def look(profile: Folder) -> ControlPage:
+        """The page of a profile that may not be ours to write to."""
+        with profile.file(FILE_NAME) as file:
+            return _mapped(profile, file, mmap.ACCESS_READ)
+
+    def is_one(self) -> bool:
+        return self._get("magic") == _MAGIC and self._get("format") == FORMAT
 
     @property
     def state(self) -> int:
@@ -170,6 +168,18 @@ class ControlPage:
         column, offset = _PLACED[name]
         size = _size(column)
         self._by_size[size][offset // size] = value
+
+
+def _mapped(profile: Folder, file: BinaryIO | None, access: int) -> ControlPage:
+    if file is None:
+        raise AiflameError(f"{profile.path / FILE_NAME} is missing: nothing is being recorded there")
+    if file.seek(0, 2) < PAGE_BYTES:
+        raise AiflameError(f"{profile.path / FILE_NAME} is cut short: nothing is being recorded there")
+    page = ControlPage(mmap.mmap(file.fileno(), PAGE_BYTES, access=access))
+    if not page.is_one():
+        page.close()
+        raise AiflameError(f"{profile.path / FILE_NAME} is damaged, or of another version of aiflame")
+    return page
 
 
 def _size(column: Column) -> int:

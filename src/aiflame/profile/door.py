@@ -11,6 +11,7 @@ import contextlib
 import errno
 import fcntl
 import io
+import itertools
 import os
 import stat
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 _DEEPEST = 16
 """Folders in folders: a profile of ranks has five."""
+_DEPTH_OF_SPOOL = 3
+"""`ranks/00001/spool`"""
 _MOST_ENTRIES = 4_000_000
 _LONGEST_NAME = 255
 """Bytes: NAME_MAX of Linux."""
@@ -78,12 +81,26 @@ class Folder:
         """How it is called in messages. Never open it."""
         return self._held.path.joinpath(*self._names)
 
+    @property
+    def name(self) -> str:
+        return self.path.name
+
     def folder(self, *names: str) -> Folder:
         return Folder(self._held, (*self._names, *(_component(name, self.path) for name in names)))
+
+    def held(self) -> Folder:
+        """The same folder by a descriptor of its own, for whoever opens much in it. FileNotFoundError when there is none."""
+        with self._opened() as here:
+            return Folder(_Held(os.dup(here), self.path))
 
     def status(self) -> os.stat_result:
         with self._opened() as here:
             return os.fstat(here)
+
+    def writable(self) -> bool:
+        """Whether this process may make files in it, by its permissions and by how it is mounted."""
+        with self._opened() as here:
+            return os.access(".", os.W_OK | os.X_OK, dir_fd=here, effective_ids=True)
 
     def entry(self, *names: str) -> Entry | None:
         *folders, name = names
@@ -101,6 +118,12 @@ class Folder:
         """What lies in it, by name; nothing when it does not exist."""
         with self._reading(), self._opened() as here:
             return _listed(here, (), self.path)
+        return []
+
+    def names(self) -> list[str]:
+        """Of what lies in it, in no order, without a look at any of it."""
+        with self._reading(), self._opened() as here:
+            return _names(here, self.path)
         return []
 
     def walk(self) -> Iterator[Entry]:
@@ -181,6 +204,26 @@ class Folder:
         with self.create(name) as file:
             file.write(data)
 
+    def write_once(self, name: str, data: bytes) -> bool:
+        """False when there is something of that name; else the file appears whole. Of several who write at once, one does."""
+        with self._opened() as here:
+            partial = f"{_component(name, self.path)}.{os.urandom(8).hex()}.partial"
+            with os.fdopen(_new_file(partial, os.O_WRONLY, here), "wb") as file:
+                file.write(data)
+            try:
+                # Of all ways the one that never replaces and never shows half a file, whatever the hosts.
+                os.link(partial, name, src_dir_fd=here, dst_dir_fd=here)
+            except FileExistsError:
+                return False
+            except OSError:  # a file system without links
+                if self.entry(name) is not None:
+                    return False
+                os.rename(partial, name, src_dir_fd=here, dst_dir_fd=here)
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(partial, dir_fd=here)
+        return True
+
     def rename(self, name: str, new: str) -> None:
         """Replaces a file, or an empty folder, of the new name."""
         with self._opened() as here:
@@ -195,6 +238,11 @@ class Folder:
         """A folder with all that lies in it, or a file, if it is there; links, not what they lead to."""
         with contextlib.suppress(FileNotFoundError), self._opened() as here:
             _remove(here, (_component(name, self.path),), self.path)
+
+    def touch(self) -> None:
+        """Now is the last time that it was changed."""
+        with self._opened() as here:
+            os.utime(here)
 
     def sync(self) -> None:
         """Which names it has is on the disk when this returns."""
@@ -232,6 +280,14 @@ class Folder:
         finally:
             os.close(descriptor)
 
+    def refuse_other_names(self, *names: str) -> None:
+        """Error when the file has a name outside its folder."""
+        *folders, name = names
+        with contextlib.suppress(FileNotFoundError), self._opened(*folders) as here:
+            status = os.stat(_component(name, self.path), dir_fd=here, follow_symlinks=False)
+            if not _is_all_in(here, name, status):
+                _refuse_foreign(status, self.path.joinpath(*names))
+
     @contextlib.contextmanager
     def _opened(self, *names: str) -> Iterator[int]:
         """The descriptor of this folder, or of one in it."""
@@ -268,15 +324,18 @@ class Folder:
 
 def refuse_foreign_entries(profile: Folder) -> None:
     """Error when the profile has anything that no recorder makes: a link, a device, a pipe, a socket, a file with a second name, or what
-    belongs to another user than the profile. To be called before a command writes into a profile for the first time."""
+    belongs to another user than the profile (but for spools in a profile of root's, whose programs may have become other users). To be
+    called before a command writes into a profile for the first time."""
     owner = profile.status().st_uid
     for number, entry in enumerate(profile.walk()):
         path = profile.path.joinpath(*entry.names)
         if number >= _MOST_ENTRIES:
             raise AiflameError(f"{profile.path} has more than {_MOST_ENTRIES:,} files: no profile has so many, and it is not opened")
-        if not entry.is_folder:
+        if not entry.is_folder and (entry.status.st_nlink == 1 or not entry.is_file):
             _refuse_foreign(entry.status, path)
-        if entry.status.st_uid != owner:
+        elif not entry.is_folder:  # who looks at it more closely knows whether its other name is in the profile, too
+            profile.refuse_other_names(*entry.names)
+        if entry.status.st_uid != owner and not (owner == 0 and "spool" in entry.names[:_DEPTH_OF_SPOOL]):
             raise AiflameError(f"{path} belongs to another user than {profile.path}: copy the profile with `cp -r` and open the copy")
 
 
@@ -318,14 +377,36 @@ def _open_file(name: str, access: int, folder: int, path: Path) -> int | None:
     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if stat.S_ISDIR(status.st_mode):
         return None
-    _refuse_foreign(status, path)
+    if not _is_all_in(folder, name, status):
+        _refuse_foreign(status, path)
     descriptor = os.open(name, access | _FILE, dir_fd=folder)
     try:
-        _refuse_foreign(os.fstat(descriptor), path)
+        status = os.fstat(descriptor)
+        if not _is_all_in(folder, name, status):
+            _refuse_foreign(status, path)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _is_all_in(folder: int, name: str, status: os.stat_result) -> bool:
+    """Whether it is a regular file that has no name outside the folder: `write_once` gives it a second one for a moment, and for good if it
+    is killed then."""
+    if not stat.S_ISREG(status.st_mode):
+        return False
+    if status.st_nlink <= 1 or _names_in(folder, status) >= status.st_nlink:
+        return True
+    now = os.stat(name, dir_fd=folder, follow_symlinks=False)  # the second name may have gone meanwhile
+    return now.st_ino == status.st_ino and stat.S_ISREG(now.st_mode) and now.st_nlink <= 1
+
+
+def _names_in(folder: int, status: os.stat_result) -> int:
+    own = os.open(".", _FOLDER, dir_fd=folder)
+    try:
+        return sum(entry.inode() == status.st_ino for entry in os.scandir(own))  # a folder is of one file system
+    finally:
+        os.close(own)
 
 
 def _refuse_foreign(status: os.stat_result, path: Path) -> None:
@@ -363,14 +444,21 @@ def _listed(folder: int, names: tuple[str, ...], path: Path) -> list[Entry]:
     if len(names) >= _DEEPEST:
         raise AiflameError(f"{path.joinpath(*names)}: folders lie in one another deeper than in any profile")
     found = []
+    for name in sorted(_names(folder, path.joinpath(*names))):
+        with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+            found.append(Entry((*names, name), os.stat(name, dir_fd=folder, follow_symlinks=False)))
+    return found
+
+
+def _names(folder: int, path: Path) -> list[str]:
     own = os.open(".", _FOLDER, dir_fd=folder)  # where a listing stands belongs to the open file, which others may be reading, too
     try:
-        for name in sorted(entry.name for entry in os.scandir(own)):
-            with contextlib.suppress(FileNotFoundError):  # removed meanwhile
-                found.append(Entry((*names, name), os.stat(name, dir_fd=own, follow_symlinks=False)))
+        names = [entry.name for entry in itertools.islice(os.scandir(own), _MOST_ENTRIES + 1)]
     finally:
         os.close(own)
-    return found
+    if len(names) > _MOST_ENTRIES:
+        raise AiflameError(f"{path} has more than {_MOST_ENTRIES:,} files: no folder of a profile has so many")
+    return names
 
 
 def _walked(folder: int, names: tuple[str, ...], path: Path) -> Iterator[Entry]:

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import uuid
+import re
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from typing import Any
 
-from .files import open_regular
+from ..errors import AiflameError
+from .door import Folder
+from .json_data import parse
 
 FOLDER = "ranks"
 FILE_NAME = "job"
+MOST_RANKS = 1 << 20
+"""No job has so many."""
+
 _LARGEST = 1 << 20
+_MOST_VALUES = 1 << 10
+_NUMBER = re.compile(r"[0-9]{1,8}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,54 +38,43 @@ class Job:
     ranks: str = ""
     """those that were to be recorded, as `write_ranks` has them; empty: all"""
 
-    def announce(self, profile: Path) -> bool:
+    def announce(self, profile: Folder) -> bool:
         """Writes `job` unless there is one: False then."""
-        partial = self._written(profile)
-        try:
-            os.link(partial, profile / FOLDER / FILE_NAME)  # of all ways the one that never replaces and never shows half a file
-        except FileExistsError:
-            return False
-        except OSError:  # a file system without links
-            if (profile / FOLDER / FILE_NAME).exists():
-                return False
-            partial.replace(profile / FOLDER / FILE_NAME)
-        finally:
-            partial.unlink(missing_ok=True)
-        return True
+        return profile.folder(FOLDER).write_once(FILE_NAME, self._text())
 
-    def replace(self, profile: Path) -> None:
+    def replace(self, profile: Folder) -> None:
         """Writes `job` whatever was there. All ranks of a job write the same."""
-        self._written(profile).replace(profile / FOLDER / FILE_NAME)
+        profile.folder(FOLDER).write(FILE_NAME, self._text())
 
-    def _written(self, profile: Path) -> Path:
-        partial = profile / FOLDER / f"{FILE_NAME}.{uuid.uuid4().hex}.partial"
-        partial.write_text(json.dumps(asdict(self), indent=1) + "\n")
-        return partial
+    def _text(self) -> bytes:
+        return (json.dumps(asdict(self), indent=1) + "\n").encode()
 
     @staticmethod
-    def read(profile: Path) -> Job | None:
+    def read(profile: Folder) -> Job | None:
         """None: there is none, or it is damaged."""
-        with open_regular(profile / FOLDER / FILE_NAME) as file:
-            data = file.read(_LARGEST) if file is not None else b""
-        with contextlib.suppress(ValueError, TypeError, RecursionError):
-            told = json.loads(data)
+        data = profile.read(FOLDER, FILE_NAME, limit=_LARGEST) or b""
+        with contextlib.suppress(ValueError, TypeError, AttributeError):
+            told: Any = parse(data, most_values=_MOST_VALUES)
             fields = {name: told.get(name, default) for name, default in asdict(Job()).items()}
             if all(type(value) is type(default) for value, default in zip(fields.values(), asdict(Job()).values(), strict=True)):
-                return Job(**fields)
+                job = Job(**fields)
+                return job if 0 <= job.size <= MOST_RANKS else None
         return None
 
 
-def is_ranked(profile: Path) -> bool:
-    return (profile / FOLDER).is_dir()
+def is_ranked(profile: Folder) -> bool:
+    return profile.has_folder(FOLDER)
 
 
-def rank_folder(profile: Path, rank: int) -> Path:
-    return profile / FOLDER / f"{rank:05}"
+def rank_name(rank: int) -> str:
+    """The name of a rank's folder."""
+    return f"{rank:05}"
 
 
-def rank_folders(profile: Path) -> dict[int, Path]:
+def rank_folders(profile: Folder) -> dict[int, Folder]:
     """The folders that are there, by rank."""
-    with contextlib.suppress(OSError):
-        found = {int(path.name): path for path in (profile / FOLDER).iterdir() if path.name.isascii() and path.name.isdecimal()}
-        return {rank: found[rank] for rank in sorted(found) if found[rank].is_dir() and not found[rank].is_symlink()}
-    return {}
+    ranks = profile.folder(FOLDER)
+    numbers = {int(entry.name): entry.name for entry in ranks.entries() if entry.is_folder and _NUMBER.fullmatch(entry.name)}
+    if len(numbers) > MOST_RANKS:
+        raise AiflameError(f"{ranks.path} has {len(numbers):,} ranks: {MOST_RANKS:,} are the most that are read")
+    return {rank: ranks.folder(numbers[rank]) for rank in sorted(numbers)}

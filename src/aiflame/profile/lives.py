@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from .check import intact_records
-from .files import open_regular
+from .door import Folder
 from .records import Column, Type
 from .schema import HEADER_BYTES, LIVES, LIVES_FILE, TABLE, TEXTS_FILE
 from .spool import DAMAGED_TEXT, POLARS, empty_frame, is_possible, record_type
@@ -41,17 +40,17 @@ class Lives:
         return len(self.rows["processes"])
 
 
-def read_lives(spool: Path, elsewhere: Collection[tuple[int, int]]) -> Lives:
+def read_lives(spool: Folder, elsewhere: Collection[tuple[int, int]]) -> Lives:
     """In the order of their start. `elsewhere`: (PID, start) of the processes that have a folder."""
     damage: Counter[str] = Counter()
-    begins, ends, size = _records(spool / LIVES_FILE, damage)
+    begins, ends, size = _records(spool, damage)
     keys = zip(begins["pid"].tolist(), begins["start_ns"].tolist(), strict=True)
     kept = np.array([key not in elsewhere for key in keys], np.bool_)
     begins, ends = begins[kept], ends[kept]
     order = np.lexsort((begins["pid"], begins["start_ns"]))
     begins, ends = begins[order], ends[order]
     every = np.arange(len(begins), dtype=np.uint32)
-    with Strings(spool / TEXTS_FILE) as texts:
+    with Strings(spool, TEXTS_FILE) as texts:
         begun = _frame(begins, LIFE.columns, texts, damage)
         ended = np.flatnonzero(ends["commit"]).astype(np.uint32)
         end = _frame(ends[ended], LIFE_END.columns, texts, damage)
@@ -76,9 +75,9 @@ def read_lives(spool: Path, elsewhere: Collection[tuple[int, int]]) -> Lives:
     return Lives(frames, process, size, +damage)
 
 
-def _records(path: Path, damage: Counter[str]) -> tuple[NDArray[np.void], NDArray[np.void], int]:
+def _records(spool: Folder, damage: Counter[str]) -> tuple[NDArray[np.void], NDArray[np.void], int]:
     """Both halves of the records whose first is whole; where the second is not, it is zeros. And the file's size."""
-    with open_regular(path) as file:
+    with spool.file(LIVES_FILE) as file:
         size = min(file.seek(0, 2), _LARGEST) if file is not None else 0
         words = np.empty(0, np.uint64)
         if file is not None and size > HEADER_BYTES:

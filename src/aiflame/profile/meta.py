@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import platform
+import sys
 import time
 import types
 import typing
@@ -17,13 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import AiflameError
-from .files import open_regular, replace_file
+from .door import Folder
+from .json_data import parse
 from .schema import FORMAT
 
 FILE_NAME = "meta.json"
 DAMAGED = "meta.json is missing or damaged: command, host and options are unknown"
 
-_LARGEST = 64 << 20
+_LARGEST = 16 << 20
+_MOST_VALUES = 1 << 18
+"""Arguments of the command, options and notes, all together."""
 _BEYOND = 1 << 63
 
 Option = str | int | float | bool | None
@@ -38,9 +41,12 @@ class Host:
     python: str = ""
     boot_id: str = ""
 
+    def is_here(self) -> bool:
+        return self.name in ("", os.uname().nodename)
+
     @staticmethod
     def here() -> Host:
-        return Host(platform.node(), _cpu_model(), os.cpu_count() or 0, platform.release(), platform.python_version(), boot_id())
+        return Host(os.uname().nodename, _cpu_model(), os.cpu_count() or 0, os.uname().release, sys.version.split()[0], boot_id())
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +68,12 @@ class Recorder:
 
     pid: int = 0
     start_ticks: int = 0
+    namespace: str = ""
+    """of process ids: in another, `pid` means nothing"""
 
     @staticmethod
     def this() -> Recorder:
-        return Recorder(os.getpid(), start_ticks(os.getpid()) or 0)
+        return Recorder(os.getpid(), start_ticks(os.getpid()) or 0, pid_namespace())
 
     def alive(self) -> bool:
         ticks = start_ticks(self.pid)
@@ -101,25 +109,29 @@ class Meta:
     """of the command; negative: the signal that ended it; None: unknown"""
     degraded: tuple[str, ...] = ()
     """what could not be recorded or read, one line each"""
+    cpu_ns: int = 0
+    """CPU time of the command and of all that it waited for, by the system's account; 0: unknown"""
     complete: bool = False
     """the recorder saw the end; False after a crash of the recorder"""
     job_rank: JobRank | None = None
     """of the recorder; None: it was started by no launcher, or for a job of one rank"""
+    id: str = ""
+    """random, of this recording (`claims.py`)"""
 
     def with_notes(self, *notes: str) -> Meta:
         return dataclasses.replace(self, degraded=tuple(dict.fromkeys((*self.degraded, *notes))))
 
-    def write(self, profile: Path) -> None:
-        replace_file(profile / FILE_NAME, (json.dumps(dataclasses.asdict(self), indent=1) + "\n").encode())
+    def write(self, profile: Folder) -> None:
+        profile.write(FILE_NAME, (json.dumps(dataclasses.asdict(self), indent=1) + "\n").encode())
 
     @staticmethod
-    def read(profile: Path) -> Meta:
+    def read(profile: Folder) -> Meta:
         """A damaged file gives a Meta that says so; one of a newer format is an error."""
         try:
-            meta: Meta = _build(Meta, _load(profile / FILE_NAME))
-        except (ValueError, RecursionError):
+            meta: Meta = _build(Meta, parse(profile.read(FILE_NAME, limit=_LARGEST) or b"", most_values=_MOST_VALUES))
+        except ValueError:
             return Meta().with_notes(DAMAGED)
-        refuse_newer(profile, meta.format)
+        refuse_newer(profile.path, meta.format)
         return meta
 
 
@@ -133,6 +145,14 @@ def refuse_newer(profile: Path, written: int) -> None:
 def boot_id() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def pid_namespace() -> str:
+    """In which process ids have the same meaning as ours, until the next boot."""
+    try:
+        return os.readlink("/proc/self/ns/pid")  # noqa: PTH115
     except OSError:
         return ""
 
@@ -151,14 +171,8 @@ def _cpu_model() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
-
-
-def _load(path: Path) -> object:
-    with open_regular(path) as file:
-        data = file.read(_LARGEST) if file is not None else b""
-    return json.loads(data or b"")
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
 def _build(kind: Any, data: object) -> Any:

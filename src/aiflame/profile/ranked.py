@@ -9,13 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import polars as pl
 
 from ..errors import AiflameError
-from .index import Index
-from .job import Job, rank_folders
+from .door import Folder
+from .job import Job, rank_folders, rank_name
 from .meta import Clocks, Meta
 from .rank_numbers import parse_ranks, write_ranks
 from .rank_of import NONE, ranks_of
@@ -62,10 +61,10 @@ class Part:
 class Ranked(Profile):
     """The interface of a profile, over its parts."""
 
-    def __init__(self, path: Path, parts: Sequence[Part], notes: Iterable[str] = (), *, complete: bool = True) -> None:
+    def __init__(self, folder: Folder, parts: Sequence[Part], notes: Iterable[str] = (), *, complete: bool = True) -> None:
         self.parts = tuple(_numbered(parts))
         self._notes, self._complete = tuple(notes), complete
-        super().__init__(path, _meta(self.parts, self._notes, complete=complete), Index({}))
+        super().__init__(folder, _meta(self.parts, self._notes, complete=complete), (), None)
         self._hosts = _host_names(self.parts)
 
     def has(self, name: str) -> bool:
@@ -91,14 +90,32 @@ class Ranked(Profile):
         said = [(part.rank, text) for part in self.parts for text in part.store.table("notes")["text"].to_list()]
         return list(dict.fromkeys([*self.meta.degraded, *_grouped(said, self.parts)]))
 
-    def kept(self, file: str) -> Path | None:
+    def write_meta(self, meta: Meta) -> None:
+        raise AiflameError(f"{self.path} is a profile of several ranks: what is known of it is written into those of single ranks")
+
+    def unfinished(self) -> list[str]:
+        growing = [part for part in self.parts if part.store.unfinished()]
+        if len(growing) == 1 and growing[0].rank < 0:
+            return growing[0].store.unfinished()
+        return [f"{_called([part.rank for part in growing])}: {growing[0].store.unfinished()[0]}"] if growing else []
+
+    def kept_size(self, file: str) -> int | None:
+        part, name = self._keeper(file)
+        return part.store.kept_size(name) if part is not None else None
+
+    def read_kept(self, file: str, most: int) -> bytes:
+        part, name = self._keeper(file)
+        return part.store.read_kept(name, most) if part is not None else b""
+
+    def _keeper(self, file: str) -> tuple[Part | None, str]:
+        """Whose file that is, and how it is called there."""
         folder, _, name = file.partition("/")
         for part in self.parts:
             if part.rank < 0:
-                return part.store.kept(file)
+                return part, file
             if folder == _folder(part):
-                return part.store.kept(name)
-        return None
+                return part, name
+        return None, file
 
     def each(self, do: Callable[[Profile], None]) -> Ranked:
         """Does something with each rank's own profile; the whole after that, without those of which it cannot be done."""
@@ -106,17 +123,17 @@ class Ranked(Profile):
         if len(failed) == len(self.parts):
             raise next(iter(failed.values()))
         if not failed:
-            return Ranked(self.path, self.parts, self._notes, complete=self._complete)
+            return Ranked(self.folder, self.parts, self._notes, complete=self._complete)
         notes = [f"{_called([rank])} cannot be read, and is left out: {error}" for rank, error in failed.items()]
-        return Ranked(self.path, [part for part in self.parts if part.rank not in failed], [*self._notes, *notes], complete=False)
+        return Ranked(self.folder, [part for part in self.parts if part.rank not in failed], [*self._notes, *notes], complete=False)
 
     def moved(self, further: Mapping[str, Shift]) -> Ranked:
         """With clocks of hosts (`Part.host`) moved further."""
         parts = [dataclasses.replace(part, shift=part.shift.then(further.get(part.host, SAME))) for part in self.parts]
-        return Ranked(self.path, parts, self._notes, complete=self._complete)
+        return Ranked(self.folder, parts, self._notes, complete=self._complete)
 
     def noted(self, *notes: str) -> Ranked:
-        return Ranked(self.path, self.parts, [*self._notes, *notes], complete=self._complete)
+        return Ranked(self.folder, self.parts, [*self._notes, *notes], complete=self._complete)
 
     def _scan(self, part: Part, name: str) -> pl.LazyFrame | None:
         """A damaged table of one of many is left out."""
@@ -161,9 +178,9 @@ class Ranked(Profile):
         return before
 
 
-def open_ranks(path: Path, progress: Callable[[float], None] | None = None) -> Ranked:
+def open_ranks(whole: Folder, progress: Callable[[float], None] | None = None) -> Ranked:
     """A folder with `ranks/`, sealed where a rank's recorder did not. Error when not one rank can be read."""
-    job, folders = Job.read(path), rank_folders(path)
+    job, folders = Job.read(whole), rank_folders(whole)
     tell = progress or (lambda share: None)
     parts: list[Part] = []
     why: dict[str, list[int]] = {}
@@ -171,7 +188,7 @@ def open_ranks(path: Path, progress: Callable[[float], None] | None = None) -> R
         try:
             if not _is_of(folder, job):
                 continue
-            store = Profile.open(folder, lambda share, place=place: tell((place + share) / len(folders)))  # type: ignore[misc]
+            store = Profile.of(folder, lambda share, place=place: tell((place + share) / len(folders)))  # type: ignore[misc]
             store.refuse_cut_short()
             last = store.scan("processes").select(pl.col("process").max()).collect().item()
         except AiflameError as error:
@@ -185,11 +202,11 @@ def open_ranks(path: Path, progress: Callable[[float], None] | None = None) -> R
         why["left nothing behind"] = gone
     notes = [f"{_called(ranks)} {reason}" for reason, ranks in why.items()]
     if not parts:
-        raise AiflameError(f"{path}: no rank of it can be read: {'; '.join(notes) or 'it has none'}")
+        raise AiflameError(f"{whole.path}: no rank of it can be read: {'; '.join(notes) or 'it has none'}")
     aligned, unknown = _aligned(parts)
     if unknown:
         notes.append(f"the clocks of {_called(unknown)} and of rank {parts[0].rank} are not known together: their times do not fit")
-    return Ranked(path, aligned, notes, complete=not why)
+    return Ranked(whole, aligned, notes, complete=not why)
 
 
 def some_ranks(profile: Profile, wanted: Collection[int]) -> Ranked:
@@ -202,14 +219,14 @@ def some_ranks(profile: Profile, wanted: Collection[int]) -> Ranked:
         raise AiflameError(f"{profile.path} has no {_called(lacking)}, only {_called(there)}")
     if not isinstance(profile, Ranked):
         chosen = tuple(process for process, rank in enumerate(ranks) if rank in wanted)
-        return Ranked(profile.path, [Part(profile, -1, len(ranks), chosen)], complete=profile.meta.complete)
+        return Ranked(profile.folder, [Part(profile, -1, len(ranks), chosen)], complete=profile.meta.complete)
     parts = []
     for part in profile.parts:
         own = range(part.count) if part.chosen is None else part.chosen
         chosen = tuple(process for place, process in enumerate(own) if ranks[part.first + place] in wanted)
         if chosen:
             parts.append(dataclasses.replace(part, chosen=None if len(chosen) == part.count else chosen))
-    return Ranked(profile.path, parts, complete=profile.meta.complete)
+    return Ranked(profile.folder, parts, complete=profile.meta.complete)
 
 
 def _failure(do: Callable[[Profile], None], store: Profile) -> AiflameError | None:
@@ -220,7 +237,7 @@ def _failure(do: Callable[[Profile], None], store: Profile) -> AiflameError | No
     return None
 
 
-def _is_of(folder: Path, job: Job | None) -> bool:
+def _is_of(folder: Folder, job: Job | None) -> bool:
     """Whether a folder is of this run, and not left behind by another one of the same name."""
     rank = Meta.read(folder).job_rank
     return job is None or rank is None or rank.job == job.name
@@ -339,4 +356,4 @@ def _called(ranks: Collection[int]) -> str:
 
 
 def _folder(part: Part) -> str:
-    return f"{part.rank:05}"
+    return rank_name(part.rank)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import shutil
+import fcntl
+import os
+import threading
 import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -24,22 +25,23 @@ from ..errors import AiflameError
 from .codes import ControlState
 from .control import FILE_NAME as CONTROL_FILE
 from .control import ControlPage
-from .files import locked, sync, sync_tree
+from .door import Folder, refuse_foreign_entries
+from .going_on import SEALED, still_recorded
 from .index import Index, Part, write_part
 from .lives import Lives, read_lives
-from .meta import Host, Meta, Recorder
+from .living import SPOOL
+from .meta import FILE_NAME as META_FILE
+from .meta import Meta
 from .schema import TABLES
 from .spool import ProcessSpool
 from .telemetry import add_telemetry
 from .telemetry_format import FOLDER as TELEMETRY
-
-SPOOL = "spool"
-SEALED = "tables"
+from .unseen import CpuTime, notes_on, readable
 
 _PARTIAL = "tables.partial"
 _LOCK = "seal.lock"
 _PART_BYTES = 64 << 20
-_STILL_WARM_S = 60.0
+_LOOK_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +57,82 @@ class SealReport:
     """damage met on the way, one line each"""
 
 
-def seal(path: Path, progress: Callable[[float], None] | None = None) -> SealReport:
+def seal(profile: Folder, progress: Callable[[float], None] | None = None) -> SealReport:
     """Seals a profile whose recording has ended, in whatever way; `progress` gets the share done, 0 to 1."""
-    with _as_errors(path):
-        if is_sealed(path):
+    with _as_errors(profile, profile):
+        if is_sealed(profile):
             return SealReport()
-        _refuse_live(path)
-        with locked(path / _LOCK):
+        refuse_foreign_entries(profile)
+        _refuse_live(profile)
+        with _one_at_a_time(profile, progress or _no_progress) as share_done:
             report = SealReport()
-            if Index.read(path / SEALED) is None:
-                report = _write_tables(path, progress or _no_progress)
-            _clear(path)
-        (path / _LOCK).unlink(missing_ok=True)
+            if Index.read(profile.folder(SEALED)) is None:
+                note = _stop(profile)
+                report = _write_tables(profile, profile, note, share_done)
+            _clear(profile)
+        profile.remove(_LOCK)
         return report
 
 
-def is_sealed(path: Path) -> bool:
-    return (path / SEALED).is_dir() and not (path / SPOOL).exists()
+def seal_aside(profile: Folder, place: Folder, progress: Callable[[float], None] | None = None) -> SealReport:
+    """The same for a profile that is not ours: its tables and its `meta.json` are written to `place`, and it stays as it is."""
+    with _as_errors(profile, place):
+        if Index.read(place.folder(SEALED)) is not None:
+            return SealReport()
+        _refuse_live(profile)
+        with place.locked(_LOCK):
+            if Index.read(place.folder(SEALED)) is not None:
+                return SealReport()
+            return _write_tables(profile, place, _why_stopped(profile), progress or _no_progress)
+
+
+def seal_growing(profile: Folder, place: Folder, note: str, progress: Callable[[float], None] | None = None) -> SealReport:
+    """Writes the tables of a recording that goes on, as they are now, to `place`. Nobody is stopped, and the profile stays as it is."""
+    with _as_errors(profile, place):
+        return _write_tables(profile, place, [note, *_why_stopped(profile)], progress or _no_progress, growing=True)
+
+
+def is_sealed(profile: Folder) -> bool:
+    return profile.has_folder(SEALED) and profile.entry(SPOOL) is None
+
+
+@contextlib.contextmanager
+def _one_at_a_time(profile: Folder, progress: Callable[[float], None]) -> Iterator[Callable[[float], None]]:
+    """Others wait meanwhile, and see how far it is: what this gives is to be called with the share done."""
+    descriptor = profile.lock_file(_LOCK)
+    try:
+        _lock(descriptor, progress)
+
+        def share_done(share: float) -> None:
+            os.pwrite(descriptor, f"{share:.4f}".encode(), 0)
+            progress(share)
+
+        yield share_done
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, progress: Callable[[float], None]) -> None:
+    """Waits for whoever has it; a holder that dies lets go."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    except BlockingIOError:
+        pass
+    locked = threading.Event()
+
+    def look() -> None:
+        while not locked.wait(_LOOK_S):
+            with contextlib.suppress(ValueError):
+                progress(float(os.pread(descriptor, 8, 0) or b"0"))
+
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    finally:
+        locked.set()
+        looking.join()
 
 
 def _no_progress(share: float) -> None:
@@ -79,98 +140,101 @@ def _no_progress(share: float) -> None:
 
 
 @contextlib.contextmanager
-def _as_errors(path: Path) -> Iterator[None]:
+def _as_errors(profile: Folder, place: Folder) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            shutil.rmtree(path / _PARTIAL, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                place.remove_tree(_PARTIAL)
             raise AiflameError(
-                f"no space left to seal {path}: nothing is lost; free about {_gigabytes(path)} there and open it again"
+                f"no space left to seal {profile.path}: nothing is lost; free about {_gigabytes(profile)} in {place.path.parent}"
+                " and open it again"
             ) from None
-        raise AiflameError(f"cannot seal {path}: {error.strerror or error}") from None
+        raise AiflameError(f"cannot seal {profile.path}: {error.strerror or error}") from None
 
 
-def _gigabytes(path: Path) -> str:
-    bytes_left = sum(file.stat().st_size for file in (path / SPOOL).rglob("*.table"))
+def _gigabytes(profile: Folder) -> str:
+    bytes_left = sum(entry.size for entry in profile.folder(SPOOL).walk() if entry.name.endswith(".table"))
     return f"{max(bytes_left / 3e9, 0.01):.2f} GB"
 
 
-def _refuse_live(path: Path) -> None:
-    """A recording that still runs is left alone; its recorder sets the page to STOPPED before it seals."""
-    meta = Meta.read(path)
-    try:
-        with ControlPage.open(path) as page:
-            recording, recorder = page.state != ControlState.STOPPED, Recorder(page.recorder_pid)
-    except AiflameError:
-        recording, recorder = meta.recorder.pid > 0 and meta.ended is None, meta.recorder
-    if not recording:
-        return
-    if meta.recorder.pid == recorder.pid:
-        recorder = meta.recorder  # which knows its start, too
-    is_here = meta.host.name in ("", Host.here().name)
-    if recorder.alive() if is_here else time.time() - _last_change(path) < _STILL_WARM_S:
-        raise AiflameError(f"{path} is still being recorded (by process {recorder.pid}): wait for its end or stop it first")
+def _refuse_live(profile: Folder) -> None:
+    if (why := still_recorded(profile)) is not None:
+        raise AiflameError(f"{profile.path} {why}; it is sealed when it has ended")
 
 
-def _last_change(path: Path) -> float:
-    return max((file.stat().st_mtime for file in (path, path / CONTROL_FILE, *path.glob("spool/*/*.table"))), default=0.0)
-
-
-def _write_tables(path: Path, progress: Callable[[float], None]) -> SealReport:
+def _write_tables(
+    profile: Folder, place: Folder, notes: list[str], progress: Callable[[float], None], *, growing: bool = False
+) -> SealReport:
     started = time.monotonic()
-    meta = Meta.read(path).with_notes(*_stop(path))
-    partial = path / _PARTIAL
-    for leftover in (partial, path / SEALED):
-        if leftover.exists():
-            shutil.rmtree(leftover)
-    partial.mkdir()
-    rows = _process_rows(path / SPOOL)
-    lives = _Lives(read_lives(path / SPOOL, {(folder.pid, folder.start_ns) for folder in rows}))
+    meta = Meta.read(profile)
+    meta = replace(meta, degraded=()).with_notes(*notes, *meta.degraded) if growing else meta.with_notes(*notes)
+    place.remove_tree(_PARTIAL)
+    place.remove_tree(SEALED)
+    partial = place.new_folder(_PARTIAL)
+    cpu: list[CpuTime] = []
+    rows = _process_rows(profile.folder(SPOOL), growing=growing)
+    lives = _Lives(read_lives(profile.folder(SPOOL), {(folder.pid, folder.start_ns) for folder in rows}))
     spool_bytes = sum(folder.size for folder in rows) + lives.size
-    writer, damage, done = _Writer(partial), Counter[str](lives.damage), lives.size
+    cpu.extend(lives.cpu_times())
+    writer, damage, done = _Writer(partial, profile), Counter[str]() if growing else Counter(lives.damage), lives.size
     for earlier, folder in enumerate(rows):
         number = earlier + lives.add_until((folder.start_ns, folder.pid), earlier, writer)
         writer.add("processes", number, folder.row)
-        with ProcessSpool(folder.path) as spool:
+        cpu.append(CpuTime())
+        cpu[-1].add("processes", folder.row)
+        with ProcessSpool(profile.folder(SPOOL, folder.name), growing=growing) as spool:
             for name, frame in spool.chunks():
                 writer.add(name, number, frame)
-            damage.update(spool.damage)
+                cpu[-1].add(name, frame)
+            if not growing:  # a record that is being written is no damage
+                damage.update(spool.damage)
         done += folder.size
         progress(done / max(spool_bytes, 1))
     lives.add_until(None, len(rows), writer)
-    index, unread = add_telemetry(path, partial, writer.finish())
+    index, unread = add_telemetry(profile, partial, writer.finish())
     index.write(partial)
-    sync_tree(partial)  # the spool is removed soon: what replaces it must survive a power failure
-    notes = (*(f"{count} {what}" for what, count in sorted(damage.items())), *unread)
-    meta.with_notes(*notes).write(path)
-    partial.rename(path / SEALED)
-    sync(path)
+    partial.sync_tree()  # the spool is removed soon: what replaces it must survive a power failure
+    told = (*(f"{count} {what}" for what, count in sorted(damage.items())), *unread, *_unseen(cpu, meta, notes, growing=growing))
+    meta.with_notes(*told).write(place)
+    place.rename(_PARTIAL, SEALED)
+    place.sync()
     return SealReport(
         processes=len(rows) + len(lives),
         rows={name: sum(part.rows for part in parts) for name, parts in index.tables.items()},
         spool_bytes=spool_bytes,
         sealed_bytes=sum(part.bytes for parts in index.tables.values() for part in parts),
         seconds=time.monotonic() - started,
-        notes=notes,
+        notes=told,
     )
 
 
-def _stop(path: Path) -> list[str]:
-    """No process shall write on while we read; returns why recording ended early, if it did."""
-    try:
-        page = ControlPage.open(path)
-    except AiflameError:
+def _unseen(processes: list[CpuTime], meta: Meta, stopped: list[str], *, growing: bool) -> list[str]:
+    """While a recording goes on, samples of what processes have used may still be on their way."""
+    rate = meta.options.get("cpu_rate")
+    if growing or not isinstance(rate, int):
         return []
-    with page:
+    return notes_on(processes, meta.cpu_ns, rate, stopped[0] if stopped else None)
+
+
+def _stop(profile: Folder) -> list[str]:
+    """No process shall write on while we read; returns why recording ended early, if it did."""
+    with contextlib.suppress(AiflameError), ControlPage.open(profile) as page:
         page.state = ControlState.STOPPED
-        note = page.stop_note()
-    return [note] if note else []
+    return _why_stopped(profile)
+
+
+def _why_stopped(profile: Folder) -> list[str]:
+    with contextlib.suppress(AiflameError), ControlPage.look(profile) as page:
+        return [note] if (note := page.stop_note()) else []
+    return []
 
 
 @dataclass(frozen=True, slots=True)
 class _Process:
-    path: Path
+    name: str
+    """of its folder"""
     row: pl.DataFrame
     size: int
 
@@ -183,14 +247,14 @@ class _Process:
         return int(self.row["start_ns"][0])
 
 
-def _process_rows(spool: Path) -> list[_Process]:
+def _process_rows(spool: Folder, *, growing: bool) -> list[_Process]:
     """The processes that recorded something, in the order of their start."""
     found = []
-    for path in sorted(spool.iterdir()) if spool.is_dir() else []:
-        if path.is_dir() and not path.is_symlink():
-            with ProcessSpool(path) as folder:
+    for entry in spool.entries():
+        if entry.is_folder:
+            with ProcessSpool(spool.folder(entry.name), growing=growing) as folder:
                 if len(row := folder.process()):
-                    found.append(_Process(path, row, folder.size()))
+                    found.append(_Process(entry.name, row, folder.size()))
     return sorted(found, key=lambda process: (process.start_ns, process.pid))
 
 
@@ -206,6 +270,13 @@ class _Lives:
     def __len__(self) -> int:
         return len(self._lives)
 
+    def cpu_times(self) -> list[CpuTime]:
+        rows, process = self._lives.rows, self._lives.process
+        times = [CpuTime(pid, readable(command)) for pid, command in rows["processes"].select("pid", "command").iter_rows()]
+        for number, cpu_ns in zip(process["process_ends"].tolist(), rows["process_ends"]["cpu_ns"].to_list(), strict=True):
+            times[number].cpu_ns = cpu_ns
+        return times
+
     def add_until(self, key: tuple[int, int] | None, others: int, writer: _Writer) -> int:
         """Adds those that began before `key` (None: all), numbered behind `others` processes. Returns how many were added so far."""
         first, last = self._added, len(self) if key is None else bisect_left(self._keys, key)
@@ -217,19 +288,20 @@ class _Lives:
         return last
 
 
-def _clear(path: Path) -> None:
+def _clear(profile: Folder) -> None:
     """What is not needed once `tables/` is there."""
-    if (path / SPOOL).exists():
-        shutil.rmtree(path / SPOOL)
-    shutil.rmtree(path / TELEMETRY, ignore_errors=True)
-    (path / CONTROL_FILE).unlink(missing_ok=True)
+    profile.remove_tree(SPOOL)
+    with contextlib.suppress(OSError):
+        profile.remove_tree(TELEMETRY)
+    profile.remove(CONTROL_FILE)
 
 
 class _Writer:
     """Gathers frames until they are worth a file."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Folder, profile: Folder) -> None:
+        self._folder, self._profile = folder, profile
+        self._described = profile.entry(META_FILE) is not None
         self._waiting: dict[str, list[tuple[NDArray[np.uint32], pl.DataFrame]]] = {}
         self._size: Counter[str] = Counter()
         self._parts: dict[str, list[Part]] = {}
@@ -252,9 +324,11 @@ class _Writer:
         return Index({name: tuple(self._parts[name]) for name in order})
 
     def _flush(self, table: str) -> None:
+        if self._described and self._profile.entry(META_FILE) is None:
+            raise AiflameError(f"{self._profile.path} is being removed")  # and whoever removes it is not kept from it by new files
         waiting = self._waiting.pop(table)
         self._size[table] = 0
         process = np.concatenate([processes for processes, _ in waiting])
         frame = pl.concat([frame for _, frame in waiting]).insert_column(0, pl.Series("process", process))
         parts = self._parts.setdefault(table, [])
-        parts.append(write_part(self._folder, f"{table}/{len(parts):05}.parquet", frame))
+        parts.append(write_part(self._folder, table, f"{len(parts):05}", frame))

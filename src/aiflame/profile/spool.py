@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from types import TracebackType
 
 import numpy as np
@@ -18,11 +17,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from .check import intact_records
-from .files import open_regular
+from .door import Folder
+from .masking import masked_command
 from .meta import refuse_newer
 from .records import COMMIT, Column, Table, Type, layout
 from .schema import FORMAT, HEADER_BYTES, SPOOL_HEADER, SPOOL_MAGIC, TABLE, TABLES
-from .strings import FILE_NAME as STRINGS_FILE
 from .strings import Strings
 
 REFERENCES: dict[tuple[str, str], str] = {
@@ -80,26 +79,33 @@ def empty_frame(table: Table) -> pl.DataFrame:
 class ProcessSpool:
     """Reads `PROFILE/spool/PID.START_NS/`. `chunks` gives every table's rows once, what is referred to before what refers."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Folder, *, growing: bool = False) -> None:
+        """`growing`: the process may write on meanwhile. Its tables are read as far as they were filled just now."""
+        self._folder = folder.held()
         pid, _, start = folder.name.partition(".")
         self.pid, self.start_ns = _number(pid, 32), _number(start, 62)
         self.damage: Counter[str] = Counter()
         self._known = {name: np.zeros(1, np.bool_) for name in READ_FIRST}
+        if growing:
+            self._tables = _filled(self._folder)
+        else:
+            sizes = {entry.name: entry.size for entry in self._folder.entries() if entry.is_file}
+            self._tables = {table.name: sizes[_file_name(table)] for table in TABLES if _file_name(table) in sizes}
         self._refuse_newer()
-        self._strings = Strings(folder / STRINGS_FILE)
+        self._strings = Strings(self._folder)
 
     def size(self) -> int:
-        return sum(self._path(table).stat().st_size for table in TABLES if self._path(table).is_file())
+        return sum(self._tables.values())
 
     def process(self) -> pl.DataFrame:
-        """Its row of `processes`; made from the folder's name when there is no record; no row when nothing was recorded."""
+        """Its row of `processes`, secrets in its command masked; made from the folder's name when there is no record; no row when nothing
+        was recorded."""
         row = pl.concat([empty_frame(TABLE["processes"]), *self._table(TABLE["processes"])]).head(1)
         if row.is_empty() and any(True for table in TABLES for _ in self._blocks(table)):
             known = pl.DataFrame({"id": [1], "pid": [self.pid], "start_ns": [self.start_ns]}, schema_overrides=row.schema)
             row = pl.concat([row, known], how="diagonal").with_columns(pl.col(pl.String).fill_null(""), pl.col(pl.UInt32).fill_null(0))
         self.damage.clear()
-        return row
+        return row.with_columns(pl.Series("command", [masked_command(command) for command in row["command"]], pl.String))
 
     def chunks(self) -> Iterator[tuple[str, pl.DataFrame]]:
         """(table, some of its rows, with `id` in front), for all tables but `processes`, in order of ids within a table."""
@@ -117,15 +123,12 @@ class ProcessSpool:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def _path(self, table: Table) -> Path:
-        return self.folder / f"{table.name}.table"
-
     def _refuse_newer(self) -> None:
         """A process writes all its files with one library: newer are all of its headers or, when a bit flipped, one."""
-        headers = [header for table in TABLES if (header := _header(self._path(table))) is not None]
+        headers = [header for table in self._tables if (header := _header(self._folder, TABLE[table])) is not None]
         sound = [header for header in headers if header["magic"] == int.from_bytes(SPOOL_MAGIC, "little")]
         if sound and (written := min(int(header["format"]) for header in sound)) > FORMAT:
-            refuse_newer(self.folder.parent.parent, written)
+            refuse_newer(self._folder.path.parent.parent, written)
 
     def _table(self, table: Table) -> Iterator[pl.DataFrame]:
         for ids, records in self._blocks(table):
@@ -137,10 +140,12 @@ class ProcessSpool:
     def _blocks(self, table: Table) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.void]]]:
         """Ids and records that are whole."""
         dtype = record_type(table)
-        with open_regular(self._path(table)) as file:
+        if table.name not in self._tables:
+            return
+        with self._folder.file(_file_name(table)) as file:
             if file is None:
                 return
-            size = min(file.seek(0, 2), HEADER_BYTES + _LARGEST_TABLE)
+            size = min(file.seek(0, 2), self._tables[table.name], HEADER_BYTES + _LARGEST_TABLE)
             slots = max(size - HEADER_BYTES, 0) // dtype.itemsize
             step, width = _BLOCK_BYTES // dtype.itemsize, dtype.itemsize // 8
             for first in range(0, slots, step):
@@ -242,7 +247,7 @@ def is_possible(records: NDArray[np.void], table: Table) -> NDArray[np.bool_]:
     return kept
 
 
-def read(folder: Path) -> dict[str, pl.DataFrame]:
+def read(folder: Folder) -> dict[str, pl.DataFrame]:
     """All tables of one process at once, for small recordings and tests."""
     frames = {table.name: [empty_frame(table)] for table in TABLES}
     with ProcessSpool(folder) as spool:
@@ -252,9 +257,25 @@ def read(folder: Path) -> dict[str, pl.DataFrame]:
     return {name: pl.concat(parts) for name, parts in frames.items()}
 
 
-def _header(path: Path) -> np.void | None:
+def _file_name(table: Table) -> str:
+    return f"{table.name}.table"
+
+
+def _filled(folder: Folder) -> dict[str, int]:
+    """How many bytes of each table are in use. What refers is looked at before what it refers to: a record is written before those that
+    name it, so that none names one that is not in use here."""
+    last = ("threads", "stacks")  # threads name stacks
+    order = sorted(TABLES, key=lambda table: last.index(table.name) + 2 if table.name in last else table.name in READ_FIRST)
+    found = {}
+    for table in order:
+        if (header := _header(folder, table)) is not None:
+            found[table.name] = HEADER_BYTES + min(int(header["next"]), _LARGEST_TABLE) * record_type(table).itemsize
+    return {table.name: found[table.name] for table in TABLES if table.name in found}
+
+
+def _header(folder: Folder, table: Table) -> np.void | None:
     dtype = _struct(SPOOL_HEADER)
-    with open_regular(path) as file:
+    with folder.file(_file_name(table)) as file:
         data = file.read(dtype.itemsize) if file is not None else b""
     if len(data) < dtype.itemsize:
         return None

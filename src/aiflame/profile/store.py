@@ -3,61 +3,107 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import re
 import uuid
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import polars as pl
 
 from ..errors import AiflameError
-from .files import locked, sync
-from .index import Index, Part, verify, write_part
+from . import sql
+from .aside import fresh_place, is_ours, place_for, remove_place
+from .door import Folder, refuse_foreign_entries
+from .going_on import SEALED, still_recorded
+from .index import Index, Part, open_part, verify, write_part
 from .job import FOLDER as RANKS
 from .job import is_ranked, rank_folders
+from .living import SPOOL
 from .meta import FILE_NAME as META_FILE
 from .meta import Meta
 from .schema import TABLE, TABLES
-from .seal import SEALED, SPOOL, is_sealed, seal
+from .seal import is_sealed, seal, seal_aside, seal_growing
 from .spool import empty_frame
 
 SUFFIX = ".aiflame"
+KEPT = "kept"
+_ALONE = "derive.lock"
+
+_MOST_ROWS, _MOST_ROWS_A_BYTE = 1 << 20, 64
+"""A row of ours takes a tenth of a byte at the least: it has a number."""
+_SMALL = 64 << 10
+"""Bytes of a part that is read at once: it needs no descriptor until its table is collected."""
+
+
+@dataclass(slots=True)
+class Tables:
+    """A folder of sealed tables, and what its index says."""
+
+    folder: Folder
+    index: Index
 
 
 class Profile:
-    """A sealed profile. Tables are read, and their files verified, when they are asked for."""
+    """A sealed profile. Tables are read, and their files verified, when they are asked for.
 
-    def __init__(self, path: Path, meta: Meta, index: Index) -> None:
-        self.path = path
+    `folder` is what was recorded. What is derived of it is written to `place`: the profile itself when it is ours, else a folder of
+    ours; without one it stays in memory.
+    """
+
+    def __init__(self, folder: Folder, meta: Meta, tables: Sequence[Tables], place: Folder | None, growing: str = "") -> None:
+        """`growing`: what to say of a profile that is still being recorded."""
+        self._growing = growing
+        self.folder, self.place = folder, place
         self.meta = meta
-        self._index = index
+        self._tables = tuple(tables)
+        """The first is that of `place`, if there is one."""
+        self._in_memory: dict[str, pl.DataFrame] = {}
         self._verified: set[str] = set()
+
+    @property
+    def path(self) -> Path:
+        """How the profile is called. Never open it, nor what lies below."""
+        return self.folder.path
+
+    @property
+    def is_ours(self) -> bool:
+        return self.place is self.folder
 
     @staticmethod
     def open(path: str | Path, progress: Callable[[float], None] | None = None) -> Profile:
         """Opens a profile, of one or of many ranks; seals it first when its recorder did not, telling `progress` the share done."""
-        path = Path(path)
-        _refuse_what_is_none(path)
-        if is_ranked(path):
+        folder = _opened(Path(path))
+        if is_ours(folder):
+            refuse_foreign_entries(folder)
+        if is_ranked(folder):
             from .ranked import open_ranks
 
-            return open_ranks(path, progress)
-        meta = Meta.read(path)
-        if not is_sealed(path):
-            seal(path, progress)
-            meta = Meta.read(path)
-        index = Index.read(path / SEALED)
-        if index is None:
-            raise AiflameError(f"{path / SEALED} is damaged (its index is missing or wrong): record again or restore it from a copy")
-        return Profile(path, meta, index)
+            return open_ranks(folder, progress)
+        return Profile.of(folder, progress)
+
+    @staticmethod
+    def of(folder: Folder, progress: Callable[[float], None] | None = None) -> Profile:
+        """The profile of one recorder. Of one that is still being recorded, what there is now."""
+        if not is_sealed(folder) and (note := still_recorded(folder)) is not None:
+            return _as_it_is_now(folder, note, progress)
+        if not is_ours(folder):
+            return _of_another(folder, progress)
+        if not is_sealed(folder):
+            seal(folder, progress)
+        meta = Meta.read(folder)
+        return Profile(folder, meta, [_tables(folder)], folder)
 
     def has(self, name: str) -> bool:
         """Whether the table has rows, or was derived."""
-        return name in self._index.tables
+        return name in self._in_memory or any(name in tables.index.tables for tables in self._tables)
 
     def names(self) -> list[str]:
         """The tables that have rows, or were derived."""
-        return list(self._index.tables)
+        return list(dict.fromkeys([*(name for tables in reversed(self._tables) for name in tables.index.tables), *self._in_memory]))
 
     def table(self, name: str) -> pl.DataFrame:
         with _as_errors(self.path):
@@ -65,120 +111,215 @@ class Profile:
 
     def scan(self, name: str) -> pl.LazyFrame:
         """The table, to be read when collected; without rows when nothing of its kind was recorded."""
+        if name in self._in_memory:
+            return self._in_memory[name].lazy()
         if not self.has(name):
             return without_rows(name, self).lazy()
-        files = [self.path / SEALED / part.file for part in self._parts(name)]
         with _as_errors(self.path):
-            if _is_text(self.path):
-                return pl.scan_parquet(files, glob=False)
-            contents: list[bytes] = [file.read_bytes() for file in files]
-            return pl.scan_parquet(contents, glob=False)
+            return _scan(*self._parts(name))
 
     def write_table(self, name: str, frame: pl.DataFrame) -> None:
-        """Keeps a derived table in the profile; replaces the one of that name."""
+        """Keeps a derived table; replaces the one of that name."""
         if name in TABLE or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
             raise AiflameError(f"{name!r} cannot be the name of a derived table")
-        folder = self.path / SEALED
+        if self.place is None:
+            self._in_memory[name] = frame
+            return
+        tables = self._tables[0]
         try:
-            with locked(folder / "lock"):
-                part = write_part(folder, f"{name}/{uuid.uuid4().hex}.parquet", frame)
-                sync(folder / part.file)
-                newest = Index.read(folder) or self._index
-                self._index = Index({**newest.tables, name: (part,)})
-                self._index.write(folder)
+            with tables.folder.locked("lock"):
+                part = write_part(tables.folder, name, uuid.uuid4().hex, frame)
+                file = part.file.partition("/")[2]
+                tables.folder.folder(name).sync_tree()
+                newest = Index.read(tables.folder) or tables.index
+                tables.index = Index({**newest.tables, name: (part,)})
+                tables.index.write(tables.folder)
                 self._verified.add(part.file)
-                for old in (folder / name).iterdir():  # replaced, or left by somebody who was killed here
-                    if old != folder / part.file:
-                        old.unlink()
+                for old in tables.folder.folder(name).entries():  # replaced, or left by somebody who was killed here
+                    if old.name != file:
+                        tables.folder.folder(name).remove_tree(old.name)
         except OSError as error:
-            raise AiflameError(f"cannot write into {self.path}: {error.strerror or error}") from None
+            raise AiflameError(f"cannot write into {self.place.path}: {error.strerror or error}") from None
+
+    def write_meta(self, meta: Meta) -> None:
+        """From now on this is the profile's."""
+        self.meta = meta
+        if self.place is not None:
+            try:
+                meta.write(self.place)
+            except OSError as error:
+                raise AiflameError(f"cannot write into {self.place.path}: {error.strerror or error}") from None
 
     def sql(self, query: str) -> pl.DataFrame:
         """Runs SQL (Polars' dialect) over all tables, those of the schema without rows too."""
         names = [*self.names(), *(table.name for table in TABLES if not self.has(table.name))]
-        try:
-            wanted = [name for name in names if re.search(rf"\b{name}\b", query)]
-            context = pl.SQLContext({name: self.scan(name) for name in wanted})
-            return context.execute(query, eager=True)
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-            raise AiflameError(f"this query cannot be answered: {_first_line(error)}; tables: {', '.join(names)}") from None
+        return sql.answer(query, names, self.scan)
+
+    def unfinished(self) -> list[str]:
+        """What a reader must know first: that the profile is still being recorded. Empty when it is not."""
+        return [self._growing] if self._growing else []
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """For what takes long and is needed once: one process at a time does it, and the next one finds what it has written."""
+        if self.place is None:
+            yield
+            return
+        with self._tables[0].folder.locked(_ALONE):
+            self._tables[0].index = Index.read(self._tables[0].folder) or self._tables[0].index
+            yield
 
     def notes(self) -> list[str]:
         """What could not be recorded or read, each line once."""
         return list(dict.fromkeys([*self.meta.degraded, *self.table("notes")["text"].to_list()]))
 
-    def kept(self, file: str) -> Path | None:
-        """A file that `kept_files` names. A profile may come from a stranger: what it names must lie in its own folder."""
+    def kept_size(self, file: str) -> int | None:
+        """Bytes of a file that `kept_files` names; None when it is not there."""
         try:
-            folder = (self.path / "kept").resolve()
-            path = (folder / file).resolve()
-            return path if path.is_relative_to(folder) and path.is_file() else None
-        except (OSError, ValueError):
+            entry = self.folder.entry(KEPT, *file.split("/"))
+        except AiflameError:
             return None
+        return entry.size if entry is not None and entry.is_file else None
+
+    def read_kept(self, file: str, most: int) -> bytes:
+        """The beginning of a file that `kept_files` names."""
+        with contextlib.suppress(AiflameError), self.folder.file(KEPT, *file.split("/")) as content:
+            return content.read(most) if content is not None else b""
+        return b""
 
     def refuse_cut_short(self) -> None:
         """Error when a file is not there, or not as long as it was written."""
-        for part in (part for parts in self._index.tables.values() for part in parts):
-            path = self.path / SEALED / part.file
-            try:
-                size = path.stat().st_size
-            except OSError as error:
-                raise AiflameError(f"cannot read {path}: {error.strerror or error}") from None
-            if size != part.bytes:
-                raise AiflameError(f"{path} is cut short")
+        for tables in self._tables:
+            for part in (part for parts in tables.index.tables.values() for part in parts):
+                entry = tables.folder.entry(*part.file.split("/"))
+                if entry is None:
+                    raise AiflameError(f"cannot read {tables.folder.path / part.file}: No such file or directory")
+                if entry.size != part.bytes:
+                    raise AiflameError(f"{tables.folder.path / part.file} is cut short")
 
-    def _parts(self, name: str) -> tuple[Part, ...]:
+    def _parts(self, name: str) -> tuple[Folder, tuple[Part, ...]]:
         """The table's files, verified once."""
+        tables = next(tables for tables in self._tables if name in tables.index.tables)
         try:
-            return self._verify(self._index.tables[name])
+            return tables.folder, self._verify(tables.folder, tables.index.tables[name])
         except AiflameError:
             # A derived table may have been replaced by another process since we opened.
-            newest = Index.read(self.path / SEALED)
-            if newest is None or newest.tables.get(name) == self._index.tables[name]:
+            newest = Index.read(tables.folder)
+            if newest is None or newest.tables.get(name) == tables.index.tables[name]:
                 raise
-            self._index = newest
-            return self._verify(newest.tables.get(name, ()))
+            tables.index = newest
+            return tables.folder, self._verify(tables.folder, newest.tables.get(name, ()))
 
-    def _verify(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    def _verify(self, folder: Folder, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         for part in parts:
-            if part.file not in self._verified or not (self.path / SEALED / part.file).exists():
-                verify(self.path / SEALED, part)
+            if part.file not in self._verified or not folder.has_file(*part.file.split("/")):
+                verify(folder, part)
+                _refuse_bomb(folder, part)
                 self._verified.add(part.file)
         return parts
 
 
+def _as_it_is_now(folder: Folder, note: str, progress: Callable[[float], None] | None) -> Profile:
+    """A profile that goes on growing. Its tables are in a folder that is gone with what is returned."""
+    place = fresh_place()
+    note = f"{folder.name} {note}"
+    seal_growing(folder, place, note, progress)
+    profile = Profile(folder, Meta.read(place), [_tables(place)], place, note)
+    weakref.finalize(profile, remove_place, place)
+    return profile
+
+
+def _of_another(folder: Folder, progress: Callable[[float], None] | None) -> Profile:
+    """A profile of another user's, or where nothing can be written."""
+    place = place_for(folder)
+    if is_sealed(folder):
+        if place is None:
+            return Profile(folder, Meta.read(folder), [_tables(folder)], None)
+        made = place.make_folder(SEALED).held()
+        meta = Meta.read(place) if place.has_file(META_FILE) else Meta.read(folder)
+        return Profile(folder, meta, [Tables(made, Index.read(made) or Index({})), _tables(folder)], place)
+    if place is None:
+        raise AiflameError(
+            f"{folder.path} is not sealed, and not yours to write to: set XDG_CACHE_HOME to a folder of your own that nobody else may"
+            " write to, where its tables can be made; or copy the profile with `cp -r` and open the copy"
+        )
+    seal_aside(folder, place, progress)
+    return Profile(folder, Meta.read(place), [_tables(place)], place)
+
+
+def _tables(folder: Folder) -> Tables:
+    index = Index.read(folder.folder(SEALED))
+    if index is None:
+        raise AiflameError(f"{folder.path / SEALED} is damaged (its index is missing or wrong): record again or restore it from a copy")
+    return Tables(folder.folder(SEALED).held(), index)
+
+
+def _scan(folder: Folder, parts: tuple[Part, ...]) -> pl.LazyFrame:
+    """Polars gets bytes or descriptors, never a name. It maps what it gets as a descriptor."""
+    if sum(part.bytes for part in parts) > _SMALL:
+        try:
+            with contextlib.ExitStack() as opened:
+                files: list[IO[bytes]] = [opened.enter_context(open_part(folder, part)) for part in parts]
+                return pl.scan_parquet(files, glob=False)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+    return pl.scan_parquet([_content(folder, part) for part in parts], glob=False)
+
+
+def _refuse_bomb(folder: Folder, part: Part) -> None:
+    """Equal values take next to no room: rows are counted before they take memory."""
+    with _as_errors(folder.path), open_part(folder, part) as file:
+        rows = pl.scan_parquet(file, glob=False).select(pl.len()).collect().item()
+    if rows != part.rows or rows > _MOST_ROWS + _MOST_ROWS_A_BYTE * part.bytes:
+        raise AiflameError(f"{folder.path / part.file} says that it has {rows:,} rows in {part.bytes:,} bytes: no table of ours does")
+
+
+def _content(folder: Folder, part: Part) -> bytes:
+    with open_part(folder, part) as file:
+        return file.read(part.bytes)
+
+
 def newest(folder: str | Path) -> Path:
     """The profile in a folder that was recorded last."""
-    found = [path for path in Path(folder).glob(f"*{SUFFIX}") if _looks_like_one(path)]
+    found: dict[Path, Folder] = {}
+    for path in Path(folder).glob(f"*{SUFFIX}"):
+        with contextlib.suppress(AiflameError, OSError):
+            if _looks_like_one(profile := Folder.open(path)):
+                found[path] = profile
     if not found:
         raise AiflameError(f"no profile (*{SUFFIX}) in {Path(folder).resolve()}: record one with `aiflame record -- COMMAND`, or name one")
-    return max(found, key=_recorded)
+    return max(found, key=lambda path: _recorded(found[path]))
 
 
-def _recorded(path: Path) -> float:
-    path = next(iter(rank_folders(path).values()), path)
-    with contextlib.suppress(AiflameError):
-        if started := Meta.read(path).started.realtime_ns:
+def _recorded(profile: Folder) -> float:
+    with contextlib.suppress(AiflameError, OSError):
+        profile = next(iter(rank_folders(profile).values()), profile)
+        if started := Meta.read(profile).started.realtime_ns:
             return started / 1e9
-    return path.stat().st_mtime
+    return profile.status().st_mtime
 
 
-def _looks_like_one(path: Path) -> bool:
-    return path.is_dir() and any((path / part).exists() for part in (META_FILE, SPOOL, SEALED, RANKS))
+def _looks_like_one(profile: Folder) -> bool:
+    return any(profile.entry(part) is not None for part in (META_FILE, SPOOL, SEALED, RANKS))
 
 
-def _refuse_what_is_none(path: Path) -> None:
+def _opened(path: Path) -> Folder:
     try:
-        if not path.exists():
-            raise AiflameError(f"{path} does not exist: name a profile, a folder NAME{SUFFIX} made by `aiflame record`")
-        if path.is_dir() and not any(path.iterdir()):
+        profile = Folder.open(path)
+        if not profile.entries():
             raise AiflameError(f"{path} is empty: not a profile")
-        if not _looks_like_one(path):
-            raise AiflameError(f"{path} is not a profile: a profile is a folder made by `aiflame record`")
+        if _looks_like_one(profile):
+            return profile
+    except FileNotFoundError:
+        raise AiflameError(f"{path} does not exist: name a profile, a folder NAME{SUFFIX} made by `aiflame record`") from None
+    except NotADirectoryError:
+        pass
     except OSError as error:
         raise AiflameError(f"cannot read {path}: {error.strerror or error}") from None
     except ValueError:
         raise AiflameError(f"{str(path)!r} is no path: name a profile, a folder NAME{SUFFIX}") from None
+    raise AiflameError(f"{path} is not a profile: a profile is a folder made by `aiflame record`")
 
 
 def without_rows(name: str, profile: Profile) -> pl.DataFrame:
@@ -197,12 +338,3 @@ def _as_errors(path: Path) -> Iterator[None]:
 
 def _first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0]
-
-
-def _is_text(path: Path) -> bool:
-    """Polars opens no file whose name is not UTF-8."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -7,14 +7,13 @@ place of its first unit, counted from 1; 0 is the empty text.
 from __future__ import annotations
 
 import mmap
-from pathlib import Path
 from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .check import Words, intact_entries
-from .files import open_regular
+from .door import Folder
 from .schema import HEADER_BYTES
 
 FILE_NAME = "strings.table"
@@ -28,10 +27,10 @@ _KEPT_MAPPED = 64 << 20
 class Strings:
     """Random access to the stream; a missing or empty file is a stream without entries."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, folder: Folder, name: str = FILE_NAME) -> None:
         self._memory: mmap.mmap | None = None
         self._stream: Words = np.empty(0, np.uint64)
-        with open_regular(path) as file:
+        with folder.file(name) as file:
             if file is None:
                 return
             size = file.seek(0, 2)

@@ -9,14 +9,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from ..errors import AiflameError
-from .files import open_regular
+from .door import Folder
 from .index import Index, Part, write_part
 from .telemetry_format import FOLDER, HEAD, SUFFIX, Header, Packer, Series, is_whole, read_header
 
@@ -32,6 +31,9 @@ SERIES_COLUMNS = {
 }
 VALUE_COLUMNS = {"series": pl.UInt32(), "time_ns": pl.UInt64(), "value": pl.Float64()}
 
+_LARGEST = 4 << 30
+"""Bytes of a file: years of looks at all of a machine."""
+
 Floats = NDArray[np.float64]
 Times = NDArray[np.uint64]
 
@@ -45,25 +47,25 @@ class Telemetry:
     notes: list[str] = field(default_factory=list)
 
 
-def add_telemetry(profile: Path, tables: Path, index: Index) -> tuple[Index, list[str]]:
+def add_telemetry(profile: Folder, tables: Folder, index: Index) -> tuple[Index, list[str]]:
     """Writes the tables of a profile that is being sealed; the index with them, and what could not be read."""
-    found = read(profile / FOLDER)
+    found = read(profile.folder(FOLDER))
     parts: dict[str, tuple[Part, ...]] = {}
     for name, frame in ((SERIES, found.series), (VALUES, found.values)):
         if len(found.series):
-            parts[name] = (write_part(tables, f"{name}/00000.parquet", frame),)
+            parts[name] = (write_part(tables, name, "00000", frame),)
     return Index({**index.tables, **parts}), found.notes
 
 
-def read(folder: Path) -> Telemetry:
+def read(folder: Folder) -> Telemetry:
     """All files of a folder, in the order of their names. A damaged one costs its damaged records, and is told of."""
     rows: dict[tuple[str, ...], int] = {}
     values, notes = [pl.DataFrame(schema=VALUE_COLUMNS)], []
-    for path in sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []:
+    for name in [entry.name for entry in folder.entries() if entry.name.endswith(SUFFIX)]:
         try:
-            header, records, lost = _records(path)
+            header, records, lost = _records(folder, name)
         except (ValueError, AiflameError) as error:
-            notes.append(f"telemetry of {path.name.removesuffix(SUFFIX)} cannot be read: {error}")
+            notes.append(f"telemetry of {name.removesuffix(SUFFIX)} cannot be read: {error}")
             continue
         if lost:
             notes.append(f"telemetry of {header.source}: {lost} damaged records were left out")
@@ -86,10 +88,9 @@ class _Records:
     """a row for each record, a column for each series"""
 
 
-def _records(path: Path) -> tuple[Header, _Records, int]:
+def _records(folder: Folder, name: str) -> tuple[Header, _Records, int]:
     """The sound records of a file, by time; and how many are not."""
-    with open_regular(path) as file:
-        data = file.read() if file is not None else b""
+    data = folder.read(name, limit=_LARGEST) or b""
     header, begin = read_header(data)
     size = Packer(len(header.series)).size
     whole = (len(data) - begin) // size

@@ -11,6 +11,9 @@ import json
 import struct
 import zlib
 from dataclasses import dataclass
+from typing import Any
+
+from .json_data import parse
 
 FOLDER = "telemetry"
 SUFFIX = ".records"
@@ -21,6 +24,8 @@ _PREFIX = struct.Struct("<8sII")
 HEAD = struct.Struct("<QII")
 """Of a record: time_ns (CLOCK_MONOTONIC), key, check; then a double for each series, NaN where it could not be read."""
 _LARGEST_HEADER = 16 << 20
+_MOST_VALUES = 1 << 20
+"""Eight for each series."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ def read_header(data: bytes) -> tuple[Header, int]:
             raise ValueError("it is cut short or of something else")
         if version != _VERSION:
             raise ValueError("it was written by another version of aiflame")
-        told = json.loads(data[_PREFIX.size : _PREFIX.size + size])
+        told: Any = parse(data[_PREFIX.size : _PREFIX.size + size], most_values=_MOST_VALUES)
         series, unreadable = (tuple(_series(one) for one in told[name]) for name in ("series", "unreadable"))
         return Header(str(told["source"]), series, unreadable, bool(told["keyed"])), _PREFIX.size + size
     except (struct.error, KeyError, TypeError, AttributeError, RecursionError):

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from aiflame.errors import AiflameError
+from aiflame.profile.door import Folder
 from aiflame.recorder.checkup_cuda import Machine, cuda_findings
 from aiflame.recorder.checkup_telemetry import telemetry_findings
 from aiflame.recorder.finding import Finding, State
@@ -50,7 +51,7 @@ def _recording() -> Finding:
             run([sys.executable, "-c", program], Place(profile, profile), RecordOptions(cpu_rate=999))
         except AiflameError as error:
             return Finding("CPU samples", State.BROKEN, str(error))
-        tables = [file.stat().st_size for file in profile.glob("spool/*/cpu_samples.table")]
+        tables = [entry for entry in Folder.open(profile).walk() if entry.name == "cpu_samples.table"]
     if not tables:
         return Finding(
             "CPU samples",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import struct
 from pathlib import Path
@@ -23,9 +22,11 @@ class CommandError(AiflameError):
 def find(command: list[str]) -> Path:
     """The file that `command` runs."""
     name = command[0]
-    found = shutil.which(name)
-    if found:
-        return Path(found)
+    folders = [""] if "/" in name else os.get_exec_path()
+    for folder in folders:
+        path = Path(folder, name)
+        if path.is_file() and os.access(path, os.X_OK):
+            return path
     path = Path(name)
     if "/" in name and path.is_dir():
         raise CommandError(f"{name} is a folder: name a program", 126)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from aiflame.profile.codes import Feature
 from aiflame.recorder.command import is_sanitizer
 from aiflame.recorder.library import agent, collector, hip_library, level_zero_library, mpi_library
 from aiflame.recorder.mpi import uses_mpi
+from aiflame.values import dataclass
 
 
 class Chain(Enum):

@@ -29,7 +29,7 @@ def recording(profile: Path, options: RecordOptions, *, overwrite: bool) -> Iter
     try:
         library = ctypes.CDLL(str(collector()))
         where = place_of(profile, sys.orig_argv, rank_here(os.environ))
-        page = prepare(where, options, sys.orig_argv, overwrite=overwrite)
+        page, meta = prepare(where, options, sys.orig_argv, overwrite=overwrite)
         with _runtimes_ask_for_us(options):
             if not library.aiflame_start(os.fsencode(where.profile.absolute())):
                 raise AiflameError(f"recording into {profile} could not be started: run `aiflame doctor`")
@@ -37,7 +37,7 @@ def recording(profile: Path, options: RecordOptions, *, overwrite: bool) -> Iter
                 yield profile
             finally:
                 library.aiflame_stop()
-                finish(where, page, 0, [])
+                finish(where, page, meta, 0, [])
     finally:
         _one_at_a_time.release()
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import tempfile
 from pathlib import Path
 
 from aiflame.errors import AiflameError
@@ -46,6 +44,9 @@ def _plain(path: Path) -> Path:
     """LD_PRELOAD is split at spaces and colons and cannot quote: a link with a plain name stands in for such a path."""
     if not any(character in str(path) for character in " :;$"):
         return path
+    import hashlib
+    import tempfile
+
     name = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
     link = Path(tempfile.gettempdir()) / f"aiflame-{os.getuid()}-{name}.so"
     try:

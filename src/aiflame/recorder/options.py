@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from aiflame.errors import AiflameError
 from aiflame.profile.codes import GpuSampling
 from aiflame.recorder.tracing import DEFAULT
+from aiflame.values import dataclass
+
+INTERVAL_MS = 50
+"""Between looks at the machine, where nothing else is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ class RecordOptions:
     """Each traced call with its stack, also where calls are many."""
     intra: str = ""
     """Passes inside Triton kernels, as `intra.parse_intra` gives them; empty: none."""
-    telemetry_ms: int = 50
+    telemetry_ms: int = INTERVAL_MS
     """Milliseconds between looks at the machine; 0: none."""
 
     def __post_init__(self) -> None:
@@ -73,3 +76,12 @@ def parse_sampling(text: str) -> int:
     if not text.isdecimal() or not 32 <= int(text) <= 1 << 31:
         raise AiflameError(f"--gpu-sampling {text}: use off, auto, or a period of 32 to 2147483648 cycles")
     return (3 * int(text) // 4).bit_length()
+
+
+def parse_telemetry(text: str) -> int:
+    """`off`, or milliseconds → milliseconds, 0 for none."""
+    if text.lower() == "off":
+        return 0
+    if not text.isdecimal() or not 5 <= int(text) <= 60_000:
+        raise AiflameError(f"--telemetry {text}: use off, or an interval of 5 to 60000 milliseconds")
+    return int(text)

@@ -6,21 +6,23 @@ agree on (the profile's name, whose it is) each works out from the launcher's va
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import os
 import re
-import shutil
-import socket
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from aiflame.errors import AiflameError
-from aiflame.profile.job import FOLDER, Job, is_ranked, rank_folder, rank_folders
+from aiflame.profile.door import Folder
+from aiflame.profile.job import FOLDER, Job, is_ranked, rank_folders, rank_name
 from aiflame.profile.meta import JobRank, boot_id, start_ticks
 from aiflame.profile.rank_numbers import write_ranks
+from aiflame.values import dataclass
 
+_PATIENCE_S = 5.0
 _OF_A_PROFILE = (
     "meta.json",
     "control",
@@ -106,6 +108,11 @@ class Place:
         """In front of what this recorder says."""
         return f"rank {self.rank.rank}: " if self.rank else ""
 
+    def folder(self) -> Folder:
+        """What this recorder writes, once it is made."""
+        whole = Folder.open(self.whole)
+        return whole if self.rank is None or self.job is None else whole.folder(FOLDER, rank_name(self.rank.rank))
+
     def make(self, *, overwrite: bool) -> None:
         """The folder, empty. Of ranks that come at once each makes its own."""
         if self.rank is None or self.job is None:
@@ -117,10 +124,10 @@ class Place:
         """Whether no other recorder of its job is at it on this host: what is of the host is recorded once. To be asked once."""
         if self.rank is None:
             return True
-        claim = self.whole / FOLDER / f"host-{boot_id() or socket.gethostname()}"
         try:
+            ranks = Folder.open(self.whole).folder(FOLDER)
             # The descriptor stays open: who dies lets go.
-            fcntl.flock(os.open(claim, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(ranks.lock_file(f"host-{boot_id() or os.uname().nodename}"), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         except OSError:  # a file system without locks
@@ -128,40 +135,45 @@ class Place:
         return True
 
     def _make_whole(self, *, overwrite: bool) -> None:
-        if self.whole.exists():
+        self.whole.parent.mkdir(parents=True, exist_ok=True)
+        if os.path.lexists(self.whole):
             if not overwrite:
                 raise AiflameError(f"{self.whole} exists: choose another name with -o, or replace it with --force")
-            if not ((self.whole / "meta.json").is_file() or is_ranked(self.whole)):
+            if not _is_profile(self.whole):
                 raise AiflameError(f"{self.whole} exists and is no profile: choose another name with -o")
-            shutil.rmtree(self.whole)
-        self.whole.mkdir(parents=True)
+            _remove_profile(self.whole)
+        Folder.new(self.whole)
 
     def _make_rank(self, rank: JobRank, job: Job, *, overwrite: bool) -> None:
-        self._refuse_what_is_none()
-        if not overwrite and (self.whole / "meta.json").exists():
+        self.whole.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            Folder.new(self.whole)
+        whole = Folder.open(self.whole)
+        self._refuse_what_is_none(whole)
+        if not overwrite and whole.entry("meta.json") is not None:
             raise AiflameError(f"{self.whole} exists: choose another name with -o, or replace it with --force")
-        (self.whole / FOLDER).mkdir(parents=True, exist_ok=True)
+        ranks = whole.make_folder(FOLDER)
         if overwrite:
             # Piece by piece: another rank may have begun to write beside them.
             for name in _OF_A_PROFILE:
-                _remove(self.whole / name)
-            _remove(self.profile)
-        if not job.announce(self.whole):
-            known = Job.read(self.whole)
-            if not overwrite and (known is None or known.name != job.name or self.profile.exists()):
+                _remove(whole, name)
+            _remove(ranks, rank_name(rank.rank))
+        if not job.announce(whole):
+            known = Job.read(whole)
+            if not overwrite and (known is None or known.name != job.name or ranks.entry(rank_name(rank.rank)) is not None):
                 raise AiflameError(f"{self.whole} exists, of another run: choose another name with -o, or replace it with --force")
             if overwrite and known != job:
-                job.replace(self.whole)
-        self.profile.mkdir()
+                job.replace(whole)
+        ranks.new_folder(rank_name(rank.rank))
         if self.speaks and job.size:
             # Ranks of an older, larger run are nobody's now. Lower ones are replaced by their own, or left out by their job's name.
-            for number, folder in rank_folders(self.whole).items():
+            for number, folder in rank_folders(whole).items():
                 if number >= job.size:
-                    _remove(folder)
+                    _remove(ranks, folder.name)
 
-    def _refuse_what_is_none(self) -> None:
+    def _refuse_what_is_none(self, whole: Folder) -> None:
         """Other ranks may be making or replacing it meanwhile."""
-        if self.whole.exists() and any(entry.name not in (*_OF_A_PROFILE, FOLDER) for entry in self.whole.iterdir()):
+        if any(entry.name not in (*_OF_A_PROFILE, FOLDER) and not entry.name.endswith(".partial") for entry in whole.entries()):
             raise AiflameError(f"{self.whole} exists and is no profile: choose another name with -o")
 
 
@@ -185,7 +197,7 @@ def place_of(output: Path | None, command: list[str], rank: JobRank | None, chos
     job = Job(rank.job, rank.launcher, rank.size, write_ranks(chosen) if chosen is not None else "")
     whole = output or _shared_name(command, rank)
     first = min((number for number in chosen or (0,) if not rank.size or number < rank.size), default=0)
-    return Place(whole, rank_folder(whole, rank.rank), rank, rank.rank == first, job)
+    return Place(whole, whole / FOLDER / rank_name(rank.rank), rank, rank.rank == first, job)
 
 
 def _free_name(command: list[str]) -> Path:
@@ -207,10 +219,22 @@ def _shared_name(command: list[str], rank: JobRank) -> Path:
     return path
 
 
+def _is_profile(path: Path) -> bool:
+    try:
+        profile = Folder.open(path)
+    except OSError:
+        return False
+    return profile.has_file("meta.json") or is_ranked(profile)
+
+
 def _may_join(path: Path, rank: JobRank) -> bool:
-    job = Job.read(path)
-    whose = job.name == rank.job if job else not (path / "meta.json").exists()  # its first rank may be about to say
-    return whose and not rank_folder(path, rank.rank).exists()
+    try:
+        profile = Folder.open(path)
+    except OSError:
+        return False
+    job = Job.read(profile)
+    whose = job.name == rank.job if job else profile.entry("meta.json") is None  # its first rank may be about to say
+    return whose and profile.entry(FOLDER, rank_name(rank.rank)) is None
 
 
 def _title(command: list[str]) -> str:
@@ -257,9 +281,23 @@ def _number(variables: Mapping[str, str], name: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
-def _remove(path: Path) -> None:
+def _remove_profile(path: Path) -> None:
+    """A process that seals it in the background gives up when it finds no meta.json; until then it may put something new there."""
+    above = Folder.open(path.parent)
+    with contextlib.suppress(OSError, AiflameError):
+        above.folder(path.name).remove("meta.json")
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            above.remove_tree(path.name)
+            return
+        except OSError as error:  # noqa: PERF203
+            if error.errno != errno.ENOTEMPTY or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+
+
+def _remove(folder: Folder, name: str) -> None:
     """A file or folder, if it is there; other ranks may be removing it, too."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.remove_tree(name)

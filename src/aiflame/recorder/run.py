@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import sys
 import time
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from aiflame.errors import AiflameError
+from aiflame.errors import AiflameError, harmless
+from aiflame.profile import claims
 from aiflame.profile.codes import ControlState, Feature
 from aiflame.profile.control import ControlPage
+from aiflame.profile.living import living, spool_names
+from aiflame.profile.masking import masked_arguments
 from aiflame.profile.meta import Clocks, Host, Meta, Recorder
 from aiflame.recorder import command as commands
 from aiflame.recorder.hooks import environment
@@ -19,11 +22,14 @@ from aiflame.recorder.intra import VARIABLE
 from aiflame.recorder.keep import Keeper
 from aiflame.recorder.options import RecordOptions
 from aiflame.recorder.place import Place
-from aiflame.recorder.sources.memory import Processes
-from aiflame.recorder.supervise import supervise
-from aiflame.recorder.telemetry import Telemetry
+from aiflame.recorder.supervise import children_cpu_ns, supervise, wait_until
 from aiflame.recorder.tracing import asked_for, trace_features
+from aiflame.values import asdict, dataclass, field, replace
 from aiflame.version import VERSION
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from aiflame.recorder.telemetry import Telemetry
 
 _OWN_BYTES = 32 << 10
 """What the recorder itself writes into a profile: meta.json, the control page, folders."""
@@ -37,6 +43,10 @@ class Recording:
     status: int
     """As `subprocess` gives it: negative for a signal."""
     notes: list[str] = field(default_factory=list)
+    living: list[int] = field(default_factory=list)
+    """Processes that go on, and are recorded further."""
+    bytes: int = 0
+    """Of the tables that they wrote."""
 
     @property
     def profile(self) -> Path:
@@ -46,8 +56,17 @@ class Recording:
         tell(self.place, note)
 
 
-def run(command: list[str], place: Place, options: RecordOptions, *, overwrite: bool = False) -> Recording:
-    """Runs `command` to its end with recording on."""
+def run(
+    command: list[str],
+    place: Place,
+    options: RecordOptions,
+    *,
+    overwrite: bool = False,
+    seal_follows: bool = True,
+    wait_daemons: bool = False,
+) -> Recording:
+    """Runs `command` to its end with recording on; with `wait_daemons`, also what it leaves running. `seal_follows`: names are looked up
+    soon, while files are still where they were."""
     program = commands.find(command)
     variables, taken = environment(
         os.environ,
@@ -59,13 +78,16 @@ def run(command: list[str], place: Place, options: RecordOptions, *, overwrite: 
     )
     variables.update(intra_variables(options))
     notes = commands.obstacles(program) + taken
-    page = prepare(place, options, command, overwrite=overwrite)
+    page, meta = prepare(place, options, command, overwrite=overwrite)
     for note in notes:
         tell(place, note)
-    watch = _Watch(place, page, notes, _telemetry(place, page, options))
+    watch = _Watch(place, page, notes, options, seal_follows=seal_follows)
     status = supervise(command, variables, watch)
-    finish(place, page, status, notes, watch)
-    return Recording(place, status, notes)
+    if wait_daemons:
+        wait_until(_Daemons(place, watch))
+    alive = still_recording(place)
+    finish(place, page, meta, status, notes, watch, alive)
+    return Recording(place, status, notes, alive, page.used_bytes)
 
 
 def intra_variables(options: RecordOptions) -> dict[str, str]:
@@ -91,22 +113,26 @@ def features(options: RecordOptions) -> int:
     return sum(int(feature) for feature, on in chosen.items() if on) | trace_features(options.trace, options.trace_stacks)
 
 
-def prepare(place: Place, options: RecordOptions, command: list[str], *, overwrite: bool) -> ControlPage:
+def prepare(place: Place, options: RecordOptions, command: list[str], *, overwrite: bool) -> tuple[ControlPage, Meta]:
     """The empty profile, ready for processes to record into."""
-    profile = place.profile
     try:
         place.make(overwrite=overwrite)
-        (profile / "spool").mkdir()
-        Meta(
+        profile = place.folder()
+        profile.new_folder("spool")
+        identity = claims.new_id()
+        claims.claim(profile, identity)
+        meta = Meta(
             version=VERSION,
-            command=tuple(command),
+            command=masked_arguments(command),
             host=Host.here(),
             recorder=Recorder.this(),
             options=asdict(options),
             started=Clocks.now(),
             job_rank=place.rank,
-        ).write(profile)
-        return ControlPage.create(
+            id=identity,
+        )
+        meta.write(profile)
+        page = ControlPage.create(
             profile,
             cpu_rate=options.cpu_rate,
             wall_rate=options.wall_rate,
@@ -114,55 +140,98 @@ def prepare(place: Place, options: RecordOptions, command: list[str], *, overwri
             features=features(options),
             gpu_sampling=options.gpu_sampling,
         )
+        return page, meta
     except OSError as error:
         where = place.whole.absolute().parent
         reason = "there is no space left" if error.errno == errno.ENOSPC else (error.strerror or str(error)).lower()
         raise AiflameError(f"cannot write a profile in {where}: {reason}: choose another place with -o") from None
 
 
-def finish(place: Place, page: ControlPage, status: int, notes: list[str], watch: _Watch | None = None) -> None:
-    """No process records any more; what is known of the run is written down."""
-    profile = place.profile
-    page.state = ControlState.STOPPED
+def still_recording(place: Place) -> list[int]:
+    """Processes that the command has left running, and that are recorded on."""
+    try:
+        profile = place.folder()
+        return living(lambda: spool_names(profile), profile.status())
+    except OSError:
+        return []
+
+
+def finish(
+    place: Place, page: ControlPage, meta: Meta, status: int, notes: list[str], watch: _Watch | None = None, alive: list[int] | None = None
+) -> None:
+    """The command has ended: what is known of the run is written down. `alive`: processes that record on."""
+    if not alive:
+        page.state = ControlState.STOPPED
     if watch is not None:
         watch.finish()
-    if not any((profile / "spool").iterdir()) and not notes:
-        notes.append("nothing was recorded: the program did not load the collector (is LD_PRELOAD stripped on the way to it?)")
-        tell(place, notes[-1])
     try:
-        meta = replace(Meta.read(profile), ended=Clocks.now(), exit_status=status, complete=True)
+        profile = place.folder()
+        if not spool_names(profile) and not notes:
+            notes.append("nothing was recorded: the program did not load the collector (is LD_PRELOAD stripped on the way to it?)")
+            tell(place, notes[-1])
+        meta = replace(meta, ended=Clocks.now(), exit_status=status, cpu_ns=children_cpu_ns() if watch else 0, complete=True)
         meta.with_notes(*notes).write(profile)
     except OSError:
-        tell(place, f"could not write {profile}/meta.json")
+        tell(place, f"could not write {place.profile}/meta.json")
 
 
 def tell(place: Place, note: str) -> None:
-    print(f"aiflame: {place.speaker}{note}", file=sys.stderr, flush=True)
+    print(f"aiflame: {place.speaker}{harmless(note)}", file=sys.stderr, flush=True)
 
 
 def _telemetry(place: Place, page: ControlPage, options: RecordOptions) -> Telemetry | None:
     """Of the ranks on a host one looks at the machine, and each at its own processes."""
     if not options.telemetry_ms:
         return None
-    found = None if place.first_on_host() else [Processes(Path("/"), place.profile / "spool")]
-    return Telemetry(place.profile, page, options.telemetry_ms, found)
+    from aiflame.recorder.sources.memory import Processes
+    from aiflame.recorder.telemetry import Telemetry
+
+    found = None if place.first_on_host() else [Processes(Path("/"), place.folder().folder("spool"))]
+    return Telemetry(place.folder(), page, options.telemetry_ms, found)
+
+
+class _Daemons:
+    """Waits for the processes that the command has left running."""
+
+    def __init__(self, place: Place, watch: _Watch) -> None:
+        self._place, self._watch = place, watch
+
+    def __call__(self, seconds: float) -> bool:
+        """Whether none is left; waits for the end of one so long."""
+        alive = still_recording(self._place)
+        if not alive:
+            return True
+        self._watch()
+        try:
+            watched = os.pidfd_open(alive[0])
+        except OSError:  # it has ended
+            return False
+        try:
+            select.select([watched], [], [], seconds)
+        finally:
+            os.close(watched)
+        return False
 
 
 class _Watch:
     """What the recorder does while the program runs."""
 
-    def __init__(self, place: Place, page: ControlPage, notes: list[str], telemetry: Telemetry | None) -> None:
-        self._place, self._page, self._notes = place, page, notes
-        self._telemetry, self._begun = telemetry, False
-        self._keeper = Keeper(place.profile, page)
-        self._next_look = 0.0
+    def __init__(self, place: Place, page: ControlPage, notes: list[str], options: RecordOptions, *, seal_follows: bool) -> None:
+        self._place, self._page, self._notes, self._options = place, page, notes, options
+        self._seal_follows = seal_follows
+        self._telemetry: Telemetry | None = None
+        self._keeper = Keeper(place.folder(), page)
+        self._looks, self._next_look = 0, 0.0
         self._told = False
 
     def __call__(self) -> None:
-        if self._telemetry is not None and not self._begun:
-            self._begun = True
-            self._telemetry.start()
         self._tell_stop()
+        self._looks += 1
+        if self._looks == 1:
+            return  # the program has only just been started: what takes time is begun when it runs
+        if self._looks == 2 and (telemetry := _telemetry(self._place, self._page, self._options)) is not None:
+            self._telemetry = telemetry
+            self._telemetry.start()
         now = time.monotonic()
         if now >= self._next_look:
             self._next_look = now + 1
@@ -170,7 +239,7 @@ class _Watch:
 
     def finish(self) -> None:
         self._tell_stop()
-        self._keeper.finish()
+        self._keeper.finish(all_of_them=not self._seal_follows)
         for note in self._telemetry.finish() if self._telemetry is not None else ():
             self._notes.append(note)
             tell(self._place, note)

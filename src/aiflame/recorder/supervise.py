@@ -5,31 +5,68 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from typing import NoReturn
 
 from aiflame.recorder.command import CommandError, find
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
 _SI_KERNEL = 0x80  # siginfo's code for a signal that the terminal sent to the whole group: the command has it already
 _FORWARDED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_FIRST_S = 0.02
+"""A program that has ended by then is not watched: to begin with that would take longer than it ran."""
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 def supervise(command: list[str], environment: Mapping[str, str], watch: Callable[[], None], every: float = 0.25) -> int:
     """Runs `command` to its end, calling `watch` at once and every so often; its status as `subprocess` gives it (negative: a signal)."""
-    wanted = {*_FORWARDED, signal.SIGCHLD}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
-    # A SIGCHLD that is ignored (inherited from nohup-like parents) would never wake us.
+    with _signals_held() as (before, child_action):
+        pid = _start(command, environment, before, child_action)
+        watch()
+        patience = _FIRST_S
+        while (status := _ended(pid)) is None:
+            received = signal.sigtimedwait({*_FORWARDED, signal.SIGCHLD}, patience)
+            if received is None:
+                watch()
+                patience = every
+            elif received.si_signo != signal.SIGCHLD and received.si_code != _SI_KERNEL:
+                os.kill(pid, received.si_signo)  # not waited for yet, so the number is still its own
+        return status
+
+
+def wait_until(over: Callable[[float], bool]) -> None:
+    """Calls `over` with seconds that it may wait until it returns True, or until a signal tells us to end."""
+    with _signals_held():
+        while not over(0.25):
+            if signal.sigtimedwait(set(_FORWARDED), 0) is not None:
+                return
+
+
+def children_cpu_ns() -> int:
+    """CPU time of the command that has ended, and of all that it waited for."""
+    times = os.times()
+    return int((times.children_user + times.children_system) * 1e9)
+
+
+def become(command: list[str]) -> NoReturn:
+    """Runs `command` in our place, unrecorded."""
+    find(command)
+    for number in _IGNORED_BY_PYTHON:
+        signal.signal(number, signal.SIG_DFL)
+    with _as_errors(command):
+        os.execvp(command[0], command)
+
+
+@contextlib.contextmanager
+def _signals_held() -> Iterator[tuple[set[int | signal.Signals], object]]:
+    """Signals wait until we ask for them; gives the mask and the SIGCHLD disposition that we were started with."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_FORWARDED, signal.SIGCHLD})
+    # A SIGCHLD that is ignored (inherited from nohup-like parents) would never wake us, and the command's status would be gone.
     child_action = signal.signal(signal.SIGCHLD, lambda *_: None)
     try:
-        process = _start(command, environment, before)
-        watch()
-        while process.poll() is None:
-            told = signal.sigtimedwait(wanted, every)
-            if told is not None and told.si_signo != signal.SIGCHLD and told.si_code != _SI_KERNEL:
-                process.send_signal(told.si_signo)
-            watch()
-        return process.returncode
+        yield before, child_action
     finally:
         signal.signal(signal.SIGCHLD, child_action)
         # A Ctrl-C that came while the command ended was for the command.
@@ -38,23 +75,36 @@ def supervise(command: list[str], environment: Mapping[str, str], watch: Callabl
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def become(command: list[str]) -> NoReturn:
-    """Runs `command` in our place, unrecorded."""
-    find(command)
-    for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(ignored_by_python, signal.SIG_DFL)
-    with _as_errors(command):
-        os.execvp(command[0], command)
+def _start(command: list[str], environment: Mapping[str, str], mask: set[int | signal.Signals], child_action: object) -> int:
+    """Its process id. The command gets the signal mask and the dispositions that we were started with."""
+    failed, report = os.pipe()  # closed when the program runs
+    pid = os.fork()
+    if pid == 0:
+        with contextlib.suppress(BaseException):
+            # Only "ignored" goes through an exec; what Python itself ignores, nobody can tell from what our parent ignored.
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN if child_action == signal.SIG_IGN else signal.SIG_DFL)
+            for number in _IGNORED_BY_PYTHON:
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            try:
+                os.execvpe(command[0], command, environment)
+            except OSError as error:
+                os.write(report, str(error.errno).encode())
+        os._exit(127)
+    os.close(report)
+    failure = os.read(failed, 16)
+    os.close(failed)
+    if failure:
+        os.waitpid(pid, 0)
+        with _as_errors(command):
+            raise OSError(int(failure), os.strerror(int(failure)))
+    return pid
 
 
-def _start(command: list[str], environment: Mapping[str, str], mask: set[int | signal.Signals]) -> subprocess.Popen[bytes]:
-    with _as_errors(command):
-        return subprocess.Popen(
-            command,
-            env=dict(environment),
-            close_fds=False,
-            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask) and None,
-        )
+def _ended(pid: int) -> int | None:
+    """The status of a child that has ended; None while it runs."""
+    done, status = os.waitpid(pid, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if done else None
 
 
 @contextlib.contextmanager

@@ -6,21 +6,20 @@ takes more is looked at more rarely, until its looks are quick again.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from io import FileIO
 
-from aiflame.errors import AiflameError
 from aiflame.profile.codes import StopReason
 from aiflame.profile.control import ControlPage
+from aiflame.profile.door import Folder
 from aiflame.profile.telemetry_format import FOLDER, SUFFIX, Packer, pack_header
+from aiflame.recorder.options import INTERVAL_MS
 from aiflame.recorder.sources import sources
 from aiflame.recorder.sources.base import Source
 
-INTERVAL_MS = 50
 SHARE = 0.05
 """Of a core, for all looks together. A driver's look takes 1 to 3 ms, which is fine every 50 ms beside a program on other cores."""
 _ROOM = 0.8
@@ -36,26 +35,23 @@ _PATIENCE_S = 1.0
 """So long the end of a recording waits for a look that does not end."""
 
 
-def parse_telemetry(text: str) -> int:
-    """`off`, or milliseconds → milliseconds, 0 for none."""
-    if text.lower() == "off":
-        return 0
-    if not text.isdecimal() or not 5 <= int(text) <= 60_000:
-        raise AiflameError(f"--telemetry {text}: use off, or an interval of 5 to 60000 milliseconds")
-    return int(text)
-
-
 class Telemetry:
     """Looks from `start` to `finish`. Nothing in it ever fails the recording."""
 
     def __init__(
-        self, profile: Path, page: ControlPage, interval_ms: int = INTERVAL_MS, found: Sequence[Source] | None = None, share: float = SHARE
+        self,
+        profile: Folder,
+        page: ControlPage,
+        interval_ms: int = INTERVAL_MS,
+        found: Sequence[Source] | None = None,
+        share: float = SHARE,
     ) -> None:
-        self._folder = profile / FOLDER
-        chosen = found if found is not None else sources(profile / "spool")
+        self._profile = profile
+        chosen = found if found is not None else sources(profile.folder("spool"))
         self._over = threading.Event()
         self._budget = _Budget(interval_ms * 1_000_000, share)
-        scheduled = [_Scheduled(source, self._folder / f"{number:02}-{source.name}{SUFFIX}") for number, source in enumerate(chosen)]
+        folder = profile.folder(FOLDER)
+        scheduled = [_Scheduled(source, folder, f"{number:02}-{source.name}{SUFFIX}") for number, source in enumerate(chosen)]
         self._lookers = [
             _Looker(name, [one for one in scheduled if one.source.thread == name], page, self._over, self._budget)
             for name in dict.fromkeys(source.thread for source in chosen)
@@ -64,7 +60,7 @@ class Telemetry:
     def start(self) -> None:
         """After the program was started: its process must not inherit our threads' locks, nor our threads its signals."""
         try:
-            self._folder.mkdir(exist_ok=True)
+            self._profile.make_folder(FOLDER)
         except OSError:
             return
         for looker in self._lookers:
@@ -90,7 +86,8 @@ class _Scheduled:
     """A source, its file, and when it is due."""
 
     source: Source
-    path: Path
+    folder: Folder
+    name: str
     interval_ns: int = 0
     due_ns: int = 0
     spent_ns: int = 0
@@ -100,7 +97,7 @@ class _Scheduled:
     """CPU time of the last look."""
     cost_ns: float = 0.0
     """Of a look, when it was last judged."""
-    _file: int = -1
+    _file: FileIO | None = None
     _packer: Packer = field(default_factory=lambda: Packer(0))
     _room: int = 0
 
@@ -109,7 +106,7 @@ class _Scheduled:
         header = self.source.begin()
         if header is None:
             return False
-        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._file = self.folder.new_file(self.name)
         self._packer = Packer(len(header.series))
         return self._write(pack_header(header), page) and bool(header.series)
 
@@ -124,8 +121,8 @@ class _Scheduled:
         return written
 
     def end(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
+        if self._file is not None:
+            self._file.close()
             self.source.end()
 
     def _write(self, data: bytes, page: ControlPage) -> bool:
@@ -134,7 +131,8 @@ class _Scheduled:
                 return False
             self._room += _TAKEN
         self._room -= len(data)
-        return not data or os.write(self._file, data) == len(data)
+        assert self._file is not None
+        return not data or self._file.write(data) == len(data)
 
 
 class _Looker(threading.Thread):

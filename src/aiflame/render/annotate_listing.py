@@ -32,9 +32,8 @@ _MARK, _PERCENT, _SAMPLES, _NUMBER = 3, 6, 9, 5
 _SASS_MOST, _SASS_LEAST, _SOURCE_LEAST = 60, 20, 24
 
 _ORIGINS = {
-    Origin.DISK: "text from this disk: the profile does not have it",
-    Origin.CHANGED: "no text: the file has changed since the recording, and the profile does not have it",
-    Origin.MISSING: "no text: the file was not there, or no longer as the kernel was compiled from it",
+    Origin.SOURCE_PATH: "text from --source-path: the profile does not have it",
+    Origin.MISSING: "source not in the profile: --source-path DIR shows one that you have",
 }
 
 

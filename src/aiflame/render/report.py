@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from aiflame.analyze.facts import Facts, facts
 from aiflame.analyze.rank_page import RankPage, rank_page
 from aiflame.analyze.rank_profile import answer, facts_of_ranks, rank_numbers
+from aiflame.analyze.source_text import SourceFolder, SourceTexts
 from aiflame.analyze.table import TableOf
 from aiflame.analyze.tables import tables
 from aiflame.attribute.context import Meaning
@@ -19,6 +19,7 @@ from aiflame.errors import AiflameError
 from aiflame.memory import give_back_freed_memory
 from aiflame.profile.store import Profile
 from aiflame.render.facts_block import facts_makers
+from aiflame.render.output import new_file
 from aiflame.render.page import page
 from aiflame.render.report_blocks import first_screen, tables_block
 from aiflame.render.report_code import MOST_IN_A_FILE, Code
@@ -35,10 +36,17 @@ MOST_AT_ONCE = 400_000
 class Report:
     """What a report has in it. Parts are made when they are asked for: a person sees the first screen before the rest is there."""
 
-    def __init__(self, profile: Profile, baseline: Profile | None = None, title: str = "", most_code: int = WHOLE) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        baseline: Profile | None = None,
+        title: str = "",
+        most_code: int = WHOLE,
+        sources: SourceFolder | None = None,
+    ) -> None:
         self.profile, self.baseline = profile, baseline
         self.title = title or profile.path.name
-        self._most_code = most_code
+        self._most_code, self._sources = most_code, sources
 
     def first_screen(self) -> dict[str, object]:
         """What the page shows at once, and the names of its `blocks`."""
@@ -120,37 +128,26 @@ class Report:
 
     @cached_property
     def code(self) -> Code:
-        return Code(self.profile, self._most_code)
+        return Code(self.profile, self._most_code, SourceTexts(self.profile, self._sources))
 
 
-def write(profile: Profile, path: Path, baseline: Profile | None = None, title: str = "") -> int:
+def write(profile: Profile, path: Path, baseline: Profile | None = None, title: str = "", sources: SourceFolder | None = None) -> int:
     """Writes the report as one file, which is there as a whole or not at all; returns its size in bytes."""
-    report = Report(profile, baseline, title, MOST_IN_A_FILE)
+    report = Report(profile, baseline, title, MOST_IN_A_FILE, sources)
     return _write(path, page(report.title, report.first_screen(), report.blocks()))
 
 
 def _write(path: Path, pieces: Iterator[str]) -> int:
-    with _as_error(path):
-        whole = path.is_file() or not path.exists()  # a pipe or a device has no content to be kept; a folder is an error
-        path = path.resolve()  # what a link leads to is replaced, not the link
-        partial = path.with_name(f".aiflame-{os.getpid()}.partial") if whole else path
-        file = partial.open("wb")
     size = 0
-    try:
-        with file:
-            for piece in pieces:
-                with _as_error(path):
-                    size += file.write(piece.encode())
+    with contextlib.ExitStack() as stack:
+        with _as_error(path):
+            file = stack.enter_context(new_file(path))
+        for piece in pieces:
             with _as_error(path):
-                file.flush()
-        if whole:
-            with _as_error(path):
-                partial.replace(path)
-    except BaseException:
-        if whole:
-            with contextlib.suppress(OSError):
-                partial.unlink(missing_ok=True)
-        raise
+                size += file.write(piece.encode())
+        with _as_error(path):
+            file.flush()
+            stack.pop_all().close()
     return size
 
 

@@ -11,7 +11,7 @@ import polars as pl
 
 from aiflame.analyze.annotate import Annotation, Place, annotator
 from aiflame.analyze.kernel_choice import Kernel, kernels
-from aiflame.profile.files import open_regular
+from aiflame.analyze.source_text import SourceTexts
 from aiflame.profile.store import Profile
 from aiflame.render.blocks import Values, block
 from aiflame.resolve.stall_reasons import meaning
@@ -30,8 +30,8 @@ Row = TypeVar("Row", bound=Hashable)
 class Code:
     """The blocks `code`, `code.N` (N: place in the list of kernels) and `text.N` (a source file, or a kept file)."""
 
-    def __init__(self, profile: Profile, most: int) -> None:
-        self._profile, self._in_a_file = profile, most == MOST_IN_A_FILE
+    def __init__(self, profile: Profile, most: int, sources: SourceTexts) -> None:
+        self._profile, self._in_a_file, self._source_texts = profile, most == MOST_IN_A_FILE, sources
         self._pages = min(most, len(self._kernels))
 
     @property
@@ -71,14 +71,14 @@ class Code:
 
     @cached_property
     def _annotate(self) -> Callable[[Kernel], Annotation]:
-        return annotator(self._profile, self._kernels)
+        return annotator(self._profile, self._kernels, self._source_texts)
 
     @cached_property
     def _texts(self) -> dict[str, int]:
         """Path of each text that there is a block of → its number: sources as recorded, and kept files as `kept/NAME`."""
-        sources = self._sources.lazy().select("path", size=pl.col("text").str.len_bytes()).collect().rows()
+        sources = [(path, len(text.encode("utf-8", "replace"))) for path, text in self._sources.items()]
         files = self._profile.table("kept_files")["file"].unique(maintain_order=True).to_list()
-        kept = [(f"kept/{file}", path.stat().st_size) for file in files if (path := self._profile.kept(file)) is not None]
+        kept = [(f"kept/{file}", size) for file in files if (size := self._profile.kept_size(file)) is not None]
         found: dict[str, int] = {}
         room = MOST_TEXT_IN_A_FILE
         for path, size in [*sources, *kept]:
@@ -88,19 +88,13 @@ class Code:
         return found
 
     @cached_property
-    def _sources(self) -> pl.DataFrame:
-        empty = pl.DataFrame(schema={"path": pl.String, "text": pl.String})
-        return self._profile.table("sources").select("path", "text") if self._profile.has("sources") else empty
+    def _sources(self) -> dict[str, str]:
+        return self._source_texts.all()
 
     def _read(self, path: str) -> tuple[str, str]:
-        found = self._sources.filter(pl.col("path") == path)["text"]
-        if len(found):
-            return path, str(found[0])
-        file = self._profile.kept(path.removeprefix("kept/"))
-        if file is not None:
-            with open_regular(file) as opened:
-                return path, opened.read(LARGEST_TEXT).decode("utf-8", "replace") if opened is not None else ""
-        return path, ""
+        if path in self._sources:
+            return path, self._sources[path]
+        return path, self._profile.read_kept(path.removeprefix("kept/"), LARGEST_TEXT).decode("utf-8", "replace")
 
 
 def annotation_block(answer: Annotation, texts: dict[str, int]) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -57,16 +57,17 @@ class Cubin:
             raise NotElf
 
     @classmethod
-    def open(cls, path: Path) -> Cubin | None:
+    def of(cls, file: BinaryIO) -> Cubin | None:
+        """None when it is no cubin. The file may be closed then."""
         try:
-            if path.is_file() and path.stat().st_size <= LARGEST:
-                if path.stat().st_size <= IN_MEMORY:
-                    return cls.of_bytes(path.read_bytes())
-                source = ElfFile.open(path)
-                return cls(source) if source is not None else None
+            size = file.seek(0, 2)
+            if size <= IN_MEMORY:
+                file.seek(0)
+                return cls.of_bytes(file.read(IN_MEMORY))
+            source = ElfFile.of(file) if size <= LARGEST else None
+            return cls(source) if source is not None else None
         except (OSError, ValueError, NotElf):
-            pass
-        return None
+            return None
 
     @classmethod
     def of_bytes(cls, content: bytes | None) -> Cubin | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from symbolic.debuginfo import Archive
 from symbolic.exceptions import SymbolicError
 from symbolic.symcache import SymCache
+
+from aiflame.resolve.elf_file import ElfFile
 
 LARGEST_DEBUG = 512 << 20
 """Bytes of `.debug_info`. Measured on libpython 3.13: what symbolic makes of 16 MB takes 0.3 s and 60 MB of memory."""
@@ -29,11 +30,13 @@ class Place:
 class DebugLines:
     """The chains of one file. Addresses are the file's own, as the linker gave them."""
 
-    def __init__(self, path: Path, first_address: int) -> None:
-        self._first = first_address
+    def __init__(self, elf: ElfFile) -> None:
+        self._first = elf.first_address
         self._cache: SymCache | None = None
         try:
-            self._archive = Archive.open(str(path))  # the cache refers to it
+            content = elf.content()
+            # By its descriptor: another file may lie at the path by now. The cache refers to the archive.
+            self._archive = Archive.from_bytes(content) if isinstance(content, bytes) else Archive.open(f"/proc/self/fd/{content}")
             self._cache = next(self._archive.iter_objects()).make_symcache()
         except (SymbolicError, StopIteration, OSError, UnicodeError):
             return

@@ -7,66 +7,74 @@ import gzip
 import os
 import zlib
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
+from aiflame.profile.door import Folder
 from aiflame.resolve.cubin import Cubin
 
+FOLDER = "cubins"
 LEVEL = 3
 """A sixth of torch's is left, in a third of the time that level 6 takes for an eighth."""
 LARGEST = 256 << 20
 """What is larger is not packed: it is read in place."""
+LARGEST_IN_PLACE = 1 << 30
+_MOST_PACKED = 200
+"""Times as large as it is packed. Device code becomes a twentieth at the best."""
 
 
-def binary(folder: Path, crc: int) -> bytes | None:
+def binary(folder: Folder, crc: int) -> bytes | None:
     """None: it was not kept, or cannot be read."""
-    path = _path(folder, crc)
+    name = _name(crc)
     with contextlib.suppress(OSError, EOFError, zlib.error):
-        if path.is_file():
-            return path.read_bytes()
-        with gzip.open(_packed(path)) as file:
-            content = file.read(LARGEST + 1)
-            return content if len(content) <= LARGEST else None
+        with folder.file(name) as file:
+            if file is not None:
+                content = file.read(LARGEST_IN_PLACE + 1)
+                return content if len(content) <= LARGEST_IN_PLACE else None
+        with folder.file(_packed(name)) as file:
+            if file is not None:
+                most = min(LARGEST, _MOST_PACKED * file.seek(0, 2))
+                file.seek(0)
+                content = gzip.GzipFile(fileobj=file).read(most + 1)
+                return content if len(content) <= most else None
     return None
 
 
-def cubin(folder: Path, crc: int) -> Cubin | None:
-    path = _path(folder, crc)
-    return Cubin.open(path) if path.is_file() else Cubin.of_bytes(binary(folder, crc))
+def cubin(folder: Folder, crc: int) -> Cubin | None:
+    with folder.file(_name(crc)) as file:
+        if file is not None:
+            return Cubin.of(file)
+    return Cubin.of_bytes(binary(folder, crc))
 
 
-def keep(folder: Path, crcs: set[int]) -> None:
-    """Of the folder's files these, packed. Device code without samples has nothing to tell, and a library's is large."""
-    if not folder.is_dir() or folder.is_symlink():
-        return
-    wanted = {name: path for path in (_path(folder, crc) for crc in crcs) for name in (path.name, _packed(path).name)}
+def keep(profile: Folder, crcs: set[int]) -> None:
+    """Of the profile's files these, packed. Device code without samples has nothing to tell, and a library's is large."""
+    folder = profile.folder(FOLDER)
+    wanted = {name: plain for plain in map(_name, crcs) for name in (plain, _packed(plain))}
     with contextlib.suppress(OSError):
-        for file in list(folder.iterdir()):
-            if file.name not in wanted and file.is_file():
-                file.unlink(missing_ok=True)
-        if not wanted:
-            folder.rmdir()
+        for entry in folder.entries():
+            if entry.name not in wanted and entry.is_file:
+                folder.remove(entry.name)
+        if not folder.entries():
+            profile.remove_tree(FOLDER)
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # zlib works without the interpreter's lock
-        list(pool.map(_pack, sorted(set(wanted.values()))))
+        list(pool.map(lambda name: _pack(folder, name), sorted(set(wanted.values()))))
 
 
-def _pack(path: Path) -> None:
+def _pack(folder: Folder, name: str) -> None:
     """Where there is no room for it, it stays as it is."""
-    packed = _packed(path)
     with contextlib.suppress(OSError):
-        if path.is_symlink() or not path.is_file() or path.stat().st_size > LARGEST:
+        entry = folder.entry(name)
+        if entry is None or not entry.is_file or entry.size > LARGEST:
             return
-        part = packed.with_suffix(".part")
-        try:
-            part.write_bytes(gzip.compress(path.read_bytes(), LEVEL, mtime=0))
-            part.replace(packed)
-        finally:
-            part.unlink(missing_ok=True)
-        path.unlink()
+        with folder.file(name) as file:
+            content = file.read(LARGEST) if file is not None else None
+        if content is not None:
+            folder.write(_packed(name), gzip.compress(content, LEVEL, mtime=0))
+            folder.remove(name)
 
 
-def _path(folder: Path, crc: int) -> Path:
-    return folder / f"{crc:016x}.cubin"
+def _name(crc: int) -> str:
+    return f"{crc:016x}.cubin"
 
 
-def _packed(path: Path) -> Path:
-    return path.with_name(path.name + ".gz")
+def _packed(name: str) -> str:
+    return name + ".gz"

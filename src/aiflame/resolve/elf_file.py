@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +90,22 @@ class ElfFile:
             if descriptor >= 0:
                 os.close(descriptor)
         return None
+
+    @classmethod
+    def of(cls, file: BinaryIO | None) -> ElfFile | None:
+        """The same for a file that is open; it may be closed then."""
+        try:
+            return cls(os.dup(file.fileno())) if file is not None else None
+        except NotElf:
+            return None
+
+    def status(self) -> os.stat_result | None:
+        """Of the file; None for the bytes of one."""
+        return os.fstat(self._source) if isinstance(self._source, int) and self._source >= 0 else None
+
+    def content(self) -> int | bytes:
+        """The descriptor, or the bytes, for a library that reads ELF files itself."""
+        return self._source
 
     def close(self) -> None:
         if isinstance(self._source, int) and self._source >= 0:

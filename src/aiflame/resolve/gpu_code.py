@@ -12,6 +12,7 @@ from types import MappingProxyType
 import polars as pl
 
 from aiflame.errors import AiflameError
+from aiflame.profile.door import Folder
 from aiflame.profile.store import Profile
 from aiflame.resolve import device_code
 from aiflame.resolve.cubin import Cubin, Function
@@ -20,6 +21,7 @@ from aiflame.resolve.kernel_families import family
 from aiflame.resolve.kernel_names import full_name, own_name, short_name
 from aiflame.resolve.names import clean, readable
 from aiflame.resolve.nvdisasm import Code, Listing, disassemble, tools
+from aiflame.resolve.outside import NOTHING, Outside
 from aiflame.resolve.sources import sources
 from aiflame.resolve.triton_lines import TritonCache, TritonLines, caches
 
@@ -46,6 +48,7 @@ def write_gpu_tables(
     progress: Callable[[float], None],
     nvdisasm: Sequence[Path] | None = None,
     made_from: Mapping[str, str] = MappingProxyType({}),
+    outside: Outside = NOTHING,
 ) -> list[str]:
     """Writes what the profile has something for; cubins with samples are packed, the others removed. Returns what is missing, a line each.
     `made_from`: of compiled kernels (name) their ops, for the full name."""
@@ -57,10 +60,12 @@ def write_gpu_tables(
     sampled = _sampled(profile)
     notes: list[str] = []
     if sampled:
-        notes = _write_code(profile, sampled, tools() if nvdisasm is None else nvdisasm, progress)
+        notes = _write_code(profile, sampled, tools() if nvdisasm is None else nvdisasm, progress, outside)
         if profile.has("kernel_variants"):
-            profile.write_table("kernel_binaries", _frame(BINARIES, _binaries(profile.path / "cubins", {crc for crc, _ in sampled})))
-    device_code.keep(profile.path / "cubins", {crc for crc, _ in sampled})
+            binaries = _binaries(profile.folder.folder(device_code.FOLDER), {crc for crc, _ in sampled})
+            profile.write_table("kernel_binaries", _frame(BINARIES, binaries))
+    if profile.is_ours:
+        device_code.keep(profile.folder, {crc for crc, _ in sampled})
     return notes
 
 
@@ -72,13 +77,12 @@ def add_instructions(profile: Profile) -> None:
     """For a profile that was sealed where nvdisasm was missing: once more, when it is there now."""
     if NO_TOOL not in profile.meta.degraded or not (nvdisasm := tools()):
         return
-    found, codes, _ = _find(profile.path / "cubins", _sampled(profile))
+    found, codes, _ = _find(profile.folder.folder(device_code.FOLDER), _sampled(profile), NOTHING)
     listings = disassemble(codes, nvdisasm)
     try:
         profile.write_table("gpu_instructions", _instructions(found, listings))
         kept = tuple(note for note in profile.meta.degraded if note != NO_TOOL)
-        profile.meta = dataclasses.replace(profile.meta, degraded=kept).with_notes(*_failures(codes, listings, nvdisasm))
-        profile.meta.write(profile.path)
+        profile.write_meta(dataclasses.replace(profile.meta, degraded=kept).with_notes(*_failures(codes, listings, nvdisasm)))
     except (AiflameError, OSError):
         pass  # a profile that cannot be written to is read as it is
 
@@ -104,8 +108,10 @@ class _Sampled:
     """Place of its section among those to disassemble."""
 
 
-def _write_code(profile: Profile, sampled: list[tuple[int, str]], nvdisasm: Sequence[Path], progress: Callable[[float], None]) -> list[str]:
-    found, codes, notes = _find(profile.path / "cubins", sampled)
+def _write_code(
+    profile: Profile, sampled: list[tuple[int, str]], nvdisasm: Sequence[Path], progress: Callable[[float], None], outside: Outside
+) -> list[str]:
+    found, codes, notes = _find(profile.folder.folder(device_code.FOLDER), sampled, outside)
     listings = disassemble(codes, nvdisasm, progress) if nvdisasm else {}
     notes += _failures(codes, listings, nvdisasm)
     profile.write_table("gpu_instructions", _instructions(found, listings))
@@ -113,20 +119,20 @@ def _write_code(profile: Profile, sampled: list[tuple[int, str]], nvdisasm: Sequ
     for one in found:
         table.add(one, listings.get(one.code))
     profile.write_table("gpu_lines", table.frame())
-    texts = sources(table.files, profile.table("processes")["cwd"].unique().to_list())
+    texts = sources(table.files, profile.table("processes")["cwd"].unique().to_list(), outside)
     profile.write_table("sources", _frame(SOURCES, list(texts.text.items())))
     return notes + texts.notes
 
 
-def _binaries(folder: Path, crcs: Iterable[int]) -> list[tuple[object, ...]]:
+def _binaries(folder: Folder, crcs: Iterable[int]) -> list[tuple[object, ...]]:
     """SHA-256 of the sampled cubins: specializations of one function are told by it."""
     binaries = ((crc, device_code.binary(folder, crc)) for crc in sorted(crcs))
     return [(crc, hashlib.sha256(binary).hexdigest()) for crc, binary in binaries if binary is not None]
 
 
-def _find(folder: Path, sampled: list[tuple[int, str]]) -> tuple[list[_Sampled], list[Code], list[str]]:
+def _find(folder: Folder, sampled: list[tuple[int, str]], outside: Outside) -> tuple[list[_Sampled], list[Code], list[str]]:
     found: list[_Sampled] = []
-    triton = TritonCache(caches())
+    triton = TritonCache(caches() if outside.allowed else (), outside)
     codes: list[Code] = []
     gone = strange = 0
     crc_before, cubin, lines = -1, None, None

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.errors import AiflameError
-from aiflame.intra.captures import FOLDER, Captures, Kernel, Launch, files, read
+from aiflame.intra.captures import FOLDER, SUFFIX, Captures, Kernel, Launch, pids, read
 from aiflame.intra.tables import Ran, tables
+from aiflame.profile.door import Folder
 from aiflame.profile.store import Profile
 from aiflame.profile.tables_intra import TABLES
 from aiflame.resolve.names import clean
@@ -26,23 +26,23 @@ NEAR = 1000
 
 def write_intra_tables(profile: Profile, progress: Callable[[float], None] = lambda share: None) -> list[str]:
     """Nothing is written where nothing was captured. Returns what is missing, a line each."""
-    found = files(profile.path)
+    found = pids(profile.folder.folder(FOLDER))
     if not found:
         return []
     made: dict[str, list[pl.DataFrame]] = {name: [] for name in TABLES}
-    done: list[Path] = []
+    done: list[int] = []
     notes: list[str] = []
-    for place, path in enumerate(found):
+    for place, pid in enumerate(found):
         try:
-            captures = read(path)
+            captures = read(profile.folder.folder(FOLDER), pid)
         except (OSError, AiflameError) as error:
-            notes.append(f"what kernels of process {path.stem} recorded cannot be read: {error}")
+            notes.append(f"what kernels of process {pid} recorded cannot be read: {error}")
             continue
         process = _process(profile, captures)
         names = {kernel.name for kernel in captures.kernels.values()}
         of_process = tables(process, captures, _Starts.of(profile, process, names).find)
         notes += of_process.notes
-        done.append(path)
+        done.append(pid)
         for name, frame in of_process.tables.items():
             made[name].append(_readable(frame))
         progress((place + 1) / len(found))
@@ -50,12 +50,18 @@ def write_intra_tables(profile: Profile, progress: Callable[[float], None] = lam
         return notes
     for name, parts in made.items():
         profile.write_table(name, pl.concat(parts))
-    for path in done:
-        with suppress(OSError):
-            path.unlink()
-    with suppress(OSError):  # it stays with what could not be read
-        (profile.path / FOLDER).rmdir()
+    if profile.is_ours:
+        _remove(profile.folder, done)
     return notes
+
+
+def _remove(profile: Folder, pids: list[int]) -> None:
+    """The files of these processes; the folder stays with what could not be read."""
+    with suppress(OSError):
+        for pid in pids:
+            profile.folder(FOLDER).remove(f"{pid}{SUFFIX}")
+        if not profile.folder(FOLDER).entries():
+            profile.remove_tree(FOLDER)
 
 
 def _readable(frame: pl.DataFrame) -> pl.DataFrame:

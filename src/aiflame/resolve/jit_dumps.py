@@ -6,13 +6,15 @@ Both are files that other programs wrote, often in /tmp, and maybe not for us: w
 from __future__ import annotations
 
 import os
-import stat
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
+from aiflame.profile.door import Folder
+from aiflame.resolve.outside import Outside
 
 LARGEST = 256 << 20
 MOST_METHODS = 4_000_000
@@ -70,16 +72,15 @@ class JitNames:
         return Answer(newest, all(self._methods[at].name == newest.name for at in covering))
 
 
-def jit_names(pid: int, started: float, cwd: str, profile: Path) -> JitNames:
-    """What is known of a process. `started`: seconds since 1970, 0 when unknown: files outside the profile are then not believed."""
+def jit_names(pid: int, started: float, cwd: str, profile: Folder, outside: Outside) -> JitNames:
+    """What is known of a process: the recorder's copies; else files of this user that are not older than the process, since ids of
+    processes are used again. `started`: seconds since 1970, 0 when unknown: files outside the profile are then not believed."""
     methods: list[Method] = []
-    for path in _candidates(f"perf-{pid}.map", profile, (Path("/tmp"),), started):
-        methods += perf_map(_content(path))
-        break
-    folders = (Path("/tmp"), Path(cwd or "/"), *_perf_folders())
-    for path in _candidates(f"jit-{pid}.dump", profile, folders, started):
-        methods += jitdump(_content(path))
-        break
+    name = f"perf-{pid}.map"
+    methods += perf_map(_kept(profile, name) or outside.written_by_process([Path("/tmp") / name], started, LARGEST) or b"")
+    name = f"jit-{pid}.dump"
+    folders = (Path("/tmp"), Path(cwd or "/"), *_perf_folders()) if outside.allowed else ()
+    methods += jitdump(_kept(profile, name) or outside.written_by_process([folder / name for folder in folders], started, LARGEST) or b"")
     return JitNames(methods)
 
 
@@ -138,22 +139,6 @@ def _lines(body: bytes, count: int) -> Iterator[tuple[int, int, str]]:
         at = end + 1
 
 
-def _candidates(name: str, profile: Path, folders: Iterable[Path], started: float) -> Iterator[Path]:
-    """The recorder's copy; else files of this user that are not older than the process (ids of processes are used again)."""
-    kept = profile / "jit" / name
-    if kept.is_file():
-        yield kept
-    if not started:
-        return
-    for folder in folders:
-        try:
-            status = (folder / name).lstat()
-        except (OSError, ValueError):
-            continue
-        if stat.S_ISREG(status.st_mode) and status.st_uid in (os.getuid(), 0) and status.st_mtime >= started:
-            yield folder / name
-
-
 def _perf_folders() -> Iterator[Path]:
     """Where perf's own agents put jitdumps."""
     for root in (os.environ.get("JITDUMPDIR"), str(Path("~").expanduser())):
@@ -161,10 +146,6 @@ def _perf_folders() -> Iterator[Path]:
             yield from sorted(Path(root).glob(".debug/jit/*"))
 
 
-def _content(path: Path) -> bytes:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            return file.read(LARGEST) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
-    except OSError:
-        return b""
+def _kept(profile: Folder, name: str) -> bytes | None:
+    with profile.file("jit", name) as file:
+        return file.read(LARGEST) if file is not None else None

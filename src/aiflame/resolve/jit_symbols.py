@@ -5,13 +5,14 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import polars as pl
 
+from aiflame.profile.door import Folder
 from aiflame.profile.kinds import Kind
 from aiflame.resolve.jit_dumps import jit_names
 from aiflame.resolve.names import clean, readable
+from aiflame.resolve.outside import Outside
 
 MODULE = "[JIT]"
 _ROW = {
@@ -44,19 +45,23 @@ def method_symbols(frames: pl.DataFrame, methods: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=_ROW, orient="row")
 
 
-def address_symbols(frames: pl.DataFrame, processes: pl.DataFrame, seconds: Callable[[int], float], profile: Path) -> pl.DataFrame:
+def address_symbols(
+    frames: pl.DataFrame, processes: pl.DataFrame, seconds: Callable[[int], float], profile: Folder, outside: Outside
+) -> pl.DataFrame:
     """For addresses that no module covered; `frames` has process, frame and address."""
     rows: list[tuple[object, ...]] = []
     for part in frames.partition_by("process"):
-        rows += _named(part, processes.filter(pl.col("process") == part["process"][0]), seconds, profile)
+        rows += _named(part, processes.filter(pl.col("process") == part["process"][0]), seconds, profile, outside)
     return pl.DataFrame(rows, schema=_ROW, orient="row")
 
 
-def _named(frames: pl.DataFrame, process: pl.DataFrame, seconds: Callable[[int], float], profile: Path) -> Iterator[tuple[object, ...]]:
+def _named(
+    frames: pl.DataFrame, process: pl.DataFrame, seconds: Callable[[int], float], profile: Folder, outside: Outside
+) -> Iterator[tuple[object, ...]]:
     # A process that called exec has two rows: code of both may be in its files.
     start = process["start_ns"].min() if len(process) else 0
     pid, cwd = (process["pid"][0], process["cwd"][0]) if len(process) else (0, "")
-    names = jit_names(pid, seconds(start if isinstance(start, int) else 0), cwd, profile)
+    names = jit_names(pid, seconds(start if isinstance(start, int) else 0), cwd, profile, outside)
     for number, frame, address in frames.select("process", "frame", "address").iter_rows():
         # The word does not tell a return address from a leaf: first as the former, which most are.
         answer = names.lookup(max(address - 1, 0)) or names.lookup(address)

@@ -1,20 +1,21 @@
 """Which files on this machine are the code that ran: a library may be gone, replaced or stripped since.
 
 In this order: the path as recorded, if it is still the same file; the copy that the recorder kept in PROFILE/binaries; and,
-for names and lines, its debug file.
+for names and lines, its debug file. What lies outside the profile is read through `outside.py` alone.
 """
 
 from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from aiflame.profile.door import Folder
 from aiflame.resolve.elf_file import ElfFile, NotElf
+from aiflame.resolve.outside import Outside
 
-DEBUG_ROOTS = (Path("/usr/lib/debug"),)
 VDSO = "[vdso]"
 _DELETED = " (deleted)"
 
@@ -40,9 +41,7 @@ class Code:
     """The files of a module: either may be missing."""
 
     binary: ElfFile | None
-    binary_path: Path | None
     debug: ElfFile | None
-    debug_path: Path | None
 
     def __enter__(self) -> Code:
         return self
@@ -53,85 +52,79 @@ class Code:
                 elf.close()
 
 
-def find_code(module: Module, profile: Path, debug_roots: Sequence[Path] = DEBUG_ROOTS) -> Code:
+def find_code(module: Module, profile: Folder, outside: Outside) -> Code:
     if module.path.startswith(VDSO):
-        return Code(_own_vdso(module), None, None, None)
-    binary, binary_path = _first(_binaries(module, profile))
+        return Code(_own_vdso(module), None)
+    binary = next(_binaries(module, profile, outside), None)
     if binary and binary.line_bytes:
-        return Code(binary, binary_path, None, None)
-    debug, debug_path = _first(_debug_files(module, binary, debug_roots))
-    return Code(binary, binary_path, debug, debug_path)
+        return Code(binary, None)
+    return Code(binary, next(_debug_files(module, binary, outside), None))
 
 
-def what_is_missing(module: Module, code: Code) -> str:
-    """One line for a person, empty when nothing is missing that could be told."""
-    if code.binary or code.debug or not module.path.startswith("/"):
-        return ""
+def is_missing(module: Module, code: Code) -> bool:
+    """Whether a file has no code here that could be told."""
+    return not code.binary and not code.debug and module.path.startswith("/")
+
+
+def why_missing(module: Module) -> str:
+    """One line for a person, of a file that was looked for."""
     path = module.path.removesuffix(_DELETED)
     why = "has changed since it was recorded" if Path(path).exists() else "is gone"
     return f"{path} {why}: its functions have no names"
 
 
-def _first(candidates: Iterator[tuple[ElfFile, Path]]) -> tuple[ElfFile, Path] | tuple[None, None]:
-    return next(candidates, (None, None))
-
-
-def _binaries(module: Module, profile: Path) -> Iterator[tuple[ElfFile, Path]]:
-    path = Path(module.path.removesuffix(_DELETED))
-    if elf := ElfFile.open(path):
+def _binaries(module: Module, profile: Folder, outside: Outside) -> Iterator[ElfFile]:
+    if elf := outside.elf(Path(module.path.removesuffix(_DELETED))):
         if module.build_id:
             if elf.build_id == module.build_id:
-                yield elf, path
-        elif not module.path.endswith(_DELETED) and _unchanged(path, module):
-            yield elf, path
-    kept = profile / "binaries"
-    names = [module.build_id.hex()] if module.build_id else []
-    for path in (*(kept / name for name in names), kept / f"{module.inode}-{module.device}", *sorted(kept.glob(f"{module.inode}-*"))):
-        if (elf := ElfFile.open(path)) and elf.build_id == module.build_id:
-            yield elf, path
+                yield elf
+        elif not module.path.endswith(_DELETED) and _unchanged(elf, module):
+            yield elf
+    kept = profile.folder("binaries")
+    there = [entry.name for entry in kept.entries() if entry.is_file]
+    likely = (module.build_id.hex(), f"{module.inode}-{module.device}", *(name for name in there if name.startswith(f"{module.inode}-")))
+    for name in dict.fromkeys(name for name in likely if name in there):
+        with kept.file(name) as file:
+            elf = ElfFile.of(file)
+        if elf and elf.build_id == module.build_id:
+            yield elf
 
 
-def _unchanged(path: Path, module: Module) -> bool:
+def _unchanged(elf: ElfFile, module: Module) -> bool:
     """Without a build-id: the same inode, not written to since it was mapped."""
-    try:
-        status = path.stat()
-    except OSError:
-        return False
-    return status.st_ino == module.inode and (not module.seen or status.st_mtime <= module.seen)
+    status = elf.status()
+    return status is not None and status.st_ino == module.inode and (not module.seen or status.st_mtime <= module.seen)
 
 
-def _debug_files(module: Module, binary: ElfFile | None, roots: Sequence[Path]) -> Iterator[tuple[ElfFile, Path]]:
+def _debug_files(module: Module, binary: ElfFile | None, outside: Outside) -> Iterator[ElfFile]:
+    roots = outside.debug_roots
     if module.build_id:
         name = module.build_id.hex()
         for path in (*(root / ".build-id" / name[:2] / f"{name[2:]}.debug" for root in roots), *_downloaded(name)):
-            if (elf := ElfFile.open(path)) and elf.build_id == module.build_id:
-                yield elf, path
+            if (elf := outside.elf(path)) and elf.build_id == module.build_id:
+                yield elf
     if binary and binary.debug_link:
         folder = Path(module.path.removesuffix(_DELETED)).parent
         link = Path(binary.debug_link).name
-        for path in (folder / link, folder / ".debug" / link, *(root / folder.relative_to("/") / link for root in _under(roots, folder))):
-            if (elf := ElfFile.open(path)) and _belongs(elf, path, binary):
-                yield elf, path
+        for path in (
+            folder / link,
+            folder / ".debug" / link,
+            *(root / folder.relative_to("/") / link for root in roots if folder.is_absolute()),
+        ):
+            if (elf := outside.elf(path)) and _belongs(elf, binary):
+                yield elf
 
 
-def _under(roots: Sequence[Path], folder: Path) -> Sequence[Path]:
-    return roots if folder.is_absolute() else ()
-
-
-def _belongs(debug: ElfFile, path: Path, binary: ElfFile) -> bool:
+def _belongs(debug: ElfFile, binary: ElfFile) -> bool:
     """By build-id, or by the checksum that the link carries."""
     if binary.build_id:
         return debug.build_id == binary.build_id
     data = binary.section_data(binary.section(".gnu_debuglink"))
     if len(data) < 4:
         return False
-    check = 0
-    try:
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                check = zlib.crc32(block, check)
-    except OSError:
-        return False
+    check = at = 0
+    while block := debug.read(at, 1 << 20):
+        check, at = zlib.crc32(block, check), at + len(block)
     return check == int.from_bytes(data[-4:], "little")
 
 

@@ -46,7 +46,7 @@ def lines_left_out(module: str, code: Code) -> str:
 
 
 def _lines(code: Code) -> DebugLines | None:
-    for elf, path in ((code.binary, code.binary_path), (code.debug, code.debug_path)):
-        if elf and path and 0 < elf.line_bytes <= LARGEST_DEBUG:
-            return DebugLines(path, elf.first_address)
+    for elf in (code.binary, code.debug):
+        if elf and 0 < elf.line_bytes <= LARGEST_DEBUG:
+            return DebugLines(elf)
     return None

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 
+from aiflame.profile.door import Folder
 from aiflame.profile.kinds import Kind
 from aiflame.resolve.instructions import instructions_at
-from aiflame.resolve.kept import DEBUG_ROOTS, VDSO, Code, Module, find_code, what_is_missing
+from aiflame.resolve.kept import VDSO, Code, Module, find_code, is_missing, why_missing
 from aiflame.resolve.names import Name, clean, readable, readable_cpp
 from aiflame.resolve.native_names import Found, lines_left_out, look_up
+from aiflame.resolve.outside import Outside
 
 _PLACES = {
     "code": pl.UInt32,
@@ -42,9 +43,9 @@ def native_symbols(
     frames: pl.DataFrame,
     modules: pl.DataFrame,
     seconds: Callable[[int], float],
-    profile: Path,
+    profile: Folder,
     progress: Callable[[float], None],
-    debug_roots: Sequence[Path] = DEBUG_ROOTS,
+    outside: Outside,
 ) -> Native:
     """`frames` has process, frame, id (of the module), offset, exact and approximate; `seconds` turns `seen_ns` into a time of day."""
     codes = modules.group_by(_IDENTITY).agg(pl.col("seen_ns").min()).sort(_IDENTITY).with_row_index("code")
@@ -57,19 +58,32 @@ def native_symbols(
     places: list[tuple[object, ...]] = []
     instructions: list[tuple[object, ...]] = []
     notes: list[str] = []
+    not_looked_for: list[str] = []
     groups = wanted.partition_by("code", maintain_order=True)
     for done, group in enumerate(groups):
         progress(done / len(groups))
         row = codes.row(group["code"][0], named=True)
         module = Module(row["path"] or "", row["build_id"] or b"", row["inode"], row["device"], seconds(row["seen_ns"]))
-        with find_code(module, profile, debug_roots) as code:
-            notes += filter(None, (what_is_missing(module, code), lines_left_out(module.name, code)))
+        with find_code(module, profile, outside) as code:
+            if is_missing(module, code):
+                (notes if outside.allowed else not_looked_for).append(why_missing(module) if outside.allowed else clean(module.name))
+            notes += filter(None, (lines_left_out(module.name, code),))
             addresses = group["lookup"].to_numpy().astype(np.uint64)
             found = look_up(code, addresses)
             for address, what in zip(addresses.tolist(), found, strict=True):
                 places += _rows(row["code"], address, what, module.name, names)
             instructions += _instructions(row["code"], code, group, found)
+    if not_looked_for:
+        notes.append(_not_looked_for(not_looked_for))
     return Native(_symbols(frames, places), _join_instructions(frames, instructions), tuple(notes))
+
+
+def _not_looked_for(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return (
+        f"functions of {names[0]}{more} have no names: files beside a profile are read only where, and by whom, it was recorded "
+        "(once, when it is opened first)"
+    )
 
 
 class _Names:

@@ -1,14 +1,14 @@
-"""The text of source files, kept in the profile: generated ones are gone soon, and the profile may be read on another machine."""
+"""The text of source files, kept in the profile when it is completed: generated ones are gone soon, and nobody reads others later."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from aiflame.resolve.cubin_lines import File
 from aiflame.resolve.names import clean
+from aiflame.resolve.outside import Outside, Source
 
 LARGEST = 2 << 20
 ALL = 64 << 20
@@ -21,7 +21,7 @@ class Sources:
     notes: list[str] = field(default_factory=list)
 
 
-def sources(files: Iterable[File], folders: Sequence[str]) -> Sources:
+def sources(files: Iterable[File], folders: Sequence[str], outside: Outside) -> Sources:
     """What can be read of them; `folders`: where a path that is relative may start."""
     found = Sources()
     changed, room = [], ALL
@@ -29,14 +29,12 @@ def sources(files: Iterable[File], folders: Sequence[str]) -> Sources:
         name = clean(file.path)
         if not file.path or name in found.text:
             continue
-        data = _read(file, folders)
-        if data is None or len(data) > room:
-            continue
-        if file.bytes and len(data) != file.bytes:
+        source = _read(file, folders, outside)
+        if source.changed:
             changed.append(name)
-        elif (text := _text(data)) is not None:
+        elif source.content is not None and len(source.content) <= room and (text := _text(source.content)) is not None:
             found.text[name] = text
-            room -= len(data)
+            room -= len(source.content)
     changed = [name for name in dict.fromkeys(changed) if name not in found.text]
     if changed:
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
@@ -44,15 +42,13 @@ def sources(files: Iterable[File], folders: Sequence[str]) -> Sources:
     return found
 
 
-def _read(file: File, folders: Sequence[str]) -> bytes | None:
+def _read(file: File, folders: Sequence[str], outside: Outside) -> Source:
     path = Path(file.path)
     if not path.is_absolute() and not file.bytes:
-        return None  # too little to be sure which one it is
-    for candidate in [path] if path.is_absolute() else [Path(folder) / path for folder in folders if folder.startswith("/")]:
-        with contextlib.suppress(OSError, ValueError):
-            if candidate.is_file() and candidate.stat().st_size <= LARGEST:
-                return candidate.read_bytes()
-    return None
+        return Source()  # too little to be sure which one it is
+    candidates = [path] if path.is_absolute() else [Path(folder) / path for folder in folders if folder.startswith("/")]
+    found = [outside.source(candidate, file.bytes, LARGEST) for candidate in candidates]
+    return next((source for source in found if source.content is not None), next((source for source in found if source.changed), Source()))
 
 
 def _text(data: bytes) -> str | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import polars as pl
@@ -14,9 +13,9 @@ from aiflame.profile.store import Profile
 from aiflame.resolve.gpu_code import write_gpu_tables
 from aiflame.resolve.intra import write_intra_tables
 from aiflame.resolve.jit_symbols import address_symbols, method_symbols
-from aiflame.resolve.kept import DEBUG_ROOTS
 from aiflame.resolve.names import clean
 from aiflame.resolve.native_symbols import native_symbols
+from aiflame.resolve.outside import NOTHING, Outside
 from aiflame.resolve.provenance import kernel_labels, provenance, with_kernels
 from aiflame.resolve.python_names import python_symbols
 
@@ -36,26 +35,27 @@ SYMBOLS = {
 _DEFAULTS = {"depth": 0, "full_name": "", "module": "", "file": "", "line": 0, "offset": 0, "approximate": False}
 
 
-def resolve(profile: Profile, progress: Callable[[float], None] | None = None, debug_roots: Sequence[Path] = DEBUG_ROOTS) -> None:
-    """Writes all derived tables into the profile; `progress` gets the share done, 0 to 1. `symbols` comes last: where it is, all are."""
+def resolve(profile: Profile, progress: Callable[[float], None] | None = None, outside: Outside = NOTHING) -> None:
+    """Writes all derived tables into the profile; `progress` gets the share done, 0 to 1. `symbols` comes last: where it is, all are.
+    `outside`: what may be read of this machine meanwhile."""
     tell = progress or (lambda share: None)
     compiled = provenance(profile.table("kernel_origins"))
-    notes = write_gpu_tables(profile, lambda share: tell(0.4 * share), made_from=kernel_labels(compiled))
+    notes = write_gpu_tables(profile, lambda share: tell(0.4 * share), made_from=kernel_labels(compiled), outside=outside)
     notes += write_intra_tables(profile)
     frames = _words(profile.scan("stacks").select("process", "frame").unique().collect())
     native = native_symbols(
         _of(frames, FrameKind.NATIVE, FrameKind.NATIVE_APPROX),
         profile.table("modules"),
         _time_of_day(profile),
-        profile.path,
+        profile.folder,
         lambda share: tell(0.4 + 0.5 * share),
-        debug_roots,
+        outside,
     )
     parts = [
         with_kernels(native.symbols, profile.table("modules"), compiled),
         python_symbols(_of(frames, FrameKind.PYTHON), profile.table("codes")),
         method_symbols(_of(frames, FrameKind.JIT), profile.table("jit_methods")),
-        address_symbols(_of(frames, FrameKind.ADDRESS), profile.table("processes"), _time_of_day(profile), profile.path),
+        address_symbols(_of(frames, FrameKind.ADDRESS), profile.table("processes"), _time_of_day(profile), profile.folder, outside),
         _texts(_of(frames, FrameKind.MARK), profile.table("marks"), Kind.WAIT),
         _texts(_of(frames, FrameKind.KERNEL), profile.table("marks"), Kind.OS_KERNEL),
         _nameless(frames),
@@ -64,8 +64,7 @@ def resolve(profile: Profile, progress: Callable[[float], None] | None = None, d
     symbols = symbols.with_columns(full_name=pl.when(pl.col("full_name") == pl.col("name")).then(pl.lit("")).otherwise("full_name"))
     profile.write_table("instructions", native.instructions)
     if notes or native.notes:
-        profile.meta = profile.meta.with_notes(*notes, *native.notes)
-        profile.meta.write(profile.path)
+        profile.write_meta(profile.meta.with_notes(*notes, *native.notes))
     profile.write_table("symbols", symbols)
     tell(1.0)
 

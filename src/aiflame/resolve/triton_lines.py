@@ -14,17 +14,20 @@ import getpass
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 
 from aiflame.resolve.cubin import Cubin
 from aiflame.resolve.cubin_lines import DEEPEST, Chain, CubinLines, File, Place
+from aiflame.resolve.outside import Outside
 
 PTX_LINES = ".nv_debug_line_sass"
 LARGEST = 64 << 20
-"""Of a PTX or Python file."""
+"""Of a cubin or PTX file."""
+
+FunctionAt = Callable[[File, int], str]
 
 _FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')
 _LOCATION = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+\d+(?:\s*//(.*))?")
@@ -66,8 +69,10 @@ class TritonLines:
 class TritonCache:
     """What lies in Triton's caches, by the kernel's name."""
 
-    def __init__(self, roots: Iterable[Path]) -> None:
-        self._roots = list(roots)
+    def __init__(self, roots: Iterable[Path], outside: Outside) -> None:
+        self._roots = list(roots) if outside.allowed else []
+        self._outside = outside
+        self._functions: dict[File, list[tuple[int, int, str]]] = {}
 
     def lines(self, cubin: Cubin, name: str) -> TritonLines:
         """The lines of a cubin whose kernel has this name; without its PTX, its own alone."""
@@ -75,10 +80,17 @@ class TritonCache:
         if not cubin.data(PTX_LINES) or not re.fullmatch(r"\w{1,200}", name):
             return TritonLines(own)
         for path in self._candidates(name):
-            if _is_same(cubin, Cubin.open(path)) and (text := _text(path.with_suffix(".ptx"))):
-                files = own.files()
-                return TritonLines(own, list(_chains(text, files)), CubinLines(cubin, PTX_LINES))
+            other = Cubin.of_bytes(self._outside.compiled(path, LARGEST))
+            if _is_same(cubin, other) and (text := self._outside.compiled(path.with_suffix(".ptx"), LARGEST)):
+                chains = _chains(text.decode(errors="replace"), own.files(), self.function_at)
+                return TritonLines(own, list(chains), CubinLines(cubin, PTX_LINES))
         return TritonLines(own)
+
+    def function_at(self, file: File, line: int) -> str:
+        """The Python function that a line is in; "" when that cannot be told."""
+        if file not in self._functions:
+            self._functions[file] = _functions(file, self._outside)
+        return next((name for first, last, name in self._functions[file] if first <= line <= last), "")
 
     def _candidates(self, name: str) -> Iterator[Path]:
         for folder in self._folders:
@@ -104,7 +116,7 @@ def _is_same(cubin: Cubin, other: Cubin | None) -> bool:
     return all(cubin.data(name) == other.data(name) for name in sections)
 
 
-def _chains(text: str, known: dict[str, File]) -> Iterator[Chain]:
+def _chains(text: str, known: dict[str, File], function_at: FunctionAt) -> Iterator[Chain]:
     """For each line of a PTX where it comes from; `known`: the files of the cubin's own table, with their sizes."""
     lines = text.split("\n")
     paths = {int(match[1]): match[2] for line in lines if (match := _FILE.match(line))}
@@ -116,12 +128,14 @@ def _chains(text: str, known: dict[str, File]) -> Iterator[Chain]:
     for line in lines:
         if match := _LOCATION.match(line):
             if line not in told:
-                told[line] = _chain(match, paths, by_name, known)
+                told[line] = _chain(match, paths, by_name, known, function_at)
             chain = told[line]
         yield chain
 
 
-def _chain(match: re.Match[str], paths: dict[int, str], by_name: dict[str, set[str]], known: dict[str, File]) -> Chain:
+def _chain(
+    match: re.Match[str], paths: dict[int, str], by_name: dict[str, set[str]], known: dict[str, File], function_at: FunctionAt
+) -> Chain:
     """Comments name files without folders: where two have the same name, nothing is said."""
     innermost = paths.get(int(match[1]), "")
     places = [(innermost, int(match[2]))]
@@ -134,17 +148,11 @@ def _chain(match: re.Match[str], paths: dict[int, str], by_name: dict[str, set[s
     return tuple(Place(function_at(file, line) if depth else "", file, line) for depth, (file, line) in enumerate(files))
 
 
-def function_at(file: File, line: int) -> str:
-    """The Python function that a line is in; "" when that cannot be told."""
-    return next((name for first, last, name in _functions(file) if first <= line <= last), "")
-
-
-@lru_cache(maxsize=64)
-def _functions(file: File) -> list[tuple[int, int, str]]:
+def _functions(file: File, outside: Outside) -> list[tuple[int, int, str]]:
     """First line, last line, name: inner ones first. None when the file is not what was compiled."""
     path = Path(file.path)
-    text = _text(path) if path.suffix == ".py" else None
-    if not text or (file.bytes and file.bytes != path.stat().st_size):
+    text = outside.source(path, file.bytes).content if path.suffix == ".py" else None
+    if not text:
         return []
     try:
         tree = ast.parse(text)
@@ -152,12 +160,3 @@ def _functions(file: File) -> list[tuple[int, int, str]]:
         return []
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     return [(node.lineno, node.end_lineno or node.lineno, node.name) for node in sorted(functions, key=lambda node: -node.lineno)]
-
-
-def _text(path: Path) -> str | None:
-    try:
-        if path.is_file() and path.stat().st_size <= LARGEST:
-            return path.read_text(errors="replace")
-    except (OSError, ValueError):
-        pass
-    return None

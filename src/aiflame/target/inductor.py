@@ -14,8 +14,9 @@ import re
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
+
+from . import kept_files
 
 KEEP_IR = 2048
 """Feature.KEEP_IR"""
@@ -369,16 +370,8 @@ def _keep(module: str, kind: str, text: str, suffix: str) -> None:
     if not text:
         return
     aiflame = _aiflame()
-    folder = Path(aiflame.profile) / "kept"
-    folder.mkdir(exist_ok=True)
     base = re.sub(r"\W+", "-", f"{kind} {module}")
     number = 0
-    while True:
-        name = f"{base}{f'-{number}' if number else ''}{suffix}"
-        try:
-            with (folder / name).open("x", encoding="utf-8") as file:
-                file.write(text)
-            break
-        except FileExistsError:
-            number += 1
+    while not kept_files.write(aiflame.profile, name := f"{base}{f'-{number}' if number else ''}{suffix}", text):
+        number += 1
     aiflame.append("kept_files", "", module, kind, name)

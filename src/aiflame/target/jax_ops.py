@@ -10,9 +10,9 @@ import functools
 import importlib
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
+from . import kept_files
 from .hlo_text import kernels
 
 KEEP_IR = 2048
@@ -68,15 +68,9 @@ def tell(executable: Any) -> None:
 
 def _keep(module: str, text: str) -> None:
     aiflame = sys.modules["_aiflame"]
-    folder = Path(aiflame.profile) / "kept"
-    folder.mkdir(exist_ok=True)
     base = "".join(letter if letter.isalnum() or letter == "_" else "-" for letter in module)[:100]
     for number in range(1_000_000):
         file = f"hlo-{base}{f'-{number}' if number else ''}.txt"
-        try:
-            with (folder / file).open("x", encoding="utf-8") as out:
-                out.write(text)
-        except FileExistsError:
-            continue
-        aiflame.append("kept_files", "", module, "hlo", file)
-        return
+        if kept_files.write(aiflame.profile, file, text):
+            aiflame.append("kept_files", "", module, "hlo", file)
+            return

@@ -8,8 +8,9 @@ from __future__ import annotations
 import functools
 import re
 import sys
-from pathlib import Path
 from typing import Any
+
+from . import kept_files
 
 KEEP_IR = 2048
 """Feature.KEEP_IR"""
@@ -40,16 +41,10 @@ def install(module: Any) -> None:
 def keep(kernel: Any) -> None:
     """Once a profile: a kernel is named by its hash, too."""
     aiflame = sys.modules["_aiflame"]
-    folder = Path(aiflame.profile) / "kept"
-    folder.mkdir(exist_ok=True)
     name = str(kernel.metadata.name)
     for stage, text in kernel.asm.items():
         if stage not in STAGES or not isinstance(text, str):
             continue
         file = f"{re.sub(r'[^A-Za-z0-9_]', '_', name)[:100]}-{str(kernel.hash)[:12]}.{stage}"
-        try:
-            with (folder / file).open("x", encoding="utf-8") as out:
-                out.write(text)
-        except FileExistsError:
-            continue
-        aiflame.append("kept_files", name, "", stage, file)
+        if kept_files.write(aiflame.profile, file, text):
+            aiflame.append("kept_files", name, "", stage, file)

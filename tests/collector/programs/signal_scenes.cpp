@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
+#include <thread>
 
 #include "ticks.hpp"
 
@@ -75,6 +76,27 @@ void round_trip() {
   }
   struct sigaction bad{};
   printf("bad %d %d\n", sigaction(99, &bad, nullptr), sigaction(SIGKILL, &bad, nullptr));
+}
+
+// A handler that lets calls end early hears nothing of ticks; a signal of the program's own does end one.
+void ended_calls() {
+  struct sigaction action{};
+  action.sa_handler = count;
+  sigaction(SIGPROF, &action, nullptr);
+  int ends[2];
+  if (pipe(ends)) return;
+  auto later = [&](auto what) {
+    std::thread([&, what] {
+      usleep(100'000);
+      what();
+    }).detach();
+    char byte = 0;
+    ssize_t got = read(ends[0], &byte, 1);
+    printf("read %zd %d\n", got, got < 0 ? errno : 0);
+  };
+  later([&] { printf("wrote %zd\n", write(ends[1], "x", 1)); });
+  pthread_t reader = pthread_self();
+  later([reader] { pthread_kill(reader, SIGPROF); });
 }
 
 void masks() {
@@ -283,6 +305,7 @@ struct Scene {
 };
 constexpr Scene kScenes[] = {
     {"round_trip", round_trip},
+    {"ended_calls", ended_calls},
     {"masks", masks},
     {"handler_masks", handler_masks},
     {"reset_hand", reset_hand},

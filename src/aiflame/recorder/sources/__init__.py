@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from aiflame.profile.door import Folder
 from aiflame.recorder.sources import cpu, vendors
 from aiflame.recorder.sources.base import Source, SysfsSource
 from aiflame.recorder.sources.memory import Memory, Processes
@@ -18,8 +19,8 @@ SLOW = 20
 """Intervals between looks at what changes in seconds."""
 
 
-def sources(spool: Path, root: Path = Path("/"), nvml: str = LIBRARY) -> list[Source]:
-    """`spool`: folders there are named after the processes that are recorded."""
+def sources(spool: Folder | None, root: Path = Path("/"), nvml: str = LIBRARY) -> list[Source]:
+    """`spool`: folders there are named after the processes that are recorded; None: there are none yet."""
     return [
         cpu.CpuTimes(root, cores=False),
         cpu.CpuTimes(root, cores=True),

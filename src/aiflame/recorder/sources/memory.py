@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import struct
 import time
 from pathlib import Path
 
-from aiflame.profile.records import COMMIT, layout
-from aiflame.profile.schema import HEADER_BYTES, LIVES, LIVES_FILE
+from aiflame.profile.door import Folder
+from aiflame.profile.open_lives import Reader
 from aiflame.profile.telemetry_format import Header, Series
 from aiflame.recorder.sources.base import NOTHING, Kept, Look
 
@@ -48,49 +47,27 @@ class Memory:
 
 
 class Processes:
-    """/proc/PID/statm of each process that is recorded: those with a folder in the spool, and those of its `lives.table` that have not ended."""
+    """/proc/PID/statm of each process that is recorded: who has a folder in the spool, or a record of `lives.table` without an end."""
 
     name, every, thread = "process", 10, "system"
 
-    def __init__(self, root: Path, spool: Path) -> None:
+    def __init__(self, root: Path, spool: Folder | None) -> None:
         self._proc, self._spool = root / "proc", spool
         self._page = os.sysconf("SC_PAGE_SIZE")
+        self._lives = Reader()
         self._begun: set[str] = set()
-        self._read = HEADER_BYTES  # of lives.table
 
     def begin(self) -> Header | None:
         return Header(self.name, (Series("pid {}", "resident memory", "bytes", self._page),), keyed=True)
 
     def look(self) -> list[Look]:
-        try:
-            folders = [entry.name for entry in os.scandir(self._spool)]
-        except OSError:
-            return []
+        folders = self._spool.names() if self._spool is not None else []
         now = time.monotonic_ns()
-        self._read_lives()
+        self._begun |= {str(pid) for pid, _ in self._lives.unfinished(self._spool)} if self._spool is not None else set()
         pids = {folder.partition(".")[0] for folder in folders[-_MOST_PROCESSES:]} | set(list(self._begun)[:_MOST_PROCESSES])
-        found = {pid: pages for pid in pids if pid.isdigit() and (pages := self._resident(pid)) is not None}
+        found = {pid: pages for pid in pids if pid.isdecimal() and (pages := self._resident(pid)) is not None}
         self._begun -= pids - found.keys()
         return [(now, int(pid), [pages]) for pid, pages in found.items()]
-
-    def _read_lives(self) -> None:
-        """Who began since the last look, and has not ended since."""
-        try:
-            with (self._spool / LIVES_FILE).open("rb") as file:
-                file.seek(self._read)
-                data = file.read()
-        except OSError:
-            return
-        begin, end = (layout((COMMIT, *half.columns))[1] for half in LIVES)
-        last = 0
-        for at in range(0, len(data) - begin - end + 1, begin + end):
-            written, pid = struct.unpack_from("<II", data, at)
-            if not written:
-                continue
-            if not struct.unpack_from("<I", data, at + begin)[0]:
-                self._begun.add(str(pid))
-            last = at + begin + end
-        self._read += last
 
     def _resident(self, pid: str) -> float | None:
         """None: it has ended."""

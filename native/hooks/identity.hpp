@@ -1,0 +1,11 @@
+// Calls after which paths lead elsewhere, or permissions are others: setuid() and its kind, chroot(), unshare(), setns(), clone() into
+// namespaces. Right before one, descriptors are opened that lead to the profile as long as they stay open (spool/reach).
+#pragma once
+#include <cstdint>
+
+namespace aiflame::hooks {
+
+// A call of libc's syscall() is one of those. Two of its arguments.
+void before_syscall_of_identity(long number, long first, long second) noexcept;
+
+}  // namespace aiflame::hooks

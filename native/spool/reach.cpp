@@ -1,0 +1,177 @@
+#include "spool/reach.hpp"
+
+#include "base/sys.hpp"
+#include "base/text.hpp"
+#include "spool/control.hpp"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <atomic>
+#include <cerrno>
+
+namespace aiflame::reach {
+
+namespace {
+
+constexpr int kFolder = O_RDONLY | O_DIRECTORY;  // O_PATH would do for openat(), but not for fchmod()
+
+// A file that is held open: its descriptor, and what shows that the program has not put another in its place.
+class Held {
+ public:
+  bool valid() const noexcept {
+    struct stat status{};
+    int fd = fd_.load(std::memory_order_acquire);
+    return fd >= 0 && sys::call(SYS_fstat, fd, reinterpret_cast<long>(&status)) == 0 && status.st_dev == device_ && status.st_ino == inode_;
+  }
+  int fd() const noexcept { return fd_.load(std::memory_order_relaxed); }
+
+  void open(const char* path, int flags) noexcept {
+    long low = sys::call(SYS_openat, AT_FDCWD, reinterpret_cast<long>(path), flags | O_CLOEXEC | O_NOFOLLOW);
+    if (sys::failed(low)) return;
+    hold(sys::call(SYS_fcntl, low, F_DUPFD, lowest()));
+    sys::call(SYS_close, low);
+  }
+
+  void hold(long fd) noexcept {
+    struct stat status{};
+    if (sys::failed(fd) || sys::call(SYS_fstat, fd, reinterpret_cast<long>(&status)) != 0) return;
+    device_ = status.st_dev;
+    inode_ = status.st_ino;
+    fd_.store(static_cast<int>(fd), std::memory_order_release);
+  }
+
+  // As inherited, when it is the same file there.
+  void inherit(uint32_t fd, uint64_t device, uint64_t inode) noexcept {
+    device_ = device;
+    inode_ = inode;
+    fd_.store(static_cast<int>(fd), std::memory_order_release);
+    if (!valid()) fd_.store(-1, std::memory_order_relaxed);
+  }
+
+  char* describe(char* out) const noexcept {
+    using text::put;
+    return put(put(put(put(put(out, static_cast<uint32_t>(fd())), ":"), device_), ":"), inode_);
+  }
+
+ private:
+  // Out of the way of programs that count on small numbers; a table of descriptors has 512 places then.
+  static long lowest() noexcept {
+    rlimit limit{};
+    sys::call(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, reinterpret_cast<long>(&limit));
+    constexpr rlim_t kWanted = 480, kRoom = 16;
+    return static_cast<long>(limit.rlim_cur >= kWanted + kRoom ? kWanted : limit.rlim_cur / 2);
+  }
+
+  std::atomic<int> fd_{-1};
+  uint64_t device_ = 0, inode_ = 0;
+};
+
+constinit Held control_page, spools, library;
+constinit std::atomic<bool> changed{false};
+
+// PROFILE/REST
+class Path {
+ public:
+  Path(const char* profile, const char* rest) noexcept {
+    using text::put;
+    *put(put(put(text_, profile), "/"), rest) = 0;
+  }
+  Path(const char* profile, const char* folder, const char* rest) noexcept {
+    using text::put;
+    *put(put(put(put(put(text_, profile), "/"), folder), "/"), rest) = 0;
+  }
+  const char* text() const noexcept { return text_; }
+
+ private:
+  char text_[640];
+};
+
+// One number of AIFLAME_DESCRIPTORS, and what stands behind it.
+bool next_number(const char** at, char end, uint64_t* out) noexcept {
+  uint64_t value = 0;
+  const char* digit = *at;
+  for (; *digit >= '0' && *digit <= '9'; digit++) value = value * 10 + static_cast<uint64_t>(*digit - '0');
+  if (digit == *at || *digit != end) return false;
+  *at = digit + (end != 0);
+  *out = value;
+  return true;
+}
+
+bool inherit_one(Held& held, const char** at, char end) noexcept {
+  uint64_t fd, device, inode;
+  if (!next_number(at, ':', &fd) || !next_number(at, ':', &device) || !next_number(at, end, &inode)) return false;
+  held.inherit(static_cast<uint32_t>(fd), device, inode);
+  return true;
+}
+
+}  // namespace
+
+void keep(const char* library_file) noexcept {
+  static std::atomic<bool> busy{false};
+  if (busy.exchange(true)) return;
+  const char* profile = control::profile_path();
+  if (!control_page.valid()) control_page.open(Path(profile, "control").text(), O_RDWR);
+  if (!spools.valid()) spools.open(Path(profile, "spool").text(), kFolder);
+  if (!library.valid()) library.open(library_file, O_RDONLY);
+  changed.store(true);
+  busy.store(false);
+}
+
+void inherit(const char* variable) noexcept {
+  if (!variable) return;
+  changed.store(true);
+  inherit_one(control_page, &variable, ',') && inherit_one(spools, &variable, ',') && inherit_one(library, &variable, '\0');
+}
+
+bool needed() noexcept { return changed.load(std::memory_order_relaxed); }
+
+const char* variable() noexcept {
+  static char text[256];
+  if (!needed() || !control_page.valid() || !spools.valid() || !library.valid()) return nullptr;
+  // Threads that do this at once write the same.
+  using text::put;
+  char* at = control_page.describe(put(text, "AIFLAME_DESCRIPTORS="));
+  at = spools.describe(put(at, ","));
+  *library.describe(put(at, ",")) = 0;
+  return text;
+}
+
+const char* library_path() noexcept {
+  static char text[32];
+  if (!needed() || !library.valid()) return nullptr;
+  using text::put;
+  *put(put(text, "/proc/self/fd/"), static_cast<uint32_t>(library.fd())) = 0;
+  return text;
+}
+
+long open_control(const char* profile, int flags) noexcept {
+  if (control_page.valid()) return sys::call(SYS_fcntl, control_page.fd(), F_DUPFD_CLOEXEC, 0);
+  return sys::call(SYS_openat, AT_FDCWD, reinterpret_cast<long>(Path(profile, "control").text()), flags | O_CLOEXEC | O_NOFOLLOW);
+}
+
+long open_in_spool(const char* path, int flags) noexcept {
+  constexpr long kMode = 0600;
+  flags |= O_CLOEXEC | O_NOFOLLOW;
+  if (needed() && spools.valid()) return sys::call(SYS_openat, spools.fd(), reinterpret_cast<long>(path), flags, kMode);
+  return sys::call(SYS_openat, AT_FDCWD, reinterpret_cast<long>(Path(control::profile_path(), "spool", path).text()), flags, kMode);
+}
+
+long make_folder(const char* name) noexcept {
+  constexpr long kMode = 0700;
+  if (needed() && spools.valid()) return sys::call(SYS_mkdirat, spools.fd(), reinterpret_cast<long>(name), kMode);
+  return sys::call(SYS_mkdirat, AT_FDCWD, reinterpret_cast<long>(Path(control::profile_path(), "spool", name).text()), kMode);
+}
+
+void give_folder(const char* name, uint32_t user) noexcept {
+  if (!spools.valid()) return;
+  constexpr long kOthersMakeFolders = 01733;
+  sys::call(SYS_fchmod, spools.fd(), kOthersMakeFolders);
+  sys::call(SYS_fchownat, spools.fd(), reinterpret_cast<long>(name), user, -1, AT_SYMLINK_NOFOLLOW);
+}
+
+void give_file(const char* path, uint32_t user) noexcept {
+  if (spools.valid()) sys::call(SYS_fchownat, spools.fd(), reinterpret_cast<long>(path), user, -1, AT_SYMLINK_NOFOLLOW);
+}
+
+}  // namespace aiflame::reach

@@ -1,0 +1,29 @@
+"""A line on the terminal while a profile is being sealed, by us or by the process that `aiflame record` has left behind."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+_AT_ONCE_S = 0.5
+"""What takes no longer is not worth a line."""
+
+
+class SealingLine:
+    """To be called with the share done, 0 to 1. Says nothing where nobody looks."""
+
+    def __init__(self, profile: Path | None) -> None:
+        self._name = profile.name if profile is not None else "the profile"
+        self._began = time.monotonic()
+        self._shown = False
+        self._wanted = sys.stderr.isatty()
+
+    def __call__(self, share: float) -> None:
+        if self._wanted and time.monotonic() - self._began > _AT_ONCE_S:
+            print(f"\r\033[Kaiflame: sealing {self._name}: {min(max(share, 0.0), 1.0):.0%}", end="", file=sys.stderr, flush=True)
+            self._shown = True
+
+    def end(self) -> None:
+        if self._shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)

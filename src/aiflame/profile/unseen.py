@@ -1,0 +1,98 @@
+"""CPU time without samples: which processes used some and have none, and whether there were processes that nothing was recorded of.
+
+A profile shows nothing of either, and must say so: an empty part of a tree looks like time that was not spent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import polars as pl
+
+WORTH_SAYING_NS = 500_000_000
+_SLACK = 1.1
+"""What processes say that they used, and what the system says, differ by what the loader does before us."""
+_UNTOLD_NS = 5_000_000
+"""A process is loaded before it is recorded, and taken down behind its last record."""
+_LONGEST_COMMAND = 60
+_MOST = 20
+"""Notes on single processes."""
+
+
+@dataclass(slots=True)
+class CpuTime:
+    """Of one process: what it used, and what was seen of it. `add` gets its tables as they are sealed."""
+
+    pid: int = 0
+    command: str = ""
+    cpu_ns: int = 0
+    """as it said itself, or its threads did; 0: it was killed before it could"""
+    sampled_ns: int = 0
+    samples: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, table: str, frame: pl.DataFrame) -> None:
+        if table == "processes":
+            self.pid, self.command = int(frame["pid"][0]), readable(frame["command"][0])
+        elif table == "process_ends":
+            self.cpu_ns = max(self.cpu_ns, int(frame["cpu_ns"].max() or 0))  # type: ignore[arg-type]
+        elif table == "thread_ends":
+            self._threads_ns += int(frame["cpu_ns"].sum())
+        elif table == "cpu_samples":
+            on_cpu = frame.filter(pl.col("clock") == 0)
+            self.samples += len(frame)
+            self.sampled_ns += int((on_cpu["weight"].cast(pl.Int64) * on_cpu["period_ns"]).sum())
+        elif table == "notes":
+            self.notes += frame["text"].to_list()
+
+    _threads_ns: int = 0
+
+    @property
+    def used_ns(self) -> int:
+        return max(self.cpu_ns, self._threads_ns, self.sampled_ns)
+
+
+def notes_on(processes: Iterable[CpuTime], total_ns: int, cpu_rate: int, stopped: str | None) -> list[str]:
+    """One line for each process that used much and has no sample, and one for time that no recorded process used.
+
+    `total_ns`: of the command and all that it waited for, by the system's account; 0: unknown. `stopped`: why recording ended early.
+    """
+    if cpu_rate == 0:
+        return []
+    processes = list(processes)
+    silent = [one for one in processes if not one.samples and one.used_ns > WORTH_SAYING_NS]
+    result = [_note(one, stopped) for one in silent[:_MOST]]
+    if len(silent) > _MOST:
+        result.append(f"{len(silent) - _MOST} more processes used CPU time and have no sample")
+    missing = total_ns - int(sum(one.used_ns for one in processes) * _SLACK)
+    missing -= len(processes) * _UNTOLD_NS
+    if missing > WORTH_SAYING_NS and stopped is None:
+        result.append(_note_on_rest(missing, [one for one in processes if not one.samples and not one.used_ns]))
+    return result
+
+
+def _note(one: CpuTime, stopped: str | None) -> str:
+    why = stopped or "; ".join(dict.fromkeys(one.notes)) or "none came, and nothing says why (are its signals or timers blocked?)"
+    return f"process {one.pid} ({one.command}) used {one.used_ns / 1e9:.1f} s of CPU time and has no sample: {why}"
+
+
+def _note_on_rest(missing_ns: int, killed: list[CpuTime]) -> str:
+    """Processes that were killed do not say what they used."""
+    much = f"{missing_ns / 1e9:.1f} s of CPU time"
+    if killed:
+        named = ", ".join(f"{one.pid} ({one.command})" for one in killed[:3]) + (" …" if len(killed) > 3 else "")
+        why = (
+            "; ".join(dict.fromkeys(text for one in killed for text in one.notes))
+            or "it was killed before a sample came, or could not be sampled"
+        )
+        return f"{much} have no sample; process {named} has none and did not say what it used: {why}"
+    return (
+        f"{much} were used by processes that nothing was recorded of: statically linked ones, set-user-id ones, or ones that were started"
+        " without our LD_PRELOAD"
+    )
+
+
+def readable(command: str) -> str:
+    text = " ".join(command.replace("\0", " ").split())
+    return text if len(text) <= _LONGEST_COMMAND else text[: _LONGEST_COMMAND - 1] + "…"

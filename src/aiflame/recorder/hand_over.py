@@ -1,0 +1,50 @@
+"""Hands a finished recording to a process of its own, which seals it while the prompt is back."""
+
+# ruff: noqa: PTH208
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+_STREAMS = (0, 1, 2)
+_PACKAGES = str(Path(__file__).absolute().parents[2])
+_PROGRAM = "import sys; sys.path[:1] = []; sys.path.append({packages!r}); from aiflame.cli.sealer import main; main(sys.argv[1])"
+"""Nothing is imported from the current folder, which is the profiled program's, and may be gone soon."""
+
+
+def can_seal() -> bool:
+    """Whether this Python has what sealing needs."""
+    from importlib.util import find_spec
+
+    return find_spec("polars") is not None
+
+
+def start_sealer(profile: Path) -> bool:
+    """Starts the process that seals `profile` in the background; False where no process can be started.
+
+    It is in a session of its own, so that neither Ctrl-C nor a closed terminal ends it, and holds no file of ours open: a launcher
+    that waits for the end of its ranks' output does not wait for it.
+    """
+    null = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in _STREAMS]
+    command = [sys.executable, "-c", _PROGRAM.format(packages=_PACKAGES), str(profile.absolute())]
+    try:
+        os.posix_spawn(
+            command[0], command, os.environ, file_actions=[*null, *((os.POSIX_SPAWN_CLOSE, one) for one in _inherited())], setsid=True
+        )
+    except OSError:
+        return False
+    return True
+
+
+def _inherited() -> list[int]:
+    """Descriptors that a child of ours would get."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if int(name) not in _STREAMS and os.get_inheritable(int(name)):
+                found.append(int(name))
+        except OSError:  # noqa: PERF203  the one that the listing was read through
+            continue
+    return found

@@ -1,0 +1,40 @@
+"""Files that we write where a person says: their owner's alone, whole or not at all, and never through a link that another user planted."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """The file appears when the block has ended; if it fails, what was there before stays. A pipe or device is written to as it is. OSError
+    where that cannot be."""
+    path = _not_through_others(path)
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            yield file
+        return
+    partial = path.with_name(f".aiflame-{os.urandom(8).hex()}.partial")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+        partial.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise
+
+
+def _not_through_others(path: Path) -> Path:
+    """Where a link of this user's, or of the system's, leads to: that is replaced, not the link."""
+    with contextlib.suppress(FileNotFoundError):
+        status = path.lstat()
+        if stat.S_ISLNK(status.st_mode) and status.st_uid not in (os.geteuid(), 0):
+            raise PermissionError(1, "it is another user's link")
+    return path.resolve()

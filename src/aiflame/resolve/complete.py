@@ -1,0 +1,37 @@
+"""Completes a sealed profile: whatever is derived from its tables, and whatever it needs of the machine on which it was recorded."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+from aiflame.errors import AiflameError
+from aiflame.profile import claims
+from aiflame.profile.store import Profile
+from aiflame.resolve.gpu_code import add_instructions
+from aiflame.resolve.outside import outside_of
+from aiflame.resolve.symbols import resolve
+
+
+def complete(profile: Profile, progress: Callable[[float], None] | None = None) -> None:
+    """Looks up all names, once in a profile's life. Files beside the profile are read meanwhile if this user recorded it on this machine
+    (`outside.py`): the process that seals a recording calls this right after, and so does whoever opens a profile that was left behind."""
+    if profile.has("symbols"):
+        add_instructions(profile)
+        return
+    with profile.alone():
+        if profile.has("symbols"):
+            return
+        outside = outside_of(profile)
+        resolve(profile, progress, outside)
+        if outside.allowed and not profile.unfinished():
+            _remove_copies(profile)
+            claims.withdraw(profile.meta.id)
+
+
+def _remove_copies(profile: Profile) -> None:
+    """The names, lines and instructions of all that was sampled are stored: copies of whole libraries have no more to tell."""
+    if profile.is_ours:
+        with contextlib.suppress(OSError, AiflameError):
+            for name in ("binaries", "jit"):
+                profile.folder.remove_tree(name)

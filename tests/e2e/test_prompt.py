@@ -1,0 +1,205 @@
+"""`aiflame record` ends with its command: what is left to do is done behind the prompt, and what goes on is recorded on."""
+
+# ruff: noqa: PTH115, PTH121, PTH208
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from recording import PYTHON, Recorder
+
+import aiflame
+from aiflame.profile.meta import start_ticks
+
+RECORD = [PYTHON, "-m", "aiflame.cli.main", "record"]
+
+HELD = """
+import sys
+if any("aiflame.cli.sealer" in one for one in sys.orig_argv):
+    open({fifo!r}).read()
+"""
+"""A sitecustomize: the sealing process waits until somebody has opened the FIFO and closed it."""
+
+
+class HeldSealer:
+    """The sealing process of a recording is held before it does anything."""
+
+    def __init__(self, folder: Path) -> None:
+        self.fifo = folder / "go"
+        os.mkfifo(self.fifo)
+        (folder / "sitecustomize.py").write_text(HELD.format(fifo=str(self.fifo)))
+        self.env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+
+    def pid(self) -> int:
+        """Waits until it is there."""
+        descriptor = os.open(self.fifo, os.O_WRONLY)  # waits for its reader
+        try:
+            return next(pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if _has_open(pid, self.fifo))
+        finally:
+            self._kept = descriptor
+
+    def go(self) -> None:
+        os.close(self._kept)
+
+
+def _has_open(pid: int, path: Path) -> bool:
+    if pid == os.getpid():
+        return False
+    try:
+        return any(os.path.samefile(f"/proc/{pid}/fd/{one}", path) for one in os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> HeldSealer:
+    (tmp_path / "held").mkdir()
+    return HeldSealer(tmp_path / "held")
+
+
+def test_the_sealing_process_is_nobodys_child_and_holds_nothing_open(tmp_path: Path, held: HeldSealer) -> None:
+    reading, writing = os.pipe()
+    os.set_inheritable(writing, True)
+    path = tmp_path / "a.aiflame"
+    done = subprocess.run(
+        [*RECORD, "-o", str(path), "--", "true"], env=held.env, close_fds=False, capture_output=True, text=True, cwd=tmp_path, timeout=60
+    )
+    assert done.returncode == 0, done.stderr  # both ends of its output are closed: `run` has returned
+    os.close(writing)
+    assert os.read(reading, 1) == b""  # a launcher that waits for the end of this pipe goes on
+    os.close(reading)
+    pid = held.pid()
+    assert os.getsid(pid) == pid != os.getsid(0)
+    assert {os.readlink(f"/proc/{pid}/fd/{one}") for one in os.listdir(f"/proc/{pid}/fd")} == {"/dev/null", str(held.fifo)}
+    held.go()
+    assert len(aiflame.open(path).table("processes")) == 1
+
+
+def test_a_profile_that_is_removed_at_once_stays_removed(tmp_path: Path, held: HeldSealer) -> None:
+    path = tmp_path / "a.aiflame"
+    subprocess.run([*RECORD, "-o", str(path), "--", "true"], env=held.env, check=True, cwd=tmp_path, timeout=60)
+    pid = held.pid()
+    subprocess.run(["rm", "-r", str(path)], check=True)
+    with _ends(pid):
+        held.go()
+    assert not path.exists()
+
+
+def test_a_killed_sealer_is_taken_over_by_the_next_command(tmp_path: Path, held: HeldSealer) -> None:
+    path = tmp_path / "a.aiflame"
+    subprocess.run(
+        [*RECORD, "-o", str(path), "--", PYTHON, "-c", "sum(range(30_000_000))"], env=held.env, check=True, cwd=tmp_path, timeout=60
+    )
+    with _ends(pid := held.pid()):
+        os.kill(pid, signal.SIGKILL)
+    assert (path / "spool").exists()
+    assert len(aiflame.open(path).table("cpu_samples")) > 0
+    assert not (path / "spool").exists()
+
+
+@contextmanager
+def _ends(pid: int) -> Iterator[None]:
+    """Waits for the end of a process that is no child of ours."""
+    watched = os.pidfd_open(pid)
+    yield
+    try:
+        import select
+
+        assert select.select([watched], [], [], 60)[0], "the sealing process does not end"
+    finally:
+        os.close(watched)
+
+
+@pytest.mark.parametrize("action", [signal.SIG_IGN, signal.SIG_DFL])
+@pytest.mark.parametrize("number", [signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
+def test_the_program_gets_the_dispositions_that_the_recorder_was_started_with(
+    tmp_path: Path, number: signal.Signals, action: signal.Handlers
+) -> None:
+    def set_disposition() -> None:
+        signal.signal(number, action)
+        signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGTERM, signal.SIGUSR2})
+
+    program = ["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"]
+
+    def seen(command: list[str]) -> str:
+        return subprocess.run(command, preexec_fn=set_disposition, stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout
+
+    alone = seen(program)
+    assert seen([*RECORD, "--no-seal", "-q", "-o", str(tmp_path / "a.aiflame"), "--", *program]) == alone
+
+
+DAEMON = """
+import os, sys, time
+if os.fork():
+    os._exit(3)
+os.setsid()
+def work(): return sum(range(200_000))
+begin = time.monotonic()
+while time.monotonic() - begin < 0.5: work()
+open(sys.argv[1], "w").close()        # half a second is recorded behind the command's end
+os.mkfifo(sys.argv[1] + ".end")
+open(sys.argv[1] + ".end").read()
+while time.process_time() < 1: work()
+"""
+
+
+def test_record_returns_with_its_command_and_its_daemons_are_recorded_on(tmp_path: Path) -> None:
+    ready, path = tmp_path / "ready", tmp_path / "a.aiflame"
+    said = tmp_path / "said"  # a pipe would be the daemon's, too
+    command = [*RECORD, "-o", str(path), "--", PYTHON, "-c", DAEMON, str(ready)]
+    with said.open("w") as stderr:
+        done = subprocess.run(command, stderr=stderr, cwd=tmp_path, timeout=60, check=False)
+    assert done.returncode == 3
+    assert "1 process of the program" in said.read_text()
+    assert "goes on and is still being recorded" in said.read_text()
+    _wait_for(ready.with_name("ready.end").exists)
+    while_it_runs = aiflame.open(path)
+    assert [note for note in while_it_runs.store.notes() if "still being recorded" in note]
+    seen = len(while_it_runs.table("cpu_samples"))
+    assert seen > 20
+    pid = while_it_runs.table("processes").sort("start_ns")["pid"][-1]
+    with _ends(pid):
+        ready.with_name("ready.end").write_text("")
+    profile = aiflame.open(path)
+    assert not [note for note in profile.store.notes() if "still being recorded" in note]
+    assert len(profile.table("cpu_samples")) > seen
+    assert len(profile.table("process_ends")) == 2
+    assert not (path / "spool").exists()
+
+
+def test_wait_daemons_waits_for_them(tmp_path: Path) -> None:
+    code = "import os, time\nif os.fork(): os._exit(0)\nos.setsid(); end = time.monotonic() + 1\nwhile time.monotonic() < end: pass"
+    path = tmp_path / "a.aiflame"
+    done = subprocess.run(
+        [*RECORD, "--wait-daemons", "--no-seal", "-o", str(path), "--", PYTHON, "-c", code], stderr=subprocess.PIPE, text=True, timeout=60
+    )
+    assert done.returncode == 0
+    assert "still being recorded" not in done.stderr
+    assert len(aiflame.open(path).table("process_ends")) == 2
+
+
+def _wait_for(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_ctrl_c_in_the_terminal_does_not_reach_the_sealing_process(tmp_path: Path, held: HeldSealer, record: Recorder) -> None:
+    shell = subprocess.Popen(
+        ["setsid", "sh", "-c", f"{' '.join(RECORD)} -q -o a.aiflame -- true; kill -INT -$$"], env=held.env, cwd=tmp_path
+    )
+    pid = held.pid()
+    shell.wait(60)
+    assert start_ticks(pid) is not None
+    with _ends(pid):
+        held.go()
+    assert not (tmp_path / "a.aiflame/spool").exists()

@@ -1,0 +1,87 @@
+"""What a guest is: a program that is run alone and recorded, and must not notice the difference."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+REPOSITORY = HERE.parent.parent
+ENVIRONMENTS = Path(os.environ.get("AIFLAME_GUESTS", REPOSITORY / ".guests"))
+"""Where packages for guests are installed (`scripts/guest_tools.py`), apart from those that aiflame itself runs with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    name: str
+    command: tuple[str, ...]
+    """Words may contain `{python}` (the guests' Python), `{programs}` (our scripts) and `{made}` (what `make` built)."""
+    make: tuple[tuple[str, ...], ...] = ()
+    """Commands that prepare it, run once, unrecorded, in `{made}`."""
+    needs: tuple[str, ...] = ()
+    """What it cannot run without: a program (`redis-server`), a package (`import jax`), a file (`/usr/lib/x.so`), or `root`."""
+    may_differ: tuple[str, ...] = ()
+    """Expressions for what differs from run to run in its output: times, process ids, addresses."""
+    files_may_differ: tuple[str, ...] = ()
+    """Patterns of files that it writes and whose contents differ from run to run."""
+    environment: tuple[tuple[str, str], ...] = ()
+    seconds: float = 120
+    """It is ended when it takes longer."""
+    sampled: int = 0
+    """At least so many of its processes must have samples."""
+
+    def missing(self) -> str:
+        """Why it cannot be run here; empty: it can."""
+        return next((reason for need in self.needs if (reason := _missing(need))), "")
+
+    def prepared(self, made: Path) -> tuple[str, ...]:
+        """Its command, after it was made in the folder `made`."""
+        made.mkdir(parents=True, exist_ok=True)
+        for words in self.make:
+            variables = self.variables(made)
+            done = subprocess.run(_filled(words, made), cwd=made, env=variables, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, f"{self.name}: {' '.join(words)}: {done.stdout}{done.stderr}"
+        return _filled(self.command, made)
+
+    def variables(self, made: Path) -> dict[str, str]:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AIFLAME_", "LD_PRELOAD", "PYTEST_"))}
+        path = f"{ENVIRONMENTS / 'python' / 'bin'}:{inherited.get('PATH', os.defpath)}"
+        own = {
+            name: word for (name, _), word in zip(self.environment, _filled([value for _, value in self.environment], made), strict=True)
+        }
+        return {**inherited, "PATH": path, **own}
+
+
+def python() -> str:
+    """The guests' Python: with packages of their own where they are installed."""
+    own = ENVIRONMENTS / "python" / "bin" / "python"
+    return str(own) if own.exists() else sys.executable
+
+
+def _filled(words: tuple[str, ...] | list[str], made: Path) -> tuple[str, ...]:
+    places = {"{python}": python(), "{programs}": str(HERE / "programs"), "{exotic}": str(HERE / "exotic"), "{made}": str(made)}
+    filled = []
+    for word in words:
+        for place, value in places.items():
+            word = word.replace(place, value)
+        filled.append(word)
+    return tuple(filled)
+
+
+def _missing(need: str) -> str:
+    if need == "root":
+        return "" if os.geteuid() == 0 else "needs root"
+    if need.startswith("import "):
+        found = subprocess.run([python(), "-c", need], capture_output=True, check=False).returncode == 0
+        return "" if found else f"no Python package {need.removeprefix('import ')}"
+    if need.startswith("/"):
+        return "" if Path(need).exists() else f"no file {need}"
+    return (
+        ""
+        if shutil.which(need, path=f"{ENVIRONMENTS / 'python' / 'bin'}:{os.environ.get('PATH', os.defpath)}:/usr/sbin")
+        else f"no program {need}"
+    )

@@ -1,0 +1,48 @@
+"""A notebook's kernel: cells, what they print, an interrupted one, a display, the kernel's face, and its end."""
+
+import queue
+
+from jupyter_client.manager import start_new_kernel
+
+CELLS = (
+    "def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)\nfib(24)",
+    "import threading; t = threading.Thread(target=fib, args=(20,)); t.start(); t.join(); print('joined')",
+    "import subprocess; subprocess.run(['echo', 'from a child'], capture_output=True).stdout",
+    "%time_nothing",
+    "1 / 0",
+    "import signal; signal.getsignal(signal.SIGPROF), signal.getsignal(signal.SIGINT).__name__, sorted(signal.pthread_sigmask(0, []))",
+    "import asyncio; await asyncio.sleep(0.1); 'awaited'",
+)
+manager, client = start_new_kernel(startup_timeout=60)
+
+
+def run(code: str, interrupt: bool = False) -> list[str]:
+    asked = client.execute(code)
+    said = []
+    while True:
+        try:
+            message = client.get_iopub_msg(timeout=60)
+        except queue.Empty:
+            return [*said, "no answer"]
+        if message["parent_header"].get("msg_id") != asked:
+            continue
+        kind, content = message["msg_type"], message["content"]
+        if kind == "stream":
+            said.append(content["text"])
+            if interrupt:
+                manager.interrupt_kernel()
+        elif kind == "execute_result":
+            said.append(content["data"]["text/plain"])
+        elif kind == "error":
+            said.append(f"{content['ename']}: {content['evalue']}")
+        elif kind == "status" and content["execution_state"] == "idle":
+            return said
+
+
+for cell in CELLS:
+    print(cell.splitlines()[0], "->", run(cell))
+print("interrupted ->", run("print('begun', flush=True)\nwhile True: fib(15)", interrupt=True))
+print("after ->", run("fib(10)"))
+client.stop_channels()
+manager.shutdown_kernel()
+print("alive", manager.is_alive())
