@@ -47,6 +47,12 @@ def patience() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
+def some_of(profile: Path) -> list[str]:
+    """Every seventh part, folders and files of all rooms: each is refused at the same place, before any command goes its own way, and each
+    is replaced in the last test."""
+    return everything_in(profile)[::7]
+
+
 def copies(whole: Path, folder: Path, plant: Plant, parts: list[str] | None = None) -> Iterator[tuple[str, Path, Path]]:
     """For each part of a profile: its name, a copy in which it was replaced, and what it leads to."""
     for number, part in enumerate(parts or everything_in(whole)):
@@ -61,7 +67,7 @@ def copies(whole: Path, folder: Path, plant: Plant, parts: list[str] | None = No
 @pytest.mark.parametrize("state", ["unsealed", "sealed"])
 @pytest.mark.parametrize("plant", FOREIGN, ids=lambda plant: plant.__name__)
 def test_every_command_refuses_a_profile_with_a_foreign_entry_and_leaves_it_as_it_is(tmp_path, whole, plant, state):
-    for part, profile, canary in copies(whole[state], tmp_path / "copies", plant):
+    for part, profile, canary in copies(whole[state], tmp_path / "copies", plant, some_of(whole[state])):
         before = everything_in(profile)
         with untouched(canary):
             for command, said in read_everything(profile, tmp_path, other=whole["sealed"]).items():
@@ -76,7 +82,7 @@ def test_every_command_refuses_a_profile_with_a_foreign_entry_and_leaves_it_as_i
 def test_in_a_profile_of_somebody_else_nothing_leads_outside_and_nothing_is_changed(tmp_path, whole, plant, state):
     """Such a profile is only read: what of it is sound is shown."""
     readable = 0
-    for part, profile, canary in copies(whole[state], tmp_path, plant):
+    for part, profile, canary in copies(whole[state], tmp_path, plant, some_of(whole[state])):
         for path in [profile, *profile.rglob("*")]:
             os.chown(path, STRANGER, STRANGER, follow_symlinks=False)
         before = {path: path.lstat().st_mtime_ns for path in profile.rglob("*")}
