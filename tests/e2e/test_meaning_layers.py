@@ -17,7 +17,6 @@ from aiflame.attribute.items import sample_items
 from aiflame.attribute.layers import StackLayers, layers
 from aiflame.attribute.ops import StackOps, ops
 from aiflame.attribute.words import Ints
-from aiflame.profile.store import Profile
 
 pytestmark = needs_torch
 
@@ -101,7 +100,7 @@ def train(record: Recorder, tmp_path: Path) -> Callable[[str], Seen]:
         text = TRAINING.replace("CALL", call).replace("WRAP", wrap)
         done = record(PYTHON, program(tmp_path, text), env={"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"})
         assert done.status == 0, done.stderr
-        profile = Profile.open(done.path)
+        profile = done.profile().store
         found, of_ops, items = layers(profile), ops(profile), sample_items(profile, 0)
         return Seen(items["weight"].cast(int).to_numpy(), origins(profile, items, found, of_ops), found, of_ops)
 

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -247,7 +248,11 @@ for _ in range(64): assert os.wait()[1] == 0
     counts = profile.sql("select process, count(*) as n from threads group by process")["n"].to_list()
     assert sorted(counts) == [1] + [64] * 64
     assert not (run.path / "spool").exists()
-    left = subprocess.run(["pgrep", "-f", str(run.path)], capture_output=True, text=True, check=False).stdout
+    for _ in range(600):  # the process that seals ends when it finds that all is done
+        left = subprocess.run(["pgrep", "-f", str(run.path)], capture_output=True, text=True, check=False).stdout
+        if not left:
+            break
+        time.sleep(0.05)
     assert left == ""
 
 

@@ -7,12 +7,12 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from aiflame.recorder.checkup import checkup
 from aiflame.recorder.finding import Finding, State
+from aiflame.render.terminal import Terminal
 
 _MARKS = {State.WORKS: "[green]✓[/]", State.LIMITED: "[yellow]![/]", State.ABSENT: "[dim]–[/]", State.BROKEN: "[red]✗[/]"}
 
@@ -36,4 +36,4 @@ def _print(findings: list[Finding]) -> None:
     for finding in findings:
         mend = f"\n[dim]mend:[/] {escape(finding.mend)}" if finding.mend else ""
         table.add_row(_MARKS[finding.state], finding.subject, escape(finding.text) + mend)
-    Console().print(table)
+    Terminal().print(table)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import Progress
 
 from aiflame.analyze import fan_out
@@ -21,6 +20,7 @@ from aiflame.errors import AiflameError
 from aiflame.profile.rank_numbers import parse_ranks
 from aiflame.profile.store import newest
 from aiflame.render.ranks_table import print_ranks
+from aiflame.render.terminal import Terminal
 
 Profiles = Annotated[
     list[Path] | None,
@@ -68,7 +68,7 @@ def parse_size(size: str) -> int:
 
 def _with_progress(work: Callable[[Callable[[float], None]], Partial]) -> Partial:
     """On a terminal alone."""
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as shown:
         task = shown.add_task("Ranks", total=1.0)
         return work(lambda share: shown.update(task, completed=share))

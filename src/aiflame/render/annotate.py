@@ -11,6 +11,7 @@ from aiflame.analyze.annotate import Annotation, Count, Reasons
 from aiflame.render.annotate_cells import Cell, fitted, harmless, heat, number, percent, place_name, reasons_text, row, wrapped
 from aiflame.render.annotate_header import header
 from aiflame.render.annotate_listing import Listing, hottest_instructions, hottest_lines
+from aiflame.render.terminal import Terminal
 from aiflame.render.units import share
 from aiflame.resolve.stall_reasons import meaning
 
@@ -31,7 +32,7 @@ def print_annotation(
 
     `by_code`: instructions in the order of the code, each with its line, instead of source lines with their instructions.
     """
-    console = console or Console(highlight=False)
+    console = console or Terminal(highlight=False)
     for line in annotation_lines(answer, console.width, least_percent, by_code=by_code):
         console.print(line, no_wrap=True, overflow="crop", crop=True)
 

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from aiflame.analyze.diff import Change, Comparison, Difference
 from aiflame.render.table import GAP, HEADINGS, MEDIUM
+from aiflame.render.terminal import Terminal
 from aiflame.render.units import amount
 
 SLOWER, FASTER = "red", "green"
@@ -18,7 +19,7 @@ NAME_WIDTH = 20
 
 def print_comparison(comparison: Comparison, rows: int, *, everything: bool = False, console: Console | None = None) -> None:
     """Print the step, then a table for each grouping; without `everything`, differences that are noise are only counted."""
-    console = console or Console(highlight=False)
+    console = console or Terminal(highlight=False)
     if comparison.step is not None:
         console.print(_step_line(comparison.step))
         console.print()

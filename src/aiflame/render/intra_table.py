@@ -9,6 +9,7 @@ from rich.text import Text
 from aiflame.analyze.intra import IntraKernel
 from aiflame.analyze.intra_scopes import ScopeTime
 from aiflame.render.table import GAP, MEDIUM
+from aiflame.render.terminal import Terminal
 from aiflame.render.units import amount
 
 SHORTEST_NAME = 20
@@ -17,7 +18,7 @@ MARK = "~ "
 
 
 def print_intra(kernels: list[IntraKernel], rows: int, console: Console | None = None) -> None:
-    console = console or Console(highlight=False)
+    console = console or Terminal(highlight=False)
     for number, kernel in enumerate(kernels):
         if number:
             console.print()

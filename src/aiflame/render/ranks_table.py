@@ -12,6 +12,7 @@ from aiflame.analyze.critical_path import Path
 from aiflame.analyze.ranks import Ranks, Row, telling
 from aiflame.analyze.stragglers import Late, where
 from aiflame.render.table import GAP, MEDIUM, WIDE, shared_widths
+from aiflame.render.terminal import Terminal
 
 PARTS = 12
 """Stretches of a critical path that are shown, the longest ones."""
@@ -19,7 +20,7 @@ PARTS = 12
 
 def print_ranks(found: Ranks, rows: int, console: Console | None = None) -> None:
     """What stands out; a row for each rank; phases; collectives that somebody was late to; the path of the median and the longest step."""
-    console = console or Console(highlight=False)
+    console = console or Terminal(highlight=False)
     for finding in found.findings[:rows]:
         console.print(Text.assemble(("• ", "bold"), finding.sentence))
     if found.findings:

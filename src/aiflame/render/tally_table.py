@@ -8,6 +8,7 @@ from rich.text import Text
 
 from aiflame.analyze.tally import DEVICE, HOST, TRAFFIC, Section
 from aiflame.render.table import GAP, MEDIUM
+from aiflame.render.terminal import Terminal
 from aiflame.render.units import amount, share
 
 TITLES = {HOST: "calls", DEVICE: "on devices", TRAFFIC: "moved"}
@@ -17,7 +18,7 @@ SHORTEST_NAME = 16
 
 def print_tally(sections: list[Section], rows: int, console: Console | None = None) -> None:
     """Print a table for each section, each with at most so many rows."""
-    console = console or Console(highlight=False)
+    console = console or Terminal(highlight=False)
     if not sections:
         console.print(Text(NONE, "dim"))
     for number, section in enumerate(sections):

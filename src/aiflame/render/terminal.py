@@ -1,0 +1,21 @@
+"""The terminal that every table and line is printed on: names in a profile may be a stranger's, and control it no more than other text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from aiflame.errors import harmless
+
+
+class Terminal(Console):
+    """Shows control characters, and those that turn the direction of writing, as question marks. Its own lines still end."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control:
+                yield segment
+            else:
+                yield Segment("\n".join(map(harmless, segment.text.split("\n"))), segment.style)
