@@ -18,6 +18,7 @@
 #include "sampler/threads.hpp"
 #include "sampler/timers.hpp"
 #include "spool/control.hpp"
+#include "spool/life.hpp"
 #include "spool/reach.hpp"
 #include "spool/spool.hpp"
 #include "unwind/jit_code.hpp"
@@ -26,9 +27,9 @@
 #include "unwind/stack_trie.hpp"
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 extern "C" __attribute__((visibility("default"))) int aiflame_start(const char* profile) noexcept;
 extern "C" __attribute__((visibility("default"))) void aiflame_stop() noexcept;
@@ -47,48 +48,31 @@ bool ours() noexcept { return running.load(std::memory_order_acquire) && owner =
 
 // PY_VERSION_HEX >> 16 of an interpreter in the process, 0 when there is none. Py_GetVersion may be called before Py_Initialize.
 uint32_t python_version() noexcept {
-  static const char* const text = [] {
+  static const uint32_t version = [] {
     auto get = reinterpret_cast<const char* (*)()>(dlsym(RTLD_DEFAULT, "Py_GetVersion"));
-    return get ? get() : "";
+    unsigned major = 0, minor = 0;
+    return get && sscanf(get(), "%u.%u", &major, &minor) == 2 ? major << 8 | minor : 0;
   }();
-  unsigned major = 0, minor = 0;
-  return sscanf(text, "%u.%u", &major, &minor) == 2 ? major << 8 | minor : 0;
+  return version;
 }
 
-uint32_t link_text(const char* path) noexcept {
-  char target[4096];
-  long length = sys::call(SYS_readlinkat, AT_FDCWD, reinterpret_cast<long>(path), reinterpret_cast<long>(target), sizeof target);
-  return length > 0 ? spool::text({target, static_cast<size_t>(length)}) : 0;
-}
-
-uint32_t command_text() noexcept {
-  static char command[1 << 16];
-  long length = sys::read_file("/proc/self/cmdline", command, sizeof command);
-  while (length > 0 && command[length - 1] == 0) length--;
-  return length > 0 ? spool::text({command, static_cast<size_t>(length)}) : 0;
-}
-
-// Tables, the process's own row and its threads: at start, and again in the child of a fork.
+// Tables, who the process is, and its rank: at start, and again in the child of a fork.
 bool open_tables(bool forked) noexcept {
   uint64_t now = now_ns();
-  if (!spool::open(now)) return false;
-  spool::append(schema::ProcessRecord{
-      .pid = sys::process_id(),
-      .ppid = static_cast<uint32_t>(sys::call(SYS_getppid)),
-      .start_ns = now,
-      .command = command_text(),
-      .exe = link_text("/proc/self/exe"),
-      .cwd = link_text("/proc/self/cwd"),
-      .python = python_version(),
-      .forked = forked,
-  });
+  spool::open(now);
+  spool::life::begin(now, python_version(), forked);
+  if (!control::recording()) return false;
   launcher::write_rank();
   return true;
 }
 
 void write_end() noexcept {
   threads::retire_all();
-  spool::append(schema::ProcessEnd{.end_ns = now_ns(), .cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID)});
+  uint64_t end = now_ns(), cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+  if (spool::life::is_all())
+    spool::life::end(end, cpu);
+  else
+    spool::append(schema::ProcessEnd{.end_ns = end, .cpu_ns = cpu});
 }
 
 // Everything that refers to rows of tables that are gone.
@@ -110,7 +94,13 @@ void forget_rows() noexcept {
 
 // Recording may stop and start again in one process. A tick of the last recording may still be running in some thread.
 void forget_last_recording() noexcept {
-  control::await_users(threads::any_uses) ? spool::abandon() : spool::leave_behind();
+  if (control::await_users(threads::any_uses)) {
+    spool::abandon();
+    spool::life::abandon();
+  } else {
+    spool::leave_behind();
+    spool::life::leave_behind();
+  }
   forget_rows();
 }
 
@@ -142,10 +132,11 @@ bool start(const char* profile) noexcept {
   }
   bridge::prepare();
   python::attach();
-  forget_last_recording();
+  // Most processes have had none, and their memory for it is never touched.
+  static bool again = false;
+  if (std::exchange(again, true)) forget_last_recording();
   owner = sys::process_id();
   if (!signals::install(tick) || !open_tables(false)) return false;
-  modules::refresh();
   running.store(true, std::memory_order_release);
   threads::self();
   threads::adopt_all();
@@ -196,6 +187,7 @@ void before_exec() noexcept {
 
 void after_failed_exec() noexcept {
   if (!ours() || !control::recording()) return;
+  spool::life::reopen();
   threads::adopt_all();
   cuda::start();
 }

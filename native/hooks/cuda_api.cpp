@@ -156,6 +156,12 @@ void* driver_function(const char* name) noexcept {
 }
 
 void find_driver() noexcept {
+  // Where it is not loaded, dlopen() would look for its file in every folder first, also with RTLD_NOLOAD.
+  auto is_driver = [](dl_phdr_info* info, size_t, void*) {
+    const char* name = info->dlpi_name ? strrchr(info->dlpi_name, '/') : nullptr;
+    return static_cast<int>(std::string_view(name ? name + 1 : info->dlpi_name ? info->dlpi_name : "").starts_with("libcuda.so"));
+  };
+  if (!dl_iterate_phdr(is_driver, nullptr)) return;
   void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (!driver) return;
   for (uint32_t i = 0; i < kDriverFunctions; i++) driver_table[i].store(dlsym(driver, kDriverNames[i]), std::memory_order_release);

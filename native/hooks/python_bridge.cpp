@@ -285,7 +285,6 @@ void prepare() noexcept { python::test_on_main_thread(on_main_thread); }
 
 void start() noexcept {
   if (!wanted()) return;
-  find_holders();
   // In a program that runs already. A preloaded library is here before its interpreter: the self-test's call is ours then.
   waiting.store(python::call_soon(on_pending_call), std::memory_order_release);
 }

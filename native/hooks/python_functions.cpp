@@ -83,7 +83,7 @@ Object append(Object, const Object* given, intptr_t count, Object keywords) noex
   if (!control::recording()) return row_number(0);
   alignas(8) char record[schema::kLargestRecord] = {};
   for (size_t at = 0; at < layout->columns; at++)
-    if (!put(given[1 + at], layout->column[at], record)) return nullptr;
+    if (!put(given[1 + at], schema::kColumns[layout->first + at], record)) return nullptr;
   return row_number(spool::append_bytes(layout->table, record, layout->bytes));
 }
 

@@ -218,6 +218,8 @@ uint32_t capture(Thread& thread, const Registers& from, Outward outward) noexcep
     known_stacks::was_left(thread);
     thread.last.count = 0;
   }
+  // One that an earlier thread in this slot left knows rules that are still right, and follows no stack but the one it is given.
+  if (!thread.unwinder) thread.unwinder = NativeUnwinder::create();
   signals::FaultsOpen faults(thread);
   thread.busy = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
   std::atomic_signal_fence(std::memory_order_seq_cst);

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <cstring>
 
 namespace aiflame {
@@ -47,6 +48,13 @@ TaskList::TaskList() noexcept {
   }
   complete_ = got == 0;
   sys::call(SYS_close, fd);
+}
+
+bool is_single_threaded() noexcept {
+  // The kernel counts a link for each thread, beside the folder's own two.
+  struct stat folder;
+  long result = sys::call(SYS_newfstatat, AT_FDCWD, reinterpret_cast<long>("/proc/self/task"), reinterpret_cast<long>(&folder), 0);
+  return !sys::failed(result) && folder.st_nlink == 3;
 }
 
 long read_task_file(uint32_t tid, const char* file, char* out, size_t room) noexcept {

@@ -20,6 +20,9 @@ class TaskList {
   bool complete_ = false;
 };
 
+// False also where the kernel does not say.
+bool is_single_threaded() noexcept;
+
 // /proc/self/task/TID/FILE into `out`; its length, or an error number below zero.
 long read_task_file(uint32_t tid, const char* file, char* out, size_t room) noexcept;
 

@@ -11,6 +11,7 @@ namespace aiflame::thread_slots {
 namespace {
 
 std::atomic<Thread*> slots[kSlots];
+std::atomic<uint32_t> used_slots{0};  // those below may have been used: who goes through all need not touch the others' memory
 std::atomic<uint64_t> taken[kSlots / 64];
 std::atomic<uint32_t> met_in[kSlots];
 
@@ -42,6 +43,8 @@ Thread* thread_in(uint32_t slot) noexcept {
   made->cpu_timer = made->wall_timer = -1;
   made->slot = slot;
   slots[slot].store(made, std::memory_order_release);  // the slot is ours alone
+  for (uint32_t used = used_slots.load(); used <= slot && !used_slots.compare_exchange_weak(used, slot + 1);) {
+  }
   return made;
 }
 
@@ -126,8 +129,10 @@ bool just_ended(uint32_t tid, uint64_t now) noexcept {
 }
 
 void keep_only(Thread* survivor) noexcept {
-  for (auto& stripe : stripes) stripe.store(false, std::memory_order_relaxed);
-  for (uint32_t slot = 0; slot < kSlots; slot++) {
+  for (auto& stripe : stripes)
+    if (stripe.load(std::memory_order_relaxed)) stripe.store(false, std::memory_order_relaxed);
+  uint32_t used = used_slots.load(std::memory_order_relaxed);
+  for (uint32_t slot = 0; slot < used; slot++) {
     Thread* thread = slots[slot].load(std::memory_order_relaxed);
     if (!thread) continue;
     uint32_t tid = thread->tid.exchange(0);
@@ -140,7 +145,7 @@ void keep_only(Thread* survivor) noexcept {
       free_memory(*thread);
     }
   }
-  for (auto& word : taken) word.store(0, std::memory_order_relaxed);
+  for (uint32_t word = 0; word * 64 < used; word++) taken[word].store(0, std::memory_order_relaxed);
   if (!survivor) return;
   uint32_t tid = sys::thread_id();
   taken[survivor->slot / 64].store(uint64_t{1} << survivor->slot % 64, std::memory_order_relaxed);

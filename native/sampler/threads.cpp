@@ -11,6 +11,7 @@
 #include "sampler/torch_autograd.hpp"
 #include "sampler/waiting.hpp"
 #include "spool/control.hpp"
+#include "spool/life.hpp"
 #include "spool/spool.hpp"
 
 #include <algorithm>
@@ -53,7 +54,9 @@ void enrol(Thread& thread, uint32_t creator_stack) noexcept {
   if (thread.row || !enrolling.load(std::memory_order_acquire) || !control::recording()) return;
   uint32_t tid = thread.tid.load(std::memory_order_relaxed);
   thread.cpu_start_ns = thread.cpu_alive_ns = sys::thread_cpu_ns(tid);  // a forked child's clock began anew
-  thread.row = spool::append(schema::ThreadRecord{.tid = tid, .creator = creator_stack, .start_ns = now_ns(), .name = name_of(tid)});
+  thread.row = spool::life::take_thread(tid)
+                   ? spool::life::kMainThread
+                   : spool::append(schema::ThreadRecord{.tid = tid, .creator = creator_stack, .start_ns = now_ns(), .name = name_of(tid)});
   if (thread.row) arm(thread);
 }
 
@@ -76,13 +79,14 @@ void retire(Thread& thread, Fate fate) noexcept {
   torch_autograd::finish_nodes(thread, row);
   if (!thread.settled) tell_unsettled(thread, tid);
   bool gone = fate == Fate::GONE;  // its tid may be another's by now
-  uint64_t cpu = gone ? thread.cpu_alive_ns : sys::thread_cpu_ns(tid);
-  spool::append(schema::ThreadEnd{
-      .thread = row,
-      .name = gone ? 0 : name_of(tid),
-      .end_ns = now_ns(),
-      .cpu_ns = cpu > thread.cpu_start_ns ? cpu - thread.cpu_start_ns : 0,
-  });
+  uint64_t end = now_ns(), cpu = gone ? thread.cpu_alive_ns : sys::thread_cpu_ns(tid);
+  uint64_t used = cpu > thread.cpu_start_ns ? cpu - thread.cpu_start_ns : 0;
+  if (row == spool::life::kMainThread && spool::life::is_all()) {
+    char name[32];
+    spool::life::end_thread({name, gone ? 0 : task_name(tid, name, sizeof name)}, end, used);
+  } else {
+    spool::append(schema::ThreadEnd{.thread = row, .name = gone ? 0 : name_of(tid), .end_ns = end, .cpu_ns = used});
+  }
 }
 
 // Of a thread that ended without telling.
@@ -101,8 +105,6 @@ void look_at_self(Thread& thread, uint32_t tid) noexcept {
     thread.stack_low = bounds.low;
     thread.stack_high = bounds.high;
   }
-  // One that an earlier thread in this slot left knows rules that are still right, and follows no stack but the one it is given.
-  if (!thread.unwinder) thread.unwinder = NativeUnwinder::create();
 }
 
 // Not in a handler.
@@ -180,6 +182,13 @@ void bury_the_gone(uint32_t pass) noexcept {
     Claim claimed(tid);
     if (claimed && thread.tid.load(std::memory_order_acquire) == tid && !alive(tid)) bury(thread);
   });
+}
+
+// The process has no thread but the calling one, and none that we know is gone. Asked when a program starts: most have one.
+bool alone() noexcept {
+  uint32_t count = 0;
+  thread_slots::each([&count](const Thread&) { count++; });
+  return count == 1 && current && is_single_threaded();
 }
 
 // Runs `act` for every thread that we know, while nobody else enrols or retires it.
@@ -283,7 +292,7 @@ void adopt_all() noexcept {
   });
   enrolling.store(true);
   self();
-  tend();
+  if (!alone()) tend();
 }
 
 void tend() noexcept {

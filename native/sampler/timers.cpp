@@ -92,7 +92,7 @@ bool orphaned(const Thread& thread) noexcept {
 void tick(Thread& thread, siginfo_t* info, ucontext_t* context) noexcept {
   control::Use use;
   if (!control::recording()) return;
-  if (!thread.row || !thread.unwinder) return;
+  if (!thread.row) return;
   const greg_t* registers = context->uc_mcontext.gregs;
   bool wall = thread.wall_timer.load(std::memory_order_relaxed) == info->si_timerid;
   schema::CpuSample sample{

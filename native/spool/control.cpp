@@ -92,6 +92,7 @@ void give_back(uint64_t bytes) noexcept { std::atomic_ref(shared->used_bytes).fe
 
 void stop(schema::StopReason reason, uint32_t error) noexcept {
   stopped.store(true, std::memory_order_release);
+  if (reason == schema::StopReason::NONE) return;  // a store would have the kernel give this process the page to write to
   uint32_t none = 0;
   if (std::atomic_ref(shared->stop_reason).compare_exchange_strong(none, static_cast<uint32_t>(reason))) shared->stop_errno = error;
 }

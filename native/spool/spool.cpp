@@ -4,6 +4,7 @@
 #include "base/sys.hpp"
 #include "base/text.hpp"
 #include "spool/control.hpp"
+#include "spool/life.hpp"
 #include "spool/reach.hpp"
 
 #include <fcntl.h>
@@ -13,7 +14,6 @@ namespace aiflame::spool {
 
 namespace {
 
-constexpr uint32_t kStringsTable = 0xffff;
 constexpr size_t kLongestText = 1 << 20;
 
 TableFile tables[schema::kTables];
@@ -21,6 +21,8 @@ TableFile strings;
 
 // PID.START_NS, below PROFILE/spool: where this process's tables are.
 char folder[64];
+
+std::atomic<bool> folder_made{false};
 
 std::atomic<uint32_t> eras{1};
 
@@ -117,8 +119,20 @@ void give_tables(uint32_t user) noexcept {
 struct Entry {
   uint32_t commit, length;
 };
+static_assert(sizeof(Entry) == kTextAt);
 
 const Entry* entry_at(uint32_t reference) noexcept { return static_cast<const Entry*>(strings.at(reference - 1)); }
+
+uint32_t write_text(TableFile& stream, std::string_view bytes, const Hash& checked) noexcept {
+  uint64_t index;
+  auto units = static_cast<uint32_t>((sizeof(Entry) + bytes.size() + 7) / 8);
+  auto* entry = static_cast<Entry*>(stream.reserve(units, &index));
+  if (!entry || index >= 0xFFFFFFFEu) return 0;
+  entry->length = static_cast<uint32_t>(bytes.size());
+  memcpy(entry + 1, bytes.data(), bytes.size());
+  std::atomic_ref(entry->commit).store(checked.check(), std::memory_order_release);
+  return static_cast<uint32_t>(index) + 1;
+}
 
 bool holds(uint32_t reference, std::string_view bytes) noexcept {
   const Entry* entry = entry_at(reference);
@@ -127,24 +141,35 @@ bool holds(uint32_t reference, std::string_view bytes) noexcept {
 
 }  // namespace
 
-bool open(uint64_t start_ns) noexcept {
+void open(uint64_t start_ns) noexcept {
   using text::put;
   *put(put(put(folder, sys::process_id()), "."), start_ns) = 0;
-  constexpr uint64_t kFolderBytes = 4096;
-  if (!control::take(kFolderBytes)) return false;
-  long made = reach::make_folder(folder);
-  if (sys::failed(made) && made != -17 /* EEXIST */) {
-    control::stop(made == -28 ? schema::StopReason::NO_SPACE : schema::StopReason::IO_ERROR, static_cast<uint32_t>(-made));
-    return false;
-  }
+  folder_made.store(false, std::memory_order_release);
+  control::forget_stop();
+}
+
+bool prepare_folder() noexcept {
+  if (folder_made.load(std::memory_order_acquire)) return true;
+  if (!control::recording()) return false;
   using namespace schema;
   open_tables<AIFLAME_SCHEMA_RECORDS>();
   strings.open(folder, "strings", kStringsTable, 8);
-  control::forget_stop();
-  return true;
+  constexpr uint64_t kFolderBytes = 4096;
+  if (!control::take(kFolderBytes)) return false;
+  long made = reach::make_folder(folder);
+  bool failed = sys::failed(made) && made != -17 /* EEXIST */;
+  if (failed) control::stop(made == -28 ? schema::StopReason::NO_SPACE : schema::StopReason::IO_ERROR, static_cast<uint32_t>(-made));
+  // A handler or another thread may be here as well: one of all writes the rows.
+  bool first = !failed && !folder_made.exchange(true, std::memory_order_acq_rel);
+  if (!first)
+    control::give_back(kFolderBytes);
+  else
+    life::write_rows();
+  return !failed;
 }
 
 void map_ahead() noexcept {
+  if (!prepare_folder()) return;
   constexpr uint64_t kLong = 4 << 20, kShort = 64 << 10;
   using namespace schema;
   for (uint32_t number : {StackNode::kTable, CpuSample::kTable, CodeRecord::kTable}) tables[number].map_ahead(kLong);
@@ -182,7 +207,7 @@ uint32_t era() noexcept { return eras.load(std::memory_order_relaxed); }
 bool covers(uint64_t address) noexcept {
   for (const TableFile& file : tables)
     if (file.covers(address)) return true;
-  return strings.covers(address);
+  return strings.covers(address) || life::covers(address);
 }
 
 uint32_t text(std::string_view bytes, const control::Use&) noexcept {
@@ -193,20 +218,16 @@ uint32_t text(std::string_view bytes, const control::Use&) noexcept {
   std::atomic<uint64_t>* slot = seen.slot(hash);
   uint64_t known = slot ? slot->load(std::memory_order_acquire) : 0;
   if (known && (known >> 32) == (hash >> 32) && holds(static_cast<uint32_t>(known), bytes)) return static_cast<uint32_t>(known);
-  uint64_t index;
-  auto units = static_cast<uint32_t>((sizeof(Entry) + bytes.size() + 7) / 8);
-  auto* entry = static_cast<Entry*>(strings.reserve(units, &index));
-  if (!entry || index >= 0xFFFFFFFEu) return 0;
-  entry->length = static_cast<uint32_t>(bytes.size());
-  memcpy(entry + 1, bytes.data(), bytes.size());
-  std::atomic_ref(entry->commit).store(checked.check(), std::memory_order_release);
-  auto reference = static_cast<uint32_t>(index) + 1;
+  uint32_t reference = write_text(strings, bytes, checked);
+  if (!reference) return 0;
   if (slot) {
     slot->store((hash >> 32) << 32 | reference, std::memory_order_release);
     seen.added();
   }
   return reference;
 }
+
+uint32_t append_text(TableFile& stream, std::string_view bytes) noexcept { return bytes.empty() ? 0 : write_text(stream, bytes, hash_of(bytes)); }
 
 void note(std::string_view line) noexcept {
   control::Use use;

@@ -14,8 +14,11 @@
 
 namespace aiflame::spool {
 
-// Opens (or, after a fork, re-opens) the tables of this process under PROFILE/spool/PID.START_NS/; from here on it records.
-bool open(uint64_t start_ns) noexcept;
+// Opens (or, after a fork, re-opens) the tables of this process under PROFILE/spool/PID.START_NS/; from here on it records. The folder is
+// made with the first row: most processes of a script have none, and all that is recorded of them is their life (spool/life.hpp).
+void open(uint64_t start_ns) noexcept;
+// Makes the folder, with what it begins with: the rows of this process and its main thread. False where it cannot be.
+bool prepare_folder() noexcept;
 // The process may soon be unable to open its tables again: those that any process needs to its end are mapped ahead.
 void map_ahead() noexcept;
 // Gives the tables to the user that this process is about to become (reach::keep() comes first): it goes on writing to them.
@@ -26,6 +29,10 @@ void abandon() noexcept;
 void leave_behind() noexcept;
 
 TableFile& table(uint32_t number) noexcept;
+
+// Of a strings stream: what its header says instead, and where in an entry its text is.
+inline constexpr uint32_t kStringsTable = 0xffff;
+inline constexpr size_t kTextAt = 8;
 
 // The address lies in a mapping of one of the tables.
 bool covers(uint64_t address) noexcept;
@@ -130,6 +137,9 @@ const Record* at(uint32_t id) noexcept {
 // Bytes into the strings stream; the same bytes give the same reference most of the time. 0 for no bytes, or when stopped.
 uint32_t text(std::string_view bytes, const control::Use& use) noexcept;
 inline uint32_t text(std::string_view bytes) noexcept { return text(bytes, control::Use()); }
+
+// Bytes into any strings stream, again if they are there already.
+uint32_t append_text(TableFile& stream, std::string_view bytes) noexcept;
 
 // A one-line note on what could not be done; each distinct text is kept once a process, and no more than 64 of them: no numbers
 // in it that differ each time.

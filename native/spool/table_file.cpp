@@ -3,7 +3,9 @@
 #include "base/sys.hpp"
 #include "base/text.hpp"
 #include "spool/control.hpp"
+#include "spool/life.hpp"
 #include "spool/reach.hpp"
+#include "spool/spool.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -18,6 +20,16 @@ void TableFile::open(const char* folder, const char* name, uint32_t table, uint3
   name_ = name;
   table_ = table;
   unit_bytes_ = unit_bytes;
+}
+
+void TableFile::open_shared(const char* folder, const char* name, uint32_t table, uint32_t unit_bytes) noexcept {
+  open(folder, name, table, unit_bytes);
+  shared_ = true;
+}
+
+void* TableFile::first() noexcept {
+  if (!header_.load(std::memory_order_acquire) && !create()) return nullptr;
+  return base_of(0);
 }
 
 TableFile::Chunk TableFile::chunk_of(uint64_t offset) noexcept {
@@ -161,26 +173,38 @@ class Path {
   char text_[128];
 };
 
+// Another process has grown the file that far, and booked it. (Two that grow it in the same moment both book it.)
+bool has_grown(long fd, uint64_t end) noexcept {
+  long size = sys::call(SYS_lseek, fd, 0, SEEK_END);
+  return !sys::failed(size) && static_cast<uint64_t>(size) >= end;
+}
+
 }  // namespace
 
 void* TableFile::map_file(int flags, uint64_t start, uint64_t bytes, Room room) const noexcept {
-  // Room ahead may never be used, and is little: it is not counted.
-  if (room == Room::ALLOCATED && !control::take(bytes)) return nullptr;
   Path path(folder_, name_);
   long fd = reach::open_in_spool(path.text(), O_RDWR | flags);
   long result = fd;
+  bool there = shared_ && !sys::failed(fd) && has_grown(fd, start + bytes);
+  // Room ahead may never be used, and is little: it is not counted.
+  bool booked = !there && room == Room::ALLOCATED;
+  if (booked && !control::take(bytes)) {
+    if (!sys::failed(fd)) sys::call(SYS_close, fd);
+    return nullptr;
+  }
   if (!sys::failed(fd)) {
     constexpr uint64_t kPage = 4096;
     // The last page alone makes the file as long: a store into the rest may meet a full disk, which ends the recording (sampler/signals).
     uint64_t allocated = room == Room::SPARSE ? kPage : bytes;
-    result = allocate(path.text(), fd, start + bytes - allocated, allocated);
+    if (!there) result = allocate(path.text(), fd, start + bytes - allocated, allocated);
     if (!sys::failed(result))
       result = sys::call(SYS_mmap, 0, static_cast<long>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<long>(start));
     sys::call(SYS_close, fd);
   }
   if (!sys::failed(result)) return reinterpret_cast<void*>(result);
-  if (room == Room::ALLOCATED) control::give_back(bytes);
-  if (!passing(result)) {
+  if (booked) control::give_back(bytes);
+  // A shared file that this process may not open (it is another user's) is done without.
+  if (!shared_ && !passing(result)) {
     bool full = result == -ENOSPC || result == -EDQUOT;
     control::stop(full ? schema::StopReason::NO_SPACE : schema::StopReason::IO_ERROR, static_cast<uint32_t>(-result));
   }
@@ -217,7 +241,7 @@ char* TableFile::map(const Chunk& chunk, Room room) noexcept {
     return base;
   }
   sys::unmap_memory(base, chunk.bytes);
-  if (room == Room::ALLOCATED) control::give_back(chunk.bytes);
+  if (room == Room::ALLOCATED && !shared_) control::give_back(chunk.bytes);
   return already;
 }
 
@@ -229,19 +253,22 @@ void TableFile::rest(uint32_t number) const noexcept {
 }
 
 schema::SpoolHeader* TableFile::create() noexcept {
+  if (!shared_ && !prepare_folder()) return nullptr;
   if (!folder_) return nullptr;
   auto* header = static_cast<schema::SpoolHeader*>(map_file(O_CREAT, 0, kFirstBytes, Room::ALLOCATED));
   if (!header) return nullptr;
-  // Two threads may do this at once: they write the same values into the same file, and neither touches `next`.
+  // Two threads may do this at once: they write the same values into the same file, and `next` but once.
   header->format = schema::kFormat;
   header->table = table_;
   header->record_bytes = unit_bytes_;
-  header->pid = sys::process_id();
+  header->pid = shared_ ? 0 : sys::process_id();
+  uint64_t none = 0;
+  if (table_ == schema::ThreadRecord::kTable && life::has_main_thread()) std::atomic_ref(header->next).compare_exchange_strong(none, 1);
   std::atomic_ref(header->magic).store(schema::kSpoolMagic, std::memory_order_release);
   schema::SpoolHeader* already = nullptr;
   if (header_.compare_exchange_strong(already, header)) return header;
   sys::unmap_memory(header, kFirstBytes);
-  control::give_back(kFirstBytes);
+  if (!shared_) control::give_back(kFirstBytes);
   return already;
 }
 

@@ -18,6 +18,7 @@ from aiflame.errors import AiflameError
 from aiflame.profile.codes import Feature, GpuSampling
 from aiflame.profile.control import ControlPage
 from aiflame.profile.door import Folder
+from aiflame.profile.lives import read_lives
 from aiflame.profile.schema import TABLE
 from aiflame.profile.spool import ProcessSpool, empty_frame
 from aiflame.recorder.library import collector
@@ -108,7 +109,7 @@ def recorded(
 def processes(profile: Path) -> list[Process]:
     """Every recorded process, in the order of their starts. A damaged record anywhere fails."""
     found = []
-    for folder in sorted((profile / "spool").iterdir(), key=lambda folder: int(folder.name.partition(".")[2])):
+    for folder in filter(Path.is_dir, (profile / "spool").iterdir()):
         with ProcessSpool(Folder.open(folder)) as spool:
             tables: dict[str, pl.DataFrame] = {"processes": spool.process()}
             for name, rows in spool.chunks():
@@ -116,7 +117,18 @@ def processes(profile: Path) -> list[Process]:
             assert not spool.damage, f"{folder.name}: {dict(spool.damage)}"
         if not tables["processes"].is_empty():
             found.append(Process(spool.pid, tables))
-    return found
+    return sorted([*found, *_lives(profile, found)], key=lambda process: int(process.table("processes")["start_ns"][0]))
+
+
+def _lives(profile: Path, others: list[Process]) -> list[Process]:
+    """Processes that have no folder of their own."""
+    starts = {(process.pid, int(process.table("processes")["start_ns"][0])) for process in others}
+    lives = read_lives(Folder.open(profile / "spool"), starts)
+    assert not lives.damage, dict(lives.damage)
+    rows = {name: frame.with_columns(process=pl.Series(lives.process[name])) for name, frame in lives.rows.items()}
+    parts = {name: frame.partition_by("process", as_dict=True, include_key=False) for name, frame in rows.items()}
+    pids = lives.rows["processes"]["pid"].to_list()
+    return [Process(pid, {name: part[(at,)] for name, part in parts.items() if (at,) in part}) for at, pid in enumerate(pids)]
 
 
 def _environment() -> dict[str, str]:

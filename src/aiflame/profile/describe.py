@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .records import Column, Type
-from .schema import CONTROL, SPOOL_HEADER, TABLES
+from .schema import CONTROL, LIVES, SPOOL_HEADER, TABLES
 
 BEGIN = "<!-- generated from schema.py by aiflame.profile.describe -->"
 
@@ -26,6 +26,12 @@ def _lines() -> Iterator[str]:
         yield f"{table.doc[0].upper()}{table.doc[1:]}. Table {number}, `{table.cpp}`."
         yield ""
         yield from _columns(table.columns)
+    yield "### The records of lives.table"
+    yield ""
+    for half in LIVES:
+        yield f"{half.doc[0].upper()}{half.doc[1:]}. `{half.cpp}`."
+        yield ""
+        yield from _columns(half.columns)
     yield "### The header of a table file"
     yield ""
     yield from _columns(SPOOL_HEADER)

@@ -50,6 +50,9 @@ def _lines() -> Iterator[str]:
         yield f"// {table.doc}"
         extra = f"static constexpr uint32_t kTable = {index};", f'static constexpr const char* kName = "{table.name}";'
         yield from _struct(table.cpp, (records.COMMIT, *table.columns), *extra)
+    for half in schema.LIVES:
+        yield f"// {half.doc}"
+        yield from _struct(half.cpp, (records.COMMIT, *half.columns))
     yield f"inline constexpr uint32_t kTables = {len(schema.TABLES)};"
     yield "#define AIFLAME_SCHEMA_RECORDS " + ", ".join(table.cpp for table in schema.TABLES)
     yield from _layouts()
@@ -79,19 +82,19 @@ def _struct(name: str, columns: tuple[Any, ...], *extra: str) -> Iterator[str]:
 
 
 def _layouts() -> Iterator[str]:
-    """What a writer needs that has a table's name alone: Python in the program."""
+    """What a writer needs that has a table's name alone: Python in the program. Without pointers: no relocations at load."""
+    longest = max(len(table.name) for table in schema.TABLES) + 1
     yield f"enum class Cell : uint8_t {{ {', '.join(records.Type.__members__)} }};"
-    yield "struct ColumnLayout { const char* name; uint16_t offset; Cell cell; };"
-    yield "struct TableLayout { const char* name; uint32_t table; uint16_t bytes, columns; const ColumnLayout* column; };"
+    yield "struct ColumnLayout { uint16_t offset; Cell cell; };"
+    yield f"struct TableLayout {{ char name[{longest}]; uint32_t table; uint16_t bytes, columns, first; }};"
+    rows: list[str] = []
+    columns: list[str] = []
     for table in schema.TABLES:
+        rows.append(f"{{{table.name!a}, {table.cpp}::kTable, sizeof({table.cpp}), {len(table.columns)}, {len(columns)}}}".replace("'", '"'))
         placed, _ = records.layout((records.COMMIT, *table.columns))
-        columns = ", ".join(f'{{"{column.name}", {offset}, Cell::{column.type.name}}}' for column, offset in placed[1:])
-        yield f"inline constexpr ColumnLayout k{table.cpp}Columns[] = {{{columns}}};"
-    rows = ", ".join(
-        f"{{{table.cpp}::kName, {table.cpp}::kTable, sizeof({table.cpp}), {len(table.columns)}, k{table.cpp}Columns}}"
-        for table in schema.TABLES
-    )
-    yield f"inline constexpr TableLayout kLayouts[] = {{{rows}}};"
+        columns += [f"{{{offset}, Cell::{column.type.name}}}" for column, offset in placed[1:]]
+    yield f"inline constexpr ColumnLayout kColumns[] = {{{', '.join(columns)}}};"
+    yield f"inline constexpr TableLayout kLayouts[] = {{{', '.join(rows)}}};"
     yield f"inline constexpr size_t kLargestRecord = {max(records.layout((records.COMMIT, *table.columns))[1] for table in schema.TABLES)};"
 
 

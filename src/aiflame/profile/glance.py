@@ -13,6 +13,7 @@ import time
 from ..errors import AiflameError
 from ..values import dataclass, field
 from .door import Folder
+from .open_lives import Reader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def glance(profile: Folder, patience_s: float = _PATIENCE_S) -> Glance:
     with contextlib.suppress(OSError, AiflameError):
         spool = profile.folder("spool")
         folders = [entry.name for entry in spool.entries() if entry.is_folder]
-        result.processes = len(folders)
+        result.processes = len({f"{pid}.{start}" for pid, start, _ in Reader().read(spool)}.union(folders))
         for name in folders:
             if time.monotonic() > until:
                 result.all = False

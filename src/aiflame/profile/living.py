@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Collection
 
 from .door import Folder
+from .open_lives import Reader
+from .schema import LIVES_FILE
 
 SPOOL = "spool"
 
@@ -30,7 +32,8 @@ _CHUNK = 1 << 16
 
 def spool_names(profile: Folder) -> list[str]:
     """PID.START_NS of the processes that have recorded something."""
-    return [entry.name for entry in profile.folder(SPOOL).entries()]
+    spool = profile.folder(SPOOL)
+    return [entry.name for entry in spool.entries() if entry.is_folder] + [f"{pid}.{start}" for pid, start in Reader().unfinished(spool)]
 
 
 def living(spool: Callable[[], Collection[str]], profile: os.stat_result) -> list[int]:
@@ -77,7 +80,7 @@ class _Look:
         if _started_ns(pid) > max(map(_start_ns, folders)) + _CLOCK_SLACK_NS:
             return False
         maps = _read(pid, "maps")
-        return maps is None or any(os.fsencode(f"/spool/{folder}/") in maps for folder in folders)
+        return maps is None or any(os.fsencode(f"/spool/{place}") in maps for place in (LIVES_FILE, *(f"{folder}/" for folder in folders)))
 
     def _names_us(self, pid: str, environment: bytes) -> bool:
         at = environment.find(VARIABLE)

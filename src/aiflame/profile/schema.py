@@ -13,7 +13,7 @@ from .records import Type as T
 from .tables_calls import CALLS
 from .tables_devices import ADDRESSES, DEVICES
 from .tables_meaning import MEANING, SUMS
-from .tables_program import PROGRAM
+from .tables_program import LIFE, LIFE_END, PROGRAM
 
 FORMAT = 1
 
@@ -24,15 +24,20 @@ HEADER_BYTES = 4096
 
 TABLES: tuple[Table, ...] = (*PROGRAM, *DEVICES, *MEANING, *CALLS, *ADDRESSES, *SUMS)
 
+LIVES = (LIFE, LIFE_END)
+"""What a record of `spool/lives.table` is: the two, one behind the other, each with a check word of its own."""
+
+LIVES_FILE, TEXTS_FILE = "lives.table", "texts.table"
+
 TABLE = {table.name: table for table in TABLES}
 
 SPOOL_HEADER: tuple[Column, ...] = columns(
     ("magic", T.U64, "SPOOL_MAGIC"),
     ("format", T.U32, "FORMAT"),
-    ("table", T.U32, "place in TABLES; 0xffff for the strings stream"),
-    ("record_bytes", T.U32, "size of a record; 8 for the strings stream"),
+    ("table", T.U32, "place in TABLES; 0xfffe for lives, 0xffff for a strings stream"),
+    ("record_bytes", T.U32, "size of a record; 8 for a strings stream"),
     ("pid", T.U32, ""),
-    ("next", T.U64, "records reserved so far (8-byte units for the strings stream)"),
+    ("next", T.U64, "records reserved so far (8-byte units for a strings stream)"),
 )
 
 CONTROL: tuple[Column, ...] = columns(

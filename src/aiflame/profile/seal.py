@@ -12,12 +12,14 @@ import fcntl
 import os
 import threading
 import time
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from ..errors import AiflameError
 from .codes import ControlState
@@ -26,6 +28,7 @@ from .control import ControlPage
 from .door import Folder, refuse_foreign_entries
 from .going_on import SEALED, still_recorded
 from .index import Index, Part, write_part
+from .lives import Lives, read_lives
 from .living import SPOOL
 from .meta import FILE_NAME as META_FILE
 from .meta import Meta
@@ -33,7 +36,7 @@ from .schema import TABLES
 from .spool import ProcessSpool
 from .telemetry import add_telemetry
 from .telemetry_format import FOLDER as TELEMETRY
-from .unseen import CpuTime, notes_on
+from .unseen import CpuTime, notes_on, readable
 
 _PARTIAL = "tables.partial"
 _LOCK = "seal.lock"
@@ -172,9 +175,12 @@ def _write_tables(
     partial = place.new_folder(_PARTIAL)
     cpu: list[CpuTime] = []
     rows = _process_rows(profile.folder(SPOOL), growing=growing)
-    spool_bytes = sum(folder.size for folder in rows)
-    writer, damage, done = _Writer(partial, profile), Counter[str](), 0
-    for number, folder in enumerate(rows):
+    lives = _Lives(read_lives(profile.folder(SPOOL), {(folder.pid, folder.start_ns) for folder in rows}))
+    spool_bytes = sum(folder.size for folder in rows) + lives.size
+    cpu.extend(lives.cpu_times())
+    writer, damage, done = _Writer(partial, profile), Counter[str]() if growing else Counter(lives.damage), lives.size
+    for earlier, folder in enumerate(rows):
+        number = earlier + lives.add_until((folder.start_ns, folder.pid), earlier, writer)
         writer.add("processes", number, folder.row)
         cpu.append(CpuTime())
         cpu[-1].add("processes", folder.row)
@@ -186,6 +192,7 @@ def _write_tables(
                 damage.update(spool.damage)
         done += folder.size
         progress(done / max(spool_bytes, 1))
+    lives.add_until(None, len(rows), writer)
     index, unread = add_telemetry(profile, partial, writer.finish())
     index.write(partial)
     partial.sync_tree()  # the spool is removed soon: what replaces it must survive a power failure
@@ -194,7 +201,7 @@ def _write_tables(
     place.rename(_PARTIAL, SEALED)
     place.sync()
     return SealReport(
-        processes=len(rows),
+        processes=len(rows) + len(lives),
         rows={name: sum(part.rows for part in parts) for name, parts in index.tables.items()},
         spool_bytes=spool_bytes,
         sealed_bytes=sum(part.bytes for parts in index.tables.values() for part in parts),
@@ -231,6 +238,14 @@ class _Process:
     row: pl.DataFrame
     size: int
 
+    @property
+    def pid(self) -> int:
+        return int(self.row["pid"][0])
+
+    @property
+    def start_ns(self) -> int:
+        return int(self.row["start_ns"][0])
+
 
 def _process_rows(spool: Folder, *, growing: bool) -> list[_Process]:
     """The processes that recorded something, in the order of their start."""
@@ -240,7 +255,37 @@ def _process_rows(spool: Folder, *, growing: bool) -> list[_Process]:
             with ProcessSpool(spool.folder(entry.name), growing=growing) as folder:
                 if len(row := folder.process()):
                     found.append(_Process(entry.name, row, folder.size()))
-    return sorted(found, key=lambda process: (process.row["start_ns"][0], process.row["pid"][0]))
+    return sorted(found, key=lambda process: (process.start_ns, process.pid))
+
+
+class _Lives:
+    """Processes without a folder, on their way into the tables between those that have one."""
+
+    def __init__(self, lives: Lives) -> None:
+        self._lives, self._added = lives, 0
+        self.size, self.damage = lives.bytes, lives.damage
+        processes = lives.rows["processes"]
+        self._keys = list(zip(processes["start_ns"].to_list(), processes["pid"].to_list(), strict=True))
+
+    def __len__(self) -> int:
+        return len(self._lives)
+
+    def cpu_times(self) -> list[CpuTime]:
+        rows, process = self._lives.rows, self._lives.process
+        times = [CpuTime(pid, readable(command)) for pid, command in rows["processes"].select("pid", "command").iter_rows()]
+        for number, cpu_ns in zip(process["process_ends"].tolist(), rows["process_ends"]["cpu_ns"].to_list(), strict=True):
+            times[number].cpu_ns = cpu_ns
+        return times
+
+    def add_until(self, key: tuple[int, int] | None, others: int, writer: _Writer) -> int:
+        """Adds those that began before `key` (None: all), numbered behind `others` processes. Returns how many were added so far."""
+        first, last = self._added, len(self) if key is None else bisect_left(self._keys, key)
+        for table, process in self._lives.process.items():
+            begin, end = np.searchsorted(process, [first, last]).tolist()
+            if begin < end:
+                writer.add_many(table, process[begin:end] + np.uint32(others), self._lives.rows[table][begin:end])
+        self._added = last
+        return last
 
 
 def _clear(profile: Folder) -> None:
@@ -257,12 +302,16 @@ class _Writer:
     def __init__(self, folder: Folder, profile: Folder) -> None:
         self._folder, self._profile = folder, profile
         self._described = profile.entry(META_FILE) is not None
-        self._waiting: dict[str, list[tuple[int, pl.DataFrame]]] = {}
+        self._waiting: dict[str, list[tuple[NDArray[np.uint32], pl.DataFrame]]] = {}
         self._size: Counter[str] = Counter()
         self._parts: dict[str, list[Part]] = {}
 
     def add(self, table: str, process: int, frame: pl.DataFrame) -> None:
-        self._waiting.setdefault(table, []).append((process, frame))
+        self.add_many(table, np.full(len(frame), process, np.uint32), frame)
+
+    def add_many(self, table: str, processes: NDArray[np.uint32], frame: pl.DataFrame) -> None:
+        """`processes`: whose each row is."""
+        self._waiting.setdefault(table, []).append((processes, frame))
         self._size[table] += int(frame.estimated_size())
         if self._size[table] >= _PART_BYTES:
             self._flush(table)
@@ -279,7 +328,7 @@ class _Writer:
             raise AiflameError(f"{self._profile.path} is being removed")  # and whoever removes it is not kept from it by new files
         waiting = self._waiting.pop(table)
         self._size[table] = 0
-        process = np.repeat(*np.array([(process, len(frame)) for process, frame in waiting], np.uint32).T)
+        process = np.concatenate([processes for processes, _ in waiting])
         frame = pl.concat([frame for _, frame in waiting]).insert_column(0, pl.Series("process", process))
         parts = self._parts.setdefault(table, [])
         parts.append(write_part(self._folder, table, f"{len(parts):05}", frame))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from types import TracebackType
 
 import numpy as np
@@ -64,6 +65,7 @@ _TEXT_BYTES = 64 << 20
 _SHORTENED = 4096
 
 
+@cache
 def record_type(table: Table) -> np.dtype[np.void]:
     return _struct((COMMIT, *table.columns))
 
@@ -165,10 +167,7 @@ class ProcessSpool:
 
     def _check_values(self, table: Table, ids: NDArray[np.uint32], records: NDArray[np.void]) -> NDArray[np.bool_]:
         """Which records may stay; references to what is not there are set to 0. Notes what others may refer to."""
-        kept = np.ones(len(records), np.bool_)
-        for column in table.columns:
-            if column.type is Type.U64 and (column.name.endswith("_ns") or column.name in _QUANTITIES):
-                kept &= records[column.name] < _IMPOSSIBLE
+        kept = is_possible(records, table)
         self._count(f"records of {table.name} with impossible values left out", len(kept) - int(kept.sum()))
         if table.name == "stacks":
             # A node is appended after its caller: whatever says otherwise would make a circle.
@@ -239,6 +238,15 @@ class ProcessSpool:
             self.damage[what] += times
 
 
+def is_possible(records: NDArray[np.void], table: Table) -> NDArray[np.bool_]:
+    """Which records have no time or size beyond all others."""
+    kept = np.ones(len(records), np.bool_)
+    for column in table.columns:
+        if column.type is Type.U64 and (column.name.endswith("_ns") or column.name in _QUANTITIES):
+            kept &= records[column.name] < _IMPOSSIBLE
+    return kept
+
+
 def read(folder: Folder) -> dict[str, pl.DataFrame]:
     """All tables of one process at once, for small recordings and tests."""
     frames = {table.name: [empty_frame(table)] for table in TABLES}
@@ -275,6 +283,7 @@ def _header(folder: Folder, table: Table) -> np.void | None:
     return header
 
 
+@cache
 def _struct(columns: tuple[Column, ...]) -> np.dtype[np.void]:
     placed, size = layout(columns)
     return np.dtype(

@@ -27,10 +27,10 @@ _KEPT_MAPPED = 64 << 20
 class Strings:
     """Random access to the stream; a missing or empty file is a stream without entries."""
 
-    def __init__(self, process: Folder) -> None:
+    def __init__(self, folder: Folder, name: str = FILE_NAME) -> None:
         self._memory: mmap.mmap | None = None
         self._stream: Words = np.empty(0, np.uint64)
-        with process.file(FILE_NAME) as file:
+        with folder.file(name) as file:
             if file is None:
                 return
             size = file.seek(0, 2)

@@ -5,6 +5,38 @@ from __future__ import annotations
 from .records import Table, columns
 from .records import Type as T
 
+LIFE = Table(
+    "lives",
+    "LifeRecord",
+    "the begin of a process, in the file that all processes of a recording share; its main thread began with it",
+    columns(
+        ("pid", T.U32, "process id, also that of its main thread"),
+        ("ppid", T.U32, "parent's process id"),
+        ("python", T.U32, "as in `processes`"),
+        ("start_ns", T.U64, "CLOCK_MONOTONIC when recording began in it"),
+        ("command", T.STR, "its arguments, separated by NUL; texts of this table are in `texts.table`"),
+        ("exe", T.STR, "path of the executable"),
+        ("cwd", T.STR, "working directory"),
+        ("thread_name", T.STR, "of its main thread"),
+        ("forked", T.U32, "1: born by fork without exec"),
+    ),
+)
+"""Half a record of `lives.table`: no table of a sealed profile, but rows of `processes` and `threads`."""
+
+LIFE_END = Table(
+    "lives",
+    "LifeEnd",
+    "the end of a process that had no tables of its own",
+    columns(
+        ("thread_name", T.STR, "of its main thread then"),
+        ("end_ns", T.U64, "CLOCK_MONOTONIC"),
+        ("cpu_ns", T.U64, "CPU time of the process"),
+        ("thread_end_ns", T.U64, "CLOCK_MONOTONIC"),
+        ("thread_cpu_ns", T.U64, "CPU time that its main thread used while recorded"),
+    ),
+)
+"""The other half, behind it: rows of `process_ends` and `thread_ends`."""
+
 PROGRAM = (
     Table(
         "processes",

@@ -34,7 +34,7 @@ class CpuTime:
 
     def add(self, table: str, frame: pl.DataFrame) -> None:
         if table == "processes":
-            self.pid, self.command = int(frame["pid"][0]), _readable(frame["command"][0])
+            self.pid, self.command = int(frame["pid"][0]), readable(frame["command"][0])
         elif table == "process_ends":
             self.cpu_ns = max(self.cpu_ns, int(frame["cpu_ns"].max() or 0))  # type: ignore[arg-type]
         elif table == "thread_ends":
@@ -93,6 +93,6 @@ def _note_on_rest(missing_ns: int, killed: list[CpuTime]) -> str:
     )
 
 
-def _readable(command: str) -> str:
+def readable(command: str) -> str:
     text = " ".join(command.replace("\0", " ").split())
     return text if len(text) <= _LONGEST_COMMAND else text[: _LONGEST_COMMAND - 1] + "…"

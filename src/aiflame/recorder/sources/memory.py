@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from aiflame.profile.door import Folder
+from aiflame.profile.open_lives import Reader
 from aiflame.profile.telemetry_format import Header, Series
 from aiflame.recorder.sources.base import NOTHING, Kept, Look
 
@@ -46,13 +47,15 @@ class Memory:
 
 
 class Processes:
-    """/proc/PID/statm of each process that is recorded; who they are is told by their folders of the spool."""
+    """/proc/PID/statm of each process that is recorded: who has a folder in the spool, or a record of `lives.table` without an end."""
 
     name, every, thread = "process", 10, "system"
 
     def __init__(self, root: Path, spool: Folder | None) -> None:
         self._proc, self._spool = root / "proc", spool
         self._page = os.sysconf("SC_PAGE_SIZE")
+        self._lives = Reader()
+        self._begun: set[str] = set()
 
     def begin(self) -> Header | None:
         return Header(self.name, (Series("pid {}", "resident memory", "bytes", self._page),), keyed=True)
@@ -60,8 +63,11 @@ class Processes:
     def look(self) -> list[Look]:
         folders = self._spool.names() if self._spool is not None else []
         now = time.monotonic_ns()
-        pids = {folder.partition(".")[0] for folder in folders[-_MOST_PROCESSES:]}
-        return [(now, int(pid), [pages]) for pid in pids if (pages := self._resident(pid)) is not None]
+        self._begun |= {str(pid) for pid, _ in self._lives.unfinished(self._spool)} if self._spool is not None else set()
+        pids = {folder.partition(".")[0] for folder in folders[-_MOST_PROCESSES:]} | set(list(self._begun)[:_MOST_PROCESSES])
+        found = {pid: pages for pid in pids if pid.isdecimal() and (pages := self._resident(pid)) is not None}
+        self._begun -= pids - found.keys()
+        return [(now, int(pid), [pages]) for pid, pages in found.items()]
 
     def _resident(self, pid: str) -> float | None:
         """None: it has ended."""

@@ -1,0 +1,191 @@
+#include "spool/life.hpp"
+
+#include "base/sys.hpp"
+#include "spool/control.hpp"
+#include "spool/spool.hpp"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <utility>
+
+namespace aiflame::spool::life {
+
+namespace {
+
+constexpr uint32_t kLivesTable = 0xfffe;
+
+struct Life {
+  schema::LifeRecord begin;
+  schema::LifeEnd end;
+};
+
+TableFile lives, texts;
+bool opened = false;
+
+// What is read of this process, with the place of the text in `texts`. The child of a fork has most texts in common with its parent: they
+// are written once.
+struct Fact {
+  long (*read)(char* out, size_t room) noexcept;
+  uint32_t length, reference;
+
+  std::string_view view() const noexcept {
+    auto* entry = reference ? static_cast<const char*>(texts.at(reference - 1)) : nullptr;
+    return entry ? std::string_view(entry + kTextAt, length) : "";
+  }
+  uint32_t write(std::string_view now) noexcept {
+    if (!reference || now != view()) {
+      reference = append_text(texts, now);
+      length = static_cast<uint32_t>(now.size());
+    }
+    return reference;
+  }
+};
+
+long read_command(char* out, size_t room) noexcept {
+  long length = sys::read_file("/proc/self/cmdline", out, room);
+  while (length > 0 && static_cast<size_t>(length) < room && out[length - 1] == 0) length--;
+  return length;
+}
+long read_link(const char* path, char* out, size_t room) noexcept {
+  return sys::call(SYS_readlinkat, AT_FDCWD, reinterpret_cast<long>(path), reinterpret_cast<long>(out), static_cast<long>(room));
+}
+long read_exe(char* out, size_t room) noexcept { return read_link("/proc/self/exe", out, room); }
+long read_cwd(char* out, size_t room) noexcept { return read_link("/proc/self/cwd", out, room); }
+long read_name(char* out, size_t) noexcept {
+  long result = sys::call(SYS_prctl, PR_GET_NAME, reinterpret_cast<long>(out));
+  return sys::failed(result) ? 0 : static_cast<long>(strnlen(out, 16));
+}
+
+struct Facts {
+  Fact command, exe, cwd, thread_name;
+};
+constinit Facts facts{{read_command, 0, 0}, {read_exe, 0, 0}, {read_cwd, 0, 0}, {read_name, 0, 0}};
+
+// Threads that fork may have small stacks; the memory for what is longer is touched by those that have such command lines alone.
+template <class Use>
+uint32_t with_text(const Fact& fact, Use use) noexcept {
+  static char long_text[1 << 16];
+  char few[2048];
+  char* text = few;
+  long length = fact.read(few, sizeof few);
+  if (length == sizeof few) length = fact.read(text = long_text, sizeof long_text);
+  return use(std::string_view(text, length > 0 ? static_cast<size_t>(length) : 0));
+}
+uint32_t shared_text(Fact& fact) noexcept {
+  return with_text(fact, [&fact](std::string_view now) { return fact.write(now); });
+}
+uint32_t own_text(const Fact& fact) noexcept {
+  if (fact.reference) return text(fact.view());
+  return with_text(fact, [](std::string_view now) { return text(now); });
+}
+
+schema::LifeRecord begun;
+schema::LifeEnd ending;
+std::atomic<Life*> record{nullptr};  // null: it has rows of its own
+bool has_row = false;                // the first row of `threads` is the main thread's
+std::atomic<bool> thread_taken{false};
+
+void open_files() noexcept {
+  lives.open_shared(".", "lives", kLivesTable, sizeof(Life));
+  texts.open_shared(".", "texts", kStringsTable, 8);
+}
+
+bool write_record() noexcept {
+  control::Use use;
+  uint64_t index;
+  auto* place = static_cast<Life*>(lives.reserve(1, &index));
+  if (!place) return false;
+  begun.command = shared_text(facts.command);
+  begun.exe = shared_text(facts.exe);
+  begun.cwd = shared_text(facts.cwd);
+  begun.thread_name = shared_text(facts.thread_name);
+  if (!begun.exe && !begun.command) return false;  // no text could be written
+  write_row(&place->begin, &begun, sizeof begun);
+  has_row = true;
+  thread_taken.store(false, std::memory_order_relaxed);
+  record.store(place, std::memory_order_release);
+  return true;
+}
+
+}  // namespace
+
+void begin(uint64_t start_ns, uint32_t python, bool forked) noexcept {
+  record.store(nullptr, std::memory_order_relaxed);
+  has_row = false;
+  thread_taken.store(true, std::memory_order_relaxed);
+  if (!std::exchange(opened, true)) open_files();
+  begun = {.pid = sys::process_id(), .ppid = static_cast<uint32_t>(sys::call(SYS_getppid)), .python = python, .start_ns = start_ns, .forked = forked};
+  ending = {};
+  if (!write_record()) prepare_folder();
+}
+
+bool has_main_thread() noexcept { return has_row; }
+
+bool is_all() noexcept { return record.load(std::memory_order_acquire) != nullptr; }
+
+bool take_thread(uint32_t tid) noexcept { return tid == begun.pid && !thread_taken.exchange(true, std::memory_order_relaxed); }
+
+void end_thread(std::string_view name, uint64_t end_ns, uint64_t cpu_ns) noexcept {
+  ending.thread_name = name == facts.thread_name.view() ? begun.thread_name : append_text(texts, name);
+  ending.thread_end_ns = end_ns;
+  ending.thread_cpu_ns = cpu_ns;
+}
+
+void end(uint64_t end_ns, uint64_t cpu_ns) noexcept {
+  control::Use use;
+  Life* place = record.load(std::memory_order_acquire);
+  if (!place || !control::recording()) return;
+  ending.end_ns = end_ns;
+  ending.cpu_ns = cpu_ns;
+  write_row(&place->end, &ending, sizeof ending);
+}
+
+void reopen() noexcept {
+  control::Use use;
+  Life* place = record.load(std::memory_order_acquire);
+  if (!place) return;
+  std::atomic_ref(place->end.commit).store(0, std::memory_order_relaxed);
+  ending = {};
+  thread_taken.store(false, std::memory_order_relaxed);
+}
+
+void write_rows() noexcept {
+  if (!begun.pid) return;
+  control::Use use;
+  append(
+      schema::ProcessRecord{
+          .pid = begun.pid,
+          .ppid = begun.ppid,
+          .start_ns = begun.start_ns,
+          .command = own_text(facts.command),
+          .exe = own_text(facts.exe),
+          .cwd = own_text(facts.cwd),
+          .python = begun.python,
+          .forked = begun.forked,
+      },
+      use);
+  if (!record.exchange(nullptr, std::memory_order_acq_rel)) return;
+  schema::ThreadRecord thread{.tid = begun.pid, .start_ns = begun.start_ns, .name = own_text(facts.thread_name)};
+  if (void* row = table(schema::ThreadRecord::kTable).first()) write_row(row, &thread, sizeof thread);
+  if (ending.thread_end_ns)
+    append(
+        schema::ThreadEnd{.thread = kMainThread, .name = own_text(facts.thread_name), .end_ns = ending.thread_end_ns, .cpu_ns = ending.thread_cpu_ns},
+        use);
+}
+
+void abandon() noexcept {
+  lives.abandon();
+  texts.abandon();
+  leave_behind();
+}
+
+void leave_behind() noexcept {
+  lives.leave_behind();
+  texts.leave_behind();
+  opened = false;
+  for (Fact* fact : {&facts.command, &facts.exe, &facts.cwd, &facts.thread_name}) fact->reference = 0;
+}
+
+bool covers(uint64_t address) noexcept { return lives.covers(address) || texts.covers(address); }
+
+}  // namespace aiflame::spool::life

@@ -1,0 +1,120 @@
+"""Processes that end before anything is recorded of them but that they lived."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import pytest
+from live import processes, recorded
+
+from aiflame.profile.codes import ControlState
+from aiflame.profile.control import ControlPage
+from aiflame.profile.door import Folder
+from aiflame.profile.seal import seal
+
+TIMES = 100
+SCRIPT = f"i=0; while [ $i -lt {TIMES} ]; do x=$(echo $i); /bin/true; i=$((i+1)); done; exit 5"
+
+
+def _folders(profile: Path) -> list[Path]:
+    return [entry for entry in (profile / "spool").iterdir() if entry.is_dir()]
+
+
+def _seal(profile: Path) -> int:
+    """How many processes were recorded."""
+    with ControlPage.open(Folder.open(profile)) as page:
+        page.state = ControlState.STOPPED
+    return seal(Folder.open(profile)).processes
+
+
+def _sealed(profile: Path, table: str) -> pl.DataFrame:
+    return pl.read_parquet(profile / "tables" / table / "*.parquet")
+
+
+def test_short_processes_share_a_file_and_are_sealed_as_if_each_had_its_own(tmp_path: Path) -> None:
+    profile = tmp_path / "p"
+    outcome = recorded(["sh", "-c", SCRIPT], profile, cpu_rate=1)
+    assert outcome.status == 5
+    assert len(_folders(profile)) < TIMES / 4
+    assert _seal(profile) == 2 * TIMES + 1
+    processes = _sealed(profile, "processes")
+    assert processes["process"].to_list() == list(range(2 * TIMES + 1))
+    assert processes["start_ns"].is_sorted()
+    shell = processes.row(0, named=True)
+    children = processes[1:]
+    assert set(children["ppid"]) == {shell["pid"]}
+    commands = Counter((row["command"], row["forked"]) for row in children.iter_rows(named=True))
+    assert commands == {("/bin/true", 0): TIMES, (shell["command"], 1): TIMES}
+    assert set(children.filter(pl.col("forked") == 0)["exe"]) == {str(Path("/bin/true").resolve())}
+    assert set(processes["cwd"]) == {str(tmp_path)}
+    threads = processes.select("process", "pid", "start_ns").join(_sealed(profile, "threads"), on="process")
+    assert len(threads) == len(processes)
+    assert threads.filter(pl.col("tid") != pl.col("pid")).is_empty()
+    assert Counter(threads["name"]) == {"sh": TIMES + 1, "true": TIMES}
+    ends = processes.join(_sealed(profile, "process_ends"), on="process")
+    assert len(ends) == len(processes)
+    assert ends.filter((pl.col("end_ns") <= pl.col("start_ns")) | (pl.col("cpu_ns") == 0)).is_empty()
+    thread_ends = _sealed(profile, "thread_ends").join(
+        _sealed(profile, "threads"), left_on=["process", "thread"], right_on=["process", "id"]
+    )
+    assert len(thread_ends) == len(processes)
+
+
+def test_a_process_that_is_killed_at_any_moment_is_known_and_has_no_end(tmp_path: Path) -> None:
+    chance = random.Random(1)
+    moments = [chance.uniform(0, 0.003) for _ in range(50)]
+    script = f"""
+import os, signal, time
+for moment in {moments}:
+    child = os.fork()
+    if child == 0:
+        time.sleep(moment)
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+"""
+    outcome = recorded([sys.executable, "-S", "-c", script], tmp_path / "p", cpu_rate=200)
+    assert outcome.status == 0, outcome.stderr
+    parent, *killed = processes(tmp_path / "p")
+    assert len(killed) == 50
+    assert not parent.table("process_ends").is_empty()
+    assert all(process.table("process_ends").is_empty() and len(process.table("threads")) == 1 for process in killed)
+
+
+def test_a_process_gets_its_folder_with_its_first_sample(tmp_path: Path) -> None:
+    busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
+    assert recorded(["sh", "-c", f"/bin/true; {busy}"], tmp_path / "p").status == 0
+    (folder,) = _folders(tmp_path / "p")
+    shell, true = processes(tmp_path / "p")
+    assert folder.name.startswith(f"{shell.pid}.")
+    assert set(shell.table("cpu_samples")["thread"]) == {1}
+    assert shell.table("threads")["tid"].to_list() == [shell.pid]
+    assert shell.table("thread_ends")["thread"].to_list() == [1]
+    assert true.table("cpu_samples").is_empty()
+
+
+def test_failed_execs_are_no_ends(tmp_path: Path) -> None:
+    script = "shopt -s execfail; exec /no/such/program; exec /no/such/program; exec /bin/true"
+    assert recorded(["bash", "-c", script], tmp_path / "p", cpu_rate=1).status == 0
+    bash, true = processes(tmp_path / "p")
+    assert bash.pid == true.pid
+    for process in (bash, true):
+        assert len(process.table("process_ends")) == 1
+        assert process.table("process_ends")["end_ns"][0] > process.table("processes")["start_ns"][0]
+
+
+@pytest.mark.parametrize("setup", ["ulimit -n 3", "ulimit -f 0"])
+def test_where_no_file_can_be_opened_or_grown_the_program_runs_as_alone(setup: str, tmp_path: Path) -> None:
+    outcome = recorded(["sh", "-c", f"{setup}; (exit 3); echo $?; /bin/true; exit 4"], tmp_path / "p", cpu_rate=1)
+    assert outcome.status == 4
+    assert _seal(tmp_path / "p") >= 1
+
+
+def test_what_all_share_counts_towards_the_limit_of_size(tmp_path: Path) -> None:
+    outcome = recorded(["sh", "-c", SCRIPT], tmp_path / "p", cpu_rate=1, max_bytes=40_000)
+    assert outcome.status == 5
+    assert sum(file.stat().st_size for file in (tmp_path / "p" / "spool").rglob("*.table")) <= 40_000
+    assert 0 < _seal(tmp_path / "p") < 2 * TIMES + 1
