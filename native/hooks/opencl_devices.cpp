@@ -1,5 +1,6 @@
 #include "hooks/opencl_devices.hpp"
 
+#include "base/apart.hpp"
 #include "base/clock.hpp"
 #include "base/sys.hpp"
 #include "spool/spool.hpp"
@@ -22,7 +23,7 @@ struct Slot {
 
 std::atomic<Slot*> slots;
 std::atomic<uint64_t> last_number;
-constinit Device devices[kMostDevices];
+AIFLAME_APART constinit Device devices[kMostDevices];
 std::atomic_flag writing;
 
 // Writers are rare (a queue is made, a device first seen); readers never wait.

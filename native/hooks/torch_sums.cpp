@@ -1,5 +1,6 @@
 #include "hooks/torch_sums.hpp"
 
+#include "base/apart.hpp"
 #include "base/clock.hpp"
 #include "base/safe_load.hpp"
 #include "hooks/late_binding.hpp"
@@ -36,7 +37,7 @@ constexpr uint32_t kSetBits = 9, kTagBits = 16;
 struct alignas(64) Set {
   std::atomic<uint64_t> givers[8];
 };
-constinit Set sets[1 << kSetBits];
+AIFLAME_APART constinit Set sets[1 << kSetBits];
 
 struct Place {
   Set* set;

@@ -1,5 +1,6 @@
 #include "spool/life.hpp"
 
+#include "base/apart.hpp"
 #include "base/sys.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
@@ -21,9 +22,10 @@ struct Life {
 
 TableFile lives, texts;
 bool opened = false;
+schema::LifeRecord begun;
 
-// What is read of this process, with the place of the text in `texts`. The child of a fork has most texts in common with its parent: they
-// are written once.
+// What is read of this process, with the place of the text in `texts`. The child of a fork begins as its parent: what is known of that
+// is not read again before the child has rows of its own, for a look into /proc costs as much as all else that a short process does here.
 struct Fact {
   long (*read)(char* out, size_t room) noexcept;
   uint32_t length, reference;
@@ -62,9 +64,9 @@ struct Facts {
 constinit Facts facts{{read_command, 0, 0}, {read_exe, 0, 0}, {read_cwd, 0, 0}, {read_name, 0, 0}};
 
 // Threads that fork may have small stacks; the memory for what is longer is touched by those that have such command lines alone.
+AIFLAME_APART char long_text[1 << 16];
 template <class Use>
 uint32_t with_text(const Fact& fact, Use use) noexcept {
-  static char long_text[1 << 16];
   char few[2048];
   char* text = few;
   long length = fact.read(few, sizeof few);
@@ -74,12 +76,12 @@ uint32_t with_text(const Fact& fact, Use use) noexcept {
 uint32_t shared_text(Fact& fact) noexcept {
   return with_text(fact, [&fact](std::string_view now) { return fact.write(now); });
 }
+uint32_t text_at_start(Fact& fact) noexcept { return begun.forked && fact.reference ? fact.reference : shared_text(fact); }
 uint32_t own_text(const Fact& fact) noexcept {
-  if (fact.reference) return text(fact.view());
-  return with_text(fact, [](std::string_view now) { return text(now); });
+  if (fact.reference && !begun.forked) return text(fact.view());
+  return with_text(fact, [&fact](std::string_view now) { return text(now.empty() ? fact.view() : now); });
 }
 
-schema::LifeRecord begun;
 schema::LifeEnd ending;
 std::atomic<Life*> record{nullptr};  // null: it has rows of its own
 bool has_row = false;                // the first row of `threads` is the main thread's
@@ -95,9 +97,9 @@ bool write_record() noexcept {
   uint64_t index;
   auto* place = static_cast<Life*>(lives.reserve(1, &index));
   if (!place) return false;
-  begun.command = shared_text(facts.command);
-  begun.exe = shared_text(facts.exe);
-  begun.cwd = shared_text(facts.cwd);
+  begun.command = text_at_start(facts.command);
+  begun.exe = text_at_start(facts.exe);
+  begun.cwd = text_at_start(facts.cwd);
   begun.thread_name = shared_text(facts.thread_name);
   if (!begun.exe && !begun.command) return false;  // no text could be written
   write_row(&place->begin, &begun, sizeof begun);

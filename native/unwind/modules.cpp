@@ -1,5 +1,6 @@
 #include "unwind/modules.hpp"
 
+#include "base/apart.hpp"
 #include "base/clock.hpp"
 #include "base/sys.hpp"
 #include "spool/spool.hpp"
@@ -51,7 +52,7 @@ struct Writer {
   void name_rows() noexcept;
   bool publish() noexcept;
 };
-constinit Writer writer;
+AIFLAME_APART constinit Writer writer;
 
 bool plausible(uint64_t pc) noexcept { return pc >= 65536 && pc < uint64_t{1} << 47; }
 
