@@ -210,7 +210,10 @@ void before_exit() noexcept { end(cuda::flush_anywhere); }
 
 namespace {
 
-__attribute__((constructor)) void on_load() { aiflame::collector::start(nullptr); }
+__attribute__((constructor)) void on_load(int count, char** words, char**) {
+  aiflame::spool::life::set_command(count, words);
+  aiflame::collector::start(nullptr);
+}
 __attribute__((destructor)) void on_unload() { aiflame::collector::stop(); }
 
 }  // namespace

@@ -19,8 +19,8 @@ Function* function(Function* linked, const char* name) noexcept {
 
 }  // namespace aiflame::moved
 
-#define AIFLAME_MOVED(name, version)                                          \
-  extern "C" [[gnu::weak]] __typeof__(::name) aiflame_linked_##name;           \
+#define AIFLAME_MOVED(name, version)                                 \
+  extern "C" [[gnu::weak]] __typeof__(::name) aiflame_linked_##name; \
   __asm__(".symver aiflame_linked_" #name "," #name "@GLIBC_" version)
 AIFLAME_MOVED(dladdr, "2.2.5");
 AIFLAME_MOVED(dladdr1, "2.3.3");

@@ -43,7 +43,26 @@ struct Fact {
   }
 };
 
+// As /proc/self/cmdline has them, one behind the other, where they have not been moved.
+char** words_at_start = nullptr;
+int words_count = 0;
+
+long copy_words(char* out, size_t room) noexcept {
+  const char* begin = words_at_start[0];
+  const char* end = begin;
+  for (int word = 0; word < words_count; word++) {
+    if (words_at_start[word] != end) return 0;
+    end += strlen(end) + 1;
+  }
+  size_t length = static_cast<size_t>(end - begin) - 1;
+  if (length >= room) return 0;
+  memcpy(out, begin, length);
+  return static_cast<long>(length);
+}
+
 long read_command(char* out, size_t room) noexcept {
+  if (words_count > 0)
+    if (long length = copy_words(out, room)) return length;
   long length = sys::read_file("/proc/self/cmdline", out, room);
   while (length > 0 && static_cast<size_t>(length) < room && out[length - 1] == 0) length--;
   return length;
@@ -52,7 +71,11 @@ long read_link(const char* path, char* out, size_t room) noexcept {
   return sys::call(SYS_readlinkat, AT_FDCWD, reinterpret_cast<long>(path), reinterpret_cast<long>(out), static_cast<long>(room));
 }
 long read_exe(char* out, size_t room) noexcept { return read_link("/proc/self/exe", out, room); }
-long read_cwd(char* out, size_t room) noexcept { return read_link("/proc/self/cwd", out, room); }
+// "(unreachable)…" where the folder lies outside of the root.
+long read_cwd(char* out, size_t room) noexcept {
+  long length = sys::call(SYS_getcwd, reinterpret_cast<long>(out), static_cast<long>(room));
+  return sys::failed(length) ? read_link("/proc/self/cwd", out, room) : length - 1;
+}
 long read_name(char* out, size_t) noexcept {
   long result = sys::call(SYS_prctl, PR_GET_NAME, reinterpret_cast<long>(out));
   return sys::failed(result) ? 0 : static_cast<long>(strnlen(out, 16));
@@ -111,6 +134,11 @@ bool write_record() noexcept {
 
 }  // namespace
 
+void set_command(int count, char** words) noexcept {
+  words_at_start = words;
+  words_count = words && words[0] ? count : 0;
+}
+
 void begin(uint64_t start_ns, uint32_t python, bool forked) noexcept {
   record.store(nullptr, std::memory_order_relaxed);
   has_row = false;
@@ -119,6 +147,7 @@ void begin(uint64_t start_ns, uint32_t python, bool forked) noexcept {
   begun = {.pid = sys::process_id(), .ppid = static_cast<uint32_t>(sys::call(SYS_getppid)), .python = python, .start_ns = start_ns, .forked = forked};
   ending = {};
   if (!write_record()) prepare_folder();
+  words_count = 0;  // the program may change them from here on
 }
 
 bool has_main_thread() noexcept { return has_row; }
