@@ -166,10 +166,9 @@ void after_fork_child() noexcept {
   level_zero::after_fork_child();
   threads::after_fork();  // also while stopped: a recording that the child starts later must not meet its parent's threads
   if (!running.load(std::memory_order_acquire)) return;
-  // Everything of the parent's is behind mappings that are still shared with it: let go before the first append.
   owner = sys::process_id();
   control::forget_users();
-  spool::abandon();
+  spool::leave_behind();
   forget_rows();
   if (!control::has(schema::Feature::CHILDREN) || !open_tables(true)) {
     running.store(false, std::memory_order_release);

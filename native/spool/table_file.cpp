@@ -201,7 +201,11 @@ void* TableFile::map_file(int flags, uint64_t start, uint64_t bytes, Room room) 
       result = sys::call(SYS_mmap, 0, static_cast<long>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<long>(start));
     sys::call(SYS_close, fd);
   }
-  if (!sys::failed(result)) return reinterpret_cast<void*>(result);
+  if (!sys::failed(result)) {
+    // The child of a fork has tables of its own: the kernel need not copy what it would unmap.
+    if (!shared_) sys::call(SYS_madvise, result, static_cast<long>(bytes), MADV_DONTFORK);
+    return reinterpret_cast<void*>(result);
+  }
   if (booked) control::give_back(bytes);
   // A shared file that this process may not open (it is another user's) is done without.
   if (!shared_ && !passing(result)) {

@@ -36,9 +36,9 @@ class TableFile {
   // The address lies in one of the mappings.
   bool covers(uint64_t address) const noexcept;
 
-  // Unmaps all without touching the file: the child of a fork leaves its parent's tables.
+  // Unmaps all without touching the file.
   void abandon() noexcept;
-  // Forgets the mappings and leaves them where they are: somebody may still be using them.
+  // Forgets the mappings and leaves them where they are: somebody may still be using them, or they did not come along into the child of a fork.
   void leave_behind() noexcept;
 
  private:
