@@ -43,7 +43,7 @@ def lay(packages: list[Path], folder: Path) -> None:
 
 
 def own_libraries(patchelf: Path, executable: Path, libraries: Path) -> None:
-    """The executable loads its libraries, the C library among them, from `libraries` (where they will be): it runs like any other program."""
+    """The executable loads its libraries, the C library among them, from the folder that will be `libraries`: it runs like any other."""
     # A run path of the old kind: it serves the libraries of extension modules and of preloaded libraries too.
     loader = libraries / "ld-linux-x86-64.so.2"
     call(str(patchelf), "--set-interpreter", str(loader), "--force-rpath", "--set-rpath", str(libraries), str(executable))
