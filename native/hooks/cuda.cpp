@@ -1,7 +1,7 @@
 #include "hooks/cuda.hpp"
 
-#include "base/apart.hpp"
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "base/sys.hpp"
 #include "hooks/cuda_calls.hpp"
 #include "hooks/cuda_life.hpp"
@@ -37,7 +37,7 @@ constexpr uint32_t kMostDevices = 64;
 enum class Name : uint8_t { UNKNOWN, BEING_WRITTEN, KNOWN };
 constinit std::atomic<Name> names_known[kMostDevices];
 constexpr size_t kLongestName = 128;
-AIFLAME_APART char device_names[kMostDevices][kLongestName];
+AIFLAME_LARGE char device_names[kMostDevices][kLongestName];
 
 bool write_name(char (&name)[kLongestName], uint32_t ordinal) noexcept {
   constexpr int kMost = 100;

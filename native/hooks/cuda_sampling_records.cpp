@@ -1,6 +1,6 @@
 #include "hooks/cuda_sampling_records.hpp"
 
-#include "base/apart.hpp"
+#include "base/large.hpp"
 #include "hooks/cuda.hpp"
 #include "spool/spool.hpp"
 
@@ -54,8 +54,8 @@ class Written {
   Place places_[kPlaces];
 };
 
-AIFLAME_APART constinit Written<1 << 14> functions;
-AIFLAME_APART constinit Written<512> stall_reasons;
+AIFLAME_LARGE constinit Written<1 << 14> functions;
+AIFLAME_LARGE constinit Written<512> stall_reasons;
 
 uint64_t hash_of(uint64_t number, std::string_view text) noexcept {
   spool::Hash hash;

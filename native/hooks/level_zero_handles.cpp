@@ -1,7 +1,7 @@
 #include "hooks/level_zero_handles.hpp"
 
-#include "base/apart.hpp"
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "base/sys.hpp"
 #include "spool/spool.hpp"
 
@@ -18,7 +18,7 @@ constinit std::atomic<uint32_t> forks{0};
 constinit std::atomic<bool> used{false};
 
 constexpr uint32_t kMostDevices = 64;
-AIFLAME_APART constinit Device devices[kMostDevices];
+AIFLAME_LARGE constinit Device devices[kMostDevices];
 
 // By handle and kind: a driver may give a list and an event the same number.
 constexpr uint32_t kObjects = 1 << 17, kSteps = 128;
@@ -37,7 +37,7 @@ struct Events {
   Handle* free;
   Handle* all;
 };
-AIFLAME_APART constinit Events events[kContexts];
+AIFLAME_LARGE constinit Events events[kContexts];
 
 Events* events_of(Handle context) noexcept {
   Events* unused = nullptr;

@@ -1,6 +1,6 @@
 #include "hooks/opencl_calls.hpp"
 
-#include "base/apart.hpp"
+#include "base/large.hpp"
 #include "hooks/caller.hpp"
 #include "hooks/calls.hpp"
 
@@ -194,7 +194,7 @@ using Words = std::array<uint64_t, 14>;
 using AnyFunction = uint64_t(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
                              uint64_t, uint64_t);
 
-AIFLAME_APART AnyFunction* below[kCount];
+AIFLAME_LARGE AnyFunction* below[kCount];
 thread_local const Registers* outer;
 
 template <size_t... Index>

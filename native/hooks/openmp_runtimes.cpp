@@ -1,6 +1,6 @@
 #include "hooks/openmp_runtimes.hpp"
 
-#include "base/apart.hpp"
+#include "base/large.hpp"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -26,13 +26,13 @@ const char* const kEntryNames[ENTRIES] = {
 namespace {
 
 constexpr uint32_t kRuntimes = 16;
-AIFLAME_APART Runtime runtimes[kRuntimes];
+AIFLAME_LARGE Runtime runtimes[kRuntimes];
 std::atomic<uint32_t> known{0};
 std::atomic<bool> adding{false};
 
 // Return address << 8 | place in `runtimes`: user addresses have 47 bits.
 constexpr uint32_t kCallers = 256;
-AIFLAME_APART std::atomic<uint64_t> callers[kCallers];
+AIFLAME_LARGE std::atomic<uint64_t> callers[kCallers];
 
 bool looks_like_runtime(const char* name) noexcept { return strstr(name, "gomp") || strstr(name, "libomp") || strstr(name, "iomp5"); }
 

@@ -1,7 +1,7 @@
 #include "hooks/torch_sums.hpp"
 
-#include "base/apart.hpp"
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "base/safe_load.hpp"
 #include "hooks/late_binding.hpp"
 #include "sampler/signals.hpp"
@@ -37,7 +37,7 @@ constexpr uint32_t kSetBits = 9, kTagBits = 16;
 struct alignas(64) Set {
   std::atomic<uint64_t> givers[8];
 };
-AIFLAME_APART constinit Set sets[1 << kSetBits];
+AIFLAME_LARGE constinit Set sets[1 << kSetBits];
 
 struct Place {
   Set* set;

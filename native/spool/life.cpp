@@ -1,6 +1,6 @@
 #include "spool/life.hpp"
 
-#include "base/apart.hpp"
+#include "base/large.hpp"
 #include "base/sys.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
@@ -87,7 +87,7 @@ struct Facts {
 constinit Facts facts{{read_command, 0, 0}, {read_exe, 0, 0}, {read_cwd, 0, 0}, {read_name, 0, 0}};
 
 // Threads that fork may have small stacks; the memory for what is longer is touched by those that have such command lines alone.
-AIFLAME_APART char long_text[1 << 16];
+AIFLAME_LARGE char long_text[1 << 16];
 template <class Use>
 uint32_t with_text(const Fact& fact, Use use) noexcept {
   char few[2048];

@@ -2,4 +2,4 @@
 // a fork again, and most processes touch no large table.
 #pragma once
 
-#define AIFLAME_APART [[gnu::section(".bss.apart")]]
+#define AIFLAME_LARGE [[gnu::section(".bss.large")]]
