@@ -56,9 +56,13 @@ uint32_t python_version() noexcept {
   return version;
 }
 
+// What the process had used when recording began: a program that another becomes by exec goes on with its clock.
+uint64_t used_before_ns;
+
 // Tables, who the process is, and its rank: at start, and again in the child of a fork.
 bool open_tables(bool forked) noexcept {
   uint64_t now = now_ns();
+  used_before_ns = forked ? 0 : clock_ns(CLOCK_PROCESS_CPUTIME_ID);
   spool::open(now);
   spool::life::begin(now, python_version(), forked);
   if (!control::recording()) return false;
@@ -68,7 +72,7 @@ bool open_tables(bool forked) noexcept {
 
 void write_end() noexcept {
   threads::retire_all();
-  uint64_t end = now_ns(), cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+  uint64_t end = now_ns(), cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - used_before_ns;
   if (spool::life::is_all())
     spool::life::end(end, cpu);
   else

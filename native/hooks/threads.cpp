@@ -86,7 +86,7 @@ Routine enter(void* argument) noexcept {
   signals::inherit(start->mask);
   give_start(start);
   if (have_key) pthread_setspecific(ending_key, reinterpret_cast<void*>(1));
-  threads::begin(creator);
+  threads::begin(creator, routine.routine);
   threads::expected();
   return routine;
 }

@@ -110,7 +110,7 @@ Thread* take(uint32_t tid) noexcept {
   thread->uses.store(0, std::memory_order_relaxed);
   thread->launches.settle();
   thread->stack_low = thread->stack_high = 0;
-  thread->cpu_alive_ns = 0;
+  thread->cpu_alive_ns = thread->cpu_due_ns = thread->routine = 0;
   thread->tid.store(tid, std::memory_order_release);
   by_tid[tid].store(slot + 1, std::memory_order_release);
   return thread;

@@ -219,4 +219,6 @@ void leave_behind() noexcept {
 
 bool covers(uint64_t address) noexcept { return lives.covers(address) || texts.covers(address); }
 
+bool map_again(uint64_t address) noexcept { return (lives.covers(address) ? lives : texts).map_again(address); }
+
 }  // namespace aiflame::spool::life

@@ -41,5 +41,6 @@ void abandon() noexcept;
 void leave_behind() noexcept;
 
 bool covers(uint64_t address) noexcept;
+bool map_again(uint64_t address) noexcept;
 
 }  // namespace aiflame::spool::life
