@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 
 from ..errors import AiflameError
-from .codes import ControlState
 from .control import FILE_NAME as CONTROL_FILE
 from .control import ControlPage
+from .control_schema import ControlState
 from .door import Folder
 from .index import Index
 from .living import SPOOL, living, spool_names

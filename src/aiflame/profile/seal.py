@@ -22,9 +22,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from ..errors import AiflameError
-from .codes import ControlState
 from .control import FILE_NAME as CONTROL_FILE
 from .control import ControlPage
+from .control_schema import ControlState
 from .door import Folder, refuse_foreign_entries
 from .going_on import SEALED, still_recorded
 from .index import Index, Part, write_part
