@@ -45,12 +45,13 @@ def still_recorded(profile: Folder) -> str | None:
 
 def _is_over(profile: Folder) -> bool:
     """By what the recorder, or who began to seal it, says."""
-    if profile.entry(SPOOL) is None or Index.read(profile.folder(SEALED)) is not None:
+    if Index.read(profile.folder(SEALED)) is not None:
         return True
     try:
         with ControlPage.look(profile) as page:
             return page.state == ControlState.STOPPED
     except (AiflameError, OSError):
+        # A recording that is only just beginning has meta.json, and no page yet.
         return profile.entry(CONTROL_FILE) is None and Meta.read(profile).ended is not None
 
 

@@ -31,6 +31,7 @@ _OF_A_PROFILE = (
     "tables",
     "tables.partial",
     "seal.lock",
+    "seal.failed",
     "binaries",
     "jit",
     "cubins",

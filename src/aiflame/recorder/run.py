@@ -116,7 +116,6 @@ def prepare(place: Place, options: RecordOptions, command: list[str], *, overwri
     try:
         place.make(overwrite=overwrite)
         profile = place.folder()
-        profile.new_folder("spool")
         identity = claims.new_id()
         claims.claim(profile, identity)
         meta = Meta(
@@ -129,7 +128,8 @@ def prepare(place: Place, options: RecordOptions, command: list[str], *, overwri
             job_rank=place.rank,
             id=identity,
         )
-        meta.put(profile)
+        meta.put(profile)  # before all else: whoever opens the profile now can tell that it is ours, and that we live
+        profile.new_folder("spool")
         page = ControlPage.create(
             profile,
             cpu_rate=options.cpu_rate,
