@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +17,12 @@ from aiflame.attribute.build import GROUPINGS, default_metric
 from aiflame.attribute.transforms import focus, hide_interpreter_noise, without_idle
 from aiflame.attribute.tree import METRICS, Tree
 from aiflame.cli.progress import SealingLine
-from aiflame.errors import AiflameError
+from aiflame.errors import AiflameError, harmless
 from aiflame.exchange import collapsed
+from aiflame.profile.background import take_failures
+from aiflame.profile.door import Folder
 from aiflame.profile.rank_numbers import parse_ranks, write_ranks
+from aiflame.profile.store import newest
 
 ProfilePath = Annotated[
     Path | None, typer.Argument(metavar="PROFILE", help="The profile, or a file of collapsed stacks (default: the newest profile here).")
@@ -63,6 +67,7 @@ class View:
 
 
 def opened(path: Path | None, ranks: str = "") -> Profile:
+    _say_what_failed(path)
     line = SealingLine(path)
     try:
         profile = aiflame.open(path, line, ranks=parse_ranks(ranks) if ranks else None)
@@ -71,6 +76,13 @@ def opened(path: Path | None, ranks: str = "") -> Profile:
     for note in profile.store.unfinished():
         print(f"aiflame: {note}", file=sys.stderr)
     return profile
+
+
+def _say_what_failed(path: Path | None) -> None:
+    """In the background, before this command."""
+    with contextlib.suppress(AiflameError, OSError):
+        for line in take_failures(Folder.open(path if path is not None else newest(Path()))):
+            print(f"aiflame: {harmless(line)}", file=sys.stderr)
 
 
 def source_folder(path: Path | None) -> SourceFolder | None:
