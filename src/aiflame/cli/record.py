@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import sys
 import time
 from pathlib import Path
 
+from aiflame.cli.say import say
 from aiflame.errors import AiflameError
 from aiflame.profile.door import Folder
 from aiflame.profile.glance import Glance, glance
@@ -164,10 +164,10 @@ def _tell(recording: Recording, seconds: float, *, quiet: bool) -> None:
         return
     processes = f"{seen.processes:,} process{'es' if seen.processes != 1 else ''}"
     samples = f"{'' if seen.all else 'more than '}{seen.samples:,} samples"
-    print(
+    say(
         f"aiflame: {_of_ranks(recording.place)}{seconds:.1f} s, {processes}, {samples} -> {recording.place.whole}"
         f" ({recording.bytes / 1e6:.1f} MB recorded); next: aiflame open, aiflame top",
-        file=sys.stderr,
+        err=True,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +15,7 @@ from aiflame.attribute.build import GROUPINGS, default_metric
 from aiflame.attribute.transforms import focus, hide_interpreter_noise, without_idle
 from aiflame.attribute.tree import METRICS, Tree
 from aiflame.cli.progress import SealingLine
+from aiflame.cli.say import say
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed
 from aiflame.profile.rank_numbers import parse_ranks, write_ranks
@@ -69,7 +69,7 @@ def opened(path: Path | None, ranks: str = "") -> Profile:
     finally:
         line.end()
     for note in profile.store.unfinished():
-        print(f"aiflame: {note}", file=sys.stderr)
+        say(f"aiflame: {note}", err=True)
     return profile
 
 
