@@ -127,7 +127,7 @@ bool start(const char* profile) noexcept {
   if (running.load(std::memory_order_acquire)) return true;
   if (in_sandbox.load(std::memory_order_relaxed)) return false;
   if (!profile) profile = getenv("AIFLAME_PROFILE");
-  reach::inherit(getenv("AIFLAME_DESCRIPTORS"));
+  reach::inherit(getenv("AIFLAME_DESCRIPTORS"), profile);
   if (!profile || !control::attach(profile)) return false;
   hooks::resolve();
   if (!preloaded()) {
