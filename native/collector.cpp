@@ -127,7 +127,7 @@ bool start(const char* profile) noexcept {
   if (running.load(std::memory_order_acquire)) return true;
   if (in_sandbox.load(std::memory_order_relaxed)) return false;
   if (!profile) profile = getenv("AIFLAME_PROFILE");
-  reach::inherit(getenv("AIFLAME_DESCRIPTORS"));
+  reach::inherit(getenv("AIFLAME_DESCRIPTORS"), profile);
   if (!profile || !control::attach(profile)) return false;
   hooks::resolve();
   if (!preloaded()) {
@@ -170,10 +170,9 @@ void after_fork_child() noexcept {
   level_zero::after_fork_child();
   threads::after_fork();  // also while stopped: a recording that the child starts later must not meet its parent's threads
   if (!running.load(std::memory_order_acquire)) return;
-  // Everything of the parent's is behind mappings that are still shared with it: let go before the first append.
   owner = sys::process_id();
   control::forget_users();
-  spool::abandon();
+  spool::leave_behind();
   forget_rows();
   if (!control::has(schema::Feature::CHILDREN) || !open_tables(true)) {
     running.store(false, std::memory_order_release);
@@ -214,7 +213,10 @@ void before_exit() noexcept { end(cuda::flush_anywhere); }
 
 namespace {
 
-__attribute__((constructor)) void on_load() { aiflame::collector::start(nullptr); }
+__attribute__((constructor)) void on_load(int count, char** words, char**) {
+  aiflame::spool::life::set_command(count, words);
+  aiflame::collector::start(nullptr);
+}
 __attribute__((destructor)) void on_unload() { aiflame::collector::stop(); }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "sampler/signals.hpp"
 
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "base/own_process.hpp"
 #include "base/processor.hpp"
 #include "base/real.hpp"
@@ -45,7 +46,7 @@ thread_local uint32_t faults_open;
 thread_local Inherited believed_in_child;
 thread_local uint32_t child_pid;
 
-Wanted wanted_of[4];
+AIFLAME_LARGE Wanted wanted_of[4];
 Wanted& wanted(int signal) noexcept { return wanted_of[signal == SIGPROF ? 0 : signal == SIGSEGV ? 1 : signal == SIGBUS ? 2 : 3]; }
 
 Mask mask_of(const sigset_t& set) noexcept { return *reinterpret_cast<const Mask*>(&set); }

@@ -213,6 +213,8 @@ long TableFile::grow(const Growth& growth) const noexcept {
     result = sys::call(SYS_mmap, static_cast<long>(growth.address), static_cast<long>(growth.bytes), PROT_READ | PROT_WRITE,
                        MAP_SHARED | (growth.address ? MAP_FIXED_NOREPLACE : 0), fd, static_cast<long>(growth.start));
   sys::call(SYS_close, fd);
+  // The child of a fork has tables of its own: the kernel need not copy what it would unmap.
+  if (!shared_ && !sys::failed(result)) sys::call(SYS_madvise, result, static_cast<long>(growth.bytes), MADV_DONTFORK);
   if (booked && sys::failed(result) && result != kNoRoom) control::give_back(growth.bytes);
   return result;
 }

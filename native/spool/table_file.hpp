@@ -38,9 +38,9 @@ class TableFile {
   // The program has unmapped, or protected, what `address` lies in: it is mapped as before. False where that cannot be.
   bool map_again(uint64_t address) const noexcept;
 
-  // Unmaps all without touching the file: the child of a fork leaves its parent's tables.
+  // Unmaps all without touching the file.
   void abandon() noexcept;
-  // Forgets the mappings and leaves them where they are: somebody may still be using them.
+  // Forgets the mappings and leaves them where they are: somebody may still be using them, or they did not come along into the child of a fork.
   void leave_behind() noexcept;
 
  private:

@@ -2,6 +2,7 @@
 
 #include "base/apart.hpp"
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "base/sys.hpp"
 #include "spool/spool.hpp"
 #include "unwind/learnt.hpp"
@@ -52,7 +53,7 @@ struct Writer {
   void name_rows() noexcept;
   bool publish() noexcept;
 };
-constinit Writer writer;
+AIFLAME_LARGE constinit Writer writer;
 
 bool plausible(uint64_t pc) noexcept { return pc >= 65536 && pc < uint64_t{1} << 47; }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -16,9 +16,13 @@ from aiflame.attribute.build import GROUPINGS, default_metric
 from aiflame.attribute.transforms import focus, hide_interpreter_noise, without_idle
 from aiflame.attribute.tree import METRICS, Tree
 from aiflame.cli.progress import SealingLine
+from aiflame.cli.say import say
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed
+from aiflame.profile.background import take_failures
+from aiflame.profile.door import Folder
 from aiflame.profile.rank_numbers import parse_ranks, write_ranks
+from aiflame.profile.store import newest
 
 ProfilePath = Annotated[
     Path | None, typer.Argument(metavar="PROFILE", help="The profile, or a file of collapsed stacks (default: the newest profile here).")
@@ -63,14 +67,22 @@ class View:
 
 
 def opened(path: Path | None, ranks: str = "") -> Profile:
+    _say_what_failed(path)
     line = SealingLine(path)
     try:
         profile = aiflame.open(path, line, ranks=parse_ranks(ranks) if ranks else None)
     finally:
         line.end()
     for note in profile.store.unfinished():
-        print(f"aiflame: {note}", file=sys.stderr)
+        say(f"aiflame: {note}", err=True)
     return profile
+
+
+def _say_what_failed(path: Path | None) -> None:
+    """In the background, before this command."""
+    with contextlib.suppress(AiflameError, OSError):
+        for line in take_failures(Folder.open(path if path is not None else newest(Path()))):
+            say(f"aiflame: {line}", err=True)
 
 
 def source_folder(path: Path | None) -> SourceFolder | None:

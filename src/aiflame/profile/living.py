@@ -38,6 +38,12 @@ def spool_names(profile: Folder) -> list[str]:
     return [entry.name for entry in spool.entries() if entry.is_folder] + [f"{pid}.{start}" for pid, start in Reader().unfinished(spool)]
 
 
+def has_processes(profile: Folder) -> bool:
+    """Whether any process has recorded that it lived."""
+    spool = profile.folder(SPOOL)
+    return any(entry.is_folder for entry in spool.entries()) or bool(Reader().read(spool))
+
+
 def living(spool: Callable[[], Collection[str]], profile: os.stat_result) -> list[int]:
     """Ids of the processes that may still write. `spool`: the names in the profile's spool now, PID.START_NS each."""
     names = set(spool())

@@ -22,9 +22,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from ..errors import AiflameError
-from .codes import ControlState
 from .control import FILE_NAME as CONTROL_FILE
 from .control import ControlPage
+from .control_schema import ControlState
 from .door import Folder, refuse_foreign_entries
 from .going_on import SEALED, still_recorded
 from .index import Index, Part, write_part
@@ -40,7 +40,7 @@ from .telemetry_format import FOLDER as TELEMETRY
 from .unseen import CpuTime, notes_on, readable
 
 _PARTIAL = "tables.partial"
-_LOCK = "seal.lock"
+LOCK = "seal.lock"
 _PART_BYTES = 64 << 20
 _LOOK_S = 0.2
 _HIGHEST_RATE = 1_000_000
@@ -72,7 +72,7 @@ def seal(profile: Folder, progress: Callable[[float], None] | None = None) -> Se
                 note = _stop(profile)
                 report = _write_tables(profile, profile, note, share_done)
             _clear(profile)
-        profile.remove(_LOCK)
+        profile.remove(LOCK)
         return report
 
 
@@ -82,7 +82,7 @@ def seal_aside(profile: Folder, place: Folder, progress: Callable[[float], None]
         if Index.read(place.folder(SEALED)) is not None:
             return SealReport()
         _refuse_live(profile)
-        with place.locked(_LOCK):
+        with place.locked(LOCK):
             if Index.read(place.folder(SEALED)) is not None:
                 return SealReport()
             return _write_tables(profile, place, _why_stopped(profile), progress or _no_progress)
@@ -101,7 +101,7 @@ def is_sealed(profile: Folder) -> bool:
 @contextlib.contextmanager
 def _one_at_a_time(profile: Folder, progress: Callable[[float], None]) -> Iterator[Callable[[float], None]]:
     """Others wait meanwhile, and see how far it is: what this gives is to be called with the share done."""
-    descriptor = profile.lock_file(_LOCK)
+    descriptor = profile.lock_file(LOCK)
     try:
         _lock(descriptor, progress)
 

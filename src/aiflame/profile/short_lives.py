@@ -63,5 +63,5 @@ def _complete(table: str, frame: pl.DataFrame) -> pl.DataFrame:
     return (
         frame.with_columns(pl.lit(0).alias(name) for name in like.columns if name not in frame.columns)
         .select(like.columns)
-        .cast(dict(like.schema))
+        .cast(like.schema)
     )
