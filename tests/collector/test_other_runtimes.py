@@ -1,0 +1,57 @@
+"""Runtimes that watch a program closer than we do: they and their program run as without us."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from live import plain, processes, recorded
+
+THREADS = """
+#include <pthread.h>
+#include <stdio.h>
+static void* work(void* sum) {
+    for (volatile long i = 0; i < 30000000; i = i + 1) ++*(long*)sum;
+    return NULL;
+}
+int main(void) {
+    long sums[2] = {0};
+    pthread_t threads[2];
+    for (int i = 0; i < 2; ++i) pthread_create(&threads[i], NULL, work, &sums[i]);
+    for (int i = 0; i < 2; ++i) pthread_join(threads[i], NULL);
+    printf("%ld\\n", sums[0] + sums[1]);
+    return 3;
+}
+"""
+
+
+def test_thread_sanitizer(tmp_path: Path) -> None:
+    """Its allocator is not ready where a thread begins, before its own start routine."""
+    program = tmp_path / "threads"
+    made = subprocess.run(
+        ["gcc", "-x", "c", "-O1", "-fsanitize=thread", "-pthread", "-", "-o", program], input=THREADS, text=True, check=False
+    )
+    if made.returncode:
+        pytest.skip("no gcc with ThreadSanitizer")
+    runtime = subprocess.run(["gcc", "-print-file-name=libtsan.so"], capture_output=True, text=True, check=True).stdout.strip()
+    outcome = recorded([program], tmp_path / "p", wall_rate=999, env={"LD_PRELOAD": runtime})
+    assert outcome == plain([program], tmp_path)
+    assert outcome.status == 3, outcome.stderr
+    assert processes(tmp_path / "p")
+
+
+@pytest.mark.parametrize("wall_rate", [0, 999])
+def test_valgrind_reports_the_programs_errors_alone(wall_rate: int, tmp_path: Path) -> None:
+    if not shutil.which("valgrind"):
+        pytest.skip("no valgrind here")
+    command = [
+        "valgrind",
+        "-q",
+        "--error-exitcode=7",
+        "sh",
+        "-c",
+        "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; /bin/echo child; exit 5",
+    ]
+    assert recorded(command, tmp_path / "p", wall_rate=wall_rate) == plain(command, tmp_path)
