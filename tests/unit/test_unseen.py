@@ -47,3 +47,12 @@ def test_time_of_processes_that_nothing_was_recorded_of_is_said():
 )
 def test_what_is_as_it_should_be_needs_no_note(process: CpuTime, total: int, rate: int):
     assert notes_on([process], total, rate, None) == []
+
+
+def test_a_process_that_is_hardly_seen_is_noted() -> None:
+    """Its short threads have samples, and its main thread none."""
+    hardly = CpuTime(pid=7, command="work", cpu_ns=800_000_000, sampled_ns=14_000_000, samples=3)
+    (note,) = notes_on([hardly], 800_000_000, 199, None)
+    assert note.startswith("process 7 (work) used 0.8 s of CPU time and has samples for 0.01 s alone: ")
+    assert notes_on([hardly], 800_000_000, 199, "recording stopped early: no space left") == []
+    assert notes_on([CpuTime(pid=7, command="work", cpu_ns=800_000_000, sampled_ns=700_000_000, samples=140)], 800_000_000, 199, None) == []

@@ -1,4 +1,4 @@
-"""CPU time without samples: which processes used some and have none, and whether there were processes that nothing was recorded of.
+"""CPU time without samples: which processes used some and have none, or hardly any, and whether there were processes that nothing was recorded of.
 
 A profile shows nothing of either, and must say so: an empty part of a tree looks like time that was not spent.
 """
@@ -15,6 +15,8 @@ _SLACK = 1.1
 """What processes say that they used, and what the system says, differ by what the loader does before us."""
 _UNTOLD_NS = 5_000_000
 """A process is loaded before it is recorded, and taken down behind its last record."""
+_LITTLE, _SHORT_NS = 0.2, 50_000_000
+"""Samples stand for less than this share of a process's CPU time, less what a slow machine's ticks may be short of: it is hardly seen."""
 _LONGEST_COMMAND = 60
 _MOST = 20
 """Notes on single processes."""
@@ -61,7 +63,7 @@ def notes_on(processes: Iterable[CpuTime], total_ns: int, cpu_rate: int, stopped
     if cpu_rate == 0:
         return []
     processes = list(processes)
-    silent = [one for one in processes if not one.samples and one.used_ns > WORTH_SAYING_NS]
+    silent = [one for one in processes if one.used_ns > WORTH_SAYING_NS and _is_silent(one, stopped)]
     result = [_note(one, stopped) for one in silent[:_MOST]]
     if len(silent) > _MOST:
         result.append(f"{len(silent) - _MOST} more processes used CPU time and have no sample")
@@ -72,9 +74,15 @@ def notes_on(processes: Iterable[CpuTime], total_ns: int, cpu_rate: int, stopped
     return result
 
 
+def _is_silent(one: CpuTime, stopped: str | None) -> bool:
+    """No sample, or hardly any: its main thread has none, say. Where recording stopped early, few samples are no wonder."""
+    return not one.samples or (stopped is None and one.sampled_ns < _LITTLE * one.used_ns - _SHORT_NS)
+
+
 def _note(one: CpuTime, stopped: str | None) -> str:
     why = stopped or "; ".join(dict.fromkeys(one.notes)) or "none came, and nothing says why (are its signals or timers blocked?)"
-    return f"process {one.pid} ({one.command}) used {one.used_ns / 1e9:.1f} s of CPU time and has no sample: {why}"
+    has = f"samples for {one.sampled_ns / 1e9:.2f} s alone" if one.samples else "no sample"
+    return f"process {one.pid} ({one.command}) used {one.used_ns / 1e9:.1f} s of CPU time and has {has}: {why}"
 
 
 def _note_on_rest(missing_ns: int, killed: list[CpuTime]) -> str:
@@ -84,7 +92,7 @@ def _note_on_rest(missing_ns: int, killed: list[CpuTime]) -> str:
         named = ", ".join(f"{one.pid} ({one.command})" for one in killed[:3]) + (" …" if len(killed) > 3 else "")
         why = (
             "; ".join(dict.fromkeys(text for one in killed for text in one.notes))
-            or "it was killed before a sample came, or could not be sampled"
+            or "it was killed before a sample came, put memory of its own in place of the recorder's, or could not be sampled"
         )
         return f"{much} have no sample; process {named} has none and did not say what it used: {why}"
     return (
