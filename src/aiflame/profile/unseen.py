@@ -1,4 +1,4 @@
-"""CPU time without samples: which processes used some and have none, or hardly any, and whether there were processes that nothing was recorded of.
+"""CPU time without samples: which processes used some and have none, or hardly any, and whether nothing was recorded of some.
 
 A profile shows nothing of either, and must say so: an empty part of a tree looks like time that was not spent.
 """
