@@ -12,14 +12,17 @@ _NICE = 10
 _IOPRIO_SET, _IOPRIO_WHO_PROCESS, _IOPRIO_IDLE = 251, 1, 3 << 13
 
 
-def main(profile: str) -> None:
-    """Nobody sees what goes wrong here: the next command that opens the profile says it, and does what is left to do."""
+def main(profile: str, *held: str) -> None:
+    """Nobody sees what goes wrong here: the next command that opens the profile says it, and does what is left to do.
+    `held`: what the recorder holds open for us, INODE-DEVICE=DESCRIPTOR."""
     os.chdir("/")
     step_back()
     import aiflame
     from aiflame.profile.background import leave_failure
     from aiflame.profile.door import Folder
+    from aiflame.resolve import held_files
 
+    held_files.take(dict(one.split("=") for one in held))
     with contextlib.suppress(OSError):
         folder = Folder.open(profile)  # before all else: it may be renamed meanwhile
         try:

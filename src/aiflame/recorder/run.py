@@ -46,6 +46,8 @@ class Recording:
     """Processes that go on, and are recorded further."""
     bytes: int = 0
     """Of the tables that they wrote."""
+    held: dict[str, int] = field(default_factory=dict)
+    """Libraries in temporary folders, open: INODE-DEVICE → descriptor."""
 
     @property
     def profile(self) -> Path:
@@ -85,7 +87,7 @@ def run(
         wait_until(lambda seconds: _all_have_ended(still_recording(place), watch, seconds))
     alive = still_recording(place)
     finish(place, page, replace(meta, cpu_ns=children_cpu_ns()), status, notes, watch.finish, alive)
-    return Recording(place, status, notes, alive, page.used_bytes)
+    return Recording(place, status, notes, alive, page.used_bytes, watch.held())
 
 
 def intra_variables(options: RecordOptions) -> dict[str, str]:
@@ -202,6 +204,9 @@ class _Watch:
         for note in self._telemetry.finish() if self._telemetry is not None else ():
             self._notes.append(note)
             self._place.tell(note)
+
+    def held(self) -> dict[str, int]:
+        return self._keeper.held()
 
     def _tell_stop(self) -> None:
         note = self._page.stop_note()
