@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import select
 import time
@@ -190,6 +191,7 @@ class _Watch:
         self._looks += 1
         if self._looks == 1:
             return  # the program has only just been started: what takes time is begun when it runs
+        gc.enable()
         if self._looks == 2 and (telemetry := _telemetry(self._place, self._page, self._options)) is not None:
             self._telemetry = telemetry
             self._telemetry.start()
