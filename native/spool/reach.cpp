@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 
 namespace aiflame::reach {
 
@@ -41,6 +42,12 @@ class Held {
     fd_.store(static_cast<int>(fd), std::memory_order_release);
   }
 
+  // What stands there now is another recording's concern.
+  void let_go() noexcept {
+    if (valid()) sys::call(SYS_close, fd());
+    fd_.store(-1, std::memory_order_relaxed);
+  }
+
   // As inherited, when it is the same file there.
   void inherit(uint32_t fd, uint64_t device, uint64_t inode) noexcept {
     device_ = device;
@@ -67,8 +74,16 @@ class Held {
   uint64_t device_ = 0, inode_ = 0;
 };
 
+constexpr size_t kLongestPath = 400;  // as control::attach() takes them
+
 constinit Held control_page, spools, library;
+// Whose control page and spools they are: another recording may be begun in this process, or be what the environment names.
+constinit char held_profile[kLongestPath];
 constinit std::atomic<bool> changed{false};
+
+void hold_for(const char* profile) noexcept {
+  if (strlen(profile) < sizeof held_profile) strcpy(held_profile, profile);
+}
 
 // PROFILE/REST
 class Path {
@@ -111,6 +126,7 @@ void keep(const char* library_file) noexcept {
   static std::atomic<bool> busy{false};
   if (busy.exchange(true)) return;
   const char* profile = control::profile_path();
+  hold_for(profile);
   if (!control_page.valid()) control_page.open(Path(profile, "control").text(), O_RDWR);
   if (!spools.valid()) spools.open(Path(profile, "spool").text(), kFolder);
   if (!library.valid()) library.open(library_file, O_RDONLY);
@@ -118,22 +134,26 @@ void keep(const char* library_file) noexcept {
   busy.store(false);
 }
 
-void inherit(const char* variable) noexcept {
-  if (!variable) return;
+void inherit(const char* variable, const char* profile) noexcept {
+  if (!variable || !profile || strlen(profile) >= kLongestPath) return;
+  const char* named = strchr(variable, '/');
+  if (!named || strcmp(named, profile) != 0) return;
   changed.store(true);
-  inherit_one(control_page, &variable, ',') && inherit_one(spools, &variable, ',') && inherit_one(library, &variable, '\0');
+  hold_for(profile);
+  inherit_one(control_page, &variable, ',') && inherit_one(spools, &variable, ',') && inherit_one(library, &variable, ',');
 }
 
 bool needed() noexcept { return changed.load(std::memory_order_relaxed); }
 
 const char* variable() noexcept {
-  static char text[256];
+  static char text[256 + kLongestPath];
   if (!needed() || !control_page.valid() || !spools.valid() || !library.valid()) return nullptr;
   // Threads that do this at once write the same.
   using text::put;
   char* at = control_page.describe(put(text, "AIFLAME_DESCRIPTORS="));
   at = spools.describe(put(at, ","));
-  *library.describe(put(at, ",")) = 0;
+  at = library.describe(put(at, ","));
+  *put(put(at, ","), held_profile) = 0;
   return text;
 }
 
@@ -146,6 +166,10 @@ const char* library_path() noexcept {
 }
 
 long open_control(const char* profile, int flags) noexcept {
+  if (strcmp(held_profile, profile) != 0) {
+    control_page.let_go();
+    spools.let_go();
+  }
   if (control_page.valid()) return sys::call(SYS_fcntl, control_page.fd(), F_DUPFD_CLOEXEC, 0);
   return sys::call(SYS_openat, AT_FDCWD, reinterpret_cast<long>(Path(profile, "control").text()), flags | O_CLOEXEC | O_NOFOLLOW);
 }

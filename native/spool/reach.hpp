@@ -11,8 +11,9 @@ namespace aiflame::reach {
 // Opens the descriptors, unless they are held. `library`: the path of this library.
 void keep(const char* library) noexcept;
 
-// In a new program: takes the descriptors that `variable`, the value of AIFLAME_DESCRIPTORS or nullptr, names and that are still there.
-void inherit(const char* variable) noexcept;
+// In a new program: takes the descriptors that `variable`, the value of AIFLAME_DESCRIPTORS or nullptr, names and that are still there, if
+// they are of the profile that it is to be recorded into: a program that is recorded may record others.
+void inherit(const char* variable, const char* profile) noexcept;
 
 // They are held, or were: paths may lead elsewhere now.
 bool needed() noexcept;
@@ -23,8 +24,8 @@ const char* variable() noexcept;
 // A path by which a new program finds this library whatever its root folder is, as long as /proc is mounted; nullptr where there is none.
 const char* library_path() noexcept;
 
-// The control page of a profile / what lies below its folder of spools, by descriptor where one is held, else by path. A descriptor, or an
-// error number below zero.
+// The control page of a profile / what lies below its folder of spools, by descriptor where one of that profile is held, else by path. Of
+// another profile none is held any longer. A descriptor, or an error number below zero.
 long open_control(const char* profile, int flags) noexcept;
 long open_in_spool(const char* path, int flags) noexcept;
 // Of a folder below the folder of spools: 0, or an error number below zero.

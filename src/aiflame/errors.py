@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 
-_MOVES = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+MOVES_THE_CURSOR = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 """Control characters (ESC among them), what turns the direction of writing, and what no encoding has."""
 
 
 class AiflameError(Exception):
     """What a person did or has that stops us: what is wrong, and what to do, in one line."""
 
+    def __str__(self) -> str:
+        return harmless(super().__str__())
+
 
 def harmless(text: str) -> str:
     """One line for a terminal: a name or path in it may be a stranger's."""
-    return re.sub(_MOVES, "?", text)
+    return re.sub(MOVES_THE_CURSOR, "?", text)

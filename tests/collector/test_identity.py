@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live import Process, build, library, plain, processes, recorded
+from live import EVERYTHING, Process, build, library, plain, processes, recorded
+
+from aiflame.profile.control import ControlPage
+from aiflame.profile.door import Folder
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user or change its root folder")
 
@@ -89,3 +92,17 @@ def test_programs_that_cannot_be_recorded_are_noted(program: Path, root: Path, t
 def test_a_program_that_changes_nothing_has_no_descriptor_of_ours(program: Path, tmp_path: Path) -> None:
     listing = ["/bin/ls", "/proc/self/fd"]
     assert recorded([program, "x", *listing], tmp_path / "p").stdout == plain([program, "x", *listing], tmp_path).stdout
+
+
+@pytest.mark.parametrize("changes", ["nx", "nfx"])
+def test_a_program_that_records_another_is_no_part_of_that_recording(program: Path, root: Path, tmp_path: Path, changes: str) -> None:
+    """Descriptors of the profile that it is recorded into are inherited, but the environment names another profile."""
+    inner = tmp_path / "inner"
+    (inner / "spool").mkdir(parents=True)
+    started = ["/usr/bin/env", f"AIFLAME_PROFILE={inner}", str(program), "f"]
+    with ControlPage.create(Folder.open(inner), cpu_rate=999, features=EVERYTHING):
+        outcome = recorded([program, changes, *started], tmp_path / "p")
+    assert (outcome.status, outcome.stderr) == (0, "")
+    assert [process.command for process in processes(inner)] == [[str(program), "f"]] * 2
+    assert all(process.command[0] != str(program) or process.command[1] != "f" for process in processes(tmp_path / "p"))
+    assert cpu_seconds(processes(inner)[1]) == pytest.approx(0.3, abs=0.1)

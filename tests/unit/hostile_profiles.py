@@ -22,9 +22,10 @@ INODE, DEVICE = 77, 5
 CUBIN = 7
 
 
-def unsealed(path: Path) -> Path:
-    """A recording that ended, with a file of every kind that a recorder and its program leave."""
-    files = ProcessFiles(100, 1_000, command="python\0a.py", exe="/usr/bin/python3", cwd="/")
+def unsealed(path: Path, kind: type[ProcessFiles] = ProcessFiles, behind: str = "") -> Path:
+    """A recording that ended, with a file of every kind that a recorder and its program leave. `behind`: what stands behind the texts in
+    files other than tables."""
+    files = kind(100, 1_000, command="python\0a.py", exe="/usr/bin/python3", cwd="/")
     module = files.add("modules", path="/gone/libx.so", inode=INODE, device=DEVICE, base=0, low=0, high=1 << 20)
     frames = [
         FrameKind.NATIVE << 60 | module << 40 | 0x1000,
@@ -54,9 +55,9 @@ def unsealed(path: Path) -> Path:
     _put(path / "jit" / "perf-100.map", b"7000 100 jitted\n")
     _put(path / "binaries" / f"{INODE}-{DEVICE}", Path("/bin/true").read_bytes())
     one = Packer(1)
-    header = pack_header(Header("memory", (Series("", "used", "bytes"),)))
+    header = pack_header(Header("memory", (Series("" + behind, "used" + behind, "bytes"),)))
     _put(path / "telemetry" / "00-memory.records", header + b"".join(one.pack(at, 0, [5.0]) for at in (2_000, 3_000)))
-    kernel = Kernel("_Z5scaleIfLi4EEvPT_i", [scope(0, "kernel")])
+    kernel = Kernel("_Z5scaleIfLi4EEvPT_i" + behind, [scope(0, "kernel" + behind, file=f"a{behind}.py")])
     write(path / "intra" / "100.captures", kernel.frame(), kernel.launch(Cta(0, warps={0: spans((0, 1_000, 2_000))})))
     return path
 

@@ -67,7 +67,7 @@ WHAT_OTHERS_OPEN = {
     "render/bundle.py": "our own page",
     "render/page.py": "our own page",
     "render/output.py": "the file that the user named",
-    "render/svg.py": "our own page, and the picture that the user named",
+    "render/svg.py": "our own page",
     "resolve/debug_lines.py": "a descriptor, by /proc/self/fd",
     "resolve/elf_file.py": "what outside.py asks for",
     "resolve/jit_dumps.py": "names for outside.py",

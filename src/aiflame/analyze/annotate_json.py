@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from aiflame.analyze.annotate import Annotation, Count, Instruction, Line, Place, Reasons, Shape
 from aiflame.analyze.kernel_choice import Kernel
+from aiflame.json_text import json_text
 from aiflame.resolve.stall_reasons import meaning
 
 
@@ -38,7 +38,7 @@ def to_json(answer: Annotation) -> str:
         "made_from": list(answer.made_from),
         "kept_files": list(answer.kept),
     }
-    return json.dumps(document, ensure_ascii=False, indent=1)
+    return json_text(document, indent=1)
 
 
 def _kernel(kernel: Kernel) -> dict[str, Any]:

@@ -11,7 +11,6 @@ is assumed), that of a mean by its standard error. A difference is beyond the no
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -30,6 +29,7 @@ from aiflame.attribute.origins import ESTIMATED
 from aiflame.attribute.stacks import Tables
 from aiflame.attribute.tree import METRICS, OF_GPU, Tree
 from aiflame.errors import AiflameError
+from aiflame.json_text import json_text
 
 FEW_STEPS = 4
 """Fewer tell nothing about the noise: the values of two times three equal steps lie apart once in ten times."""
@@ -132,7 +132,7 @@ def to_json(comparison: Comparison, *, everything: bool = False) -> str:
         for one in comparison.differences
     ]
     whole = None if step is None else {"base": step.base, "new": step.new, "low": step.low, "high": step.high, "beyond": step.beyond}
-    return json.dumps({"step": whole, "differences": told}, ensure_ascii=False, indent=1)
+    return json_text({"step": whole, "differences": told}, indent=1)
 
 
 def _groupings(base: Facts, new: Facts, metric: str, by: str) -> Sequence[str]:

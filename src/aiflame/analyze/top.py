@@ -3,8 +3,6 @@ for: layers, ops, phases, steps …"""
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -13,6 +11,7 @@ from aiflame.attribute import nodes
 from aiflame.attribute.rank_groups import RANK
 from aiflame.attribute.tree import LAUNCHES, Frame, Tree, frame_table
 from aiflame.errors import AiflameError
+from aiflame.json_text import json_text
 from aiflame.profile.kinds import Kind
 
 _GPU = (Kind.GPU_KERNEL, Kind.GPU_COPY, Kind.GPU_IDLE)
@@ -103,7 +102,7 @@ def to_json(answer: pl.DataFrame, tree: Tree, metric: str, rows: int | None = No
     "total", "min", "median", "max"}]}, over all steps (`phases.over_steps`), the first for whole steps."""
     listed = answer.head(rows) if rows is not None else answer
     kinds = [Kind(kind).name.lower() for kind in listed["kind"]]
-    return json.dumps(
+    return json_text(
         {
             "metric": metric,
             "unit": tree.metric(metric).unit,
@@ -111,7 +110,6 @@ def to_json(answer: pl.DataFrame, tree: Tree, metric: str, rows: int | None = No
             "rows": [row | {"kind": kind} for row, kind in zip(listed.to_dicts(), kinds, strict=True)],
             **({"steps": steps.to_dicts()} if steps is not None else {}),
         },
-        ensure_ascii=False,
         indent=1,
     )
 

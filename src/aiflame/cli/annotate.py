@@ -11,6 +11,7 @@ from aiflame.analyze.annotate import annotate as ask
 from aiflame.analyze.annotate_json import to_json
 from aiflame.analyze.kernel_choice import hottest, kernels
 from aiflame.analyze.source_text import SourceTexts
+from aiflame.cli.say import say_json
 from aiflame.cli.view import Ranks, SourcePath, opened, source_folder
 from aiflame.errors import AiflameError
 from aiflame.profile.store import SUFFIX
@@ -45,7 +46,7 @@ def annotate(
         raise AiflameError(f"which kernel of {names[0]}? {hottest(kernels(profile.store))}")
     answer = ask(profile.store, names[-1], _crc(cubin), SourceTexts(profile.store, source_folder(source_path)))
     if json:
-        typer.echo(to_json(answer))
+        say_json(to_json(answer))
     else:
         print_annotation(answer, least, by_code=sass)
 

@@ -19,6 +19,7 @@ from aiflame.analyze.top import top
 from aiflame.analyze.ways import sentence, ways
 from aiflame.attribute.transforms import hide_interpreter_noise, without_idle
 from aiflame.attribute.tree import CPU_TIME, GPU_TIME
+from aiflame.cli.say import say
 from aiflame.errors import AiflameError
 from aiflame.recorder import Place, RecordOptions, run
 from aiflame.render import svg
@@ -46,7 +47,7 @@ def demo(
 ) -> None:
     """Record a bundled workload, one matrix product in three ways, and show where its time went."""
     chosen = device or _best_device()
-    typer.echo(f"Recording {seconds:g} s of one matrix product in three ways on {_LABELS[chosen]} ...")
+    say(f"Recording {seconds:g} s of one matrix product in three ways on {_LABELS[chosen]} ...")
     with _workplace():
         command = [sys.executable, "-m", "aiflame.demo.matmul", "--device", chosen.value, "--seconds", str(seconds)]
         status = run(command, Place(output, output), RecordOptions(), overwrite=output == DEFAULT).status
@@ -62,13 +63,13 @@ def _show(path: Path, chosen: DemoDevice) -> None:
     print_top(top(without_idle(hide_interpreter_noise(profile.tree(metric))), question).head(_ROWS), tree, metric, question)
     picture = path.with_name(path.name.removesuffix(".aiflame") + ".svg")
     svg.write(tree, metric, picture, title="One matrix product in three ways", subtitle=f"aiflame demo: {tree.metric(metric).label}")
-    typer.echo(sentence(tree, metric, ways(tree, metric, FUNCTIONS)))
-    typer.echo(f"Flame graph: {picture}")
-    typer.echo(f"The whole report, in a browser: aiflame open {path}")
+    say(sentence(tree, metric, ways(tree, metric, FUNCTIONS)))
+    say(f"Flame graph: {picture}")
+    say(f"The whole report, in a browser: aiflame open {path}")
     if chosen is DemoDevice.CUDA:
-        typer.echo(f"Source and instructions, side by side: aiflame annotate {path} {FUNCTIONS[0]}")
+        say(f"Source and instructions, side by side: aiflame annotate {path} {FUNCTIONS[0]}")
     elif chosen is DemoDevice.OPENCL:
-        typer.echo(f"Instructions that the CPU met: aiflame flame {path} --metric {CPU_TIME.name} --detail instruction")
+        say(f"Instructions that the CPU met: aiflame flame {path} --metric {CPU_TIME.name} --detail instruction")
 
 
 def _best_device() -> DemoDevice:
@@ -77,7 +78,7 @@ def _best_device() -> DemoDevice:
         reason = _refusal(device)
         if not reason:
             return device
-        typer.echo(f"Not on {_LABELS[device]}: {reason}")
+        say(f"Not on {_LABELS[device]}: {reason}")
     return DemoDevice.CPU
 
 

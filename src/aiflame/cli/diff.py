@@ -12,6 +12,7 @@ from aiflame.analyze.diff import at_one_period, compare, to_json
 from aiflame.analyze.facts import facts
 from aiflame.analyze.per_step import GROUPINGS
 from aiflame.attribute.transforms import diff as diff_tree
+from aiflame.cli.say import say, say_json
 from aiflame.cli.view import BaseRanks, Ranks, View, opened, view
 from aiflame.errors import AiflameError
 from aiflame.profile.store import Profile
@@ -44,7 +45,7 @@ def diff(
     before, after = _Side.of(base, base_ranks), _Side.of(new or base, ranks)
     comparison = compare(facts(before.profile), facts(after.profile), metric, by)
     if json:
-        typer.echo(to_json(comparison, everything=everything))
+        say_json(to_json(comparison, everything=everything))
     else:
         print_comparison(comparison, rows or (ROWS_OF_ONE if by else ROWS), everything=everything)
     if output is not None:
@@ -75,4 +76,4 @@ def _draw(base: _Side, new: _Side, metric: str, output: Path, *, told: bool) -> 
     except OSError as error:
         raise AiflameError(f"cannot write {output}: {(error.strerror or str(error)).lower()}: choose another place with -o") from None
     if told:
-        typer.echo(output)
+        say(output)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from aiflame.attribute.transforms import diff, inverted_for_reading, merge_recursion
+from aiflame.cli.say import say
 from aiflame.cli.view import BaseRanks, Detail, Focus, Grouping, Idle, MetricName, ProfilePath, Ranks, Raw, view
 from aiflame.errors import AiflameError
 from aiflame.render import svg
@@ -48,6 +49,6 @@ def flame(
             svg.write(tree, shown.metric, output, title=title, subtitle=subtitle, inverted=inverted or icicle)
     except OSError as error:
         raise AiflameError(f"cannot write {output}: {(error.strerror or str(error)).lower()}: choose another place with -o") from None
-    typer.echo(output)
+    say(output)
     if told := idle_note(shown.tree, shown.metric):
-        typer.echo(told, err=True)
+        say(told, err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as text
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,9 @@ import typer
 
 from aiflame.analyze.intra import intra as ask
 from aiflame.analyze.intra import to_json
+from aiflame.cli.say import say_json
 from aiflame.cli.view import Ranks, opened
+from aiflame.json_text import json_text
 from aiflame.render.intra_table import print_intra
 
 ROWS = 30
@@ -26,6 +27,6 @@ def intra(
     """Show what happens inside kernels: scopes, overlap of copies and math, waits, roles, tail."""
     kernels = ask(opened(profile, ranks).store, kernel)
     if json:
-        typer.echo(text.dumps(to_json(kernels), ensure_ascii=False))
+        say_json(json_text(to_json(kernels)))
     else:
         print_intra(kernels, rows)

@@ -36,10 +36,9 @@ def _run(arguments: list[str]) -> int:
         from aiflame.cli.record import record
 
         return record(arguments[1:])
-    from aiflame.cli.commands import app
+    from aiflame.cli.commands import run
 
-    app(args=arguments, prog_name="aiflame")  # ends by SystemExit
-    return 0
+    return run(arguments)
 
 
 if __name__ == "__main__":

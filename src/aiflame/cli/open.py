@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from aiflame.cli.browser import show
+from aiflame.cli.say import say
 from aiflame.cli.view import BaseRanks, Ranks, SourcePath, of_ranks, opened, source_folder
 from aiflame.render.report import Report
 from aiflame.render.server import Server
@@ -27,11 +28,11 @@ def open_report(
     before = opened(baseline, base_ranks).store if baseline is not None else None
     found = Report(shown.store, before, of_ranks(shown, ranks), sources=source_folder(source_path))
     with Server(found, port) as server:
-        typer.echo(server.address)
+        say(server.address)
         if not no_browser:
             for line in show(server.address):
-                typer.echo(line, err=True)
+                say(line, err=True)
         try:
             server.serve_forever()
         except KeyboardInterrupt:
-            typer.echo(err=True)  # after the terminal's ^C
+            say(err=True)  # after the terminal's ^C

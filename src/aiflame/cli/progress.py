@@ -6,6 +6,8 @@ import sys
 import time
 from pathlib import Path
 
+from aiflame.errors import harmless
+
 _AT_ONCE_S = 0.5
 """What takes no longer is not worth a line."""
 
@@ -14,7 +16,7 @@ class SealingLine:
     """To be called with the share done, 0 to 1. Says nothing where nobody looks."""
 
     def __init__(self, profile: Path | None) -> None:
-        self._name = profile.name if profile is not None else "the profile"
+        self._name = harmless(profile.name) if profile is not None else "the profile"
         self._began = time.monotonic()
         self._shown = False
         self._wanted = sys.stderr.isatty()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as text
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,9 @@ from aiflame.analyze.rank_facts import Partial
 from aiflame.analyze.rank_sources import sources
 from aiflame.analyze.ranks import ranks as ask
 from aiflame.analyze.ranks import to_json
+from aiflame.cli.say import say_json
 from aiflame.errors import AiflameError
+from aiflame.json_text import json_text
 from aiflame.profile.rank_numbers import parse_ranks
 from aiflame.profile.store import newest
 from aiflame.render.ranks_table import print_ranks
@@ -53,7 +54,7 @@ def ranks(
     answer = ask(partial)
     answer.notes[:0] = notes
     if json:
-        typer.echo(text.dumps(to_json(answer, rows), indent=1))
+        say_json(json_text(to_json(answer, rows), indent=1))
         return
     print_ranks(answer, rows)
 

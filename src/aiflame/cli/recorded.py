@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 
+from aiflame.cli.say import say
 from aiflame.profile.door import Folder
 from aiflame.profile.glance import Glance, glance
 from aiflame.recorder import Place, Recording
@@ -24,10 +24,10 @@ def summarize(recording: Recording, seconds: float, *, quiet: bool) -> None:
         return
     processes = f"{seen.processes:,} process{'es' if seen.processes != 1 else ''}"
     samples = f"{'' if seen.all else 'more than '}{seen.samples:,} samples"
-    print(
+    say(
         f"aiflame: {_of_ranks(recording.place)}{seconds:.1f} s, {processes}, {samples} -> {recording.place.whole}"
         f" ({recording.bytes / 1e6:.1f} MB recorded); next: aiflame open, aiflame top",
-        file=sys.stderr,
+        err=True,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from aiflame.analyze.amounts import amount
+from aiflame.cli.say import say
 from aiflame.cli.view import BaseRanks, Ranks, SourcePath, of_ranks, opened, source_folder
 from aiflame.memory import keep_freed_memory
 from aiflame.render.report import write
@@ -30,6 +31,6 @@ def report(
     shown = opened(profile, ranks)
     before = opened(baseline, base_ranks).store if baseline is not None else None
     size = write(shown.store, output, before, title or of_ranks(shown, ranks), source_folder(source_path))
-    typer.echo(output)
+    say(output)
     if size > LARGE:
-        typer.echo(f"{output} has {amount(size, 'bytes')}: aiflame open shows the same without one large file", err=True)
+        say(f"{output} has {amount(size, 'bytes')}: aiflame open shows the same without one large file", err=True)

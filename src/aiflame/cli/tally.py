@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as text
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,9 @@ import typer
 
 from aiflame.analyze.tally import tally as ask
 from aiflame.analyze.tally import to_json
+from aiflame.cli.say import say_json
 from aiflame.cli.view import Ranks, opened
+from aiflame.json_text import json_text
 from aiflame.render.tally_table import print_tally
 
 ROWS = 20
@@ -26,6 +27,6 @@ def tally(
     """Add up the calls of each runtime, what ran on devices, and what was moved."""
     sections = ask(opened(profile, ranks).store, extended=extended)
     if json:
-        typer.echo(text.dumps(to_json(sections), ensure_ascii=False))
+        say_json(json_text(to_json(sections)))
     else:
         print_tally(sections, rows)

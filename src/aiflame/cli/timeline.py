@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from aiflame.cli.say import say
 from aiflame.cli.view import Ranks, opened
 from aiflame.errors import AiflameError
 from aiflame.memory import keep_freed_memory
@@ -28,5 +29,5 @@ def timeline(
             slices = perfetto.write_profile(shown.store, shown.meta.started, file, samples=not no_samples)
     except OSError as error:
         raise AiflameError(f"cannot write {output}: {(error.strerror or str(error)).lower()}: choose another place with -o") from None
-    typer.echo(output)
-    typer.echo(f"{slices:,} slices; open it in https://ui.perfetto.dev, where it stays in your browser", err=True)
+    say(output)
+    say(f"{slices:,} slices; open it in https://ui.perfetto.dev, where it stays in your browser", err=True)

@@ -10,6 +10,7 @@ from aiflame.analyze.phases import over_steps, phase_times
 from aiflame.analyze.top import ASKED, GROUPED, to_json
 from aiflame.analyze.top import top as ask
 from aiflame.attribute.tree import GPU_STALLS, OF_GPU, Kind
+from aiflame.cli.say import say_json
 from aiflame.cli.view import Focus, Idle, MetricName, ProfilePath, Ranks, Raw, view
 from aiflame.render.table import print_steps, print_top
 
@@ -37,7 +38,7 @@ def top(
     answer = ask(shown.tree, question)
     steps = over_steps(phase_times(shown.tree, shown.metric)) if question == "step" else None
     if json:
-        typer.echo(to_json(answer, shown.tree, shown.metric, rows, steps))
+        say_json(to_json(answer, shown.tree, shown.metric, rows, steps))
         return
     if steps is not None:
         print_steps(steps, shown.tree.metric(shown.metric))

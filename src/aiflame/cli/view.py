@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +16,8 @@ from aiflame.attribute.build import GROUPINGS, default_metric
 from aiflame.attribute.transforms import focus, hide_interpreter_noise, without_idle
 from aiflame.attribute.tree import METRICS, Tree
 from aiflame.cli.progress import SealingLine
-from aiflame.errors import AiflameError, harmless
+from aiflame.cli.say import say
+from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed
 from aiflame.profile.background import take_failures
 from aiflame.profile.door import Folder
@@ -74,7 +74,7 @@ def opened(path: Path | None, ranks: str = "") -> Profile:
     finally:
         line.end()
     for note in profile.store.unfinished():
-        print(f"aiflame: {note}", file=sys.stderr)
+        say(f"aiflame: {note}", err=True)
     return profile
 
 
@@ -82,7 +82,7 @@ def _say_what_failed(path: Path | None) -> None:
     """In the background, before this command."""
     with contextlib.suppress(AiflameError, OSError):
         for line in take_failures(Folder.open(path if path is not None else newest(Path()))):
-            print(f"aiflame: {harmless(line)}", file=sys.stderr)
+            say(f"aiflame: {line}", err=True)
 
 
 def source_folder(path: Path | None) -> SourceFolder | None:

@@ -43,6 +43,8 @@ _CPU_INSTRUCTION = re.compile(r" @ \+0x[0-9a-f]+$")
 _OFFSET = re.compile(r"^\+0x[0-9a-f]+$")
 _STALL = re.compile(r"^[a-z][a-z0-9_]+$")
 _WRITE_LINES = 10_000
+_MOVES_THE_CURSOR = "[\\x00-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069]"
+"""Line ends among them. As `errors.MOVES_THE_CURSOR`: the stacks may be printed."""
 
 
 def write(tree: Tree, metric: str, file: TextIO) -> None:
@@ -77,7 +79,7 @@ def read(path: str | Path) -> Tree:
 
 def _by_written_name(tree: Tree) -> Tree:
     """The tree with frames that are written alike made one."""
-    name = pl.col("name").str.replace_all(r"[;]", ":").str.replace_all(r"[\r\n\x00]", " ")
+    name = pl.col("name").str.replace_all(r"[;]", ":").str.replace_all(_MOVES_THE_CURSOR, " ")
     mark = pl.col("kind").replace_strict({int(kind): mark for kind, mark in MARKS.items()}, default="", return_dtype=pl.String)
     before = pl.when(pl.col("kind") == int(Kind.PYTHON)).then(pl.lit(PYTHON_MARK)).otherwise(pl.lit(""))
     empty = pl.lit("")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from typing import TextIO
 
 import numpy as np
 
 from aiflame.attribute import nodes
 from aiflame.attribute.tree import Tree
+from aiflame.json_text import json_text
 from aiflame.version import VERSION
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
@@ -19,7 +20,7 @@ _WRITE_STACKS = 2_000
 def write(tree: Tree, metric: str, file: TextIO) -> None:
     """Each stack with a value is one sample, the value its weight; siblings come in the order of their names."""
     kind = tree.metric(metric)
-    dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+    dump = partial(json_text, separators=(",", ":"))
     file.write(f'{{"$schema":{dump(SCHEMA)},"exporter":{dump(f"aiflame {VERSION}")},"name":{dump(kind.label)},"activeProfileIndex":0,')
     file.write('"shared":{"frames":[')
     rows = tree.frames.select("name", "file", "line").rows()

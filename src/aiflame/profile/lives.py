@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from .check import intact_records
 from .door import Folder
+from .masking import masked_command
 from .records import Column, Type
 from .schema import HEADER_BYTES, LIVES, LIVES_FILE, TABLE, TEXTS_FILE
 from .spool import DAMAGED_TEXT, POLARS, empty_frame, is_possible, record_type
@@ -41,7 +42,7 @@ class Lives:
 
 
 def read_lives(spool: Folder, elsewhere: Collection[tuple[int, int]]) -> Lives:
-    """In the order of their start. `elsewhere`: (PID, start) of the processes that have a folder."""
+    """In the order of their start, secrets in commands masked. `elsewhere`: (PID, start) of the processes that have a folder."""
     damage: Counter[str] = Counter()
     begins, ends, size = _records(spool, damage)
     keys = zip(begins["pid"].tolist(), begins["start_ns"].tolist(), strict=True)
@@ -51,7 +52,7 @@ def read_lives(spool: Folder, elsewhere: Collection[tuple[int, int]]) -> Lives:
     begins, ends = begins[order], ends[order]
     every = np.arange(len(begins), dtype=np.uint32)
     with Strings(spool, TEXTS_FILE) as texts:
-        begun = _frame(begins, LIFE.columns, texts, damage)
+        begun = _frame(begins, LIFE.columns, texts, damage).with_columns(pl.col("command").map_batches(_masked, pl.String))
         ended = np.flatnonzero(ends["commit"]).astype(np.uint32)
         end = _frame(ends[ended], LIFE_END.columns, texts, damage)
     first = pl.lit(1, pl.UInt32).alias("id")
@@ -108,3 +109,9 @@ def _texts(references: NDArray[np.uint32], texts: Strings, damage: Counter[str])
     found = texts.fetch(distinct)
     damage["damaged texts in processes"] += sum(count for count, text in zip(uses.tolist(), found, strict=True) if text is None)
     return pl.Series([DAMAGED_TEXT if text is None else text.decode("utf-8", "replace") for text in found], dtype=pl.String)[place]
+
+
+def _masked(commands: pl.Series) -> pl.Series:
+    """Thousands of processes have few commands."""
+    shown = {command: masked_command(command) for command in commands.unique()}
+    return pl.Series([shown[command] for command in commands], dtype=pl.String)

@@ -33,6 +33,7 @@ from .living import SPOOL
 from .meta import FILE_NAME as META_FILE
 from .meta import Meta
 from .schema import TABLES
+from .short_lives import with_ticks
 from .spool import ProcessSpool
 from .telemetry import add_telemetry
 from .telemetry_format import FOLDER as TELEMETRY
@@ -42,6 +43,7 @@ _PARTIAL = "tables.partial"
 LOCK = "seal.lock"
 _PART_BYTES = 64 << 20
 _LOOK_S = 0.2
+_HIGHEST_RATE = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +177,7 @@ def _write_tables(
     partial = place.new_folder(_PARTIAL)
     cpu: list[CpuTime] = []
     rows = _process_rows(profile.folder(SPOOL), growing=growing)
-    lives = _Lives(read_lives(profile.folder(SPOOL), {(folder.pid, folder.start_ns) for folder in rows}))
+    lives = _Lives(with_ticks(read_lives(profile.folder(SPOOL), {(folder.pid, folder.start_ns) for folder in rows}), _cpu_rate(meta)))
     spool_bytes = sum(folder.size for folder in rows) + lives.size
     cpu.extend(lives.cpu_times())
     writer, damage, done = _Writer(partial, profile), Counter[str]() if growing else Counter(lives.damage), lives.size
@@ -212,10 +214,14 @@ def _write_tables(
 
 def _unseen(processes: list[CpuTime], meta: Meta, stopped: list[str], *, growing: bool) -> list[str]:
     """While a recording goes on, samples of what processes have used may still be on their way."""
-    rate = meta.options.get("cpu_rate")
-    if growing or not isinstance(rate, int):
+    if growing:
         return []
-    return notes_on(processes, meta.cpu_ns, rate, stopped[0] if stopped else None)
+    return notes_on(processes, meta.cpu_ns, _cpu_rate(meta), stopped[0] if stopped else None)
+
+
+def _cpu_rate(meta: Meta) -> int:
+    rate = meta.options.get("cpu_rate")
+    return rate if isinstance(rate, int) and 0 < rate < _HIGHEST_RATE else 0
 
 
 def _stop(profile: Folder) -> list[str]:

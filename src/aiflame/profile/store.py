@@ -25,6 +25,7 @@ from .job import is_ranked, rank_folders
 from .living import SPOOL
 from .meta import FILE_NAME as META_FILE
 from .meta import Meta
+from .parquet_pages import NotOurs, sizes
 from .schema import TABLE, TABLES
 from .seal import is_sealed, seal, seal_aside, seal_growing
 from .spool import empty_frame
@@ -35,6 +36,10 @@ _ALONE = "derive.lock"
 
 _MOST_ROWS, _MOST_ROWS_A_BYTE = 1 << 20, 64
 """A row of ours takes a tenth of a byte at the least: it has a number."""
+_MOST_UNPACKED, _MOST_UNPACKED_A_BYTE = 128 << 20, 256
+"""Bytes of pages. Tables of recordings have up to ten a byte."""
+_MOST_TEXTS, _MOST_TEXTS_A_BYTE = 1 << 30, 4096
+"""Bytes of texts, each row with its own: a million rows may share the long name of one function."""
 _SMALL = 64 << 10
 """Bytes of a part that is read at once: it needs no descriptor until its table is collected."""
 
@@ -270,11 +275,28 @@ def _scan(folder: Folder, parts: tuple[Part, ...]) -> pl.LazyFrame:
 
 
 def _refuse_bomb(folder: Folder, part: Part) -> None:
-    """Equal values take next to no room: rows are counted before they take memory."""
+    """What is equal takes next to no room: all is counted before it takes memory."""
+    path = folder.path / part.file
+    with open_part(folder, part) as file:
+        try:
+            found = sizes(file, part.bytes)
+        except NotOurs as error:
+            raise AiflameError(f"cannot read {path}: {error}") from None
+    if found.rows != part.rows or found.rows > _MOST_ROWS + _MOST_ROWS_A_BYTE * part.bytes:
+        raise AiflameError(f"{path} says that it has {found.rows:,} rows in {part.bytes:,} bytes: no table of ours does")
+    unpacked, texts = _MOST_UNPACKED + _MOST_UNPACKED_A_BYTE * part.bytes, _MOST_TEXTS + _MOST_TEXTS_A_BYTE * part.bytes
+    if found.unpacked > unpacked or (found.texts > texts and _text_bytes(folder, part) > texts):
+        raise AiflameError(f"{path} would take far more memory than a table of {part.bytes:,} bytes of ours does: it is not read")
+
+
+def _text_bytes(folder: Folder, part: Part) -> int:
+    """Of all rows. Those that share a text are counted, each with the whole of it; the text is in memory once."""
     with _as_errors(folder.path), open_part(folder, part) as file:
-        rows = pl.scan_parquet(file, glob=False).select(pl.len()).collect().item()
-    if rows != part.rows or rows > _MOST_ROWS + _MOST_ROWS_A_BYTE * part.bytes:
-        raise AiflameError(f"{folder.path / part.file} says that it has {rows:,} rows in {part.bytes:,} bytes: no table of ours does")
+        frame = pl.scan_parquet(file, glob=False)
+        kinds = frame.collect_schema()
+        lengths = [pl.col(name).str.len_bytes() for name in kinds if kinds[name] == pl.String]
+        lengths += [pl.col(name).bin.size() for name in kinds if kinds[name] == pl.Binary]
+        return int(frame.select(pl.sum_horizontal(length.cast(pl.UInt64).sum() for length in lengths)).collect().item() or 0)
 
 
 def _content(folder: Folder, part: Part) -> bytes:

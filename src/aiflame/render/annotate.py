@@ -32,7 +32,7 @@ def print_annotation(
 
     `by_code`: instructions in the order of the code, each with its line, instead of source lines with their instructions.
     """
-    console = console or Terminal(highlight=False)
+    console = console or Terminal()
     for line in annotation_lines(answer, console.width, least_percent, by_code=by_code):
         console.print(line, no_wrap=True, overflow="crop", crop=True)
 

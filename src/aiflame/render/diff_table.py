@@ -19,7 +19,7 @@ NAME_WIDTH = 20
 
 def print_comparison(comparison: Comparison, rows: int, *, everything: bool = False, console: Console | None = None) -> None:
     """Print the step, then a table for each grouping; without `everything`, differences that are noise are only counted."""
-    console = console or Terminal(highlight=False)
+    console = console or Terminal()
     if comparison.step is not None:
         console.print(_step_line(comparison.step))
         console.print()

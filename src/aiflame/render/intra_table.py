@@ -18,7 +18,7 @@ MARK = "~ "
 
 
 def print_intra(kernels: list[IntraKernel], rows: int, console: Console | None = None) -> None:
-    console = console or Terminal(highlight=False)
+    console = console or Terminal()
     for number, kernel in enumerate(kernels):
         if number:
             console.print()

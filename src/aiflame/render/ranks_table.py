@@ -20,7 +20,7 @@ PARTS = 12
 
 def print_ranks(found: Ranks, rows: int, console: Console | None = None) -> None:
     """What stands out; a row for each rank; phases; collectives that somebody was late to; the path of the median and the longest step."""
-    console = console or Terminal(highlight=False)
+    console = console or Terminal()
     for finding in found.findings[:rows]:
         console.print(Text.assemble(("• ", "bold"), finding.sentence))
     if found.findings:

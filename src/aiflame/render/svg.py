@@ -14,6 +14,7 @@ from aiflame.render import still
 from aiflame.render.bundle import bundle
 from aiflame.render.colors import DIFF_STEPS, LABEL, SHADES, TONES, kind_class, palette_css, shade_of
 from aiflame.render.layout import MAX_NODES, Layout, lay_out
+from aiflame.render.output import new_file
 from aiflame.render.payload import cleaned_text, encode
 from aiflame.render.units import amount, share
 
@@ -110,7 +111,8 @@ def _write(
         )
     )
     if isinstance(out, Path):
-        out.write_text(text, encoding="utf-8")
+        with new_file(out) as file:
+            file.write(text.encode())
     else:
         out.write(text)
 

@@ -61,7 +61,7 @@ HEADINGS = {
 
 def print_top(answer: pl.DataFrame, tree: Tree, metric: str, by: str = "function", console: Console | None = None) -> None:
     """Print the rows of `analyze.top`, heaviest first."""
-    console = console or Terminal(highlight=False)
+    console = console or Terminal()
     console.print(top_table(answer, tree, metric, by, console.width))
     kind = tree.metric(metric)
     console.print(Text(f"{kind.label}: {amount(tree.total(metric), kind.unit)} in all", style="dim"))
@@ -71,7 +71,7 @@ def print_top(answer: pl.DataFrame, tree: Tree, metric: str, by: str = "function
 
 def print_steps(steps: pl.DataFrame, metric: Metric, console: Console | None = None) -> None:
     """Print what steps took, and each of their phases (`analyze.phases.over_steps`)."""
-    console = console or Terminal(highlight=False)
+    console = console or Terminal()
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
     for heading in ("Total", "Shortest", "Median", "Longest"):
         table.add_column(heading, justify="right", no_wrap=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import IO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -11,7 +12,11 @@ from aiflame.errors import harmless
 
 
 class Terminal(Console):
-    """Shows control characters, and those that turn the direction of writing, as question marks. Its own lines still end."""
+    """Shows control characters, and those that turn the direction of writing, as question marks. Its own lines still end. A text is shown
+    as it is: `[red]` is no colour, `:smile:` no picture; what is to have a style is a `rich.text.Text`."""
+
+    def __init__(self, *, file: IO[str] | None = None, stderr: bool = False, force_terminal: bool | None = None, width: int | None = None):
+        super().__init__(file=file, stderr=stderr, force_terminal=force_terminal, width=width, markup=False, emoji=False, highlight=False)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):

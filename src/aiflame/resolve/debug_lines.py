@@ -12,6 +12,11 @@ from aiflame.resolve.elf_file import ElfFile
 
 LARGEST_DEBUG = 512 << 20
 """Bytes of `.debug_info`. Measured on libpython 3.13: what symbolic makes of 16 MB takes 0.3 s and 60 MB of memory."""
+_LARGEST_IN_ALL = 4 * LARGEST_DEBUG
+_UNPACKED, _UNPACKED_A_BYTE = 64 << 20, 16
+"""Debug sections that are compressed shrink to a quarter; what unpacks to far more is made for it."""
+_DEEPEST = 1000
+"""Functions inlined into one another."""
 
 _NAMELESS = frozenset({"", "?", "<unknown>"})
 
@@ -25,6 +30,14 @@ class Place:
     line: int
     """Where in this function: the address's own line, or that of the inlined call."""
     cplusplus: bool
+
+
+def too_much(elf: ElfFile) -> str:
+    """Why its debug information is not read, in a few words; "" when it can be."""
+    packed, unpacked = elf.debug_bytes
+    if elf.line_bytes > LARGEST_DEBUG or unpacked > _LARGEST_IN_ALL or unpacked > _UNPACKED + _UNPACKED_A_BYTE * packed:
+        return f"has {max(elf.line_bytes, unpacked) >> 20:,} MB of debug information, too much to read"
+    return ""
 
 
 class DebugLines:
@@ -57,7 +70,7 @@ class DebugLines:
                 location.line,
                 location.lang not in ("c", "unknown"),
             )
-            for location in reversed(found)
+            for location in reversed(found[:_DEEPEST])
         ]
         if not places or not places[0].file:
             return []

@@ -18,8 +18,11 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-LARGEST_TABLE = 1 << 30
-"""No section that we read whole is larger; more is a broken header."""
+LARGEST_TABLE = 256 << 20
+"""No section that we read whole is larger: eleven million symbols. More is a broken header."""
+LONGEST_NAME = 256 << 10
+"""Bytes of a symbol's name that are read: C++ has some of a hundred thousand."""
+_LONGEST_SECTION_NAME, _LARGEST_SECTION_NAMES = 256, 4 << 20
 
 LOAD, NOTE = 1, 4
 EXECUTABLE_SECTION, COMPRESSED = 4, 0x800
@@ -60,8 +63,10 @@ class Segment:
 class ElfFile:
     """An open ELF file, or the bytes of one."""
 
-    def __init__(self, source: int | bytes) -> None:
+    def __init__(self, source: int | bytes, *, of_profile: bool = False) -> None:
         self._source = source
+        self.of_profile = of_profile
+        """It lies in a profile, and may be a stranger's."""
         header = self.read(0, 64)
         if len(header) < 64 or header[:6] != b"\x7fELF\x02\x01":
             self._source = b""  # not ours to close
@@ -93,9 +98,9 @@ class ElfFile:
 
     @classmethod
     def of(cls, file: BinaryIO | None) -> ElfFile | None:
-        """The same for a file that is open; it may be closed then."""
+        """The same for a file of a profile that is open; it may be closed then."""
         try:
-            return cls(os.dup(file.fileno())) if file is not None else None
+            return cls(os.dup(file.fileno()), of_profile=True) if file is not None else None
         except NotElf:
             return None
 
@@ -141,10 +146,11 @@ class ElfFile:
             return ()
         table = self.read(self._sections_at, self._section_bytes * self._section_count)
         rows = [struct.unpack_from("<IIQQQQIIQQ", table, at) for at in range(0, len(table) - 63, self._section_bytes)]
-        names = self.read(rows[self._names_section][4], rows[self._names_section][5]) if self._names_section < len(rows) else b""
+        of_names = rows[self._names_section] if self._names_section < len(rows) else None
+        names = self.read(of_names[4], min(of_names[5], _LARGEST_SECTION_NAMES)) if of_names else b""
         return tuple(
             Section(
-                names[row[0] : max(names.find(b"\0", row[0]), row[0])].decode("latin-1"),
+                names[row[0] : max(names.find(b"\0", row[0], row[0] + _LONGEST_SECTION_NAME), row[0])].decode("latin-1"),
                 row[1], row[2], row[3], row[4], row[5], row[6], row[9],
             )
             for row in rows
@@ -189,10 +195,19 @@ class ElfFile:
     def line_bytes(self) -> int:
         """Size of its debug information once unpacked; 0 when it has none."""
         section = self.section(".debug_info")
-        if section is None or section.type == NOBITS:
-            return 0
-        header = self.read(section.offset, 24) if section.flags & COMPRESSED else b""
-        return int(struct.unpack_from("<Q", header, 8)[0]) if len(header) == 24 else section.size
+        return 0 if section is None or section.type == NOBITS else self._unpacked(section)
+
+    @property
+    def debug_bytes(self) -> tuple[int, int]:
+        """Of all its debug sections: size in the file, and once unpacked, as their headers say."""
+        sections = [each for each in self.sections if each.name.startswith((".debug_", ".zdebug_")) and each.type != NOBITS]
+        return sum(each.size for each in sections), sum(map(self._unpacked, sections))
+
+    def _unpacked(self, section: Section) -> int:
+        header = self.read(section.offset, 24)
+        if section.flags & COMPRESSED:
+            return int(struct.unpack_from("<Q", header, 8)[0]) if len(header) == 24 else section.size
+        return int.from_bytes(header[4:12], "big") if header.startswith(b"ZLIB") else section.size
 
     def symbols(self, name: str) -> tuple[NDArray[np.void], Section] | None:
         """A symbol table and its strings' section."""
@@ -203,14 +218,14 @@ class ElfFile:
         return np.frombuffer(data, SYMBOL, count=len(data) // SYMBOL.itemsize), self.sections[section.link]
 
     def text(self, strings: Section, at: int) -> str:
-        """The NUL-terminated string at `at` of a string section."""
+        """The NUL-terminated string at `at` of a string section, or its beginning."""
         room = 256
         while True:
             data = self.read(strings.offset + at, min(room, max(strings.size - at, 0)))
             end = data.find(b"\0")
-            if end >= 0 or len(data) < room:
+            if end >= 0 or len(data) < room or room >= LONGEST_NAME:
                 return data[: end if end >= 0 else len(data)].decode("utf-8", "replace")
-            room *= 8
+            room = min(room * 8, LONGEST_NAME)
 
     def small_debug(self) -> ElfFile | None:
         """The ELF inside `.gnu_debugdata`: symbols that Fedora's tools keep when stripping (the torch wheel's libgomp has one)."""

@@ -18,6 +18,8 @@ from aiflame.resolve.elf_file import EXECUTABLE_SECTION, RELOCATION, ElfFile, Se
 
 FUNCTION, INDIRECT_FUNCTION, NO_TYPE = 2, 10, 0
 X86_64 = 62
+_MOST_ALIASES, _MOST_SLOTS = 256, 1 << 20
+"""Names of one place, and relocations of functions, that are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class ElfSymbols:
         name = self._names.get(at)
         if name is None:
             last = int(self._first[at + 1]) if at + 1 < len(self._first) else len(self._sized)
-            rows = self._sized[int(self._first[at]) : last]
+            rows = self._sized[int(self._first[at]) : last][:_MOST_ALIASES]
             name = self._names[at] = min((self._read(row) for row in rows), key=_preference)[1]
         return name
 
@@ -112,9 +114,9 @@ class ElfSymbols:
         for name in (".rela.plt", ".rela.dyn"):
             data = self._binary.section_data(self._binary.section(name)) if self._binary else b""
             rows = np.frombuffer(data, RELOCATION, count=len(data) // RELOCATION.itemsize)
-            named = rows[(rows["type"] == 6) | (rows["type"] == 7)]  # GLOB_DAT, JUMP_SLOT
+            named = rows[(rows["type"] == 6) | (rows["type"] == 7)][:_MOST_SLOTS]  # GLOB_DAT, JUMP_SLOT
             slots.update(zip(named["offset"].tolist(), named["symbol"].tolist(), strict=True))
-            chosen = rows[(rows["type"] == 37) & (rows["addend"] > 0)]  # IRELATIVE
+            chosen = rows[(rows["type"] == 37) & (rows["addend"] > 0)][:_MOST_SLOTS]  # IRELATIVE
             slots.update(zip(chosen["offset"].tolist(), (-chosen["addend"]).tolist(), strict=True))
         return slots
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from aiflame.resolve.debug_lines import LARGEST_DEBUG, DebugLines, Place
+from aiflame.resolve.debug_lines import DebugLines, Place, too_much
+from aiflame.resolve.debug_lines_apart import chains_apart
 from aiflame.resolve.elf_symbols import ElfSymbols
 from aiflame.resolve.kept import Code
 
@@ -22,13 +23,12 @@ class Found:
     """Of the function; -1 when unknown."""
 
 
-def look_up(code: Code, addresses: NDArray[np.uint64]) -> list[Found]:
-    """For each address, in order."""
+def look_up(module: str, code: Code, addresses: NDArray[np.uint64]) -> tuple[list[Found], str]:
+    """For each address, in order; and a line for a person when debug information is there but was not read."""
     symbols = ElfSymbols(code.binary, code.debug)
-    lines = _lines(code)
+    chains, why = _chains(code, addresses.tolist())
     found = []
-    for address, function in zip(addresses.tolist(), symbols.lookup(addresses), strict=True):
-        chain = lines.lookup(address) if lines else []
+    for function, chain in zip(symbols.lookup(addresses), chains, strict=True):
         if function and function.name:
             # The symbol names the function the same way with and without DWARF.
             outer = chain[0] if chain else Place("", "", 0, False)
@@ -36,17 +36,18 @@ def look_up(code: Code, addresses: NDArray[np.uint64]) -> list[Found]:
         elif chain and not chain[0].name:
             chain = []
         found.append(Found(tuple(chain), function.start if function else -1))
-    return found
+    return found, f"{module} {why}: its frames have no lines" if why else ""
 
 
-def lines_left_out(module: str, code: Code) -> str:
-    """A line for a person when debug information is there but is not read."""
-    size = max((elf.line_bytes for elf in (code.binary, code.debug) if elf), default=0)
-    return f"{module} has {size >> 20} MB of debug information, too much to read: its frames have no lines" if size > LARGEST_DEBUG else ""
-
-
-def _lines(code: Code) -> DebugLines | None:
-    for elf in (code.binary, code.debug):
-        if elf and 0 < elf.line_bytes <= LARGEST_DEBUG:
-            return DebugLines(elf)
-    return None
+def _chains(code: Code, addresses: list[int]) -> tuple[list[list[Place]], str]:
+    none: list[list[Place]] = [[] for _ in addresses]
+    elf = next((elf for elf in (code.binary, code.debug) if elf and elf.line_bytes), None)
+    if elf is None:
+        return none, ""
+    if why := too_much(elf):
+        return none, why
+    if elf.of_profile:
+        chains = chains_apart(elf, addresses)
+        return (none, "has debug information that cannot be read") if chains is None else (chains, "")
+    lines = DebugLines(elf)
+    return [lines.lookup(address) for address in addresses], ""

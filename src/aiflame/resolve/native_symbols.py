@@ -13,7 +13,7 @@ from aiflame.profile.kinds import Kind
 from aiflame.resolve.instructions import instructions_at
 from aiflame.resolve.kept import VDSO, Code, Module, find_code, is_missing, why_missing
 from aiflame.resolve.names import Name, clean, readable, readable_cpp
-from aiflame.resolve.native_names import Found, lines_left_out, look_up
+from aiflame.resolve.native_names import Found, look_up
 from aiflame.resolve.outside import Outside
 
 _PLACES = {
@@ -67,9 +67,9 @@ def native_symbols(
         with find_code(module, profile, outside) as code:
             if is_missing(module, code):
                 (notes if outside.allowed else not_looked_for).append(why_missing(module) if outside.allowed else clean(module.name))
-            notes += filter(None, (lines_left_out(module.name, code),))
             addresses = group["lookup"].to_numpy().astype(np.uint64)
-            found = look_up(code, addresses)
+            found, note = look_up(module.name, code, addresses)
+            notes += [note] if note else []
             for address, what in zip(addresses.tolist(), found, strict=True):
                 places += _rows(row["code"], address, what, module.name, names)
             instructions += _instructions(row["code"], code, group, found)

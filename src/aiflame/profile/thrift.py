@@ -1,0 +1,88 @@
+"""Thrift's compact protocol, in which Parquet writes its metadata: structures as dicts of field numbers. Every length is compared with
+what is there before anything is made of it."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+_DEEPEST = 16
+_STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(13)
+
+Struct = dict[int, Any]
+
+
+class NotThrift(ValueError):
+    """The bytes end too early, or are none of the protocol's."""
+
+
+class Reader:
+    """Over bytes; `at` is where it stands. `most_values`: of all numbers, texts and structures together."""
+
+    def __init__(self, data: bytes, most_values: int) -> None:
+        self._data, self.at, self._left = data, 0, most_values
+
+    def structure(self, depth: int = 0) -> Struct:
+        if depth > _DEEPEST:
+            raise NotThrift("nested too deep")
+        found: Struct = {}
+        number = 0
+        while (head := self._byte()) & 15 != _STOP:
+            number = number + (head >> 4) if head >> 4 else self._zigzag()
+            kind = head & 15
+            found[number] = kind == _TRUE if kind in (_TRUE, _FALSE) else self._value(kind, depth)
+        return found
+
+    def _value(self, kind: int, depth: int) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise NotThrift("too many values")
+        if kind in (_TRUE, _FALSE):
+            return self._byte() == _TRUE  # in a list
+        if kind == _BYTE:
+            return self._byte()
+        if kind in (_I16, _I32, _I64):
+            return self._zigzag()
+        if kind == _DOUBLE:
+            return struct.unpack("<d", self._bytes(8))[0]
+        if kind == _BINARY:
+            return self._bytes(self._varint())
+        if kind in (_LIST, _SET):
+            head = self._byte()
+            count = head >> 4 if head >> 4 < 15 else self._varint()
+            return [self._value(head & 15, depth) for _ in range(self._counted(count))]
+        if kind == _MAP:
+            count = self._counted(self._varint())
+            kinds = self._byte() if count else 0
+            return [(self._value(kinds >> 4, depth), self._value(kinds & 15, depth)) for _ in range(count)]
+        if kind == _STRUCT:
+            return self.structure(depth + 1)
+        raise NotThrift(f"no type {kind}")
+
+    def _counted(self, count: int) -> int:
+        if count > len(self._data) - self.at:
+            raise NotThrift("a list is longer than what is there")
+        return count
+
+    def _bytes(self, count: int) -> bytes:
+        begin, self.at = self.at, self.at + count
+        if self.at > len(self._data):
+            raise NotThrift("ends too early")
+        return self._data[begin : self.at]
+
+    def _byte(self) -> int:
+        return self._bytes(1)[0]
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while shift < 64:
+            byte = self._byte()
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+            shift += 7
+        raise NotThrift("a number of more than 64 bits")
+
+    def _zigzag(self) -> int:
+        value = self._varint()
+        return value >> 1 ^ -(value & 1)
