@@ -108,7 +108,9 @@ class Keeper:
             with contextlib.suppress(OSError, ValueError):
                 descriptor = os.open(place, _OPEN | flags)
                 status = os.fstat(descriptor)
-                if stat.S_ISREG(status.st_mode) and status.st_ino == inode and status.st_size <= _LARGEST:
+                same = stat.S_ISREG(status.st_mode) and status.st_ino == inode and status.st_size <= _LARGEST
+                # What the kernel says is mapped is; what a process has written down may be any file's number.
+                if same and (mapped or os.pread(descriptor, 4, 0) == b"\x7fELF"):
                     self._held[name] = path, descriptor
                     return
                 os.close(descriptor)
