@@ -4,8 +4,9 @@
 
 The program says when its first line runs and when its last one does; what it waited for is the rest, less the same of the program alone.
 Alone, recorded, and under `py-spy record` (on PATH, else left out) in turn, so that a busy machine hits all alike; processor time beside
-it, which depends less on what else runs, and Python's own start as a yardstick. For growth, the program puts ready-made tables of so
-many gigabytes into the profile it is recorded into, as if it had recorded them. For sizes, it imports NumPy from a temporary folder.
+it, which depends less on what else runs, and Python's own start as a yardstick. Where others use the machine, start all of it by
+`chrt -f 20`. For growth, the program puts ready-made tables of so many gigabytes into the profile it is recorded into, as if it had
+recorded them. For sizes, it imports NumPy from a temporary folder.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from seal import spool
 
 from aiflame.profile.meta import Host
+from aiflame.version import VERSION
 
 RESULTS = Path(__file__).parent / "results" / "prompt.json"
 PROGRAM = (
@@ -195,7 +197,14 @@ def _summary(times: list[float], alone: list[float]) -> dict[str, float]:
 
 def _machine() -> dict[str, object]:
     host = Host.here()
-    return {"cpu": host.cpu, "cores": host.cores, "kernel": host.kernel, "python": host.python}
+    policy = "SCHED_FIFO" if os.sched_getscheduler(0) == os.SCHED_FIFO else "SCHED_OTHER"
+    spy = (
+        subprocess.run(["py-spy", "--version"], capture_output=True, text=True, check=False).stdout.strip()
+        if shutil.which("py-spy")
+        else ""
+    )
+    versions = {"python": host.python, "aiflame": VERSION, "py-spy": spy.removeprefix("py-spy ")}
+    return {"cpu": host.cpu, "cores": host.cores, "kernel": host.kernel, **versions, "scheduling": policy}
 
 
 if __name__ == "__main__":
