@@ -203,6 +203,8 @@ def _samples(profile: Path) -> Counter[str]:
     count: Counter[str] = Counter()
     for file in profile.glob("spool/*/cpu_samples.table"):
         data = file.read_bytes()
+        if len(data) < 4096:
+            continue  # it is being made
         size, reserved = struct.unpack_from("<I", data, 16)[0], struct.unpack_from("<Q", data, 24)[0]
         ends = min(4096 + reserved * size, len(data) - size + 1)
         count[file.parent.name] = sum(data[at : at + 4] != b"\0\0\0\0" for at in range(4096, ends, size))
