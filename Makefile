@@ -55,6 +55,7 @@ $(VENV)/.ready: pyproject.toml Makefile
 $(VENV)/.test-tools: $(VENV)/.ready
 	$(BIN)/python scripts/test_tools.py $(TEST_PACKAGES)
 	$(BIN)/python scripts/test_interpreter.py 3.14 $(VENV)/interpreters/3.14
+	$(BIN)/python scripts/test_old_system.py $(VENV)/old-system
 	touch $@
 
 # Other people's programs, which tests record: ten for `make test`, the rest for `make guests`.

@@ -56,9 +56,13 @@ uint32_t python_version() noexcept {
   return version;
 }
 
+// What the process had used when recording began: a program that another becomes by exec goes on with its clock.
+uint64_t used_before_ns;
+
 // Tables, who the process is, and its rank: at start, and again in the child of a fork.
 bool open_tables(bool forked) noexcept {
   uint64_t now = now_ns();
+  used_before_ns = forked ? 0 : clock_ns(CLOCK_PROCESS_CPUTIME_ID);
   spool::open(now);
   spool::life::begin(now, python_version(), forked);
   if (!control::recording()) return false;
@@ -68,7 +72,7 @@ bool open_tables(bool forked) noexcept {
 
 void write_end() noexcept {
   threads::retire_all();
-  uint64_t end = now_ns(), cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+  uint64_t end = now_ns(), cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - used_before_ns;
   if (spool::life::is_all())
     spool::life::end(end, cpu);
   else
@@ -166,10 +170,9 @@ void after_fork_child() noexcept {
   level_zero::after_fork_child();
   threads::after_fork();  // also while stopped: a recording that the child starts later must not meet its parent's threads
   if (!running.load(std::memory_order_acquire)) return;
-  // Everything of the parent's is behind mappings that are still shared with it: let go before the first append.
   owner = sys::process_id();
   control::forget_users();
-  spool::abandon();
+  spool::leave_behind();
   forget_rows();
   if (!control::has(schema::Feature::CHILDREN) || !open_tables(true)) {
     running.store(false, std::memory_order_release);
@@ -210,7 +213,10 @@ void before_exit() noexcept { end(cuda::flush_anywhere); }
 
 namespace {
 
-__attribute__((constructor)) void on_load() { aiflame::collector::start(nullptr); }
+__attribute__((constructor)) void on_load(int count, char** words, char**) {
+  aiflame::spool::life::set_command(count, words);
+  aiflame::collector::start(nullptr);
+}
 __attribute__((destructor)) void on_unload() { aiflame::collector::stop(); }
 
 }  // namespace

@@ -19,6 +19,7 @@ int by_system_call(clockid_t clock, timespec* now) noexcept {
 }
 
 constinit std::atomic<Read*> read{by_system_call};
+constinit std::atomic<bool> left_alone{false};
 
 // A function of the library that the kernel maps (vdso(7)), by its symbol table: the section headers are not mapped everywhere.
 class KernelLibrary {
@@ -59,7 +60,12 @@ void find_clock() noexcept {
   if (function) read.store(reinterpret_cast<Read*>(function), std::memory_order_relaxed);
 }
 
-void leave_clock_alone() noexcept { read.store(by_system_call, std::memory_order_relaxed); }
+void leave_clock_alone() noexcept {
+  left_alone.store(true, std::memory_order_relaxed);
+  read.store(by_system_call, std::memory_order_relaxed);
+}
+
+bool clock_left_alone() noexcept { return left_alone.load(std::memory_order_relaxed); }
 
 uint64_t clock_ns(clockid_t clock) noexcept {
   timespec now{};

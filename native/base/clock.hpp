@@ -10,6 +10,7 @@ namespace aiflame {
 void find_clock() noexcept;
 // The program has forbidden the instruction behind that function (prctl(PR_SET_TSC)), or will: from here on clocks are read by system calls.
 void leave_clock_alone() noexcept;
+bool clock_left_alone() noexcept;
 
 uint64_t clock_ns(clockid_t clock) noexcept;
 inline uint64_t now_ns() noexcept { return clock_ns(CLOCK_MONOTONIC); }

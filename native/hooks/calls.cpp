@@ -1,6 +1,7 @@
 #include "hooks/calls.hpp"
 
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "base/sys.hpp"
 #include "sampler/threads.hpp"
 #include "spool/spool.hpp"
@@ -32,11 +33,11 @@ struct Named {
   std::atomic<Function*> function;
 };
 constexpr uint32_t kNames = 1 << 12;
-constinit Named names[kNames];
+AIFLAME_LARGE constinit Named names[kNames];
 
 // The names of a program are some hundred: they share pages.
 constexpr size_t kShared = 1 << 16;
-alignas(Function) constinit char shared[kShared];
+AIFLAME_LARGE alignas(Function) constinit char shared[kShared];
 constinit std::atomic<size_t> taken{0};
 
 void* room(size_t bytes) noexcept {
@@ -59,7 +60,7 @@ struct KnownGroup {
   std::atomic<uint64_t> row;  // number of the recording, and row
 };
 constexpr uint32_t kGroups = 1 << 12;
-constinit KnownGroup groups[kGroups];
+AIFLAME_LARGE constinit KnownGroup groups[kGroups];
 
 KnownGroup* place_of(schema::CallBackend backend, uint64_t handle, bool make_one) noexcept {
   spool::Hash hash;

@@ -1,6 +1,7 @@
 #include "hooks/cuda.hpp"
 
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "base/sys.hpp"
 #include "hooks/cuda_calls.hpp"
 #include "hooks/cuda_life.hpp"
@@ -36,7 +37,7 @@ constexpr uint32_t kMostDevices = 64;
 enum class Name : uint8_t { UNKNOWN, BEING_WRITTEN, KNOWN };
 constinit std::atomic<Name> names_known[kMostDevices];
 constexpr size_t kLongestName = 128;
-char device_names[kMostDevices][kLongestName];
+AIFLAME_LARGE char device_names[kMostDevices][kLongestName];
 
 bool write_name(char (&name)[kLongestName], uint32_t ordinal) noexcept {
   constexpr int kMost = 100;
@@ -284,7 +285,7 @@ void after_fork_child() noexcept {
   changing.store(0, std::memory_order_relaxed);
   given_up.store(false, std::memory_order_relaxed);
   sharing::after_fork_child();
-  happen(LifeEvent::FORK_CHILD);
+  if (state.load(std::memory_order_relaxed) != LifeState::ABSENT) happen(LifeEvent::FORK_CHILD);
 }
 
 void yield_to(const char* tool) noexcept {

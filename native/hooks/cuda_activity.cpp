@@ -1,5 +1,6 @@
 // CUPTI's activity buffers → `kernels`, `copies`, `allocations`.
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "base/sys.hpp"
 #include "hooks/cuda.hpp"
 #include "hooks/cuda_parts.hpp"
@@ -71,7 +72,7 @@ struct Buffer {
   bool take(State in) noexcept { return state.compare_exchange_strong(in, BEING_CHANGED, std::memory_order_acquire); }
   void leave(State in) noexcept { state.store(in, std::memory_order_release); }
 };
-constinit Buffer buffers[kMostBuffers];
+AIFLAME_LARGE constinit Buffer buffers[kMostBuffers];
 constinit std::atomic<uint32_t> spare_count{0}, buffers_out{0};
 
 constexpr auto kApi = static_cast<uint8_t>(schema::GpuApi::CUDA);

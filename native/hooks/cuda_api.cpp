@@ -1,5 +1,6 @@
 #include "hooks/cuda_api.hpp"
 
+#include "base/large.hpp"
 #include "hooks/cuda_sharing.hpp"
 #include "spool/spool.hpp"
 
@@ -80,7 +81,7 @@ void* find() noexcept {
   constexpr int kFlags = RTLD_LAZY | RTLD_LOCAL;
   if (const char* chosen = getenv("AIFLAME_CUPTI")) return dlopen(chosen, kFlags);
   if (void* taken = sharing::copy_of_others()) return taken;
-  static Loaded loaded;
+  AIFLAME_LARGE static Loaded loaded;
   dl_iterate_phdr(look_at, &loaded);
   if (*loaded.cupti)
     if (void* found = dlopen(loaded.cupti, kFlags | RTLD_NOLOAD)) return found;

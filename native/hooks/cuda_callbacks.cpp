@@ -1,5 +1,6 @@
 // Calls of the driver's and the runtime's API → `launches`, each with its stack, and `syncs`; all of them to who traces calls.
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "hooks/caller.hpp"
 #include "hooks/cuda.hpp"
 #include "hooks/cuda_calls.hpp"
@@ -42,7 +43,7 @@ constexpr uint64_t kPokeEvery = 1'000'000;
 constinit std::atomic<uint32_t> subscription{0};
 
 // Of all calls that we hear of, those that belong into `launches` or `syncs`: a bit each, of the driver's API, then of the runtime's.
-constinit std::atomic<uint64_t> launching[2][kMostCalls / 64]{};
+AIFLAME_LARGE constinit std::atomic<uint64_t> launching[2][kMostCalls / 64]{};
 
 std::atomic<uint64_t>& launching_word(CUpti_CallbackDomain domain, CUpti_CallbackId id) noexcept {
   return launching[domain == CUPTI_CB_DOMAIN_RUNTIME_API][id % kMostCalls / 64];

@@ -1,5 +1,6 @@
 #include "hooks/cuda_calls.hpp"
 
+#include "base/large.hpp"
 #include "hooks/calls.hpp"
 #include "hooks/cuda_call_bytes.hpp"
 #include "hooks/cuda_way_out.hpp"
@@ -25,7 +26,7 @@ struct Known {
   std::atomic<Answer> answer{Answer::OWN};
 };
 // Of the driver's API, then of the runtime's.
-constinit Known known[2][kMostCalls]{};
+AIFLAME_LARGE constinit Known known[2][kMostCalls]{};
 
 Known& known_of(CUpti_CallbackDomain domain, CUpti_CallbackId id) noexcept { return known[domain == CUPTI_CB_DOMAIN_RUNTIME_API][id % kMostCalls]; }
 

@@ -114,6 +114,7 @@ aiflame_dlsym:
 void aiflame_find_dlsym() noexcept {
   // libc has this version for every program, new or old.
   auto libcs = reinterpret_cast<Dlsym*>(dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5"));
+  if (!libcs) libcs = reinterpret_cast<Dlsym*>(aiflame::moved::find("dlsym"));
   void* next = libcs(RTLD_NEXT, "dlsym");
   aiflame_real_dlsym.store(next ? reinterpret_cast<Dlsym*>(next) : libcs, std::memory_order_release);
 }

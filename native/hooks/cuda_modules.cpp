@@ -1,5 +1,6 @@
 // Device code is kept when it is loaded: it may be gone, or made at run time, when somebody wants to read it.
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "base/sys.hpp"
 #include "hooks/cuda_parts.hpp"
 #include "spool/control.hpp"
@@ -15,7 +16,7 @@ namespace {
 
 // Cubins with a row already, by crc. Two threads may write the same row twice: readers take either.
 constexpr uint32_t kPlaces = 1 << 13, kMostSteps = 8;
-std::atomic<uint64_t> written[kPlaces];
+AIFLAME_LARGE std::atomic<uint64_t> written[kPlaces];
 // Most processes load no device code: to forget nothing is not to touch all of that.
 std::atomic<bool> any{false};
 

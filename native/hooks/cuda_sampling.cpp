@@ -1,6 +1,7 @@
 #include "hooks/cuda_sampling.hpp"
 
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "base/sys.hpp"
 #include "hooks/cuda.hpp"
 #include "hooks/cuda_calls.hpp"
@@ -53,12 +54,12 @@ constexpr uint64_t kPatience = 1'000'000'000;
 constexpr uint64_t kNewContextAfter = 150'000'000;  // a new one is met by then
 constexpr uint32_t kMostReads = 32;
 constexpr uint64_t kWorthTelling = 100;  // one dropped in so many
-constinit Place places[kMostDevices];
+AIFLAME_LARGE constinit Place places[kMostDevices];
 
 // Contexts on which sampling has begun, until they go. It begins once on each: beside threads that launch kernels, a second time has locked
 // up the driver.
 constexpr uint32_t kMostBegun = 256;
-constinit std::atomic<CUcontext> begun[kMostBegun];
+AIFLAME_LARGE constinit std::atomic<CUcontext> begun[kMostBegun];
 
 bool remember(CUcontext context) noexcept {
   for (auto& one : begun) {

@@ -1,5 +1,6 @@
 #include "hooks/cuda_sampling_records.hpp"
 
+#include "base/large.hpp"
 #include "hooks/cuda.hpp"
 #include "spool/spool.hpp"
 
@@ -11,6 +12,9 @@ namespace aiflame::cuda::sampling {
 
 namespace {
 
+// Most processes write none: to forget nothing is not to touch any table of them.
+constinit std::atomic<bool> any_written{false};
+
 // Rows that were written, by a hash of what they say; two that come first at the same moment may both write it.
 template <uint32_t kPlaces>
 class Written {
@@ -19,7 +23,7 @@ class Written {
   uint32_t row(uint64_t hash, Write write) noexcept {
     constexpr uint32_t kMostSteps = 16;
     hash |= 1;
-    if (!any_.load(std::memory_order_relaxed)) any_.store(true, std::memory_order_relaxed);
+    if (!any_written.load(std::memory_order_relaxed)) any_written.store(true, std::memory_order_relaxed);
     for (uint32_t step = 0; step < kMostSteps; step++) {
       Place& place = places_[(hash / 2 + step) % kPlaces];
       uint64_t there = place.hash.load(std::memory_order_acquire);
@@ -35,10 +39,7 @@ class Written {
     return write();
   }
 
-  // Most processes write none: to forget nothing is not to touch all places.
   void forget() noexcept {
-    if (!any_.load(std::memory_order_relaxed)) return;
-    any_.store(false, std::memory_order_relaxed);
     for (Place& place : places_) {
       place.row.store(0, std::memory_order_relaxed);
       place.hash.store(0, std::memory_order_release);
@@ -51,11 +52,10 @@ class Written {
     std::atomic<uint32_t> row;   // 0: being written
   };
   Place places_[kPlaces];
-  std::atomic<bool> any_{false};
 };
 
-constinit Written<1 << 14> functions;
-constinit Written<512> stall_reasons;
+AIFLAME_LARGE constinit Written<1 << 14> functions;
+AIFLAME_LARGE constinit Written<512> stall_reasons;
 
 uint64_t hash_of(uint64_t number, std::string_view text) noexcept {
   spool::Hash hash;
@@ -152,6 +152,7 @@ void write_window(const Window& window, const Reasons& reasons, const Samples& s
 }
 
 void forget_written() noexcept {
+  if (!any_written.exchange(false, std::memory_order_relaxed)) return;
   functions.forget();
   stall_reasons.forget();
 }

@@ -1,5 +1,6 @@
 #include "hooks/cuda_sharing.hpp"
 
+#include "base/large.hpp"
 #include "base/sys.hpp"
 #include "hooks/cuda.hpp"
 #include "hooks/cuda_parts.hpp"
@@ -22,7 +23,7 @@ constinit std::atomic<uint32_t> subscribers{0};
 constinit std::atomic<uint64_t> kinds[kMostKinds / 64]{};  // activities that they have switched on
 // Those that they have switched on in one context: its address and the kind. What finds no place here counts as on in all.
 constexpr uint32_t kMostInContexts = 128;
-constinit std::atomic<uint64_t> in_contexts[kMostInContexts]{};
+AIFLAME_LARGE constinit std::atomic<uint64_t> in_contexts[kMostInContexts]{};
 
 // Their two functions for buffers, and which buffers they have lent. CUPTI gives a buffer back to whoever has registered last, so that
 // each has to be sent to where it came from.
@@ -30,7 +31,7 @@ constexpr uint32_t kMostLent = 4096;
 constinit std::atomic<CUpti_BuffersCallbackRequestFunc> request{nullptr};
 constinit std::atomic<CUpti_BuffersCallbackCompleteFunc> complete{nullptr};
 constinit std::atomic<const Real*> registered_with{nullptr};
-constinit std::atomic<uint8_t*> lent[kMostLent]{};
+AIFLAME_LARGE constinit std::atomic<uint8_t*> lent[kMostLent]{};
 constinit std::atomic<uint32_t> lent_count{0};
 
 constinit std::atomic<CUpti_TimestampCallbackFunc> their_clock{nullptr};

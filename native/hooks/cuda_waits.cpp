@@ -1,5 +1,7 @@
 // Calls in which the program waits for a device → `syncs`.
 #include "hooks/cuda_api.hpp"
+
+#include "base/large.hpp"
 #include "hooks/cuda_parts.hpp"
 #include "spool/spool.hpp"
 
@@ -14,7 +16,7 @@ using schema::SyncKind;
 // Of each call of the driver's API, then of the runtime's: a SyncKind, and whether its default stream is the thread's own; 0: it does
 // not wait.
 constexpr uint8_t kOfThread = 0x80;
-constinit std::atomic<uint8_t> known[2][kMostCalls]{};
+AIFLAME_LARGE constinit std::atomic<uint8_t> known[2][kMostCalls]{};
 
 std::atomic<uint8_t>& known_of(CUpti_CallbackDomain domain, CUpti_CallbackId id) noexcept {
   return known[domain == CUPTI_CB_DOMAIN_RUNTIME_API][id % kMostCalls];

@@ -1,5 +1,6 @@
 #include "hooks/cuda_way_out.hpp"
 
+#include "base/large.hpp"
 #include "hooks/cuda_api.hpp"
 #include "sampler/threads.hpp"
 #include "unwind/modules.hpp"
@@ -31,7 +32,7 @@ struct Way {
 };
 
 // Written once, then read alone. They stay true: neither library goes while it calls us.
-constinit Way ways[kMostWays]{};
+AIFLAME_LARGE constinit Way ways[kMostWays]{};
 constinit std::atomic<uint32_t> known{0};
 constinit std::atomic<bool> writing{false};
 // Walks that led nowhere. After so many, unknown ways are not looked for any more, and their stacks begin in CUPTI.

@@ -1,5 +1,7 @@
 // Which row an ITT id stands for, while its region is open.
 #include "hooks/itt_parts.hpp"
+
+#include "base/large.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
 
@@ -14,7 +16,7 @@ struct Place {
   std::atomic<uint64_t> row;  // recording << 32 | row; 0: being written, or taken out
 };
 constexpr uint32_t kPlaces = 1 << 14, kSteps = 32;
-constinit Place places[kPlaces];
+AIFLAME_LARGE constinit Place places[kPlaces];
 
 // The row, when it is of this recording.
 uint32_t current(uint64_t row) noexcept { return row >> 32 == regions::recording_number() ? static_cast<uint32_t>(row) : 0; }

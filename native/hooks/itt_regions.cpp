@@ -1,5 +1,6 @@
 // ITT's regions, frames, marks and events; pausing.
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "base/sys.hpp"
 #include "hooks/itt_parts.hpp"
 #include "hooks/kept.hpp"
@@ -68,7 +69,7 @@ class Names {
   static constexpr int kMost = 1024;
   std::atomic<const char*> names_[kMost];
 };
-constinit Names marks{}, events{};
+AIFLAME_LARGE constinit Names marks{}, events{};
 
 int mark_create(const char* name) noexcept { return marks.add(view(name)); }
 int mark(int type, const char* parameter) noexcept {

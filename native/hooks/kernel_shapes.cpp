@@ -1,5 +1,6 @@
 #include "hooks/kernel_shapes.hpp"
 
+#include "base/large.hpp"
 #include "spool/spool.hpp"
 
 #include <atomic>
@@ -15,7 +16,7 @@ struct Place {
   std::atomic<uint64_t> hash;  // 0: free
   std::atomic<uint32_t> row;   // 0: being written
 };
-Place places[kPlaces];
+AIFLAME_LARGE Place places[kPlaces];
 // Most processes launch no kernels: to forget nothing is not to touch all of that.
 std::atomic<bool> any{false};
 

@@ -1,6 +1,7 @@
 #include "hooks/level_zero_handles.hpp"
 
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "base/sys.hpp"
 #include "spool/spool.hpp"
 
@@ -14,9 +15,10 @@ namespace {
 // 0, or the number of forks that led to whoever holds it, plus 1: what a parent's thread held is held by nobody in the child.
 constinit std::atomic<uint32_t> held{0};
 constinit std::atomic<uint32_t> forks{0};
+constinit std::atomic<bool> used{false};
 
 constexpr uint32_t kMostDevices = 64;
-constinit Device devices[kMostDevices];
+AIFLAME_LARGE constinit Device devices[kMostDevices];
 
 // By handle and kind: a driver may give a list and an event the same number.
 constexpr uint32_t kObjects = 1 << 17, kSteps = 128;
@@ -35,7 +37,7 @@ struct Events {
   Handle* free;
   Handle* all;
 };
-constinit Events events[kContexts];
+AIFLAME_LARGE constinit Events events[kContexts];
 
 Events* events_of(Handle context) noexcept {
   Events* unused = nullptr;
@@ -69,6 +71,7 @@ bool make_events(const Api& api, Events& of) noexcept {
 }  // namespace
 
 Guard::Guard() noexcept {
+  used.store(true, std::memory_order_relaxed);
   uint32_t mine = forks.load(std::memory_order_relaxed) + 1, holder = 0;
   while (!held.compare_exchange_weak(holder, mine, std::memory_order_acquire)) {
     if (holder == mine) {
@@ -82,7 +85,7 @@ Guard::~Guard() { held.store(0, std::memory_order_release); }
 void forget_objects() noexcept {
   forks.fetch_add(1, std::memory_order_relaxed);
   objects = nullptr;
-  // Most programs have none of these: their children need not copy the pages.
+  if (!used.exchange(false, std::memory_order_relaxed)) return;
   for (Events& one : events)
     if (one.free) one = Events{};
   for (Device& one : devices)

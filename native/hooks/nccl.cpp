@@ -3,6 +3,8 @@
 // NCCL tells of a collective when it is handed to the device, with what was decided for it. A row is the host's part of it; the device's is
 // in `kernels`. It asks for no events from its proxy threads and kernels: those cost time.
 #include "hooks/caller.hpp"
+
+#include "base/large.hpp"
 #include "hooks/calls.hpp"
 #include "hooks/hooks.hpp"
 #include "hooks/nccl_api.hpp"
@@ -32,7 +34,7 @@ struct Communicator {
   uint32_t rank, size;
   char name[64];
 };
-constinit Communicator communicators[512];
+AIFLAME_LARGE constinit Communicator communicators[512];
 
 Communicator* take_communicator() noexcept {
   for (Communicator& one : communicators)
@@ -127,7 +129,7 @@ struct Open {
   calls::Outcome outcome;
 };
 constexpr uint32_t kFree = 0, kBusy = 1, kOpen = 2;
-constinit Open events[1024];
+AIFLAME_LARGE constinit Open events[1024];
 constinit std::atomic<uint32_t> next_event{0};
 
 Open* take_event() noexcept {

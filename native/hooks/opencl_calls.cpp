@@ -1,5 +1,6 @@
 #include "hooks/opencl_calls.hpp"
 
+#include "base/large.hpp"
 #include "hooks/caller.hpp"
 #include "hooks/calls.hpp"
 
@@ -193,7 +194,7 @@ using Words = std::array<uint64_t, 14>;
 using AnyFunction = uint64_t(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
                              uint64_t, uint64_t);
 
-AnyFunction* below[kCount];
+AIFLAME_LARGE AnyFunction* below[kCount];
 thread_local const Registers* outer;
 
 template <size_t... Index>

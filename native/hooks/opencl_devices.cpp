@@ -1,6 +1,7 @@
 #include "hooks/opencl_devices.hpp"
 
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "base/sys.hpp"
 #include "spool/spool.hpp"
 
@@ -22,7 +23,7 @@ struct Slot {
 
 std::atomic<Slot*> slots;
 std::atomic<uint64_t> last_number;
-constinit Device devices[kMostDevices];
+AIFLAME_LARGE constinit Device devices[kMostDevices];
 std::atomic_flag writing;
 
 // Writers are rare (a queue is made, a device first seen); readers never wait.

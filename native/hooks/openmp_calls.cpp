@@ -1,5 +1,6 @@
 #include "hooks/openmp_calls.hpp"
 
+#include "base/large.hpp"
 #include "base/sys.hpp"
 #include "hooks/calls.hpp"
 #include "sampler/thread_slots.hpp"
@@ -46,7 +47,7 @@ struct Nest {
 };
 
 // By the slot of the thread: thread-local memory of a library that is loaded late is scarce.
-constinit std::atomic<Nest*> kept[thread_slots::kSlots];
+AIFLAME_LARGE constinit std::atomic<Nest*> kept[thread_slots::kSlots];
 // The slot whose nest is this thread's, and 1. A new thread has none, whoever had its slot.
 thread_local uint32_t mine;
 

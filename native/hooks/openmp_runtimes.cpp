@@ -1,5 +1,7 @@
 #include "hooks/openmp_runtimes.hpp"
 
+#include "base/large.hpp"
+
 #include <dlfcn.h>
 #include <link.h>
 #include <atomic>
@@ -24,13 +26,13 @@ const char* const kEntryNames[ENTRIES] = {
 namespace {
 
 constexpr uint32_t kRuntimes = 16;
-Runtime runtimes[kRuntimes];
+AIFLAME_LARGE Runtime runtimes[kRuntimes];
 std::atomic<uint32_t> known{0};
 std::atomic<bool> adding{false};
 
 // Return address << 8 | place in `runtimes`: user addresses have 47 bits.
 constexpr uint32_t kCallers = 256;
-std::atomic<uint64_t> callers[kCallers];
+AIFLAME_LARGE std::atomic<uint64_t> callers[kCallers];
 
 bool looks_like_runtime(const char* name) noexcept { return strstr(name, "gomp") || strstr(name, "libomp") || strstr(name, "iomp5"); }
 

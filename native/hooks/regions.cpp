@@ -1,6 +1,7 @@
 #include "hooks/regions.hpp"
 
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "base/sys.hpp"
 #include "sampler/thread_slots.hpp"
 #include "sampler/threads.hpp"
@@ -51,7 +52,7 @@ struct OpenRegions {
 };
 
 // By the slot of the thread: kept for the next thread that gets it.
-constinit std::atomic<OpenRegions*> kept[thread_slots::kSlots];
+AIFLAME_LARGE constinit std::atomic<OpenRegions*> kept[thread_slots::kSlots];
 constinit std::atomic<uint32_t> recordings{1};
 // The slot whose open regions are this thread's, and 1. A new thread has none, whoever had its slot.
 thread_local uint32_t mine;

@@ -1,6 +1,7 @@
 // A new thread is told to the sampler before its first instruction, with the stack that created it.
 #include "sampler/threads.hpp"
 
+#include "base/large.hpp"
 #include "base/sys.hpp"
 #include "collector.hpp"
 #include "hooks/caller.hpp"
@@ -30,7 +31,7 @@ struct Start {
 };
 
 constexpr uint32_t kStarts = 256;
-constinit Start starts[kStarts];
+AIFLAME_LARGE constinit Start starts[kStarts];
 std::atomic<uint32_t> next_start{0};
 
 Start* take_start() noexcept {
@@ -85,7 +86,7 @@ Routine enter(void* argument) noexcept {
   signals::inherit(start->mask);
   give_start(start);
   if (have_key) pthread_setspecific(ending_key, reinterpret_cast<void*>(1));
-  threads::begin(creator);
+  threads::begin(creator, routine.routine);
   threads::expected();
   return routine;
 }

@@ -1,6 +1,7 @@
 #include "hooks/torch_comm.hpp"
 
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "hooks/caller.hpp"
 #include "hooks/calls.hpp"
 #include "hooks/late_binding.hpp"
@@ -35,7 +36,7 @@ struct Slot {
   bool asynchronous;  // who does it says when it is done
 };
 constexpr size_t kSlots = 128;
-constinit Slot slots[kSlots];
+AIFLAME_LARGE constinit Slot slots[kSlots];
 size_t slot_count;
 
 // A call of one of them, on the stack of its thread.

@@ -1,5 +1,7 @@
 #include "hooks/torch_comm_pending.hpp"
 
+#include "base/large.hpp"
+
 #include <atomic>
 
 namespace aiflame::torch_comm {
@@ -13,7 +15,7 @@ struct Place {
 };
 constexpr uint64_t kBusy = 1;
 constexpr uint64_t kPlaces = 1 << 12, kNear = 32;
-constinit Place places[kPlaces];
+AIFLAME_LARGE constinit Place places[kPlaces];
 
 Place& near(uint64_t work, uint64_t step) noexcept { return places[(((work >> 4) * 0x9e3779b97f4a7c15 >> 32) + step) % kPlaces]; }
 

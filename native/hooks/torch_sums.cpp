@@ -1,6 +1,7 @@
 #include "hooks/torch_sums.hpp"
 
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "base/safe_load.hpp"
 #include "hooks/late_binding.hpp"
 #include "sampler/signals.hpp"
@@ -36,7 +37,7 @@ constexpr uint32_t kSetBits = 9, kTagBits = 16;
 struct alignas(64) Set {
   std::atomic<uint64_t> givers[8];
 };
-constinit Set sets[1 << kSetBits];
+AIFLAME_LARGE constinit Set sets[1 << kSetBits];
 
 struct Place {
   Set* set;

@@ -5,6 +5,7 @@
 #include "sampler/threads.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
+#include "unwind/modules.hpp"
 #include "unwind/python_frames.hpp"
 #include "unwind/stack_trie.hpp"
 
@@ -33,7 +34,7 @@ class Mark {
 };
 
 constinit Mark openmp_wait("[OpenMP wait]"), incomplete("[incomplete stack]"), truncated("[stack truncated]"), other_stack("[on another stack]"),
-    own("[aiflame]");
+    own("[aiflame]"), unseen("[ended before a tick]");
 
 // The Python frames of a stack by their number, outermost first.
 class PythonStack {
@@ -207,7 +208,16 @@ uint32_t merged_stack(Thread& thread, const Registers& from) noexcept {
 }  // namespace
 
 void forget_marks() noexcept {
-  for (Mark* mark : {&openmp_wait, &incomplete, &truncated, &other_stack, &own}) mark->forget();
+  for (Mark* mark : {&openmp_wait, &incomplete, &truncated, &other_stack, &own, &unseen}) mark->forget();
+}
+
+uint32_t unseen_stack(uint64_t routine) noexcept {
+  using schema::FrameKind;
+  modules::Module module;
+  FrameWord word = frame_word(FrameKind::ADDRESS, 0, routine & 0xFFFF'FFFF'FFFF);
+  if (routine && modules::find(routine, &module) && module.view)
+    word = frame_word(FrameKind::NATIVE, module.id, ((routine - module.base) & (schema::kExactPc - 1)) | schema::kExactPc);
+  return trie::node(routine ? trie::node(0, word) : 0, unseen.word());
 }
 
 uint32_t capture(Thread& thread, const Registers& from, Outward outward) noexcept {

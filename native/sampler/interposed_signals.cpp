@@ -1,5 +1,6 @@
 #include "sampler/interposed_signals.hpp"
 
+#include "base/large.hpp"
 #include "base/own_process.hpp"
 #include "base/real.hpp"
 #include "sampler/disposition.hpp"
@@ -16,7 +17,7 @@ namespace {
 
 Real<int(int, const struct sigaction*, struct sigaction*)> real_sigaction{"sigaction"};
 
-Wanted wanted[NSIG];
+AIFLAME_LARGE Wanted wanted[NSIG];
 
 void on_signal(int signal, siginfo_t* info, void* context) {
   Disposition theirs = wanted[signal].read();

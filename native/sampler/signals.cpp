@@ -1,5 +1,7 @@
 #include "sampler/signals.hpp"
 
+#include "base/clock.hpp"
+#include "base/large.hpp"
 #include "base/own_process.hpp"
 #include "base/processor.hpp"
 #include "base/real.hpp"
@@ -44,7 +46,7 @@ thread_local uint32_t faults_open;
 thread_local Inherited believed_in_child;
 thread_local uint32_t child_pid;
 
-Wanted wanted_of[4];
+AIFLAME_LARGE Wanted wanted_of[4];
 Wanted& wanted(int signal) noexcept { return wanted_of[signal == SIGPROF ? 0 : signal == SIGSEGV ? 1 : signal == SIGBUS ? 2 : 3]; }
 
 Mask mask_of(const sigset_t& set) noexcept { return *reinterpret_cast<const Mask*>(&set); }
@@ -119,8 +121,6 @@ struct Arrival {
   ucontext_t* context;
 
   void run() noexcept {
-    if (mask_of(context->uc_sigmask) & kFaults) [[unlikely]]
-      kernel_mask(SIG_UNBLOCK, kFaults);
     if (thread.foreign) {
       tick(thread, info, context);
       thread.foreign = !thread.block;  // it may have led %fs elsewhere for a moment
@@ -136,8 +136,11 @@ struct Arrival {
 };
 
 void on_tick(siginfo_t* info, ucontext_t* context) noexcept {
+  // Loads that may fault are on their way, and so may be the very next instruction.
+  if (mask_of(context->uc_sigmask) & kFaults) [[unlikely]]
+    kernel_mask(SIG_UNBLOCK, kFaults);
   // A sandbox that the program entered without libc, and that lets nothing through but what returns from here.
-  if (!clock_is_readable()) return;
+  if (!clock_left_alone() && !clock_is_readable()) return;
   if (info->si_timerid == kGreeting) return threads::greeted(context, info);
   Thread* thread = threads::interrupted(context);
   Tick tick = tick_handler.load(std::memory_order_relaxed);
@@ -158,13 +161,17 @@ void on_profile(int signal, siginfo_t* info, void* context_pointer) {
     pass_on(signal, info, context, __builtin_dwarf_cfa());
 }
 
-// A table's page that the file system cannot give (it was cut off, or the server is gone), or that the program has taken away or protected,
-// becomes plain memory: what is stored there is lost, nothing more is recorded, and the program goes on.
-bool replace_lost_page(const siginfo_t* info) noexcept {
+// A page of ours that the program has unmapped or protected is mapped again. One that the file system cannot give (it was cut off, or the
+// server is gone), or in whose place the program has put another, becomes plain memory: what is stored there is lost, nothing more is
+// recorded, and the program goes on.
+bool replace_lost_page(int signal, const siginfo_t* info) noexcept {
   constexpr uint64_t kPage = 4096;
   auto address = reinterpret_cast<uint64_t>(info->si_addr);
   if (info->si_code <= 0) return false;
-  if (address - reinterpret_cast<uint64_t>(&control::page()) >= kPage && !spool::covers(address)) return false;
+  bool control = control::covers(address);
+  if (!control && !spool::covers(address)) return false;
+  bool taken = signal == SIGSEGV && (info->si_code == SEGV_MAPERR || info->si_code == SEGV_ACCERR);
+  if (taken && (control ? control::map_again() : spool::map_again(address))) return true;
   long result =
       sys::call(SYS_mmap, static_cast<long>(address & ~(kPage - 1)), kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   if (sys::failed(result)) return false;
@@ -179,7 +186,7 @@ void on_fault(int signal, siginfo_t* info, void* context_pointer) {
   auto& pc = context->uc_mcontext.gregs[REG_RIP];
   if (uint64_t resume = safe_load_resume(static_cast<uint64_t>(pc)); resume && info->si_code > 0)
     pc = static_cast<greg_t>(resume);
-  else if (!replace_lost_page(info))
+  else if (!replace_lost_page(signal, info))
     pass_on(signal, info, context, __builtin_dwarf_cfa());
 }
 

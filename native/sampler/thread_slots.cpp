@@ -1,6 +1,7 @@
 #include "sampler/thread_slots.hpp"
 
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "base/sys.hpp"
 #include "spool/spool.hpp"
 
@@ -10,10 +11,10 @@ namespace aiflame::thread_slots {
 
 namespace {
 
-std::atomic<Thread*> slots[kSlots];
+AIFLAME_LARGE std::atomic<Thread*> slots[kSlots];
 std::atomic<uint32_t> used_slots{0};  // those below may have been used: who goes through all need not touch the others' memory
 std::atomic<uint64_t> taken[kSlots / 64];
-std::atomic<uint32_t> met_in[kSlots];
+AIFLAME_LARGE std::atomic<uint32_t> met_in[kSlots];
 
 // By tid: slot + 1, or kEnded and the time. The kernel's tids are small numbers and near each other, so that of this array (it
 // takes no memory where it is not touched) a process uses a few pages.
@@ -21,7 +22,7 @@ constexpr uint32_t kTids = 1 << 22;  // PID_MAX_LIMIT
 constexpr uint32_t kEnded = 1u << 31;
 constexpr int kTimeUnit = 26;  // 67 ms
 constexpr uint32_t kLingers = 15;
-std::atomic<uint32_t> by_tid[kTids];
+AIFLAME_LARGE std::atomic<uint32_t> by_tid[kTids];
 
 constexpr uint32_t kStripes = 256;
 std::atomic<bool> stripes[kStripes];
@@ -109,7 +110,7 @@ Thread* take(uint32_t tid) noexcept {
   thread->uses.store(0, std::memory_order_relaxed);
   thread->launches.settle();
   thread->stack_low = thread->stack_high = 0;
-  thread->cpu_alive_ns = 0;
+  thread->cpu_alive_ns = thread->cpu_due_ns = thread->routine = 0;
   thread->tid.store(tid, std::memory_order_release);
   by_tid[tid].store(slot + 1, std::memory_order_release);
   return thread;

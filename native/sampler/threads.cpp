@@ -85,6 +85,7 @@ void retire(Thread& thread, Fate fate) noexcept {
     char name[32];
     spool::life::end_thread({name, gone ? 0 : task_name(tid, name, sizeof name)}, end, used);
   } else {
+    if (!gone) timers::make_up(thread, row, cpu, end);
     spool::append(schema::ThreadEnd{.thread = row, .name = gone ? 0 : name_of(tid), .end_ns = end, .cpu_ns = used});
   }
 }
@@ -251,7 +252,7 @@ void greeted(ucontext_t* context, const siginfo_t* greeting) noexcept {
 void expect() noexcept { awaited.fetch_add(1, std::memory_order_acq_rel); }
 void expected() noexcept { awaited.fetch_sub(1, std::memory_order_acq_rel); }
 
-void begin(uint32_t creator_stack) noexcept {
+void begin(uint32_t creator_stack, const void* routine) noexcept {
   if (!control::recording()) return;
   uint32_t tid = sys::thread_id();
   Claim claimed(tid, kWait);
@@ -267,6 +268,7 @@ void begin(uint32_t creator_stack) noexcept {
   StackBounds bounds = stack_bounds_of_new_thread();
   thread->stack_low = bounds.low;
   thread->stack_high = bounds.high;
+  thread->routine = reinterpret_cast<uint64_t>(routine);
   settle(*thread, tid);
   current = thread;
   enrol(*thread, creator_stack);
@@ -289,6 +291,7 @@ void adopt_all() noexcept {
   each_claimed([](Thread& thread) {
     timers::disarm(thread);
     thread.row = thread.launched_by = thread.last.count = 0;
+    thread.cpu_due_ns = 0;
   });
   enrolling.store(true);
   self();
@@ -332,6 +335,7 @@ void after_fork() noexcept {
   thread_slots::each([](Thread& thread) {
     thread.cpu_timer = thread.wall_timer = -1;
     thread.row = thread.last.count = thread.launched_by = thread.nodes_made.layer = 0;
+    thread.cpu_due_ns = 0;
     thread.busy = false;
   });
   thread_slots::keep_only(current);

@@ -75,6 +75,8 @@ struct Thread {
   uint64_t wait_low, wait_high;                // … whenever its pc is here: what it runs elsewhere meanwhile (a task) is work
   std::atomic<int32_t> cpu_timer, wall_timer;  // kernel timer ids, -1: none
   uint64_t cpu_start_ns;                       // its CPU clock when recording began
+  uint64_t cpu_due_ns;                         // its CPU clock at its first tick on that clock; 0: there was one, or there will be none
+  uint64_t routine;                            // what it was made to run, 0: unknown
   uint64_t cpu_seen_ns;                        // its CPU clock at the last wall-clock tick
   uint64_t cpu_alive_ns;                       // its CPU clock when an adopted one was last seen alive
   NodeRun nodes_made;
@@ -118,7 +120,7 @@ class Use {
 bool any_uses() noexcept;
 
 // The calling thread is about to run its start routine / has left it.
-void begin(uint32_t creator_stack) noexcept;
+void begin(uint32_t creator_stack, const void* routine) noexcept;
 void end() noexcept;
 
 // Gives every thread of the process a row and timers: at the start of a recording, and after an exec that failed. What an earlier
@@ -149,6 +151,9 @@ void after_fork() noexcept;
 // asked while the thread's unwinder is ours alone.
 using Outward = Registers (*)(Thread& thread, const Registers& from) noexcept;
 uint32_t capture(Thread& thread, const Registers& from, Outward outward = nullptr) noexcept;
+
+// The stack of a thread that ended before anything was seen of it, which began at `routine` (0: unknown).
+uint32_t unseen_stack(uint64_t routine) noexcept;
 
 // New tables: the frames that capture() adds itself need new rows.
 void forget_marks() noexcept;

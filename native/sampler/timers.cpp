@@ -12,6 +12,7 @@
 
 #include <sched.h>
 #include <algorithm>
+#include <utility>
 
 namespace aiflame::timers {
 
@@ -26,7 +27,7 @@ uint64_t first_tick(uint32_t period, uint32_t tid) noexcept {
   return 1 + (hash >> 32) * period / 0xFFFFFFFFu;
 }
 
-int32_t start_timer(long clock, uint32_t tid, uint32_t rate) noexcept {
+int32_t start_timer(long clock, uint32_t tid, uint32_t rate, uint64_t first) noexcept {
   sigevent event{};
   event.sigev_notify = SIGEV_THREAD_ID;
   event.sigev_signo = SIGPROF;
@@ -38,7 +39,6 @@ int32_t start_timer(long clock, uint32_t tid, uint32_t rate) noexcept {
   if (made == kLimitReached) spool::note("some threads are not sampled: the limit of pending signals is reached: raise it with ulimit -i");
   if (sys::failed(made)) return -1;
   uint32_t period = period_of(rate);
-  uint64_t first = first_tick(period, tid);
   itimerspec spec{};
   spec.it_interval = {static_cast<time_t>(period / 1'000'000'000u), static_cast<long>(period % 1'000'000'000u)};
   spec.it_value = {static_cast<time_t>(first / 1'000'000'000u), static_cast<long>(first % 1'000'000'000u)};
@@ -69,16 +69,43 @@ void arm(Thread& thread) noexcept {
   const schema::Control& page = control::page();
   uint32_t tid = thread.tid.load(std::memory_order_relaxed);
   // The kernel's encoding of "CPU clock of thread tid": ~tid << 3 | CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED.
-  if (page.cpu_rate && thread.cpu_timer < 0) thread.cpu_timer = start_timer(static_cast<int>(~tid << 3 | 6u), tid, page.cpu_rate);
-  if (page.wall_rate && thread.wall_timer < 0) {
-    thread.cpu_seen_ns = sys::thread_cpu_ns(tid);
-    thread.wall_timer = start_timer(CLOCK_MONOTONIC, tid, page.wall_rate);
+  bool cpu = page.cpu_rate && thread.cpu_timer < 0, wall = page.wall_rate && thread.wall_timer < 0;
+  if (!cpu && !wall) return;
+  uint64_t now = sys::thread_cpu_ns(tid);
+  if (cpu) {
+    uint64_t first = first_tick(period_of(page.cpu_rate), tid);
+    thread.cpu_timer = start_timer(static_cast<int>(~tid << 3 | 6u), tid, page.cpu_rate, first);
+    thread.cpu_due_ns = thread.cpu_timer < 0 ? 0 : now + first;
+  }
+  if (wall) {
+    thread.cpu_seen_ns = now;
+    thread.wall_timer = start_timer(CLOCK_MONOTONIC, tid, page.wall_rate, first_tick(period_of(page.wall_rate), tid));
   }
 }
 
 void disarm(Thread& thread) noexcept {
   stop_timer(thread.cpu_timer);
   stop_timer(thread.wall_timer);
+}
+
+void make_up(Thread& thread, uint32_t row, uint64_t cpu_ns, uint64_t end_ns) noexcept {
+  uint64_t due = std::exchange(thread.cpu_due_ns, 0);
+  if (!due || cpu_ns < due) return;
+  control::Use use;
+  if (!control::recording()) return;
+  uint32_t period = period_of(control::page().cpu_rate);
+  constexpr uint64_t kLatest = 20'000'000;
+  if (cpu_ns - due > kLatest + period) return;  // the program keeps ticks away
+  spool::append(
+      schema::CpuSample{
+          .thread = row,
+          .stack = unseen_stack(thread.routine),
+          .weight = static_cast<uint16_t>(std::min<uint64_t>(1 + (cpu_ns - due) / period, 0xFFFF)),
+          .time_ns = end_ns,
+          .period_ns = period,
+          .cpu = static_cast<uint16_t>(processor()),
+      },
+      use);
 }
 
 bool orphaned(const Thread& thread) noexcept {
@@ -103,6 +130,7 @@ void tick(Thread& thread, siginfo_t* info, ucontext_t* context) noexcept {
       .clock = wall,
       .cpu = static_cast<uint16_t>(processor()),
   };
+  if (!wall) thread.cpu_due_ns = 0;
   if (wall && waiting(thread, context, uint64_t{sample.weight} * sample.period_ns)) sample.state = static_cast<uint8_t>(schema::SampleState::WAITING);
   sample.stack = capture(thread, Registers{
                                      .pc = static_cast<uint64_t>(registers[REG_RIP]),

@@ -14,6 +14,10 @@ void disarm(Thread& thread) noexcept;
 // The thread that a timer of this one was made for is gone.
 bool orphaned(const Thread& thread) noexcept;
 
+// The kernel looks at timers of CPU clocks when it interrupts a processor, every 4 ms, say: a thread that ended before then got none of its
+// ticks. They are recorded now, without a stack: else a program of short threads would have no samples. `cpu_ns`: its CPU clock at the end.
+void make_up(Thread& thread, uint32_t row, uint64_t cpu_ns, uint64_t end_ns) noexcept;
+
 // What a tick does: one sample of the calling thread.
 void tick(Thread& thread, siginfo_t* info, ucontext_t* context) noexcept;
 

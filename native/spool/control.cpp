@@ -61,6 +61,18 @@ bool attach(const char* path) noexcept {
   return true;
 }
 
+bool covers(uint64_t address) noexcept { return shared != &off && address - reinterpret_cast<uint64_t>(shared) < kPageBytes; }
+
+bool map_again() noexcept {
+  auto address = reinterpret_cast<long>(shared);
+  if (!sys::failed(sys::call(SYS_mprotect, address, kPageBytes, PROT_READ | PROT_WRITE))) return true;
+  long fd = reach::open_control(profile, O_RDWR);
+  if (sys::failed(fd)) return false;
+  long mapped = sys::call(SYS_mmap, address, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
+  sys::call(SYS_close, fd);
+  return mapped == address;
+}
+
 const schema::Control& page() noexcept { return *shared; }
 const char* profile_path() noexcept { return profile; }
 

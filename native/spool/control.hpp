@@ -13,6 +13,11 @@ bool attach(const char* profile) noexcept;
 const schema::Control& page() noexcept;
 const char* profile_path() noexcept;
 
+// The address lies in the page.
+bool covers(uint64_t address) noexcept;
+// The program has unmapped or protected the page: it is as before. False where that cannot be.
+bool map_again() noexcept;
+
 bool recording() noexcept;
 bool has(schema::Feature feature) noexcept;
 

@@ -1,5 +1,6 @@
 #include "spool/life.hpp"
 
+#include "base/large.hpp"
 #include "base/sys.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
@@ -21,9 +22,10 @@ struct Life {
 
 TableFile lives, texts;
 bool opened = false;
+schema::LifeRecord begun;
 
-// What is read of this process, with the place of the text in `texts`. The child of a fork has most texts in common with its parent: they
-// are written once.
+// What is read of this process, with the place of the text in `texts`. The child of a fork begins as its parent: what is known of that
+// is not read again before the child has rows of its own, for a look into /proc costs as much as all else that a short process does here.
 struct Fact {
   long (*read)(char* out, size_t room) noexcept;
   uint32_t length, reference;
@@ -41,7 +43,26 @@ struct Fact {
   }
 };
 
+// As /proc/self/cmdline has them, one behind the other, where they have not been moved.
+char** words_at_start = nullptr;
+int words_count = 0;
+
+long copy_words(char* out, size_t room) noexcept {
+  const char* begin = words_at_start[0];
+  const char* end = begin;
+  for (int word = 0; word < words_count; word++) {
+    if (words_at_start[word] != end) return 0;
+    end += strlen(end) + 1;
+  }
+  size_t length = static_cast<size_t>(end - begin) - 1;
+  if (length >= room) return 0;
+  memcpy(out, begin, length);
+  return static_cast<long>(length);
+}
+
 long read_command(char* out, size_t room) noexcept {
+  if (words_count > 0)
+    if (long length = copy_words(out, room)) return length;
   long length = sys::read_file("/proc/self/cmdline", out, room);
   while (length > 0 && static_cast<size_t>(length) < room && out[length - 1] == 0) length--;
   return length;
@@ -50,7 +71,11 @@ long read_link(const char* path, char* out, size_t room) noexcept {
   return sys::call(SYS_readlinkat, AT_FDCWD, reinterpret_cast<long>(path), reinterpret_cast<long>(out), static_cast<long>(room));
 }
 long read_exe(char* out, size_t room) noexcept { return read_link("/proc/self/exe", out, room); }
-long read_cwd(char* out, size_t room) noexcept { return read_link("/proc/self/cwd", out, room); }
+// "(unreachable)…" where the folder lies outside of the root.
+long read_cwd(char* out, size_t room) noexcept {
+  long length = sys::call(SYS_getcwd, reinterpret_cast<long>(out), static_cast<long>(room));
+  return sys::failed(length) ? read_link("/proc/self/cwd", out, room) : length - 1;
+}
 long read_name(char* out, size_t) noexcept {
   long result = sys::call(SYS_prctl, PR_GET_NAME, reinterpret_cast<long>(out));
   return sys::failed(result) ? 0 : static_cast<long>(strnlen(out, 16));
@@ -62,9 +87,9 @@ struct Facts {
 constinit Facts facts{{read_command, 0, 0}, {read_exe, 0, 0}, {read_cwd, 0, 0}, {read_name, 0, 0}};
 
 // Threads that fork may have small stacks; the memory for what is longer is touched by those that have such command lines alone.
+AIFLAME_LARGE char long_text[1 << 16];
 template <class Use>
 uint32_t with_text(const Fact& fact, Use use) noexcept {
-  static char long_text[1 << 16];
   char few[2048];
   char* text = few;
   long length = fact.read(few, sizeof few);
@@ -74,12 +99,12 @@ uint32_t with_text(const Fact& fact, Use use) noexcept {
 uint32_t shared_text(Fact& fact) noexcept {
   return with_text(fact, [&fact](std::string_view now) { return fact.write(now); });
 }
+uint32_t text_at_start(Fact& fact) noexcept { return begun.forked && fact.reference ? fact.reference : shared_text(fact); }
 uint32_t own_text(const Fact& fact) noexcept {
-  if (fact.reference) return text(fact.view());
-  return with_text(fact, [](std::string_view now) { return text(now); });
+  if (fact.reference && !begun.forked) return text(fact.view());
+  return with_text(fact, [&fact](std::string_view now) { return text(now.empty() ? fact.view() : now); });
 }
 
-schema::LifeRecord begun;
 schema::LifeEnd ending;
 std::atomic<Life*> record{nullptr};  // null: it has rows of its own
 bool has_row = false;                // the first row of `threads` is the main thread's
@@ -95,9 +120,9 @@ bool write_record() noexcept {
   uint64_t index;
   auto* place = static_cast<Life*>(lives.reserve(1, &index));
   if (!place) return false;
-  begun.command = shared_text(facts.command);
-  begun.exe = shared_text(facts.exe);
-  begun.cwd = shared_text(facts.cwd);
+  begun.command = text_at_start(facts.command);
+  begun.exe = text_at_start(facts.exe);
+  begun.cwd = text_at_start(facts.cwd);
   begun.thread_name = shared_text(facts.thread_name);
   if (!begun.exe && !begun.command) return false;  // no text could be written
   write_row(&place->begin, &begun, sizeof begun);
@@ -109,6 +134,11 @@ bool write_record() noexcept {
 
 }  // namespace
 
+void set_command(int count, char** words) noexcept {
+  words_at_start = words;
+  words_count = words && words[0] ? count : 0;
+}
+
 void begin(uint64_t start_ns, uint32_t python, bool forked) noexcept {
   record.store(nullptr, std::memory_order_relaxed);
   has_row = false;
@@ -117,6 +147,7 @@ void begin(uint64_t start_ns, uint32_t python, bool forked) noexcept {
   begun = {.pid = sys::process_id(), .ppid = static_cast<uint32_t>(sys::call(SYS_getppid)), .python = python, .start_ns = start_ns, .forked = forked};
   ending = {};
   if (!write_record()) prepare_folder();
+  words_count = 0;  // the program may change them from here on
 }
 
 bool has_main_thread() noexcept { return has_row; }
@@ -187,5 +218,7 @@ void leave_behind() noexcept {
 }
 
 bool covers(uint64_t address) noexcept { return lives.covers(address) || texts.covers(address); }
+
+bool map_again(uint64_t address) noexcept { return (lives.covers(address) ? lives : texts).map_again(address); }
 
 }  // namespace aiflame::spool::life

@@ -12,6 +12,9 @@ namespace aiflame::spool::life {
 // The row that the main thread has in `threads`, also while that table is not there.
 inline constexpr uint32_t kMainThread = 1;
 
+// Before begin(): the command line as the dynamic linker gave it to us, which spares a look into /proc.
+void set_command(int count, char** words) noexcept;
+
 // After spool::open(). Looks up who this process is, and writes its record; where that cannot be, its rows.
 void begin(uint64_t start_ns, uint32_t python, bool forked) noexcept;
 
@@ -38,5 +41,6 @@ void abandon() noexcept;
 void leave_behind() noexcept;
 
 bool covers(uint64_t address) noexcept;
+bool map_again(uint64_t address) noexcept;
 
 }  // namespace aiflame::spool::life

@@ -210,6 +210,12 @@ bool covers(uint64_t address) noexcept {
   return strings.covers(address) || life::covers(address);
 }
 
+bool map_again(uint64_t address) noexcept {
+  for (const TableFile& file : tables)
+    if (file.covers(address)) return file.map_again(address);
+  return strings.covers(address) ? strings.map_again(address) : life::map_again(address);
+}
+
 uint32_t text(std::string_view bytes, const control::Use&) noexcept {
   if (bytes.empty() || !control::recording()) return 0;
   if (bytes.size() > kLongestText) bytes = bytes.substr(0, kLongestText);

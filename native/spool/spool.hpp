@@ -36,6 +36,8 @@ inline constexpr size_t kTextAt = 8;
 
 // The address lies in a mapping of one of the tables.
 bool covers(uint64_t address) noexcept;
+// The program has unmapped or protected that mapping: it is as before. False where that cannot be.
+bool map_again(uint64_t address) noexcept;
 
 // The hash under every check word: over 8-byte words, in order.
 struct Hash {

@@ -1,5 +1,6 @@
 #include "spool/table_file.hpp"
 
+#include "base/apart.hpp"
 #include "base/sys.hpp"
 #include "base/text.hpp"
 #include "spool/control.hpp"
@@ -88,14 +89,18 @@ void* TableFile::at(uint64_t index) const noexcept {
   return base ? base + (index * unit_bytes_ - chunk.start) : nullptr;
 }
 
-bool TableFile::covers(uint64_t address) const noexcept {
-  auto within = [address](const void* base, uint64_t bytes) { return base && address - reinterpret_cast<uint64_t>(base) < bytes; };
-  if (within(header_.load(std::memory_order_acquire), kFirstBytes)) return true;
+TableFile::Region TableFile::region_around(uint64_t address) const noexcept {
+  Region first{reinterpret_cast<char*>(header_.load(std::memory_order_acquire)), kFirstBytes, 0};
+  if (first.holds(address)) return first;
   uint32_t mapped = mapped_.load(std::memory_order_acquire);
-  for (uint32_t number = 1; number < mapped; number++)
-    if (within(base_of(number), bytes_of(number))) return true;
-  return false;
+  for (uint32_t number = 1; number < mapped; number++) {
+    Region chunk{base_of(number), bytes_of(number), schema::kHeaderBytes + start_of(number)};
+    if (chunk.holds(address)) return chunk;
+  }
+  return {};
 }
+
+bool TableFile::covers(uint64_t address) const noexcept { return region_around(address).base; }
 
 void TableFile::abandon() noexcept {
   schema::SpoolHeader* header = header_.load(std::memory_order_relaxed);
@@ -118,6 +123,7 @@ void TableFile::leave_behind() noexcept {
 namespace {
 
 constexpr long kInterrupted = -EINTR;
+constexpr long kNoRoom = -4095;  // no error of the kernel's: --max-size is reached
 
 // Past its own limit (ulimit -f) the kernel would send the program SIGXFSZ, which kills it.
 bool within_file_size_limit(uint64_t end) noexcept {
@@ -181,34 +187,68 @@ bool has_grown(long fd, uint64_t end) noexcept {
 
 }  // namespace
 
-void* TableFile::map_file(int flags, uint64_t start, uint64_t bytes, Room room) const noexcept {
+// The file grows by `bytes`, mapped at `address` (0: anywhere).
+struct TableFile::Growth {
+  int flags;
+  uint64_t start, bytes;
+  Room room;
+  uint64_t address = 0;
+};
+
+// The address of the mapping, or an error number below zero.
+long TableFile::grow(const Growth& growth) const noexcept {
+  constexpr uint64_t kPage = 4096;
   Path path(folder_, name_);
-  long fd = reach::open_in_spool(path.text(), O_RDWR | flags);
-  long result = fd;
-  bool there = shared_ && !sys::failed(fd) && has_grown(fd, start + bytes);
+  long fd = reach::open_in_spool(path.text(), O_RDWR | growth.flags);
+  if (sys::failed(fd)) return fd;
+  uint64_t end = growth.start + growth.bytes;
+  bool there = growth.address || (shared_ && has_grown(fd, end));
   // Room ahead may never be used, and is little: it is not counted.
-  bool booked = !there && room == Room::ALLOCATED;
-  if (booked && !control::take(bytes)) {
-    if (!sys::failed(fd)) sys::call(SYS_close, fd);
-    return nullptr;
-  }
-  if (!sys::failed(fd)) {
-    constexpr uint64_t kPage = 4096;
-    // The last page alone makes the file as long: a store into the rest may meet a full disk, which ends the recording (sampler/signals).
-    uint64_t allocated = room == Room::SPARSE ? kPage : bytes;
-    if (!there) result = allocate(path.text(), fd, start + bytes - allocated, allocated);
-    if (!sys::failed(result))
-      result = sys::call(SYS_mmap, 0, static_cast<long>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<long>(start));
-    sys::call(SYS_close, fd);
-  }
+  bool booked = !there && growth.room == Room::ALLOCATED;
+  // The last page alone makes the file as long: a store into the rest may meet a full disk, which ends the recording (sampler/signals).
+  uint64_t allocated = growth.room == Room::SPARSE ? kPage : growth.bytes;
+  long result = booked && !control::take(growth.bytes) ? kNoRoom : 0;
+  if (!there && !sys::failed(result)) result = allocate(path.text(), fd, end - allocated, allocated);
+  if (!sys::failed(result))
+    result = sys::call(SYS_mmap, static_cast<long>(growth.address), static_cast<long>(growth.bytes), PROT_READ | PROT_WRITE,
+                       MAP_SHARED | (growth.address ? MAP_FIXED_NOREPLACE : 0), fd, static_cast<long>(growth.start));
+  sys::call(SYS_close, fd);
+  // The child of a fork has tables of its own: the kernel need not copy what it would unmap.
+  if (!shared_ && !sys::failed(result)) sys::call(SYS_madvise, result, static_cast<long>(growth.bytes), MADV_DONTFORK);
+  if (booked && sys::failed(result) && result != kNoRoom) control::give_back(growth.bytes);
+  return result;
+}
+
+void* TableFile::map_file(int flags, uint64_t start, uint64_t bytes, Room room) const noexcept {
+  struct Attempt {
+    const TableFile& file;
+    Growth growth;
+    long result;
+  } attempt{*this, {flags, start, bytes, room}, 0};
+  auto run = [](void* pointer) noexcept {
+    auto* made = static_cast<Attempt*>(pointer);
+    made->result = made->file.grow(made->growth);
+  };
+  run(&attempt);
+  if (attempt.result == -EMFILE) run_apart(run, &attempt);
+  long result = attempt.result;
   if (!sys::failed(result)) return reinterpret_cast<void*>(result);
-  if (booked) control::give_back(bytes);
+  if (result == kNoRoom) return nullptr;
   // A shared file that this process may not open (it is another user's) is done without.
   if (!shared_ && !passing(result)) {
     bool full = result == -ENOSPC || result == -EDQUOT;
     control::stop(full ? schema::StopReason::NO_SPACE : schema::StopReason::IO_ERROR, static_cast<uint32_t>(-result));
   }
   return nullptr;
+}
+
+bool TableFile::map_again(uint64_t address) const noexcept {
+  Region region = region_around(address);
+  if (!region.base) return false;
+  auto base = reinterpret_cast<uint64_t>(region.base);
+  if (!sys::failed(sys::call(SYS_mprotect, static_cast<long>(base), static_cast<long>(region.bytes), PROT_READ | PROT_WRITE))) return true;
+  // Where the program has mapped something else meanwhile, in part of it even, that is its own.
+  return grow({.flags = 0, .start = region.start, .bytes = region.bytes, .room = Room::ALLOCATED, .address = base}) == static_cast<long>(base);
 }
 
 TableFile::Slot* TableFile::slot_of(uint32_t number) noexcept {

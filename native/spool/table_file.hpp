@@ -35,10 +35,12 @@ class TableFile {
 
   // The address lies in one of the mappings.
   bool covers(uint64_t address) const noexcept;
+  // The program has unmapped, or protected, what `address` lies in: it is mapped as before. False where that cannot be.
+  bool map_again(uint64_t address) const noexcept;
 
-  // Unmaps all without touching the file: the child of a fork leaves its parent's tables.
+  // Unmaps all without touching the file.
   void abandon() noexcept;
-  // Forgets the mappings and leaves them where they are: somebody may still be using them.
+  // Forgets the mappings and leaves them where they are: somebody may still be using them, or they did not come along into the child of a fork.
   void leave_behind() noexcept;
 
  private:
@@ -55,8 +57,18 @@ class TableFile {
   };
   using Slot = std::atomic<char*>;
   static Chunk chunk_of(uint64_t offset) noexcept;
+  // What is mapped at once, and its place in the file.
+  struct Region {
+    char* base;
+    uint64_t bytes, start;
+    bool holds(uint64_t address) const noexcept { return base && address - reinterpret_cast<uint64_t>(base) < bytes; }
+  };
+  Region region_around(uint64_t address) const noexcept;
   // Of a chunk after the first.
   static constexpr uint64_t bytes_of(uint32_t number) noexcept { return number < kDoubling ? kSmallest << (number - 1) : kLargest; }
+  static constexpr uint64_t start_of(uint32_t number) noexcept {
+    return number < kDoubling ? kSmallest << (number - 1) : kLargest * (2 + uint64_t{number} - kDoubling);
+  }
   Slot* slot_of(uint32_t number) noexcept;
   char* base_of(uint32_t number) const noexcept;
   enum class Room { ALLOCATED, SPARSE };
@@ -65,6 +77,8 @@ class TableFile {
   void rest(uint32_t number) const noexcept;
   schema::SpoolHeader* create() noexcept;
   void* map_file(int flags, uint64_t start, uint64_t bytes, Room room) const noexcept;
+  struct Growth;
+  long grow(const Growth& growth) const noexcept;
 
   const char* folder_ = nullptr;
   const char* name_ = nullptr;

@@ -1,6 +1,7 @@
 #include "unwind/jit_code.hpp"
 
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "base/sys.hpp"
 #include "spool/spool.hpp"
 #include "unwind/snapshot.hpp"
@@ -28,7 +29,7 @@ struct Entry {
 // Most methods are in `sorted`; the newest wait in `fresh`, so that adding one seldom copies the rest.
 constexpr uint32_t kFresh = 64;
 Snapshot<Entry> sorted;
-Entry fresh[kFresh];
+AIFLAME_LARGE Entry fresh[kFresh];
 std::atomic<uint32_t> fresh_count{0}, merges{0};
 std::atomic<bool> any{false};
 

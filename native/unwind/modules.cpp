@@ -1,6 +1,8 @@
 #include "unwind/modules.hpp"
 
+#include "base/apart.hpp"
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "base/sys.hpp"
 #include "spool/spool.hpp"
 #include "unwind/learnt.hpp"
@@ -51,9 +53,17 @@ struct Writer {
   void name_rows() noexcept;
   bool publish() noexcept;
 };
-constinit Writer writer;
+AIFLAME_LARGE constinit Writer writer;
 
 bool plausible(uint64_t pc) noexcept { return pc >= 65536 && pc < uint64_t{1} << 47; }
+
+enum class MapRead : uint8_t { WHOLE, NO_DESCRIPTOR, FAILED };
+
+MapRead read_map() noexcept {
+  MapsReader maps(writer.line_buffer, sizeof writer.line_buffer);
+  writer.read_map(maps);
+  return maps.whole() ? MapRead::WHOLE : maps.no_descriptor() ? MapRead::NO_DESCRIPTOR : MapRead::FAILED;
+}
 
 // Reads the map unless somebody is at it. True when it differed from what was known.
 bool try_refresh() noexcept {
@@ -61,16 +71,14 @@ bool try_refresh() noexcept {
   stale.store(false, std::memory_order_seq_cst);
   uint64_t begin = now_ns();
   bool differs = false;
-  {
-    MapsReader maps(writer.line_buffer, sizeof writer.line_buffer);
-    writer.read_map(maps);
-    if (maps.whole()) {
-      writer.name_rows();
-      differs = writer.publish();
-      if (differs) next_generation();
-    } else {
-      spool::note("/proc/self/maps cannot be read: native frames are addresses only");
-    }
+  MapRead read = read_map();
+  if (read == MapRead::NO_DESCRIPTOR) run_apart([](void* result) noexcept { *static_cast<MapRead*>(result) = read_map(); }, &read);
+  if (read == MapRead::WHOLE) {
+    writer.name_rows();
+    differs = writer.publish();
+    if (differs) next_generation();
+  } else {
+    spool::note("/proc/self/maps cannot be read: native frames are addresses only");
   }
   uint64_t end = now_ns(), cost = end - begin;
   uint64_t pause = differs ? 0 : std::min(kLongestPause, std::max(2 * pause_ns.load(std::memory_order_relaxed), 20 * cost));

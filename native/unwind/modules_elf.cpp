@@ -1,5 +1,6 @@
 #include "unwind/modules_elf.hpp"
 
+#include "base/large.hpp"
 #include "base/safe_load.hpp"
 #include "base/sys.hpp"
 #include "unwind/eh_frame.hpp"
@@ -85,8 +86,8 @@ struct Headers {
 };
 
 // A tick may run on a stack of a few KB, so what is long lies here: there is one writer at a time.
-Headers headers_now;
-uint8_t notes_now[1024];
+AIFLAME_LARGE Headers headers_now;
+AIFLAME_LARGE uint8_t notes_now[1024];
 
 bool read_headers(const Source& source, Headers* out) noexcept {
   if (source.read(0, &out->file, sizeof out->file) != sizeof out->file) return false;

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/sysmacros.h>
+#include <cerrno>
 #include <cstring>
 
 namespace aiflame::modules {
@@ -11,6 +12,8 @@ namespace aiflame::modules {
 MapsReader::MapsReader(char* buffer, size_t bytes) noexcept : buffer_(buffer), bytes_(bytes) {
   file_ = sys::call(SYS_openat, AT_FDCWD, reinterpret_cast<long>("/proc/self/maps"), O_RDONLY | O_CLOEXEC);
 }
+
+bool MapsReader::no_descriptor() const noexcept { return file_ == -EMFILE; }
 
 MapsReader::~MapsReader() {
   if (!sys::failed(file_)) sys::call(SYS_close, file_);

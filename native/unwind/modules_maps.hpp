@@ -25,6 +25,8 @@ class MapsReader {
   bool next(Mapping* out) noexcept;
   // The file was read to its end without an error.
   bool whole() const noexcept { return whole_; }
+  // The program has every descriptor that it may have.
+  bool no_descriptor() const noexcept;
 
  private:
   bool fill() noexcept;

@@ -1,5 +1,7 @@
 #include "unwind/modules_views.hpp"
 
+#include "base/large.hpp"
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -18,8 +20,8 @@ bool is_memory(const Mapping& mapping) noexcept {
 }
 
 // A tick may run on a stack of a few KB, so what is long lies here: there is one writer at a time.
-char name[MapsReader::kLine];
-char mapped[1024], stored[sizeof mapped];
+AIFLAME_LARGE char name[MapsReader::kLine];
+AIFLAME_LARGE char mapped[1024], stored[sizeof mapped];
 
 class OpenFile {
  public:

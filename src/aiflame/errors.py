@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-MOVES_THE_CURSOR = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+MOVES_THE_CURSOR = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 """Control characters (ESC among them), what turns the direction of writing, and what no encoding has."""
 
 
@@ -17,4 +17,4 @@ class AiflameError(Exception):
 
 def harmless(text: str) -> str:
     """One line for a terminal: a name or path in it may be a stranger's."""
-    return MOVES_THE_CURSOR.sub("?", text)
+    return re.sub(MOVES_THE_CURSOR, "?", text)

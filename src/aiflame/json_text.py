@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from .errors import MOVES_THE_CURSOR
 
@@ -11,4 +12,4 @@ def json_text(value: object, indent: int | None = None, separators: tuple[str, s
     """Readable text beyond ASCII stays; control characters, and those that turn the direction of writing, are escaped. A reader of JSON
     gets every text as it was."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
-    return MOVES_THE_CURSOR.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
+    return re.sub(MOVES_THE_CURSOR, lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)

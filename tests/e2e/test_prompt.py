@@ -105,6 +105,41 @@ def test_a_killed_sealer_is_taken_over_by_the_next_command(tmp_path: Path, held:
     assert not (path / "spool").exists()
 
 
+def test_what_failed_in_the_background_is_said_by_the_next_command_which_does_it(tmp_path: Path, held: HeldSealer) -> None:
+    path = tmp_path / "a.aiflame"
+    subprocess.run(
+        [*RECORD, "-o", str(path), "--", PYTHON, "-c", "sum(range(30_000_000))"], env=held.env, check=True, cwd=tmp_path, timeout=60
+    )
+    (path / "a link").symlink_to("/etc/hostname")
+    with _ends(held.pid()):
+        held.go()
+    (path / "a link").unlink()
+    top = [PYTHON, "-m", "aiflame.cli.main", "top", str(path)]
+    first, second = (subprocess.run(top, capture_output=True, text=True, check=True, timeout=60) for _ in range(2))
+    (line,) = [line for line in first.stderr.splitlines() if "failed" in line]
+    assert line.startswith(f"aiflame: sealing {path} in the background failed (")
+    assert "a symbolic link" in line
+    assert second.stderr == ""
+    assert first.stdout == second.stdout
+    assert not (path / "spool").exists()
+
+
+def test_commands_that_wait_for_the_sealing_process_see_what_it_sees(tmp_path: Path, held: HeldSealer) -> None:
+    path = tmp_path / "a.aiflame"
+    subprocess.run(
+        [*RECORD, "-o", str(path), "--", PYTHON, "-c", "sum(range(30_000_000))"], env=held.env, check=True, cwd=tmp_path, timeout=60
+    )
+    top = [PYTHON, "-m", "aiflame.cli.main", "top", str(path)]
+    with _ends(held.pid()):
+        waiting = [subprocess.Popen(top, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+        held.go()
+    answers = [process.communicate(timeout=60) for process in waiting]
+    assert [process.returncode for process in waiting] == [0, 0, 0]
+    assert len(set(answers)) == 1
+    assert answers[0][1] == ""
+    assert not (path / "spool").exists()
+
+
 @contextmanager
 def _ends(pid: int) -> Iterator[None]:
     """Waits for the end of a process that is no child of ours."""

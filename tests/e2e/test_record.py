@@ -57,6 +57,12 @@ def test_standard_streams_pass_through_untouched(record: Recorder) -> None:
     assert "err\n" in run.stderr
 
 
+def test_a_program_that_no_tick_meets_was_recorded(record: Recorder) -> None:
+    run = record("true")
+    assert "nothing was recorded" not in run.stderr
+    assert len(run.profile().table("processes")) == 1
+
+
 def test_recording_imports_the_standard_library_alone() -> None:
     code = "import sys; import aiflame.cli.main, aiflame.cli.record, aiflame.recorder.inside; print(*sys.modules)"
     done = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, check=True)

@@ -74,6 +74,9 @@ def run(guest: Guest, ways: tuple[Way, ...] = WAYS, keep: Path | None = None) ->
         table.alone_cell(alone),
         *(table.recorded_cell(alone, other, bool(lines)) for other, (_, lines) in zip(others, found, strict=True)),
     ]
+    for way, other in zip(ways, observations, strict=True):
+        for note in other.recording.notes if other.recording else ():
+            print(f"    {guest.name}, {way.name}, note: {note}", flush=True)
     return Result(guest.name, tuple(cells), tuple(f"{way.name}: {line}" for way, lines in found for line in lines))
 
 

@@ -58,6 +58,14 @@ MADE_BY_THE_COLLECTOR = {"_aiflame"}
 RECORDING = ("aiflame", "aiflame.cli.main", "aiflame.cli.record", "aiflame.recorder.inside")
 """What `aiflame record` and `aiflame.record()` import."""
 
+NOT_BEFORE_THE_PROGRAM = {
+    *("dataclasses", "inspect", "typing", "threading", "subprocess", "shutil", "tempfile", "hashlib", "ctypes", "socket", "logging"),
+    *("numpy", "polars", "typer", "click", "rich"),
+    *("aiflame.api", "aiflame.cli.commands", "aiflame.cli.recorded", "aiflame.recorder.end", "aiflame.recorder.telemetry"),
+    *("aiflame.profile.schema", "aiflame.profile.codes", "aiflame.profile.store", "aiflame.profile.living", "aiflame.profile.typed_json"),
+}
+"""What takes long to import, while a person waits for the program to start."""
+
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 NATIVE = SOURCE.parent / "native"
@@ -119,6 +127,21 @@ def test_recording_needs_the_standard_library_alone(module: str) -> None:
     """-S: nothing that was installed can be imported."""
     code = f"import sys; sys.path.insert(0, {str(SOURCE)!r}); import {module}"
     subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)
+
+
+def test_the_program_is_started_before_what_takes_long_is_imported(tmp_path: Path) -> None:
+    code = (
+        "import os, sys\n"
+        f"sys.path.insert(0, {str(SOURCE)!r})\n"
+        "os.register_at_fork(before=lambda: print(*sys.modules, flush=True))\n"
+        "from aiflame.cli.main import main\n"
+        "sys.exit(main())"
+    )
+    arguments = ["record", "--no-seal", "-q", "-o", str(tmp_path / "a.aiflame"), "--", "true"]
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code, *arguments], capture_output=True, text=True, check=True)
+    imported = set(done.stdout.split())
+    assert "aiflame.recorder.run" in imported
+    assert imported & NOT_BEFORE_THE_PROGRAM == set()
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ DOOR = "profile/door.py"
 
 PARTS = frozenset(
     {
-        "meta.json", "control", "spool", "tables", "tables.partial", "seal.lock", "binaries", "jit", "cubins", "kept", "telemetry", "intra",
-        "ranks", "index.json",
+        "meta.json", "control", "spool", "tables", "tables.partial", "seal.lock", "seal.failed", "binaries", "jit", "cubins",
+        "kept", "telemetry", "intra", "ranks", "index.json",
     }
 )  # fmt: skip
 """What lies in a profile."""

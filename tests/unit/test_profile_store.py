@@ -15,7 +15,7 @@ import pytest
 from spool_files import ProcessFiles, busy_process, ended_profile
 
 from aiflame.errors import AiflameError
-from aiflame.profile import Clocks, Meta, Profile, newest
+from aiflame.profile import Clocks, Meta, Profile, Recorder, newest
 from aiflame.profile.door import Folder
 from aiflame.profile.index import Index, write_part
 from aiflame.profile.schema import TABLES
@@ -98,6 +98,13 @@ def test_what_is_no_profile_is_said_to_be_none(tmp_path, make, message):
 def test_a_name_that_no_file_can_have_is_an_error_too(name):
     with pytest.raises(AiflameError):
         Profile.open(name)
+
+
+def test_a_recording_that_is_only_beginning_is_not_sealed_by_who_opens_it(tmp_path):
+    path = tmp_path / "a.aiflame"
+    Meta(recorder=Recorder.this()).put(Folder.new(path))  # no folder for spools yet, and no control page
+    assert "is still being recorded" in Profile.open(path).unfinished()[0]
+    assert [file.name for file in path.iterdir()] == ["meta.json"]
 
 
 def test_a_newer_profile_is_refused_with_advice(path):

@@ -1,20 +1,17 @@
-"""`aiflame record`: standard library only until the program has ended."""
+"""`aiflame record`: standard library alone, and little of it until the program runs: it is waited for."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
+import sys
 import time
+from functools import partial
 from pathlib import Path
 
-from aiflame.cli.say import say
 from aiflame.errors import AiflameError
-from aiflame.profile.door import Folder
-from aiflame.profile.glance import Glance, glance
 from aiflame.profile.rank_numbers import parse_ranks
-from aiflame.recorder import Place, Recording, RecordOptions, leave_as, parse_sampling, parse_size, place_of, rank_here, run
-from aiflame.recorder.hand_over import can_seal, start_sealer
+from aiflame.recorder import RecordOptions, leave_as, parse_sampling, parse_size, place_of, rank_here, run
 from aiflame.recorder.intra import PRESETS, parse_intra
 from aiflame.recorder.options import INTERVAL_MS, parse_telemetry
 from aiflame.recorder.supervise import become
@@ -22,10 +19,17 @@ from aiflame.recorder.tracing import BACKENDS, DEFAULT, parse_trace
 
 _USAGE = "aiflame record [-o PROFILE] [options] -- COMMAND ..."
 _DEFAULT_WALL_RATE = 49
+_NO_TERMINAL = 80
+"""Columns of what is written into a file."""
 
 
 def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(prog="aiflame record", usage=_USAGE, description="Record a program and all its child processes.")
+    result = argparse.ArgumentParser(
+        prog="aiflame record",
+        usage=_USAGE,
+        description="Record a program and all its child processes.",
+        formatter_class=partial(argparse.HelpFormatter, width=_columns() - 2),
+    )
     result.add_argument("-o", "--output", type=Path, metavar="PROFILE", help="where to write the profile (default: COMMAND-TIME.aiflame)")
     result.add_argument("--force", action="store_true", help="replace PROFILE if it exists")
     result.add_argument(
@@ -103,6 +107,16 @@ def parser() -> argparse.ArgumentParser:
     return result
 
 
+def _columns() -> int:
+    """How wide the terminal is. argparse asks at each option, by a module that takes longer to import than all of this file."""
+    if (given := os.environ.get("COLUMNS", "")).isdecimal() and int(given) > 0:
+        return int(given)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else -1).columns or _NO_TERMINAL
+    except OSError:
+        return _NO_TERMINAL
+
+
 def record(arguments: list[str]) -> int:
     options = parser().parse_args(arguments)
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
@@ -145,51 +159,9 @@ def record(arguments: list[str]) -> int:
         seal_follows=not options.no_seal,
         wait_daemons=options.wait_daemons,
     )
-    _tell(recording, time.monotonic() - began, quiet=options.quiet)
+    from aiflame.cli.recorded import hand_over, summarize
+
+    summarize(recording, time.monotonic() - began, quiet=options.quiet)
     if not options.no_seal and not recording.living:
-        _hand_over(recording)
+        hand_over(recording)
     return leave_as(recording.status)
-
-
-def _tell(recording: Recording, seconds: float, *, quiet: bool) -> None:
-    """What can be said without sealing; the program's own status matters more than any trouble here."""
-    seen = Glance()
-    with contextlib.suppress(OSError):
-        seen = glance(Folder.open(recording.profile))
-    for note in seen.notes:
-        recording.tell(note)
-    if recording.living:
-        recording.tell(_of_living(recording.living))
-    if quiet or not recording.place.speaks:
-        return
-    processes = f"{seen.processes:,} process{'es' if seen.processes != 1 else ''}"
-    samples = f"{'' if seen.all else 'more than '}{seen.samples:,} samples"
-    say(
-        f"aiflame: {_of_ranks(recording.place)}{seconds:.1f} s, {processes}, {samples} -> {recording.place.whole}"
-        f" ({recording.bytes / 1e6:.1f} MB recorded); next: aiflame open, aiflame top",
-        err=True,
-    )
-
-
-def _of_living(pids: list[int]) -> str:
-    some = ", ".join(map(str, pids[:4])) + (" …" if len(pids) > 4 else "")
-    one = len(pids) == 1
-    return (
-        f"{len(pids)} process{'' if one else 'es'} of the program ({some}) go{'es' if one else ''} on and {'is' if one else 'are'} still"
-        " being recorded: the profile can be opened meanwhile (--wait-daemons waits for the end)"
-    )
-
-
-def _hand_over(recording: Recording) -> None:
-    """Sealing is left to a process of its own, so that the prompt is back at once. What it leaves, the next command does."""
-    if not can_seal():
-        recording.tell(f"{recording.profile} is recorded; open it where polars is installed to seal it")
-    else:
-        start_sealer(recording.profile)
-
-
-def _of_ranks(place: Place) -> str:
-    """What the summary is of, where others have recorded beside us."""
-    if place.rank is None:
-        return ""
-    return f"rank {place.rank.rank}{f' of {place.rank.size}' if place.rank.size else ''}: "

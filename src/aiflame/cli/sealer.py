@@ -13,13 +13,19 @@ _IOPRIO_SET, _IOPRIO_WHO_PROCESS, _IOPRIO_IDLE = 251, 1, 3 << 13
 
 
 def main(profile: str) -> None:
-    """Nobody sees what goes wrong here: the next command that opens the profile does what is left to do, and says what hinders it."""
+    """Nobody sees what goes wrong here: the next command that opens the profile says it, and does what is left to do."""
     os.chdir("/")
     step_back()
-    with contextlib.suppress(Exception):
-        import aiflame
+    import aiflame
+    from aiflame.profile.background import leave_failure
+    from aiflame.profile.door import Folder
 
-        aiflame.open(Path(profile))
+    with contextlib.suppress(OSError):
+        folder = Folder.open(profile)  # before all else: it may be renamed meanwhile
+        try:
+            aiflame.open(Path(profile))
+        except Exception as error:  # whatever it is: somebody should know
+            leave_failure(folder, error)
 
 
 def step_back() -> None:

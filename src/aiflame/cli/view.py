@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +19,10 @@ from aiflame.cli.progress import SealingLine
 from aiflame.cli.say import say
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed
+from aiflame.profile.background import take_failures
+from aiflame.profile.door import Folder
 from aiflame.profile.rank_numbers import parse_ranks, write_ranks
+from aiflame.profile.store import newest
 
 ProfilePath = Annotated[
     Path | None, typer.Argument(metavar="PROFILE", help="The profile, or a file of collapsed stacks (default: the newest profile here).")
@@ -63,6 +67,7 @@ class View:
 
 
 def opened(path: Path | None, ranks: str = "") -> Profile:
+    _say_what_failed(path)
     line = SealingLine(path)
     try:
         profile = aiflame.open(path, line, ranks=parse_ranks(ranks) if ranks else None)
@@ -71,6 +76,13 @@ def opened(path: Path | None, ranks: str = "") -> Profile:
     for note in profile.store.unfinished():
         say(f"aiflame: {note}", err=True)
     return profile
+
+
+def _say_what_failed(path: Path | None) -> None:
+    """In the background, before this command."""
+    with contextlib.suppress(AiflameError, OSError):
+        for line in take_failures(Folder.open(path if path is not None else newest(Path()))):
+            say(f"aiflame: {line}", err=True)
 
 
 def source_folder(path: Path | None) -> SourceFolder | None:

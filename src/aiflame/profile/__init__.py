@@ -6,23 +6,21 @@ library alone, so what needs Polars is imported on first use.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING
-
 from .control import ControlPage
 from .meta import Clocks, Host, Meta, Recorder
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .store import Profile, newest
 
 __all__ = ["Clocks", "ControlPage", "Host", "Meta", "Profile", "Recorder", "newest"]
 
-_LATE = {"Profile": "store", "newest": "store"}
-
 
 def __getattr__(name: str) -> object:
-    if name not in _LATE:
+    if name not in ("Profile", "newest"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_LATE[name]}", __name__), name)
+    from . import store
+
+    value: object = getattr(store, name)
     globals()[name] = value
     return value

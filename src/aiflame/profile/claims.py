@@ -20,7 +20,7 @@ from pathlib import Path
 from .door import Folder
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_ID = re.compile(r"[0-9a-f]{32}")
+_ID = r"[0-9a-f]{32}"
 _CLAIMS = "recordings"
 _LARGEST = 4096
 _OLDEST_S = 90 * 86_400
@@ -43,7 +43,6 @@ def claim(profile: Folder, identity: str) -> bool:
     _of_this_process[identity] = written
     try:
         with _claims(make=True) as folder:
-            _forget_old(folder)
             descriptor = os.open(identity, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 json.dump(written, file)
@@ -54,7 +53,7 @@ def claim(profile: Folder, identity: str) -> bool:
 
 def proven(profile: Folder, identity: str) -> bool:
     """Whether this user recorded into this very folder, on this machine, and it has not been complete since."""
-    if not _ID.fullmatch(identity):
+    if not re.fullmatch(_ID, identity):
         return False
     try:
         here = _identity(profile)
@@ -73,11 +72,12 @@ def proven(profile: Folder, identity: str) -> bool:
 
 def withdraw(identity: str) -> None:
     """The profile of that id is complete: it needs nothing of this machine any more."""
-    if not _ID.fullmatch(identity):
+    if not re.fullmatch(_ID, identity):
         return
     _of_this_process.pop(identity, None)
     with contextlib.suppress(OSError), _claims() as folder:
         os.unlink(identity, dir_fd=folder)
+        _forget_old(folder)
 
 
 def _identity(profile: Folder) -> dict[str, object]:

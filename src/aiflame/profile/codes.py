@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from .control_schema import ControlState as ControlState
+from .control_schema import Feature as Feature
+from .control_schema import GpuSampling as GpuSampling
+from .control_schema import StopReason as StopReason
+
 
 class FrameKind(IntEnum):
     """The top four bits of a stack's frame word; the rest as told beside each kind."""
@@ -115,58 +120,3 @@ class PayloadType(IntEnum):
     SIGNED = 2
     FLOAT = 3
     """the bits of a double"""
-
-
-class GpuSampling(IntEnum):
-    """CONTROL.gpu_sampling: one of these, or 5 to 31, the logarithm of a fixed period in cycles."""
-
-    OFF = 0
-    AUTO = 1
-
-
-class ControlState(IntEnum):
-    RECORDING = 1
-    PAUSED = 2
-    STOPPED = 3
-
-
-class StopReason(IntEnum):
-    NONE = 0
-    MAX_SIZE = 1
-    NO_SPACE = 2
-    IO_ERROR = 3
-    SANDBOX = 4
-    """a process has entered a sandbox that forbids it what recording needs; of that process alone"""
-
-
-class Feature(IntEnum):
-    """Bits of CONTROL.features."""
-
-    PYTHON = 1
-    OPENMP = 2
-    JIT = 4
-    OPENCL = 8
-    CHILDREN = 16
-    CUDA = 32
-    GPU_MEMORY = 64
-    MEANING = 128
-    """Python of ours runs in the program: names of layers, steps, kernels"""
-    NVTX = 256
-    ITT = 512
-    TRITON_NAMES = 1024
-    """specializations of Triton kernels get their readable names in the binary, too"""
-    KEEP_IR = 2048
-    TRACE_OPENCL = 4096
-    """rows in `calls` for each call of the program's; the same for those below"""
-    TRACE_MPI = 8192
-    TRACE_OPENMP = 16384
-    TRACE_NCCL = 32768
-    TRACE_TORCH = 65536
-    """collectives of torch.distributed"""
-    TRACE_STACKS = 131072
-    """each traced call with its stack, also where calls are many"""
-    TRACE_ZE = 262144
-    """Level Zero, with the times of its kernels and copies"""
-    TRACE_HIP = 524288
-    TRACE_CUDA = 1048576
-    """calls of CUDA's runtime and driver"""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import mmap
 import os
-import threading
-from types import TracebackType
-from typing import BinaryIO
+from _thread import allocate_lock  # `threading` takes a millisecond to import
 
 from ..errors import AiflameError
-from .codes import ControlState, StopReason
+from .control_schema import CONTROL, CONTROL_MAGIC, FORMAT, ControlState, StopReason
 from .door import Folder
 from .records import Column, layout
-from .schema import CONTROL, CONTROL_MAGIC, FORMAT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import BinaryIO
 
 FILE_NAME = "control"
 PAGE_BYTES = 4096
@@ -29,7 +31,7 @@ class ControlPage:
         self._memory = memory
         self._view = memoryview(memory)
         self._by_size = {4: self._view.cast("I"), 8: self._view.cast("Q")}
-        self._taking = threading.Lock()
+        self._taking = allocate_lock()
 
     @staticmethod
     def create(
@@ -42,7 +44,7 @@ class ControlPage:
         gpu_sampling: int = 0,
         recorder_pid: int | None = None,
     ) -> ControlPage:
-        """A new page in state RECORDING. It appears whole, with its disk block, so a store into it cannot meet a full disk."""
+        """A new page in state RECORDING. It appears whole, and written to, so that a store into it cannot meet a full disk."""
         values = {
             "magic": _MAGIC,
             "format": FORMAT,
@@ -59,7 +61,7 @@ class ControlPage:
             column, offset = _PLACED[name]
             size = _size(column)
             page[offset : offset + size] = value.to_bytes(size, "little")
-        profile.write(FILE_NAME, bytes(page))
+        profile.put(FILE_NAME, bytes(page))
         return ControlPage.open(profile)
 
     @staticmethod

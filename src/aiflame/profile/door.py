@@ -15,11 +15,14 @@ import itertools
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from ..errors import AiflameError
+from ..values import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import BinaryIO
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -183,8 +186,9 @@ class Folder:
             return io.FileIO(_new_file(_component(name, self.path), os.O_WRONLY | os.O_APPEND, here), "wb")
 
     @contextlib.contextmanager
-    def create(self, name: str) -> Iterator[BinaryIO]:
-        """The file appears, whole and on the disk, when the block has ended; if the block fails, what was there before stays."""
+    def create(self, name: str, *, durable: bool = True) -> Iterator[BinaryIO]:
+        """The file appears, whole and on the disk, when the block has ended; if the block fails, what was there before stays. Who need not
+        have it on the disk (`durable`) does not wait for that."""
         with self._opened() as here:
             partial = f"{_component(name, self.path)}.{os.urandom(8).hex()}.partial"
             descriptor = _new_file(partial, os.O_WRONLY, here)
@@ -192,7 +196,8 @@ class Folder:
                 with os.fdopen(descriptor, "wb") as file:
                     yield file
                     file.flush()
-                    os.fsync(file.fileno())
+                    if durable:
+                        os.fsync(file.fileno())
                 os.rename(partial, name, src_dir_fd=here, dst_dir_fd=here)
             except BaseException:
                 with contextlib.suppress(OSError):
@@ -202,6 +207,11 @@ class Folder:
     def write(self, name: str, data: bytes) -> None:
         """The file has its old content or the new one, whatever happens meanwhile."""
         with self.create(name) as file:
+            file.write(data)
+
+    def put(self, name: str, data: bytes) -> None:
+        """The same for whoever looks; a power failure may leave neither. It does not wait for the disk."""
+        with self.create(name, durable=False) as file:
             file.write(data)
 
     def write_once(self, name: str, data: bytes) -> bool:

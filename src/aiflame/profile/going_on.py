@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 
 from ..errors import AiflameError
-from .codes import ControlState
 from .control import FILE_NAME as CONTROL_FILE
 from .control import ControlPage
+from .control_schema import ControlState
 from .door import Folder
 from .index import Index
 from .living import SPOOL, living, spool_names
@@ -45,12 +45,13 @@ def still_recorded(profile: Folder) -> str | None:
 
 def _is_over(profile: Folder) -> bool:
     """By what the recorder, or who began to seal it, says."""
-    if profile.entry(SPOOL) is None or Index.read(profile.folder(SEALED)) is not None:
+    if Index.read(profile.folder(SEALED)) is not None:
         return True
     try:
         with ControlPage.look(profile) as page:
             return page.state == ControlState.STOPPED
     except (AiflameError, OSError):
+        # A recording that is only just beginning has meta.json, and no page yet.
         return profile.entry(CONTROL_FILE) is None and Meta.read(profile).ended is not None
 
 

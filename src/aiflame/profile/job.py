@@ -9,12 +9,15 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from dataclasses import asdict, dataclass
-from typing import Any
 
 from ..errors import AiflameError
+from ..values import asdict, dataclass
 from .door import Folder
 from .json_data import parse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 FOLDER = "ranks"
 FILE_NAME = "job"
@@ -23,7 +26,7 @@ MOST_RANKS = 1 << 20
 
 _LARGEST = 1 << 20
 _MOST_VALUES = 1 << 10
-_NUMBER = re.compile(r"[0-9]{1,8}")
+_NUMBER = r"[0-9]{1,8}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ def rank_name(rank: int) -> str:
 def rank_folders(profile: Folder) -> dict[int, Folder]:
     """The folders that are there, by rank."""
     ranks = profile.folder(FOLDER)
-    numbers = {int(entry.name): entry.name for entry in ranks.entries() if entry.is_folder and _NUMBER.fullmatch(entry.name)}
+    numbers = {int(entry.name): entry.name for entry in ranks.entries() if entry.is_folder and re.fullmatch(_NUMBER, entry.name)}
     if len(numbers) > MOST_RANKS:
         raise AiflameError(f"{ranks.path} has {len(numbers):,} ranks: {MOST_RANKS:,} are the most that are read")
     return {rank: ranks.folder(numbers[rank]) for rank in sorted(numbers)}

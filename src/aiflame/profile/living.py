@@ -25,6 +25,8 @@ VARIABLE = b"AIFLAME_PROFILE="
 _ENDED = (b"Z", b"X")
 _CLOCK_SLACK_NS = 50_000_000
 """Start times of processes are known to a tick of the kernel's."""
+_LONGEST_START_NS = 60_000_000_000
+"""From a command's start to its first record."""
 _MOST_LOOKS = 8
 """Processes that come and go while we look could hide one: then it is looked again, so many times at most."""
 _CHUNK = 1 << 16
@@ -34,6 +36,12 @@ def spool_names(profile: Folder) -> list[str]:
     """PID.START_NS of the processes that have recorded something."""
     spool = profile.folder(SPOOL)
     return [entry.name for entry in spool.entries() if entry.is_folder] + [f"{pid}.{start}" for pid, start in Reader().unfinished(spool)]
+
+
+def has_processes(profile: Folder) -> bool:
+    """Whether any process has recorded that it lived."""
+    spool = profile.folder(SPOOL)
+    return any(entry.is_folder for entry in spool.entries()) or bool(Reader().read(spool))
 
 
 def living(spool: Callable[[], Collection[str]], profile: os.stat_result) -> list[int]:
@@ -60,6 +68,7 @@ class _Look:
         for name in names:
             if (pid := name.partition(".")[0]) in self._pids:
                 self._folders.setdefault(pid, []).append(name)
+        self._first_ns = min(map(_start_ns, names), default=0)
         self._profile = profile.st_dev, profile.st_ino
         self._same: dict[bytes, bool] = {}
         self.lost = False
@@ -77,10 +86,13 @@ class _Look:
             self.lost |= environment == b"" and not os.path.exists(f"/proc/{pid}")
             return False
         # Its environment may be overwritten (process titles), or another user's by now. A later process with this number is none of ours.
-        if _started_ns(pid) > max(map(_start_ns, folders)) + _CLOCK_SLACK_NS:
+        started = _started_ns(pid)
+        if started > max(map(_start_ns, folders)) + _CLOCK_SLACK_NS:
             return False
         maps = _read(pid, "maps")
-        return maps is None or any(os.fsencode(f"/spool/{place}") in maps for place in (LIVES_FILE, *(f"{folder}/" for folder in folders)))
+        if maps is None:
+            return started > self._first_ns - _LONGEST_START_NS  # else it has this number in a namespace of its own
+        return any(os.fsencode(f"/spool/{place}") in maps for place in (LIVES_FILE, *(f"{folder}/" for folder in folders)))
 
     def _names_us(self, pid: str, environment: bytes) -> bool:
         at = environment.find(VARIABLE)

@@ -24,8 +24,9 @@ _TOKEN = frozenset(
         "token", "auth", "bearer", "apikey",
     }
 )  # fmt: skip
-_GLUED = re.compile(
-    r"(?:api|access|secret|private|auth|signing|encryption|account|storage|master|license|shared)key$|(?:auth|access|api)token$|(?:password|passwd)$"
+_GLUED = (
+    r"(?:api|access|secret|private|auth|signing|encryption|account|storage|master|license|shared)key$"
+    r"|(?:auth|access|api)token$|(?:password|passwd)$"
 )
 """Names that are written as one word."""
 _KEY_OF = frozenset(
@@ -51,15 +52,13 @@ _ABOUT = frozenset(
     }
 )  # fmt: skip
 """A name that ends so says something about a secret, and is none."""
-_HARMLESS = re.compile(
-    r"(?:[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|true|false|yes|no|on|off|none|null|auto|default|env|required|optional|basic|digest|"
-    r"<[^<>\s]*>|\[[^\]\s]*\]|\$\{?\w+\}?|\*+)?",
-    re.IGNORECASE,
+_HARMLESS = (
+    r"(?i)(?:[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|true|false|yes|no|on|off|none|null|auto|default|env|required|optional|basic|digest|"
+    r"<[^<>\s]*>|\[[^\]\s]*\]|\$\{?\w+\}?|\*+)?"
 )
 """Numbers, switches, a model's special tokens, and variables that a shell has yet to put in."""
 
-_SHAPES = re.compile(
-    r"""
+_SHAPES = r"""(?xs)
       (?<![\w-])(?:
         hf_[A-Za-z0-9]{20,}                                     # Hugging Face
       | sk-(?=[\w-]*\d)[A-Za-z0-9_-]{16,}                       # OpenAI, Anthropic
@@ -75,19 +74,18 @@ _SHAPES = re.compile(
       | eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]+                      # JSON web tokens
       )
       | -----BEGIN\ [A-Z ]*PRIVATE\ KEY-----(?:.*?-----END\ [A-Z ]*PRIVATE\ KEY-----|.*)
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_USER = re.compile(r"((?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s/@:?#]*:)[^\s/@]+(?=@)")
-_USER_ALONE = re.compile(r"(https?://)[^\s/@:?#]{20,}(?=@)")
+    """
+_SHORTEST_SHAPE = len("xoxb-0123456789")
+_USER = r"((?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s/@:?#]*:)[^\s/@]+(?=@)"
+_USER_ALONE = r"(https?://)[^\s/@:?#]{20,}(?=@)"
 """`https://TOKEN@host`"""
-_BEARER = re.compile(r"\b(Bearer|Basic)(\s+)(?=[^\s\"']*[\d=._+/-])[^\s\"']{8,}", re.IGNORECASE)
-_HEADER = re.compile(r"(?P<name>(?<![\w-])[A-Za-z][\w-]{0,100})(?P<between>\"?:\s*\"?)(?P<value>[^\s\"',;{}]+(?:\s+[^\s\"',;{}]+)?)")
+_BEARER = r"(?i)\b(Bearer|Basic)(\s+)(?=[^\s\"']*[\d=._+/-])[^\s\"']{8,}"
+_HEADER = r"(?P<name>(?<![\w-])[A-Za-z][\w-]{0,100})(?P<between>\"?:\s*\"?)(?P<value>[^\s\"',;{}]+(?:\s+[^\s\"',;{}]+)?)"
 """A header of HTTP, or an entry of JSON."""
-_ASSIGNED = re.compile(r"(?P<name>(?<![\w.-])-{0,2}[A-Za-z_][\w.-]{0,100})(?P<between>=)(?P<value>\"[^\"]*\"|'[^']*'|[^\s\"'&;,]+)")
-_FLAG_IN_TEXT = re.compile(r"(?P<name>(?<![\w-])--?[A-Za-z][\w.-]*)(?P<between>\s+)(?P<value>\"[^\"]*\"|'[^']*'|[^\s\"'-][^\s\"']*)")
-_FLAG = re.compile(r"--?([A-Za-z][\w.-]*)")
-_WORDS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
+_ASSIGNED = r"(?P<name>(?<![\w.-])-{0,2}[A-Za-z_][\w.-]{0,100})(?P<between>=)(?P<value>\"[^\"]*\"|'[^']*'|[^\s\"'&;,]+)"
+_FLAG_IN_TEXT = r"(?P<name>(?<![\w-])--?[A-Za-z][\w.-]*)(?P<between>\s+)(?P<value>\"[^\"]*\"|'[^']*'|[^\s\"'-][^\s\"']*)"
+_FLAG = r"--?([A-Za-z][\w.-]*)"
+_WORDS = r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+"
 _QUERY = frozenset({"sig", "signature", "x-amz-signature", "x-amz-credential", "x-goog-signature"})
 
 
@@ -100,7 +98,7 @@ def masked_arguments(arguments: Iterable[str]) -> tuple[str, ...]:
             shown.append(MASK)
         else:
             shown.append(masked(argument))
-        match = _FLAG.fullmatch(argument)
+        match = re.fullmatch(_FLAG, argument)
         flag = match[1] if match else ""
     return tuple(shown)
 
@@ -111,13 +109,24 @@ def masked_command(command: str) -> str:
 
 
 def masked(text: str) -> str:
-    """A text that may have several things in it: a shell's command, a header, an address."""
-    text = _SHAPES.sub(MASK, text)
-    text = _USER.sub(rf"\1{MASK}", text)
-    text = _USER_ALONE.sub(rf"\1{MASK}", text)
-    text = _BEARER.sub(rf"\1\2{MASK}", text)
-    for pattern in (_ASSIGNED, _FLAG_IN_TEXT, _HEADER):
-        text = pattern.sub(_named, text)
+    """A text that may have several things in it: a shell's command, a header, an address.
+
+    A pattern is asked for, and compiled, only where the text has what it cannot do without: most arguments are a word.
+    """
+    if len(text) >= _SHORTEST_SHAPE:
+        text = re.sub(_SHAPES, MASK, text)
+    if "://" in text:
+        text = re.sub(_USER, rf"\1{MASK}", text)
+        text = re.sub(_USER_ALONE, rf"\1{MASK}", text)
+    several_words = len(text.split(None, 1)) > 1
+    if several_words:
+        text = re.sub(_BEARER, rf"\1\2{MASK}", text)
+    if "=" in text:
+        text = re.sub(_ASSIGNED, _named, text)
+    if several_words:
+        text = re.sub(_FLAG_IN_TEXT, _named, text)
+    if ":" in text:
+        text = re.sub(_HEADER, _named, text)
     return text
 
 
@@ -132,8 +141,8 @@ def _named(match: re.Match[str]) -> str:
 
 
 def _certain(name: str) -> bool:
-    words = [word.lower() for word in _WORDS.findall(name)]
-    return bool(words) and (words[-1] in _SECRET or _is_key(words) or bool(_GLUED.search(words[-1])))
+    words = [word.lower() for word in re.findall(_WORDS, name)]
+    return bool(words) and (words[-1] in _SECRET or _is_key(words) or bool(re.search(_GLUED, words[-1])))
 
 
 def _is_key(words: list[str]) -> bool:
@@ -144,16 +153,16 @@ def _hides(name: str, value: str) -> bool:
     """Whether what is called so is a secret."""
     if name.lower() in _QUERY:
         return True
-    words = [word.lower() for word in _WORDS.findall(name) if not word.isdigit()]
+    words = [word.lower() for word in re.findall(_WORDS, name) if not word.isdigit()]
     if not words or not value:
         return False
     last = words[-1]
     if last in _ABOUT:
         return False
     if _certain(name) or not _SECRET.isdisjoint(words):
-        return not _HARMLESS.fullmatch(value) or (last in _SECRET and bool(re.fullmatch(r"\d{3,}", value)))
-    if last in _TOKEN or _GLUED.search(last):
-        return not (len(words) > 1 and words[-2] in _OF_TEXT) and not _HARMLESS.fullmatch(value)
+        return not re.fullmatch(_HARMLESS, value) or (last in _SECRET and bool(re.fullmatch(r"\d{3,}", value)))
+    if last in _TOKEN or re.search(_GLUED, last):
+        return not (len(words) > 1 and words[-2] in _OF_TEXT) and not re.fullmatch(_HARMLESS, value)
     if last in ("key", "keys") or not _TOKEN.isdisjoint(words):
         return _looks_random(value)
     return False

@@ -5,21 +5,16 @@ Every key may be missing and unknown keys are ignored, so that a key can be adde
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import sys
 import time
-import types
-import typing
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ..errors import AiflameError
+from ..values import asdict, dataclass, field, replace
+from .control_schema import FORMAT
 from .door import Folder
-from .json_data import parse
-from .schema import FORMAT
 
 FILE_NAME = "meta.json"
 DAMAGED = "meta.json is missing or damaged: command, host and options are unknown"
@@ -27,8 +22,6 @@ DAMAGED = "meta.json is missing or damaged: command, host and options are unknow
 _LARGEST = 16 << 20
 _MOST_VALUES = 1 << 18
 """Arguments of the command, options and notes, all together."""
-_BEYOND = 1 << 63
-
 Option = str | int | float | bool | None
 
 
@@ -119,16 +112,25 @@ class Meta:
     """random, of this recording (`claims.py`)"""
 
     def with_notes(self, *notes: str) -> Meta:
-        return dataclasses.replace(self, degraded=tuple(dict.fromkeys((*self.degraded, *notes))))
+        return replace(self, degraded=tuple(dict.fromkeys((*self.degraded, *notes))))
 
     def write(self, profile: Folder) -> None:
-        profile.write(FILE_NAME, (json.dumps(dataclasses.asdict(self), indent=1) + "\n").encode())
+        profile.write(FILE_NAME, self._text())
+
+    def put(self, profile: Folder) -> None:
+        """The same while the recording is not sealed: a power failure may take it."""
+        profile.put(FILE_NAME, self._text())
+
+    def _text(self) -> bytes:
+        return (json.dumps(asdict(self), indent=1) + "\n").encode()
 
     @staticmethod
     def read(profile: Folder) -> Meta:
         """A damaged file gives a Meta that says so; one of a newer format is an error."""
+        from .typed_json import parse_as
+
         try:
-            meta: Meta = _build(Meta, parse(profile.read(FILE_NAME, limit=_LARGEST) or b"", most_values=_MOST_VALUES))
+            meta = parse_as(Meta, profile.read(FILE_NAME, limit=_LARGEST) or b"", most_values=_MOST_VALUES)
         except ValueError:
             return Meta().with_notes(DAMAGED)
         refuse_newer(profile.path, meta.format)
@@ -173,27 +175,3 @@ def _cpu_model() -> str:
     except OSError:
         return ""
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-
-
-def _build(kind: Any, data: object) -> Any:
-    """`data` as the dataclass, tuple, dict, union or scalar `kind`; ValueError when it is something else."""
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind) and isinstance(data, dict):
-        hints = typing.get_type_hints(kind)
-        return kind(**{name: _build(hints[name], value) for name, value in data.items() if name in hints})
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin is tuple and isinstance(data, list):
-        return tuple(_build(arguments[0], value) for value in data)
-    if origin is dict and isinstance(data, dict):
-        return {name: _build(arguments[1], value) for name, value in data.items()}
-    if origin is types.UnionType:
-        kind = next((choice for choice in arguments if _fits(choice, data)), None)
-        return _build(kind, data)
-    if kind is types.NoneType and data is None:
-        return None
-    if type(data) is kind and not (isinstance(data, int) and abs(data) >= _BEYOND):
-        return data
-    raise ValueError(f"expected {kind}")
-
-
-def _fits(choice: Any, data: object) -> bool:
-    return isinstance(data, dict) if dataclasses.is_dataclass(choice) else type(data) is choice

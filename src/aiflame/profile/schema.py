@@ -8,6 +8,9 @@ Adding a table or a column is one edit here. A reader refuses a profile whose `F
 
 from __future__ import annotations
 
+from .control_schema import CONTROL as CONTROL
+from .control_schema import CONTROL_MAGIC as CONTROL_MAGIC
+from .control_schema import FORMAT as FORMAT
 from .records import Column, Table, columns
 from .records import Type as T
 from .tables_calls import CALLS
@@ -15,10 +18,7 @@ from .tables_devices import ADDRESSES, DEVICES
 from .tables_meaning import MEANING, SUMS
 from .tables_program import LIFE, LIFE_END, PROGRAM
 
-FORMAT = 1
-
 SPOOL_MAGIC = b"AIFLAMET"
-CONTROL_MAGIC = b"AIFLAMEC"
 HEADER_BYTES = 4096
 """Bytes before the first record of a table file; the header struct itself is `SPOOL_HEADER`."""
 
@@ -38,19 +38,4 @@ SPOOL_HEADER: tuple[Column, ...] = columns(
     ("record_bytes", T.U32, "size of a record; 8 for a strings stream"),
     ("pid", T.U32, ""),
     ("next", T.U64, "records reserved so far (8-byte units for a strings stream)"),
-)
-
-CONTROL: tuple[Column, ...] = columns(
-    ("magic", T.U64, "CONTROL_MAGIC"),
-    ("format", T.U32, "FORMAT"),
-    ("state", T.U32, "ControlState: what every process of the recording should do"),
-    ("max_bytes", T.U64, "spool bytes allowed, 0 for no limit"),
-    ("used_bytes", T.U64, "spool bytes taken so far, by all processes"),
-    ("stop_reason", T.U32, "StopReason: why a process stopped recording"),
-    ("stop_errno", T.U32, "errno of that moment"),
-    ("cpu_rate", T.U32, "samples a second of CPU time and thread, 0 for none"),
-    ("wall_rate", T.U32, "samples a second of wall-clock time and thread, 0 for none"),
-    ("features", T.U64, "Feature bits that are on"),
-    ("recorder_pid", T.U32, "who seals it"),
-    ("gpu_sampling", T.U32, "GpuSampling"),
 )

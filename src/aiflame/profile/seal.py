@@ -22,9 +22,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from ..errors import AiflameError
-from .codes import ControlState
 from .control import FILE_NAME as CONTROL_FILE
 from .control import ControlPage
+from .control_schema import ControlState
 from .door import Folder, refuse_foreign_entries
 from .going_on import SEALED, still_recorded
 from .index import Index, Part, write_part
@@ -33,15 +33,17 @@ from .living import SPOOL
 from .meta import FILE_NAME as META_FILE
 from .meta import Meta
 from .schema import TABLES
+from .short_lives import with_ticks
 from .spool import ProcessSpool
 from .telemetry import add_telemetry
 from .telemetry_format import FOLDER as TELEMETRY
 from .unseen import CpuTime, notes_on, readable
 
 _PARTIAL = "tables.partial"
-_LOCK = "seal.lock"
+LOCK = "seal.lock"
 _PART_BYTES = 64 << 20
 _LOOK_S = 0.2
+_HIGHEST_RATE = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ def seal(profile: Folder, progress: Callable[[float], None] | None = None) -> Se
                 note = _stop(profile)
                 report = _write_tables(profile, profile, note, share_done)
             _clear(profile)
-        profile.remove(_LOCK)
+        profile.remove(LOCK)
         return report
 
 
@@ -80,7 +82,7 @@ def seal_aside(profile: Folder, place: Folder, progress: Callable[[float], None]
         if Index.read(place.folder(SEALED)) is not None:
             return SealReport()
         _refuse_live(profile)
-        with place.locked(_LOCK):
+        with place.locked(LOCK):
             if Index.read(place.folder(SEALED)) is not None:
                 return SealReport()
             return _write_tables(profile, place, _why_stopped(profile), progress or _no_progress)
@@ -99,7 +101,7 @@ def is_sealed(profile: Folder) -> bool:
 @contextlib.contextmanager
 def _one_at_a_time(profile: Folder, progress: Callable[[float], None]) -> Iterator[Callable[[float], None]]:
     """Others wait meanwhile, and see how far it is: what this gives is to be called with the share done."""
-    descriptor = profile.lock_file(_LOCK)
+    descriptor = profile.lock_file(LOCK)
     try:
         _lock(descriptor, progress)
 
@@ -175,7 +177,7 @@ def _write_tables(
     partial = place.new_folder(_PARTIAL)
     cpu: list[CpuTime] = []
     rows = _process_rows(profile.folder(SPOOL), growing=growing)
-    lives = _Lives(read_lives(profile.folder(SPOOL), {(folder.pid, folder.start_ns) for folder in rows}))
+    lives = _Lives(with_ticks(read_lives(profile.folder(SPOOL), {(folder.pid, folder.start_ns) for folder in rows}), _cpu_rate(meta)))
     spool_bytes = sum(folder.size for folder in rows) + lives.size
     cpu.extend(lives.cpu_times())
     writer, damage, done = _Writer(partial, profile), Counter[str]() if growing else Counter(lives.damage), lives.size
@@ -212,10 +214,14 @@ def _write_tables(
 
 def _unseen(processes: list[CpuTime], meta: Meta, stopped: list[str], *, growing: bool) -> list[str]:
     """While a recording goes on, samples of what processes have used may still be on their way."""
-    rate = meta.options.get("cpu_rate")
-    if growing or not isinstance(rate, int):
+    if growing:
         return []
-    return notes_on(processes, meta.cpu_ns, rate, stopped[0] if stopped else None)
+    return notes_on(processes, meta.cpu_ns, _cpu_rate(meta), stopped[0] if stopped else None)
+
+
+def _cpu_rate(meta: Meta) -> int:
+    rate = meta.options.get("cpu_rate")
+    return rate if isinstance(rate, int) and 0 < rate < _HIGHEST_RATE else 0
 
 
 def _stop(profile: Folder) -> list[str]:

@@ -6,9 +6,12 @@ import os
 import stat
 import struct
 from pathlib import Path
-from typing import BinaryIO
 
 from aiflame.errors import AiflameError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import BinaryIO
 
 
 class CommandError(AiflameError):

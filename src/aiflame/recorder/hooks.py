@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 
-from aiflame.profile.codes import Feature
+from aiflame.profile.control_schema import Feature
 from aiflame.recorder.command import is_sanitizer
 from aiflame.recorder.library import agent, collector, hip_library, level_zero_library, mpi_library
 from aiflame.recorder.mpi import uses_mpi
@@ -57,7 +57,8 @@ HOOKS = (
 PRELOADED_FIRST = "AIFLAME_PRELOADED_FIRST"
 """Names the library that was put in front of the collector for this program: its children need not have it."""
 
-_PRELOADED = re.compile("[: ]+")
+_SEPARATORS = "[: ]+"
+"""Between libraries in LD_PRELOAD."""
 
 
 def environment(
@@ -67,7 +68,7 @@ def environment(
     library that the command needs in front of all others."""
     result, notes = dict(base), []
     result["AIFLAME_PROFILE"] = str(profile)
-    if first and not any(is_sanitizer(library) for library in _PRELOADED.split(result.get("LD_PRELOAD", ""))):
+    if first and not any(is_sanitizer(library) for library in re.split(_SEPARATORS, result.get("LD_PRELOAD", ""))):
         result["LD_PRELOAD"] = ":".join(filter(None, [first, result.get("LD_PRELOAD", "")]))
         result[PRELOADED_FIRST] = first
     for hook in HOOKS:
@@ -94,6 +95,6 @@ def environment(
 
 
 def _behind_sanitizers(library: str, taken: str) -> str:
-    entries = [entry for entry in _PRELOADED.split(taken) if entry]
+    entries = [entry for entry in re.split(_SEPARATORS, taken) if entry]
     place = next((at for at, entry in enumerate(entries) if not is_sanitizer(entry)), len(entries))
     return ":".join([*entries[:place], library, *entries[place:]])

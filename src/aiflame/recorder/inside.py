@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from aiflame.errors import AiflameError
+from aiflame.recorder.end import finish
 from aiflame.recorder.library import agent, collector
 from aiflame.recorder.options import RecordOptions
 from aiflame.recorder.place import place_of, rank_here
-from aiflame.recorder.run import finish, prepare
+from aiflame.recorder.run import prepare
 
 _one_at_a_time = threading.Lock()
 

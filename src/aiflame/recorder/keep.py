@@ -26,7 +26,7 @@ _MOST_HELD = 256
 _BLOCK = 1 << 20
 _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
-_JITDUMP = re.compile(r"/jit-\d+\.dump$")
+_JITDUMP = r"/jit-\d+\.dump$"
 """A compiler maps its jitdump as executable, so that profilers see where it is."""
 _DELETED = " (deleted)"
 
@@ -56,7 +56,7 @@ class Keeper:
                 fields = line.split(None, 5)
                 if len(fields) != 6 or "x" not in fields[1]:
                     continue
-                if _JITDUMP.search(fields[5]):
+                if re.search(_JITDUMP, fields[5]):
                     self._jitdumps.setdefault(fields[5], set()).update(users)
                 elif fields[5].startswith(self._roots):
                     self._hold(f"/proc/{pid}/map_files/{fields[0]}", fields[5], fields[3], int(fields[4]))

@@ -11,11 +11,12 @@ import errno
 import fcntl
 import os
 import re
+import sys
 import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from aiflame.errors import AiflameError
+from aiflame.errors import AiflameError, harmless
 from aiflame.profile.door import Folder
 from aiflame.profile.job import FOLDER, Job, is_ranked, rank_folders, rank_name
 from aiflame.profile.meta import JobRank, boot_id, start_ticks
@@ -30,6 +31,7 @@ _OF_A_PROFILE = (
     "tables",
     "tables.partial",
     "seal.lock",
+    "seal.failed",
     "binaries",
     "jit",
     "cubins",
@@ -107,6 +109,10 @@ class Place:
     def speaker(self) -> str:
         """In front of what this recorder says."""
         return f"rank {self.rank.rank}: " if self.rank else ""
+
+    def tell(self, note: str) -> None:
+        """One line for whoever started this recorder."""
+        print(f"aiflame: {self.speaker}{harmless(note)}", file=sys.stderr, flush=True)
 
     def folder(self) -> Folder:
         """What this recorder writes, once it is made."""

@@ -5,15 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import select
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from aiflame.errors import AiflameError, harmless
+from aiflame.errors import AiflameError
 from aiflame.profile import claims
-from aiflame.profile.codes import ControlState, Feature
 from aiflame.profile.control import ControlPage
-from aiflame.profile.living import living, spool_names
+from aiflame.profile.control_schema import Feature
 from aiflame.profile.masking import masked_arguments
 from aiflame.profile.meta import Clocks, Host, Meta, Recorder
 from aiflame.recorder import command as commands
@@ -52,9 +51,6 @@ class Recording:
     def profile(self) -> Path:
         return self.place.profile
 
-    def tell(self, note: str) -> None:
-        tell(self.place, note)
-
 
 def run(
     command: list[str],
@@ -80,13 +76,15 @@ def run(
     notes = commands.obstacles(program) + taken
     page, meta = prepare(place, options, command, overwrite=overwrite)
     for note in notes:
-        tell(place, note)
+        place.tell(note)
     watch = _Watch(place, page, notes, options, seal_follows=seal_follows)
     status = supervise(command, variables, watch)
+    from aiflame.recorder.end import finish, still_recording
+
     if wait_daemons:
-        wait_until(_Daemons(place, watch))
+        wait_until(lambda seconds: _all_have_ended(still_recording(place), watch, seconds))
     alive = still_recording(place)
-    finish(place, page, meta, status, notes, watch, alive)
+    finish(place, page, replace(meta, cpu_ns=children_cpu_ns()), status, notes, watch.finish, alive)
     return Recording(place, status, notes, alive, page.used_bytes)
 
 
@@ -118,7 +116,6 @@ def prepare(place: Place, options: RecordOptions, command: list[str], *, overwri
     try:
         place.make(overwrite=overwrite)
         profile = place.folder()
-        profile.new_folder("spool")
         identity = claims.new_id()
         claims.claim(profile, identity)
         meta = Meta(
@@ -131,7 +128,8 @@ def prepare(place: Place, options: RecordOptions, command: list[str], *, overwri
             job_rank=place.rank,
             id=identity,
         )
-        meta.write(profile)
+        meta.put(profile)  # before all else: whoever opens the profile now can tell that it is ours, and that we live
+        profile.new_folder("spool")
         page = ControlPage.create(
             profile,
             cpu_rate=options.cpu_rate,
@@ -147,38 +145,6 @@ def prepare(place: Place, options: RecordOptions, command: list[str], *, overwri
         raise AiflameError(f"cannot write a profile in {where}: {reason}: choose another place with -o") from None
 
 
-def still_recording(place: Place) -> list[int]:
-    """Processes that the command has left running, and that are recorded on."""
-    try:
-        profile = place.folder()
-        return living(lambda: spool_names(profile), profile.status())
-    except OSError:
-        return []
-
-
-def finish(
-    place: Place, page: ControlPage, meta: Meta, status: int, notes: list[str], watch: _Watch | None = None, alive: list[int] | None = None
-) -> None:
-    """The command has ended: what is known of the run is written down. `alive`: processes that record on."""
-    if not alive:
-        page.state = ControlState.STOPPED
-    if watch is not None:
-        watch.finish()
-    try:
-        profile = place.folder()
-        if not spool_names(profile) and not notes:
-            notes.append("nothing was recorded: the program did not load the collector (is LD_PRELOAD stripped on the way to it?)")
-            tell(place, notes[-1])
-        meta = replace(meta, ended=Clocks.now(), exit_status=status, cpu_ns=children_cpu_ns() if watch else 0, complete=True)
-        meta.with_notes(*notes).write(profile)
-    except OSError:
-        tell(place, f"could not write {place.profile}/meta.json")
-
-
-def tell(place: Place, note: str) -> None:
-    print(f"aiflame: {place.speaker}{harmless(note)}", file=sys.stderr, flush=True)
-
-
 def _telemetry(place: Place, page: ControlPage, options: RecordOptions) -> Telemetry | None:
     """Of the ranks on a host one looks at the machine, and each at its own processes."""
     if not options.telemetry_ms:
@@ -190,27 +156,20 @@ def _telemetry(place: Place, page: ControlPage, options: RecordOptions) -> Telem
     return Telemetry(place.folder(), page, options.telemetry_ms, found)
 
 
-class _Daemons:
-    """Waits for the processes that the command has left running."""
-
-    def __init__(self, place: Place, watch: _Watch) -> None:
-        self._place, self._watch = place, watch
-
-    def __call__(self, seconds: float) -> bool:
-        """Whether none is left; waits for the end of one so long."""
-        alive = still_recording(self._place)
-        if not alive:
-            return True
-        self._watch()
-        try:
-            watched = os.pidfd_open(alive[0])
-        except OSError:  # it has ended
-            return False
-        try:
-            select.select([watched], [], [], seconds)
-        finally:
-            os.close(watched)
+def _all_have_ended(alive: list[int], watch: Callable[[], None], seconds: float) -> bool:
+    """Of the processes that the command has left running; waits for the end of one so long."""
+    if not alive:
+        return True
+    watch()
+    try:
+        watched = os.pidfd_open(alive[0])
+    except OSError:  # it has ended
         return False
+    try:
+        select.select([watched], [], [], seconds)
+    finally:
+        os.close(watched)
+    return False
 
 
 class _Watch:
@@ -242,7 +201,7 @@ class _Watch:
         self._keeper.finish(all_of_them=not self._seal_follows)
         for note in self._telemetry.finish() if self._telemetry is not None else ():
             self._notes.append(note)
-            tell(self._place, note)
+            self._place.tell(note)
 
     def _tell_stop(self) -> None:
         note = self._page.stop_note()
@@ -250,4 +209,4 @@ class _Watch:
             return
         self._told = True
         self._notes.append(note)
-        tell(self._place, f"{note}; the program goes on, and what was recorded is kept")
+        self._place.tell(f"{note}; the program goes on, and what was recorded is kept")

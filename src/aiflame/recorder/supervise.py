@@ -76,7 +76,10 @@ def _signals_held() -> Iterator[tuple[set[int | signal.Signals], object]]:
 
 
 def _start(command: list[str], environment: Mapping[str, str], mask: set[int | signal.Signals], child_action: object) -> int:
-    """Its process id. The command gets the signal mask and the dispositions that we were started with."""
+    """Its process id. The command gets the signal mask and the dispositions that we were started with.
+
+    By fork(), though posix_spawn() takes 3 ms less: glibc's leaves two signals ignored that the C library uses itself.
+    """
     failed, report = os.pipe()  # closed when the program runs
     pid = os.fork()
     if pid == 0:

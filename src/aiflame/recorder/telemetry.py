@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from io import FileIO
 
-from aiflame.profile.codes import StopReason
 from aiflame.profile.control import ControlPage
+from aiflame.profile.control_schema import StopReason
 from aiflame.profile.door import Folder
 from aiflame.profile.telemetry_format import FOLDER, SUFFIX, Packer, pack_header
 from aiflame.recorder.options import INTERVAL_MS

@@ -9,6 +9,7 @@ import polars as pl
 
 from aiflame.profile.codes import FrameKind, LeafFlag
 from aiflame.profile.kinds import Kind
+from aiflame.profile.short_lives import ENDED_BEFORE_A_TICK
 from aiflame.profile.store import Profile
 from aiflame.resolve.gpu_code import write_gpu_tables
 from aiflame.resolve.intra import write_intra_tables
@@ -56,7 +57,7 @@ def resolve(profile: Profile, progress: Callable[[float], None] | None = None, o
         python_symbols(_of(frames, FrameKind.PYTHON), profile.table("codes")),
         method_symbols(_of(frames, FrameKind.JIT), profile.table("jit_methods")),
         address_symbols(_of(frames, FrameKind.ADDRESS), profile.table("processes"), _time_of_day(profile), profile.folder, outside),
-        _texts(_of(frames, FrameKind.MARK), profile.table("marks"), Kind.WAIT),
+        _marks(_of(frames, FrameKind.MARK), profile.table("marks")),
         _texts(_of(frames, FrameKind.KERNEL), profile.table("marks"), Kind.OS_KERNEL),
         _nameless(frames),
     ]
@@ -89,6 +90,12 @@ def _words(frames: pl.DataFrame) -> pl.DataFrame:
 
 def _of(frames: pl.DataFrame, *kinds: FrameKind) -> pl.DataFrame:
     return frames.filter(pl.col("word_kind").is_in([int(kind) for kind in kinds]))
+
+
+def _marks(frames: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
+    ended = pl.col("name") == ENDED_BEFORE_A_TICK
+    kind = pl.when(ended).then(int(Kind.UNATTRIBUTED)).otherwise(pl.col("kind"))
+    return _texts(frames, marks, Kind.WAIT).with_columns(kind=kind.cast(pl.Int32))
 
 
 def _texts(frames: pl.DataFrame, marks: pl.DataFrame, kind: Kind) -> pl.DataFrame:

@@ -1,0 +1,5 @@
+// Large tables lie apart from small variables, which so share a few pages: a page that is touched costs a process 3 to 5 µs, and the child of
+// a fork again, and most processes touch no large table.
+#pragma once
+
+#define AIFLAME_LARGE [[gnu::section(".bss.large")]]

@@ -1,0 +1,55 @@
+"""What `aiflame record` says and starts when its program has ended. Standard library alone."""
+
+from __future__ import annotations
+
+import contextlib
+
+from aiflame.cli.say import say
+from aiflame.profile.door import Folder
+from aiflame.profile.glance import Glance, glance
+from aiflame.recorder import Place, Recording
+from aiflame.recorder.hand_over import can_seal, start_sealer
+
+
+def summarize(recording: Recording, seconds: float, *, quiet: bool) -> None:
+    """What can be said without sealing; the program's own status matters more than any trouble here."""
+    seen = Glance()
+    with contextlib.suppress(OSError):
+        seen = glance(Folder.open(recording.profile))
+    for note in seen.notes:
+        recording.place.tell(note)
+    if recording.living:
+        recording.place.tell(_of_living(recording.living))
+    if quiet or not recording.place.speaks:
+        return
+    processes = f"{seen.processes:,} process{'es' if seen.processes != 1 else ''}"
+    samples = f"{'' if seen.all else 'more than '}{seen.samples:,} samples"
+    say(
+        f"aiflame: {_of_ranks(recording.place)}{seconds:.1f} s, {processes}, {samples} -> {recording.place.whole}"
+        f" ({recording.bytes / 1e6:.1f} MB recorded); next: aiflame open, aiflame top",
+        err=True,
+    )
+
+
+def _of_living(pids: list[int]) -> str:
+    some = ", ".join(map(str, pids[:4])) + (" …" if len(pids) > 4 else "")
+    one = len(pids) == 1
+    return (
+        f"{len(pids)} process{'' if one else 'es'} of the program ({some}) go{'es' if one else ''} on and {'is' if one else 'are'} still"
+        " being recorded: the profile can be opened meanwhile (--wait-daemons waits for the end)"
+    )
+
+
+def hand_over(recording: Recording) -> None:
+    """Sealing is left to a process of its own, so that the prompt is back at once. What it leaves, the next command does."""
+    if not can_seal():
+        recording.place.tell(f"{recording.profile} is recorded; open it where polars is installed to seal it")
+    else:
+        start_sealer(recording.profile)
+
+
+def _of_ranks(place: Place) -> str:
+    """What the summary is of, where others have recorded beside us."""
+    if place.rank is None:
+        return ""
+    return f"rank {place.rank.rank}{f' of {place.rank.size}' if place.rank.size else ''}: "

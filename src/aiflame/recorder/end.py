@@ -1,0 +1,46 @@
+"""What is done when the command has ended: who records on, and what is known of the run is written down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiflame.profile.control import ControlPage
+from aiflame.profile.control_schema import ControlState
+from aiflame.profile.living import has_processes, living, spool_names
+from aiflame.profile.meta import Clocks, Meta
+from aiflame.recorder.place import Place
+from aiflame.values import replace
+
+
+def still_recording(place: Place) -> list[int]:
+    """Processes that the command has left running, and that are recorded on."""
+    try:
+        profile = place.folder()
+        return living(lambda: spool_names(profile), profile.status())
+    except OSError:
+        return []
+
+
+def finish(
+    place: Place,
+    page: ControlPage,
+    meta: Meta,
+    status: int,
+    notes: list[str],
+    stop_watching: Callable[[], None] | None = None,
+    alive: list[int] | None = None,
+) -> None:
+    """`stop_watching`: ends what the recorder does beside the program, which may add to `notes`; `alive`: processes that record on."""
+    if not alive:
+        page.state = ControlState.STOPPED
+    if stop_watching is not None:
+        stop_watching()
+    try:
+        profile = place.folder()
+        if not notes and not has_processes(profile):
+            notes.append("nothing was recorded: the program did not load the collector (is LD_PRELOAD stripped on the way to it?)")
+            place.tell(notes[-1])
+        meta = replace(meta, ended=Clocks.now(), exit_status=status, complete=True)
+        meta.with_notes(*notes).put(profile)
+    except OSError:
+        place.tell(f"could not write {place.profile}/meta.json")

@@ -1,0 +1,78 @@
+"""Programs that take away what recording needs are recorded all the same: its pages, every descriptor, the clock's instruction."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from live import build, plain, processes, recorded
+
+WORK = """
+import ctypes, os, resource, signal, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mprotect.argtypes = libc.munmap.argtypes = [ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int]
+def spin(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+def pages():
+    for line in open("/proc/self/maps"):
+        if ".table" in line or line.rstrip().endswith("/control"):
+            begin, end = (int(word, 16) for word in line.split()[0].split("-"))
+            yield begin, end - begin
+"""
+READ_ONLY = "for begin, size in list(pages()): libc.mprotect(begin, size, 1)\n"
+UNMAPPED = "for begin, size in list(pages()): libc.munmap(begin, size, 0)\n"
+NO_DESCRIPTOR = "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
+ALL_TAKEN = """
+resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
+try:
+    while True: os.dup(0)
+except OSError: pass
+"""
+WAYS = {"read only": READ_ONLY, "unmapped": UNMAPPED, "no descriptor": NO_DESCRIPTOR, "all descriptors taken": ALL_TAKEN}
+
+
+@pytest.mark.parametrize("wall_rate", [0, 999])
+@pytest.mark.parametrize("before", ["", "spin(0.2)\n"], ids=["at once", "later"])
+@pytest.mark.parametrize("way", WAYS)
+def test_recording_goes_on(way: str, before: str, wall_rate: int, tmp_path: Path) -> None:
+    command = [sys.executable, "-S", "-c", f"{WORK}{before}{WAYS[way]}spin(0.5)\nprint('done')\nsys.exit(5)"]
+    alone, accompanied = plain(command, tmp_path), recorded(command, tmp_path / "p", cpu_rate=199, wall_rate=wall_rate)
+    assert accompanied == alone
+    assert alone.status == 5, alone.stderr
+    (process,) = processes(tmp_path / "p")
+    samples = process.table("cpu_samples")
+    seconds = int(samples.filter(samples["clock"] == 0)["weight"].sum()) / 199
+    assert seconds > 0.4
+    assert process.table("notes").is_empty(), process.table("notes")["text"].to_list()
+
+
+def test_where_the_program_puts_memory_of_its_own_nothing_is_written(tmp_path: Path) -> None:
+    over = """
+libc.mmap.argtypes = [ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.mmap.restype = ctypes.c_size_t
+mine = list(pages())
+for begin, size in mine: assert libc.mmap(begin, size, 3, 0x32, -1, 0) == begin
+spin(0.3)
+print(sum(any(ctypes.string_at(begin, size)) for begin, size in mine))
+sys.stdout.flush()
+os._exit(5)
+"""
+    outcome = recorded([sys.executable, "-S", "-c", f"{WORK}spin(0.1)\n{over}"], tmp_path / "p", wall_rate=999)
+    assert (outcome.status, outcome.stdout) == (5, "0\n"), outcome.stderr
+
+
+@pytest.mark.parametrize("scene", ["works", "in a handler of SIGSEGV"])
+@pytest.mark.parametrize("wall_rate", [0, 999])
+def test_without_the_instruction_that_reads_the_clock(scene: str, wall_rate: int, tmp_path: Path) -> None:
+    program = build("no_clock_instruction.cpp", tmp_path)
+    command = [program, scene]
+    alone, accompanied = plain(command, tmp_path), recorded(command, tmp_path / "p", wall_rate=wall_rate)
+    assert accompanied == alone
+    assert alone.status == 3, alone
+    (process,) = processes(tmp_path / "p")
+    samples = process.table("cpu_samples")
+    seconds = int(samples.filter(samples["clock"] == 0)["weight"].sum()) / 999
+    assert seconds > 0.7 * int(process.table("process_ends")["cpu_ns"][0]) / 1e9
