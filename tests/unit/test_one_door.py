@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,6 +81,8 @@ WHAT_OTHERS_OPEN = {
 }
 """All files that open anything by a path, and why that is no path of a stranger's profile."""
 
+ONLY_OPEN_A_PROFILE = {name for name, what in WHAT_OTHERS_OPEN.items() if what == "aiflame.open"}
+
 
 def opened(source: str) -> Iterator[str]:
     """Expressions that open something by a path."""
@@ -143,6 +146,13 @@ def test_only_known_files_open_anything_by_its_path():
 def test_the_list_of_files_that_open_something_is_no_longer_than_needed():
     sources = ours()
     assert [name for name in WHAT_OTHERS_OPEN if not any(opened(sources.get(name, "")))] == []
+
+
+def test_the_security_page_says_of_each_what_was_checked():
+    page = (SOURCE.parents[1] / "docs/security.md").read_text(encoding="utf-8").partition("## What was read")[2]
+    opening = {DOOR, *WHAT_OTHERS_OPEN} - ONLY_OPEN_A_PROFILE
+    assert sorted(name for name in opening if f"`{name}`" not in page) == []
+    assert sorted(name for name in re.findall(r"`(\w+/[\w/]+\.py)`", page) if not (SOURCE / name).is_file()) == []
 
 
 ITS_OWN_RECORDING = {
