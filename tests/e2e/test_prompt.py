@@ -40,11 +40,12 @@ class HeldSealer:
 
     def pid(self) -> int:
         """Waits until it is there."""
-        descriptor = os.open(self.fifo, os.O_WRONLY)  # waits for its reader
-        try:
-            return next(pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if _has_open(pid, self.fifo))
-        finally:
-            self._kept = descriptor
+        self._kept = os.open(self.fifo, os.O_WRONLY)  # waits for its reader, whose descriptor comes a moment later
+        _wait_for(self._readers)
+        return self._readers()[0]
+
+    def _readers(self) -> list[int]:
+        return [pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if _has_open(pid, self.fifo)]
 
     def go(self) -> None:
         os.close(self._kept)
@@ -122,6 +123,28 @@ def test_what_failed_in_the_background_is_said_by_the_next_command_which_does_it
     assert second.stderr == ""
     assert first.stdout == second.stdout
     assert not (path / "spool").exists()
+
+
+SPIN = (
+    "long spin_in_a_temporary_library(long rounds) { volatile long sum = 0; for (long at = 0; at < rounds; at++) sum += at; return sum; }"
+)
+
+
+def test_a_library_that_is_gone_when_the_profile_is_sealed_has_its_names(tmp_path: Path, held: HeldSealer) -> None:
+    source, library, path = tmp_path / "spin.c", tmp_path / "venv/libspin.so", tmp_path / "a.aiflame"
+    source.write_text(SPIN)
+    library.parent.mkdir()
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    code = f"import ctypes; ctypes.CDLL({str(library)!r}).spin_in_a_temporary_library(ctypes.c_long(100_000_000))"
+    subprocess.run([*RECORD, "-o", str(path), "--", PYTHON, "-c", code], env=held.env, check=True, cwd=tmp_path, timeout=60)
+    pid = held.pid()
+    library.unlink()
+    with _ends(pid):
+        held.go()
+    profile = aiflame.open(path)
+    assert "spin_in_a_temporary_library" in profile.table("symbols")["name"].to_list()
+    assert sum(file.stat().st_size for file in path.rglob("*.so")) == 0
+    assert not (path / "binaries").exists()
 
 
 def test_commands_that_wait_for_the_sealing_process_see_what_it_sees(tmp_path: Path, held: HeldSealer) -> None:
@@ -221,7 +244,7 @@ def test_wait_daemons_waits_for_them(tmp_path: Path) -> None:
     assert len(aiflame.open(path).table("process_ends")) == 2
 
 
-def _wait_for(condition: Callable[[], bool]) -> None:
+def _wait_for(condition: Callable[[], object]) -> None:
     until = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < until

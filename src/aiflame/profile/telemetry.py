@@ -62,7 +62,8 @@ def read(folder: Folder) -> Telemetry:
     """All files of a folder, in the order of their names. A damaged one costs its damaged records, and is told of."""
     rows: dict[tuple[str, ...], int] = {}
     values, notes = [pl.DataFrame(schema=VALUE_COLUMNS)], []
-    for name in [entry.name for entry in folder.entries() if entry.name.endswith(SUFFIX)]:
+    # A recorder that is killed may have made a file and written nothing into it.
+    for name in [entry.name for entry in folder.entries() if entry.name.endswith(SUFFIX) and entry.size]:
         try:
             header, records, lost = _records(folder, name)
         except (ValueError, AiflameError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import select
 import time
@@ -46,6 +47,8 @@ class Recording:
     """Processes that go on, and are recorded further."""
     bytes: int = 0
     """Of the tables that they wrote."""
+    held: dict[str, int] = field(default_factory=dict)
+    """Libraries in temporary folders, open: INODE-DEVICE → descriptor."""
 
     @property
     def profile(self) -> Path:
@@ -85,7 +88,7 @@ def run(
         wait_until(lambda seconds: _all_have_ended(still_recording(place), watch, seconds))
     alive = still_recording(place)
     finish(place, page, replace(meta, cpu_ns=children_cpu_ns()), status, notes, watch.finish, alive)
-    return Recording(place, status, notes, alive, page.used_bytes)
+    return Recording(place, status, notes, alive, page.used_bytes, watch.held())
 
 
 def intra_variables(options: RecordOptions) -> dict[str, str]:
@@ -188,6 +191,7 @@ class _Watch:
         self._looks += 1
         if self._looks == 1:
             return  # the program has only just been started: what takes time is begun when it runs
+        gc.enable()
         if self._looks == 2 and (telemetry := _telemetry(self._place, self._page, self._options)) is not None:
             self._telemetry = telemetry
             self._telemetry.start()
@@ -202,6 +206,9 @@ class _Watch:
         for note in self._telemetry.finish() if self._telemetry is not None else ():
             self._notes.append(note)
             self._place.tell(note)
+
+    def held(self) -> dict[str, int]:
+        return self._keeper.held()
 
     def _tell_stop(self) -> None:
         note = self._page.stop_note()
