@@ -104,6 +104,7 @@ Thread* take(uint32_t tid) noexcept {
   thread->row = thread->launched_by = thread->last.count = thread->nodes_made.layer = 0;
   thread->omp_worker = thread->omp_waiting = thread->adopted = thread->settled = thread->ticks_apart = thread->foreign = false;
   thread->theirs = {};
+  thread->slow = {};
   thread->block = 0;
   thread->off_stack = 0;
   thread->busy = false;

@@ -292,6 +292,7 @@ void adopt_all() noexcept {
     timers::disarm(thread);
     thread.row = thread.launched_by = thread.last.count = 0;
     thread.cpu_due_ns = 0;
+    thread.slow = {};
   });
   enrolling.store(true);
   self();
@@ -336,6 +337,7 @@ void after_fork() noexcept {
     thread.cpu_timer = thread.wall_timer = -1;
     thread.row = thread.last.count = thread.launched_by = thread.nodes_made.layer = 0;
     thread.cpu_due_ns = 0;
+    thread.slow = {};
     thread.busy = false;
   });
   thread_slots::keep_only(current);

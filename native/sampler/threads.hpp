@@ -47,6 +47,13 @@ struct NodeRun {
   uint16_t autograd;
 };
 
+// Ticks that cost more than a share of the time between them, and those that were passed over to let the program go on.
+struct SlowTicks {
+  uint64_t quiet_until_ns;
+  bool last;           // the last one was slow
+  uint32_t passed[2];  // by clock: ticks for which the next sample stands, too
+};
+
 // Made once, then handed from an ended thread to a new one: never unmapped, so a stale pointer reads old data, not a fault.
 struct Thread {
   std::atomic<uint32_t> tid;  // 0: free
@@ -79,6 +86,7 @@ struct Thread {
   uint64_t routine;                            // what it was made to run, 0: unknown
   uint64_t cpu_seen_ns;                        // its CPU clock at the last wall-clock tick
   uint64_t cpu_alive_ns;                       // its CPU clock when an adopted one was last seen alive
+  SlowTicks slow;
   NodeRun nodes_made;
   LastStack last;
   python::PlacesMet met;

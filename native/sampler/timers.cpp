@@ -63,6 +63,42 @@ bool waiting(Thread& thread, const ucontext_t* context, uint64_t elapsed_ns) noe
   return (safe_load(pc) & kTwoBytes) == kSyscall || (safe_load(pc - 2) & kTwoBytes) == kSyscall;
 }
 
+void take_sample(Thread& thread, const ucontext_t* context, uint64_t now, bool wall, uint32_t ticks) noexcept {
+  const greg_t* registers = context->uc_mcontext.gregs;
+  schema::CpuSample sample{
+      .thread = thread.row,
+      .weight = static_cast<uint16_t>(std::min(ticks, 0xFFFFu)),
+      .time_ns = now,
+      .period_ns = period_of(wall ? control::page().wall_rate : control::page().cpu_rate),
+      .clock = wall,
+      .cpu = static_cast<uint16_t>(processor()),
+  };
+  if (wall && waiting(thread, context, uint64_t{sample.weight} * sample.period_ns)) sample.state = static_cast<uint8_t>(schema::SampleState::WAITING);
+  sample.stack = capture(thread, Registers{
+                                     .pc = static_cast<uint64_t>(registers[REG_RIP]),
+                                     .sp = static_cast<uint64_t>(registers[REG_RSP]),
+                                     .bp = static_cast<uint64_t>(registers[REG_RBP]),
+                                     .all = registers,
+                                     .exact = true,
+                                 });
+  torch_autograd::Point point = thread.foreign ? torch_autograd::Point{} : torch_autograd::in_tick(thread);
+  sample.autograd = point.autograd;
+  sample.sequence = point.sequence;
+  spool::append(sample);
+}
+
+// The stack of a JVM's thread, say, that is about to overflow takes longer to search than a period lasts: with every tick taken, the program
+// would stand still. (One slow tick is nothing: it was the first, or another thread had the processor.)
+void slow_down(Thread& thread, uint64_t began_ns) noexcept {
+  constexpr uint64_t kShare = 4, kLongest = 100'000'000;
+  uint64_t now = now_ns(), cost = now - began_ns;
+  const schema::Control& page = control::page();
+  bool slow = cost * kShare > period_of(std::max(page.cpu_rate, page.wall_rate));
+  if (slow && thread.slow.last) [[unlikely]]
+    thread.slow.quiet_until_ns = now + std::min((kShare - 1) * cost, kLongest);
+  thread.slow.last = slow;
+}
+
 }  // namespace
 
 void arm(Thread& thread) noexcept {
@@ -120,30 +156,17 @@ void tick(Thread& thread, siginfo_t* info, ucontext_t* context) noexcept {
   control::Use use;
   if (!control::recording()) return;
   if (!thread.row) return;
-  const greg_t* registers = context->uc_mcontext.gregs;
+  uint64_t now = now_ns();
   bool wall = thread.wall_timer.load(std::memory_order_relaxed) == info->si_timerid;
-  schema::CpuSample sample{
-      .thread = thread.row,
-      .weight = static_cast<uint16_t>(1 + std::clamp(info->si_overrun, 0, 0xFFFE)),
-      .time_ns = now_ns(),
-      .period_ns = period_of(wall ? control::page().wall_rate : control::page().cpu_rate),
-      .clock = wall,
-      .cpu = static_cast<uint16_t>(processor()),
-  };
+  uint32_t ticks = 1 + static_cast<uint32_t>(std::clamp(info->si_overrun, 0, 0xFFFE));
   if (!wall) thread.cpu_due_ns = 0;
-  if (wall && waiting(thread, context, uint64_t{sample.weight} * sample.period_ns)) sample.state = static_cast<uint8_t>(schema::SampleState::WAITING);
-  sample.stack = capture(thread, Registers{
-                                     .pc = static_cast<uint64_t>(registers[REG_RIP]),
-                                     .sp = static_cast<uint64_t>(registers[REG_RSP]),
-                                     .bp = static_cast<uint64_t>(registers[REG_RBP]),
-                                     .all = registers,
-                                     .exact = true,
-                                 });
-  torch_autograd::Point point = thread.foreign ? torch_autograd::Point{} : torch_autograd::in_tick(thread);
-  sample.autograd = point.autograd;
-  sample.sequence = point.sequence;
-  spool::append(sample);
-  if (!thread.foreign) housekeeping(sample.time_ns);
+  if (now < thread.slow.quiet_until_ns) [[unlikely]] {
+    thread.slow.passed[wall] += ticks;
+    return;
+  }
+  take_sample(thread, context, now, wall, ticks + std::exchange(thread.slow.passed[wall], 0));
+  if (!thread.foreign) housekeeping(now);
+  slow_down(thread, now);
 }
 
 }  // namespace aiflame::timers

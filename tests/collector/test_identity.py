@@ -76,11 +76,8 @@ def test_programs_that_it_starts_are_recorded(program: Path, root: Path, tmp_pat
     assert cpu_seconds(child) == pytest.approx(0.3, abs=0.1)
 
 
-@pytest.mark.parametrize("changes", ["rx", "ucx", "nprx"])
+@pytest.mark.parametrize("changes", ["rx", "ucx"])
 def test_programs_that_cannot_be_recorded_are_noted(program: Path, root: Path, tmp_path: Path, changes: str) -> None:
-    if "p" in changes:  # the collector's library can be opened there, and not what it needs
-        for needed in (*root.glob("**/libdl.so.2"), *root.glob("**/libpthread.so.0")):
-            needed.unlink()
     start = "/program" if "r" in changes else str(program)
     outcome = recorded([program, changes, start, ""], tmp_path / "p")
     assert outcome == plain([program, changes, start, ""], tmp_path)

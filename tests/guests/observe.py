@@ -22,6 +22,9 @@ import aiflame
 _BUSY_NS = 500_000_000
 """A process that used more than this must have samples, or a note that says why it has none."""
 
+_LINGER_S = 2.0
+"""What ends so soon after the prompt is back does not go on: managers and workers notice a moment later that their parent has gone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Way:
@@ -87,6 +90,7 @@ def observe(guest: Guest, way: Way, workplace: Path) -> Observation:
         command = (sys.executable, "-m", "aiflame.cli.main", "record", "-q", "-o", str(profile), *way.options, "--", *command)
         variables["PYTHONPATH"] = ":".join(filter(None, [str(REPOSITORY / "src"), variables.get("PYTHONPATH", "")]))
     watch, status, began, over = _run(command, run, variables, outputs, guest.seconds, way)
+    watch.wait_for_rest(_LINGER_S)
     left = watch.kill_what_is_left()
     stdout, stderr = (output.read_text(errors="replace") for output in outputs)
     ended = watch.ended or over

@@ -50,6 +50,14 @@ class Watch:
         assert self._thread is not None
         self._thread.join()
 
+    def wait_for_rest(self, seconds: float) -> None:
+        """Until nothing is left of the tree, or so long."""
+        over = time.monotonic() + seconds
+        with contextlib.suppress(FileNotFoundError):
+            self._look()
+        while time.monotonic() < over and any(_start_of(seen.pid) == seen.start for seen in self.cpu_ns):
+            time.sleep(_EVERY)
+
     def kill_what_is_left(self) -> list[Seen]:
         """Ends what is left of the tree: daemons, and everything when time is out. What was ended."""
         ended = []

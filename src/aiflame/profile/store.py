@@ -276,7 +276,7 @@ def _scan(folder: Folder, parts: tuple[Part, ...]) -> pl.LazyFrame:
 
 def _refuse_bomb(folder: Folder, part: Part) -> None:
     """What is equal takes next to no room: all is counted before it takes memory."""
-    path = folder.path / part.file
+    path = f"{folder.path / part.file}"
     with open_part(folder, part) as file:
         try:
             found = sizes(file, part.bytes)

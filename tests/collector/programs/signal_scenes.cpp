@@ -5,6 +5,7 @@
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <atomic>
 #include <csetjmp>
 #include <csignal>
 #include <cstdio>
@@ -85,6 +86,7 @@ void ended_calls() {
   sigaction(SIGPROF, &action, nullptr);
   int ends[2];
   if (pipe(ends)) return;
+  static std::atomic<bool> over{false};
   auto later = [&](auto what) {
     std::thread([&, what] {
       usleep(100'000);
@@ -92,13 +94,18 @@ void ended_calls() {
     }).detach();
     char byte = 0;
     ssize_t got = read(ends[0], &byte, 1);
+    over = true;
     printf("read %zd %d\n", got, got < 0 ? errno : 0);
   };
   later([&] {
     if (write(ends[1], "x", 1) != 1) abort();
   });
   pthread_t reader = pthread_self();
-  later([reader] { pthread_kill(reader, SIGPROF); });
+  // Again, should one merge with a tick that is on its way, or come before the read has begun.
+  over = false;
+  later([reader] {
+    for (; !over; usleep(50'000)) pthread_kill(reader, SIGPROF);
+  });
 }
 
 void masks() {

@@ -64,11 +64,15 @@ static int suspended(int count, char** words) {
     sigemptyset(&none);
     sigfillset(&blocked);
     sigprocmask(SIG_BLOCK, &blocked, NULL);
+    int heard_it[2];
+    char byte = 0;
+    if (pipe(heard_it)) return 2;
     pid_t child = fork();
     if (!child) {
         for (int i = 0; i < 20; ++i) {
-            usleep(20000);
+            usleep(10000);
             kill(getppid(), SIGUSR1);
+            if (read(heard_it[0], &byte, 1) != 1) _exit(1);
         }
         _exit(0);
     }
@@ -77,6 +81,7 @@ static int suspended(int count, char** words) {
         burn(0.004);
         errno = 0;
         wakes += sigsuspend(&none) == -1 && errno == EINTR;
+        if (write(heard_it[1], &byte, 1) != 1) return 3;
     }
     printf("heard %d, woken as often: %d, child %d\n", heard, wakes == heard, ended(child));
     return 0;
