@@ -46,3 +46,18 @@ def test_no_file_makes_a_command_take_what_it_says(tmp_path: Path, number: int) 
     parts = [path for path in whole.rglob("*") if path.is_file()]
     assert len(answers) == len(parts) > 20
     assert all(" opened" in line or " refused: " in line for line in answers)
+
+
+READ_HOLES = """
+import sys
+import aiflame
+limit()
+print(len(aiflame.open(sys.argv[1]).table("telemetry")))
+"""
+
+
+def test_a_file_of_telemetry_with_a_large_hole_is_read_past_it(tmp_path: Path) -> None:
+    profile = unsealed(tmp_path / "p.aiflame")
+    with (profile / "telemetry/00-memory.records").open("r+b") as file:
+        file.truncate(2 << 30)
+    assert said(READ_HOLES, profile, megabytes=6000, seconds=40).strip() == "2"
