@@ -125,16 +125,21 @@ def test_what_failed_in_the_background_is_said_by_the_next_command_which_does_it
     assert not (path / "spool").exists()
 
 
+def spinning_library(folder: Path) -> Path:
+    source, library = folder / "spin.c", folder / "venv/libspin.so"
+    source.write_text(SPIN)
+    library.parent.mkdir()
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    return library
+
+
 SPIN = (
     "long spin_in_a_temporary_library(long rounds) { volatile long sum = 0; for (long at = 0; at < rounds; at++) sum += at; return sum; }"
 )
 
 
 def test_a_library_that_is_gone_when_the_profile_is_sealed_has_its_names(tmp_path: Path, held: HeldSealer) -> None:
-    source, library, path = tmp_path / "spin.c", tmp_path / "venv/libspin.so", tmp_path / "a.aiflame"
-    source.write_text(SPIN)
-    library.parent.mkdir()
-    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    library, path = spinning_library(tmp_path), tmp_path / "a.aiflame"
     code = f"import ctypes; ctypes.CDLL({str(library)!r}).spin_in_a_temporary_library(ctypes.c_long(100_000_000))"
     subprocess.run([*RECORD, "-o", str(path), "--", PYTHON, "-c", code], env=held.env, check=True, cwd=tmp_path, timeout=60)
     pid = held.pid()
@@ -231,6 +236,21 @@ def test_record_returns_with_its_command_and_its_daemons_are_recorded_on(tmp_pat
     assert len(profile.table("cpu_samples")) > seen
     assert len(profile.table("process_ends")) == 2
     assert not (path / "spool").exists()
+
+
+def test_a_library_that_is_gone_when_the_last_daemon_ends_has_its_names(tmp_path: Path) -> None:
+    library, path, end = spinning_library(tmp_path), tmp_path / "a.aiflame", tmp_path / "end"
+    os.mkfifo(end)
+    code = (
+        f"import ctypes, os; ctypes.CDLL({str(library)!r}).spin_in_a_temporary_library(ctypes.c_long(100_000_000))\n"
+        f"if not os.fork():\n    os.setsid()\n    open({str(end)!r}).read()"
+    )
+    subprocess.run([*RECORD, "-o", str(path), "--", PYTHON, "-c", code], stderr=subprocess.DEVNULL, check=True, timeout=60)
+    library.unlink()
+    pid = aiflame.open(path).table("processes").sort("start_ns")["pid"][-1]
+    with _ends(pid):
+        end.write_text("")
+    assert "spin_in_a_temporary_library" in aiflame.open(path).table("symbols")["name"].to_list()
 
 
 def test_wait_daemons_waits_for_them(tmp_path: Path) -> None:

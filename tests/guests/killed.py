@@ -203,9 +203,10 @@ def _samples(profile: Path) -> Counter[str]:
     count: Counter[str] = Counter()
     for file in profile.glob("spool/*/cpu_samples.table"):
         data = file.read_bytes()
-        if len(data) < 4096:
-            continue  # it is being made
-        size, reserved = struct.unpack_from("<I", data, 16)[0], struct.unpack_from("<Q", data, 24)[0]
+        size = struct.unpack_from("<I", data, 16)[0] if len(data) >= 4096 else 0
+        if not size:
+            continue  # the file is being made
+        reserved = struct.unpack_from("<Q", data, 24)[0]
         ends = min(4096 + reserved * size, len(data) - size + 1)
         count[file.parent.name] = sum(data[at : at + 4] != b"\0\0\0\0" for at in range(4096, ends, size))
     return count

@@ -80,14 +80,22 @@ def run(
     page, meta = prepare(place, options, command, overwrite=overwrite)
     for note in notes:
         place.tell(note)
-    watch = _Watch(place, page, notes, options, seal_follows=seal_follows)
+    watch = _Watch(place, page, notes, options)
     status = supervise(command, variables, watch)
     from aiflame.recorder.end import finish, still_recording
 
     if wait_daemons:
         wait_until(lambda seconds: _all_have_ended(still_recording(place), watch, seconds))
     alive = still_recording(place)
-    finish(place, page, replace(meta, cpu_ns=children_cpu_ns()), status, notes, watch.finish, alive)
+    finish(
+        place,
+        page,
+        replace(meta, cpu_ns=children_cpu_ns()),
+        status,
+        notes,
+        lambda: watch.finish(sealed_soon=seal_follows and not alive),
+        alive,
+    )
     return Recording(place, status, notes, alive, page.used_bytes, watch.held())
 
 
@@ -178,9 +186,8 @@ def _all_have_ended(alive: list[int], watch: Callable[[], None], seconds: float)
 class _Watch:
     """What the recorder does while the program runs."""
 
-    def __init__(self, place: Place, page: ControlPage, notes: list[str], options: RecordOptions, *, seal_follows: bool) -> None:
+    def __init__(self, place: Place, page: ControlPage, notes: list[str], options: RecordOptions) -> None:
         self._place, self._page, self._notes, self._options = place, page, notes, options
-        self._seal_follows = seal_follows
         self._telemetry: Telemetry | None = None
         self._keeper = Keeper(place.folder(), page)
         self._looks, self._next_look = 0, 0.0
@@ -200,9 +207,9 @@ class _Watch:
             self._next_look = now + 1
             self._keeper.look()
 
-    def finish(self) -> None:
+    def finish(self, *, sealed_soon: bool) -> None:
         self._tell_stop()
-        self._keeper.finish(all_of_them=not self._seal_follows)
+        self._keeper.finish(all_of_them=not sealed_soon)
         for note in self._telemetry.finish() if self._telemetry is not None else ():
             self._notes.append(note)
             self._place.tell(note)
