@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/sys.hpp"
+#include "base/valgrind.hpp"
 #include "hooks/calls.hpp"
 #include "hooks/cuda.hpp"
 #include "hooks/cuda_sharing.hpp"
@@ -126,6 +127,8 @@ void tick(Thread& thread, siginfo_t* info, ucontext_t* context) noexcept {
 bool start(const char* profile) noexcept {
   if (running.load(std::memory_order_acquire)) return true;
   if (in_sandbox.load(std::memory_order_relaxed)) return false;
+  // It does not know every instruction of a tick, and reports what a tick reads of the stack as the program's errors.
+  if (on_valgrind()) return false;
   if (!profile) profile = getenv("AIFLAME_PROFILE");
   reach::inherit(getenv("AIFLAME_DESCRIPTORS"), profile);
   if (!profile || !control::attach(profile)) return false;

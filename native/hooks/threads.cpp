@@ -26,6 +26,7 @@ struct Start {
   void* routine = nullptr;
   void* argument = nullptr;
   uint32_t creator_stack = 0;
+  uint64_t stack_bytes = 0;
   signals::Inherited mask{};
   std::atomic<bool> used{false};
 };
@@ -51,12 +52,22 @@ void give_start(Start* start) noexcept {
     sys::unmap_memory(start, sizeof(Start));
 }
 
-Start* prepare(void* routine, void* argument, uint32_t creator_stack) noexcept {
+uint64_t stack_bytes(const pthread_attr_t* attributes) noexcept {
+  pthread_attr_t ordinary;
+  if (!attributes && pthread_attr_init(&ordinary) == 0) attributes = &ordinary;
+  size_t bytes = 0;
+  if (!attributes || pthread_attr_getstacksize(attributes, &bytes) != 0) bytes = 0;
+  if (attributes == &ordinary) pthread_attr_destroy(&ordinary);
+  return bytes;
+}
+
+Start* prepare(void* routine, void* argument, uint32_t creator_stack, const pthread_attr_t* attributes) noexcept {
   Start* start = take_start();
   if (!start) return nullptr;
   start->routine = routine;
   start->argument = argument;
   start->creator_stack = creator_stack;
+  start->stack_bytes = stack_bytes(attributes);
   start->mask = signals::inherited();
   threads::expect();
   return start;
@@ -82,11 +93,11 @@ struct Routine {
 Routine enter(void* argument) noexcept {
   auto* start = static_cast<Start*>(argument);
   Routine routine{start->routine, start->argument};
-  uint32_t creator = start->creator_stack;
+  threads::Beginning beginning{start->creator_stack, routine.routine, start->stack_bytes};
   signals::inherit(start->mask);
   give_start(start);
   if (have_key) pthread_setspecific(ending_key, reinterpret_cast<void*>(1));
-  threads::begin(creator, routine.routine);
+  threads::begin(beginning);
   threads::expected();
   return routine;
 }
@@ -123,7 +134,7 @@ using namespace aiflame::hooks;
 
 AIFLAME_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*routine)(void*), void* argument) noexcept {
   uint32_t creator = creator_stack(caller());
-  Start* start = own_process() ? prepare(reinterpret_cast<void*>(routine), argument, creator) : nullptr;
+  Start* start = own_process() ? prepare(reinterpret_cast<void*>(routine), argument, creator, attributes) : nullptr;
   if (!start) return real_pthread_create(thread, attributes, routine, argument);
   int error = real_pthread_create(thread, attributes, run_thread, start);
   if (error) forget(start);
@@ -132,7 +143,7 @@ AIFLAME_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attri
 
 AIFLAME_EXPORT int thrd_create(thrd_t* thread, thrd_start_t routine, void* argument) noexcept {
   uint32_t creator = creator_stack(caller());
-  Start* start = own_process() ? prepare(reinterpret_cast<void*>(routine), argument, creator) : nullptr;
+  Start* start = own_process() ? prepare(reinterpret_cast<void*>(routine), argument, creator, nullptr) : nullptr;
   if (!start) return real_thrd_create(thread, routine, argument);
   int error = real_thrd_create(thread, run_c11_thread, start);
   if (error != thrd_success) forget(start);

@@ -90,19 +90,14 @@ StackBounds main_stack(uint64_t sp) noexcept {
 
 }  // namespace
 
-StackBounds stack_bounds_of_new_thread() noexcept {
-  pthread_attr_t attributes;
-  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return {0, 0};
-  void* low = nullptr;
-  size_t bytes = 0;
-  pthread_attr_getstack(&attributes, &low, &bytes);
-  pthread_attr_destroy(&attributes);
-  return {reinterpret_cast<uint64_t>(low), reinterpret_cast<uint64_t>(low) + bytes};
+// The thread control block lies right above the stack, in the same memory: the lowest address is a little too low, by what that takes.
+StackBounds stack_bounds_of_new_thread(uint64_t bytes) noexcept {
+  auto block = reinterpret_cast<uint64_t>(__builtin_thread_pointer());
+  return bytes && bytes < block ? StackBounds{block - bytes, block} : StackBounds{0, 0};
 }
 
 StackBounds stack_bounds_around(uint64_t sp, uint64_t block, bool main_thread) noexcept {
   if (main_thread) return main_stack(sp);
-  // The thread control block lies right above a pthread's stack.
   StackBounds bounds = block ? mapping_around(block) : StackBounds{0, 0};
   if (!bounds.high) return mapping_around(sp);
   bounds.high = block;

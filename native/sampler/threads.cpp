@@ -252,7 +252,7 @@ void greeted(ucontext_t* context, const siginfo_t* greeting) noexcept {
 void expect() noexcept { awaited.fetch_add(1, std::memory_order_acq_rel); }
 void expected() noexcept { awaited.fetch_sub(1, std::memory_order_acq_rel); }
 
-void begin(uint32_t creator_stack, const void* routine) noexcept {
+void begin(const Beginning& beginning) noexcept {
   if (!control::recording()) return;
   uint32_t tid = sys::thread_id();
   Claim claimed(tid, kWait);
@@ -265,13 +265,13 @@ void begin(uint32_t creator_stack, const void* routine) noexcept {
   }
   if (!thread) thread = thread_slots::take(tid);
   if (!thread) return;
-  StackBounds bounds = stack_bounds_of_new_thread();
+  StackBounds bounds = stack_bounds_of_new_thread(beginning.stack_bytes);
   thread->stack_low = bounds.low;
   thread->stack_high = bounds.high;
-  thread->routine = reinterpret_cast<uint64_t>(routine);
+  thread->routine = reinterpret_cast<uint64_t>(beginning.routine);
   settle(*thread, tid);
   current = thread;
-  enrol(*thread, creator_stack);
+  enrol(*thread, beginning.creator_stack);
 }
 
 void end() noexcept {

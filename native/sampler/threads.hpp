@@ -128,7 +128,12 @@ class Use {
 bool any_uses() noexcept;
 
 // The calling thread is about to run its start routine / has left it.
-void begin(uint32_t creator_stack, const void* routine) noexcept;
+struct Beginning {
+  uint32_t creator_stack;
+  const void* routine;
+  uint64_t stack_bytes;
+};
+void begin(const Beginning& beginning) noexcept;
 void end() noexcept;
 
 // Gives every thread of the process a row and timers: at the start of a recording, and after an exec that failed. What an earlier

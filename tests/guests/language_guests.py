@@ -6,7 +6,7 @@ from guest import Guest
 
 _FIB = {
     "ruby": "def fib(n) n < 2 ? n : fib(n - 1) + fib(n - 2) end; puts fib(24); puts (1..4).map { |n| Thread.new { fib(16 + n) } }.map(&:value).sum; pid = fork { exit! 7 }; Process.wait pid; puts $?.exitstatus; puts `echo child`; puts Process.getrlimit(:NOFILE).inspect",
-    "perl": 'sub fib { my $n = shift; $n < 2 ? $n : fib($n - 1) + fib($n - 2) } print fib(23), "\\n"; $SIG{ALRM} = sub { $a++ }; use Time::HiRes "setitimer"; setitimer(0, 0.01, 0.01); my $i = 0; $i++ while ($a < 50); print "alarms\\n"; my $pid = fork; exit 5 unless $pid; waitpid $pid, 0; print $? >> 8, "\\n", `echo child`; $SIG{PROF} = sub { $p++ }; setitimer(2, 0.01, 0.01); $i++ while ($p < 30); print "profiled\\n";',
+    "perl": 'sub fib { my $n = shift; $n < 2 ? $n : fib($n - 1) + fib($n - 2) } print fib(23), "\\n"; $SIG{ALRM} = sub { $a++ }; use Time::HiRes "setitimer"; setitimer(0, 0.01, 0.01); my $i = 0; $i++ while ($a < 50); print "alarms\\n"; my $pid = fork; exit 5 unless $pid; waitpid $pid, 0; print $? >> 8, "\\n", `echo child`; $SIG{PROF} = sub { $p++ }; setitimer(2, 0.01, 0.01); $i++ while ($p < 30); setitimer(0, 0); setitimer(2, 0); print "profiled\\n";',
     "php": 'function fib($n) { return $n < 2 ? $n : fib($n - 1) + fib($n - 2); } echo fib(27), PHP_EOL, strlen(shell_exec("echo child")), PHP_EOL; for ($i = 0, $s = ""; $i < 300000; $i++) $s = md5($s); echo $s, PHP_EOL;',
     "lua": 'local function fib(n) return n < 2 and n or fib(n - 1) + fib(n - 2) end print(fib(28)) local c = coroutine.wrap(function() for i = 1, 1e5 do coroutine.yield(i) end end) local s = 0 for i = 1, 1e5 do s = s + c() end print(s) print(io.popen("echo child"):read("a"))',
 }

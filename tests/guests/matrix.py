@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import sys
 import tempfile
@@ -61,7 +62,7 @@ def main() -> int:
 def run(guest: Guest, ways: tuple[Way, ...] = WAYS, keep: Path | None = None) -> Result:
     if reason := guest.missing():
         return Result(guest.name, (f"not available: {reason}", "", ""), ())
-    workplace = (keep or Path(tempfile.gettempdir())) / f"guest-{guest.name.replace(' ', '-').replace('/', '-')}-{time.time_ns()}"
+    workplace = (keep or Path(tempfile.gettempdir())) / f"guest-{re.sub(r'[^A-Za-z0-9]+', '-', guest.name)}-{time.time_ns()}"
     workplace.mkdir(parents=True)
     try:
         observations: list[Observation] = [observe(guest, way, workplace) for way in ways]

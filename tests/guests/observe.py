@@ -153,7 +153,7 @@ def _recording(profile: Path, stderr: str, watch: Watch) -> Recording:
     except Exception as error:  # whatever it is: a profile that cannot be read is a finding, and the matrix goes on
         return Recording(0, 0, 0, 0, 0, tuple(said), (), f"{type(error).__name__}: {error}")
     sampled = {pids[process] for process in samples["process"].unique().to_list() if process < len(pids)}
-    silent = {seen.pid for seen, cpu in watch.cpu_ns.items() if cpu > _BUSY_NS and seen.pid not in sampled}
+    silent = {seen.pid for seen, cpu in watch.cpu_ns.items() if cpu > _BUSY_NS and not {seen.pid, watch.inner_pids.get(seen)} & sampled}
     return Recording(
         samples=samples.height,
         sampled=len(sampled),

@@ -37,6 +37,8 @@ class Watch:
     """Most memory that the tree held at one look; pages that are shared with other processes are divided among them."""
     cpu_ns: dict[Seen, int] = field(default_factory=dict)
     """CPU time of each process as last seen: that of its last tenth of a second may lack."""
+    inner_pids: dict[Seen, int] = field(default_factory=dict)
+    """What each calls itself, in a namespace of its own perhaps."""
     _thread: threading.Thread | None = None
     _over: threading.Event = field(default_factory=threading.Event)
 
@@ -121,6 +123,7 @@ class Watch:
             if seen.pid in known:
                 self.cpu_ns[seen] = (int(fields[11]) + int(fields[12])) * _TICK_NS
                 total += _memory(seen.pid)
+                self.inner_pids.setdefault(seen, _inner_pid(seen.pid))
         self.peak_bytes = max(self.peak_bytes, total)
 
 
@@ -145,6 +148,14 @@ def _stat(pid: int) -> list[str]:
 def _start_of(pid: int) -> int | None:
     fields = _stat(pid)
     return int(fields[19]) if fields and fields[0] not in "ZX" else None
+
+
+def _inner_pid(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines():
+            if line.startswith("NSpid:"):
+                return int(line.split()[-1])
+    return pid
 
 
 def _memory(pid: int) -> int:

@@ -14,6 +14,6 @@ ask "create index on t(m); analyze t; select count(*) from t a join t b using (m
 ask "select pg_terminate_backend(pg_backend_pid())" 2>/dev/null; echo "terminated $?"
 ask "select 1 / 0" 2>&1
 ask "select sum(i) from t"
-kill -INT $server; wait $server; echo "server ends with $?"
+kill -INT $(head -n 1 data/postmaster.pid); wait $server; echo "server ends with $?"
 grep -cE 'PANIC|FATAL:  .*(crash|abnormal)|terminated by signal' server.log
 rm -rf data initdb.log server.log
