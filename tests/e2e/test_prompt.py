@@ -40,11 +40,12 @@ class HeldSealer:
 
     def pid(self) -> int:
         """Waits until it is there."""
-        descriptor = os.open(self.fifo, os.O_WRONLY)  # waits for its reader
-        try:
-            return next(pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if _has_open(pid, self.fifo))
-        finally:
-            self._kept = descriptor
+        self._kept = os.open(self.fifo, os.O_WRONLY)  # waits for its reader, whose descriptor comes a moment later
+        _wait_for(self._readers)
+        return self._readers()[0]
+
+    def _readers(self) -> list[int]:
+        return [pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if _has_open(pid, self.fifo)]
 
     def go(self) -> None:
         os.close(self._kept)
@@ -122,6 +123,33 @@ def test_what_failed_in_the_background_is_said_by_the_next_command_which_does_it
     assert second.stderr == ""
     assert first.stdout == second.stdout
     assert not (path / "spool").exists()
+
+
+def spinning_library(folder: Path) -> Path:
+    source, library = folder / "spin.c", folder / "venv/libspin.so"
+    source.write_text(SPIN)
+    library.parent.mkdir()
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    return library
+
+
+SPIN = (
+    "long spin_in_a_temporary_library(long rounds) { volatile long sum = 0; for (long at = 0; at < rounds; at++) sum += at; return sum; }"
+)
+
+
+def test_a_library_that_is_gone_when_the_profile_is_sealed_has_its_names(tmp_path: Path, held: HeldSealer) -> None:
+    library, path = spinning_library(tmp_path), tmp_path / "a.aiflame"
+    code = f"import ctypes; ctypes.CDLL({str(library)!r}).spin_in_a_temporary_library(ctypes.c_long(100_000_000))"
+    subprocess.run([*RECORD, "-o", str(path), "--", PYTHON, "-c", code], env=held.env, check=True, cwd=tmp_path, timeout=60)
+    pid = held.pid()
+    library.unlink()
+    with _ends(pid):
+        held.go()
+    profile = aiflame.open(path)
+    assert "spin_in_a_temporary_library" in profile.table("symbols")["name"].to_list()
+    assert sum(file.stat().st_size for file in path.rglob("*.so")) == 0
+    assert not (path / "binaries").exists()
 
 
 def test_commands_that_wait_for_the_sealing_process_see_what_it_sees(tmp_path: Path, held: HeldSealer) -> None:
@@ -210,6 +238,21 @@ def test_record_returns_with_its_command_and_its_daemons_are_recorded_on(tmp_pat
     assert not (path / "spool").exists()
 
 
+def test_a_library_that_is_gone_when_the_last_daemon_ends_has_its_names(tmp_path: Path) -> None:
+    library, path, end = spinning_library(tmp_path), tmp_path / "a.aiflame", tmp_path / "end"
+    os.mkfifo(end)
+    code = (
+        f"import ctypes, os; ctypes.CDLL({str(library)!r}).spin_in_a_temporary_library(ctypes.c_long(100_000_000))\n"
+        f"if not os.fork():\n    os.setsid()\n    open({str(end)!r}).read()"
+    )
+    subprocess.run([*RECORD, "-o", str(path), "--", PYTHON, "-c", code], stderr=subprocess.DEVNULL, check=True, timeout=60)
+    library.unlink()
+    pid = aiflame.open(path).table("processes").sort("start_ns")["pid"][-1]
+    with _ends(pid):
+        end.write_text("")
+    assert "spin_in_a_temporary_library" in aiflame.open(path).table("symbols")["name"].to_list()
+
+
 def test_wait_daemons_waits_for_them(tmp_path: Path) -> None:
     code = "import os, time\nif os.fork(): os._exit(0)\nos.setsid(); end = time.monotonic() + 1\nwhile time.monotonic() < end: pass"
     path = tmp_path / "a.aiflame"
@@ -221,7 +264,7 @@ def test_wait_daemons_waits_for_them(tmp_path: Path) -> None:
     assert len(aiflame.open(path).table("process_ends")) == 2
 
 
-def _wait_for(condition: Callable[[], bool]) -> None:
+def _wait_for(condition: Callable[[], object]) -> None:
     until = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < until

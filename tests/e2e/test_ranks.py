@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shlex
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from recording import PROGRAMS, PYTHON
 import aiflame
 from aiflame.profile.door import Folder
 from aiflame.profile.job import rank_folders
+from aiflame.profile.meta import boot_id
 
 LAUNCHER = """
 for rank in $(seq 0 $(({size} - 1))); do
@@ -61,6 +64,27 @@ def test_four_ranks_are_one_profile(tmp_path: Path) -> None:
     assert len(summaries) == 1
     assert summaries[0].startswith("aiflame: rank 0 of 4: ")
     assert "-> p.aiflame (" in summaries[0]
+
+
+def test_ranks_are_sealed_in_turn_and_whoever_opens_the_profile_does_not_wait(tmp_path: Path) -> None:
+    (tmp_path / "p.aiflame/ranks").mkdir(parents=True)
+    turn = tmp_path / f"p.aiflame/ranks/sealing-{boot_id()}"
+    with turn.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        launch(tmp_path, *RECORD, "-o", "p.aiflame", "--", PYTHON, PROGRAMS / "rank.py", size=2)
+        until = time.monotonic() + 60
+        while waiting(turn) < 2:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        assert all((tmp_path / f"p.aiflame/ranks/{rank:05}/spool").exists() for rank in range(2))
+        assert aiflame.open(tmp_path / "p.aiflame").sql("SELECT rank FROM ranks ORDER BY rank").rows() == [(0,), (1,)]
+        assert not any((tmp_path / f"p.aiflame/ranks/{rank:05}/spool").exists() for rank in range(2))
+
+
+def waiting(file: Path) -> int:
+    """Processes that wait for a lock of the file."""
+    lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return sum(line[1] == "->" and line[6].rpartition(":")[2] == str(file.stat().st_ino) for line in lines)
 
 
 def test_without_a_name_all_ranks_agree_on_one(tmp_path: Path) -> None:

@@ -18,11 +18,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import aiflame
+from aiflame.api import Profile
 from aiflame.errors import AiflameError
 
 RUN_S = 1.2
@@ -30,13 +32,14 @@ RUN_S = 1.2
 _PATIENCE_S = 60.0
 
 PROGRAM = """
-import os, sys
+import os, sys, time
 log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 forking = sys.argv[3] == "forking"
 def work(): return sum(range(100_000))
 def lived(): os.write(log, f"{os.getpid()}\\n".encode())
 lived()
-while not os.path.exists(sys.argv[2]):
+until = time.monotonic() + 120
+while not os.path.exists(sys.argv[2]) and time.monotonic() < until:
     if forking:
         if os.fork() == 0:
             lived()
@@ -47,7 +50,7 @@ while not os.path.exists(sys.argv[2]):
         lived()
     work()
 """
-"""Writes down each process that has lived, and a line a round; ends when a file appears."""
+"""Writes down each process that has lived, and a line a round; ends when a file appears, or when nobody makes one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,7 @@ class _Recording:
         before, counted = self._processes(), _samples(self._path)
         try:
             profile = aiflame.open(self._path)
-            seen = len(profile.table("cpu_samples"))
+            lost = _lost(profile, counted, exactly=False)
             says = bool(profile.store.unfinished())
         except AiflameError as error:
             if self._path.joinpath("spool").exists():
@@ -135,8 +138,7 @@ class _Recording:
             return  # nobody was there all the time
         if not says:
             self._wrong.append("opened meanwhile, it did not say that it is still being recorded")
-        if seen < counted:
-            self._wrong.append(f"{seen} samples when opened meanwhile, of {counted} that were recorded")
+        self._wrong += [f"opened meanwhile: {line}" for line in lost]
         if self._case.killed == "recorder":
             rounds = self._rounds()
             self._wait_for(lambda: self._rounds() >= rounds + 6 or not self._processes())
@@ -156,8 +158,7 @@ class _Recording:
             return
         if profile.store.unfinished():
             self._wrong.append("in the end, it said that it is still being recorded")
-        if (seen := len(profile.table("cpu_samples"))) != counted:
-            self._wrong.append(f"{seen} samples in the end, of {counted} that were recorded")
+        self._wrong += [f"in the end: {line}" for line in _lost(profile, counted, exactly=True)]
         if lost := lived - set(profile.table("processes")["pid"].to_list()):
             self._wrong.append(f"{len(lost)} of {len(lived)} processes are not in the profile")
         if damage := [note for note in profile.store.notes() if "damage" in note or "left out" in note]:
@@ -197,15 +198,27 @@ def _parent(pid: int) -> int:
         return 0
 
 
-def _samples(profile: Path) -> int:
-    """Records of `cpu_samples` that were finished: a record's first word is written last."""
-    count = 0
+def _samples(profile: Path) -> Counter[str]:
+    """By process (PID.START_NS), records of `cpu_samples` that were finished: a record's first word is written last."""
+    count: Counter[str] = Counter()
     for file in profile.glob("spool/*/cpu_samples.table"):
         data = file.read_bytes()
-        size, reserved = struct.unpack_from("<I", data, 16)[0], struct.unpack_from("<Q", data, 24)[0]
+        size = struct.unpack_from("<I", data, 16)[0] if len(data) >= 4096 else 0
+        if not size:
+            continue  # the file is being made
+        reserved = struct.unpack_from("<Q", data, 24)[0]
         ends = min(4096 + reserved * size, len(data) - size + 1)
-        count += sum(data[at : at + 4] != b"\0\0\0\0" for at in range(4096, ends, size))
+        count[file.parent.name] = sum(data[at : at + 4] != b"\0\0\0\0" for at in range(4096, ends, size))
     return count
+
+
+def _lost(profile: Profile, recorded: Counter[str], *, exactly: bool) -> list[str]:
+    """Processes that have other numbers of samples than were recorded, or fewer. (Sealing gives samples to processes without any.)"""
+    processes = profile.table("processes").select("process", "pid", "start_ns")
+    rows = profile.table("cpu_samples").join(processes, on="process").group_by("pid", "start_ns").len().rows()
+    seen = {f"{pid}.{start}": count for pid, start, count in rows}
+    wrong = [name for name, count in recorded.items() if seen.get(name, 0) < count or (exactly and seen.get(name, 0) != count)]
+    return [f"{seen.get(name, 0)} samples of process {name}, of {recorded[name]} that were recorded" for name in wrong]
 
 
 def moments(count: int, seed: int) -> Iterator[float]:

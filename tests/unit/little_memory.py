@@ -12,10 +12,15 @@ SECONDS = 120
 """Of CPU time; what is refused takes none to speak of, and a machine may be slow."""
 
 
-def said(script: str, *arguments: Path | str, megabytes: int = 256) -> str:
+def said(script: str, *arguments: Path | str, megabytes: int = 256, seconds: int = SECONDS) -> str:
     """What a script prints; `limit()` in it begins the bounds, when all is imported. What ends it otherwise fails the test."""
     command = [sys.executable, "-c", f"from little_memory import limit\n{script}", *map(str, arguments)]
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]), "LITTLE_MEMORY": str(megabytes)}
+    variables = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
+        "LITTLE_MEMORY": str(megabytes),
+        "LITTLE_TIME": str(seconds),
+    }
     done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=1200, check=False)
     assert done.returncode == 0, f"status {done.returncode}: {done.stderr[-2000:]}"
     return done.stdout
@@ -25,5 +30,5 @@ def limit() -> None:
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + (int(os.environ["LITTLE_MEMORY"]) << 20)
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
-    resource.setrlimit(resource.RLIMIT_CPU, (int(used) + SECONDS, int(used) + SECONDS))
+    most_s = int(sum(resource.getrusage(resource.RUSAGE_SELF)[:2])) + int(os.environ["LITTLE_TIME"])
+    resource.setrlimit(resource.RLIMIT_CPU, (most_s, most_s))

@@ -1,15 +1,17 @@
-"""Paths of a profile are joined and opened by `profile/door.py` alone: the source is read for expressions that do it elsewhere."""
+"""Paths of a profile are joined and opened by `profile/door.py` alone, and by `below.py`, which it calls: the source is read for
+expressions that do it elsewhere."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "aiflame"
-DOOR = "profile/door.py"
+DOOR = frozenset({"profile/door.py", "profile/below.py"})
 
 PARTS = frozenset(
     {
@@ -80,6 +82,8 @@ WHAT_OTHERS_OPEN = {
 }
 """All files that open anything by a path, and why that is no path of a stranger's profile."""
 
+ONLY_OPEN_A_PROFILE = {name for name, what in WHAT_OTHERS_OPEN.items() if what == "aiflame.open"}
+
 
 def opened(source: str) -> Iterator[str]:
     """Expressions that open something by a path."""
@@ -132,7 +136,7 @@ def _is_part(node: ast.expr) -> bool:
 
 def ours() -> dict[str, str]:
     files = {str(path.relative_to(SOURCE)): path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")}
-    return {name: text for name, text in files.items() if not name.startswith("demo/") and name != DOOR}
+    return {name: text for name, text in files.items() if not name.startswith("demo/") and name not in DOOR}
 
 
 def test_only_known_files_open_anything_by_its_path():
@@ -145,11 +149,24 @@ def test_the_list_of_files_that_open_something_is_no_longer_than_needed():
     assert [name for name in WHAT_OTHERS_OPEN if not any(opened(sources.get(name, "")))] == []
 
 
+def test_the_security_page_says_of_each_what_was_checked():
+    page = (SOURCE.parents[1] / "docs/security.md").read_text(encoding="utf-8").partition("## What was read")[2]
+    opening = {*DOOR, *WHAT_OTHERS_OPEN} - ONLY_OPEN_A_PROFILE
+    assert sorted(name for name in opening if f"`{name}`" not in page) == []
+    assert sorted(name for name in re.findall(r"`(\w+/[\w/]+\.py)`", page) if not (SOURCE / name).is_file()) == []
+
+
 ITS_OWN_RECORDING = {
     "recorder/place.py": 1,  # how the folder of a rank is called, for the environment of the program
     "target/intra.py": 1,
     "target/kept_files.py": 1,
 }
+
+
+def test_the_door_alone_opens_below_a_descriptor():
+    assert [
+        name for name, text in ours().items() if re.search(r"^from \S+ import below$|^from \S*\bbelow import", text, re.MULTILINE)
+    ] == []
 
 
 def test_nobody_puts_a_path_of_a_profile_together():

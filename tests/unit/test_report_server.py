@@ -180,6 +180,93 @@ def test_it_can_only_be_read(served: Served, method: str) -> None:
     assert (answer.status, answer.headers["allow"]) == (405, "GET")
 
 
+FOREIGN = [
+    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"},
+    {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"},
+    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
+    {"Origin": "http://evil.example"},
+    {"Origin": "null"},
+    {"Origin": "https://127.0.0.1:{port}", "Sec-Fetch-Site": "same-origin"},
+]
+"""What browsers say when a page of another's asks."""
+
+
+@pytest.mark.parametrize("headers", FOREIGN)
+@pytest.mark.parametrize("path", ["", "blocks/summary", "closer?begin=1&end=2"])
+def test_a_page_of_anothers_gets_nothing_even_with_the_token(served: Served, path: str, headers: dict[str, str]) -> None:
+    answer = served.ask(path, **{name: value.format(port=served.port) for name, value in headers.items()})
+    assert (answer.status, b"python train.py" in answer.body) == (403, False)
+
+
+@pytest.mark.parametrize(
+    ("path", "status"), [("", 200), ("blocks/summary", 403), ("blocks/tables", 403), ("closer?begin=1&end=2", 403), ("x/", 403)]
+)
+def test_a_link_from_elsewhere_leads_to_the_page_and_to_nothing_that_is_computed(served: Served, path: str, status: int) -> None:
+    """The page that `aiflame open` hands to a browser is a file."""
+    headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    assert served.ask(path, **headers).status == status
+
+
+def test_its_own_page_gets_all(served: Served) -> None:
+    headers = {"Origin": f"http://127.0.0.1:{served.port}", "Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}
+    assert served.ask("blocks/summary", **headers).status == 200
+
+
+@pytest.mark.parametrize("more", ["Host: evil.example", "Content-Length: 5", "Transfer-Encoding: chunked"])
+def test_a_request_of_two_meanings_is_refused(served: Served, more: str) -> None:
+    second = f"GET {served.path}blocks/summary HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    request = f"GET {served.path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n\r\n{second}"
+    answer = served.raw(request.encode())
+    assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 403 "))
+    assert b"python train.py" not in answer
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize(
+    "request_line",
+    [
+        b"GET / HTTP/9.9",
+        b"GET /<script>alert(1)</script> x y z",
+        b"<script> HTTP/1.1",
+        b"GET /" + b"a" * 70_000 + b" HTTP/1.1",
+        b"GET http://evil.example/ HTTP/1.1",
+        b"GET //evil.example/ HTTP/1.1",
+        b"GET /\x00/../../etc/passwd HTTP/1.1",
+    ],
+    ids=range(7),
+)
+def test_what_is_refused_has_the_same_headers_and_repeats_nothing(served: Served, request_line: bytes) -> None:
+    answer = served.raw(request_line + b"\r\nHost: localhost\r\n\r\n")
+    assert re.match(rb"HTTP/1.1 (4\d\d|505) ", answer), answer[:100]
+    assert b"default-src 'none'" in answer and b"X-Content-Type-Options: nosniff" in answer
+    assert b"script>" not in answer and b"evil" not in answer
+
+
+def test_many_or_long_headers_are_refused(served: Served) -> None:
+    for headers in (b"x: y\r\n" * 200, b"x: " + b"y" * 70_000 + b"\r\n"):
+        assert served.raw(b"GET / HTTP/1.1\r\nHost: localhost\r\n" + headers + b"\r\n").startswith(b"HTTP/1.1 431 ")
+
+
+def test_it_listens_on_loopback_alone(served: Served) -> None:
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", served.port), timeout=60)
+    listening = [line.split() for table in ("tcp", "tcp6") for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]]
+    assert [line[1] for line in listening if line[1].endswith(f":{served.port:04X}") and line[3] == "0A"] == [f"0100007F:{served.port:04X}"]
+
+
+def test_many_idle_connections_take_no_more_than_so_many_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiflame.render.server.MOST_CONNECTIONS", 4)
+    with running(Report(training(tmp_path))) as served, contextlib.ExitStack() as open_:
+        idle = [open_.enter_context(socket.create_connection(("127.0.0.1", served.port), timeout=60)) for _ in range(8)]
+        refused = [connection for connection in idle[4:] if connection.recv(1) == b""]
+        assert len(refused) == 4
+        idle[0].close()
+        while True:  # the thread sees that its connection is closed
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                if served.ask().status == 200:
+                    break
+
+
 def test_what_is_no_http_ends_without_noise(served: Served, capfd: pytest.CaptureFixture[str]) -> None:
     served.raw(b"\x16\x03\x01\x00\xa5\x01\x00\x00")
     served.raw(b"GET " + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n")

@@ -254,6 +254,11 @@ def test_any_bytes_are_a_note_at_most(tmp_path_factory: pytest.TempPathFactory, 
     assert len(found.notes) <= 1
 
 
+def test_a_file_that_a_killed_recorder_had_only_just_made_is_no_damage(tmp_path: Path) -> None:
+    (tmp_path / "02-memory.records").touch()
+    assert read(Folder.open(tmp_path)).notes == []
+
+
 @pytest.mark.parametrize(
     "header", ['{"source": 1}', "[]", "{}", '{"source": "x", "series": [7], "unreadable": [], "keyed": false}', "\xff"]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 
@@ -31,6 +32,7 @@ def guarded(run: Callable[[list[str]], int], arguments: list[str]) -> int:
 def _run(arguments: list[str]) -> int:
     # Recording must work where only the standard library is, and start fast: it does not go through the table of commands.
     if arguments[:1] == ["record"]:
+        gc.disable()  # until the program runs: nothing that starts it is garbage
         from aiflame.cli.record import record
 
         return record(arguments[1:])

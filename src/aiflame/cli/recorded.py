@@ -45,7 +45,7 @@ def hand_over(recording: Recording) -> None:
     if not can_seal():
         recording.place.tell(f"{recording.profile} is recorded; open it where polars is installed to seal it")
     else:
-        start_sealer(recording.profile)
+        start_sealer(recording.profile, recording.held)
 
 
 def _of_ranks(place: Place) -> str:

@@ -11,55 +11,21 @@ import contextlib
 import errno
 import fcntl
 import io
-import itertools
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import AiflameError
-from ..values import dataclass
+from . import below
+from .below import Entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import BinaryIO
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
-_DEEPEST = 16
-"""Folders in folders: a profile of ranks has five."""
 _DEPTH_OF_SPOOL = 3
 """`ranks/00001/spool`"""
-_MOST_ENTRIES = 4_000_000
-_LONGEST_NAME = 255
-"""Bytes: NAME_MAX of Linux."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Something in a folder, as it was when it was looked at; a link itself, not what it leads to."""
-
-    names: tuple[str, ...]
-    """The path to it, below the folder that was asked."""
-    status: os.stat_result
-
-    @property
-    def name(self) -> str:
-        return self.names[-1]
-
-    @property
-    def is_file(self) -> bool:
-        return stat.S_ISREG(self.status.st_mode)
-
-    @property
-    def is_folder(self) -> bool:
-        return stat.S_ISDIR(self.status.st_mode)
-
-    @property
-    def size(self) -> int:
-        return self.status.st_size
 
 
 class Folder:
@@ -71,13 +37,13 @@ class Folder:
     @staticmethod
     def open(path: str | Path) -> Folder:
         """A folder that the user named: links on the way to it are followed."""
-        return Folder(_Held(os.open(path, _FOLDER & ~os.O_NOFOLLOW), Path(path)))
+        return Folder(_Held(os.open(path, below.FOLDER & ~os.O_NOFOLLOW), Path(path)))
 
     @staticmethod
     def new(path: str | Path) -> Folder:
         """A folder that is made, for its owner alone. FileExistsError when there is one."""
         Path(path).mkdir(0o700)
-        return Folder(_Held(_private(str(path), None), Path(path)))
+        return Folder(_Held(below.opened_new_folder(str(path), None), Path(path)))
 
     @property
     def path(self) -> Path:
@@ -89,7 +55,7 @@ class Folder:
         return self.path.name
 
     def folder(self, *names: str) -> Folder:
-        return Folder(self._held, (*self._names, *(_component(name, self.path) for name in names)))
+        return Folder(self._held, (*self._names, *(below.component(name, self.path) for name in names)))
 
     def held(self) -> Folder:
         """The same folder by a descriptor of its own, for whoever opens much in it. FileNotFoundError when there is none."""
@@ -108,7 +74,7 @@ class Folder:
     def entry(self, *names: str) -> Entry | None:
         *folders, name = names
         with self._reading(*names), self._opened(*folders) as here:
-            return Entry(names, os.stat(_component(name, self.path), dir_fd=here, follow_symlinks=False))
+            return Entry(names, os.stat(below.component(name, self.path), dir_fd=here, follow_symlinks=False))
         return None
 
     def has_file(self, *names: str) -> bool:
@@ -120,19 +86,19 @@ class Folder:
     def entries(self) -> list[Entry]:
         """What lies in it, by name; nothing when it does not exist."""
         with self._reading(), self._opened() as here:
-            return _listed(here, (), self.path)
+            return below.listed(here, (), self.path)
         return []
 
     def names(self) -> list[str]:
         """Of what lies in it, in no order, without a look at any of it."""
         with self._reading(), self._opened() as here:
-            return _names(here, self.path)
+            return below.names_in(here, self.path)
         return []
 
     def walk(self) -> Iterator[Entry]:
         """All that lies in it and in its folders; a folder comes before what lies in it."""
         with self._reading(), self._opened() as here:
-            yield from _walked(here, (), self.path)
+            yield from below.walked(here, (), self.path)
 
     def size(self) -> int:
         """Bytes of all files."""
@@ -159,10 +125,13 @@ class Folder:
             yield file
 
     def read(self, *names: str, limit: int) -> bytes | None:
-        """The file's content; None when there is none. Error when it has more than `limit` bytes."""
+        """The file's content; None when there is none. Error when it has more than `limit` bytes. So much memory is taken as there is."""
         with self.file(*names) as file:
-            data = file.read(limit + 1) if file is not None else None
-        if data is not None and len(data) > limit:
+            if file is None:
+                return None
+            size = os.fstat(file.fileno()).st_size
+            data = file.read(size + 1) if size <= limit else b""
+        if max(size, len(data)) > limit:
             raise AiflameError(f"{self.path.joinpath(*names)} is larger than {limit >> 20} MB: no such file of a profile is")
         return data
 
@@ -176,22 +145,22 @@ class Folder:
     def new_folder(self, name: str) -> Folder:
         """FileExistsError when there is something of that name."""
         with self._opened() as here:
-            os.mkdir(_component(name, self.path), 0o700, dir_fd=here)
-            os.close(_private(name, here))
+            os.mkdir(below.component(name, self.path), 0o700, dir_fd=here)
+            os.close(below.opened_new_folder(name, here))
         return self.folder(name)
 
     def new_file(self, name: str) -> io.FileIO:
         """A file to write to under its own name, piece by piece. FileExistsError when there is something of that name."""
         with self._opened() as here:
-            return io.FileIO(_new_file(_component(name, self.path), os.O_WRONLY | os.O_APPEND, here), "wb")
+            return io.FileIO(below.new_file(below.component(name, self.path), os.O_WRONLY | os.O_APPEND, here), "wb")
 
     @contextlib.contextmanager
     def create(self, name: str, *, durable: bool = True) -> Iterator[BinaryIO]:
         """The file appears, whole and on the disk, when the block has ended; if the block fails, what was there before stays. Who need not
         have it on the disk (`durable`) does not wait for that."""
         with self._opened() as here:
-            partial = f"{_component(name, self.path)}.{os.urandom(8).hex()}.partial"
-            descriptor = _new_file(partial, os.O_WRONLY, here)
+            partial = f"{below.component(name, self.path)}.{os.urandom(8).hex()}.partial"
+            descriptor = below.new_file(partial, os.O_WRONLY, here)
             try:
                 with os.fdopen(descriptor, "wb") as file:
                     yield file
@@ -217,8 +186,8 @@ class Folder:
     def write_once(self, name: str, data: bytes) -> bool:
         """False when there is something of that name; else the file appears whole. Of several who write at once, one does."""
         with self._opened() as here:
-            partial = f"{_component(name, self.path)}.{os.urandom(8).hex()}.partial"
-            with os.fdopen(_new_file(partial, os.O_WRONLY, here), "wb") as file:
+            partial = f"{below.component(name, self.path)}.{os.urandom(8).hex()}.partial"
+            with os.fdopen(below.new_file(partial, os.O_WRONLY, here), "wb") as file:
                 file.write(data)
             try:
                 # Of all ways the one that never replaces and never shows half a file, whatever the hosts.
@@ -237,17 +206,17 @@ class Folder:
     def rename(self, name: str, new: str) -> None:
         """Replaces a file, or an empty folder, of the new name."""
         with self._opened() as here:
-            os.rename(_component(name, self.path), _component(new, self.path), src_dir_fd=here, dst_dir_fd=here)
+            os.rename(below.component(name, self.path), below.component(new, self.path), src_dir_fd=here, dst_dir_fd=here)
 
     def remove(self, name: str) -> None:
         """A file, if it is there; a link, not what it leads to."""
         with contextlib.suppress(FileNotFoundError), self._opened() as here:
-            os.unlink(_component(name, self.path), dir_fd=here)
+            os.unlink(below.component(name, self.path), dir_fd=here)
 
     def remove_tree(self, name: str) -> None:
         """A folder with all that lies in it, or a file, if it is there; links, not what they lead to."""
         with contextlib.suppress(FileNotFoundError), self._opened() as here:
-            _remove(here, (_component(name, self.path),), self.path)
+            below.remove_below(here, (below.component(name, self.path),), self.path)
 
     def touch(self) -> None:
         """Now is the last time that it was changed."""
@@ -274,8 +243,8 @@ class Folder:
         """The descriptor of a file to lock, which is made if need be. The caller closes it."""
         with self._opened() as here:
             with contextlib.suppress(FileExistsError):
-                return _new_file(_component(name, self.path), os.O_RDWR, here)
-            descriptor = _open_file(name, os.O_RDWR, here, self.path / name)
+                return below.new_file(below.component(name, self.path), os.O_RDWR, here)
+            descriptor = below.open_file(name, os.O_RDWR, here, self.path / name)
         if descriptor is None:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self.path / name))
         return descriptor
@@ -294,9 +263,9 @@ class Folder:
         """Error when the file has a name outside its folder."""
         *folders, name = names
         with contextlib.suppress(FileNotFoundError), self._opened(*folders) as here:
-            status = os.stat(_component(name, self.path), dir_fd=here, follow_symlinks=False)
-            if not _is_all_in(here, name, status):
-                _refuse_foreign(status, self.path.joinpath(*names))
+            status = os.stat(below.component(name, self.path), dir_fd=here, follow_symlinks=False)
+            if not below.is_all_in(here, name, status):
+                below.refuse_foreign(status, self.path.joinpath(*names))
 
     @contextlib.contextmanager
     def _opened(self, *names: str) -> Iterator[int]:
@@ -306,7 +275,7 @@ class Folder:
         try:
             for name in (*self._names, *names):
                 path /= name
-                here = _open_folder(_component(name, self.path), here, path)
+                here = below.open_folder(below.component(name, self.path), here, path)
                 if inner >= 0:
                     os.close(inner)
                 inner = here
@@ -328,7 +297,7 @@ class Folder:
     def _file(self, names: tuple[str, ...], access: int) -> int | None:
         *folders, name = names
         with self._reading(*names), self._opened(*folders) as here:
-            return _open_file(_component(name, self.path), access, here, self.path.joinpath(*names))
+            return below.open_file(below.component(name, self.path), access, here, self.path.joinpath(*names))
         return None
 
 
@@ -339,10 +308,10 @@ def refuse_foreign_entries(profile: Folder) -> None:
     owner = profile.status().st_uid
     for number, entry in enumerate(profile.walk()):
         path = profile.path.joinpath(*entry.names)
-        if number >= _MOST_ENTRIES:
-            raise AiflameError(f"{profile.path} has more than {_MOST_ENTRIES:,} files: no profile has so many, and it is not opened")
+        if number >= below.MOST_ENTRIES:
+            raise AiflameError(f"{profile.path} has more than {below.MOST_ENTRIES:,} files: no profile has so many, and it is not opened")
         if not entry.is_folder and (entry.status.st_nlink == 1 or not entry.is_file):
-            _refuse_foreign(entry.status, path)
+            below.refuse_foreign(entry.status, path)
         elif not entry.is_folder:  # who looks at it more closely knows whether its other name is in the profile, too
             profile.refuse_other_names(*entry.names)
         if entry.status.st_uid != owner and not (owner == 0 and "spool" in entry.names[:_DEPTH_OF_SPOOL]):
@@ -358,144 +327,3 @@ class _Held:
     def __del__(self, close: object = os.close) -> None:  # a default argument: names of a module may be gone when the interpreter ends
         assert callable(close)
         close(self.descriptor)
-
-
-def _component(name: str, folder: Path) -> str:
-    """The name of one entry of a folder: what a profile says may be anything."""
-    try:
-        plain = 0 < len(os.fsencode(name)) <= _LONGEST_NAME and not {"/", "\0"} & set(name) and name not in (".", "..")
-    except UnicodeEncodeError:
-        plain = False
-    if not plain:
-        raise AiflameError(f"{folder} names {name[:_LONGEST_NAME]!r}, which cannot be a file in it: the profile is damaged")
-    return name
-
-
-def _open_folder(name: str, parent: int, path: Path) -> int:
-    try:
-        return os.open(name, _FOLDER, dir_fd=parent)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            status = os.stat(name, dir_fd=parent, follow_symlinks=False)
-            if not stat.S_ISREG(status.st_mode):
-                _refuse_foreign(status, path)
-        raise
-
-
-def _open_file(name: str, access: int, folder: int, path: Path) -> int | None:
-    """None for a folder. What the file is, is asked before it is opened, too: to open a device may do something."""
-    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    if stat.S_ISDIR(status.st_mode):
-        return None
-    if not _is_all_in(folder, name, status):
-        _refuse_foreign(status, path)
-    descriptor = os.open(name, access | _FILE, dir_fd=folder)
-    try:
-        status = os.fstat(descriptor)
-        if not _is_all_in(folder, name, status):
-            _refuse_foreign(status, path)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _is_all_in(folder: int, name: str, status: os.stat_result) -> bool:
-    """Whether it is a regular file that has no name outside the folder: `write_once` gives it a second one for a moment, and for good if it
-    is killed then."""
-    if not stat.S_ISREG(status.st_mode):
-        return False
-    if status.st_nlink <= 1 or _names_in(folder, status) >= status.st_nlink:
-        return True
-    now = os.stat(name, dir_fd=folder, follow_symlinks=False)  # the second name may have gone meanwhile
-    return now.st_ino == status.st_ino and stat.S_ISREG(now.st_mode) and now.st_nlink <= 1
-
-
-def _names_in(folder: int, status: os.stat_result) -> int:
-    own = os.open(".", _FOLDER, dir_fd=folder)
-    try:
-        return sum(entry.inode() == status.st_ino for entry in os.scandir(own))  # a folder is of one file system
-    finally:
-        os.close(own)
-
-
-def _refuse_foreign(status: os.stat_result, path: Path) -> None:
-    if stat.S_ISLNK(status.st_mode):
-        raise AiflameError(f"{path} is a symbolic link, which no profile has: nothing was opened through it; delete the link")
-    if not stat.S_ISREG(status.st_mode):
-        raise AiflameError(f"{path} is {_kind(status.st_mode)}, which no profile has: it was left alone; delete it")
-    if status.st_nlink > 1:
-        raise AiflameError(f"{path} has a second name elsewhere (a hard link): copy the profile with `cp -r` and open the copy")
-
-
-def _kind(mode: int) -> str:
-    kinds = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
-    return kinds.get(stat.S_IFMT(mode), "neither a file nor a folder")
-
-
-def _private(name: str, parent: int | None) -> int:
-    """A folder that was just made, opened, and its owner's alone whatever the umask."""
-    try:
-        descriptor = os.open(name, _FOLDER, dir_fd=parent)
-    except PermissionError:  # the umask took the owner's own permissions
-        os.chmod(name, 0o700, dir_fd=parent)
-        descriptor = os.open(name, _FOLDER, dir_fd=parent)
-    os.fchmod(descriptor, stat.S_IMODE(os.fstat(descriptor).st_mode) & ~0o777 | 0o700)
-    return descriptor
-
-
-def _new_file(name: str, access: int, folder: int) -> int:
-    descriptor = os.open(name, access | _NEW, 0o600, dir_fd=folder)
-    os.fchmod(descriptor, 0o600)
-    return descriptor
-
-
-def _listed(folder: int, names: tuple[str, ...], path: Path) -> list[Entry]:
-    if len(names) >= _DEEPEST:
-        raise AiflameError(f"{path.joinpath(*names)}: folders lie in one another deeper than in any profile")
-    found = []
-    for name in sorted(_names(folder, path.joinpath(*names))):
-        with contextlib.suppress(FileNotFoundError):  # removed meanwhile
-            found.append(Entry((*names, name), os.stat(name, dir_fd=folder, follow_symlinks=False)))
-    return found
-
-
-def _names(folder: int, path: Path) -> list[str]:
-    own = os.open(".", _FOLDER, dir_fd=folder)  # where a listing stands belongs to the open file, which others may be reading, too
-    try:
-        names = [entry.name for entry in itertools.islice(os.scandir(own), _MOST_ENTRIES + 1)]
-    finally:
-        os.close(own)
-    if len(names) > _MOST_ENTRIES:
-        raise AiflameError(f"{path} has more than {_MOST_ENTRIES:,} files: no folder of a profile has so many")
-    return names
-
-
-def _walked(folder: int, names: tuple[str, ...], path: Path) -> Iterator[Entry]:
-    for entry in _listed(folder, names, path):
-        yield entry
-        if not entry.is_folder:
-            continue
-        try:
-            inner = _open_folder(entry.name, folder, path.joinpath(*entry.names))
-        except FileNotFoundError:  # removed meanwhile
-            continue
-        try:
-            yield from _walked(inner, entry.names, path)
-        finally:
-            os.close(inner)
-
-
-def _remove(parent: int, names: tuple[str, ...], path: Path) -> None:
-    try:
-        os.unlink(names[-1], dir_fd=parent)
-        return
-    except IsADirectoryError:
-        inner = _open_folder(names[-1], parent, path.joinpath(*names))
-    try:
-        for entry in _listed(inner, names, path):
-            with contextlib.suppress(FileNotFoundError):
-                _remove(inner, entry.names, path)
-    finally:
-        os.close(inner)
-    os.rmdir(names[-1], dir_fd=parent)

@@ -130,6 +130,8 @@ class Profile:
         if self.place is None:
             self._in_memory[name] = frame
             return
+        if self.is_ours and self.meta.id and self.folder.entry(META_FILE) is None:
+            raise AiflameError(f"{self.path} is being removed")  # and whoever removes it is not kept from it by new files
         tables = self._tables[0]
         try:
             with tables.folder.locked("lock"):
@@ -274,7 +276,7 @@ def _scan(folder: Folder, parts: tuple[Part, ...]) -> pl.LazyFrame:
 
 def _refuse_bomb(folder: Folder, part: Part) -> None:
     """What is equal takes next to no room: all is counted before it takes memory."""
-    path = folder.path / part.file
+    path = f"{folder.path / part.file}"
     with open_part(folder, part) as file:
         try:
             found = sizes(file, part.bytes)

@@ -6,6 +6,7 @@ next.
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -61,7 +62,8 @@ def read(folder: Folder) -> Telemetry:
     """All files of a folder, in the order of their names. A damaged one costs its damaged records, and is told of."""
     rows: dict[tuple[str, ...], int] = {}
     values, notes = [pl.DataFrame(schema=VALUE_COLUMNS)], []
-    for name in [entry.name for entry in folder.entries() if entry.name.endswith(SUFFIX)]:
+    # A recorder that is killed may have made a file and written nothing into it.
+    for name in [entry.name for entry in folder.entries() if entry.name.endswith(SUFFIX) and entry.size]:
         try:
             header, records, lost = _records(folder, name)
         except (ValueError, AiflameError) as error:
@@ -90,18 +92,28 @@ class _Records:
 
 def _records(folder: Folder, name: str) -> tuple[Header, _Records, int]:
     """The sound records of a file, by time; and how many are not."""
-    data = folder.read(name, limit=_LARGEST) or b""
+    data = _mapped(folder, name)
     header, begin = read_header(data)
     size = Packer(len(header.series)).size
     whole = (len(data) - begin) // size
     view = memoryview(data)[begin : begin + whole * size]
-    sound = np.array([is_whole(bytes(view[at : at + size])) for at in range(0, whole * size, size)], dtype=np.bool_)
     kind = np.dtype([("time_ns", "<u8"), ("key", "<u4"), ("check", "<u4"), ("values", "<f8", (len(header.series),))])
     assert kind.itemsize == HEAD.size + struct.calcsize(f"<{len(header.series)}d") == size
-    rows = np.frombuffer(view, kind)[sound]
+    rows = np.frombuffer(view, kind)
+    written = np.flatnonzero((rows["check"] != 0) | (rows["time_ns"] != 0)).tolist()  # a file with holes has zeros there
+    sound = [at for at in written if is_whole(bytes(view[at * size : at * size + size]))]
+    rows = rows[sound]
     rows = rows[np.argsort(rows["time_ns"], kind="stable")]
     # What is cut off at the end was being written when the recorder was killed: no damage.
-    return header, _Records(rows["time_ns"], rows["key"], rows["values"].reshape(len(rows), len(header.series))), int(whole - sound.sum())
+    return header, _Records(rows["time_ns"], rows["key"], rows["values"].reshape(len(rows), len(header.series))), whole - len(sound)
+
+
+def _mapped(folder: Folder, name: str) -> mmap.mmap | bytes:
+    with folder.file(name) as file:
+        size = file.seek(0, 2) if file is not None else 0
+        if size > _LARGEST:
+            raise AiflameError(f"{folder.path / name} is larger than {_LARGEST >> 20} MB: no such file of a profile is")
+        return mmap.mmap(file.fileno(), size, prot=mmap.PROT_READ) if file is not None and size else b""
 
 
 def _series(header: Header, records: _Records) -> Iterator[tuple[Series, Times, Floats]]:

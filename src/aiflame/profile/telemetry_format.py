@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import mmap
 import struct
 import zlib
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ def pack_header(header: Header) -> bytes:
     return _PREFIX.pack(_MAGIC, _VERSION, len(data)) + data
 
 
-def read_header(data: bytes) -> tuple[Header, int]:
+def read_header(data: bytes | mmap.mmap) -> tuple[Header, int]:
     """The header at the beginning of a file, and where its records begin; ValueError when it is none."""
     try:
         magic, version, size = _PREFIX.unpack_from(data)

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 _STREAMS = (0, 1, 2)
 _PACKAGES = str(Path(__file__).absolute().parents[2])
-_PROGRAM = "import sys; sys.path[:1] = []; sys.path.append({packages!r}); from aiflame.cli.sealer import main; main(sys.argv[1])"
+_PROGRAM = "import sys; sys.path[:1] = []; sys.path.append({packages!r}); from aiflame.cli.sealer import main; main(*sys.argv[1:])"
 """Nothing is imported from the current folder, which is the profiled program's, and may be gone soon."""
 
 
@@ -21,18 +22,25 @@ def can_seal() -> bool:
     return find_spec("polars") is not None
 
 
-def start_sealer(profile: Path) -> bool:
+def start_sealer(profile: Path, held: Mapping[str, int]) -> bool:
     """Starts the process that seals `profile` in the background; False where no process can be started.
 
-    It is in a session of its own, so that neither Ctrl-C nor a closed terminal ends it, and holds no file of ours open: a launcher
-    that waits for the end of its ranks' output does not wait for it.
+    It is in a session of its own, so that neither Ctrl-C nor a closed terminal ends it, and holds no file of ours open but those that
+    are named in `held`, which it gets: a launcher that waits for the end of its ranks' output does not wait for it.
     """
+    for descriptor in held.values():
+        os.set_inheritable(descriptor, True)
+    left = [one for one in _inherited() if one not in held.values()]
     null = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in _STREAMS]
-    command = [sys.executable, "-c", _PROGRAM.format(packages=_PACKAGES), str(profile.absolute())]
+    command = [
+        sys.executable,
+        "-c",
+        _PROGRAM.format(packages=_PACKAGES),
+        str(profile.absolute()),
+        *(f"{name}={descriptor}" for name, descriptor in held.items()),
+    ]
     try:
-        os.posix_spawn(
-            command[0], command, os.environ, file_actions=[*null, *((os.POSIX_SPAWN_CLOSE, one) for one in _inherited())], setsid=True
-        )
+        os.posix_spawn(command[0], command, os.environ, file_actions=[*null, *((os.POSIX_SPAWN_CLOSE, one) for one in left)], setsid=True)
     except OSError:
         return False
     return True

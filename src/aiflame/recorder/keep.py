@@ -1,7 +1,8 @@
 """Keeps what would be gone when names are looked up: libraries that were deleted meanwhile, and what JIT compilers wrote of their code.
 
 A library in a temporary folder or a cache is held open while the program runs, which costs no disk; it is copied into the profile only if
-it is gone in the end. Names and instructions of what was sampled are stored when the profile is completed, and the copies go.
+it is gone in the end. The process that seals the profile gets those that are still there, open: whoever made the folder may remove it as
+soon as the program has ended. Names and instructions of what was sampled are stored when the profile is completed, and the copies go.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+from aiflame.errors import AiflameError
 from aiflame.profile.control import ControlPage
 from aiflame.profile.door import Folder
 from aiflame.recorder.library import collector
@@ -59,7 +61,8 @@ class Keeper:
                 if re.search(_JITDUMP, fields[5]):
                     self._jitdumps.setdefault(fields[5], set()).update(users)
                 elif fields[5].startswith(self._roots):
-                    self._hold(f"/proc/{pid}/map_files/{fields[0]}", fields[5], fields[3], int(fields[4]))
+                    major, minor = (int(part, 16) for part in fields[3].split(":"))
+                    self._hold(fields[5], int(fields[4]), os.makedev(major, minor), f"/proc/{pid}/map_files/{fields[0]}")
         self._copy_gone()
 
     def finish(self, *, all_of_them: bool = False) -> None:
@@ -69,9 +72,23 @@ class Keeper:
             self._keep_written(f"/tmp/perf-{pid}.map", users)
         for path, users in self._jitdumps.items():
             self._keep_written(path, users)
+        self._hold_recorded()
         self._copy_gone(all_of_them=all_of_them)
-        while self._held:
-            os.close(self._held.popitem()[1][1])
+
+    def held(self) -> dict[str, int]:
+        """What is still there when all is over, open: INODE-DEVICE → descriptor, which is the caller's now."""
+        held = {name: descriptor for name, (_, descriptor) in self._held.items()}
+        self._held.clear()
+        return held
+
+    def _hold_recorded(self) -> None:
+        """Those that were mapped between two looks."""
+        from aiflame.profile.mapped import mapped_files
+
+        with contextlib.suppress(OSError, AiflameError):
+            for file in mapped_files(self._profile.folder("spool")):
+                if file.path.startswith(self._roots):
+                    self._hold(file.path, file.inode, file.device)
 
     def _processes(self) -> dict[str, set[int]]:
         """Process ids, with the users that they ran as. Each makes its own folder in the spool."""
@@ -81,9 +98,8 @@ class Keeper:
                 self._users.setdefault(pid, set()).add(entry.status.st_uid)
         return self._users
 
-    def _hold(self, mapped: str, path: str, device: str, inode: int) -> None:
-        major, minor = (int(part, 16) for part in device.split(":"))
-        name = f"{inode}-{os.makedev(major, minor)}"
+    def _hold(self, path: str, inode: int, device: int, mapped: str = "") -> None:
+        name = f"{inode}-{device}"
         if name in self._seen or len(self._held) >= _MOST_HELD:
             return
         self._seen.add(name)
@@ -92,7 +108,9 @@ class Keeper:
             with contextlib.suppress(OSError, ValueError):
                 descriptor = os.open(place, _OPEN | flags)
                 status = os.fstat(descriptor)
-                if stat.S_ISREG(status.st_mode) and status.st_ino == inode and status.st_size <= _LARGEST:
+                same = stat.S_ISREG(status.st_mode) and status.st_ino == inode and status.st_size <= _LARGEST
+                # What the kernel says is mapped is; what a process has written down may be any file's number.
+                if same and (mapped or os.pread(descriptor, 4, 0) == b"\x7fELF"):
                     self._held[name] = path, descriptor
                     return
                 os.close(descriptor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import select
 import time
@@ -46,6 +47,8 @@ class Recording:
     """Processes that go on, and are recorded further."""
     bytes: int = 0
     """Of the tables that they wrote."""
+    held: dict[str, int] = field(default_factory=dict)
+    """Libraries in temporary folders, open: INODE-DEVICE → descriptor."""
 
     @property
     def profile(self) -> Path:
@@ -77,15 +80,23 @@ def run(
     page, meta = prepare(place, options, command, overwrite=overwrite)
     for note in notes:
         place.tell(note)
-    watch = _Watch(place, page, notes, options, seal_follows=seal_follows)
+    watch = _Watch(place, page, notes, options)
     status = supervise(command, variables, watch)
     from aiflame.recorder.end import finish, still_recording
 
     if wait_daemons:
         wait_until(lambda seconds: _all_have_ended(still_recording(place), watch, seconds))
     alive = still_recording(place)
-    finish(place, page, replace(meta, cpu_ns=children_cpu_ns()), status, notes, watch.finish, alive)
-    return Recording(place, status, notes, alive, page.used_bytes)
+    finish(
+        place,
+        page,
+        replace(meta, cpu_ns=children_cpu_ns()),
+        status,
+        notes,
+        lambda: watch.finish(sealed_soon=seal_follows and not alive),
+        alive,
+    )
+    return Recording(place, status, notes, alive, page.used_bytes, watch.held())
 
 
 def intra_variables(options: RecordOptions) -> dict[str, str]:
@@ -175,9 +186,8 @@ def _all_have_ended(alive: list[int], watch: Callable[[], None], seconds: float)
 class _Watch:
     """What the recorder does while the program runs."""
 
-    def __init__(self, place: Place, page: ControlPage, notes: list[str], options: RecordOptions, *, seal_follows: bool) -> None:
+    def __init__(self, place: Place, page: ControlPage, notes: list[str], options: RecordOptions) -> None:
         self._place, self._page, self._notes, self._options = place, page, notes, options
-        self._seal_follows = seal_follows
         self._telemetry: Telemetry | None = None
         self._keeper = Keeper(place.folder(), page)
         self._looks, self._next_look = 0, 0.0
@@ -188,6 +198,7 @@ class _Watch:
         self._looks += 1
         if self._looks == 1:
             return  # the program has only just been started: what takes time is begun when it runs
+        gc.enable()
         if self._looks == 2 and (telemetry := _telemetry(self._place, self._page, self._options)) is not None:
             self._telemetry = telemetry
             self._telemetry.start()
@@ -196,12 +207,15 @@ class _Watch:
             self._next_look = now + 1
             self._keeper.look()
 
-    def finish(self) -> None:
+    def finish(self, *, sealed_soon: bool) -> None:
         self._tell_stop()
-        self._keeper.finish(all_of_them=not self._seal_follows)
+        self._keeper.finish(all_of_them=not sealed_soon)
         for note in self._telemetry.finish() if self._telemetry is not None else ():
             self._notes.append(note)
             self._place.tell(note)
+
+    def held(self) -> dict[str, int]:
+        return self._keeper.held()
 
     def _tell_stop(self) -> None:
         note = self._page.stop_note()

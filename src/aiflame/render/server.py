@@ -1,7 +1,8 @@
 """Serves a report on loopback, to the person who has its address alone.
 
 Other programs on the machine can reach the port, and any web page can make a browser send requests to it. So the path begins with a random
-token, and the Host must name this machine: a name of an attacker's that resolves to 127.0.0.1 would make the answers theirs to read.
+token, and the Host must name this machine: a name of an attacker's that resolves to 127.0.0.1 would make the answers theirs to read. What
+a browser says of who asks (Origin, Sec-Fetch-Site) must fit, too: a page of another's gets nothing even if it has learnt the token.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ NAMES = (HERE, "localhost")
 """Hosts by which it may be asked for, with any port: tunnels have others."""
 PATIENCE_S = 60
 """A connection on which nothing is asked is closed."""
+MOST_CONNECTIONS = 100
+"""Each has a thread; a browser opens six."""
 _HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -38,6 +41,9 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+
+
+_Request = socket.socket | tuple[bytes, socket.socket]
 
 
 class Server:
@@ -74,6 +80,22 @@ class Server:
 class _Http(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(address, handler)
+        self._room = threading.BoundedSemaphore(MOST_CONNECTIONS)
+
+    def process_request(self, request: _Request, client_address: object) -> None:
+        if self._room.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: _Request, client_address: object) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
         if not isinstance(sys.exc_info()[1], OSError):  # a browser that leaves is nothing to tell
@@ -114,6 +136,7 @@ def _handler(token: str, title: str, made: _Made) -> type[BaseHTTPRequestHandler
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        default_request_version = "HTTP/1.0"  # of 0.9 answers have no headers
         server_version = "aiflame"
         sys_version = ""
         timeout = PATIENCE_S
@@ -122,14 +145,29 @@ def _handler(token: str, title: str, made: _Made) -> type[BaseHTTPRequestHandler
             """What no method answers is refused here, before it is looked for."""
             if not super().parse_request():
                 return False
-            host = self.headers.get("Host", "")
-            if host.rpartition(":")[0] not in NAMES and host not in NAMES:
+            hosts = self.headers.get_all("Host", [])
+            if len(hosts) != 1 or not _is_here(hosts[0]):
                 self._refuse(HTTPStatus.FORBIDDEN, "this report is served to its own machine alone")
             elif self.command != "GET":
                 self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "a report can only be read")
+            elif "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
+                self._refuse(HTTPStatus.BAD_REQUEST, "what only reads has nothing to send")
+            elif not self._from_its_own_page(hosts[0]):
+                self._refuse(HTTPStatus.FORBIDDEN, "this report is served to its own page alone")
             else:
                 return True
             return False
+
+        def _from_its_own_page(self, host: str) -> bool:
+            """Or by a person: an address that was typed, or followed from elsewhere, is a navigation to the page as a whole."""
+            origin, site = self.headers.get("Origin"), self.headers.get("Sec-Fetch-Site", "none")
+            whole = self.headers.get("Sec-Fetch-Mode") == "navigate" and self.headers.get("Sec-Fetch-Dest") == "document"
+            page = self.path.count("/") == 2 and self.path.endswith("/")
+            return origin in (None, f"http://{host}") and (site in ("none", "same-origin") or (whole and page))
+
+        def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+            """What the standard library refuses: its own page would repeat the request, without the headers that keep an answer in."""
+            self._refuse(HTTPStatus(code), HTTPStatus(code).phrase)
 
         def do_GET(self) -> None:
             given, _, rest = self.path.removeprefix("/").partition("/")
@@ -201,6 +239,10 @@ def _handler(token: str, title: str, made: _Made) -> type[BaseHTTPRequestHandler
             pass
 
     return Handler
+
+
+def _is_here(host: str) -> bool:
+    return host in NAMES or host.rpartition(":")[0] in NAMES
 
 
 def _tried(make: Callable[[], bytes | None]) -> tuple[bytes | None, str]:

@@ -1,7 +1,7 @@
 """Which files on this machine are the code that ran: a library may be gone, replaced or stripped since.
 
-In this order: the path as recorded, if it is still the same file; the copy that the recorder kept in PROFILE/binaries; and,
-for names and lines, its debug file. What lies outside the profile is read through `outside.py` alone.
+In this order: the path as recorded, if it is still the same file; the file that the recorder held open; the copy that it kept in
+PROFILE/binaries; and, for names and lines, its debug file. What lies outside the profile is read through `outside.py` alone.
 """
 
 from __future__ import annotations
@@ -80,6 +80,8 @@ def _binaries(module: Module, profile: Folder, outside: Outside) -> Iterator[Elf
                 yield elf
         elif not module.path.endswith(_DELETED) and _unchanged(elf, module):
             yield elf
+    if (elf := outside.held(module.inode, module.device)) and elf.build_id == module.build_id:
+        yield elf
     kept = profile.folder("binaries")
     there = [entry.name for entry in kept.entries() if entry.is_file]
     likely = (module.build_id.hex(), f"{module.inode}-{module.device}", *(name for name in there if name.startswith(f"{module.inode}-")))

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from aiflame.profile import claims
 from aiflame.profile.store import Profile
+from aiflame.resolve import held_files
 from aiflame.resolve.elf_file import ElfFile
 
 DEBUG_ROOTS = (Path("/usr/lib/debug"),)
@@ -54,6 +55,10 @@ class Outside:
     def elf(self, path: Path) -> ElfFile | None:
         """A binary or debug file. The caller compares its build id, or what it was when it was mapped."""
         return ElfFile.open(path) if self.allowed else None
+
+    def held(self, inode: int, device: int) -> ElfFile | None:
+        """A binary that the recorder left to us, open."""
+        return held_files.elf(inode, device) if self.allowed else None
 
     def source(self, path: Path, size: int, largest: int = LARGEST_SOURCE) -> Source:
         """A source file, as it was when its code was compiled. `size`: in bytes, as the compiler wrote it down; 0: unknown, and then the

@@ -1,0 +1,46 @@
+"""Reports and pictures of profiles whose every text is hostile: nothing runs, nothing is asked for, and no view fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_visits import Opener
+
+import aiflame
+from aiflame.render import svg
+from aiflame.render.report import write
+
+from hostile_texts import PAYLOAD, SEEN, profiles  # isort: skip  (on the path that report_visits adds)
+
+VIEWS = ("overview", "flame", "scope", "timeline", "code", "tables")
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return profiles(tmp_path_factory.mktemp("texts"))
+
+
+@pytest.mark.parametrize("name", ["training", "kernels", "ranks", "spool"])
+def test_in_a_report_they_are_text(visit: Opener, hostile: dict[str, Path], tmp_path: Path, name: str) -> None:
+    write(aiflame.open(hostile[name]).store, tmp_path / "r.html", title="title" + PAYLOAD)
+    seen = visit(tmp_path / "r.html")
+    for view in (*VIEWS, *(("ranks",) if name == "ranks" else ())):
+        seen.open(f"#view={view}")
+        seen.wait("document.querySelector('.view:not([hidden])').innerText.length > 20")
+        counted = "document.querySelectorAll('main script, main img, main iframe, main a[href^=javascript]').length"
+        assert seen.page.evaluate(f"[window.harmed ?? 0, {counted}]") == [0, 0], view
+        assert seen.page.locator("#failed:not([hidden])").count() == 0, view
+    assert SEEN in seen.page.title()
+
+
+@pytest.mark.parametrize("name", ["training", "kernels", "spool"])
+def test_in_a_picture_they_are_text(view: Callable[..., Any], hostile: dict[str, Path], tmp_path: Path, name: str) -> None:
+    tree = aiflame.open(hostile[name]).tree()
+    svg.write(tree, tree.metrics[0].name, tmp_path / "f.svg", title="title" + PAYLOAD, subtitle=PAYLOAD)
+    seen = view(tmp_path / "f.svg")
+    seen.open()
+    assert any(SEEN in shown for shown in seen.names())
+    assert seen.page.evaluate("[window.harmed ?? 0, document.getElementsByTagName('img').length]") == [0, 0]
