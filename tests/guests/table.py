@@ -8,6 +8,8 @@ from pathlib import Path
 from compare import status_words
 from observe import WAYS, Observation
 
+_WORTH_SAYING_NS = 200_000_000
+_LITTLE = 0.5
 _BEGIN, _END = "<!-- The table is written by `make guests`. -->", "<!-- End of the table. -->"
 
 
@@ -19,7 +21,9 @@ def recorded_cell(alone: Observation, recorded: Observation, changed: bool) -> s
     recording = recorded.recording
     assert recording is not None
     verdict = f"**changed** ({status_words(recorded.status)})" if changed else "same"
-    seen = f", {recording.sampled_ns / recorded.cpu_ns:.0%} of CPU time seen" if recorded.cpu_ns > 200_000_000 else ""
+    seen, share = "", recording.sampled_ns / max(recorded.cpu_ns, 1)
+    if recorded.cpu_ns > _WORTH_SAYING_NS:
+        seen = f", {share:.0%} of CPU time seen" + (", a note says why" if share < _LITTLE and recording.notes else "")
     cost = f"{recorded.seconds:.2f} s, {_megabytes(recorded.peak_bytes)}, prompt {recorded.prompt_seconds:+.2f} s"
     return f"{verdict}: {cost}{seen}"
 

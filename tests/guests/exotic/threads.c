@@ -12,7 +12,7 @@ static void* short_life(void* passed) {
 static void* small_stack(void* passed) {
     volatile char block[9000];
     memset((char*)block, 1, sizeof block);
-    burn(0.02);
+    burn(0.008);
     return passed;
 }
 static int made(int rounds, int each, void* (*body)(void*)) {

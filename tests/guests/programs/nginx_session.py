@@ -56,7 +56,7 @@ def listens() -> bool:
 
 wait_for("the port", listens)
 wait_for("both workers", lambda: len(workers()) == 2)
-digests = {hashlib.sha256(ask()).hexdigest() for _ in range(300)}
+digests = {hashlib.sha256(ask()).hexdigest() for _ in range(60)}
 print("answers", sorted(digests))
 print("users", [Path(f"/proc/{pid}").stat().st_uid for pid in (master.pid, *workers())])
 print(*face.settled(master.pid), sep="\n")
