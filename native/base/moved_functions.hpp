@@ -28,6 +28,7 @@ AIFLAME_MOVED(dlinfo, "2.3.3");
 AIFLAME_MOVED(dlopen, "2.2.5");
 AIFLAME_MOVED(dlvsym, "2.2.5");
 AIFLAME_MOVED(pthread_attr_getstack, "2.2.5");
+AIFLAME_MOVED(pthread_attr_getstacksize, "2.2.5");
 AIFLAME_MOVED(pthread_getattr_np, "2.2.5");
 AIFLAME_MOVED(pthread_key_create, "2.2.5");
 AIFLAME_MOVED(pthread_setname_np, "2.12");
@@ -39,6 +40,7 @@ AIFLAME_MOVED(pthread_setspecific, "2.2.5");
 #define dlopen(...) aiflame::moved::function(aiflame_linked_dlopen, "dlopen")(__VA_ARGS__)
 #define dlvsym(...) aiflame::moved::function(aiflame_linked_dlvsym, "dlvsym")(__VA_ARGS__)
 #define pthread_attr_getstack(...) aiflame::moved::function(aiflame_linked_pthread_attr_getstack, "pthread_attr_getstack")(__VA_ARGS__)
+#define pthread_attr_getstacksize(...) aiflame::moved::function(aiflame_linked_pthread_attr_getstacksize, "pthread_attr_getstacksize")(__VA_ARGS__)
 #define pthread_getattr_np(...) aiflame::moved::function(aiflame_linked_pthread_getattr_np, "pthread_getattr_np")(__VA_ARGS__)
 #define pthread_key_create(...) aiflame::moved::function(aiflame_linked_pthread_key_create, "pthread_key_create")(__VA_ARGS__)
 #define pthread_setname_np(...) aiflame::moved::function(aiflame_linked_pthread_setname_np, "pthread_setname_np")(__VA_ARGS__)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 
 import pytest
-from live import plain, processes, recorded
+from live import library, plain, processes, recorded
 
 PROGRAMS = Path(__file__).resolve().parents[2] / ".venv/old-system/usr/bin"
 """What scripts/test_old_system.py brings."""
 
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 LOOP = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; x=$(echo $i); echo $x; exit 3"
 
 
@@ -44,3 +46,11 @@ def test_a_program_with_threads(tmp_path: Path) -> None:
     assert len(workers) == 2
     assert len(compressor.table("thread_ends")) == 3
     assert len(compressor.table("cpu_samples")) > 10
+
+
+def test_no_library_needs_a_newer_system() -> None:
+    check = runpy.run_path(str(SCRIPTS / "tag_wheel.py"))["check"]
+    libraries = sorted(library().parent.glob("*.so"))
+    assert libraries
+    for path in libraries:
+        check(path.name, path.read_bytes())
