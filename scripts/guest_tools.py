@@ -62,6 +62,7 @@ ALL_DEBIAN = {
     "mcs": ["mono-mcs", "mono-runtime"],
     "gforth": ["gforth"],
     "clang": ["clang"],
+    "/usr/lib/llvm-14/lib/clang/14.0.6/lib/linux/libclang_rt.asan-x86_64.a": ["libclang-rt-14-dev"],
     "cmake": ["cmake", "make"],
     "git": ["git"],
     "sqlite3": ["sqlite3"],

@@ -15,6 +15,10 @@ ENVIRONMENTS = Path(os.environ.get("AIFLAME_GUESTS", REPOSITORY / ".guests"))
 """Where packages for guests are installed (`scripts/guest_tools.py`), apart from those that aiflame itself runs with."""
 
 
+class NotMadeError(Exception):
+    """A compiler that is here lacks something."""
+
+
 @dataclass(frozen=True, slots=True)
 class Guest:
     name: str
@@ -44,7 +48,8 @@ class Guest:
         for words in self.make:
             variables = self.variables(made)
             done = subprocess.run(_filled(words, made), cwd=made, env=variables, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, f"{self.name}: {' '.join(words)}: {done.stdout}{done.stderr}"
+            if done.returncode:
+                raise NotMadeError(f"{' '.join(words)} ended with status {done.returncode}: {done.stderr.strip().splitlines()[-1:]}")
         return _filled(self.command, made)
 
     def variables(self, made: Path) -> dict[str, str]:

@@ -20,7 +20,7 @@ from pathlib import Path
 import table
 from all_guests import GUESTS
 from compare import changes
-from guest import REPOSITORY, Guest
+from guest import REPOSITORY, Guest, NotMadeError
 from observe import ALONE, FAST, WAYS, Observation, Way, observe
 
 RESULTS = REPOSITORY / "build" / "guests.json"
@@ -66,6 +66,8 @@ def run(guest: Guest, ways: tuple[Way, ...] = WAYS, keep: Path | None = None) ->
     workplace.mkdir(parents=True)
     try:
         observations: list[Observation] = [observe(guest, way, workplace) for way in ways]
+    except NotMadeError as error:
+        return Result(guest.name, (f"not available: {error}", "", ""), ())
     finally:
         if keep is None:
             shutil.rmtree(workplace, ignore_errors=True)
