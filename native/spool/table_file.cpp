@@ -57,6 +57,8 @@ void* TableFile::reserve(uint32_t units, uint64_t* index) noexcept {
   if (!control::recording()) return nullptr;
   schema::SpoolHeader* header = header_.load(std::memory_order_acquire);
   if (!header && !(header = create())) return nullptr;
+  if (std::atomic_ref(header->magic).load(std::memory_order_relaxed) != schema::kSpoolMagic) [[unlikely]]
+    return nullptr;  // the program has put memory of its own there
   uint64_t bytes = static_cast<uint64_t>(units) * unit_bytes_;
   for (;;) {
     uint64_t first = std::atomic_ref(header->next).fetch_add(units, std::memory_order_relaxed);
