@@ -40,7 +40,7 @@ def check(name: str, image: bytes) -> None:
                 match = re.fullmatch(r"GLIBC_(\d+)\.(\d+)(?:\.\d+)?", version.name)
                 if match and (int(match[1]), int(match[2])) > GLIBC:
                     sys.exit(
-                        f"{name} needs {version.name} of {needed.name}: bind an older symbol in native/base/moved_functions.hpp or glibc_2_28.hpp"
+                        f"{name} needs {version.name} of {needed.name}: bind an older symbol in native/base/moved_functions.hpp"
                     )
 
 
