@@ -30,7 +30,7 @@ LIFE_END = Table(
     columns(
         ("thread_name", T.STR, "of its main thread then"),
         ("end_ns", T.U64, "CLOCK_MONOTONIC"),
-        ("cpu_ns", T.U64, "CPU time of the process"),
+        ("cpu_ns", T.U64, "CPU time of the process while it was recorded"),
         ("thread_end_ns", T.U64, "CLOCK_MONOTONIC"),
         ("thread_cpu_ns", T.U64, "CPU time that its main thread used while recorded"),
     ),
@@ -57,7 +57,7 @@ PROGRAM = (
         "process_ends",
         "ProcessEnd",
         "one row when a process ends in an orderly way",
-        columns(("end_ns", T.U64, "CLOCK_MONOTONIC"), ("cpu_ns", T.U64, "CPU time of the process")),
+        columns(("end_ns", T.U64, "CLOCK_MONOTONIC"), ("cpu_ns", T.U64, "CPU time of the process while it was recorded")),
     ),
     Table(
         "threads",
