@@ -80,7 +80,7 @@ def test_where_nobody_seals_all_are(keeper: Keeper, profile: Path, tmp_path: Pat
     with library(tmp_path / "lib.so"):
         keeper.look()
     keeper.finish(all_of_them=True)
-    assert len(kept(profile, "binaries")) == 1
+    assert (tmp_path / "lib.so").read_bytes() in kept(profile, "binaries")
 
 
 def test_no_descriptor_stays_open(keeper: Keeper, tmp_path: Path) -> None:
@@ -90,8 +90,9 @@ def test_no_descriptor_stays_open(keeper: Keeper, tmp_path: Path) -> None:
         assert descriptors() > before
     keeper.finish()
     held = keeper.held()
-    assert descriptors() == before + len(held) == before + 1  # of a library that is still there: the caller's
-    os.close(next(iter(held.values())))
+    assert held and descriptors() == before + len(held)  # of libraries that are still there (Python's, too, where they are): the caller's
+    for descriptor in held.values():
+        os.close(descriptor)
 
 
 def test_a_link_put_in_the_place_of_a_library_is_not_followed(keeper: Keeper, profile: Path, tmp_path: Path) -> None:
