@@ -75,10 +75,10 @@ def empty_library(folder: Path) -> Path:
 
 
 def timed(folder: Path, script: str, environment: dict[str, str], recorder: list[str]) -> dict[str, float]:
-    told = folder / "told.json"
-    command = [*recorder, sys.executable, "-S", "-c", TIMED, str(told), script]
+    figures = folder / "figures.json"
+    command = [*recorder, sys.executable, "-S", "-c", TIMED, str(figures), script]
     subprocess.run(command, env={**os.environ, **environment}, check=True)
-    found = json.loads(told.read_text())
+    found = json.loads(figures.read_text())
     assert os.waitstatus_to_exitcode(int(found.pop("status"))) == 5
     return {key: round(value, 3) for key, value in found.items()}
 

@@ -1,7 +1,6 @@
 // Calls in which the program waits for a device → `syncs`.
-#include "hooks/cuda_api.hpp"
-
 #include "base/large.hpp"
+#include "hooks/cuda_api.hpp"
 #include "hooks/cuda_parts.hpp"
 #include "spool/spool.hpp"
 

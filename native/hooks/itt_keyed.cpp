@@ -1,7 +1,6 @@
 // Which row an ITT id stands for, while its region is open.
-#include "hooks/itt_parts.hpp"
-
 #include "base/large.hpp"
+#include "hooks/itt_parts.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
 

@@ -2,9 +2,8 @@
 //
 // NCCL tells of a collective when it is handed to the device, with what was decided for it. A row is the host's part of it; the device's is
 // in `kernels`. It asks for no events from its proxy threads and kernels: those cost time.
-#include "hooks/caller.hpp"
-
 #include "base/large.hpp"
+#include "hooks/caller.hpp"
 #include "hooks/calls.hpp"
 #include "hooks/hooks.hpp"
 #include "hooks/nccl_api.hpp"

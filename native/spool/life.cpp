@@ -61,9 +61,8 @@ long copy_words(char* out, size_t room) noexcept {
 }
 
 long read_command(char* out, size_t room) noexcept {
-  if (words_count > 0)
-    if (long length = copy_words(out, room)) return length;
-  long length = sys::read_file("/proc/self/cmdline", out, room);
+  long length = words_count > 0 ? copy_words(out, room) : 0;
+  if (!length) length = sys::read_file("/proc/self/cmdline", out, room);
   while (length > 0 && static_cast<size_t>(length) < room && out[length - 1] == 0) length--;
   return length;
 }
