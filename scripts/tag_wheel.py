@@ -39,9 +39,7 @@ def check(name: str, image: bytes) -> None:
             for version in versions:
                 match = re.fullmatch(r"GLIBC_(\d+)\.(\d+)(?:\.\d+)?", version.name)
                 if match and (int(match[1]), int(match[2])) > GLIBC:
-                    sys.exit(
-                        f"{name} needs {version.name} of {needed.name}: bind an older symbol in native/base/moved_functions.hpp"
-                    )
+                    sys.exit(f"{name} needs {version.name} of {needed.name}: bind an older symbol in native/base/moved_functions.hpp")
 
 
 if __name__ == "__main__":

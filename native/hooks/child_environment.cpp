@@ -92,7 +92,8 @@ bool opens(const char* path) noexcept {
   return !sys::failed(fd);
 }
 
-// The libraries that we need (on a system before glibc 2.34 the last two as well), where they lie here. One that is missing would end a program that we are preloaded into.
+// The libraries that we need (on a system before glibc 2.34 the last two as well), where they lie here. One that is missing would end a
+// program that we are preloaded into.
 constinit struct {
   char path[256];
 } needed_libraries[3];
