@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 from spool_files import ProcessFiles, busy_process, ended_profile
 
+import aiflame
 from aiflame.errors import AiflameError
 from aiflame.profile import Clocks, Meta, Profile, Recorder, newest
 from aiflame.profile.door import Folder
@@ -155,6 +156,7 @@ def test_a_damaged_index_is_an_error(path):
 READ_BY_ANOTHER = """
 import os, sys
 import polars
+import aiflame
 from aiflame.errors import AiflameError
 from aiflame.profile import Profile
 os.setuid(65534)
@@ -172,6 +174,8 @@ for path in (sealed, raw):
 
 
 def read_by_another(sealed: Path, raw: Path, cache: Path) -> list[str]:
+    if closed := [folder for folder in Path(aiflame.__file__).parents if not folder.stat().st_mode & 0o001]:
+        pytest.skip(f"aiflame lies below {closed[0]}, which other users may not enter")
     for folder in sealed.parents:  # another run of pytest closes the folder of all runs when it begins
         if folder.stat().st_mode & 0o555 != 0o555:
             folder.chmod(folder.stat().st_mode | 0o555)
