@@ -220,4 +220,9 @@ bool covers(uint64_t address) noexcept { return lives.covers(address) || texts.c
 
 bool map_again(uint64_t address) noexcept { return (lives.covers(address) ? lives : texts).map_again(address); }
 
+void map_missing() noexcept {
+  lives.map_missing();
+  texts.map_missing();
+}
+
 }  // namespace aiflame::spool::life

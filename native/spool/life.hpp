@@ -42,5 +42,6 @@ void leave_behind() noexcept;
 
 bool covers(uint64_t address) noexcept;
 bool map_again(uint64_t address) noexcept;
+void map_missing() noexcept;
 
 }  // namespace aiflame::spool::life

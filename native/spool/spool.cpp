@@ -216,6 +216,12 @@ bool map_again(uint64_t address) noexcept {
   return strings.covers(address) ? strings.map_again(address) : life::map_again(address);
 }
 
+void map_missing() noexcept {
+  for (const TableFile& file : tables) file.map_missing();
+  strings.map_missing();
+  life::map_missing();
+}
+
 uint32_t text(std::string_view bytes, const control::Use&) noexcept {
   if (bytes.empty() || !control::recording()) return 0;
   if (bytes.size() > kLongestText) bytes = bytes.substr(0, kLongestText);

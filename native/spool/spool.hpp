@@ -38,6 +38,8 @@ inline constexpr size_t kTextAt = 8;
 bool covers(uint64_t address) noexcept;
 // The program has unmapped or protected that mapping: it is as before. False where that cannot be.
 bool map_again(uint64_t address) noexcept;
+// Maps again whatever else the program has unmapped, before the kernel gives the address of one table to another.
+void map_missing() noexcept;
 
 // The hash under every check word: over 8-byte words, in order.
 struct Hash {

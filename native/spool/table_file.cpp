@@ -91,15 +91,23 @@ void* TableFile::at(uint64_t index) const noexcept {
   return base ? base + (index * unit_bytes_ - chunk.start) : nullptr;
 }
 
-TableFile::Region TableFile::region_around(uint64_t address) const noexcept {
+template <class Visit>
+void TableFile::for_each_region(Visit visit) const noexcept {
   Region first{reinterpret_cast<char*>(header_.load(std::memory_order_acquire)), kFirstBytes, 0};
-  if (first.holds(address)) return first;
+  if (first.base) visit(first);
   uint32_t mapped = mapped_.load(std::memory_order_acquire);
   for (uint32_t number = 1; number < mapped; number++) {
     Region chunk{base_of(number), bytes_of(number), schema::kHeaderBytes + start_of(number)};
-    if (chunk.holds(address)) return chunk;
+    if (chunk.base) visit(chunk);
   }
-  return {};
+}
+
+TableFile::Region TableFile::region_around(uint64_t address) const noexcept {
+  Region around{};
+  for_each_region([&](const Region& region) noexcept {
+    if (region.holds(address)) around = region;
+  });
+  return around;
 }
 
 bool TableFile::covers(uint64_t address) const noexcept { return region_around(address).base; }
@@ -249,8 +257,21 @@ bool TableFile::map_again(uint64_t address) const noexcept {
   if (!region.base) return false;
   auto base = reinterpret_cast<uint64_t>(region.base);
   if (!sys::failed(sys::call(SYS_mprotect, static_cast<long>(base), static_cast<long>(region.bytes), PROT_READ | PROT_WRITE))) return true;
-  // Where the program has mapped something else meanwhile, in part of it even, that is its own.
+  return map_at_its_place(region);
+}
+
+// Where the program has mapped something else meanwhile, in part of it even, that is its own.
+bool TableFile::map_at_its_place(const Region& region) const noexcept {
+  auto base = reinterpret_cast<uint64_t>(region.base);
   return grow({.flags = 0, .start = region.start, .bytes = region.bytes, .room = Room::ALLOCATED, .address = base}) == static_cast<long>(base);
+}
+
+void TableFile::map_missing() const noexcept {
+  for_each_region([this](const Region& region) noexcept {
+    // Changes nothing, but says whether all of it is mapped.
+    long mapped = sys::call(SYS_msync, reinterpret_cast<long>(region.base), static_cast<long>(region.bytes), MS_ASYNC);
+    if (mapped == -ENOMEM) map_at_its_place(region);
+  });
 }
 
 TableFile::Slot* TableFile::slot_of(uint32_t number) noexcept {

@@ -37,6 +37,8 @@ class TableFile {
   bool covers(uint64_t address) const noexcept;
   // The program has unmapped, or protected, what `address` lies in: it is mapped as before. False where that cannot be.
   bool map_again(uint64_t address) const noexcept;
+  // Maps again each of the mappings that the program has unmapped and where nothing else lies now.
+  void map_missing() const noexcept;
 
   // Unmaps all without touching the file.
   void abandon() noexcept;
@@ -63,7 +65,10 @@ class TableFile {
     uint64_t bytes, start;
     bool holds(uint64_t address) const noexcept { return base && address - reinterpret_cast<uint64_t>(base) < bytes; }
   };
+  template <class Visit>
+  void for_each_region(Visit visit) const noexcept;
   Region region_around(uint64_t address) const noexcept;
+  bool map_at_its_place(const Region& region) const noexcept;
   // Of a chunk after the first.
   static constexpr uint64_t bytes_of(uint32_t number) noexcept { return number < kDoubling ? kSmallest << (number - 1) : kLargest; }
   static constexpr uint64_t start_of(uint32_t number) noexcept {
