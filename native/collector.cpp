@@ -165,8 +165,12 @@ bool preloaded() noexcept {
   return first;
 }
 
-void before_fork() noexcept {}
-void after_fork_parent() noexcept {}
+void before_fork() noexcept {
+  if (ours() && control::recording()) spool::life::before_fork();
+}
+void after_fork_parent() noexcept {
+  if (ours()) spool::life::after_fork_parent();
+}
 
 void after_fork_child() noexcept {
   cuda::after_fork_child();

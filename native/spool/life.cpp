@@ -3,6 +3,7 @@
 #include "base/large.hpp"
 #include "base/sys.hpp"
 #include "spool/control.hpp"
+#include "spool/shared_lives.hpp"
 #include "spool/spool.hpp"
 
 #include <fcntl.h>
@@ -13,34 +14,17 @@ namespace aiflame::spool::life {
 
 namespace {
 
-constexpr uint32_t kLivesTable = 0xfffe;
-
-struct Life {
-  schema::LifeRecord begin;
-  schema::LifeEnd end;
-};
-
-TableFile lives, texts;
-bool opened = false;
+SharedLives file;
 schema::LifeRecord begun;
 
-// What is read of this process, with the place of the text in `texts`. The child of a fork begins as its parent: what is known of that
+// What is read of this process, with the place of the text in the file. The child of a fork begins as its parent: what is known of that
 // is not read again before the child has rows of its own, for a look into /proc costs as much as all else that a short process does here.
 struct Fact {
   long (*read)(char* out, size_t room) noexcept;
-  uint32_t length, reference;
+  uint32_t reference;
 
-  std::string_view view() const noexcept {
-    auto* entry = reference ? static_cast<const char*>(texts.at(reference - 1)) : nullptr;
-    return entry ? std::string_view(entry + kTextAt, length) : "";
-  }
-  uint32_t write(std::string_view now) noexcept {
-    if (!reference || now != view()) {
-      reference = append_text(texts, now);
-      length = static_cast<uint32_t>(now.size());
-    }
-    return reference;
-  }
+  std::string_view view() const noexcept { return file.text(reference); }
+  uint32_t write(std::string_view now) noexcept { return reference = file.append(now); }
 };
 
 // As /proc/self/cmdline has them, one behind the other, where they have not been moved.
@@ -83,7 +67,7 @@ long read_name(char* out, size_t) noexcept {
 struct Facts {
   Fact command, exe, cwd, thread_name;
 };
-constinit Facts facts{{read_command, 0, 0}, {read_exe, 0, 0}, {read_cwd, 0, 0}, {read_name, 0, 0}};
+constinit Facts facts{{read_command, 0}, {read_exe, 0}, {read_cwd, 0}, {read_name, 0}};
 
 // Threads that fork may have small stacks; the memory for what is longer is touched by those that have such command lines alone.
 AIFLAME_LARGE char long_text[1 << 16];
@@ -99,6 +83,22 @@ uint32_t shared_text(Fact& fact) noexcept {
   return with_text(fact, [&fact](std::string_view now) { return fact.write(now); });
 }
 uint32_t text_at_start(Fact& fact) noexcept { return begun.forked && fact.reference ? fact.reference : shared_text(fact); }
+
+// Most often as its parent's: compared without a look into the file.
+struct Name {
+  char text[16];
+  bool operator==(std::string_view other) const noexcept { return other == std::string_view(text, strnlen(text, sizeof text)); }
+};
+Name known_name;
+uint32_t name_at_start() noexcept {
+  Name now{};
+  read_name(now.text, sizeof now.text);
+  std::string_view text(now.text, strnlen(now.text, sizeof now.text));
+  if (facts.thread_name.reference && known_name == text) return facts.thread_name.reference;
+  known_name = now;
+  return facts.thread_name.write(text);
+}
+
 uint32_t own_text(const Fact& fact) noexcept {
   if (fact.reference && !begun.forked) return text(fact.view());
   return with_text(fact, [&fact](std::string_view now) { return text(now.empty() ? fact.view() : now); });
@@ -108,21 +108,17 @@ schema::LifeEnd ending;
 std::atomic<Life*> record{nullptr};  // null: it has rows of its own
 bool has_row = false;                // the first row of `threads` is the main thread's
 std::atomic<bool> thread_taken{false};
-
-void open_files() noexcept {
-  lives.open_shared(".", "lives", kLivesTable, sizeof(Life));
-  texts.open_shared(".", "texts", kStringsTable, 8);
-}
+thread_local Life* spare;  // for the child of the fork that the thread is about to make
 
 bool write_record() noexcept {
   control::Use use;
-  uint64_t index;
-  auto* place = static_cast<Life*>(lives.reserve(1, &index));
+  Life* place = std::exchange(spare, nullptr);
+  if (!place) place = file.reserve();
   if (!place) return false;
   begun.command = text_at_start(facts.command);
   begun.exe = text_at_start(facts.exe);
   begun.cwd = text_at_start(facts.cwd);
-  begun.thread_name = shared_text(facts.thread_name);
+  begun.thread_name = name_at_start();
   if (!begun.exe && !begun.command) return false;  // no text could be written
   write_row(&place->begin, &begun, sizeof begun);
   has_row = true;
@@ -142,7 +138,7 @@ void begin(uint64_t start_ns, uint32_t python, bool forked) noexcept {
   record.store(nullptr, std::memory_order_relaxed);
   has_row = false;
   thread_taken.store(true, std::memory_order_relaxed);
-  if (!std::exchange(opened, true)) open_files();
+  if (forked) file.after_fork();
   begun = {.pid = sys::process_id(), .ppid = static_cast<uint32_t>(sys::call(SYS_getppid)), .python = python, .start_ns = start_ns, .forked = forked};
   ending = {};
   if (!write_record()) prepare_folder();
@@ -156,7 +152,7 @@ bool is_all() noexcept { return record.load(std::memory_order_acquire) != nullpt
 bool take_thread(uint32_t tid) noexcept { return tid == begun.pid && !thread_taken.exchange(true, std::memory_order_relaxed); }
 
 void end_thread(std::string_view name, uint64_t end_ns, uint64_t cpu_ns) noexcept {
-  ending.thread_name = name == facts.thread_name.view() ? begun.thread_name : append_text(texts, name);
+  ending.thread_name = known_name == name ? begun.thread_name : file.append(name);
   ending.thread_end_ns = end_ns;
   ending.thread_cpu_ns = cpu_ns;
 }
@@ -203,26 +199,33 @@ void write_rows() noexcept {
         use);
 }
 
+void before_fork() noexcept {
+  control::Use use;
+  spare = control::has(schema::Feature::CHILDREN) ? file.reserve() : nullptr;
+}
+
+void after_fork_parent() noexcept { spare = nullptr; }
+
+namespace {
+void forget_texts() noexcept {
+  for (Fact* fact : {&facts.command, &facts.exe, &facts.cwd, &facts.thread_name}) fact->reference = 0;
+}
+}  // namespace
+
 void abandon() noexcept {
-  lives.abandon();
-  texts.abandon();
-  leave_behind();
+  file.abandon();
+  forget_texts();
 }
 
 void leave_behind() noexcept {
-  lives.leave_behind();
-  texts.leave_behind();
-  opened = false;
-  for (Fact* fact : {&facts.command, &facts.exe, &facts.cwd, &facts.thread_name}) fact->reference = 0;
+  file.leave_behind();
+  forget_texts();
 }
 
-bool covers(uint64_t address) noexcept { return lives.covers(address) || texts.covers(address); }
+bool covers(uint64_t address) noexcept { return file.covers(address); }
 
-bool map_again(uint64_t address) noexcept { return (lives.covers(address) ? lives : texts).map_again(address); }
+bool map_again(uint64_t address) noexcept { return file.map_again(address); }
 
-void map_missing() noexcept {
-  lives.map_missing();
-  texts.map_missing();
-}
+void map_missing() noexcept { file.map_missing(); }
 
 }  // namespace aiflame::spool::life

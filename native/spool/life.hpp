@@ -40,6 +40,10 @@ void write_rows() noexcept;
 void abandon() noexcept;
 void leave_behind() noexcept;
 
+// Around a fork, in the thread that makes it: the child finds a record reserved.
+void before_fork() noexcept;
+void after_fork_parent() noexcept;
+
 bool covers(uint64_t address) noexcept;
 bool map_again(uint64_t address) noexcept;
 void map_missing() noexcept;

@@ -115,27 +115,25 @@ void give_tables(uint32_t user) noexcept {
   give("strings");
 }
 
-// The stream's entry: check word and length, then the bytes, padded to 8.
-struct Entry {
-  uint32_t commit, length;
-};
-static_assert(sizeof(Entry) == kTextAt);
+const TextEntry* entry_at(uint32_t reference) noexcept { return static_cast<const TextEntry*>(strings.at(reference - 1)); }
 
-const Entry* entry_at(uint32_t reference) noexcept { return static_cast<const Entry*>(strings.at(reference - 1)); }
-
-uint32_t write_text(TableFile& stream, std::string_view bytes, const Hash& checked) noexcept {
-  uint64_t index;
-  auto units = static_cast<uint32_t>((sizeof(Entry) + bytes.size() + 7) / 8);
-  auto* entry = static_cast<Entry*>(stream.reserve(units, &index));
-  if (!entry || index >= 0xFFFFFFFEu) return 0;
+void write_entry(void* place, std::string_view bytes, const Hash& checked) noexcept {
+  auto* entry = static_cast<TextEntry*>(place);
   entry->length = static_cast<uint32_t>(bytes.size());
   memcpy(entry + 1, bytes.data(), bytes.size());
   std::atomic_ref(entry->commit).store(checked.check(), std::memory_order_release);
+}
+
+uint32_t append_text(std::string_view bytes, const Hash& checked) noexcept {
+  uint64_t index;
+  void* entry = strings.reserve(units_of_text(bytes.size()), &index);
+  if (!entry || index >= 0xFFFFFFFEu) return 0;
+  write_entry(entry, bytes, checked);
   return static_cast<uint32_t>(index) + 1;
 }
 
 bool holds(uint32_t reference, std::string_view bytes) noexcept {
-  const Entry* entry = entry_at(reference);
+  const TextEntry* entry = entry_at(reference);
   return entry && entry->commit && entry->length == bytes.size() && memcmp(entry + 1, bytes.data(), bytes.size()) == 0;
 }
 
@@ -230,7 +228,7 @@ uint32_t text(std::string_view bytes, const control::Use&) noexcept {
   std::atomic<uint64_t>* slot = seen.slot(hash);
   uint64_t known = slot ? slot->load(std::memory_order_acquire) : 0;
   if (known && (known >> 32) == (hash >> 32) && holds(static_cast<uint32_t>(known), bytes)) return static_cast<uint32_t>(known);
-  uint32_t reference = write_text(strings, bytes, checked);
+  uint32_t reference = append_text(bytes, checked);
   if (!reference) return 0;
   if (slot) {
     slot->store((hash >> 32) << 32 | reference, std::memory_order_release);
@@ -239,7 +237,7 @@ uint32_t text(std::string_view bytes, const control::Use&) noexcept {
   return reference;
 }
 
-uint32_t append_text(TableFile& stream, std::string_view bytes) noexcept { return bytes.empty() ? 0 : write_text(stream, bytes, hash_of(bytes)); }
+void write_text(void* place, std::string_view bytes) noexcept { write_entry(place, bytes, hash_of(bytes)); }
 
 void note(std::string_view line) noexcept {
   control::Use use;
