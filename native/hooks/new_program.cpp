@@ -185,7 +185,10 @@ bool NewProgram::find_first_library(long fd, const char* head, long bytes) noexc
     if (segment.p_type == PT_LOAD && names - segment.p_vaddr < segment.p_filesz) names_at = names - segment.p_vaddr + segment.p_offset;
   });
   for (uint64_t at = 0; names_at && at < count; at++) {
-    long read = read_at(fd, name_, sizeof name_, names_at + needed[at]);
+    uint64_t name_at = names_at + needed[at];
+    bool in_head = name_at < static_cast<uint64_t>(bytes) && static_cast<uint64_t>(bytes) - name_at >= sizeof name_;
+    if (in_head) memcpy(name_, head + name_at, sizeof name_);
+    long read = in_head ? static_cast<long>(sizeof name_) : read_at(fd, name_, sizeof name_, name_at);
     size_t length = read > 0 ? strnlen(name_, static_cast<size_t>(read)) : 0;
     if (length == 0 || length == static_cast<size_t>(read) || !is_sanitizer({name_, length})) continue;
     first_ = {name_, length};

@@ -7,6 +7,8 @@
 #include "spool/spool.hpp"
 
 #include <fcntl.h>
+#include <linux/stat.h>
+#include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <utility>
 
@@ -82,6 +84,33 @@ uint32_t with_text(const Fact& fact, Use use) noexcept {
 uint32_t shared_text(Fact& fact) noexcept {
   return with_text(fact, [&fact](std::string_view now) { return fact.write(now); });
 }
+
+// What the kernel says of the file that was named to exec: while it is the same file and was not changed, so is the path that /proc gives for
+// it, and that look costs more than all else that we do at the start. 0: not known, as for programs that were found some other way.
+uint64_t key_of_program() noexcept {
+  auto* named = words_count ? reinterpret_cast<const char*>(getauxval(AT_EXECFN)) : nullptr;
+  struct statx program{};
+  if (!named || named[0] != '/' || strncmp(named, "/dev/", 5) == 0 || strncmp(named, "/proc/", 6) == 0) return 0;
+  long found = sys::call(SYS_statx, AT_FDCWD, reinterpret_cast<long>(named), 0, STATX_BASIC_STATS, reinterpret_cast<long>(&program));
+  if (sys::failed(found)) return 0;
+  Hash hash;
+  hash.add(uint64_t{program.stx_dev_major} << 32 | program.stx_dev_minor);
+  hash.add(program.stx_ino);
+  hash.add(static_cast<uint64_t>(program.stx_ctime.tv_sec) << 30 ^ program.stx_ctime.tv_nsec);
+  for (; *named; named++) hash.add(static_cast<unsigned char>(*named));
+  return hash.state | 1;
+}
+uint32_t exe_at_start() noexcept {
+  Fact& fact = facts.exe;
+  if (begun.forked && fact.reference) return fact.reference;
+  uint64_t key = key_of_program();
+  fact.reference = key ? file.recall(key) : 0;
+  if (!fact.view().empty()) return fact.reference;
+  uint32_t reference = shared_text(fact);
+  if (key) file.remember(key, reference);
+  return reference;
+}
+
 uint32_t text_at_start(Fact& fact) noexcept { return begun.forked && fact.reference ? fact.reference : shared_text(fact); }
 
 // Most often as its parent's: compared without a look into the file.
@@ -116,7 +145,7 @@ bool write_record() noexcept {
   if (!place) place = file.reserve();
   if (!place) return false;
   begun.command = text_at_start(facts.command);
-  begun.exe = text_at_start(facts.exe);
+  begun.exe = exe_at_start();
   begun.cwd = text_at_start(facts.cwd);
   begun.thread_name = name_at_start();
   if (!begun.exe && !begun.command) return false;  // no text could be written

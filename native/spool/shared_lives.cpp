@@ -22,10 +22,25 @@ constexpr uint32_t kLivesTable = 0xfffe;
 constexpr uint64_t kPage = schema::kLivesPageBytes, kWord = 8;
 static_assert(kPage == schema::kHeaderBytes);
 
+struct Memory {
+  uint64_t key;
+  uint32_t reference, check;
+};
+constexpr size_t kMemories = 128;
 struct Header {
   schema::SpoolHeader file;
   uint64_t current;  // the page that is being filled, counted from 1
+  Memory memories[kMemories];
 };
+static_assert(sizeof(Header) <= schema::kHeaderBytes);
+
+// A memory that another process is writing, or has written over half of, is none.
+uint32_t check_of(uint64_t key, uint32_t reference) noexcept {
+  Hash hash;
+  hash.add(key);
+  hash.add(reference);
+  return hash.check();
+}
 
 // The first word of a page says what is in it: a tag, records and units of texts; or a tag and how many pages one long text takes.
 struct Content {
@@ -107,6 +122,23 @@ std::string_view SharedLives::text(uint32_t reference) const noexcept {
   uint32_t length = entry->length;
   if (!entry->commit || !reaches(at + sizeof(TextEntry) + length)) return "";
   return {reinterpret_cast<const char*>(entry + 1), length};
+}
+
+uint32_t SharedLives::recall(uint64_t key) const noexcept {
+  if (!base()) return 0;
+  Memory& memory = reinterpret_cast<Header*>(base())->memories[key % kMemories];
+  uint32_t reference = std::atomic_ref(memory.reference).load(std::memory_order_relaxed);
+  bool whole = std::atomic_ref(memory.key).load(std::memory_order_relaxed) == key &&
+               std::atomic_ref(memory.check).load(std::memory_order_relaxed) == check_of(key, reference);
+  return whole ? reference : 0;
+}
+
+void SharedLives::remember(uint64_t key, uint32_t reference) noexcept {
+  if (!base() || !reference) return;
+  Memory& memory = reinterpret_cast<Header*>(base())->memories[key % kMemories];
+  std::atomic_ref(memory.key).store(key, std::memory_order_relaxed);
+  std::atomic_ref(memory.reference).store(reference, std::memory_order_relaxed);
+  std::atomic_ref(memory.check).store(check_of(key, reference), std::memory_order_relaxed);
 }
 
 // In the page that is being filled, or in a new one.

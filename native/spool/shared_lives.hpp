@@ -37,6 +37,11 @@ class SharedLives {
   // A text that this process or its parent has added; empty where it cannot be read.
   std::string_view text(uint32_t reference) const noexcept;
 
+  // The reference that a process has remembered under this key, which says for what: processes that are alike need not look up again what
+  // they have in common. 0: none. It may have been forgotten.
+  uint32_t recall(uint64_t key) const noexcept;
+  void remember(uint64_t key, uint32_t reference) noexcept;
+
   // The child of a fork has one thread, which may have interrupted another as it mapped the file.
   void after_fork() noexcept { busy_.store(false, std::memory_order_relaxed); }
 

@@ -1,6 +1,7 @@
 #include "spool/spool.hpp"
 
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "base/sys.hpp"
 #include "base/text.hpp"
 #include "spool/control.hpp"
@@ -16,13 +17,14 @@ namespace {
 
 constexpr size_t kLongestText = 1 << 20;
 
-TableFile tables[schema::kTables];
-TableFile strings;
+AIFLAME_LARGE TableFile tables[schema::kTables];
+AIFLAME_LARGE TableFile strings;
 
 // PID.START_NS, below PROFILE/spool: where this process's tables are.
 char folder[64];
 
 std::atomic<bool> folder_made{false};
+std::atomic<bool> opened{false};  // a table may be: until then their memory is not touched
 
 std::atomic<uint32_t> eras{1};
 
@@ -78,17 +80,20 @@ Hash hash_of(std::string_view bytes) noexcept {
 }
 
 // Notes that were told, by hash: from the first place on. When all are full, no more are told.
-std::atomic<uint64_t> told[64];
+std::atomic<bool> any_told{false};
+AIFLAME_LARGE std::atomic<uint64_t> told[64];
 
 // New tables: what was told is gone. Most processes tell nothing.
 void forget_notes() noexcept {
-  if (!told[0].load(std::memory_order_relaxed)) return;
+  if (!any_told.load(std::memory_order_relaxed)) return;
+  any_told.store(false, std::memory_order_relaxed);
   for (auto& place : told) place.store(0, std::memory_order_relaxed);
 }
 
 // True the first time, as long as there is a place.
 bool is_new_note(std::string_view line) noexcept {
   uint64_t hash = hash_of(line).state | 1;
+  any_told.store(true, std::memory_order_relaxed);
   for (auto& place : told) {
     uint64_t there = 0;
     if (place.compare_exchange_strong(there, hash)) return true;
@@ -150,6 +155,7 @@ bool prepare_folder() noexcept {
   if (folder_made.load(std::memory_order_acquire)) return true;
   if (!control::recording()) return false;
   using namespace schema;
+  opened.store(true, std::memory_order_relaxed);
   open_tables<AIFLAME_SCHEMA_RECORDS>();
   strings.open(folder, "strings", kStringsTable, 8);
   constexpr uint64_t kFolderBytes = 4096;
@@ -184,16 +190,20 @@ void give_to(uint32_t user) noexcept {
 
 void abandon() noexcept {
   eras.fetch_add(1, std::memory_order_relaxed);
-  for (TableFile& file : tables) file.abandon();
-  strings.abandon();
+  if (opened.exchange(false, std::memory_order_relaxed)) {
+    for (TableFile& file : tables) file.abandon();
+    strings.abandon();
+  }
   seen.forget();
   forget_notes();
 }
 
 void leave_behind() noexcept {
   eras.fetch_add(1, std::memory_order_relaxed);
-  for (TableFile& file : tables) file.leave_behind();
-  strings.leave_behind();
+  if (opened.exchange(false, std::memory_order_relaxed)) {
+    for (TableFile& file : tables) file.leave_behind();
+    strings.leave_behind();
+  }
   seen.forget();
   forget_notes();
 }

@@ -90,8 +90,8 @@ template <class Visit>
 void TableFile::for_each_region(Visit visit) const noexcept {
   Region first{reinterpret_cast<char*>(header_.load(std::memory_order_acquire)), kFirstBytes, 0};
   if (first.base) visit(first);
-  uint32_t mapped = mapped_.load(std::memory_order_acquire);
-  for (uint32_t number = 1; number < mapped; number++) {
+  uint32_t last = last_mapped_.load(std::memory_order_acquire);
+  for (uint32_t number = 1; number <= last; number++) {
     Region chunk{base_of(number), bytes_of(number), schema::kHeaderBytes + start_of(number)};
     if (chunk.base) visit(chunk);
   }
@@ -110,8 +110,8 @@ bool TableFile::covers(uint64_t address) const noexcept { return region_around(a
 void TableFile::abandon() noexcept {
   schema::SpoolHeader* header = header_.load(std::memory_order_relaxed);
   if (!header) return;
-  uint32_t mapped = mapped_.load(std::memory_order_relaxed);
-  for (uint32_t number = 1; number < mapped; number++)
+  uint32_t last = last_mapped_.load(std::memory_order_relaxed);
+  for (uint32_t number = 1; number <= last; number++)
     if (char* base = base_of(number)) sys::unmap_memory(base, bytes_of(number));
   if (Slot* more = more_.load(std::memory_order_relaxed)) sys::unmap_memory(more, kMore * sizeof *more);
   sys::unmap_memory(header, kFirstBytes);
@@ -119,10 +119,11 @@ void TableFile::abandon() noexcept {
 }
 
 void TableFile::leave_behind() noexcept {
-  if (!header_.exchange(nullptr)) return;
+  // Most tables of most processes are not there: the memory of their objects is not written to.
+  if (!header_.load(std::memory_order_relaxed) || !header_.exchange(nullptr)) return;
   for (Slot& slot : doubling_) slot.store(nullptr, std::memory_order_relaxed);
   more_.store(nullptr, std::memory_order_relaxed);
-  mapped_.store(1, std::memory_order_relaxed);
+  last_mapped_.store(0, std::memory_order_relaxed);
 }
 
 namespace {
@@ -246,7 +247,7 @@ char* TableFile::map(const Chunk& chunk, Room room) noexcept {
   Slot* slot = slot_of(chunk.number);
   auto* base = slot ? static_cast<char*>(map_file(0, schema::kHeaderBytes + chunk.start, chunk.bytes, room)) : nullptr;
   if (!base) return nullptr;
-  for (uint32_t mapped = mapped_.load(); mapped <= chunk.number && !mapped_.compare_exchange_weak(mapped, chunk.number + 1);) {
+  for (uint32_t last = last_mapped_.load(); last < chunk.number && !last_mapped_.compare_exchange_weak(last, chunk.number);) {
   }
   char* already = nullptr;
   if (slot->compare_exchange_strong(already, base, std::memory_order_acq_rel)) {

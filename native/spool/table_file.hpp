@@ -87,7 +87,7 @@ class TableFile {
   const char* name_ = nullptr;
   uint32_t table_ = 0, unit_bytes_ = 0;
   std::atomic<schema::SpoolHeader*> header_{nullptr};  // the first chunk is behind it, in the same mapping
-  std::atomic<uint32_t> mapped_{1};                    // chunks below this may be mapped
+  std::atomic<uint32_t> last_mapped_{0};               // chunks up to this may be mapped
   Slot doubling_[kDoubling] = {};                      // the first is unused
   std::atomic<Slot*> more_{nullptr};
 };
