@@ -3,6 +3,7 @@
 #include "base/large.hpp"
 #include "base/sys.hpp"
 #include "spool/control.hpp"
+#include "spool/known_files.hpp"
 #include "spool/shared_lives.hpp"
 #include "spool/spool.hpp"
 
@@ -93,12 +94,7 @@ uint64_t key_of_program() noexcept {
   if (!named || named[0] != '/' || strncmp(named, "/dev/", 5) == 0 || strncmp(named, "/proc/", 6) == 0) return 0;
   long found = sys::call(SYS_statx, AT_FDCWD, reinterpret_cast<long>(named), 0, STATX_BASIC_STATS, reinterpret_cast<long>(&program));
   if (sys::failed(found)) return 0;
-  Hash hash;
-  hash.add(uint64_t{program.stx_dev_major} << 32 | program.stx_dev_minor);
-  hash.add(program.stx_ino);
-  hash.add(static_cast<uint64_t>(program.stx_ctime.tv_sec) << 30 ^ program.stx_ctime.tv_nsec);
-  for (; *named; named++) hash.add(static_cast<unsigned char>(*named));
-  return hash.state | 1;
+  return key_of(program, named);
 }
 uint32_t exe_at_start() noexcept {
   Fact& fact = facts.exe;
@@ -227,6 +223,9 @@ void write_rows() noexcept {
         schema::ThreadEnd{.thread = kMainThread, .name = own_text(facts.thread_name), .end_ns = ending.thread_end_ns, .cpu_ns = ending.thread_cpu_ns},
         use);
 }
+
+uint32_t recall(uint64_t key) noexcept { return file.recall(key); }
+void remember(uint64_t key, uint32_t value) noexcept { file.remember(key, value); }
 
 void before_fork() noexcept {
   control::Use use;
