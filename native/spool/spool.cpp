@@ -1,6 +1,7 @@
 #include "spool/spool.hpp"
 
 #include "base/clock.hpp"
+#include "base/places.hpp"
 #include "base/sys.hpp"
 #include "base/text.hpp"
 #include "spool/control.hpp"
@@ -145,6 +146,7 @@ void open(uint64_t start_ns) noexcept {
   using text::put;
   *put(put(put(folder, sys::process_id()), "."), start_ns) = 0;
   folder_made.store(false, std::memory_order_release);
+  places::set_owner({overlaps, map_missing});
   control::forget_stop();
 }
 

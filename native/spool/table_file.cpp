@@ -1,6 +1,7 @@
 #include "spool/table_file.hpp"
 
 #include "base/apart.hpp"
+#include "base/places.hpp"
 #include "base/sys.hpp"
 #include "base/text.hpp"
 #include "spool/control.hpp"
@@ -215,28 +216,12 @@ struct TableFile::Growth {
   uint64_t address = 0;
 };
 
-// The address of the mapping, or an error number below zero. Where the program has unmapped a table, the kernel may give us its address for
-// another: two tables would then write to one place.
 long TableFile::map_part(long fd, const Growth& growth) noexcept {
   auto map = [&]() noexcept {
     return sys::call(SYS_mmap, static_cast<long>(growth.address), static_cast<long>(growth.bytes), PROT_READ | PROT_WRITE,
                      MAP_SHARED | (growth.address ? MAP_FIXED_NOREPLACE : 0), fd, static_cast<long>(growth.start));
   };
-  auto unmap = [&](long address) noexcept { sys::unmap_memory(reinterpret_cast<void*>(address), growth.bytes); };
-  auto taken = [&](long address) noexcept { return !sys::failed(address) && spool::overlaps(static_cast<uint64_t>(address), growth.bytes); };
-  long address = map();
-  if (growth.address || !taken(address)) return address;
-  unmap(address);
-  if (!growth.there) spool::map_missing();
-  // A table whose place is only free in part stays a hole: it is filled while we look for another place.
-  constexpr int kMost = 32;
-  long filled[kMost];
-  int count = 0;
-  while (taken(address = map()) && count < kMost) filled[count++] = address;
-  while (count > 0) unmap(filled[--count]);
-  if (!taken(address)) return address;
-  unmap(address);
-  return -ENOMEM;
+  return growth.address ? map() : places::map_clear(growth.bytes, growth.there ? places::Mend::NO : places::Mend::YES, map);
 }
 
 // The address of the mapping, or an error number below zero.
