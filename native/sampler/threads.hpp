@@ -54,6 +54,14 @@ struct SlowTicks {
   uint32_t passed[2];  // by clock: ticks for which the next sample stands, too
 };
 
+// Wall-clock ticks of a thread that stays where it waits: ever fewer, each for as many.
+struct LongWait {
+  uint32_t stack;    // where it waited at the last tick, 0: it did not
+  uint32_t ticks;    // one after another there
+  uint32_t factor;   // periods from one tick to the next; 0: one
+  uint64_t last_ns;  // the last tick
+};
+
 // Made once, then handed from an ended thread to a new one: never unmapped, so a stale pointer reads old data, not a fault.
 struct Thread {
   std::atomic<uint32_t> tid;  // 0: free
@@ -87,6 +95,7 @@ struct Thread {
   uint64_t cpu_seen_ns;                        // its CPU clock at the last wall-clock tick
   uint64_t cpu_alive_ns;                       // its CPU clock when an adopted one was last seen alive
   SlowTicks slow;
+  LongWait long_wait;
   NodeRun nodes_made;
   LastStack last;
   python::PlacesMet met;
