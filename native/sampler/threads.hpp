@@ -54,12 +54,11 @@ struct SlowTicks {
   uint32_t passed[2];  // by clock: ticks for which the next sample stands, too
 };
 
-// Wall-clock ticks of a thread that stays where it waits: ever fewer, each for as many.
+// Wall-clock ticks of a thread that stays where it waits: ever fewer, each for as many periods.
 struct LongWait {
-  uint32_t stack;    // where it waited at the last tick, 0: it did not
-  uint32_t ticks;    // one after another there
-  uint32_t factor;   // periods from one tick to the next; 0: one
-  uint64_t last_ns;  // the last tick
+  schema::CpuSample sample{};  // of the last tick
+  uint32_t ticks = 0;          // one after another in that wait
+  uint32_t factor = 1;         // periods from one tick to the next
 };
 
 // Made once, then handed from an ended thread to a new one: never unmapped, so a stale pointer reads old data, not a fault.
