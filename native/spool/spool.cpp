@@ -210,6 +210,13 @@ bool covers(uint64_t address) noexcept {
   return strings.covers(address) || life::covers(address);
 }
 
+bool overlaps(uint64_t address, uint64_t bytes) noexcept {
+  if (control::overlaps(address, bytes)) return true;
+  for (const TableFile& file : tables)
+    if (file.overlaps(address, bytes)) return true;
+  return strings.overlaps(address, bytes) || life::overlaps(address, bytes);
+}
+
 bool map_again(uint64_t address) noexcept {
   for (const TableFile& file : tables)
     if (file.covers(address)) return file.map_again(address);
@@ -217,7 +224,8 @@ bool map_again(uint64_t address) noexcept {
 }
 
 void map_missing() noexcept {
-  for (const TableFile& file : tables) file.map_missing();
+  control::map_missing();
+  for (TableFile& file : tables) file.map_missing();
   strings.map_missing();
   life::map_missing();
 }
