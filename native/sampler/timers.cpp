@@ -22,12 +22,18 @@ uint32_t period_of(uint32_t rate) noexcept { return 1'000'000'000u / rate; }
 
 // A first tick after a random part of a period: a thread that lives for less than one is sampled with the right probability,
 // and threads started together do not tick together.
-uint64_t first_tick(uint32_t period, uint32_t tid) noexcept {
+uint64_t first_tick(uint64_t period, uint32_t tid) noexcept {
   uint64_t hash = (now_ns() ^ static_cast<uint64_t>(tid) << 32) * 0x9E3779B97F4A7C15u;
   return 1 + (hash >> 32) * period / 0xFFFFFFFFu;
 }
 
-int32_t start_timer(long clock, uint32_t tid, uint32_t rate, uint64_t first) noexcept {
+itimerspec ticks(uint64_t first, uint64_t period) noexcept {
+  auto spec = [](uint64_t ns) noexcept { return timespec{static_cast<time_t>(ns / 1'000'000'000u), static_cast<long>(ns % 1'000'000'000u)}; };
+  return {.it_interval = spec(period), .it_value = spec(first)};
+}
+
+// `id` is known before the first tick comes.
+void start_timer(std::atomic<int32_t>& id, long clock, uint32_t tid, uint32_t rate, uint64_t first) noexcept {
   sigevent event{};
   event.sigev_notify = SIGEV_THREAD_ID;
   event.sigev_signo = SIGPROF;
@@ -37,13 +43,10 @@ int32_t start_timer(long clock, uint32_t tid, uint32_t rate, uint64_t first) noe
   long made = sys::call(SYS_timer_create, clock, reinterpret_cast<long>(&event), reinterpret_cast<long>(&timer));
   constexpr long kLimitReached = -11;  // EAGAIN
   if (made == kLimitReached) spool::note("some threads are not sampled: the limit of pending signals is reached: raise it with ulimit -i");
-  if (sys::failed(made)) return -1;
-  uint32_t period = period_of(rate);
-  itimerspec spec{};
-  spec.it_interval = {static_cast<time_t>(period / 1'000'000'000u), static_cast<long>(period % 1'000'000'000u)};
-  spec.it_value = {static_cast<time_t>(first / 1'000'000'000u), static_cast<long>(first % 1'000'000'000u)};
+  if (sys::failed(made)) return;
+  id.store(timer);
+  itimerspec spec = ticks(first, period_of(rate));
   sys::call(SYS_timer_settime, timer, 0, reinterpret_cast<long>(&spec));
-  return timer;
 }
 
 void stop_timer(std::atomic<int32_t>& timer) noexcept {
@@ -80,9 +83,9 @@ void follow_wait(Thread& thread, const schema::CpuSample& sample, uint64_t used_
   uint32_t wanted = !same ? 1 : wait.ticks % kPatience ? wait.factor : std::min(2 * wait.factor, kMost);
   if (wanted == wait.factor || uint64_t{wanted} * sample.period_ns > kLongestNs) return;
   int32_t timer = thread.wall_timer.load(std::memory_order_relaxed);
-  uint64_t next = uint64_t{wanted} * sample.period_ns;
-  timespec interval{static_cast<time_t>(next / 1'000'000'000u), static_cast<long>(next % 1'000'000'000u)};
-  itimerspec spec{interval, interval};
+  // Fewer from a random moment on: the ends of waits that take equally long each time must not meet the same part of a period.
+  uint64_t period = uint64_t{wanted} * sample.period_ns;
+  itimerspec spec = ticks(wanted == 1 ? period : first_tick(period, thread.tid.load(std::memory_order_relaxed)), period);
   if (timer >= 0 && !sys::failed(sys::call(SYS_timer_settime, timer, 0, reinterpret_cast<long>(&spec)))) wait.factor = wanted;
 }
 
@@ -158,13 +161,14 @@ void arm(Thread& thread) noexcept {
   uint64_t now = sys::thread_cpu_ns(tid);
   if (cpu) {
     uint64_t first = first_tick(period_of(page.cpu_rate), tid);
-    thread.cpu_timer = start_timer(static_cast<int>(~tid << 3 | 6u), tid, page.cpu_rate, first);
-    thread.cpu_due_ns = thread.cpu_timer < 0 ? 0 : now + first;
+    thread.cpu_due_ns = now + first;
+    start_timer(thread.cpu_timer, static_cast<int>(~tid << 3 | 6u), tid, page.cpu_rate, first);
+    if (thread.cpu_timer < 0) thread.cpu_due_ns = 0;
   }
   if (wall) {
     thread.long_wait = {};
     thread.cpu_seen_ns = now;
-    thread.wall_timer = start_timer(CLOCK_MONOTONIC, tid, page.wall_rate, first_tick(period_of(page.wall_rate), tid));
+    start_timer(thread.wall_timer, CLOCK_MONOTONIC, tid, page.wall_rate, first_tick(period_of(page.wall_rate), tid));
   }
 }
 
@@ -207,6 +211,7 @@ void tick(Thread& thread, siginfo_t* info, ucontext_t* context) noexcept {
   if (!thread.row) return;
   uint64_t now = now_ns();
   bool wall = thread.wall_timer.load(std::memory_order_relaxed) == info->si_timerid;
+  if (!wall && thread.cpu_timer.load(std::memory_order_relaxed) != info->si_timerid) return;  // the last of a timer that was stopped
   uint32_t ticks = wall ? wall_ticks(thread, info, now) : 1 + static_cast<uint32_t>(std::clamp(info->si_overrun, 0, 0xFFFE));
   if (!wall) thread.cpu_due_ns = 0;
   if (now < thread.slow.quiet_until_ns) [[unlikely]] {
