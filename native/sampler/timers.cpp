@@ -122,7 +122,8 @@ void take_sample(Thread& thread, const ucontext_t* context, uint64_t now, bool w
       .cpu = static_cast<uint16_t>(processor()),
   };
   uint64_t used_ns = wall ? take_cpu_used(thread) : 0;
-  if (wall && waiting(context, uint64_t{sample.weight} * sample.period_ns, used_ns)) sample.state = static_cast<uint8_t>(schema::SampleState::WAITING);
+  if (wall && waiting(context, uint64_t{sample.weight} * sample.period_ns, used_ns))
+    sample.state = static_cast<uint8_t>(schema::SampleState::WAITING);
   sample.stack = capture(thread, Registers{
                                      .pc = static_cast<uint64_t>(registers[REG_RIP]),
                                      .sp = static_cast<uint64_t>(registers[REG_RSP]),
