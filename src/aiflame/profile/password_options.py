@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+
+from ..values import dataclass
 
 
-class _Option(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Option:
     short: str = ""
     """`-p PASSWORD` and `-pPASSWORD`."""
     long: str = ""
