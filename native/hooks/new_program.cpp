@@ -76,9 +76,7 @@ bool changes_user(const struct statx& status) noexcept {
 
 // The same programs are started again and again: that one needs nothing is found out once.
 constexpr uint32_t kPlain = 1;
-uint64_t key_of(const struct statx& status) noexcept {
-  return status.stx_mode & (kSetUser | kSetGroup) ? 0 : spool::key_of(status, "needs nothing");
-}
+uint64_t key_of(const struct statx& status) noexcept { return status.stx_mode & (kSetUser | kSetGroup) ? 0 : spool::key_of(status, "needs nothing"); }
 bool is_known_as_plain(const char* path) noexcept {
   struct statx status{};
   uint64_t key = status_of(AT_FDCWD, path, 0, &status) ? key_of(status) : 0;

@@ -130,15 +130,16 @@ uint32_t own_text(const Fact& fact) noexcept {
 }
 
 schema::LifeEnd ending;
-std::atomic<Life*> record{nullptr};  // null: it has rows of its own
-bool has_row = false;                // the first row of `threads` is the main thread's
+std::atomic<uint64_t> record{0};  // its place; 0: it has rows of its own
+bool has_row = false;             // the first row of `threads` is the main thread's
 std::atomic<bool> thread_taken{false};
-thread_local Life* spare;  // for the child of the fork that the thread is about to make
+thread_local uint64_t spare;  // for the child of the fork that the thread is about to make
 
 bool write_record() noexcept {
   control::Use use;
-  Life* place = std::exchange(spare, nullptr);
-  if (!place) place = file.reserve();
+  uint64_t reserved = std::exchange(spare, 0);
+  if (!reserved) reserved = file.reserve();
+  Life* place = file.at(reserved);
   if (!place) return false;
   begun.command = text_at_start(facts.command);
   begun.exe = exe_at_start();
@@ -148,7 +149,7 @@ bool write_record() noexcept {
   write_row(&place->begin, &begun, sizeof begun);
   has_row = true;
   thread_taken.store(false, std::memory_order_relaxed);
-  record.store(place, std::memory_order_release);
+  record.store(reserved, std::memory_order_release);
   return true;
 }
 
@@ -160,7 +161,7 @@ void set_command(int count, char** words) noexcept {
 }
 
 void begin(uint64_t start_ns, uint32_t python, bool forked) noexcept {
-  record.store(nullptr, std::memory_order_relaxed);
+  record.store(0, std::memory_order_relaxed);
   has_row = false;
   thread_taken.store(true, std::memory_order_relaxed);
   if (forked) file.after_fork();
@@ -172,7 +173,7 @@ void begin(uint64_t start_ns, uint32_t python, bool forked) noexcept {
 
 bool has_main_thread() noexcept { return has_row; }
 
-bool is_all() noexcept { return record.load(std::memory_order_acquire) != nullptr; }
+bool is_all() noexcept { return record.load(std::memory_order_acquire) != 0; }
 
 bool take_thread(uint32_t tid) noexcept { return tid == begun.pid && !thread_taken.exchange(true, std::memory_order_relaxed); }
 
@@ -184,7 +185,7 @@ void end_thread(std::string_view name, uint64_t end_ns, uint64_t cpu_ns) noexcep
 
 void end(uint64_t end_ns, uint64_t cpu_ns) noexcept {
   control::Use use;
-  Life* place = record.load(std::memory_order_acquire);
+  Life* place = file.at(record.load(std::memory_order_acquire));
   if (!place || !control::recording()) return;
   ending.end_ns = end_ns;
   ending.cpu_ns = cpu_ns;
@@ -193,7 +194,7 @@ void end(uint64_t end_ns, uint64_t cpu_ns) noexcept {
 
 void reopen() noexcept {
   control::Use use;
-  Life* place = record.load(std::memory_order_acquire);
+  Life* place = file.at(record.load(std::memory_order_acquire));
   if (!place) return;
   std::atomic_ref(place->end.commit).store(0, std::memory_order_relaxed);
   ending = {};
@@ -215,7 +216,7 @@ void write_rows() noexcept {
           .forked = begun.forked,
       },
       use);
-  if (!record.exchange(nullptr, std::memory_order_acq_rel)) return;
+  if (!record.exchange(0, std::memory_order_acq_rel)) return;
   schema::ThreadRecord thread{.tid = begun.pid, .start_ns = begun.start_ns, .name = own_text(facts.thread_name)};
   if (void* row = table(schema::ThreadRecord::kTable).first()) write_row(row, &thread, sizeof thread);
   if (ending.thread_end_ns)
@@ -229,10 +230,10 @@ void remember(uint64_t key, uint32_t value) noexcept { file.remember(key, value)
 
 void before_fork() noexcept {
   control::Use use;
-  spare = control::has(schema::Feature::CHILDREN) ? file.reserve() : nullptr;
+  spare = control::has(schema::Feature::CHILDREN) ? file.reserve() : 0;
 }
 
-void after_fork_parent() noexcept { spare = nullptr; }
+void after_fork_parent() noexcept { spare = 0; }
 
 namespace {
 void forget_texts() noexcept {
@@ -251,6 +252,8 @@ void leave_behind() noexcept {
 }
 
 bool covers(uint64_t address) noexcept { return file.covers(address); }
+
+bool overlaps(uint64_t address, uint64_t bytes) noexcept { return file.overlaps(address, bytes); }
 
 bool map_again(uint64_t address) noexcept { return file.map_again(address); }
 

@@ -49,6 +49,7 @@ void before_fork() noexcept;
 void after_fork_parent() noexcept;
 
 bool covers(uint64_t address) noexcept;
+bool overlaps(uint64_t address, uint64_t bytes) noexcept;
 bool map_again(uint64_t address) noexcept;
 void map_missing() noexcept;
 

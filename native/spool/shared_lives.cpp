@@ -1,6 +1,7 @@
 #include "spool/shared_lives.hpp"
 
 #include "base/apart.hpp"
+#include "base/places.hpp"
 #include "base/sys.hpp"
 #include "spool/control.hpp"
 #include "spool/file_room.hpp"
@@ -61,6 +62,7 @@ bool fits(const Content& content) noexcept { return content.records * sizeof(Lif
 // The file, at least `end` bytes long, mapped from its beginning: its address and length, or an error number below zero.
 struct Mapping {
   uint64_t end, address;  // 0: anywhere
+  places::Mend mend = places::Mend::YES;
   uint64_t bytes = 0;
   long result = 0;
 
@@ -70,9 +72,11 @@ struct Mapping {
     result = fd;
     if (sys::failed(fd)) return;
     result = grow(fd);
-    if (!sys::failed(result))
-      result = sys::call(SYS_mmap, static_cast<long>(address), static_cast<long>(bytes), PROT_READ | PROT_WRITE,
-                         MAP_SHARED | (address ? MAP_FIXED_NOREPLACE : 0), fd, 0);
+    auto map = [this, fd]() noexcept {
+      return sys::call(SYS_mmap, static_cast<long>(address), static_cast<long>(bytes), PROT_READ | PROT_WRITE,
+                       MAP_SHARED | (address ? MAP_FIXED_NOREPLACE : 0), fd, 0);
+    };
+    if (!sys::failed(result)) result = address ? map() : places::map_clear(bytes, mend, map);
     sys::call(SYS_close, fd);
   }
 
@@ -101,9 +105,12 @@ struct Mapping {
 
 }  // namespace
 
-Life* SharedLives::reserve() noexcept {
-  uint64_t place = reserve({.records = 1, .units = 0});
-  return place ? reinterpret_cast<Life*>(base() + place) : nullptr;
+Life* SharedLives::at(uint64_t place) noexcept {
+  if (!place || !reaches(place + sizeof(Life))) return nullptr;
+  std::atomic_ref content(*reinterpret_cast<uint64_t*>(base() + place / kPage * kPage));
+  // As in reserve_in(): the page is about to be written to.
+  bool ours = __builtin_bit_cast(Content, content.fetch_add(0, std::memory_order_relaxed)).tag == schema::kLivesPage;
+  return ours ? reinterpret_cast<Life*>(base() + place) : nullptr;
 }
 
 uint32_t SharedLives::append(std::string_view bytes) noexcept {
@@ -234,6 +241,15 @@ bool SharedLives::add_region(uint64_t end) noexcept {
   return true;
 }
 
+bool SharedLives::overlaps(uint64_t address, uint64_t bytes) const noexcept {
+  uint32_t count = count_.load(std::memory_order_acquire);
+  for (const Region& region : std::span(regions_, count)) {
+    auto begin = reinterpret_cast<uint64_t>(region.base);
+    if (address < begin + region.bytes && begin < address + bytes) return true;
+  }
+  return false;
+}
+
 const SharedLives::Region* SharedLives::region_around(uint64_t address) const noexcept {
   uint32_t count = count_.load(std::memory_order_acquire);
   for (uint32_t at = 0; at < count; at++)
@@ -259,12 +275,18 @@ bool SharedLives::map_again(uint64_t address) const noexcept {
   return !sys::failed(allowed) || map_at(region->base, region->bytes);
 }
 
-void SharedLives::map_missing() const noexcept {
+void SharedLives::map_missing() noexcept {
   uint32_t count = count_.load(std::memory_order_acquire);
-  for (const Region& region : std::span(regions_, count)) {
+  for (Region& region : std::span(regions_, count)) {
     // Changes nothing, but says whether all of it is mapped.
     long mapped = sys::call(SYS_msync, reinterpret_cast<long>(region.base), static_cast<long>(region.bytes), MS_ASYNC);
-    if (mapped == -ENOMEM) map_at(region.base, region.bytes);
+    if (mapped != -ENOMEM || map_at(region.base, region.bytes)) continue;
+    // Something else lies there now.
+    Mapping elsewhere{.end = region.bytes, .address = 0, .mend = places::Mend::NO};
+    elsewhere.make();
+    if (sys::failed(elsewhere.result)) continue;
+    if (elsewhere.bytes > region.bytes) sys::unmap_memory(reinterpret_cast<char*>(elsewhere.result) + region.bytes, elsewhere.bytes - region.bytes);
+    std::atomic_ref(region.base).store(reinterpret_cast<char*>(elsewhere.result), std::memory_order_release);
   }
 }
 

@@ -29,8 +29,10 @@ class SharedLives {
     uint32_t units;
   };
 
-  // Room for a record; nullptr where the file cannot be had, or once recording has stopped.
-  Life* reserve() noexcept;
+  // Room for a record: its place in the file. 0 where the file cannot be had, or once recording has stopped.
+  uint64_t reserve() noexcept { return reserve({.records = 1, .units = 0}); }
+  // The record there, to be written to; nullptr where the program has put memory of its own.
+  Life* at(uint64_t place) noexcept;
 
   // Adds a text. A reference as those to texts of the strings stream; 0 for none.
   uint32_t append(std::string_view text) noexcept;
@@ -47,8 +49,9 @@ class SharedLives {
 
   // As of a TableFile.
   bool covers(uint64_t address) const noexcept { return region_around(address) != nullptr; }
+  bool overlaps(uint64_t address, uint64_t bytes) const noexcept;
   bool map_again(uint64_t address) const noexcept;
-  void map_missing() const noexcept;
+  void map_missing() noexcept;
   void abandon() noexcept;
   void leave_behind() noexcept;
 

@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/large.hpp"
+#include "base/places.hpp"
 #include "base/sys.hpp"
 #include "base/text.hpp"
 #include "spool/control.hpp"
@@ -148,6 +149,7 @@ void open(uint64_t start_ns) noexcept {
   using text::put;
   *put(put(put(folder, sys::process_id()), "."), start_ns) = 0;
   folder_made.store(false, std::memory_order_release);
+  places::set_owner({overlaps, map_missing});
   control::forget_stop();
 }
 
@@ -213,9 +215,19 @@ TableFile& table(uint32_t number) noexcept { return tables[number]; }
 uint32_t era() noexcept { return eras.load(std::memory_order_relaxed); }
 
 bool covers(uint64_t address) noexcept {
+  if (life::covers(address)) return true;
+  if (!opened.load(std::memory_order_relaxed)) return false;
   for (const TableFile& file : tables)
     if (file.covers(address)) return true;
-  return strings.covers(address) || life::covers(address);
+  return strings.covers(address);
+}
+
+bool overlaps(uint64_t address, uint64_t bytes) noexcept {
+  if (control::overlaps(address, bytes) || life::overlaps(address, bytes)) return true;
+  if (!opened.load(std::memory_order_relaxed)) return false;
+  for (const TableFile& file : tables)
+    if (file.overlaps(address, bytes)) return true;
+  return strings.overlaps(address, bytes);
 }
 
 bool map_again(uint64_t address) noexcept {
@@ -225,7 +237,8 @@ bool map_again(uint64_t address) noexcept {
 }
 
 void map_missing() noexcept {
-  for (const TableFile& file : tables) file.map_missing();
+  control::map_missing();
+  for (TableFile& file : tables) file.map_missing();
   strings.map_missing();
   life::map_missing();
 }

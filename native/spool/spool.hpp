@@ -42,6 +42,8 @@ void write_text(void* place, std::string_view bytes) noexcept;
 
 // The address lies in a mapping of one of the tables.
 bool covers(uint64_t address) noexcept;
+// The same of one of so many addresses, of the control page's too.
+bool overlaps(uint64_t address, uint64_t bytes) noexcept;
 // The program has unmapped or protected that mapping: it is as before. False where that cannot be.
 bool map_again(uint64_t address) noexcept;
 // Maps again whatever else the program has unmapped, before the kernel gives the address of one table to another.
