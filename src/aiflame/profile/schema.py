@@ -29,8 +29,8 @@ LIVES = (LIFE, LIFE_END)
 
 LIVES_FILE = "lives.table"
 LIVES_PAGE_BYTES = 4096
-"""Behind its header that file is pages. The first word of each says what is in it: u32 tag, then u16 records, which are at the page's front,
-and u16 units of 8 bytes at its end, for texts; or how many pages there are for one long text, as u32."""
+"""Behind its header that file is pages. The first word of each says what is in it: u32 tag, then u16 records, which are at the page's
+front, and u16 units of 8 bytes at its end, for texts; or how many pages there are for one long text, as u32."""
 LIVES_IN_PAGE = 46
 """Records, at most."""
 LIVES_PAGE, LIVES_LONG_TEXT = 0x1F11FE, 0x1F1E87
