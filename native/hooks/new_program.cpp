@@ -9,7 +9,6 @@
 
 #include <elf.h>
 #include <fcntl.h>
-#include <linux/stat.h>
 #include <algorithm>
 #include <cstring>
 
@@ -63,22 +62,22 @@ bool find(const char* file, const char* search, char* out, size_t room) noexcept
 
 constexpr uint16_t kSetUser = 04000, kSetGroup = 02000, kGroupExecutes = 010;
 
-bool status_of(long folder, const char* path, int flags, struct statx* status) noexcept {
-  return sys::call(SYS_statx, folder, reinterpret_cast<long>(path), flags, STATX_BASIC_STATS, reinterpret_cast<long>(status)) == 0;
+bool status_of(long folder, const char* path, int flags, struct stat* status) noexcept {
+  return sys::call(SYS_newfstatat, folder, reinterpret_cast<long>(path), reinterpret_cast<long>(status), flags) == 0;
 }
 
 // Real and effective ids that differ make the dynamic linker ignore LD_PRELOAD (AT_SECURE).
-bool changes_user(const struct statx& status) noexcept {
-  bool user = (status.stx_mode & kSetUser) && status.stx_uid != static_cast<uint32_t>(sys::call(SYS_getuid));
-  bool group = (status.stx_mode & kSetGroup) && (status.stx_mode & kGroupExecutes) && status.stx_gid != static_cast<uint32_t>(sys::call(SYS_getgid));
+bool changes_user(const struct stat& status) noexcept {
+  bool user = (status.st_mode & kSetUser) && status.st_uid != static_cast<uint32_t>(sys::call(SYS_getuid));
+  bool group = (status.st_mode & kSetGroup) && (status.st_mode & kGroupExecutes) && status.st_gid != static_cast<uint32_t>(sys::call(SYS_getgid));
   return user || group;
 }
 
 // The same programs are started again and again: that one needs nothing is found out once.
 constexpr uint32_t kPlain = 1;
-uint64_t key_of(const struct statx& status) noexcept { return status.stx_mode & (kSetUser | kSetGroup) ? 0 : spool::key_of(status, "needs nothing"); }
+uint64_t key_of(const struct stat& status) noexcept { return status.st_mode & (kSetUser | kSetGroup) ? 0 : spool::key_of(status, "needs nothing"); }
 bool is_known_as_plain(const char* path) noexcept {
-  struct statx status{};
+  struct stat status{};
   uint64_t key = status_of(AT_FDCWD, path, 0, &status) ? key_of(status) : 0;
   return key && spool::life::recall(key) == kPlain;
 }
@@ -148,7 +147,7 @@ void NewProgram::look(long fd) noexcept {
     head[bytes] = 0;
     return look_at_interpreter(head + 2);
   }
-  struct statx status{};
+  struct stat status{};
   bool known = status_of(fd, "", AT_EMPTY_PATH, &status);
   if (known && changes_user(status)) {
     obstacle_ = "is set-user-id or set-group-id: the system lets no library into it";

@@ -8,7 +8,6 @@
 #include "spool/spool.hpp"
 
 #include <fcntl.h>
-#include <linux/stat.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <utility>
@@ -90,9 +89,9 @@ uint32_t shared_text(Fact& fact) noexcept {
 // it, and that look costs more than all else that we do at the start. 0: not known, as for programs that were found some other way.
 uint64_t key_of_program() noexcept {
   auto* named = words_count ? reinterpret_cast<const char*>(getauxval(AT_EXECFN)) : nullptr;
-  struct statx program{};
+  struct stat program{};
   if (!named || named[0] != '/' || strncmp(named, "/dev/", 5) == 0 || strncmp(named, "/proc/", 6) == 0) return 0;
-  long found = sys::call(SYS_statx, AT_FDCWD, reinterpret_cast<long>(named), 0, STATX_BASIC_STATS, reinterpret_cast<long>(&program));
+  long found = sys::call(SYS_newfstatat, AT_FDCWD, reinterpret_cast<long>(named), reinterpret_cast<long>(&program), 0);
   if (sys::failed(found)) return 0;
   return key_of(program, named);
 }
