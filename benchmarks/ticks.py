@@ -34,7 +34,8 @@ def main() -> None:
     versions: dict[str, str | None] = {"alone": None, "this": os.environ.get("PYTHONPATH", "")}
     if options.against:
         versions["other"] = str(options.against)
-    figures: dict[str, dict[str, list[float]]] = {name: {"tick_us": [], "handler_us": [], "thread_us": [], "thread_bytes": []} for name in versions}
+    what = ("tick_us", "handler_us", "thread_us", "thread_bytes")
+    figures: dict[str, dict[str, list[float]]] = {name: {figure: [] for figure in what} for name in versions}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         client = folder / "client"

@@ -83,11 +83,13 @@ def graph(launches: int) -> str:
 
 
 def compiled(launches: int) -> str:
+    """On whole numbers: Inductor chooses by time how a sum is divided, and rounding must not tell."""
+
     def step(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.gelu(x * 2 + 1).softmax(-1) @ w
+        return (x * torch.nn.functional.relu(x * 2 + 1).sum(-1, keepdim=True)) @ w
 
     quick = torch.compile(step)
-    x, w = (torch.randn(2048, 2048, device="cuda") for _ in range(2))
+    x, w = (torch.randn(2048, 2048, device="cuda").round() for _ in range(2))
     for _ in range(launches):
         y = quick(x, w)
     return digest(y)
