@@ -16,17 +16,18 @@ import polars as pl
 from aiflame.analyze.kernel_choice import Kernel, choose, kernels, took_ns
 from aiflame.analyze.made_from import kept, made_from
 from aiflame.analyze.source_text import SourceText, SourceTexts
+from aiflame.attribute.stall_samples import UNKNOWN, sampled_functions, samples_of_counter
 from aiflame.errors import AiflameError
 from aiflame.profile.codes import GpuApi, GpuSampling
 from aiflame.profile.store import Profile
-from aiflame.resolve.stall_reasons import NOT_ISSUED, short
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
     samples: int = 0
     not_issued: int = 0
-    """The part of `samples` in whose cycle the scheduler issued nothing: time that no other warp could use."""
+    """The part of `samples` in whose cycle the scheduler issued nothing: time that no other warp could use. It is counted apart: a damaged
+    profile may have more of it."""
 
     def __add__(self, other: Count) -> Count:
         return Count(self.samples + other.samples, self.not_issued + other.not_issued)
@@ -226,25 +227,16 @@ def _all_shapes(profile: Profile, name: str | None = None) -> Iterator[tuple[str
 
 def _samples(profile: Profile, name: str) -> pl.DataFrame:
     """cubin, offset, reason (short), samples, not_issued: all processes and windows together."""
-    reasons = profile.table("stall_reasons").select("process", "name", number="id")
-    names = [*reasons["name"]]
-    known = reasons.select(
-        "process",
-        reason="number",
-        short=pl.Series([short(text) for text in names], dtype=pl.String),
-        partial=pl.Series([text.endswith(NOT_ISSUED) for text in names], dtype=pl.Boolean),
-    )
-    functions = profile.scan("gpu_functions").filter(pl.col("name") == name).select("process", "cubin", function="id")
-    count = pl.col("count").cast(pl.Int64)
+    functions = sampled_functions(profile).lazy().filter(pl.col("name") == name)
+    counters = [
+        samples_of_counter(profile, not_issued=not_issued).rename({"count": column})
+        for column, not_issued in (("samples", False), ("not_issued", True))
+    ]
     return (
-        profile.scan("gpu_samples")
+        pl.concat(counters, how="diagonal")
         .join(functions, on=["process", "function"])
-        .join(known.lazy(), on=["process", "reason"], how="left")
-        .with_columns(pl.col("short").fill_null("unknown"), pl.col("partial").fill_null(False))
-        .group_by("cubin", "offset", reason="short")
-        .agg(samples=count.filter(~pl.col("partial")).sum(), not_issued=count.filter("partial").sum())
-        # The second is a part of the first: what was counted only there was lost from the other counter.
-        .with_columns(samples=pl.max_horizontal("samples", "not_issued"))
+        .group_by("cubin", "offset", reason=pl.col("short").fill_null(UNKNOWN))
+        .agg(pl.col("samples", "not_issued").sum())
         .sort("cubin", "offset", "samples", "reason", descending=[False, False, True, False])
         .collect()
     )

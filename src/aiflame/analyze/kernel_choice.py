@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import polars as pl
 
 from aiflame.attribute.gpu_work import LONGEST_NS
+from aiflame.attribute.stall_samples import sampled_functions, samples_of_counter
 from aiflame.attribute.variants import variants
 from aiflame.errors import AiflameError
 from aiflame.profile.store import Profile
 from aiflame.resolve.names import clean, cut
-from aiflame.resolve.stall_reasons import NOT_ISSUED
 
 _NAMED = 5
 _NAME_WIDTH = 60
@@ -49,13 +49,11 @@ def kernels(profile: Profile) -> list[Kernel]:
         .group_by("name")
         .agg(pl.col("launches").sum(), pl.col("time").sum())
     )
-    partial = profile.scan("stall_reasons").filter(pl.col("name").str.ends_with(NOT_ISSUED)).select("process", reason="id")
     sampled = (
-        profile.scan("gpu_samples")
-        .join(partial, on=["process", "reason"], how="anti")
+        samples_of_counter(profile, not_issued=False)
         .group_by("process", "function")
-        .agg(samples=pl.col("count").cast(pl.Int64).sum())
-        .join(profile.scan("gpu_functions").select("process", "name", function="id"), on=["process", "function"])
+        .agg(samples=pl.col("count").sum())
+        .join(sampled_functions(profile).lazy(), on=["process", "function"])
         .group_by("name")
         .agg(pl.col("samples").sum())
     )

@@ -16,10 +16,10 @@ from aiflame.attribute.cpu import CLOCK, LONGEST_NS
 from aiflame.attribute.gpu_samples import elsewhere
 from aiflame.attribute.owners import short_command
 from aiflame.attribute.stacks import Tables
+from aiflame.attribute.stall_samples import samples_of_counter
 from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_TIME, METRICS
 from aiflame.profile.kinds import Kind
 from aiflame.profile.meta import Meta
-from aiflame.resolve.stall_reasons import NOT_ISSUED
 
 MOST_PARTS = 20
 """Layers, and programs, that a summary lists; the tables have all."""
@@ -160,13 +160,7 @@ def _totals(known: Facts) -> list[MetricTotal]:
 
 
 def _samples(profile: Tables, *, latency: bool) -> int:
-    reasons = profile.scan("stall_reasons").select("process", partial=pl.col("name").str.ends_with(NOT_ISSUED), reason="id")
-    counted = (
-        profile.scan("gpu_samples")
-        .join(reasons.unique(["process", "reason"], keep="first"), on=["process", "reason"], how="left")
-        .filter(pl.col("partial").fill_null(False) == latency)
-    )
-    total = int(counted.select(pl.col("count").cast(pl.Int64).sum()).collect().item())
+    total = int(samples_of_counter(profile, not_issued=latency).select(pl.col("count").sum()).collect().item())
     return total if latency else total + int(elsewhere(profile)["value"].sum())
 
 
