@@ -17,7 +17,8 @@ from aiflame.attribute.build import tree
 from aiflame.attribute.context import of_devices
 from aiflame.attribute.phases import NAMES, Phase
 from aiflame.attribute.prefixes import PREFIXES
-from aiflame.attribute.stacks import functions
+from aiflame.attribute.stacks import Tables, functions
+from aiflame.attribute.torch_frames import TorchFrames, torch_frames
 from aiflame.attribute.tree import OF_GPU, Tree
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed
@@ -38,6 +39,23 @@ def phases(program: Program, path: Path) -> list[str]:
     """The phase of each launch."""
     profile = program.profile(path)
     return [NAMES[Phase(phase)] for phase in of_devices(profile, functions(profile)).launches.sort("id")["phase"]]
+
+
+def test_the_frames_of_torch_are_looked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layers and ops both need them, and they match every symbol of the profile against a dozen expressions."""
+    calls: list[Tables] = []
+
+    def counting(profile: Tables) -> TorchFrames:
+        calls.append(profile)
+        return torch_frames(profile)
+
+    for module in ("context", "layers", "ops"):
+        monkeypatch.setattr(f"aiflame.attribute.{module}.torch_frames", counting)
+    program = Program()
+    train(program)
+    profile = program.profile(tmp_path)
+    of_devices(profile, functions(profile))
+    assert calls == [profile]
 
 
 # Phases

@@ -26,6 +26,7 @@ from aiflame.attribute.regions import Regions, regions
 from aiflame.attribute.stacks import Functions, Tables, callers
 from aiflame.attribute.steps import DATA, OPTIMIZER, Seen, Steps, automatic_regions, steps
 from aiflame.attribute.timeline_spans import by_time
+from aiflame.attribute.torch_frames import TorchFrames, torch_frames
 from aiflame.attribute.tree import Frame, frame_table
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.kinds import Kind
@@ -201,11 +202,15 @@ class _Known:
 
     @cached_property
     def _layers(self) -> StackLayers:
-        return layers(self.profile)
+        return layers(self.profile, self._frames)
 
     @cached_property
     def _ops(self) -> StackOps:
-        return ops(self.profile)
+        return ops(self.profile, self._frames)
+
+    @cached_property
+    def _frames(self) -> TorchFrames:
+        return torch_frames(self.profile)
 
     @cached_property
     def _regions(self) -> Regions:
