@@ -122,6 +122,14 @@ def test_every_room_is_in_the_table() -> None:
     assert {room_of(path) for path in FILES} <= set(MAY_IMPORT)
 
 
+def test_every_dependency_is_imported() -> None:
+    """Beside the vendor's disassembler, which is a program."""
+    declared = re.search(r"^dependencies = \[\n(.*?)^\]", (SOURCE.parent / "pyproject.toml").read_text(), re.MULTILINE | re.DOTALL)
+    assert declared is not None
+    names = set(re.findall(r'^  "([\w-]+)', declared[1], re.MULTILINE)) - {"nvidia-cuda-nvdisasm"}
+    assert names - {name.partition(".")[0] for path in FILES for name, _ in imports(path)} == set()
+
+
 @pytest.mark.parametrize("module", RECORDING)
 def test_recording_needs_the_standard_library_alone(module: str) -> None:
     """-S: nothing that was installed can be imported."""
