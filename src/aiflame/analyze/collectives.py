@@ -25,6 +25,7 @@ from aiflame.attribute.phases import Phase
 from aiflame.attribute.stacks import Functions, Tables
 from aiflame.attribute.steps import Steps
 from aiflame.profile.codes import CallBackend, CallKind
+from aiflame.profile.frame_words import is_backward_column
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -318,7 +319,7 @@ def _of_cpus(profile: Tables, trie: Functions, calls: pl.DataFrame) -> pl.DataFr
     meaning = of_calls(profile, trie, calls)
     told = meaning.samples.select("process", pl.col("id").cast(pl.Int64), "autograd", "step", "phase", "layer")
     rows = calls.join(told, on=["process", "id"], how="left", maintain_order="left")
-    backward = (pl.col("autograd") >= 1 << 15) & pl.col("phase").is_in([int(Phase.COMMUNICATION), int(Phase.OTHER)])
+    backward = is_backward_column() & pl.col("phase").is_in([int(Phase.COMMUNICATION), int(Phase.OTHER)])
     rows = rows.with_columns(
         pl.col("step").fill_null(-1),
         phase=pl.when(backward).then(int(Phase.BACKWARD)).otherwise("phase").cast(pl.Int64),

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from aiflame.attribute.stacks import Tables, find_stacks
 from aiflame.attribute.words import stack_words
 from aiflame.profile.codes import FrameKind
+from aiflame.profile.frame_words import is_frame_of
 
 Ints = NDArray[np.int64]
 
@@ -56,7 +57,7 @@ def places(profile: Tables) -> Places:
     none = pl.DataFrame([NOWHERE], schema=_SCHEMA, orient="row")
     if symbols is None or not len(words.distinct):
         return Places(none.with_columns(own=pl.lit(False)), words.key, np.zeros(len(words.key), dtype=np.int64))
-    outermost = symbols.filter(pl.col("frame") // (1 << 60) == FrameKind.PYTHON).unique(["process", "frame"], keep="first")
+    outermost = symbols.filter(is_frame_of(FrameKind.PYTHON)).unique(["process", "frame"], keep="first")
     python = words.distinct.join(
         outermost.select("process", "frame", "file", "line", function="name"), on=["process", "frame"], how="left", maintain_order="left"
     )

@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute import nodes
-from aiflame.attribute.backward import BACKWARD, origins
+from aiflame.attribute.backward import origins
 from aiflame.attribute.compiled import Compiled, compiled, op_frames
 from aiflame.attribute.growth import Forest
 from aiflame.attribute.items import LATEST, call_items, forward_calls, ints, launch_items, mother_threads, node_items, sample_items
@@ -28,7 +28,7 @@ from aiflame.attribute.steps import DATA, OPTIMIZER, Seen, Steps, automatic_regi
 from aiflame.attribute.timeline_spans import by_time
 from aiflame.attribute.torch_frames import TorchFrames, torch_frames
 from aiflame.attribute.tree import Frame, frame_table
-from aiflame.profile.codes import FrameKind
+from aiflame.profile.frame_words import is_backward, layer_rows
 from aiflame.profile.kinds import Kind
 
 Ints = NDArray[np.int64]
@@ -113,7 +113,7 @@ class _Known:
             group=group << 1 | captured,
             time_ns=time_ns,
             static=self._marks.phase[self.trie.of_stacks(process, stack)],
-            backward=autograd >= BACKWARD,
+            backward=is_backward(autograd),
             layer=self._roots.of_stacks(process, stack) > 0,
             op=origin.op > 0,
             step=step,
@@ -159,7 +159,7 @@ class _Known:
         process, thread, stack, time_ns, autograd, sequence = ints(items, "process", "thread", "stack", "time_ns", "autograd", "sequence")
         node = self.trie.of_stacks(process, stack)
         static, root = self._marks.phase[node], self._roots.of_stacks(process, stack)
-        backward = (static == Phase.BACKWARD) | ((autograd >= BACKWARD) & np.isin(static, (0, Phase.FORWARD)))
+        backward = (static == Phase.BACKWARD) | (is_backward(autograd) & np.isin(static, (0, Phase.FORWARD)))
         mother = mother_threads(items)
         key = process << 32 | mother
         # There may be ten million launches: those that are in order already are not copied.
@@ -233,8 +233,7 @@ class _Roots:
         rows = profile.scan("stacks").select("process", "id", "parent", "frame").sort("process", "id").collect()
         key, caller = callers(rows)
         parent = np.concatenate([[-1], caller + 1]).astype(np.int32)
-        word = rows["frame"].to_numpy()
-        layer = np.concatenate([[0], np.where(word >> np.uint64(60) == FrameKind.LAYER, word & np.uint64(0xFFFFFFFF), 0).astype(np.int64)])
+        layer = np.append(0, layer_rows(rows["frame"].to_numpy()))
         outermost = (layer > 0) & (nodes.nearest(parent, layer > 0, strict=True) < 0)
         at = nodes.nearest(parent, outermost)[1:]
         return _Roots(key, np.where(at >= 0, layer[at], 0))

@@ -19,9 +19,7 @@ from aiflame.attribute.stacks import Tables, find_stacks
 from aiflame.attribute.torch_frames import TorchFrames, torch_frames
 from aiflame.attribute.tree import Frame, frame_table
 from aiflame.attribute.words import Ints
-
-_ROW = 0xFFFFFFFF
-"""Bits of a LAYER word: row of `layers`."""
+from aiflame.profile.frame_words import layer_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +51,17 @@ def layers(profile: Tables, frames: TorchFrames | None = None) -> StackLayers:
     met = np.flatnonzero(frames.layer)
     boundary = nodes.nearest(words.parent, frames.layer | frames.engine | frames.in_node, strict=True)[met]
     outer = np.where((boundary >= 0) & frames.layer[boundary], np.searchsorted(met, boundary), -1)
-    word = words.distinct["frame"].to_numpy()[words.word[met]].astype(np.int64) & _ROW
+    row = layer_rows(words.distinct["frame"].to_numpy()[words.word[met]])
     process = words.distinct["process"].to_numpy()[words.word[met]].astype(np.int64)
 
     # Chains of modules, of stacks and of calls alike: few, however many stacks and calls there are.
-    module = np.concatenate([process << 32 | word, calls.process << 32 | calls.layer])
+    module = np.concatenate([process << 32 | row, calls.process << 32 | calls.layer])
     parent = np.concatenate([outer, np.where(calls.parent >= 0, calls.parent + len(met), -1)])
     known = nodes.distinct(module)
     which = np.searchsorted(known, module)
     above = np.concatenate([[-1], parent + 1]).astype(np.int32)
     chains, chain_module, place = nodes.merge_siblings(above, np.concatenate([[0], which]).astype(np.uint32))
-    modules = [(number >> 32, number & _ROW) for number in known.tolist()]
+    modules = [(number >> 32, number & 0xFFFFFFFF) for number in known.tolist()]
     of_chains = [modules[row] for row in chain_module.tolist()[1:]]
     forest, of_chain = _paths(LayerNames(profile, modules), chains.tolist()[1:], of_chains)
 

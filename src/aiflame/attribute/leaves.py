@@ -10,6 +10,7 @@ from aiflame.attribute.noise import INTERPRETER_MODULE
 from aiflame.attribute.stacks import Tables, callers
 from aiflame.attribute.tree import FRAME_COLUMNS
 from aiflame.profile.codes import FrameKind
+from aiflame.profile.frame_words import frame_kinds
 from aiflame.profile.kinds import Kind
 
 GPU_KINDS = [int(Kind.GPU_KERNEL), int(Kind.GPU_LINE)]
@@ -71,7 +72,7 @@ def _words_of_functions(profile: Tables) -> pl.DataFrame:
     """The stacks, sorted by process and id. A layer is no function: inside it runs what calls it."""
     stacks = profile.table("stacks").select("process", "id", "parent", "frame").sort("process", "id")
     frame = stacks["frame"].to_numpy()
-    layer = frame >> np.uint64(60) == FrameKind.LAYER
+    layer = frame_kinds(frame) == FrameKind.LAYER
     if not layer.any():
         return stacks
     _, caller = callers(stacks)
@@ -84,7 +85,7 @@ def _innermost_python(profile: Tables, stacks: pl.DataFrame) -> pl.DataFrame:
     words = profile.table("stacks").select("process", "id", "parent", "frame").sort("process", "id")
     _, caller = callers(words)
     parent = np.concatenate([[-1], caller + 1]).astype(np.int32)
-    python = np.concatenate([[False], (words["frame"] // (1 << 60) == FrameKind.PYTHON).to_numpy()])
+    python = np.append(False, frame_kinds(words["frame"].to_numpy()) == FrameKind.PYTHON)
     place = nodes.nearest(parent, python)[1:]
     found = words.select("process", stack="id", frame=words["frame"].gather(np.maximum(place - 1, 0))).filter(pl.Series(place > 0))
     symbols = profile.table("symbols").unique(["process", "frame"], keep="first")

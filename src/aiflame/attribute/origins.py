@@ -15,6 +15,7 @@ from aiflame.attribute import nodes
 from aiflame.attribute.division import divide
 from aiflame.attribute.stacks import Tables, callers
 from aiflame.profile.codes import FrameKind
+from aiflame.profile.frame_words import is_frame_of, module_of_native
 from aiflame.resolve.provenance import Provenance, provenance
 
 Ints = NDArray[np.int64]
@@ -125,8 +126,12 @@ def _python_frames(profile: Tables, told: Provenance) -> pl.DataFrame:
     """Frame words of generated Python (process, frame), with their set: 0 at lines that call no kernel."""
     files = told.calls.select("process", "file").unique()
     lines = _joined(told, told.calls.filter(pl.col("line") > 0), "file", "line")
-    python = pl.col("frame") // (1 << 60) == FrameKind.PYTHON
-    words = profile.table("symbols").filter(python).select("process", "frame", "file", "line").join(files, on=["process", "file"])
+    words = (
+        profile.table("symbols")
+        .filter(is_frame_of(FrameKind.PYTHON))
+        .select("process", "frame", "file", "line")
+        .join(files, on=["process", "file"])
+    )
     return words.join(lines, on=["process", "file", "line"], how="left").select("process", "frame", pl.col("set").fill_null(0))
 
 
@@ -135,9 +140,7 @@ def _native_frames(profile: Tables, told: Provenance, stacks: pl.DataFrame) -> p
     modules = profile.table("modules").select("process", "path", module="id").join(
         libraries, left_on=["process", "path"], right_on=["process", "library"]
     )  # fmt: skip
-    native = pl.col("frame") // (1 << 60) == FrameKind.NATIVE
-    module = (pl.col("frame") // (1 << 40) % (1 << 20)).cast(pl.UInt32)
-    words = stacks.filter(native).select("process", "frame").unique().with_columns(module=module)
+    words = stacks.filter(is_frame_of(FrameKind.NATIVE)).select("process", "frame").unique().with_columns(module=module_of_native())
     return words.join(modules, on=["process", "module"]).unique(["process", "frame"]).select("process", "frame", "set")
 
 

@@ -19,6 +19,7 @@ from aiflame.attribute.growth import Forest, Growth, Places
 from aiflame.attribute.owners import process_frames, thread_frames, with_ranks
 from aiflame.attribute.tree import FRAME_COLUMNS, Frame, Metric, Tree, frame_table
 from aiflame.profile.codes import FrameKind
+from aiflame.profile.frame_words import code_of_python, frame_kinds, is_frame_of
 from aiflame.profile.kinds import Kind
 
 LOST_CALLERS = Frame("[unattributed: callers lost]", Kind.UNATTRIBUTED)
@@ -96,7 +97,7 @@ def functions(profile: Tables) -> Functions:
     all_parent = np.concatenate([[-1], 0 * each, 1 + each, parent]).astype(np.int32)
     all_frame = np.concatenate([[0], 1 + each, 0 * each + 1 + size, 2 + size + rows["function"].to_numpy()]).astype(np.uint32)
     # A layer is no function: what it calls is called by the function outside of it.
-    is_function = np.append(np.ones(1 + 2 * size, dtype=np.bool_), (rows["frame"] // (1 << 60) != FrameKind.LAYER).to_numpy())
+    is_function = np.append(np.ones(1 + 2 * size, dtype=np.bool_), frame_kinds(rows["frame"].to_numpy()) != FrameKind.LAYER)
     if not is_function.all():
         outside = nodes.nearest(all_parent, is_function)
         all_parent, end = np.where(all_parent >= 0, outside[all_parent], np.int32(-1)), outside[end]
@@ -154,12 +155,11 @@ def grow_threads(
 
 def _functions_of_words(profile: Tables, words: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Distinct functions as frames, and for each frame word its functions: process, frame, depth, function (row)."""
-    kind_of_word = pl.col("frame") // (1 << 60)
     first_lines = profile.table("codes").select("process", code="id", first_line="first_line").unique(["process", "code"])
     named = (
         words.join(profile.table("symbols"), on=["process", "frame"], how="left")
         .with_columns(
-            code=pl.when(kind_of_word == FrameKind.PYTHON).then((pl.col("frame") // (1 << 32)) % (1 << 28)).cast(pl.UInt32),
+            code=pl.when(is_frame_of(FrameKind.PYTHON)).then(code_of_python()),
         )
         .join(first_lines, on=["process", "code"], how="left")
         .with_columns(

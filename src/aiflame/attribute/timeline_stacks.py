@@ -14,6 +14,7 @@ from aiflame.attribute.stacks import Functions, Tables, find_stacks
 from aiflame.attribute.tree import Tree
 from aiflame.attribute.words import stack_words
 from aiflame.profile.codes import FrameKind
+from aiflame.profile.frame_words import is_frame_of
 
 Ints = NDArray[np.int64]
 LINES = 4
@@ -88,7 +89,7 @@ class Stacks:
         text = [""] * len(words.distinct)
         if symbols is not None:
             line = pl.format("{}:{} {}", pl.col("file").str.split("/").list.last(), "line", "name")
-            told = (pl.col("frame") // (1 << 60) == FrameKind.PYTHON) & ~pl.col("file").str.contains(_NOT_TOLD)
+            told = is_frame_of(FrameKind.PYTHON) & ~pl.col("file").str.contains(_NOT_TOLD)
             told &= (pl.col("file") != _LAUNCHER[0]) | (pl.col("name") != _LAUNCHER[1])
             own = symbols.filter(pl.col("depth") == 0).unique(["process", "frame"], keep="first")
             named = words.distinct.join(

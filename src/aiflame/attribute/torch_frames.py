@@ -13,6 +13,7 @@ from aiflame.attribute.op_names import op_of_node, op_of_symbol
 from aiflame.attribute.stacks import Tables
 from aiflame.attribute.words import Ints, Mask, Words, stack_words
 from aiflame.profile.codes import FrameKind
+from aiflame.profile.frame_words import frame_kinds
 from aiflame.profile.kinds import Kind
 
 COMPILED = "[compiled]"
@@ -78,7 +79,7 @@ def torch_frames(profile: Tables) -> TorchFrames:
     """What each frame of the profile's stacks is to torch."""
     words = stack_words(profile)
     names = _Names()
-    kind = (words.distinct["frame"] // (1 << 60)).to_numpy()
+    kind = frame_kinds(words.distinct["frame"].to_numpy())
     symbols = (
         words.distinct.with_row_index("word")
         .join(profile.table("symbols"), on=["process", "frame"])
