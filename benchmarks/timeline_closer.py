@@ -22,7 +22,7 @@ from gpu_common import machine
 from aiflame.attribute.context import of_devices
 from aiflame.attribute.stacks import functions
 from aiflame.attribute.timeline_windows import Windows
-from aiflame.profile.store import Profile
+from aiflame.profile.opening import open_profile
 from aiflame.render.timeline_block import timeline_block
 
 RESULTS = Path(__file__).parent / "results" / "timeline_closer.json"
@@ -49,7 +49,7 @@ def look(windows: Windows, begin: int, length_ms: int) -> dict[str, Any]:
 
 
 def measured(path: Path) -> dict[str, Any]:
-    profile = Profile.open(path)
+    profile = open_profile(path)
     begin, end, many = profile.scan("kernels").select(pl.col("start_ns").min(), pl.col("end_ns").max(), n=pl.len()).collect().row(0)
     windows = Windows(profile, of_devices(profile, functions(profile)))
     kept = resident_mb()

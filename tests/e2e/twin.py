@@ -9,8 +9,9 @@ import polars as pl
 
 from aiflame.attribute.context import Meaning, of_devices, of_samples
 from aiflame.attribute.growth import Forest
-from aiflame.attribute.stacks import Tables, functions
+from aiflame.attribute.stacks import functions
 from aiflame.profile.codes import GpuApi
+from aiflame.profile.tables import Tables
 
 PHASES = ("Data loading", "Forward", "Backward", "Optimizer")
 

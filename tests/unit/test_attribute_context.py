@@ -17,13 +17,14 @@ from aiflame.attribute.build import tree
 from aiflame.attribute.context import of_devices
 from aiflame.attribute.phases import NAMES, Phase
 from aiflame.attribute.prefixes import PREFIXES
-from aiflame.attribute.stacks import Tables, functions
+from aiflame.attribute.stacks import functions
 from aiflame.attribute.torch_frames import TorchFrames, torch_frames
 from aiflame.attribute.tree import OF_GPU, Tree
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed
 from aiflame.profile.codes import RegionApi
 from aiflame.profile.store import Profile
+from aiflame.profile.tables import Tables
 
 PROCESS = "train.py (4711)"
 MM = "at::_ops::mm::call"

@@ -33,7 +33,7 @@ METHODS = frozenset(
 MODULES = frozenset({"os", "shutil", "tempfile"})
 """Of these everything that takes a path counts."""
 OF_MODULES = frozenset({"remove", "rename", "replace", "link", "symlink", "walk", "access", "truncate", "utime", "copy", "move", "chown"})
-OPENERS = frozenset({"Folder", "Profile", "Store", "ControlPage"})
+OPENERS = frozenset({"Folder", "ControlPage"})
 """Their `open` goes through the door."""
 
 WHAT_OTHERS_OPEN = {
@@ -52,7 +52,8 @@ WHAT_OTHERS_OPEN = {
     "profile/index.py": "Parquet into memory",
     "profile/living.py": "/proc; the profile that a process there names, to compare it by number",
     "profile/meta.py": "/proc",
-    "profile/store.py": "names of profiles in a folder that the user named; Parquet by descriptor",
+    "profile/opening.py": "names of profiles in a folder that the user named",
+    "profile/store.py": "Parquet by descriptor",
     "recorder/checkup.py": "this machine",
     "recorder/checkup_cuda.py": "this machine",
     "recorder/command.py": "the program that is recorded",

@@ -13,11 +13,12 @@ from timelines import LAYERS, OPS, Program
 
 from aiflame.attribute import timeline_near
 from aiflame.attribute.context import of_devices
-from aiflame.attribute.stacks import Tables, functions
+from aiflame.attribute.stacks import functions
 from aiflame.attribute.timeline import timeline
 from aiflame.attribute.timeline_tables import Timeline
 from aiflame.attribute.timeline_windows import TooMuch, Windows
 from aiflame.profile.codes import CopyKind, GpuApi, RegionApi, RegionKind, SyncKind
+from aiflame.profile.tables import Tables
 from aiflame.render.timeline_block import timeline_block
 
 MOST = 1_000_000

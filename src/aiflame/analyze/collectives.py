@@ -22,10 +22,11 @@ from aiflame.attribute.context import of_calls
 from aiflame.attribute.families import COLLECTIVE
 from aiflame.attribute.items import LATEST
 from aiflame.attribute.phases import Phase
-from aiflame.attribute.stacks import Functions, Tables
+from aiflame.attribute.stacks import Functions
 from aiflame.attribute.steps import Steps
 from aiflame.profile.codes import CallBackend, CallKind
 from aiflame.profile.frame_words import is_backward_column
+from aiflame.profile.tables import Tables
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -11,10 +11,11 @@ from aiflame.analyze.places import Places, place_of
 from aiflame.attribute.compiled import spread
 from aiflame.attribute.context import of_samples
 from aiflame.attribute.cpu import CLOCK, LONGEST_NS
-from aiflame.attribute.stacks import Functions, Tables
+from aiflame.attribute.stacks import Functions
 from aiflame.attribute.states import state_frames
 from aiflame.attribute.tree import METRICS
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 _KEY = ["process", "thread", "stack", "state", "step", "phase", "layer", "op"]
 

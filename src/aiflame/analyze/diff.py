@@ -26,10 +26,10 @@ from aiflame.attribute.cpu import CLOCK
 from aiflame.attribute.division import scaled
 from aiflame.attribute.facts_times import period_log2
 from aiflame.attribute.origins import ESTIMATED
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.tree import METRICS, OF_GPU, Tree
 from aiflame.errors import AiflameError
 from aiflame.json_text import json_text
+from aiflame.profile.tables import Tables
 
 FEW_STEPS = 4
 """Fewer tell nothing about the noise: the values of two times three equal steps lie apart once in ten times."""

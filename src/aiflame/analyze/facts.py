@@ -17,7 +17,7 @@ from aiflame.analyze.step_times import steady
 from aiflame.attribute import nodes
 from aiflame.attribute.build import metrics
 from aiflame.attribute.cpu import CLOCK
-from aiflame.attribute.stacks import Tables
+from aiflame.profile.tables import Tables
 
 
 @dataclass(frozen=True)

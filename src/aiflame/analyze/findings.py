@@ -17,14 +17,14 @@ from aiflame.analyze.findings_steps import slow_layers, slow_steps
 from aiflame.analyze.ranks import Ranks
 from aiflame.analyze.step_times import step_times
 from aiflame.analyze.summary import Summary
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.tree import GPU_TIME, METRICS
+from aiflame.profile.tables import OpenedProfile
 
 __all__ = ["Evidence", "Finding", "findings"]
 
 
 def findings(
-    profile: Tables, summary: Summary, limit: int = 3, known: Facts | None = None, ranks: Callable[[], Ranks] | None = None
+    profile: OpenedProfile, summary: Summary, limit: int = 3, known: Facts | None = None, ranks: Callable[[], Ranks] | None = None
 ) -> list[Finding]:
     """At most `limit`, those first that promise most. `known`: of the same profile, where they are there already; `ranks` gives what was
     found about them, where others need it, too."""

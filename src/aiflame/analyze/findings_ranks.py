@@ -9,14 +9,14 @@ import polars as pl
 from aiflame.analyze.finding import Finding
 from aiflame.analyze.rank_profile import answer, facts_of_ranks, rank_numbers
 from aiflame.analyze.ranks import Ranks
-from aiflame.attribute.stacks import Tables
+from aiflame.profile.tables import OpenedProfile
 
 MOST = 16
 MOST_ROWS = 1_000_000
 """Of kernels and samples: a first screen does not wait for more."""
 
 
-def rank_findings(profile: Tables, known: Callable[[], Ranks] | None = None) -> Iterator[Finding]:
+def rank_findings(profile: OpenedProfile, known: Callable[[], Ranks] | None = None) -> Iterator[Finding]:
     """None where there are too many ranks, or too much of them. `known`: gives what was found, where others need it, too."""
     if not 2 <= len(rank_numbers(profile)) <= MOST:
         return

@@ -23,8 +23,9 @@ from aiflame.attribute.items import LATEST
 from aiflame.attribute.owners import process_frames, with_ranks
 from aiflame.attribute.pieces import arrays
 from aiflame.attribute.prefixes import Prefix
-from aiflame.attribute.stacks import Functions, Tables, find_stacks, functions
+from aiflame.attribute.stacks import Functions, find_stacks, functions
 from aiflame.memory import give_back_freed_memory
+from aiflame.profile.tables import Tables
 
 Ints = NDArray[np.int64]
 U32 = NDArray[np.uint32]

@@ -13,7 +13,7 @@ from aiflame.attribute.gpu_work import LONGEST_NS
 from aiflame.attribute.stall_samples import sampled_functions, samples_of_counter
 from aiflame.attribute.variants import variants
 from aiflame.errors import AiflameError
-from aiflame.profile.store import Profile
+from aiflame.profile.tables import OpenedProfile
 from aiflame.resolve.names import clean, cut
 
 _NAMED = 5
@@ -39,7 +39,7 @@ class Kernel:
         return self.samples, self.gpu_time_ns, self.name
 
 
-def kernels(profile: Profile) -> list[Kernel]:
+def kernels(profile: OpenedProfile) -> list[Kernel]:
     """All of them, the hottest first: by samples, then by GPU time."""
     ran = (
         profile.scan("kernels")
@@ -98,7 +98,7 @@ def _matchers(wanted: str) -> list[Callable[[str], bool]]:
     return [*matchers, lambda name: expression.search(name) is not None]
 
 
-def _names(profile: Profile) -> dict[str, tuple[str, str]]:
+def _names(profile: OpenedProfile) -> dict[str, tuple[str, str]]:
     """Short and full name of names as compiled; recordings of OpenCL alone have no such table."""
     if not profile.has("kernel_names"):
         return {}

@@ -9,10 +9,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute.stacks import Tables, find_stacks
+from aiflame.attribute.stacks import find_stacks
 from aiflame.attribute.words import stack_words
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.frame_words import is_frame_of
+from aiflame.profile.tables import Tables
 
 Ints = NDArray[np.int64]
 

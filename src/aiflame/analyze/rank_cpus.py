@@ -19,11 +19,12 @@ from aiflame.attribute.context import of_samples
 from aiflame.attribute.cpu import LONGEST_NS
 from aiflame.attribute.items import LATEST
 from aiflame.attribute.phases import Phase
-from aiflame.attribute.stacks import Functions, Tables
+from aiflame.attribute.stacks import Functions
 from aiflame.attribute.states import state_frames
 from aiflame.attribute.steps import DATA, automatic_regions
 from aiflame.profile.codes import SampleState
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 NOTHING = Spans(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 

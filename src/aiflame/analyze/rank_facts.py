@@ -20,8 +20,8 @@ from aiflame.analyze.rank_cpus import on_cpus
 from aiflame.analyze.rank_devices import on_devices
 from aiflame.analyze.spans import Spans, union
 from aiflame.attribute.phases import Phase
-from aiflame.attribute.stacks import Tables
 from aiflame.profile.meta import Meta
+from aiflame.profile.tables import Tables
 
 TIMES = ("compute", "communication", "exposed", "copies", "idle")
 STEPS = {"step": pl.Int32, "phase": pl.Int8, "begin_ns": pl.Int64, "end_ns": pl.Int64, **dict.fromkeys(TIMES, pl.Int64)}

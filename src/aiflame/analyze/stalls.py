@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.stall_samples import UNKNOWN, sampled_functions, samples_of_counter
+from aiflame.profile.tables import Tables
 from aiflame.resolve.stall_reasons import SELECTED
 
 STALLS = {"kernel": pl.String, "reason": pl.String, "file": pl.String, "line": pl.Int64, "samples": pl.Int64}

@@ -15,11 +15,11 @@ from aiflame.attribute.build import default_metric, metrics, tree
 from aiflame.attribute.cpu import CLOCK, LONGEST_NS
 from aiflame.attribute.gpu_samples import elsewhere
 from aiflame.attribute.owners import short_command
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.stall_samples import samples_of_counter
 from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_TIME, METRICS
 from aiflame.profile.kinds import Kind
 from aiflame.profile.meta import Meta
+from aiflame.profile.tables import Tables
 
 MOST_PARTS = 20
 """Layers, and programs, that a summary lists; the tables have all."""

@@ -8,7 +8,7 @@ from aiflame.analyze.tables_code import code_tables
 from aiflame.analyze.tables_gpu import copies_table, kernels_table
 from aiflame.analyze.tables_idle import gaps_table, idle_table, steps_table
 from aiflame.analyze.tables_meaning import meaning_tables
-from aiflame.attribute.stacks import Tables
+from aiflame.profile.tables import Tables
 
 __all__ = ["Column", "TableOf", "tables"]
 

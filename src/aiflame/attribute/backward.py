@@ -24,9 +24,9 @@ from aiflame.attribute.layers import StackLayers
 from aiflame.attribute.op_names import same_op
 from aiflame.attribute.ops import StackOps, Where
 from aiflame.attribute.sequences import Moments, Sequences
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.words import Ints, Mask, find
 from aiflame.profile.frame_words import is_backward, torch_thread
+from aiflame.profile.tables import Tables
 
 COMPILED = "CompiledFunction"
 """The node of a whole compiled graph: its ops are those that run inside of it."""

@@ -13,9 +13,9 @@ from aiflame.attribute.grouping import GROUPS, group
 from aiflame.attribute.power import CPUS, GPUS, measured, unreadable
 from aiflame.attribute.prefixes import PREFIXES, Prefix
 from aiflame.attribute.rank_groups import RANK, by_rank
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.tree import BYTES, CPU_TIME, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, METRICS, OF_GPU, WALL_TIME, Tree
 from aiflame.errors import AiflameError
+from aiflame.profile.tables import Tables
 
 GROUPINGS = ("code", *PREFIXES, *GROUPS, RANK)
 DETAILS = ("function", "line", "instruction")

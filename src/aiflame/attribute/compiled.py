@@ -10,9 +10,9 @@ import polars as pl
 
 from aiflame.attribute.growth import Forest
 from aiflame.attribute.origins import ESTIMATED, Division, Ints, KernelOrigins
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.tree import Frame, Metric, frame_table
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,13 +23,14 @@ from aiflame.attribute.ops import StackOps, ops
 from aiflame.attribute.origins import kernel_origins
 from aiflame.attribute.phases import Marks, Phase, Told, marks, phase_forest, phases
 from aiflame.attribute.regions import Regions, regions
-from aiflame.attribute.stacks import Functions, Tables, callers
+from aiflame.attribute.stacks import Functions, callers
 from aiflame.attribute.steps import DATA, OPTIMIZER, Seen, Steps, automatic_regions, steps
 from aiflame.attribute.timeline_spans import by_time
 from aiflame.attribute.torch_frames import TorchFrames, torch_frames
 from aiflame.attribute.tree import Frame, frame_table
 from aiflame.profile.frame_words import is_backward, layer_rows
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 Ints = NDArray[np.int64]
 CONTEXT = ("step", "phase", "layer", "op", "region")

@@ -20,11 +20,12 @@ from aiflame.attribute.noise import hidden_noise, is_noise
 from aiflame.attribute.rank_groups import RANK, grouped_by_rank, has_ranks
 from aiflame.attribute.reshape import without_nodes
 from aiflame.attribute.segments import forest_of
-from aiflame.attribute.stacks import Functions, Tables, functions, grow_threads
+from aiflame.attribute.stacks import Functions, functions, grow_threads
 from aiflame.attribute.states import state_frames
 from aiflame.attribute.tree import METRICS
 from aiflame.profile.codes import SampleState
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 CONTEXT = ("phase", "layer", "op", "region")
 GROUPINGS = (

@@ -27,9 +27,10 @@ from aiflame.attribute.packing import summed
 from aiflame.attribute.prefixes import Prefix
 from aiflame.attribute.rank_groups import RANK, grouped_by_rank, has_ranks
 from aiflame.attribute.segments import forest_of
-from aiflame.attribute.stacks import Functions, Tables, functions
+from aiflame.attribute.stacks import Functions, functions
 from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, LAUNCHES, METRICS, OF_GPU, Frame, Metric, frame_table
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 BY = Prefix(("phase", "layer", "op", "region"), code=True)
 ALONE, UNLAUNCHED = "alone", "unlaunched"

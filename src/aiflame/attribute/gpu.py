@@ -23,9 +23,10 @@ from aiflame.attribute.gpu_work import Grouped, Work, work
 from aiflame.attribute.growth import Forest, Growth, Places
 from aiflame.attribute.intra import SCOPED, Scopes, scopes
 from aiflame.attribute.prefixes import Prefix, grow_prefix
-from aiflame.attribute.stacks import Functions, Tables, functions
+from aiflame.attribute.stacks import Functions, functions
 from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_TIME, LAUNCHES, Metric, Tree, frame_table
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 IDLE = "[GPU idle]"
 DIVIDED = ", divided inside kernels by their samples"

@@ -16,10 +16,11 @@ from aiflame.attribute.gpu_graphs import captured_stacks
 from aiflame.attribute.gpu_launches import LaunchTable
 from aiflame.attribute.phases import Phase
 from aiflame.attribute.pieces import count, pieces, taken
-from aiflame.attribute.stacks import Tables, find_stacks
+from aiflame.attribute.stacks import find_stacks
 from aiflame.attribute.variants import Specializations
 from aiflame.profile.codes import CopyKind
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 COPY_NAMES = {
     CopyKind.HOST_TO_DEVICE: "[copy host→device]",

@@ -17,10 +17,10 @@ from aiflame.attribute.division import Cells, Ints, divide, joined
 from aiflame.attribute.gpu_windows import LATEST, overlaps
 from aiflame.attribute.gpu_work import Work
 from aiflame.attribute.packing import ordered, summed
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.stall_samples import UNKNOWN, sampled_functions, samples_of_counter, stall_reasons
 from aiflame.attribute.variants import kept_apart
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 NO_KERNEL = "[unattributed: no kernel ran in the sample's window]"
 NO_CALLER = "[unattributed: called by an unknown kernel]"

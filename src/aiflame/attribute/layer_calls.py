@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute.items import LATEST
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.words import Ints, Mask, latest
 from aiflame.profile.frame_words import torch_thread_column
+from aiflame.profile.tables import Tables
 
 _SEQUENCES = 1 << 32
 

@@ -15,11 +15,12 @@ from aiflame.attribute import nodes
 from aiflame.attribute.growth import Forest
 from aiflame.attribute.layer_calls import LayerCalls, layer_calls
 from aiflame.attribute.layer_names import LayerNames, Module, Place
-from aiflame.attribute.stacks import Tables, find_stacks
+from aiflame.attribute.stacks import find_stacks
 from aiflame.attribute.torch_frames import TorchFrames, torch_frames
 from aiflame.attribute.tree import Frame, frame_table
 from aiflame.attribute.words import Ints
 from aiflame.profile.frame_words import layer_rows
+from aiflame.profile.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ import polars as pl
 
 from aiflame.attribute import nodes
 from aiflame.attribute.noise import INTERPRETER_MODULE
-from aiflame.attribute.stacks import Tables, callers
+from aiflame.attribute.stacks import callers
 from aiflame.attribute.tree import FRAME_COLUMNS
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.frame_words import frame_kinds
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 GPU_KINDS = [int(Kind.GPU_KERNEL), int(Kind.GPU_LINE)]
 CODE_KINDS = [int(Kind.PYTHON), int(Kind.C), int(Kind.CPP), int(Kind.GPU_KERNEL)]

@@ -12,9 +12,10 @@ from enum import IntEnum
 import numpy as np
 
 from aiflame.attribute import nodes
-from aiflame.attribute.stacks import Tables, find_stacks
+from aiflame.attribute.stacks import find_stacks
 from aiflame.attribute.torch_frames import TorchFrames, torch_frames
 from aiflame.attribute.words import Ints
+from aiflame.profile.tables import Tables
 
 _ENDS = -1
 """Stands for a frame inside of which an op outside of it is none."""

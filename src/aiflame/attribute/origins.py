@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from aiflame.attribute import nodes
 from aiflame.attribute.division import divide
-from aiflame.attribute.stacks import Tables, callers
+from aiflame.attribute.stacks import callers
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.frame_words import is_frame_of, module_of_native
+from aiflame.profile.tables import Tables
 from aiflame.resolve.provenance import Provenance, provenance
 
 Ints = NDArray[np.int64]

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from aiflame.attribute.growth import Forest
 from aiflame.attribute.items import LATEST
 from aiflame.attribute.region_paths import ORDER, Timelines, timelines
-from aiflame.attribute.stacks import Tables
 from aiflame.profile.codes import RegionApi, RegionKind
+from aiflame.profile.tables import Tables
 
 INTERVALS = {
     "process": pl.Int64,

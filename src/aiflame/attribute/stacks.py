@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import polars as pl
@@ -21,19 +20,10 @@ from aiflame.attribute.tree import FRAME_COLUMNS, Frame, Metric, Tree, frame_tab
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.frame_words import code_of_python, frame_kinds, is_frame_of
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 LOST_CALLERS = Frame("[unattributed: callers lost]", Kind.UNATTRIBUTED)
 NO_NAME = Frame("[unknown]", Kind.C)
-
-
-class Tables(Protocol):
-    """What attribution needs of a profile."""
-
-    def has(self, name: str) -> bool: ...
-
-    def table(self, name: str) -> pl.DataFrame: ...
-
-    def scan(self, name: str) -> pl.LazyFrame: ...
 
 
 @dataclass(frozen=True, slots=True)

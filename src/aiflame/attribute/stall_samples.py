@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from aiflame.attribute.stacks import Tables
+from aiflame.profile.tables import Tables
 from aiflame.resolve.stall_reasons import NOT_ISSUED, short
 
 UNKNOWN = "unknown"

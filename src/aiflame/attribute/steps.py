@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from aiflame.attribute.calls import Calls, calls_by_launches, outermost_calls
 from aiflame.attribute.items import LATEST
 from aiflame.attribute.optimizers import ends_of_cycles, outermost, with_skipped
-from aiflame.attribute.stacks import Tables
 from aiflame.profile.codes import RegionApi
+from aiflame.profile.tables import Tables
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -13,7 +13,7 @@ import polars as pl
 from aiflame.attribute.context import BRINGS, CONTEXT, Meaning, of_devices
 from aiflame.attribute.gpu_work import JOIN
 from aiflame.attribute.owners import process_names, thread_frames, with_ranks
-from aiflame.attribute.stacks import Tables, functions
+from aiflame.attribute.stacks import functions
 from aiflame.attribute.timeline_calls import calls
 from aiflame.attribute.timeline_context import Contexts
 from aiflame.attribute.timeline_intra import inside_kernels
@@ -27,6 +27,7 @@ from aiflame.attribute.timeline_work import device_work
 from aiflame.attribute.tree import Frame
 from aiflame.memory import give_back_freed_memory
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 _NO_THREAD = Frame("[thread not recorded]", Kind.UNATTRIBUTED)
 

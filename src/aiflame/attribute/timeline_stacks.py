@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from aiflame.attribute import nodes
 from aiflame.attribute.noise import interpreter_noise
-from aiflame.attribute.stacks import Functions, Tables, find_stacks
+from aiflame.attribute.stacks import Functions, find_stacks
 from aiflame.attribute.tree import Tree
 from aiflame.attribute.words import stack_words
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.frame_words import is_frame_of
+from aiflame.profile.tables import Tables
 
 Ints = NDArray[np.int64]
 LINES = 4

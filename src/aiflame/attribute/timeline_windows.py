@@ -8,7 +8,7 @@ from functools import cached_property
 import polars as pl
 
 from aiflame.attribute.context import BRINGS, CONTEXT, Meaning, of_samples
-from aiflame.attribute.stacks import Tables, functions
+from aiflame.attribute.stacks import functions
 from aiflame.attribute.timeline import launches_of, owners_of
 from aiflame.attribute.timeline_calls import calls
 from aiflame.attribute.timeline_context import Contexts
@@ -20,6 +20,7 @@ from aiflame.attribute.timeline_tables import Making, Timeline
 from aiflame.attribute.timeline_telemetry import telemetry
 from aiflame.attribute.timeline_work import device_work
 from aiflame.errors import AiflameError
+from aiflame.profile.tables import Tables
 
 
 class TooMuch(AiflameError):

@@ -22,13 +22,14 @@ from aiflame.attribute.packing import packed
 from aiflame.attribute.phases import Phase
 from aiflame.attribute.pieces import pieces as pieces_of
 from aiflame.attribute.pieces import taken
-from aiflame.attribute.stacks import Tables, find_stacks
+from aiflame.attribute.stacks import find_stacks
 from aiflame.attribute.timeline_context import Contexts
 from aiflame.attribute.timeline_spans import by_time, lanes, path_spans, pieces
 from aiflame.attribute.timeline_stacks import Stacks
 from aiflame.attribute.timeline_tables import Making, Owners, SliceKind, TrackKind
 from aiflame.attribute.variants import Specializations
 from aiflame.profile.codes import CopyKind
+from aiflame.profile.tables import Tables
 
 Ints = NDArray[np.int64]
 NO_DEVICE = "[unknown device]"

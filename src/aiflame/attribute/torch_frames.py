@@ -10,11 +10,11 @@ import polars as pl
 
 from aiflame.attribute import nodes
 from aiflame.attribute.op_names import op_of_node, op_of_symbol
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.words import Ints, Mask, Words, stack_words
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.frame_words import frame_kinds
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 COMPILED = "[compiled]"
 """Work of a graph that torch.compile made, outside of the ops that it calls."""

@@ -12,7 +12,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute import nodes
-from aiflame.attribute.stacks import Tables, callers
+from aiflame.attribute.stacks import callers
+from aiflame.profile.tables import Tables
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -15,7 +15,7 @@ from aiflame.attribute.transforms import diff as diff_tree
 from aiflame.cli.say import say, say_json
 from aiflame.cli.view import BaseRanks, Ranks, View, opened, view
 from aiflame.errors import AiflameError
-from aiflame.profile.store import Profile
+from aiflame.profile.tables import OpenedProfile
 from aiflame.render import svg
 from aiflame.render.diff_table import print_comparison
 
@@ -56,7 +56,7 @@ def diff(
 class _Side:
     path: Path
     ranks: str
-    profile: Profile
+    profile: OpenedProfile
 
     @staticmethod
     def of(path: Path, ranks: str) -> _Side:

@@ -21,8 +21,8 @@ from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed
 from aiflame.profile.background import take_failures
 from aiflame.profile.door import Folder
+from aiflame.profile.opening import newest
 from aiflame.profile.rank_numbers import parse_ranks, write_ranks
-from aiflame.profile.store import newest
 
 ProfilePath = Annotated[
     Path | None, typer.Argument(metavar="PROFILE", help="The profile, or a file of collapsed stacks (default: the newest profile here).")

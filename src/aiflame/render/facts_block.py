@@ -9,9 +9,9 @@ from aiflame.attribute.context import Meaning
 from aiflame.attribute.facts import CONTEXTS, Facts, Grouping
 from aiflame.attribute.facts_cpu import cpu_facts
 from aiflame.attribute.facts_device import device_facts
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.tree import CPU_TIME, ENERGY, OF_GPU, WALL_TIME
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 from aiflame.render.blocks import Values, block
 from aiflame.render.colors import TONES
 

@@ -21,10 +21,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.pieces import count
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.timeline import timeline as timeline_of
 from aiflame.attribute.timeline_tables import SliceKind, Timeline, TrackKind
 from aiflame.profile.meta import Clocks
+from aiflame.profile.tables import Tables
 from aiflame.render.wire import Chosen, Fixed64, Message, Part, Runs, Same, Some, Varint, encode, number, text
 
 ROWS = 1 << 16

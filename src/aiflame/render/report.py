@@ -17,7 +17,7 @@ from aiflame.attribute.context import Meaning
 from aiflame.attribute.timeline_windows import Windows
 from aiflame.errors import AiflameError
 from aiflame.memory import give_back_freed_memory
-from aiflame.profile.store import Profile
+from aiflame.profile.tables import OpenedProfile
 from aiflame.render.facts_block import facts_makers
 from aiflame.render.output import new_file
 from aiflame.render.page import page
@@ -38,8 +38,8 @@ class Report:
 
     def __init__(
         self,
-        profile: Profile,
-        baseline: Profile | None = None,
+        profile: OpenedProfile,
+        baseline: OpenedProfile | None = None,
         title: str = "",
         most_code: int = WHOLE,
         sources: SourceFolder | None = None,
@@ -131,7 +131,9 @@ class Report:
         return Code(self.profile, self._most_code, SourceTexts(self.profile, self._sources))
 
 
-def write(profile: Profile, path: Path, baseline: Profile | None = None, title: str = "", sources: SourceFolder | None = None) -> int:
+def write(
+    profile: OpenedProfile, path: Path, baseline: OpenedProfile | None = None, title: str = "", sources: SourceFolder | None = None
+) -> int:
     """Writes the report as one file, which is there as a whole or not at all; returns its size in bytes."""
     report = Report(profile, baseline, title, MOST_IN_A_FILE, sources)
     return _write(path, page(report.title, report.first_screen(), report.blocks()))

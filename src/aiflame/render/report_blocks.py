@@ -16,7 +16,7 @@ from aiflame.analyze.ranks import Ranks
 from aiflame.analyze.step_series import step_series
 from aiflame.analyze.summary import summarize
 from aiflame.analyze.table import Column, TableOf
-from aiflame.profile.store import Profile
+from aiflame.profile.tables import OpenedProfile
 from aiflame.render.blocks import Values, block
 
 SHARE = 10**9
@@ -62,7 +62,7 @@ MOST_ROWS = 8
 
 
 def first_screen(
-    profile: Profile, known: Facts, found: Sequence[TableOf], baseline: Profile | None, ranks: Callable[[], Ranks] | None = None
+    profile: OpenedProfile, known: Facts, found: Sequence[TableOf], baseline: OpenedProfile | None, ranks: Callable[[], Ranks] | None = None
 ) -> dict[str, object]:
     summary = summarize(profile, profile.meta, known)
     by_name = {table.name: table for table in found}

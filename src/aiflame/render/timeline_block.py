@@ -13,10 +13,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.context import Meaning
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.timeline import timeline as timeline_of
 from aiflame.attribute.timeline_tables import SliceKind, Timeline, TrackKind
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 from aiflame.render.blocks import MOST as LARGEST
 from aiflame.render.blocks import Values, block
 from aiflame.render.colors import shade_of
