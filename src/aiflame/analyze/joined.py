@@ -20,10 +20,11 @@ from aiflame.attribute.gpu_inside import kernel_names
 from aiflame.attribute.gpu_launches import LaunchTable
 from aiflame.attribute.gpu_work import JOIN, NO_LAUNCH, Grouped, Work, work
 from aiflame.attribute.items import LATEST
+from aiflame.attribute.lookup import find_rows
 from aiflame.attribute.owners import process_frames, with_ranks
 from aiflame.attribute.pieces import arrays
 from aiflame.attribute.prefixes import Prefix
-from aiflame.attribute.stacks import Functions, find_stacks, functions
+from aiflame.attribute.stacks import Functions, functions
 from aiflame.memory import give_back_freed_memory
 from aiflame.profile.tables import Tables
 
@@ -66,7 +67,7 @@ class Launches:
         lost = lost[launch[lost] > 0]
         if len(lost):
             key = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts)) << 32 | self.id
-            at[lost] = find_stacks(key, process[lost] << 32 | launch[lost])
+            at[lost] = find_rows(key, process[lost] << 32 | launch[lost])
         return at
 
 

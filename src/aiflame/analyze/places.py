@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute.stacks import find_stacks
+from aiflame.attribute.lookup import find_rows
+from aiflame.attribute.stack_table import StackTable
 from aiflame.attribute.words import stack_words
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.frame_words import is_frame_of
@@ -33,12 +34,13 @@ class Places:
 
     rows: pl.DataFrame
     """file, line, function, and `own`: its author wrote it, not a library's. Row 0 is nowhere."""
-    _key: Ints
+    _stacks: StackTable
     _place: Ints
+    """For each row of the stacks."""
 
     def of_stacks(self, process: Ints, stack: Ints) -> Ints:
         """The row of each stack's place, 0 where it has none."""
-        return np.append(self._place, 0)[find_stacks(self._key, process << 32 | stack)]
+        return self._stacks.at(self._place, process, stack)
 
 
 def place_text(file: str, line: int) -> str:
@@ -57,7 +59,7 @@ def places(profile: Tables) -> Places:
     symbols = profile.table("symbols") if profile.has("symbols") else None
     none = pl.DataFrame([NOWHERE], schema=_SCHEMA, orient="row")
     if symbols is None or not len(words.distinct):
-        return Places(none.with_columns(own=pl.lit(False)), words.key, np.zeros(len(words.key), dtype=np.int64))
+        return Places(none.with_columns(own=pl.lit(False)), words.stacks, np.zeros(len(words.stacks.key), dtype=np.int64))
     outermost = symbols.filter(is_frame_of(FrameKind.PYTHON)).unique(["process", "frame"], keep="first")
     python = words.distinct.join(
         outermost.select("process", "frame", "file", "line", function="name"), on=["process", "frame"], how="left", maintain_order="left"
@@ -72,7 +74,7 @@ def places(profile: Tables) -> Places:
     foreign = np.array([bool(_FOREIGN.search(file)) for file in rows["file"]], dtype=np.bool_)
     own = words.nearest(words.of_nodes(np.where(foreign[of_word], 0, of_word)))
     of_stack = np.where(own > 0, own, words.nearest(words.of_nodes(of_word)))[1:]
-    return Places(rows.with_columns(own=pl.Series(~foreign)), words.key, of_stack)
+    return Places(rows.with_columns(own=pl.Series(~foreign)), words.stacks, of_stack)
 
 
 def place_of(profile: Tables, known: Places, process: Ints, thread: Ints, stack: Ints) -> Ints:
@@ -81,7 +83,7 @@ def place_of(profile: Tables, known: Places, process: Ints, thread: Ints, stack:
     if (place > 0).all():
         return place
     keys, started = _of_threads(profile, known)
-    return np.where(place > 0, place, np.append(started, 0)[find_stacks(keys, process << 32 | np.maximum(thread, 0))])
+    return np.where(place > 0, place, np.append(started, 0)[find_rows(keys, process << 32 | np.maximum(thread, 0))])
 
 
 def _of_threads(profile: Tables, known: Places) -> tuple[Ints, Ints]:

@@ -21,10 +21,10 @@ import polars as pl
 from aiflame.attribute import nodes
 from aiflame.attribute.gradient_sums import gradient_sums
 from aiflame.attribute.layers import StackLayers
+from aiflame.attribute.lookup import Ints, Mask, find
 from aiflame.attribute.op_names import same_op
 from aiflame.attribute.ops import StackOps, Where
 from aiflame.attribute.sequences import Moments, Sequences
-from aiflame.attribute.words import Ints, Mask, find
 from aiflame.profile.frame_words import is_backward, torch_thread
 from aiflame.profile.tables import Tables
 

@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute.growth import Forest
-from aiflame.attribute.origins import ESTIMATED, Division, Ints, KernelOrigins
+from aiflame.attribute.lookup import Ints
+from aiflame.attribute.origins import ESTIMATED, Division, KernelOrigins
 from aiflame.attribute.tree import Frame, Metric, frame_table
 from aiflame.profile.kinds import Kind
 from aiflame.profile.tables import Tables

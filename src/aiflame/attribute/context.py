@@ -13,7 +13,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute import nodes
 from aiflame.attribute.backward import origins
 from aiflame.attribute.compiled import Compiled, compiled, op_frames
 from aiflame.attribute.growth import Forest
@@ -23,12 +22,13 @@ from aiflame.attribute.ops import StackOps, ops
 from aiflame.attribute.origins import kernel_origins
 from aiflame.attribute.phases import Marks, Phase, Told, marks, phase_forest, phases
 from aiflame.attribute.regions import Regions, regions
-from aiflame.attribute.stacks import Functions, callers
+from aiflame.attribute.stack_table import StackTable, outermost_layers, stack_table
+from aiflame.attribute.stacks import Functions
 from aiflame.attribute.steps import DATA, OPTIMIZER, Seen, Steps, automatic_regions, steps
 from aiflame.attribute.timeline_spans import by_time
 from aiflame.attribute.torch_frames import TorchFrames, torch_frames
 from aiflame.attribute.tree import Frame, frame_table
-from aiflame.profile.frame_words import is_backward, layer_rows
+from aiflame.profile.frame_words import is_backward
 from aiflame.profile.kinds import Kind
 from aiflame.profile.tables import Tables
 
@@ -115,7 +115,7 @@ class _Known:
             time_ns=time_ns,
             static=self._marks.phase[self.trie.of_stacks(process, stack)],
             backward=is_backward(autograd),
-            layer=self._roots.of_stacks(process, stack) > 0,
+            layer=self._root(process, stack) > 0,
             op=origin.op > 0,
             step=step,
             anywhere=captured,
@@ -159,7 +159,7 @@ class _Known:
     def _seen(self, items: pl.DataFrame, exact: bool) -> dict[tuple[int, int], Seen]:
         process, thread, stack, time_ns, autograd, sequence = ints(items, "process", "thread", "stack", "time_ns", "autograd", "sequence")
         node = self.trie.of_stacks(process, stack)
-        static, root = self._marks.phase[node], self._roots.of_stacks(process, stack)
+        static, root = self._marks.phase[node], self._root(process, stack)
         backward = (static == Phase.BACKWARD) | (is_backward(autograd) & np.isin(static, (0, Phase.FORWARD)))
         mother = mother_threads(items)
         key = process << 32 | mother
@@ -217,32 +217,14 @@ class _Known:
     def _regions(self) -> Regions:
         return regions(self.profile)
 
+    def _root(self, process: Ints, stack: Ints) -> Ints:
+        """The outermost layer of each stack, 0 where there is none."""
+        return self._stacks.at(self._roots, process, stack)
+
     @cached_property
-    def _roots(self) -> _Roots:
-        return _Roots.of(self.profile)
+    def _roots(self) -> Ints:
+        return outermost_layers(self._stacks)
 
-
-@dataclass(frozen=True, slots=True)
-class _Roots:
-    """The outermost layer of each stack."""
-
-    key: Ints
-    layer: Ints
-
-    @staticmethod
-    def of(profile: Tables) -> _Roots:
-        rows = profile.scan("stacks").select("process", "id", "parent", "frame").sort("process", "id").collect()
-        key, caller = callers(rows)
-        parent = np.concatenate([[-1], caller + 1]).astype(np.int32)
-        layer = np.append(0, layer_rows(rows["frame"].to_numpy()))
-        outermost = (layer > 0) & (nodes.nearest(parent, layer > 0, strict=True) < 0)
-        at = nodes.nearest(parent, outermost)[1:]
-        return _Roots(key, np.where(at >= 0, layer[at], 0))
-
-    def of_stacks(self, process: Ints, stack: Ints) -> Ints:
-        """0 where there is none."""
-        if not len(self.key):
-            return np.zeros(len(process), dtype=np.int64)
-        wanted = process << 32 | stack
-        at = np.minimum(np.searchsorted(self.key, wanted), len(self.key) - 1)
-        return np.where(self.key[at] == wanted, self.layer[at], 0)
+    @cached_property
+    def _stacks(self) -> StackTable:
+        return stack_table(self.profile)

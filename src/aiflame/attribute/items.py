@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from aiflame.attribute.lookup import find
 from aiflame.profile.frame_words import is_backward, is_forward, torch_thread
 from aiflame.profile.tables import Tables
 
@@ -65,8 +66,8 @@ def mother_threads(items: pl.DataFrame, forward: pl.DataFrame | None = None) -> 
     backward = np.flatnonzero(is_backward(autograd))
     if len(known) and len(backward):
         wanted = torch_thread(process[backward], autograd[backward])
-        at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-        found[backward] = np.where(known[at] == wanted, mother[at], found[backward])
+        at, there = find(known, wanted)
+        found[backward] = np.where(there, mother[at], found[backward])
     return found
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute.items import LATEST
-from aiflame.attribute.words import Ints, Mask, latest
+from aiflame.attribute.lookup import Ints, Mask, latest
 from aiflame.profile.frame_words import torch_thread_column
 from aiflame.profile.tables import Tables
 

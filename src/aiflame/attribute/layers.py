@@ -15,10 +15,10 @@ from aiflame.attribute import nodes
 from aiflame.attribute.growth import Forest
 from aiflame.attribute.layer_calls import LayerCalls, layer_calls
 from aiflame.attribute.layer_names import LayerNames, Module, Place
-from aiflame.attribute.stacks import find_stacks
+from aiflame.attribute.lookup import Ints
+from aiflame.attribute.stack_table import StackTable
 from aiflame.attribute.torch_frames import TorchFrames, torch_frames
 from aiflame.attribute.tree import Frame, frame_table
-from aiflame.attribute.words import Ints
 from aiflame.profile.frame_words import layer_rows
 from aiflame.profile.tables import Tables
 
@@ -27,17 +27,17 @@ from aiflame.profile.tables import Tables
 class StackLayers:
     forest: Forest
     """Layer paths, a frame (Kind.LAYER) for each name: `layers.3`, then `attn`. Node 0: no layer."""
-    key: Ints
-    """process << 32 | stack id, sorted."""
+    stacks: StackTable
     path: Ints
-    """For each key its node of `forest`. Inside the backward pass: of the modules that are called inside of it, if there are any."""
+    """For each row of `stacks` its node of `forest`. Inside the backward pass: that of the modules that are called there, if there are
+    any."""
     calls: LayerCalls
     call_path: Ints
     """For each call its node of `forest`."""
 
     def of_stacks(self, process: Ints, stack: Ints) -> Ints:
         """The layer path of each stack, 0 where the profile has no such stack."""
-        return np.append(self.path, 0)[find_stacks(self.key, process << 32 | stack)]
+        return self.stacks.at(self.path, process, stack)
 
     def shared(self, one: Ints, other: Ints) -> Ints:
         """The path that two paths have in common, 0 for none."""
@@ -68,7 +68,7 @@ def layers(profile: Tables, frames: TorchFrames | None = None) -> StackLayers:
 
     path = of_chain[place[1:]]
     of_node = np.where(at >= 0, np.append(path, 0)[np.searchsorted(met, np.maximum(at, 0))], 0)
-    return StackLayers(forest, words.key, of_node[1:], calls, path[len(met) :])
+    return StackLayers(forest, words.stacks, of_node[1:], calls, path[len(met) :])
 
 
 @dataclass(frozen=True, slots=True)

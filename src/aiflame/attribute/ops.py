@@ -12,9 +12,9 @@ from enum import IntEnum
 import numpy as np
 
 from aiflame.attribute import nodes
-from aiflame.attribute.stacks import find_stacks
+from aiflame.attribute.lookup import Ints
+from aiflame.attribute.stack_table import StackTable
 from aiflame.attribute.torch_frames import TorchFrames, torch_frames
-from aiflame.attribute.words import Ints
 from aiflame.profile.tables import Tables
 
 _ENDS = -1
@@ -38,10 +38,9 @@ class Where(IntEnum):
 class StackOps:
     names: list[str]
     """Of each op; op 0 is none, and its name is empty."""
-    key: Ints
-    """process << 32 | stack id, sorted."""
+    stacks: StackTable
     op: Ints
-    """For each key its row of `names`: the op that ran."""
+    """For each row of `stacks` its row of `names`: the op that ran."""
     called: Ints
     """The op that Python called."""
     node: Ints
@@ -54,8 +53,8 @@ class StackOps:
         return self.at(self.op, self.places(process, stack))
 
     def places(self, process: Ints, stack: Ints) -> Ints:
-        """The place of each stack among the keys, -1 where the profile has no such stack."""
-        return find_stacks(self.key, process << 32 | stack)
+        """The row of each stack, -1 where the profile has no such stack."""
+        return self.stacks.find(process, stack)
 
     @staticmethod
     def at(value: Ints, places: Ints) -> Ints:
@@ -76,7 +75,7 @@ def ops(profile: Tables, frames: TorchFrames | None = None) -> StackOps:
     called = words.nearest(np.where(first, frames.op, np.where(boundary, _ENDS, 0)))
     node = words.nearest(np.where(frames.node > 0, frames.node, np.where(boundary, _ENDS, 0)))
     found = (np.maximum(value, 0)[1:] for value in (op, called, node, _where(frames)))
-    return StackOps(frames.names, words.key, *found)
+    return StackOps(frames.names, words.stacks, *found)
 
 
 def _where(frames: TorchFrames) -> Ints:

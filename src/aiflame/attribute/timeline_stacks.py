@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from aiflame.attribute import nodes
 from aiflame.attribute.noise import interpreter_noise
-from aiflame.attribute.stacks import Functions, find_stacks
+from aiflame.attribute.stacks import Functions
 from aiflame.attribute.tree import Tree
-from aiflame.attribute.words import stack_words
+from aiflame.attribute.words import Words, stack_words
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.frame_words import is_frame_of
 from aiflame.profile.tables import Tables
@@ -37,8 +37,9 @@ class Stacks:
 
     def tops(self, process: Ints, stack: Ints) -> list[list[str]]:
         """`model.py:41 Attention.forward`: the innermost lines of Python, innermost first; of stacks without Python functions."""
-        key, text, parent, word = self._lines
-        at = find_stacks(key, process << 32 | stack) + 1
+        words, text = self._lines
+        parent, word = words.parent, words.word
+        at = words.stacks.find(process, stack) + 1
         told = np.append(np.array([bool(one) for one in text], dtype=np.bool_), False)[word]
         nearest, further = nodes.nearest(parent, told), nodes.nearest(parent, told, strict=True)
         found = _walk(np.where(at > 0, nearest[at], -1), further)
@@ -83,8 +84,8 @@ class Stacks:
         return [[name for one, name in zip(each, row, strict=True) if one >= 0] for each, row in zip(found.tolist(), rows, strict=True)]
 
     @cached_property
-    def _lines(self) -> tuple[Ints, list[str], NDArray[np.int32], Ints]:
-        """Keys of stacks, the text of each distinct word (empty: not told), and the trie of words."""
+    def _lines(self) -> tuple[Words, list[str]]:
+        """The trie of words, and the text of each distinct word (empty: not told)."""
         words = stack_words(self._profile)
         symbols = self._profile.table("symbols") if self._profile.has("symbols") else None
         text = [""] * len(words.distinct)
@@ -97,7 +98,7 @@ class Stacks:
                 own.select("process", "frame", "file", "line", "name"), on=["process", "frame"], how="left", maintain_order="left"
             )
             text = named.select(pl.when(told).then(line).otherwise(pl.lit("")).fill_null("").alias("text"))["text"].to_list()
-        return words.key, text, words.parent, words.word
+        return words, text
 
 
 def _walk(first: Ints, further: NDArray[np.int32]) -> Ints:

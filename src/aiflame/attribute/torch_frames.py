@@ -9,8 +9,9 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute import nodes
+from aiflame.attribute.lookup import Ints, Mask
 from aiflame.attribute.op_names import op_of_node, op_of_symbol
-from aiflame.attribute.words import Ints, Mask, Words, stack_words
+from aiflame.attribute.words import Words, stack_words
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.frame_words import frame_kinds
 from aiflame.profile.kinds import Kind
