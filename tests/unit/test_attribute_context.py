@@ -17,14 +17,11 @@ from aiflame.attribute.build import tree
 from aiflame.attribute.context import of_devices
 from aiflame.attribute.phases import NAMES, Phase
 from aiflame.attribute.prefixes import PREFIXES
-from aiflame.attribute.stacks import functions
-from aiflame.attribute.torch_frames import TorchFrames, torch_frames
 from aiflame.attribute.tree import OF_GPU, Tree
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed
 from aiflame.profile.codes import RegionApi
 from aiflame.profile.store import Profile
-from aiflame.profile.tables import Tables
 
 PROCESS = "train.py (4711)"
 MM = "at::_ops::mm::call"
@@ -39,24 +36,7 @@ def lines(of: Tree, metric: str = "gpu-time") -> dict[str, int]:
 def phases(program: Program, path: Path) -> list[str]:
     """The phase of each launch."""
     profile = program.profile(path)
-    return [NAMES[Phase(phase)] for phase in of_devices(profile, functions(profile)).launches.sort("id")["phase"]]
-
-
-def test_the_frames_of_torch_are_looked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Layers and ops both need them, and they match every symbol of the profile against a dozen expressions."""
-    calls: list[Tables] = []
-
-    def counting(profile: Tables) -> TorchFrames:
-        calls.append(profile)
-        return torch_frames(profile)
-
-    for module in ("context", "layers", "ops"):
-        monkeypatch.setattr(f"aiflame.attribute.{module}.torch_frames", counting)
-    program = Program()
-    train(program)
-    profile = program.profile(tmp_path)
-    of_devices(profile, functions(profile))
-    assert calls == [profile]
+    return [NAMES[Phase(phase)] for phase in of_devices(profile).launches.sort("id")["phase"]]
 
 
 # Phases

@@ -9,6 +9,7 @@ from profiles import native, python, sealed
 
 from aiflame.attribute.stack_table import StackTable, outermost_layers, stack_table
 from aiflame.profile.codes import FrameKind
+from aiflame.profile.store import Profile
 
 LAYER = FrameKind.LAYER << 60
 WORDS = [python(1, 0), LAYER | 5, python(2, 0), LAYER | 6, native(1, 0x40)]
@@ -18,10 +19,14 @@ def numbers(*values: int) -> np.ndarray:
     return np.array(values, dtype=np.int64)
 
 
-def table(path: Path, *callers: int) -> StackTable:
+def profile(path: Path, *callers: int) -> Profile:
     """Process 0 has a stack of one frame, process 1 one stack for each word."""
     rows = [{"process": 1, "parent": parent, "frame": word} for parent, word in zip(callers or range(5), WORDS, strict=False)]
-    return stack_table(sealed(path / "p", processes=[{}, {}], stacks=[*rows, {"process": 0, "frame": python(1, 4)}]))
+    return sealed(path / "p", processes=[{}, {}], stacks=[*rows, {"process": 0, "frame": python(1, 4)}])
+
+
+def table(path: Path, *callers: int) -> StackTable:
+    return stack_table(profile(path, *callers))
 
 
 def test_stacks_are_sorted_and_each_knows_the_row_of_its_caller(tmp_path: Path) -> None:
@@ -50,7 +55,7 @@ def test_the_nearest_marked_stack_at_or_above_each(tmp_path: Path) -> None:
 
 
 def test_the_outermost_layer_of_a_stack(tmp_path: Path) -> None:
-    assert outermost_layers(table(tmp_path)).tolist() == [0, 0, 5, 5, 5, 5]
+    assert outermost_layers(profile(tmp_path)).tolist() == [0, 0, 5, 5, 5, 5]
 
 
 def test_stacks_of_the_first_processes_alone(tmp_path: Path) -> None:
@@ -60,6 +65,7 @@ def test_stacks_of_the_first_processes_alone(tmp_path: Path) -> None:
 
 
 def test_a_profile_without_stacks_has_an_empty_table(tmp_path: Path) -> None:
-    stacks = stack_table(sealed(tmp_path / "p"))
+    empty = sealed(tmp_path / "p")
+    stacks = stack_table(empty)
     assert stacks.find(numbers(0), numbers(1)).tolist() == [-1]
-    assert outermost_layers(stacks).tolist() == stacks.nearest(np.zeros(0, dtype=np.bool_)).tolist() == []
+    assert outermost_layers(empty).tolist() == stacks.nearest(np.zeros(0, dtype=np.bool_)).tolist() == []

@@ -12,8 +12,7 @@ from timeline_blocks import Read, read
 from timelines import LAYERS, OPS, Program
 
 from aiflame.attribute import timeline_near
-from aiflame.attribute.context import of_devices
-from aiflame.attribute.stacks import functions
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.timeline import timeline
 from aiflame.attribute.timeline_tables import Timeline
 from aiflame.attribute.timeline_windows import TooMuch, Windows
@@ -38,7 +37,7 @@ def near(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def windows(profile: Tables) -> Windows:
-    return Windows(profile, of_devices(profile, functions(profile)))
+    return Windows(Analysis(profile))
 
 
 def alone(asked: Windows, begin: int, end: int) -> Read:

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.lookup import find_rows
 from aiflame.attribute.stack_table import StackTable
 from aiflame.attribute.words import stack_words
@@ -52,7 +53,8 @@ def short_place(place: str) -> str:
     return place.rpartition("/")[2]
 
 
-def places(profile: Tables) -> Places:
+@once
+def places(profile: Analysis) -> Places:
     """Innermost line of the program's own files; of a library's where a stack has none of the program's. Threads that native code has
     started stand where they were started."""
     words = stack_words(profile)
@@ -77,8 +79,9 @@ def places(profile: Tables) -> Places:
     return Places(rows.with_columns(own=pl.Series(~foreign)), words.stacks, of_stack)
 
 
-def place_of(profile: Tables, known: Places, process: Ints, thread: Ints, stack: Ints) -> Ints:
-    """Where stacks are in the program's source; a stack without Python, where its thread was started."""
+def place_of(profile: Tables, process: Ints, thread: Ints, stack: Ints) -> Ints:
+    """Where stacks are in the program's source, as rows of `places`; a stack without Python, where its thread was started."""
+    known = places(profile)
     place = known.of_stacks(process, stack)
     if (place > 0).all():
         return place

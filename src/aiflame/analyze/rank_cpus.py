@@ -33,7 +33,7 @@ def on_cpus(profile: Tables, trie: Functions, communication: Communication) -> t
     """And the steps: process, thread, step, begin_ns, end_ns."""
     clocks = profile.scan("cpu_samples").select(pl.col("clock").max()).collect().item()
     calls = pl.concat([communication.collectives.select(_CALL), communication.pairs.select(_CALL)])
-    meaning = of_samples(profile, trie, 0 if clocks is None else int(clocks))
+    meaning = of_samples(profile, 0 if clocks is None else int(clocks))
     if clocks is None:
         return _between_calls(communication, calls, meaning.steps), meaning.steps
     rows, labels = _samples(profile, trie, meaning.samples)
@@ -92,7 +92,7 @@ def _what(profile: Tables, trie: Functions, rows: pl.DataFrame, labels: list[str
     ]
     functions = trie.frames["name"][trie.frame[trie.of_stacks(process, stack)]]
     waited = gathered(labels, rows["ending0"].fill_null(0)) if labels else pl.Series([None] * len(rows), dtype=pl.String)
-    line = gathered(lines, pl.Series("what", place_of(profile, known, process, thread, stack)))
+    line = gathered(lines, pl.Series("what", place_of(profile, process, thread, stack)))
     label = pl.when(rows["ending0"].is_not_null()).then(waited)
     return pl.select(pl.when(line != "").then(line).otherwise(pl.coalesce(label, functions)).alias("what")).to_series()
 

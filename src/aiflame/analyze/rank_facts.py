@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from aiflame.analyze.collectives import Communication, communication
-from aiflame.analyze.facts import Facts
+from aiflame.analyze.facts import facts
 from aiflame.analyze.rank_activity import Activity, Cause, Ints, Rule, taken_out
 from aiflame.analyze.rank_cpus import on_cpus
 from aiflame.analyze.rank_devices import on_devices
@@ -105,7 +105,7 @@ class Partial:
 
 def of_rank(profile: Tables, meta: Meta, rank: int, size: int = 0, source: str = "") -> RankFacts:
     """The facts of a rank, whose tables these are. `size`: processes of the job, 0: unknown."""
-    known = Facts.of(profile)
+    known = facts(profile)
     told = communication(known, size)
     if known.devices:
         did, steps = on_devices(known), known.per_step

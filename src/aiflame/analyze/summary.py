@@ -11,6 +11,7 @@ import polars as pl
 from aiflame.analyze.facts import Facts, facts
 from aiflame.analyze.occupancy import Occupancy, occupancy
 from aiflame.analyze.step_times import Steps, over_all, step_times
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.build import default_metric, metrics, tree
 from aiflame.attribute.cpu import CLOCK, LONGEST_NS
 from aiflame.attribute.gpu_samples import elsewhere
@@ -86,9 +87,9 @@ class Summary:
     """The time of fused kernels was divided over layers by an estimate."""
 
 
-def summarize(profile: Tables, meta: Meta, known: Facts | None = None) -> Summary:
-    """`known`: of the same profile, where they are there already."""
-    known = known or facts(profile)
+def summarize(profile: Tables, meta: Meta) -> Summary:
+    profile = Analysis.of(profile)
+    known = facts(profile)
     metric = default_metric(profile) if metrics(profile) else ""
     parts = _parts(known, metric)
     processes = profile.table("processes").sort("process")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.compiled import spread
 from aiflame.attribute.context import of_samples
 from aiflame.attribute.growth import Growth, Places
@@ -28,13 +29,14 @@ def cpu_tree(
     """The tree of the samples of one clock. `worth` (process, id, and a column of the metric's name): what samples of CPU time count
     instead of time. `detail` is "function", "line" or "instruction": how far it goes inside the innermost
     function. `by`: what stands between the process and the code; without code, only the innermost function is left of it."""
+    profile = Analysis.of(profile)
     trie = functions(profile)
     key = ["process", "thread", "stack", "state"]
     clock = CLOCK[CPU_TIME.name if worth is not None else metric.name]
     if by is None:
         samples, meaning = profile.scan("cpu_samples").filter(pl.col("clock") == clock), None
     else:
-        meaning = of_samples(profile, trie, clock)
+        meaning = of_samples(profile, clock)
         samples = meaning.samples.lazy()
         key += by.columns
         if not by.code:

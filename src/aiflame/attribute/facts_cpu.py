@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.compiled import spread
 from aiflame.attribute.context import of_samples
 from aiflame.attribute.cpu import CLOCK, LONGEST_NS, NO_THREAD
@@ -39,10 +40,11 @@ BY_RANK = Grouping(RANK, "Rank", (RANK, "code"))
 _STACK = ["process", "thread", "stack", "state"]
 
 
-def cpu_facts(profile: Tables, metric: str, steps: pl.DataFrame | None = None) -> Facts:
-    """What threads did, by the samples of the metric's clock. `steps`: those of the profile, where they were asked for before."""
+def cpu_facts(profile: Tables, metric: str) -> Facts:
+    """What threads did, by the samples of the metric's clock."""
+    profile = Analysis.of(profile)
     trie = functions(profile)
-    meaning = of_samples(profile, trie, CLOCK[metric], steps)
+    meaning = of_samples(profile, CLOCK[metric])
     worth = (pl.col("weight").cast(pl.UInt64) * pl.col("period_ns").cast(pl.UInt64)).clip(upper_bound=LONGEST_NS).cast(pl.Int64)
     same = [*_STACK, *CONTEXT]
     fewer = fewer_regions(meaning.samples, meaning.forests["region"])

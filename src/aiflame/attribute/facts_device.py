@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.build import metrics
 from aiflame.attribute.compiled import Spread, spread
 from aiflame.attribute.context import BRINGS, CONTEXT, Meaning, of_devices
@@ -56,11 +57,13 @@ _ITEM = ["name", "device", "kind", "readable", "told"]
 _LONE = ["process", "why", "device", "function"]
 
 
-def device_facts(profile: Tables, meaning: Meaning | None = None) -> Facts:
-    """What devices did. `meaning`: what `of_devices` says, if it was asked before."""
+def device_facts(profile: Tables) -> Facts:
+    """What devices did."""
+    profile = Analysis.of(profile)
     there = [name for name in metrics(profile) if name in OF_GPU]
     trie = functions(profile)
-    meaning = meaning or of_devices(profile, trie)
+    meaning = of_devices(profile)
+    profile.used(of_devices)
     fewer = fewer_regions(meaning.launches, meaning.forests["region"])
     launches = fewer.of(meaning.launches.select("process", "id", *CONTEXT, BRINGS))  # there may be very many
     meaning = replace(meaning, launches=launches, forests={**meaning.forests, "region": fewer.forest})

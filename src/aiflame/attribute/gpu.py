@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.compiled import Compiled, Spread, spread
 from aiflame.attribute.context import of_devices
 from aiflame.attribute.division import Ints, scaled
@@ -148,6 +149,7 @@ class _Plan:
 
     @staticmethod
     def of(profile: Tables, by: Prefix | None) -> _Plan:
+        profile = Analysis.of(profile)
         trie = functions(profile)
         if by is None:
             return _Plan(profile, trie, work(profile), None, {})
@@ -156,7 +158,8 @@ class _Plan:
             forest, node = family_nodes(profile, done.sites["name"])
             done = replace(done, sites=done.sites.with_columns(family=pl.Series(node)))
             return _Plan(profile, trie, done, by, {"family": forest})
-        meaning = of_devices(profile, trie)
+        meaning = of_devices(profile)
+        profile.used(of_devices)
         return _Plan(profile, trie, work(profile, Grouped(by, meaning)), by, meaning.forests, meaning.compiled)
 
     def spread(self, sites: pl.DataFrame, value: Ints) -> Spread:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.items import LATEST
 from aiflame.attribute.lookup import Ints, Mask, latest
 from aiflame.profile.frame_words import torch_thread_column
-from aiflame.profile.tables import Tables
 
 _SEQUENCES = 1 << 32
 
@@ -66,7 +66,8 @@ class LayerCalls:
             at = np.where(over, self.parent[at], at)
 
 
-def layer_calls(profile: Tables) -> LayerCalls:
+@once
+def layer_calls(profile: Analysis) -> LayerCalls:
     """All calls of modules that a profile tells of."""
     rows = (
         profile.scan("layer_calls")

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from aiflame.attribute import nodes
+from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.growth import Forest
 from aiflame.attribute.layer_calls import LayerCalls, layer_calls
 from aiflame.attribute.layer_names import LayerNames, Module, Place
 from aiflame.attribute.lookup import Ints
 from aiflame.attribute.stack_table import StackTable
-from aiflame.attribute.torch_frames import TorchFrames, torch_frames
+from aiflame.attribute.torch_frames import torch_frames
 from aiflame.attribute.tree import Frame, frame_table
 from aiflame.profile.frame_words import layer_rows
-from aiflame.profile.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,10 @@ class StackLayers:
         return _common(self.forest.parent, one, other)
 
 
-def layers(profile: Tables, frames: TorchFrames | None = None) -> StackLayers:
+@once
+def layers(profile: Analysis) -> StackLayers:
     """The layer path of every stack of the profile."""
-    frames = frames or torch_frames(profile)
+    frames = torch_frames(profile)
     words, calls = frames.words, layer_calls(profile)
     at = nodes.nearest(words.parent, frames.layer)
     met = np.flatnonzero(frames.layer)

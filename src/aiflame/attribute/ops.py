@@ -12,10 +12,10 @@ from enum import IntEnum
 import numpy as np
 
 from aiflame.attribute import nodes
+from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.lookup import Ints
 from aiflame.attribute.stack_table import StackTable
 from aiflame.attribute.torch_frames import TorchFrames, torch_frames
-from aiflame.profile.tables import Tables
 
 _ENDS = -1
 """Stands for a frame inside of which an op outside of it is none."""
@@ -62,9 +62,10 @@ class StackOps:
         return np.append(value, 0)[places]
 
 
-def ops(profile: Tables, frames: TorchFrames | None = None) -> StackOps:
+@once
+def ops(profile: Analysis) -> StackOps:
     """The op of every stack of the profile."""
-    frames = frames or torch_frames(profile)
+    frames = torch_frames(profile)
     words = frames.words
     boundary = frames.layer | frames.engine | frames.in_node | frames.imports
     begins = np.where(frames.op > 0, frames.op, np.where(boundary, _ENDS, 0))

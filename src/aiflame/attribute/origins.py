@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.division import divide
 from aiflame.attribute.lookup import Ints, find
 from aiflame.attribute.stack_table import stack_table
@@ -86,7 +87,8 @@ class KernelOrigins:
         return Division(item[order], row[order], amount[order])
 
 
-def kernel_origins(profile: Tables) -> KernelOrigins:
+@once
+def kernel_origins(profile: Analysis) -> KernelOrigins:
     """What is known of all compiled code of the profile; without any, every stack has set 0."""
     told = provenance(profile.table("kernel_origins"))
     key, of_key = _of_stacks(profile, told)

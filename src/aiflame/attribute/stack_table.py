@@ -9,9 +9,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute import nodes
+from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.lookup import Ints, Mask, find_rows
 from aiflame.profile.frame_words import FrameWords, layer_rows
-from aiflame.profile.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +64,16 @@ class StackTable:
         return StackTable.of(self.rows.filter(pl.col("process") < process))
 
 
-def stack_table(profile: Tables) -> StackTable:
+@once
+def stack_table(profile: Analysis) -> StackTable:
     """All stacks of the profile."""
     return StackTable.of(profile.table("stacks").select("process", "id", "parent", "frame").sort("process", "id"))
 
 
-def outermost_layers(stacks: StackTable) -> Ints:
-    """For each row the outermost torch module whose call the stack lies in: a row of `layers`, 0 for none."""
+@once
+def outermost_layers(profile: Analysis) -> Ints:
+    """For each row of the stack table the outermost torch module whose call the stack lies in: a row of `layers`, 0 for none."""
+    stacks = stack_table(profile)
     layer = layer_rows(stacks.words)
     outermost = (layer > 0) & (stacks.nearest(layer > 0, strict=True) < 0)
     at = stacks.nearest(outermost)

@@ -14,6 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute import nodes
+from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.growth import Forest, Growth, Places
 from aiflame.attribute.owners import process_frames, thread_frames, with_ranks
 from aiflame.attribute.stack_table import StackTable, stack_table
@@ -62,7 +63,8 @@ class Functions:
         return Forest(self.frames, parent, self.frame)
 
 
-def functions(profile: Tables) -> Functions:
+@once
+def functions(profile: Analysis) -> Functions:
     """The trie of functions of a profile."""
     processes = frame_table(process_frames(with_ranks(profile.table("processes"), profile.table("ranks"))))
     size = len(processes) - 1

@@ -44,7 +44,7 @@ def cpu_samples(profile: Tables, making: Making, owners: Owners, stacks: Stacks,
     launched = profile.scan("launches").select("process").unique().collect()["process"]
     alone = ~rows["process"].is_in(launched.to_list())
     if alone.any():
-        meaning = meaning or of_samples(profile, stacks.trie, clock)
+        meaning = meaning or of_samples(profile, clock)
         told = pl.DataFrame({name: meaning.samples[name] for name in ("step", "phase", "layer", "op")})[rows["row"].to_numpy()]
         here = rows.hstack(told).filter(alone)
         contexts = Contexts(making, meaning)

@@ -9,8 +9,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute import nodes
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.noise import interpreter_noise
-from aiflame.attribute.stacks import Functions
+from aiflame.attribute.stacks import functions
 from aiflame.attribute.tree import Tree
 from aiflame.attribute.words import Words, stack_words
 from aiflame.profile.codes import FrameKind
@@ -31,9 +32,9 @@ _INTERFACE = r"^_*(?:cu(?:da)?[A-Z]|cl[A-Z])\w*(?:@.*)?$"
 
 
 class Stacks:
-    def __init__(self, profile: Tables, trie: Functions) -> None:
-        self._profile = profile
-        self.trie = trie
+    def __init__(self, profile: Tables) -> None:
+        self._profile = Analysis.of(profile)
+        self.trie = functions(self._profile)
 
     def tops(self, process: Ints, stack: Ints) -> list[list[str]]:
         """`model.py:41 Attention.forward`: the innermost lines of Python, innermost first; of stacks without Python functions."""
@@ -45,8 +46,8 @@ class Stacks:
         found = _walk(np.where(at > 0, nearest[at], -1), further)
         lines = [[text[word[one]] for one in each if one >= 0] for each in found.tolist()]
         bare = np.array([not each for each in lines], dtype=np.bool_)
-        for place, functions in zip(np.flatnonzero(bare).tolist(), self._functions(process[bare], stack[bare]), strict=True):
-            lines[place] = functions
+        for place, names in zip(np.flatnonzero(bare).tolist(), self._functions(process[bare], stack[bare]), strict=True):
+            lines[place] = names
         return lines
 
     def calls(self, process: Ints, stack: Ints) -> list[str]:

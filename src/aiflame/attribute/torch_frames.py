@@ -9,13 +9,13 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute import nodes
+from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.lookup import Ints, Mask
 from aiflame.attribute.op_names import op_of_node, op_of_symbol
 from aiflame.attribute.words import Words, stack_words
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.frame_words import frame_kinds
 from aiflame.profile.kinds import Kind
-from aiflame.profile.tables import Tables
 
 COMPILED = "[compiled]"
 """Work of a graph that torch.compile made, outside of the ops that it calls."""
@@ -76,7 +76,8 @@ class _Names:
         return row
 
 
-def torch_frames(profile: Tables) -> TorchFrames:
+@once
+def torch_frames(profile: Analysis) -> TorchFrames:
     """What each frame of the profile's stacks is to torch."""
     words = stack_words(profile)
     names = _Names()

@@ -12,9 +12,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute import nodes
+from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.lookup import Ints
 from aiflame.attribute.stack_table import StackTable, stack_table
-from aiflame.profile.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,8 @@ class Words:
         return np.where(at >= 0, value[at], 0)
 
 
-def stack_words(profile: Tables) -> Words:
+@once
+def stack_words(profile: Analysis) -> Words:
     """The trie of frame words of a profile."""
     stacks = stack_table(profile)
     words = stacks.rows.select("process", "frame")
