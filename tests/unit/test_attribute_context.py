@@ -15,9 +15,10 @@ from written_programs import BACKWARD, CALL_IMPL, FETCH, OPTIMIZER_STEP, TENSOR_
 
 from aiflame.attribute.build import tree
 from aiflame.attribute.context import of_devices
+from aiflame.attribute.groupings import PREFIXES
+from aiflame.attribute.metrics import OF_GPU
 from aiflame.attribute.phases import NAMES, Phase
-from aiflame.attribute.prefixes import PREFIXES
-from aiflame.attribute.tree import OF_GPU, Tree
+from aiflame.attribute.tree import Tree
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed
 from aiflame.profile.codes import RegionApi

@@ -11,10 +11,10 @@ from aiflame.analyze.places import place_of, places
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.compiled import spread
 from aiflame.attribute.context import of_samples
-from aiflame.attribute.cpu import CLOCK, LONGEST_NS
+from aiflame.attribute.cpu import LONGEST_NS
+from aiflame.attribute.metrics import CLOCK, METRICS
 from aiflame.attribute.stacks import functions
 from aiflame.attribute.states import state_frames
-from aiflame.attribute.tree import METRICS
 from aiflame.profile.kinds import Kind
 from aiflame.profile.tables import Tables
 

@@ -17,7 +17,7 @@ from aiflame.analyze.step_times import steady
 from aiflame.attribute import nodes
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.build import metrics
-from aiflame.attribute.cpu import CLOCK
+from aiflame.attribute.metrics import CLOCK
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from aiflame.analyze.findings_steps import slow_layers, slow_steps
 from aiflame.analyze.ranks import Ranks
 from aiflame.analyze.step_times import step_times
 from aiflame.analyze.summary import Summary
-from aiflame.attribute.tree import GPU_TIME, METRICS
+from aiflame.attribute.metrics import METRICS
+from aiflame.attribute.tree import GPU_TIME
 from aiflame.profile.tables import Tables
 
 __all__ = ["Evidence", "Finding", "findings"]

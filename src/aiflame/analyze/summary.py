@@ -13,11 +13,12 @@ from aiflame.analyze.occupancy import Occupancy, occupancy
 from aiflame.analyze.step_times import Steps, over_all, step_times
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.build import default_metric, metrics, tree
-from aiflame.attribute.cpu import CLOCK, LONGEST_NS
+from aiflame.attribute.cpu import LONGEST_NS
 from aiflame.attribute.gpu_samples import elsewhere
+from aiflame.attribute.metrics import CLOCK, METRICS
 from aiflame.attribute.owners import short_command
 from aiflame.attribute.stall_samples import samples_of_counter
-from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_TIME, METRICS
+from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_TIME
 from aiflame.profile.kinds import Kind
 from aiflame.profile.meta import Meta
 from aiflame.profile.tables import Tables

@@ -9,17 +9,17 @@ from aiflame.attribute.compiled import spread
 from aiflame.attribute.context import of_samples
 from aiflame.attribute.growth import Growth, Places
 from aiflame.attribute.leaves import instruction_frames, line_frames
+from aiflame.attribute.metrics import CLOCK
 from aiflame.attribute.prefixes import Prefix, grow_prefix
 from aiflame.attribute.stacks import functions, hang
 from aiflame.attribute.states import state_frames
-from aiflame.attribute.tree import CPU_TIME, WALL_TIME, Frame, Metric, Tree
+from aiflame.attribute.tree import CPU_TIME, Frame, Metric, Tree
 from aiflame.profile.codes import SampleState
 from aiflame.profile.kinds import Kind
 from aiflame.profile.tables import Tables
 
 LONGEST_NS = 1 << 46
 """No sample stands for more than this, 19 hours, unless it is damaged: one must not drown all others."""
-CLOCK = {CPU_TIME.name: 0, WALL_TIME.name: 1}
 NO_THREAD = Frame("[unattributed: thread not recorded]", Kind.UNATTRIBUTED)
 
 

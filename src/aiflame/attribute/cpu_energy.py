@@ -12,8 +12,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute.cpu import CLOCK, LONGEST_NS, cpu_tree
+from aiflame.attribute.cpu import LONGEST_NS, cpu_tree
 from aiflame.attribute.division import scaled
+from aiflame.attribute.metrics import CLOCK
 from aiflame.attribute.power import CPUS, Looks, looks
 from aiflame.attribute.prefixes import Prefix
 from aiflame.attribute.tree import CPU_TIME, ENERGY, Frame, Tree, assemble, frame_table

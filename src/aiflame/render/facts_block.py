@@ -8,7 +8,8 @@ from aiflame.attribute.build import metrics
 from aiflame.attribute.facts import CONTEXTS, Facts, Grouping
 from aiflame.attribute.facts_cpu import cpu_facts
 from aiflame.attribute.facts_device import device_facts
-from aiflame.attribute.tree import CPU_TIME, ENERGY, OF_GPU, WALL_TIME
+from aiflame.attribute.metrics import OF_GPU
+from aiflame.attribute.tree import CPU_TIME, ENERGY, WALL_TIME
 from aiflame.profile.kinds import Kind
 from aiflame.profile.tables import Tables
 from aiflame.render.blocks import Values, block
