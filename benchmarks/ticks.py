@@ -4,6 +4,7 @@
 
 SITE is a folder in which the other version is installed (`pip install --target`). The versions take turns. A tick: neighbouring blocks of
 work of one process with its timers running and paused, at 999 Hz, below 40 frames; the median of the differences, by the ticks there were.
+Its handler: 5,000 of its signals sent by hand, below 40 frames, without the timer's interrupt; alone, the handler does nothing.
 A thread: one that starts, does nothing and is waited for; memory: what each of 2,000 threads that only wait takes.
 """
 
@@ -21,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks/results/ticks.json"
-RATE, FRAMES, THREADS, WAITING, TURNS = 999, 40, 2000, 2000, 5
+RATE, FRAMES, HANDLERS, THREADS, WAITING, TURNS = 999, 40, 40, 2000, 2000, 5
 
 
 def main() -> None:
@@ -33,7 +34,7 @@ def main() -> None:
     versions: dict[str, str | None] = {"alone": None, "this": os.environ.get("PYTHONPATH", "")}
     if options.against:
         versions["other"] = str(options.against)
-    figures: dict[str, dict[str, list[float]]] = {name: {"tick_us": [], "thread_us": [], "thread_bytes": []} for name in versions}
+    figures: dict[str, dict[str, list[float]]] = {name: {"tick_us": [], "handler_us": [], "thread_us": [], "thread_bytes": []} for name in versions}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         client = folder / "client"
@@ -46,6 +47,7 @@ def main() -> None:
                 if site is not None:
                     pairs = [list(map(float, line.split())) for line in play(folder, site, [client, "ticks", FRAMES, options.pairs])]
                     found["tick_us"] += [(with_ticks - without) / (with_ticks / 1e9 * RATE) / 1e3 for with_ticks, without in pairs]
+                found["handler_us"] += [float(line) / 1e3 for line in play(folder, site, [client, "handlers", FRAMES, HANDLERS])]
                 found["thread_us"] += [float(line) / 1e3 for line in play(folder, site, [client, "starts", 10, THREADS])]
                 found["thread_bytes"] += [float(line) for line in play(folder, site, [client, "memory", WAITING])]
     result = {

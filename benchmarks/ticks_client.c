@@ -2,10 +2,12 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -46,6 +48,42 @@ static int ticks(int frames, int pairs) {
       *(ticking ? &with : &without) = block(frames, rounds);
     }
     printf("%.0f %.0f\n", with, without);
+  }
+  return 0;
+}
+
+// The signal of a tick as the kernel's timer sends it, sent by hand: its handler alone, without the timer's interrupt.
+static siginfo_t tick_by_hand(void) {
+  siginfo_t info = {.si_signo = SIGPROF, .si_code = SI_TIMER};
+  info.si_value.sival_int = 0;
+  FILE* file = fopen("/proc/self/timers", "r");
+  void* value = NULL;
+  int id = 0;
+  for (char line[128]; file && fgets(line, sizeof line, file);)
+    if (sscanf(line, "ID: %d", &id) == 1) info.si_timerid = id;
+    else if (sscanf(line, "signal: %*d/%p", &value) == 1) info.si_value.sival_ptr = value;
+  if (file) fclose(file);
+  return info;
+}
+
+static void no_tick(int signal) { (void)signal; }
+
+static __attribute__((noinline)) int send_below(int frames, siginfo_t* tick, int times) {
+  if (frames > 0) return send_below(frames - 1, tick, times) + 1;
+  pid_t process = getpid(), thread = (pid_t)syscall(SYS_gettid);
+  for (int time = 0; time < times; time++) syscall(SYS_rt_tgsigqueueinfo, process, thread, SIGPROF, tick);
+  return (int)(sink = sink + 1);
+}
+
+// Nanoseconds for the signal of a tick and its handler, a block of them a line. Alone, the handler does nothing.
+static int handlers(int frames, int blocks) {
+  enum { kTimes = 5000 };
+  siginfo_t tick = tick_by_hand();
+  if (!getenv("LD_PRELOAD")) signal(SIGPROF, no_tick);
+  for (int number = 0; number < blocks; number++) {
+    double begin = now(CLOCK_THREAD_CPUTIME_ID);
+    send_below(frames, &tick, kTimes);
+    printf("%.1f\n", (now(CLOCK_THREAD_CPUTIME_ID) - begin) / kTimes);
   }
   return 0;
 }
@@ -101,6 +139,7 @@ static int memory(int threads) {
 
 int main(int count, char** words) {
   if (count == 4 && !strcmp(words[1], "ticks")) return ticks(atoi(words[2]), atoi(words[3]));
+  if (count == 4 && !strcmp(words[1], "handlers")) return handlers(atoi(words[2]), atoi(words[3]));
   if (count == 4 && !strcmp(words[1], "starts")) return starts(atoi(words[2]), atoi(words[3]));
   if (count == 3 && !strcmp(words[1], "memory")) return memory(atoi(words[2]));
   return 2;

@@ -1,5 +1,7 @@
 #include "base/sys.hpp"
 
+#include "base/places.hpp"
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <ctime>
@@ -7,7 +9,9 @@
 namespace aiflame::sys {
 
 void* map_memory(size_t bytes) noexcept {
-  long result = call(SYS_mmap, 0, static_cast<long>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  long result = places::map_clear(bytes, places::Mend::YES, [bytes]() noexcept {
+    return call(SYS_mmap, 0, static_cast<long>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  });
   return failed(result) ? nullptr : reinterpret_cast<void*>(result);
 }
 

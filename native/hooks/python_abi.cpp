@@ -76,6 +76,9 @@ bool find_abi(void* library) noexcept {
   bool complete = find.complete();
   find("Py_IsFinalizing", &py.is_ending);  // from 3.13
   if (!py.is_ending) find("_Py_IsFinalizing", &py.is_ending);
+  find("PyThreadState_Get", &py.thread_state);
+  find("PyThreadState_EnterTracing", &py.enter_tracing);
+  find("PyThreadState_LeaveTracing", &py.leave_tracing);
   return complete;
 }
 

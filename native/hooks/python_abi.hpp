@@ -23,6 +23,11 @@ struct Abi {
 
   int (*is_ending)();  // nullptr: cannot be asked
 
+  // From 3.11, else nullptr: the program's tracers and profilers (settrace) see nothing of what runs between the two.
+  Object (*thread_state)();  // not an object: PyThreadState
+  void (*enter_tracing)(Object);
+  void (*leave_tracing)(Object);
+
   Object (*modules)();  // borrowed
   Object (*new_module)(const char*);
   Object (*new_function)(Method*, Object, Object);

@@ -44,8 +44,12 @@ bool wanted() noexcept { return control::recording() && control::has(schema::Fea
 // The program's errno and its current exception stay as they are.
 class Aside {
  public:
-  Aside() noexcept : errno_(errno) { py.take_error(&type_, &value_, &trace_); }
+  Aside() noexcept : errno_(errno) {
+    py.take_error(&type_, &value_, &trace_);
+    if (hides()) py.enter_tracing(state_ = py.thread_state());
+  }
   ~Aside() {
+    if (hides()) py.leave_tracing(state_);
     // What came from a signal handler of the program's while our Python ran (Ctrl-C, say) is the program's.
     if (type_ || !py.error()) py.put_error(type_, value_, trace_);
     errno = errno_;
@@ -54,8 +58,10 @@ class Aside {
   Aside& operator=(const Aside&) = delete;
 
  private:
+  static bool hides() noexcept { return py.thread_state && py.enter_tracing && py.leave_tracing; }
+
   int errno_;
-  Object type_ = nullptr, value_ = nullptr, trace_ = nullptr;
+  Object state_ = nullptr, type_ = nullptr, value_ = nullptr, trace_ = nullptr;
 };
 
 // The UTF-8 of str(object), cut.

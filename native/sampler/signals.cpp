@@ -171,7 +171,10 @@ bool replace_lost_page(int signal, const siginfo_t* info) noexcept {
   bool control = control::covers(address);
   if (!control && !spool::covers(address)) return false;
   bool taken = signal == SIGSEGV && (info->si_code == SEGV_MAPERR || info->si_code == SEGV_ACCERR);
-  if (taken && (control ? control::map_again() : spool::map_again(address))) return true;
+  if (taken && (control ? control::map_again() : spool::map_again(address))) {
+    spool::map_missing();
+    return true;
+  }
   long result =
       sys::call(SYS_mmap, static_cast<long>(address & ~(kPage - 1)), kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   if (sys::failed(result)) return false;

@@ -105,6 +105,7 @@ Thread* take(uint32_t tid) noexcept {
   thread->omp_worker = thread->omp_waiting = thread->adopted = thread->settled = thread->ticks_apart = thread->foreign = false;
   thread->theirs = {};
   thread->slow = {};
+  thread->long_wait = {};
   thread->block = 0;
   thread->off_stack = 0;
   thread->busy = false;

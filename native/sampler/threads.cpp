@@ -293,6 +293,7 @@ void adopt_all() noexcept {
     thread.row = thread.launched_by = thread.last.count = 0;
     thread.cpu_due_ns = 0;
     thread.slow = {};
+    thread.long_wait = {};
   });
   enrolling.store(true);
   self();
@@ -338,6 +339,7 @@ void after_fork() noexcept {
     thread.row = thread.last.count = thread.launched_by = thread.nodes_made.layer = 0;
     thread.cpu_due_ns = 0;
     thread.slow = {};
+    thread.long_wait = {};
     thread.busy = false;
   });
   thread_slots::keep_only(current);

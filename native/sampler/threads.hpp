@@ -54,6 +54,13 @@ struct SlowTicks {
   uint32_t passed[2];  // by clock: ticks for which the next sample stands, too
 };
 
+// Wall-clock ticks of a thread that stays where it waits: ever fewer, each for as many periods.
+struct LongWait {
+  schema::CpuSample sample{};  // of the last tick
+  uint32_t ticks = 0;          // one after another in that wait
+  uint32_t factor = 1;         // periods from one tick to the next
+};
+
 // Made once, then handed from an ended thread to a new one: never unmapped, so a stale pointer reads old data, not a fault.
 struct Thread {
   std::atomic<uint32_t> tid;  // 0: free
@@ -87,6 +94,7 @@ struct Thread {
   uint64_t cpu_seen_ns;                        // its CPU clock at the last wall-clock tick
   uint64_t cpu_alive_ns;                       // its CPU clock when an adopted one was last seen alive
   SlowTicks slow;
+  LongWait long_wait;
   NodeRun nodes_made;
   LastStack last;
   python::PlacesMet met;

@@ -37,6 +37,17 @@ void let_stores_arrive() noexcept {
   timespec left{0, 1'000'000};
   while (sys::call(SYS_nanosleep, reinterpret_cast<long>(&left), reinterpret_cast<long>(&left)) == -EINTR) continue;
 }
+
+// False where something else lies there now.
+bool map_at_its_place() noexcept {
+  auto address = reinterpret_cast<long>(shared);
+  long fd = reach::open_control(profile, O_RDWR);
+  if (sys::failed(fd)) return false;
+  long mapped = sys::call(SYS_mmap, address, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
+  sys::call(SYS_close, fd);
+  return mapped == address;
+}
+
 }  // namespace
 
 bool attach(const char* path) noexcept {
@@ -63,14 +74,18 @@ bool attach(const char* path) noexcept {
 
 bool covers(uint64_t address) noexcept { return shared != &off && address - reinterpret_cast<uint64_t>(shared) < kPageBytes; }
 
+bool overlaps(uint64_t address, uint64_t bytes) noexcept {
+  auto page = reinterpret_cast<uint64_t>(shared);
+  return shared != &off && address < page + kPageBytes && page < address + bytes;
+}
+
 bool map_again() noexcept {
-  auto address = reinterpret_cast<long>(shared);
-  if (!sys::failed(sys::call(SYS_mprotect, address, kPageBytes, PROT_READ | PROT_WRITE))) return true;
-  long fd = reach::open_control(profile, O_RDWR);
-  if (sys::failed(fd)) return false;
-  long mapped = sys::call(SYS_mmap, address, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
-  sys::call(SYS_close, fd);
-  return mapped == address;
+  return !sys::failed(sys::call(SYS_mprotect, reinterpret_cast<long>(shared), kPageBytes, PROT_READ | PROT_WRITE)) || map_at_its_place();
+}
+
+void map_missing() noexcept {
+  // Changes nothing, but says whether the page is mapped.
+  if (shared != &off && sys::call(SYS_msync, reinterpret_cast<long>(shared), kPageBytes, MS_ASYNC) == -ENOMEM) map_at_its_place();
 }
 
 const schema::Control& page() noexcept { return *shared; }

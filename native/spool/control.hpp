@@ -15,8 +15,11 @@ const char* profile_path() noexcept;
 
 // The address lies in the page.
 bool covers(uint64_t address) noexcept;
+bool overlaps(uint64_t address, uint64_t bytes) noexcept;
 // The program has unmapped or protected the page: it is as before. False where that cannot be.
 bool map_again() noexcept;
+// Maps it again where the program has unmapped it and nothing else lies there now.
+void map_missing() noexcept;
 
 bool recording() noexcept;
 bool has(schema::Feature feature) noexcept;

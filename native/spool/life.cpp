@@ -218,6 +218,13 @@ void leave_behind() noexcept {
 
 bool covers(uint64_t address) noexcept { return lives.covers(address) || texts.covers(address); }
 
+bool overlaps(uint64_t address, uint64_t bytes) noexcept { return lives.overlaps(address, bytes) || texts.overlaps(address, bytes); }
+
 bool map_again(uint64_t address) noexcept { return (lives.covers(address) ? lives : texts).map_again(address); }
+
+void map_missing() noexcept {
+  lives.map_missing();
+  texts.map_missing();
+}
 
 }  // namespace aiflame::spool::life

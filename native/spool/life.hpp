@@ -41,6 +41,8 @@ void abandon() noexcept;
 void leave_behind() noexcept;
 
 bool covers(uint64_t address) noexcept;
+bool overlaps(uint64_t address, uint64_t bytes) noexcept;
 bool map_again(uint64_t address) noexcept;
+void map_missing() noexcept;
 
 }  // namespace aiflame::spool::life

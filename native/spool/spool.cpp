@@ -1,6 +1,7 @@
 #include "spool/spool.hpp"
 
 #include "base/clock.hpp"
+#include "base/places.hpp"
 #include "base/sys.hpp"
 #include "base/text.hpp"
 #include "spool/control.hpp"
@@ -145,6 +146,7 @@ void open(uint64_t start_ns) noexcept {
   using text::put;
   *put(put(put(folder, sys::process_id()), "."), start_ns) = 0;
   folder_made.store(false, std::memory_order_release);
+  places::set_owner({overlaps, map_missing});
   control::forget_stop();
 }
 
@@ -210,10 +212,24 @@ bool covers(uint64_t address) noexcept {
   return strings.covers(address) || life::covers(address);
 }
 
+bool overlaps(uint64_t address, uint64_t bytes) noexcept {
+  if (control::overlaps(address, bytes)) return true;
+  for (const TableFile& file : tables)
+    if (file.overlaps(address, bytes)) return true;
+  return strings.overlaps(address, bytes) || life::overlaps(address, bytes);
+}
+
 bool map_again(uint64_t address) noexcept {
   for (const TableFile& file : tables)
     if (file.covers(address)) return file.map_again(address);
   return strings.covers(address) ? strings.map_again(address) : life::map_again(address);
+}
+
+void map_missing() noexcept {
+  control::map_missing();
+  for (TableFile& file : tables) file.map_missing();
+  strings.map_missing();
+  life::map_missing();
 }
 
 uint32_t text(std::string_view bytes, const control::Use&) noexcept {

@@ -36,8 +36,12 @@ inline constexpr size_t kTextAt = 8;
 
 // The address lies in a mapping of one of the tables.
 bool covers(uint64_t address) noexcept;
+// The same of one of so many addresses, of the control page's too.
+bool overlaps(uint64_t address, uint64_t bytes) noexcept;
 // The program has unmapped or protected that mapping: it is as before. False where that cannot be.
 bool map_again(uint64_t address) noexcept;
+// Maps again whatever else the program has unmapped, before the kernel gives the address of one table to another.
+void map_missing() noexcept;
 
 // The hash under every check word: over 8-byte words, in order.
 struct Hash {

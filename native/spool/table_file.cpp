@@ -1,6 +1,7 @@
 #include "spool/table_file.hpp"
 
 #include "base/apart.hpp"
+#include "base/places.hpp"
 #include "base/sys.hpp"
 #include "base/text.hpp"
 #include "spool/control.hpp"
@@ -91,18 +92,35 @@ void* TableFile::at(uint64_t index) const noexcept {
   return base ? base + (index * unit_bytes_ - chunk.start) : nullptr;
 }
 
-TableFile::Region TableFile::region_around(uint64_t address) const noexcept {
-  Region first{reinterpret_cast<char*>(header_.load(std::memory_order_acquire)), kFirstBytes, 0};
-  if (first.holds(address)) return first;
+template <class Visit>
+void TableFile::for_each_region(Visit visit) const noexcept {
+  Region first{reinterpret_cast<char*>(header_.load(std::memory_order_acquire)), kFirstBytes, 0, 0};
+  if (first.base) visit(first);
   uint32_t mapped = mapped_.load(std::memory_order_acquire);
   for (uint32_t number = 1; number < mapped; number++) {
-    Region chunk{base_of(number), bytes_of(number), schema::kHeaderBytes + start_of(number)};
-    if (chunk.holds(address)) return chunk;
+    Region chunk{base_of(number), bytes_of(number), schema::kHeaderBytes + start_of(number), number};
+    if (chunk.base) visit(chunk);
   }
-  return {};
+}
+
+TableFile::Region TableFile::region_around(uint64_t address) const noexcept {
+  Region around{};
+  for_each_region([&](const Region& region) noexcept {
+    if (region.holds(address)) around = region;
+  });
+  return around;
 }
 
 bool TableFile::covers(uint64_t address) const noexcept { return region_around(address).base; }
+
+bool TableFile::overlaps(uint64_t address, uint64_t bytes) const noexcept {
+  bool overlap = false;
+  for_each_region([&](const Region& region) noexcept {
+    auto base = reinterpret_cast<uint64_t>(region.base);
+    overlap |= address < base + region.bytes && base < address + bytes;
+  });
+  return overlap;
+}
 
 void TableFile::abandon() noexcept {
   schema::SpoolHeader* header = header_.load(std::memory_order_relaxed);
@@ -189,13 +207,22 @@ bool has_grown(long fd, uint64_t end) noexcept {
 
 }  // namespace
 
-// The file grows by `bytes`, mapped at `address` (0: anywhere).
+// The file grows by `bytes`, unless they are there, mapped at `address` (0: anywhere).
 struct TableFile::Growth {
   int flags;
   uint64_t start, bytes;
-  Room room;
+  Room room = Room::ALLOCATED;
+  bool there = false;
   uint64_t address = 0;
 };
+
+long TableFile::map_part(long fd, const Growth& growth) noexcept {
+  auto map = [&]() noexcept {
+    return sys::call(SYS_mmap, static_cast<long>(growth.address), static_cast<long>(growth.bytes), PROT_READ | PROT_WRITE,
+                     MAP_SHARED | (growth.address ? MAP_FIXED_NOREPLACE : 0), fd, static_cast<long>(growth.start));
+  };
+  return growth.address ? map() : places::map_clear(growth.bytes, growth.there ? places::Mend::NO : places::Mend::YES, map);
+}
 
 // The address of the mapping, or an error number below zero.
 long TableFile::grow(const Growth& growth) const noexcept {
@@ -204,16 +231,14 @@ long TableFile::grow(const Growth& growth) const noexcept {
   long fd = reach::open_in_spool(path.text(), O_RDWR | growth.flags);
   if (sys::failed(fd)) return fd;
   uint64_t end = growth.start + growth.bytes;
-  bool there = growth.address || (shared_ && has_grown(fd, end));
+  bool there = growth.there || (shared_ && has_grown(fd, end));
   // Room ahead may never be used, and is little: it is not counted.
   bool booked = !there && growth.room == Room::ALLOCATED;
   // The last page alone makes the file as long: a store into the rest may meet a full disk, which ends the recording (sampler/signals).
   uint64_t allocated = growth.room == Room::SPARSE ? kPage : growth.bytes;
   long result = booked && !control::take(growth.bytes) ? kNoRoom : 0;
   if (!there && !sys::failed(result)) result = allocate(path.text(), fd, end - allocated, allocated);
-  if (!sys::failed(result))
-    result = sys::call(SYS_mmap, static_cast<long>(growth.address), static_cast<long>(growth.bytes), PROT_READ | PROT_WRITE,
-                       MAP_SHARED | (growth.address ? MAP_FIXED_NOREPLACE : 0), fd, static_cast<long>(growth.start));
+  if (!sys::failed(result)) result = map_part(fd, growth);
   sys::call(SYS_close, fd);
   // The child of a fork has tables of its own: the kernel need not copy what it would unmap.
   if (!shared_ && !sys::failed(result)) sys::call(SYS_madvise, result, static_cast<long>(growth.bytes), MADV_DONTFORK);
@@ -249,8 +274,31 @@ bool TableFile::map_again(uint64_t address) const noexcept {
   if (!region.base) return false;
   auto base = reinterpret_cast<uint64_t>(region.base);
   if (!sys::failed(sys::call(SYS_mprotect, static_cast<long>(base), static_cast<long>(region.bytes), PROT_READ | PROT_WRITE))) return true;
-  // Where the program has mapped something else meanwhile, in part of it even, that is its own.
-  return grow({.flags = 0, .start = region.start, .bytes = region.bytes, .room = Room::ALLOCATED, .address = base}) == static_cast<long>(base);
+  return map_at_its_place(region);
+}
+
+// Where something else has been mapped meanwhile, in part of it even, that is the program's.
+bool TableFile::map_at_its_place(const Region& region) const noexcept {
+  auto base = reinterpret_cast<uint64_t>(region.base);
+  return grow({.flags = 0, .start = region.start, .bytes = region.bytes, .there = true, .address = base}) == static_cast<long>(base);
+}
+
+void TableFile::move(const Region& region) noexcept {
+  long address = grow({.flags = 0, .start = region.start, .bytes = region.bytes, .there = true});
+  if (sys::failed(address)) return;
+  auto* base = reinterpret_cast<char*>(address);
+  if (region.number == 0)
+    header_.store(reinterpret_cast<schema::SpoolHeader*>(base), std::memory_order_release);
+  else
+    slot_of(region.number)->store(base, std::memory_order_release);
+}
+
+void TableFile::map_missing() noexcept {
+  for_each_region([this](const Region& region) noexcept {
+    // Changes nothing, but says whether all of it is mapped.
+    long mapped = sys::call(SYS_msync, reinterpret_cast<long>(region.base), static_cast<long>(region.bytes), MS_ASYNC);
+    if (mapped == -ENOMEM && !map_at_its_place(region)) move(region);
+  });
 }
 
 TableFile::Slot* TableFile::slot_of(uint32_t number) noexcept {

@@ -35,8 +35,12 @@ class TableFile {
 
   // The address lies in one of the mappings.
   bool covers(uint64_t address) const noexcept;
+  // The same of one of so many addresses.
+  bool overlaps(uint64_t address, uint64_t bytes) const noexcept;
   // The program has unmapped, or protected, what `address` lies in: it is mapped as before. False where that cannot be.
   bool map_again(uint64_t address) const noexcept;
+  // Maps again each of the mappings that the program has unmapped: elsewhere, if something else lies there now.
+  void map_missing() noexcept;
 
   // Unmaps all without touching the file.
   void abandon() noexcept;
@@ -61,9 +65,14 @@ class TableFile {
   struct Region {
     char* base;
     uint64_t bytes, start;
+    uint32_t number;  // of the chunk
     bool holds(uint64_t address) const noexcept { return base && address - reinterpret_cast<uint64_t>(base) < bytes; }
   };
+  template <class Visit>
+  void for_each_region(Visit visit) const noexcept;
   Region region_around(uint64_t address) const noexcept;
+  bool map_at_its_place(const Region& region) const noexcept;
+  void move(const Region& region) noexcept;
   // Of a chunk after the first.
   static constexpr uint64_t bytes_of(uint32_t number) noexcept { return number < kDoubling ? kSmallest << (number - 1) : kLargest; }
   static constexpr uint64_t start_of(uint32_t number) noexcept {
@@ -79,6 +88,7 @@ class TableFile {
   void* map_file(int flags, uint64_t start, uint64_t bytes, Room room) const noexcept;
   struct Growth;
   long grow(const Growth& growth) const noexcept;
+  static long map_part(long fd, const Growth& growth) noexcept;
 
   const char* folder_ = nullptr;
   const char* name_ = nullptr;

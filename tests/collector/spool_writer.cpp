@@ -6,6 +6,7 @@
 //   spool_writer PROFILE sharers RECORDS         a child of fork that never leaves its parent's tables: both append to them
 //   spool_writer PROFILE starved RECORDS         no descriptors can be had for the second third of the records
 //   spool_writer PROFILE resident RECORDS        one thread appends; how many kilobytes of files then count as this process's memory
+//   spool_writer PROFILE unmapped                tables are unmapped, whose addresses the kernel gives to the next table
 //   spool_writer PROFILE texts                   strings of every length that matters
 //   spool_writer PROFILE notes TEXTS             as many notes, each told twice; the same into new tables
 //   spool_writer PROFILE stacks NODES            nodes of stacks, where no memory is left to find them again; exits with 5 when one is lost
@@ -33,6 +34,7 @@
 #include <ctime>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using namespace aiflame;
@@ -203,6 +205,25 @@ void texts() {
   for (int number = 0; number < 20000; number++) write_text("text " + std::to_string(number));
 }
 
+void unmap_tables() {
+  FILE* file = fopen("/proc/self/maps", "r");
+  std::vector<std::pair<unsigned long, unsigned long>> tables;
+  unsigned long begin, end;
+  for (char line[512]; file && fgets(line, sizeof line, file);)
+    if (strstr(line, ".table") && sscanf(line, "%lx-%lx", &begin, &end) == 2) tables.emplace_back(begin, end - begin);
+  if (file) fclose(file);
+  for (auto [address, bytes] : tables) munmap(reinterpret_cast<void*>(address), bytes);
+}
+
+void unmapped() {
+  append(0, 0);
+  write_text("before");
+  unmap_tables();
+  spool::append(schema::ThreadRecord{.tid = 7, .start_ns = 5});
+  append(0, 1);
+  write_text("after");
+}
+
 void notes(uint64_t texts) {
   for (int recording = 0; recording < 2; recording++) {
     if (recording > 0) {
@@ -282,6 +303,7 @@ int main(int count, char** arguments) {
   if (what == "sharers") sharers(number(3));
   if (what == "starved") starved(number(3));
   if (what == "resident") resident(number(3));
+  if (what == "unmapped") unmapped();
   if (what == "texts") texts();
   if (what == "notes") notes(number(3));
   if (what == "stacks" && !all_stacks_are_kept(number(3))) return 5;

@@ -466,3 +466,26 @@ def test_a_free_threaded_build_keeps_its_gil_off_and_its_frames_are_refused_with
     assert (outcome.status, outcome.stdout) == (0, "False False\n")
     assert found[0].table("codes").is_empty()
     assert any("free-threaded" in note for note in notes(found))
+
+
+def test_tracers_of_the_program_see_nothing_of_ours(python: str, tmp_path: Path) -> None:
+    program = """
+    import time
+    files, profiled = set(), set()
+    def trace(frame, event, argument):
+        files.add(frame.f_code.co_filename)
+    def profile(frame, event, argument):
+        profiled.add(frame.f_code.co_filename)
+    def work(): pass
+    sys.settrace(trace)
+    sys.setprofile(profile)
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end: work()
+    sys.settrace(None)
+    sys.setprofile(None)
+    print(json.dumps([sorted(files | profiled), "_aiflame" in sys.modules, sys.version_info[:2] >= (3, 11)]))
+    """
+    (files, has_run, hidden), _ = said(python, tmp_path, program)
+    assert has_run
+    if hidden:
+        assert files == [str(tmp_path / "program.py")]

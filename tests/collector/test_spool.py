@@ -87,6 +87,14 @@ def test_millions_of_records_from_threads_and_a_signal_handler_are_all_there(tmp
     assert is_counting(check(path, finished))
 
 
+def test_a_new_table_never_gets_the_address_of_one_that_the_program_unmapped(tmp_path: Path) -> None:
+    path = recording(tmp_path)
+    assert is_counting(check(path, write(path, "unmapped")))
+    profile = Profile.open(path)
+    assert profile.table("marks")["text"].to_list() == ["before", "after"]
+    assert profile.table("threads")["tid"].to_list() == [7]
+
+
 def test_what_is_written_does_not_stay_in_the_programs_memory(tmp_path: Path) -> None:
     path = recording(tmp_path)
     kilobytes, *finished = write(path, "resident", 3_000_000)

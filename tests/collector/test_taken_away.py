@@ -22,8 +22,6 @@ def pages():
             begin, end = (int(word, 16) for word in line.split()[0].split("-"))
             yield begin, end - begin
 """
-READ_ONLY = "for begin, size in list(pages()): libc.mprotect(begin, size, 1)\n"
-UNMAPPED = "for begin, size in list(pages()): libc.munmap(begin, size, 0)\n"
 NO_DESCRIPTOR = "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
 ALL_TAKEN = """
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
@@ -31,14 +29,26 @@ try:
     while True: os.dup(0)
 except OSError: pass
 """
-WAYS = {"read only": READ_ONLY, "unmapped": UNMAPPED, "no descriptor": NO_DESCRIPTOR, "all descriptors taken": ALL_TAKEN}
+DESCRIPTORS = {"none may be opened": NO_DESCRIPTOR, "all are taken": ALL_TAKEN}
+at_once_or_later = pytest.mark.parametrize("before", [0, 200], ids=["at once", "later"])
 
 
 @pytest.mark.parametrize("wall_rate", [0, 999])
-@pytest.mark.parametrize("before", ["", "spin(0.2)\n"], ids=["at once", "later"])
-@pytest.mark.parametrize("way", WAYS)
-def test_recording_goes_on(way: str, before: str, wall_rate: int, tmp_path: Path) -> None:
-    command = [sys.executable, "-S", "-c", f"{WORK}{before}{WAYS[way]}spin(0.5)\nprint('done')\nsys.exit(5)"]
+@at_once_or_later
+@pytest.mark.parametrize("way", DESCRIPTORS)
+def test_recording_goes_on_without_descriptors(way: str, before: int, wall_rate: int, tmp_path: Path) -> None:
+    program = f"{WORK}spin({before / 1000})\n{DESCRIPTORS[way]}spin(0.5)\nprint('done')\nsys.exit(5)"
+    goes_on([sys.executable, "-S", "-c", program], wall_rate, tmp_path)
+
+
+@pytest.mark.parametrize("wall_rate", [0, 999])
+@at_once_or_later
+@pytest.mark.parametrize("way", ["protected", "unmapped"])
+def test_recording_goes_on_without_its_pages(way: str, before: int, wall_rate: int, tmp_path: Path) -> None:
+    goes_on([build("takes_pages.cpp", tmp_path), way, str(before)], wall_rate, tmp_path)
+
+
+def goes_on(command: list[str | Path], wall_rate: int, tmp_path: Path) -> None:
     alone, accompanied = plain(command, tmp_path), recorded(command, tmp_path / "p", cpu_rate=199, wall_rate=wall_rate)
     assert accompanied == alone
     assert alone.status == 5, alone.stderr

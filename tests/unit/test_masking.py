@@ -71,6 +71,18 @@ S = "correct-Horse7"
         ["env", f"PGPASSWORD={S}"],
         ["env", f"MYSQL_PWD={S}"],
         ["docker", "run", "-e", f"OPENAI_API_KEY={S}", "image"],
+        ["env", f"SSHPASS={S}", "sshpass", "-e", "ssh", "host"],
+        ["sshpass", "-p", S, "ssh", "host"],
+        ["/usr/bin/sshpass", f"-p{S}", "ssh", "host"],
+        ["timeout", "5", "curl", "-s", "-u", f"name:{S}", "https://host"],
+        ["curl", f"--user=name:{S}", "https://host"],
+        ["curl", "--proxy-user", f"name:{S}", "https://host"],
+        ["mysqldump", "-u", "root", f"-p{S}", "database"],
+        ["redis-cli", "-a", S, "ping"],
+        ["smbclient", "-U", f"name%{S}", "//host/share"],
+        ["openssl", "rsa", "-passin", f"pass:{S}", "-in", "x.pem"],
+        ["sh", "-c", f"cd x && curl -u name:{S} https://host | tar x"],
+        ["sh", "-c", f"sshpass -p '{S}' ssh host"],
         ["sh", "-c", f"HF_TOKEN={S} python train.py"],
         ["sh", "-c", f'export HF_TOKEN="{S}"; python train.py'],
         ["sh", "-c", f"python train.py --password {S} --epochs 3"],
@@ -119,6 +131,10 @@ def test_what_is_called_a_secret_is_hidden(arguments: list[str]) -> None:
         "mpirun -n 4 -x NCCL_DEBUG=INFO -x PATH python train.py --seed 1234567890 --hash 0a1b2c3d4e5f60718293a4b5c6d7e8f901234567",
         "python train.py --data s3://bucket/key=value/year=2024/part-0.parquet --url https://example.org:8080/a@b",
         "python train.py --token-count 5 --tokenize-first true --secret-santa-count 5 --cookiecutter x",
+        "mysql -u root -p database --port 3306",
+        "curl -s -A agent:1 --user-agent=a:b -o out https://host:80/",
+        "ssh -p 2222 host curl https://host",
+        "docker run -p 80:80 redis-cli --version -u name:port",
         "accelerate launch --mixed_precision=bf16 --main_process_port=0 run_clm.py --block_size=1024 --push_to_hub_token=$HF_TOKEN",
     ],
 )
@@ -144,6 +160,7 @@ def test_a_long_argument_takes_no_long_time() -> None:
         "eyJ" * 60_000,
         "-" * 200_000,
         '"' * 200_000,
+        "curl -u " * 20_000,
     ):
         masked(text)
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from .password_options import without_passwords, without_passwords_in_text
+
 MASK = "***"
 
 _SECRET = frozenset(
@@ -26,7 +28,7 @@ _TOKEN = frozenset(
 )  # fmt: skip
 _GLUED = (
     r"(?:api|access|secret|private|auth|signing|encryption|account|storage|master|license|shared)key$"
-    r"|(?:auth|access|api)token$|(?:password|passwd)$"
+    r"|(?:auth|access|api)token$|(?:password|passwd)$|^(?:ssh|db|my|pg|user|root|admin)pass$"
 )
 """Names that are written as one word."""
 _KEY_OF = frozenset(
@@ -93,7 +95,7 @@ def masked_arguments(arguments: Iterable[str]) -> tuple[str, ...]:
     """A command line, argument by argument."""
     shown: list[str] = []
     flag = ""
-    for argument in arguments:
+    for argument in without_passwords(arguments, MASK):
         if flag and not argument.startswith("-") and _hides(flag, argument):
             shown.append(MASK)
         else:
@@ -120,6 +122,7 @@ def masked(text: str) -> str:
         text = re.sub(_USER_ALONE, rf"\1{MASK}", text)
     several_words = len(text.split(None, 1)) > 1
     if several_words:
+        text = without_passwords_in_text(text, MASK)
         text = re.sub(_BEARER, rf"\1\2{MASK}", text)
     if "=" in text:
         text = re.sub(_ASSIGNED, _named, text)

@@ -135,7 +135,11 @@ PROGRAM = (
         columns(
             ("thread", T.U32, "row of `threads`"),
             ("stack", T.U32, "row of `stacks`"),
-            ("weight", T.U16, "ticks it stands for: 1 and the timer's overruns"),
+            (
+                "weight",
+                T.U16,
+                "periods it stands for: 1 and the timer's overruns, and those without a tick while the thread stayed in one wait",
+            ),
             ("autograd", T.U16, "as in launches"),
             ("sequence", T.U32, "as in launches"),
             ("time_ns", T.U64, "CLOCK_MONOTONIC"),

@@ -1,0 +1,44 @@
+// Places in memory that are ours even while nothing is mapped there.
+//
+// A program may unmap our tables (it unmaps all that it does not know). The kernel then gives their addresses to the next mapping: to
+// another table, say, and two tables would be written to one place. So nothing new of ours is put where a table believes itself to be.
+#pragma once
+#include "base/sys.hpp"
+
+#include <cstdint>
+
+namespace aiflame::places {
+
+struct Owner {
+  bool (*overlaps)(uint64_t address, uint64_t bytes) noexcept;
+  void (*map_missing)() noexcept;  // maps again what the program has unmapped
+};
+// Once, before any mapping that counts.
+void set_owner(const Owner& owner) noexcept;
+const Owner& owner() noexcept;
+
+enum class Mend { YES, NO };  // NO: this mapping is a part of mending
+
+// The result of `map`, which maps so many bytes anywhere, once that is no place of ours. An error number below zero where there is none.
+template <class Map>
+long map_clear(uint64_t bytes, Mend mend, Map map) noexcept {
+  auto unmap = [bytes](long address) noexcept { sys::unmap_memory(reinterpret_cast<void*>(address), bytes); };
+  auto taken = [bytes](long address) noexcept { return !sys::failed(address) && owner().overlaps(static_cast<uint64_t>(address), bytes); };
+  long address = map();
+  if (!taken(address)) [[likely]]
+    return address;
+  unmap(address);
+  if (mend == Mend::YES) owner().map_missing();
+  // A place that is free in part stays a hole: it is filled while we look for another place.
+  constexpr int kMost = 32;
+  long filled[kMost];
+  int count = 0;
+  while (taken(address = map()) && count < kMost) filled[count++] = address;
+  while (count > 0) unmap(filled[--count]);
+  if (!taken(address)) return address;
+  unmap(address);
+  constexpr long kNoMemory = -12;  // ENOMEM
+  return kNoMemory;
+}
+
+}  // namespace aiflame::places
