@@ -90,7 +90,7 @@ def test_millions_of_records_from_threads_and_a_signal_handler_are_all_there(tmp
 def test_a_new_table_never_gets_the_address_of_one_that_the_program_unmapped(tmp_path: Path) -> None:
     path = recording(tmp_path)
     assert is_counting(check(path, write(path, "unmapped")))
-    profile = Profile.open(path)
+    profile = open_profile(path)
     assert profile.table("marks")["text"].to_list() == ["before", "after"]
     assert profile.table("threads")["tid"].to_list() == [7]
 
