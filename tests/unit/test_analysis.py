@@ -19,6 +19,7 @@ from aiflame.attribute.context import of_devices
 from aiflame.attribute.facts_cpu import cpu_facts
 from aiflame.attribute.facts_device import device_facts
 from aiflame.attribute.layers import layers
+from aiflame.attribute.stack_table import stack_table
 from aiflame.attribute.stacks import functions
 from aiflame.attribute.timeline import timeline
 from aiflame.profile.tables import Tables
@@ -68,7 +69,7 @@ def test_symbols_are_looked_through_once_for_functions_and_once_for_what_torch_d
 def test_a_part_is_built_once_for_an_analysis_and_anew_for_a_profile(counting: Counting) -> None:
     analysis = Analysis(counting)
     assert functions(analysis) is functions(analysis)
-    assert layers(analysis).stacks is functions(analysis).stacks
+    assert layers(analysis).stacks is stack_table(analysis).keys
     assert functions(counting) is not functions(counting)
     assert Analysis.of(analysis) is analysis
 

@@ -43,8 +43,8 @@ def test_a_caller_that_comes_later_is_never_followed(tmp_path: Path) -> None:
 
 def test_stacks_are_found_by_process_and_id(tmp_path: Path) -> None:
     stacks = table(tmp_path)
-    assert stacks.find(numbers(1, 0, 0, 2), numbers(5, 1, 2, 1)).tolist() == [5, 0, -1, -1]
-    assert stacks.at(numbers(7, 1, 2, 3, 4, 5), numbers(1, 0, 0), numbers(5, 1, 2)).tolist() == [5, 7, 0]
+    assert stacks.keys.find(numbers(1, 0, 0, 2), numbers(5, 1, 2, 1)).tolist() == [5, 0, -1, -1]
+    assert stacks.keys.at(numbers(7, 1, 2, 3, 4, 5), numbers(1, 0, 0), numbers(5, 1, 2)).tolist() == [5, 7, 0]
 
 
 def test_the_nearest_marked_stack_at_or_above_each(tmp_path: Path) -> None:
@@ -61,11 +61,11 @@ def test_the_outermost_layer_of_a_stack(tmp_path: Path) -> None:
 def test_stacks_of_the_first_processes_alone(tmp_path: Path) -> None:
     stacks = table(tmp_path)
     assert stacks.of_processes_before(2) is stacks
-    assert stacks.of_processes_before(1).key.tolist() == [1]
+    assert stacks.of_processes_before(1).keys.key.tolist() == [1]
 
 
 def test_a_profile_without_stacks_has_an_empty_table(tmp_path: Path) -> None:
     empty = sealed(tmp_path / "p")
     stacks = stack_table(empty)
-    assert stacks.find(numbers(0), numbers(1)).tolist() == [-1]
+    assert stacks.keys.find(numbers(0), numbers(1)).tolist() == [-1]
     assert outermost_layers(empty).tolist() == stacks.nearest(np.zeros(0, dtype=np.bool_)).tolist() == []

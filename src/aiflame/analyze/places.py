@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.lookup import find_rows
-from aiflame.attribute.stack_table import StackTable
+from aiflame.attribute.stack_table import StackKeys
 from aiflame.attribute.words import stack_words
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.frame_words import is_frame_of
@@ -35,7 +35,7 @@ class Places:
 
     rows: pl.DataFrame
     """file, line, function, and `own`: its author wrote it, not a library's. Row 0 is nowhere."""
-    _stacks: StackTable
+    _stacks: StackKeys
     _place: Ints
     """For each row of the stacks."""
 
@@ -61,7 +61,7 @@ def places(profile: Analysis) -> Places:
     symbols = profile.table("symbols") if profile.has("symbols") else None
     none = pl.DataFrame([NOWHERE], schema=_SCHEMA, orient="row")
     if symbols is None or not len(words.distinct):
-        return Places(none.with_columns(own=pl.lit(False)), words.stacks, np.zeros(len(words.stacks.key), dtype=np.int64))
+        return Places(none.with_columns(own=pl.lit(False)), words.stacks.keys, np.zeros(len(words.stacks.keys.key), dtype=np.int64))
     outermost = symbols.filter(is_frame_of(FrameKind.PYTHON)).unique(["process", "frame"], keep="first")
     python = words.distinct.join(
         outermost.select("process", "frame", "file", "line", function="name"), on=["process", "frame"], how="left", maintain_order="left"
@@ -76,7 +76,7 @@ def places(profile: Analysis) -> Places:
     foreign = np.array([bool(_FOREIGN.search(file)) for file in rows["file"]], dtype=np.bool_)
     own = words.nearest(words.of_nodes(np.where(foreign[of_word], 0, of_word)))
     of_stack = np.where(own > 0, own, words.nearest(words.of_nodes(of_word)))[1:]
-    return Places(rows.with_columns(own=pl.Series(~foreign)), words.stacks, of_stack)
+    return Places(rows.with_columns(own=pl.Series(~foreign)), words.stacks.keys, of_stack)
 
 
 def place_of(profile: Tables, process: Ints, thread: Ints, stack: Ints) -> Ints:

@@ -18,6 +18,7 @@ from aiflame.attribute.backward import origins
 from aiflame.attribute.compiled import Compiled, compiled, op_frames
 from aiflame.attribute.growth import Forest
 from aiflame.attribute.items import LATEST, call_items, forward_calls, ints, launch_items, mother_threads, node_items, sample_items
+from aiflame.attribute.layer_calls import layer_calls
 from aiflame.attribute.layers import StackLayers, layers
 from aiflame.attribute.ops import StackOps, ops
 from aiflame.attribute.origins import kernel_origins
@@ -29,6 +30,7 @@ from aiflame.attribute.steps import DATA, OPTIMIZER, Seen, Steps, automatic_regi
 from aiflame.attribute.timeline_spans import by_time
 from aiflame.attribute.torch_frames import torch_frames
 from aiflame.attribute.tree import Frame, frame_table
+from aiflame.attribute.words import stack_words
 from aiflame.profile.frame_words import is_backward
 from aiflame.profile.kinds import Kind
 from aiflame.profile.tables import Tables
@@ -71,7 +73,7 @@ def of_devices(profile: Analysis) -> Meaning:
     columns_of, regions_of = known.context(items, captured=np.arange(len(items)) >= len(launched))
     told = items.hstack(columns_of)
     nodes = told[len(launched) :] if len(made) else told.clear().with_columns(node=pl.lit(None, made.schema["node"]))
-    return Meaning(told[: len(launched)], nodes, told.clear(), known.forests(regions_of), known.compiled, known.steps.rows)
+    return known.used(Meaning(told[: len(launched)], nodes, told.clear(), known.forests(regions_of), known.compiled, known.steps.rows))
 
 
 def of_calls(profile: Tables, of: pl.DataFrame) -> Meaning:
@@ -80,7 +82,7 @@ def of_calls(profile: Tables, of: pl.DataFrame) -> Meaning:
     known = _Known(Analysis.of(profile))
     columns, regions_of = known.context(items, np.zeros(len(items), dtype=np.bool_), mother_threads(items, forward_calls(profile)))
     told = items.hstack(columns)
-    return Meaning(told.clear(), told.clear(), told, known.forests(regions_of), known.compiled, known.steps.rows)
+    return known.used(Meaning(told.clear(), told.clear(), told, known.forests(regions_of), known.compiled, known.steps.rows))
 
 
 def of_samples(profile: Tables, clock: int) -> Meaning:
@@ -89,7 +91,7 @@ def of_samples(profile: Tables, clock: int) -> Meaning:
     known = _Known(Analysis.of(profile))
     columns, regions_of = known.context(items, captured=np.zeros(len(items), dtype=np.bool_))
     told = items.hstack(columns)
-    return Meaning(told.clear(), told.clear(), told, known.forests(regions_of), known.compiled, known.steps.rows)
+    return known.used(Meaning(told.clear(), told.clear(), told, known.forests(regions_of), known.compiled, known.steps.rows))
 
 
 @once
@@ -159,6 +161,12 @@ class _Known:
     def compiled(self) -> Compiled:
         return compiled(self.profile, kernel_origins(self.profile), 2 * (len(self._ops.names) - 1))
 
+    def used(self, meaning: Meaning) -> Meaning:
+        """The meaning; what each stack tells is freed, unless others share it."""
+        for part in (stack_table, stack_words, layers, ops, regions, marks, kernel_origins, outermost_layers, layer_calls):
+            self.profile.used(part)
+        return meaning
+
     @property
     def steps(self) -> Steps:
         return profile_steps(self.profile)
@@ -206,7 +214,7 @@ class _Known:
 
     def _root(self, process: Ints, stack: Ints) -> Ints:
         """The outermost layer of each stack, 0 where there is none."""
-        return stack_table(self.profile).at(outermost_layers(self.profile), process, stack)
+        return stack_table(self.profile).keys.at(outermost_layers(self.profile), process, stack)
 
     def _node(self, process: Ints, stack: Ints) -> Ints:
         return functions(self.profile).of_stacks(process, stack)

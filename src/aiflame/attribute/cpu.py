@@ -11,6 +11,7 @@ from aiflame.attribute.growth import Growth, Places
 from aiflame.attribute.leaves import instruction_frames, line_frames
 from aiflame.attribute.metrics import CLOCK
 from aiflame.attribute.prefixes import Prefix, grow_prefix
+from aiflame.attribute.stack_table import stack_table
 from aiflame.attribute.stacks import functions, hang
 from aiflame.attribute.states import state_frames
 from aiflame.attribute.tree import CPU_TIME, Frame, Metric, Tree
@@ -34,6 +35,7 @@ def cpu_tree(
     key = ["process", "thread", "stack", "state"]
     clock = CLOCK[CPU_TIME.name if worth is not None else metric.name]
     if by is None:
+        profile.used(stack_table)
         samples, meaning = profile.scan("cpu_samples").filter(pl.col("clock") == clock), None
     else:
         meaning = of_samples(profile, clock)

@@ -24,6 +24,7 @@ from aiflame.attribute.gpu_work import Grouped, Work, work
 from aiflame.attribute.growth import Forest, Growth, Places
 from aiflame.attribute.intra import SCOPED, Scopes, scopes
 from aiflame.attribute.prefixes import Prefix, grow_prefix
+from aiflame.attribute.stack_table import stack_table
 from aiflame.attribute.stacks import Functions, functions
 from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_TIME, LAUNCHES, Metric, Tree, frame_table
 from aiflame.profile.kinds import Kind
@@ -152,6 +153,7 @@ class _Plan:
         profile = Analysis.of(profile)
         trie = functions(profile)
         if by is None:
+            profile.used(stack_table)
             return _Plan(profile, trie, work(profile), None, {})
         if by.columns == ("family",):
             done = work(profile, Grouped(by, None))

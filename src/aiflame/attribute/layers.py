@@ -17,7 +17,7 @@ from aiflame.attribute.growth import Forest
 from aiflame.attribute.layer_calls import LayerCalls, layer_calls
 from aiflame.attribute.layer_names import LayerNames, Module, Place
 from aiflame.attribute.lookup import Ints
-from aiflame.attribute.stack_table import StackTable
+from aiflame.attribute.stack_table import StackKeys
 from aiflame.attribute.torch_frames import torch_frames
 from aiflame.attribute.tree import Frame, frame_table
 from aiflame.profile.frame_words import layer_rows
@@ -27,7 +27,7 @@ from aiflame.profile.frame_words import layer_rows
 class StackLayers:
     forest: Forest
     """Layer paths, a frame (Kind.LAYER) for each name: `layers.3`, then `attn`. Node 0: no layer."""
-    stacks: StackTable
+    stacks: StackKeys
     path: Ints
     """For each row of `stacks` its node of `forest`. Inside the backward pass: that of the modules that are called there, if there are
     any."""
@@ -69,7 +69,7 @@ def layers(profile: Analysis) -> StackLayers:
 
     path = of_chain[place[1:]]
     of_node = np.where(at >= 0, np.append(path, 0)[np.searchsorted(met, np.maximum(at, 0))], 0)
-    return StackLayers(forest, words.stacks, of_node[1:], calls, path[len(met) :])
+    return StackLayers(forest, words.stacks.keys, of_node[1:], calls, path[len(met) :])
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import numpy as np
 from aiflame.attribute import nodes
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.lookup import Ints
-from aiflame.attribute.stack_table import StackTable
+from aiflame.attribute.stack_table import StackKeys
 from aiflame.attribute.torch_frames import TorchFrames, torch_frames
 
 _ENDS = -1
@@ -38,7 +38,7 @@ class Where(IntEnum):
 class StackOps:
     names: list[str]
     """Of each op; op 0 is none, and its name is empty."""
-    stacks: StackTable
+    stacks: StackKeys
     op: Ints
     """For each row of `stacks` its row of `names`: the op that ran."""
     called: Ints
@@ -76,7 +76,7 @@ def ops(profile: Analysis) -> StackOps:
     called = words.nearest(np.where(first, frames.op, np.where(boundary, _ENDS, 0)))
     node = words.nearest(np.where(frames.node > 0, frames.node, np.where(boundary, _ENDS, 0)))
     found = (np.maximum(value, 0)[1:] for value in (op, called, node, _where(frames)))
-    return StackOps(frames.names, words.stacks, *found)
+    return StackOps(frames.names, words.stacks.keys, *found)
 
 
 def _where(frames: TorchFrames) -> Ints:

@@ -106,14 +106,14 @@ def _of_stacks(profile: Tables, told: Provenance) -> tuple[Ints, Ints]:
     if stacks.rows.is_empty():
         return none, none
     python, native = _python_frames(profile, told), _native_frames(profile, told, stacks.rows)
-    found = np.zeros(len(stacks.key), dtype=np.int64)
+    found = np.zeros(len(stacks.caller), dtype=np.int64)
     for frames in (native, python):
         at = stacks.rows.join(frames, on=["process", "frame"], how="left", maintain_order="left")["set"]
         place = stacks.nearest(at.is_not_null().to_numpy())
         inherited = at.fill_null(0).to_numpy().astype(np.int64)[np.maximum(place, 0)]
         found = np.where(place >= 0, inherited, found)
     kept = found > 0
-    return stacks.key[kept], found[kept]
+    return stacks.keys.key[kept], found[kept]
 
 
 def _python_frames(profile: Tables, told: Provenance) -> pl.DataFrame:

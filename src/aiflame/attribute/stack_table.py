@@ -15,14 +15,29 @@ from aiflame.profile.frame_words import FrameWords, layer_rows
 
 
 @dataclass(frozen=True, slots=True)
+class StackKeys:
+    """Where each stack is among the rows of a `StackTable`: for values that stand row by row beside it, without its rows."""
+
+    key: Ints
+    """process << 32 | id, sorted."""
+
+    def find(self, process: Ints, stack: Ints) -> Ints:
+        """The row of each stack, -1 where the profile has no such stack."""
+        return find_rows(self.key, process << 32 | stack)
+
+    def at(self, value: Ints, process: Ints, stack: Ints) -> Ints:
+        """The value of each stack, given one for each row; 0 where the profile has no such stack."""
+        return np.append(value, 0)[self.find(process, stack)]
+
+
+@dataclass(frozen=True, slots=True)
 class StackTable:
     """A row for each stack, sorted by process and id. The rows are a trie of frame words: node 0 is the root of all, and the stack of
     row i ends at node i + 1."""
 
     rows: pl.DataFrame
     """process, id, parent (the id of the stack that called the frame, 0: none), frame (its word)"""
-    key: Ints
-    """process << 32 | id, sorted."""
+    keys: StackKeys
     caller: Ints
     """For each row that of the stack that called its frame, -1 for none."""
 
@@ -33,7 +48,7 @@ class StackTable:
         key = process << 32 | rows["id"].to_numpy()
         caller = find_rows(key, process << 32 | rows["parent"].to_numpy())
         # A damaged profile may name a later stack as the caller: it is never followed.
-        return StackTable(rows, key, np.where(caller < np.arange(len(key)), caller, -1))
+        return StackTable(rows, StackKeys(key), np.where(caller < np.arange(len(key)), caller, -1))
 
     @property
     def words(self) -> FrameWords:
@@ -45,21 +60,14 @@ class StackTable:
         """The trie: for each node the one above it, -1 for the root."""
         return np.append(-1, self.caller + 1).astype(np.int32)
 
-    def find(self, process: Ints, stack: Ints) -> Ints:
-        """The row of each stack, -1 where the profile has no such stack."""
-        return find_rows(self.key, process << 32 | stack)
-
-    def at(self, value: Ints, process: Ints, stack: Ints) -> Ints:
-        """The value of each stack, given one for each row; 0 where the profile has no such stack."""
-        return np.append(value, 0)[self.find(process, stack)]
-
     def nearest(self, marked: Mask, *, strict: bool = False) -> Ints:
         """For each row the nearest marked one at or above it (`strict`: above it), -1 where there is none."""
         return np.maximum(nodes.nearest(self.parent, np.append(False, marked), strict=strict)[1:].astype(np.int64) - 1, -1)
 
     def of_processes_before(self, process: int) -> StackTable:
         """The stacks of the processes with smaller numbers."""
-        if not len(self.key) or self.key[-1] >> 32 < process:
+        key = self.keys.key
+        if not len(key) or key[-1] >> 32 < process:
             return self
         return StackTable.of(self.rows.filter(pl.col("process") < process))
 

@@ -17,7 +17,7 @@ from aiflame.attribute import nodes
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.growth import Forest, Growth, Places
 from aiflame.attribute.owners import process_frames, thread_frames, with_ranks
-from aiflame.attribute.stack_table import StackTable, stack_table
+from aiflame.attribute.stack_table import StackKeys, stack_table
 from aiflame.attribute.tree import FRAME_COLUMNS, Frame, Metric, Tree, frame_table
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.frame_words import code_of_python, frame_kinds, is_frame_of
@@ -36,7 +36,7 @@ class Functions:
     parent: NDArray[np.int32]
     frame: NDArray[np.uint32]
     processes: int
-    stacks: StackTable
+    stacks: StackKeys
     """Those of the processes."""
     innermost: NDArray[np.int32]
     """For each row of `stacks`, the node of the stack's innermost function."""
@@ -79,7 +79,7 @@ def functions(profile: Analysis) -> Functions:
     end = node[last]
     outermost = np.roll(last, 1)
 
-    process = stacks.key >> 32
+    process = stacks.keys.key >> 32
     parent = node - 1
     begins = np.where(stacks.rows["parent"].to_numpy() == 0, 1 + process, 1 + size + process)
     parent[outermost] = np.where(stacks.caller >= 0, end[stacks.caller], begins)
@@ -93,7 +93,7 @@ def functions(profile: Analysis) -> Functions:
         outside = nodes.nearest(all_parent, is_function)
         all_parent, end = np.where(all_parent >= 0, outside[all_parent], np.int32(-1)), outside[end]
     merged_parent, merged_frame, place = nodes.merge_siblings(all_parent, all_frame)
-    return Functions(frames, merged_parent, merged_frame, size, stacks, place[end])
+    return Functions(frames, merged_parent, merged_frame, size, stacks.keys, place[end])
 
 
 def hang(

@@ -40,7 +40,7 @@ class Stacks:
         """`model.py:41 Attention.forward`: the innermost lines of Python, innermost first; of stacks without Python functions."""
         words, text = self._lines
         parent, word = words.parent, words.word
-        at = words.stacks.find(process, stack) + 1
+        at = words.stacks.keys.find(process, stack) + 1
         told = np.append(np.array([bool(one) for one in text], dtype=np.bool_), False)[word]
         nearest, further = nodes.nearest(parent, told), nodes.nearest(parent, told, strict=True)
         found = _walk(np.where(at > 0, nearest[at], -1), further)
