@@ -25,7 +25,6 @@ MAKE = """
 import json, sys, time
 from pathlib import Path
 from aiflame.profile.opening import open_profile
-from aiflame.profile.store import Profile
 from aiflame.render.facts_block import facts_makers
 
 def taken(made):
