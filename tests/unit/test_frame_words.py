@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 from profiles import native, python
@@ -58,3 +61,10 @@ def test_autograd_has_a_thread_and_whether_it_is_backward_work() -> None:
     threads = frame_words.torch_thread(process, autograd)
     assert threads.tolist() == [0, 1, 0x8000 | 0x7FFF, 0x8000 | 1, 0x8000 | 0x7FFF]
     assert rows.select(frame_words.torch_thread_column()).to_series().to_list() == threads.tolist()
+
+
+def test_no_other_module_takes_words_apart() -> None:
+    source = Path(frame_words.__file__).parents[1]
+    shifts = re.compile(r"(?:<<|>>|//)\s*(?:np\.uint64\()?\(?(?:1 << )?60\b|0x7FFF\b")
+    found = {path.relative_to(source).as_posix() for path in source.rglob("*.py") if shifts.search(path.read_text(encoding="utf-8"))}
+    assert found - {"profile/shifts.py"} == {"profile/frame_words.py"}

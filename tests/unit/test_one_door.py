@@ -150,6 +150,12 @@ def test_the_list_of_files_that_open_something_is_no_longer_than_needed():
     assert [name for name in WHAT_OTHERS_OPEN if not any(opened(sources.get(name, "")))] == []
 
 
+def test_sealed_tables_are_opened_in_one_place():
+    """Whatever is to be read goes through `opening.py`: it is sealed, has its derived tables, and its clocks are aligned."""
+    makes = {name for name, text in ours().items() if "SealedTables(" in text}
+    assert makes == {"profile/opening.py"}
+
+
 def test_the_security_page_says_of_each_what_was_checked():
     page = (SOURCE.parents[1] / "docs/security.md").read_text(encoding="utf-8").partition("## What was read")[2]
     opening = {*DOOR, *WHAT_OTHERS_OPEN} - ONLY_OPEN_A_PROFILE
