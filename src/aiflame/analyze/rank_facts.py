@@ -110,7 +110,7 @@ def of_rank(profile: Tables, meta: Meta, rank: int, size: int = 0, source: str =
     if known.devices:
         did, steps = on_devices(known), known.per_step
     else:
-        did, steps = on_cpus(profile, known.trie, told)
+        did, steps = on_cpus(known.profile, told)
     told = Communication(_with_places(told.collectives, did), told.pairs)
     spoken = _spans(told)
     edges = [*(column for frame in (did.items, told.collectives, told.pairs) for column in (frame["begin_ns"], frame["end_ns"]))]
