@@ -1,6 +1,7 @@
 #include "collector.hpp"
 
 #include "base/clock.hpp"
+#include "base/next_definition.hpp"
 #include "base/sys.hpp"
 #include "base/valgrind.hpp"
 #include "hooks/calls.hpp"
@@ -50,7 +51,8 @@ bool ours() noexcept { return running.load(std::memory_order_acquire) && owner =
 // PY_VERSION_HEX >> 16 of an interpreter in the process, 0 when there is none. Py_GetVersion may be called before Py_Initialize.
 uint32_t python_version() noexcept {
   static const uint32_t version = [] {
-    auto get = reinterpret_cast<const char* (*)()>(dlsym(RTLD_DEFAULT, "Py_GetVersion"));
+    bool absent = next_definition::is_absent("Py_GetVersion");
+    auto get = absent ? nullptr : reinterpret_cast<const char* (*)()>(dlsym(RTLD_DEFAULT, "Py_GetVersion"));
     unsigned major = 0, minor = 0;
     return get && sscanf(get(), "%u.%u", &major, &minor) == 2 ? major << 8 | minor : 0;
   }();
@@ -165,8 +167,12 @@ bool preloaded() noexcept {
   return first;
 }
 
-void before_fork() noexcept {}
-void after_fork_parent() noexcept {}
+void before_fork() noexcept {
+  if (ours() && control::recording()) spool::life::before_fork();
+}
+void after_fork_parent() noexcept {
+  if (ours()) spool::life::after_fork_parent();
+}
 
 void after_fork_child() noexcept {
   cuda::after_fork_child();
@@ -217,6 +223,7 @@ void before_exit() noexcept { end(cuda::flush_anywhere); }
 namespace {
 
 __attribute__((constructor)) void on_load(int count, char** words, char**) {
+  aiflame::next_definition::Loading loading;
   aiflame::spool::life::set_command(count, words);
   aiflame::collector::start(nullptr);
 }

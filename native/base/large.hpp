@@ -3,3 +3,6 @@
 #pragma once
 
 #define AIFLAME_LARGE [[gnu::section(".bss.large")]]
+
+// The one large table of which every process touches the beginning: right behind the small variables.
+#define AIFLAME_LARGE_FIRST [[gnu::section(".bss.first")]]

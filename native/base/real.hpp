@@ -1,22 +1,33 @@
 // The real functions behind those that we stand in front of.
 #pragma once
+#include "base/next_definition.hpp"
+
 #include <dlfcn.h>
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 
 namespace aiflame {
 
-// The next definition of a function after ours. Found at resolve(), or when called before (constructors of other libraries), or
-// when its library came later.
-template <class Function>
+// A name as a parameter of a template: a pointer to it in each object would have the dynamic linker write to the pages of all of them.
+template <size_t kBytes>
+struct FunctionName {
+  consteval FunctionName(const char (&name)[kBytes]) noexcept { std::copy_n(name, kBytes, text); }
+  char text[kBytes];
+};
+
+// The next definition of a function after ours. Found when it is first called where that takes no lock, else at resolve(), or before
+// (constructors of other libraries), or when its library came later.
+template <class Function, FunctionName kName>
 class Real {
  public:
-  explicit constexpr Real(const char* name) noexcept : name_(name) {}
-
   Function* find() noexcept {
     Function* function = function_.load(std::memory_order_relaxed);
     if (function) [[likely]]
       return function;
-    function = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name_));
+    constexpr uint32_t kHash = next_definition::hash_of(kName.text);
+    function = reinterpret_cast<Function*>(next_definition::find(kName.text, kHash));
+    if (!function) function = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, kName.text));
     function_.store(function, std::memory_order_relaxed);
     return function;
   }
@@ -27,13 +38,19 @@ class Real {
   }
 
  private:
-  const char* name_;
   std::atomic<Function*> function_{nullptr};
 };
 
+// Those that children of forks call and their parents do not: each child would look them up again.
+template <class... Reals>
+void find_now(Reals&... reals) noexcept {
+  (reals.find(), ...);
+}
+
+// For calls from handlers, and in threads that another one waits for while it loads a library.
 template <class... Reals>
 void find_all(Reals&... reals) noexcept {
-  (reals.find(), ...);
+  if (!next_definition::usable()) find_now(reals...);
 }
 
 }  // namespace aiflame

@@ -1,5 +1,6 @@
 #include "hooks/child_environment.hpp"
 
+#include "base/large.hpp"
 #include "base/sys.hpp"
 #include "collector.hpp"
 #include "hooks/hooks.hpp"
@@ -23,13 +24,16 @@ namespace {
 
 // The variables that carry a recording from a program to its children. One that a child's environment sets differently is left as it
 // is, except for the preload list, which we join.
-struct Carried {
-  std::string_view name;
-  char entry[1024];  // NAME=value as we were started; empty when it was not set
-};
-constinit Carried carried[] = {{"AIFLAME_PROFILE", ""}, {"LD_PRELOAD", ""},         {"INTEL_JIT_PROFILER64", ""},  {"CUDA_INJECTION64_PATH", ""},
-                               {"OPENCL_LAYERS", ""},   {"OMP_TOOL_LIBRARIES", ""}, {"NVTX_INJECTION64_PATH", ""}, {"INTEL_LIBITTNOTIFY64", ""}};
+constexpr char kCarried[][24] = {"AIFLAME_PROFILE", "LD_PRELOAD",         "INTEL_JIT_PROFILER64",  "CUDA_INJECTION64_PATH",
+                                 "OPENCL_LAYERS",   "OMP_TOOL_LIBRARIES", "NVTX_INJECTION64_PATH", "INTEL_LIBITTNOTIFY64"};
 constexpr size_t kProfile = 0, kPreload = 1;
+std::string_view carried(size_t which) noexcept { return kCarried[which]; }
+
+// NAME=value as we were started, one behind the other; nullptr when it was not set.
+constinit char* entries[std::size(kCarried)] = {};
+constexpr size_t kLongestEntry = 1024;
+char few_entries[1024];
+AIFLAME_LARGE char many_entries[std::size(kCarried) * kLongestEntry];
 
 // Linux takes a null environment for an empty one.
 char* const kNothing = nullptr;
@@ -94,7 +98,7 @@ bool opens(const char* path) noexcept {
 
 // The libraries that we need (on a system before glibc 2.34 the last two as well), where they lie here. One that is missing would end a
 // program that we are preloaded into.
-constinit struct {
+AIFLAME_LARGE constinit struct {
   char path[256];
 } needed_libraries[3];
 
@@ -154,9 +158,17 @@ const char* ChildEnvironment::before_paths_change() noexcept {
 void ChildEnvironment::remember() noexcept {
   first_pid = sys::process_id();
   if (!environ) return;
-  for (Carried& variable : carried) {
-    const char* entry = find(environ, variable.name);
-    if (entry && strlen(entry) < sizeof variable.entry) strcpy(variable.entry, entry);
+  char *at = few_entries, *end = std::end(few_entries);
+  for (size_t which = 0; which < std::size(kCarried); which++) {
+    const char* entry = find(environ, carried(which));
+    size_t bytes = entry ? strlen(entry) + 1 : 0;
+    if (!entry || bytes > kLongestEntry) continue;
+    if (bytes > static_cast<size_t>(end - at)) {
+      at = many_entries;
+      end = std::end(many_entries);
+    }
+    entries[which] = static_cast<char*>(memcpy(at, entry, bytes));
+    at += bytes;
   }
   Dl_info info;
   if (collector::preloaded() && dladdr(reinterpret_cast<void*>(&ChildEnvironment::remember), &info)) library = info.dli_fname;
@@ -165,22 +177,22 @@ void ChildEnvironment::remember() noexcept {
 
 ChildEnvironment::ChildEnvironment(char* const* environment, bool child, std::string_view first) noexcept
     : environment_(environment ? environment : &kNothing), first_(first), change_(Change::NONE) {
-  if (library.empty() || !carried[kProfile].entry[0]) return;
+  if (library.empty() || !entries[kProfile]) return;
   bool follow = control::has(schema::Feature::CHILDREN) || !(child || sys::process_id() != first_pid);
   while (environment_[count_]) count_++;
   if (!follow) {
-    if (find(environment_, carried[kProfile].name)) change_ = Change::REMOVE_US;
+    if (find(environment_, carried(kProfile))) change_ = Change::REMOVE_US;
   } else {
     library_ = library_for_new_program();
     if (library_.empty()) first_ = {};
     if (reach::needed()) change_ = Change::ADD_US;
-    for (const Carried& variable : carried)
-      if (variable.entry[0] && !find(environment_, variable.name)) change_ = Change::ADD_US;
-    std::string_view preload = value(find(environment_, carried[kPreload].name), carried[kPreload].name);
+    for (size_t which = 0; which < std::size(kCarried); which++)
+      if (entries[which] && !find(environment_, carried(which))) change_ = Change::ADD_US;
+    std::string_view preload = value(find(environment_, carried(kPreload)), carried(kPreload));
     if (!lists(preload, library_) || value(find(environment_, kFirst), kFirst) != first_) change_ = Change::ADD_US;
-    if (change_ == Change::ADD_US) bytes_ = carried[kPreload].name.size() + preload.size() + library_.size() + kFirst.size() + 2 * first_.size() + 8;
+    if (change_ == Change::ADD_US) bytes_ = carried(kPreload).size() + preload.size() + library_.size() + kFirst.size() + 2 * first_.size() + 8;
   }
-  if (change_ != Change::NONE) bytes_ += (count_ + std::size(carried) + 3) * sizeof(char*);
+  if (change_ != Change::NONE) bytes_ += (count_ + std::size(kCarried) + 3) * sizeof(char*);
 }
 
 void* ChildEnvironment::large() const noexcept {
@@ -198,18 +210,18 @@ void* ChildEnvironment::build(void* memory) const noexcept {
   size_t filled = 0;
   for (size_t at = 0; at < count_; at++) {
     const char* entry = environment_[at];
-    bool ours = change_ == Change::REMOVE_US ? names(entry, carried[kProfile].name)
-                                             : names(entry, carried[kPreload].name) || names(entry, kFirst) || names(entry, kDescriptors);
+    bool ours = change_ == Change::REMOVE_US ? names(entry, carried(kProfile))
+                                             : names(entry, carried(kPreload)) || names(entry, kFirst) || names(entry, kDescriptors);
     if (!ours) out[filled++] = environment_[at];
   }
   if (change_ == Change::ADD_US) {
-    for (Carried& variable : carried)
-      if (&variable != &carried[kPreload] && variable.entry[0] && !find(environment_, variable.name)) out[filled++] = variable.entry;
+    for (size_t which = 0; which < std::size(kCarried); which++)
+      if (which != kPreload && entries[which] && !find(environment_, carried(which))) out[filled++] = entries[which];
     if (const char* descriptors = reach::variable(); descriptors && !library_.empty()) out[filled++] = const_cast<char*>(descriptors);
-    char* text = reinterpret_cast<char*>(out + count_ + std::size(carried) + 3);
+    char* text = reinterpret_cast<char*>(out + count_ + std::size(kCarried) + 3);
     out[filled] = text;
     text = write_preload(text);
-    filled += out[filled][carried[kPreload].name.size() + 1] != 0;
+    filled += out[filled][carried(kPreload).size() + 1] != 0;
     if (!first_.empty()) {
       out[filled++] = text;
       *append(append(append(text, kFirst), "="), first_) = 0;
@@ -222,7 +234,7 @@ void* ChildEnvironment::build(void* memory) const noexcept {
 // What must come first, other such libraries, us where we are not listed, and the rest as it was. Without us and what lies beside us where
 // the new program would not find us there.
 char* ChildEnvironment::write_preload(char* at) const noexcept {
-  std::string_view theirs = value(find(environment_, carried[kPreload].name), carried[kPreload].name);
+  std::string_view theirs = value(find(environment_, carried(kPreload)), carried(kPreload));
   std::string_view added = value(find(environment_, kFirst), kFirst);
   bool elsewhere = library_ != library, listed = library_.empty() || lists(theirs, library_), any = false;
   auto put = [&](std::string_view entry) {
@@ -230,7 +242,7 @@ char* ChildEnvironment::write_preload(char* at) const noexcept {
     at = append(at, entry);
     any = true;
   };
-  at = append(append(at, carried[kPreload].name), "=");
+  at = append(append(at, carried(kPreload)), "=");
   if (!first_.empty()) put(first_);
   Libraries libraries(theirs);
   for (std::string_view entry; libraries.next(&entry);) {

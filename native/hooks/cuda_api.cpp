@@ -16,21 +16,21 @@ namespace aiflame::cuda {
 
 namespace {
 
-Cupti table;
+AIFLAME_LARGE Cupti table;
 
 // All that we ask of the driver.
-constexpr const char* kDriverNames[] = {"cuInit",
-                                        "cuDriverGetVersion",
-                                        "cuDeviceGetCount",
-                                        "cuDeviceGetName",
-                                        "cuDeviceGetPCIBusId",
-                                        "cuDeviceGetUuid",
-                                        "cuDeviceGetUuid_v2",
-                                        "cuDeviceGetAttribute",
-                                        "cuDevicePrimaryCtxGetState",
-                                        "cuDevicePrimaryCtxRetain",
-                                        "cuDevicePrimaryCtxRelease_v2",
-                                        "cuThreadExchangeStreamCaptureMode"};
+constexpr char kDriverNames[][34] = {"cuInit",
+                                     "cuDriverGetVersion",
+                                     "cuDeviceGetCount",
+                                     "cuDeviceGetName",
+                                     "cuDeviceGetPCIBusId",
+                                     "cuDeviceGetUuid",
+                                     "cuDeviceGetUuid_v2",
+                                     "cuDeviceGetAttribute",
+                                     "cuDevicePrimaryCtxGetState",
+                                     "cuDevicePrimaryCtxRetain",
+                                     "cuDevicePrimaryCtxRelease_v2",
+                                     "cuThreadExchangeStreamCaptureMode"};
 constexpr uint32_t kDriverFunctions = sizeof kDriverNames / sizeof *kDriverNames;
 constinit std::atomic<void*> driver_table[kDriverFunctions]{};
 

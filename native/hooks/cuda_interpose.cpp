@@ -4,6 +4,7 @@
 //
 // The driver serves one copy of CUPTI a process, the first that takes it, and for good. Who brings a copy of its own (Proton does) is led
 // to ours for all that it looks up. Who had functions of another copy before we had loaded ours keeps them, and we take that copy too.
+#include "base/large.hpp"
 #include "hooks/cuda_api.hpp"
 #include "hooks/cuda_sharing.hpp"
 #include "hooks/hooks.hpp"
@@ -132,7 +133,7 @@ void* real_dlsym(void* library, const char* name) noexcept {
 // with. A place is taken by its address and can be read once it is decided whose functions its users get.
 constexpr uint32_t kMostCopies = 4, kLinked = kMostCopies;
 enum class Use : uint8_t { UNDECIDED, ITS_OWN, OURS };
-constinit Real copies[kMostCopies + 1]{};
+AIFLAME_LARGE constinit Real copies[kMostCopies + 1]{};
 constinit std::atomic<const void*> bases[kMostCopies]{};
 constinit std::atomic<Use> uses[kMostCopies]{};
 

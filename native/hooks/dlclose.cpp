@@ -5,7 +5,7 @@
 namespace aiflame::hooks {
 
 namespace {
-Real<int(void*)> real_dlclose{"dlclose"};
+Real<int(void*), "dlclose"> real_dlclose;
 }
 
 void resolve_dlclose() noexcept { find_all(real_dlclose); }

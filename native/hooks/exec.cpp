@@ -20,13 +20,13 @@ namespace aiflame::hooks {
 namespace {
 
 using Strings = char* const*;
-Real<int(const char*, Strings, Strings)> real_execve{"execve"};
-Real<int(const char*, Strings, Strings)> real_execvpe{"execvpe"};
-Real<int(int, Strings, Strings)> real_fexecve{"fexecve"};
-Real<int(int, const char*, Strings, Strings, int)> real_execveat{"execveat"};
+Real<int(const char*, Strings, Strings), "execve"> real_execve;
+Real<int(const char*, Strings, Strings), "execvpe"> real_execvpe;
+Real<int(int, Strings, Strings), "fexecve"> real_fexecve;
+Real<int(int, const char*, Strings, Strings, int), "execveat"> real_execveat;
 using Spawn = int(pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*, Strings, Strings);
-Real<Spawn> real_posix_spawn{"posix_spawn"};
-Real<Spawn> real_posix_spawnp{"posix_spawnp"};
+Real<Spawn, "posix_spawn"> real_posix_spawn;
+Real<Spawn, "posix_spawnp"> real_posix_spawnp;
 
 // Calls `exec` with the environment for a program that replaces this one (or its vfork child's copy); comes back only on failure.
 template <class Exec>
@@ -70,7 +70,8 @@ void copy_arguments(const char* first, va_list list, char** out) noexcept {
 }  // namespace
 
 void resolve_exec() noexcept {
-  find_all(real_execve, real_execvpe, real_fexecve, real_execveat, real_posix_spawn, real_posix_spawnp);
+  find_now(real_execve);
+  find_all(real_execvpe, real_fexecve, real_execveat, real_posix_spawn, real_posix_spawnp);
   ChildEnvironment::remember();
 }
 

@@ -7,9 +7,9 @@ namespace aiflame::hooks {
 
 namespace {
 
-Real<void(unsigned long, unsigned long)> real_monstartup{"__monstartup"};
-Real<void(int)> real_moncontrol{"moncontrol"};
-Real<int(unsigned short*, size_t, size_t, unsigned)> real_profil{"profil"};
+Real<void(unsigned long, unsigned long), "__monstartup"> real_monstartup;
+Real<void(int), "moncontrol"> real_moncontrol;
+Real<int(unsigned short*, size_t, size_t, unsigned), "profil"> real_profil;
 
 void handler_was_set() noexcept {
   if (own_process()) signals::keep();

@@ -16,12 +16,13 @@ namespace aiflame::hooks {
 
 namespace {
 
-Real<int(uid_t)> real_setuid{"setuid"}, real_seteuid{"seteuid"};
-Real<int(uid_t, uid_t)> real_setreuid{"setreuid"};
-Real<int(uid_t, uid_t, uid_t)> real_setresuid{"setresuid"};
-Real<int(const char*)> real_chroot{"chroot"};
-Real<int(int)> real_unshare{"unshare"};
-Real<int(int, int)> real_setns{"setns"};
+Real<int(uid_t), "setuid"> real_setuid;
+Real<int(uid_t), "seteuid"> real_seteuid;
+Real<int(uid_t, uid_t), "setreuid"> real_setreuid;
+Real<int(uid_t, uid_t, uid_t), "setresuid"> real_setresuid;
+Real<int(const char*), "chroot"> real_chroot;
+Real<int(int), "unshare"> real_unshare;
+Real<int(int, int), "setns"> real_setns;
 
 constexpr uint32_t kUnchanged = ~0u;
 constexpr int kNamespaces = CLONE_NEWNS | CLONE_NEWUSER;

@@ -13,20 +13,20 @@ namespace aiflame::hooks {
 
 namespace {
 
-Real<int(const timespec*, timespec*)> real_nanosleep{"nanosleep"};
-Real<int(clockid_t, int, const timespec*, timespec*)> real_clock_nanosleep{"clock_nanosleep"};
-Real<int(useconds_t)> real_usleep{"usleep"};
-Real<unsigned(unsigned)> real_sleep{"sleep"};
-Real<int(const timespec*, timespec*)> real_thrd_sleep{"thrd_sleep"};
-Real<int(pollfd*, nfds_t, int)> real_poll{"poll"};
-Real<int(pollfd*, nfds_t, const timespec*, const sigset_t*)> real_ppoll{"ppoll"};
-Real<int(pollfd*, nfds_t, int, size_t)> real_poll_chk{"__poll_chk"};
-Real<int(pollfd*, nfds_t, const timespec*, const sigset_t*, size_t)> real_ppoll_chk{"__ppoll_chk"};
-Real<int(int, fd_set*, fd_set*, fd_set*, timeval*)> real_select{"select"};
-Real<int(int, fd_set*, fd_set*, fd_set*, const timespec*, const sigset_t*)> real_pselect{"pselect"};
-Real<int(int, epoll_event*, int, int)> real_epoll_wait{"epoll_wait"};
-Real<int(int, epoll_event*, int, int, const sigset_t*)> real_epoll_pwait{"epoll_pwait"};
-Real<int(int, epoll_event*, int, const timespec*, const sigset_t*)> real_epoll_pwait2{"epoll_pwait2"};
+Real<int(const timespec*, timespec*), "nanosleep"> real_nanosleep;
+Real<int(clockid_t, int, const timespec*, timespec*), "clock_nanosleep"> real_clock_nanosleep;
+Real<int(useconds_t), "usleep"> real_usleep;
+Real<unsigned(unsigned), "sleep"> real_sleep;
+Real<int(const timespec*, timespec*), "thrd_sleep"> real_thrd_sleep;
+Real<int(pollfd*, nfds_t, int), "poll"> real_poll;
+Real<int(pollfd*, nfds_t, const timespec*, const sigset_t*), "ppoll"> real_ppoll;
+Real<int(pollfd*, nfds_t, int, size_t), "__poll_chk"> real_poll_chk;
+Real<int(pollfd*, nfds_t, const timespec*, const sigset_t*, size_t), "__ppoll_chk"> real_ppoll_chk;
+Real<int(int, fd_set*, fd_set*, fd_set*, timeval*), "select"> real_select;
+Real<int(int, fd_set*, fd_set*, fd_set*, const timespec*, const sigset_t*), "pselect"> real_pselect;
+Real<int(int, epoll_event*, int, int), "epoll_wait"> real_epoll_wait;
+Real<int(int, epoll_event*, int, int, const sigset_t*), "epoll_pwait"> real_epoll_pwait;
+Real<int(int, epoll_event*, int, const timespec*, const sigset_t*), "epoll_pwait2"> real_epoll_pwait2;
 
 }  // namespace
 

@@ -14,27 +14,27 @@ namespace aiflame::hooks {
 
 namespace {
 
-Real<int()> real_pause{"pause"};
-Real<int(const sigset_t*)> real_sigsuspend{"sigsuspend"};
-Real<int(const sigset_t*, int*)> real_sigwait{"sigwait"};
-Real<int(const sigset_t*, siginfo_t*)> real_sigwaitinfo{"sigwaitinfo"};
-Real<int(const sigset_t*, siginfo_t*, const timespec*)> real_sigtimedwait{"sigtimedwait"};
-Real<int(sem_t*, const timespec*)> real_sem_timedwait{"sem_timedwait"};
-Real<int(sem_t*, clockid_t, const timespec*)> real_sem_clockwait{"sem_clockwait"};
-Real<int(int, sembuf*, size_t)> real_semop{"semop"};
-Real<int(int, sembuf*, size_t, const timespec*)> real_semtimedop{"semtimedop"};
-Real<ssize_t(int, void*, size_t, long, int)> real_msgrcv{"msgrcv"};
-Real<int(int, const void*, size_t, int)> real_msgsnd{"msgsnd"};
-Real<int(pollfd*, nfds_t, const timespec*, const sigset_t*)> real_ppoll{"ppoll"};
-Real<int(int, sockaddr*, socklen_t*)> real_accept{"accept"};
-Real<int(int, sockaddr*, socklen_t*, int)> real_accept4{"accept4"};
-Real<int(int, const sockaddr*, socklen_t)> real_connect{"connect"};
-Real<ssize_t(int, void*, size_t, int)> real_recv{"recv"};
-Real<ssize_t(int, void*, size_t, int, sockaddr*, socklen_t*)> real_recvfrom{"recvfrom"};
-Real<ssize_t(int, msghdr*, int)> real_recvmsg{"recvmsg"};
-Real<ssize_t(int, const void*, size_t, int)> real_send{"send"};
-Real<ssize_t(int, const void*, size_t, int, const sockaddr*, socklen_t)> real_sendto{"sendto"};
-Real<ssize_t(int, const msghdr*, int)> real_sendmsg{"sendmsg"};
+Real<int(), "pause"> real_pause;
+Real<int(const sigset_t*), "sigsuspend"> real_sigsuspend;
+Real<int(const sigset_t*, int*), "sigwait"> real_sigwait;
+Real<int(const sigset_t*, siginfo_t*), "sigwaitinfo"> real_sigwaitinfo;
+Real<int(const sigset_t*, siginfo_t*, const timespec*), "sigtimedwait"> real_sigtimedwait;
+Real<int(sem_t*, const timespec*), "sem_timedwait"> real_sem_timedwait;
+Real<int(sem_t*, clockid_t, const timespec*), "sem_clockwait"> real_sem_clockwait;
+Real<int(int, sembuf*, size_t), "semop"> real_semop;
+Real<int(int, sembuf*, size_t, const timespec*), "semtimedop"> real_semtimedop;
+Real<ssize_t(int, void*, size_t, long, int), "msgrcv"> real_msgrcv;
+Real<int(int, const void*, size_t, int), "msgsnd"> real_msgsnd;
+Real<int(pollfd*, nfds_t, const timespec*, const sigset_t*), "ppoll"> real_ppoll;
+Real<int(int, sockaddr*, socklen_t*), "accept"> real_accept;
+Real<int(int, sockaddr*, socklen_t*, int), "accept4"> real_accept4;
+Real<int(int, const sockaddr*, socklen_t), "connect"> real_connect;
+Real<ssize_t(int, void*, size_t, int), "recv"> real_recv;
+Real<ssize_t(int, void*, size_t, int, sockaddr*, socklen_t*), "recvfrom"> real_recvfrom;
+Real<ssize_t(int, msghdr*, int), "recvmsg"> real_recvmsg;
+Real<ssize_t(int, const void*, size_t, int), "send"> real_send;
+Real<ssize_t(int, const void*, size_t, int, const sockaddr*, socklen_t), "sendto"> real_sendto;
+Real<ssize_t(int, const msghdr*, int), "sendmsg"> real_sendmsg;
 
 // Who waits for "every signal" takes our ticks from the queue, too.
 bool is_tick(const siginfo_t& info) noexcept {

@@ -3,11 +3,12 @@
 #include "base/sys.hpp"
 #include "base/text.hpp"
 #include "collector.hpp"
+#include "spool/known_files.hpp"
+#include "spool/life.hpp"
 #include "spool/spool.hpp"
 
 #include <elf.h>
 #include <fcntl.h>
-#include <linux/stat.h>
 #include <algorithm>
 #include <cstring>
 
@@ -59,15 +60,26 @@ bool find(const char* file, const char* search, char* out, size_t room) noexcept
   }
 }
 
+constexpr uint16_t kSetUser = 04000, kSetGroup = 02000, kGroupExecutes = 010;
+
+bool status_of(long folder, const char* path, int flags, struct stat* status) noexcept {
+  return sys::call(SYS_newfstatat, folder, reinterpret_cast<long>(path), reinterpret_cast<long>(status), flags) == 0;
+}
+
 // Real and effective ids that differ make the dynamic linker ignore LD_PRELOAD (AT_SECURE).
-bool changes_user(long fd) noexcept {
-  struct statx status{};
-  if (sys::call(SYS_statx, fd, reinterpret_cast<long>(""), AT_EMPTY_PATH, STATX_MODE | STATX_UID | STATX_GID, reinterpret_cast<long>(&status)) != 0)
-    return false;
-  constexpr uint16_t kSetUser = 04000, kSetGroup = 02000, kGroupExecutes = 010;
-  bool user = (status.stx_mode & kSetUser) && status.stx_uid != static_cast<uint32_t>(sys::call(SYS_getuid));
-  bool group = (status.stx_mode & kSetGroup) && (status.stx_mode & kGroupExecutes) && status.stx_gid != static_cast<uint32_t>(sys::call(SYS_getgid));
+bool changes_user(const struct stat& status) noexcept {
+  bool user = (status.st_mode & kSetUser) && status.st_uid != static_cast<uint32_t>(sys::call(SYS_getuid));
+  bool group = (status.st_mode & kSetGroup) && (status.st_mode & kGroupExecutes) && status.st_gid != static_cast<uint32_t>(sys::call(SYS_getgid));
   return user || group;
+}
+
+// The same programs are started again and again: that one needs nothing is found out once.
+constexpr uint32_t kPlain = 1;
+uint64_t key_of(const struct stat& status) noexcept { return status.st_mode & (kSetUser | kSetGroup) ? 0 : spool::key_of(status, "needs nothing"); }
+bool is_known_as_plain(const char* path) noexcept {
+  struct stat status{};
+  uint64_t key = status_of(AT_FDCWD, path, 0, &status) ? key_of(status) : 0;
+  return key && spool::life::recall(key) == kPlain;
 }
 
 // Not by substr(): it may throw, which brings half of the C++ library.
@@ -116,7 +128,7 @@ bool is_sanitizer(std::string_view library) noexcept {
 }
 
 NewProgram::NewProgram(const char* file, const char* search) noexcept {
-  if (!file || !collector::active() || !find(file, search, path_, sizeof path_)) return;
+  if (!file || !collector::active() || !find(file, search, path_, sizeof path_) || is_known_as_plain(path_)) return;
   File opened(path_);
   look(opened.fd());
 }
@@ -135,7 +147,9 @@ void NewProgram::look(long fd) noexcept {
     head[bytes] = 0;
     return look_at_interpreter(head + 2);
   }
-  if (changes_user(fd)) {
+  struct stat status{};
+  bool known = status_of(fd, "", AT_EMPTY_PATH, &status);
+  if (known && changes_user(status)) {
     obstacle_ = "is set-user-id or set-group-id: the system lets no library into it";
     return;
   }
@@ -145,7 +159,8 @@ void NewProgram::look(long fd) noexcept {
   bool whole = segments.each([&](const Elf64_Phdr& segment) { interpreter |= segment.p_type == PT_INTERP; });
   // The dynamic linker itself may be called to run something.
   if (whole && !interpreter && !linker) obstacle_ = "is statically linked: nothing can be loaded into it";
-  if (interpreter) find_first_library(fd, head, bytes);
+  if (!interpreter || find_first_library(fd, head, bytes)) return;
+  if (uint64_t key = known ? key_of(status) : 0) spool::life::remember(key, kPlain);
 }
 
 // A script runs in the program that its first line names.
@@ -185,7 +200,10 @@ bool NewProgram::find_first_library(long fd, const char* head, long bytes) noexc
     if (segment.p_type == PT_LOAD && names - segment.p_vaddr < segment.p_filesz) names_at = names - segment.p_vaddr + segment.p_offset;
   });
   for (uint64_t at = 0; names_at && at < count; at++) {
-    long read = read_at(fd, name_, sizeof name_, names_at + needed[at]);
+    uint64_t name_at = names_at + needed[at];
+    bool in_head = name_at < static_cast<uint64_t>(bytes) && static_cast<uint64_t>(bytes) - name_at >= sizeof name_;
+    if (in_head) memcpy(name_, head + name_at, sizeof name_);
+    long read = in_head ? static_cast<long>(sizeof name_) : read_at(fd, name_, sizeof name_, name_at);
     size_t length = read > 0 ? strnlen(name_, static_cast<size_t>(read)) : 0;
     if (length == 0 || length == static_cast<size_t>(read) || !is_sanitizer({name_, length})) continue;
     first_ = {name_, length};

@@ -5,6 +5,7 @@
 #include "hooks/calls.hpp"
 
 #include <array>
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -197,11 +198,13 @@ using AnyFunction = uint64_t(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, u
 AIFLAME_LARGE AnyFunction* below[kCount];
 thread_local const Registers* outer;
 
-template <size_t... Index>
-constexpr std::array<calls::Function, kCount> functions_of(std::index_sequence<Index...>) {
-  return {calls::Function(schema::CallBackend::OPENCL, kNames[Index])...};
-}
-constinit std::array<calls::Function, kCount> functions = functions_of(std::make_index_sequence<kCount>());
+// Made when the table is first led to us: names that stood here from the start would have the dynamic linker touch this memory in every process.
+union Lazy {
+  constexpr Lazy() noexcept : none(0) {}
+  uint64_t none;
+  calls::Function function;
+};
+AIFLAME_LARGE constinit Lazy functions[kCount];
 
 template <size_t kIndex>
 uint64_t traced(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f, uint64_t g, uint64_t h, uint64_t i, uint64_t j, uint64_t k,
@@ -218,13 +221,15 @@ uint64_t traced(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint
   bool failed = gives_an_object(kName) ? result == 0 : !gives_nothing(kName) && code != 0;
   uint64_t bytes = 0;
   if constexpr (kBytesAt >= 0) bytes = Words{a, b, c, d, e, f, g, h, i, j, k, l, m, n}[kBytesAt];
-  calls::end(begun, functions[kIndex], {.result = gives_an_object(kName) || gives_nothing(kName) ? 0 : code, .failed = failed, .bytes = bytes});
+  calls::end(begun, functions[kIndex].function,
+             {.result = gives_an_object(kName) || gives_nothing(kName) ? 0 : code, .failed = failed, .bytes = bytes});
   return result;
 }
 
 template <size_t kIndex>
 void trace(const void** entries, uint32_t count) noexcept {
   if (kIndex >= count || !*kNames[kIndex] || !entries[kIndex]) return;
+  if (!below[kIndex]) new (&functions[kIndex].function) calls::Function(schema::CallBackend::OPENCL, kNames[kIndex]);
   below[kIndex] = reinterpret_cast<AnyFunction*>(const_cast<void*>(entries[kIndex]));
   entries[kIndex] = reinterpret_cast<const void*>(traced<kIndex>);
 }

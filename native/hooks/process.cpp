@@ -13,8 +13,8 @@ namespace aiflame::hooks {
 
 namespace {
 
-Real<void(int)> real_exit_now{"_exit"};
-Real<pid_t()> real_bare_fork{"_Fork"};
+Real<void(int), "_exit"> real_exit_now;
+Real<pid_t(), "_Fork"> real_bare_fork;
 
 void after_fork_in_child() noexcept {
   if (own_this_fork()) collector::after_fork_child();
@@ -31,6 +31,7 @@ void resolve() noexcept {
   static std::atomic<bool> done{false};
   if (done.exchange(true)) return;
   own_this_process();
+  next_definition::learn();
   find_clock();
   resolve_signals();
   resolve_interruptible();
@@ -44,7 +45,8 @@ void resolve() noexcept {
 }
 
 void resolve_process() noexcept {
-  find_all(real_exit_now, real_bare_fork);
+  find_now(real_exit_now);
+  find_all(real_bare_fork);
   pthread_atfork(collector::before_fork, collector::after_fork_parent, after_fork_in_child);
   // Registered first, so run last.
   at_quick_exit([] { ending(); });

@@ -1,10 +1,11 @@
 #include "hooks/python_abi.hpp"
+#include "base/large.hpp"
 
 #include <dlfcn.h>
 
 namespace aiflame::bridge {
 
-Abi py;
+AIFLAME_LARGE Abi py;
 
 namespace {
 

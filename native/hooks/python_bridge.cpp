@@ -1,6 +1,7 @@
 #include "hooks/python_bridge.hpp"
 
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "base/scratch.hpp"
 #include "base/sys.hpp"
 #include "hooks/python_functions.hpp"
@@ -175,7 +176,7 @@ void call_bootstrap(const char* function) noexcept {
 struct Range {
   uint64_t low, high;
 };
-Range holders[16];
+AIFLAME_LARGE Range holders[16];
 std::atomic<size_t> holder_count{0};
 
 void add_holder(const void* code) noexcept {

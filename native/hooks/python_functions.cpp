@@ -1,6 +1,7 @@
 #include "hooks/python_functions.hpp"
 
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "hooks/calls.hpp"
 #include "hooks/kernel_variants.hpp"
 #include "hooks/python_bridge.hpp"
@@ -270,7 +271,7 @@ Object layers_are_new() noexcept { return new_layers; }
 
 bool add_functions(Object module) noexcept {
   // Python keeps their addresses.
-  static Method methods[] = {
+  AIFLAME_LARGE static Method methods[] = {
       method("append", append),
       method("push", push),
       method("pop", pop),

@@ -16,8 +16,8 @@ namespace aiflame::hooks {
 
 namespace {
 
-Real<int(int, long, long, long, long)> real_prctl{"prctl"};
-Real<long(long, ...)> real_syscall{"syscall"};
+Real<int(int, long, long, long, long), "prctl"> real_prctl;
+Real<long(long, ...), "syscall"> real_syscall;
 
 // Not those that ask what the kernel can do: a filter from nowhere fails.
 bool enters_by_prctl(int option, long mode, long filter) noexcept {

@@ -16,15 +16,16 @@ namespace aiflame::hooks {
 
 namespace {
 
-Real<decltype(::sigaction)> real_sigaction{"sigaction"};
-Real<decltype(::signal)> real_signal{"signal"};
-Real<decltype(::signal)> real_sysv_signal{"sysv_signal"};
-Real<int(int, int)> real_siginterrupt{"siginterrupt"};
-Real<int(int)> real_sigignore{"sigignore"};
-Real<sighandler_t(int, sighandler_t)> real_sigset{"sigset"};
-Real<int(int, const sigset_t*, int)> real_signalfd{"signalfd"};
-Real<decltype(::sigaltstack)> real_sigaltstack{"sigaltstack"};
-Real<void(jmp_buf, int)> real_longjmp{"longjmp"}, real_checked_jump{"__longjmp_chk"};
+Real<decltype(::sigaction), "sigaction"> real_sigaction;
+Real<decltype(::signal), "signal"> real_signal;
+Real<decltype(::signal), "sysv_signal"> real_sysv_signal;
+Real<int(int, int), "siginterrupt"> real_siginterrupt;
+Real<int(int), "sigignore"> real_sigignore;
+Real<sighandler_t(int, sighandler_t), "sigset"> real_sigset;
+Real<int(int, const sigset_t*, int), "signalfd"> real_signalfd;
+Real<decltype(::sigaltstack), "sigaltstack"> real_sigaltstack;
+Real<void(jmp_buf, int), "longjmp"> real_longjmp;
+Real<void(jmp_buf, int), "__longjmp_chk"> real_checked_jump;
 
 // siginterrupt() decides what later signal() calls mean.
 std::atomic<uint64_t> interrupting{0};
@@ -200,6 +201,6 @@ AIFLAME_EXPORT int sigaltstack(const stack_t* wanted, stack_t* before) noexcept 
 AIFLAME_EXPORT [[noreturn]] void __longjmp_chk(jmp_buf where, int value) {
   Thread* thread = own_process() ? threads::self_if_known() : nullptr;
   bool leaves = thread && thread->ticks_apart && thread->theirs.holds(reinterpret_cast<uint64_t>(__builtin_frame_address(0)));
-  (leaves ? real_longjmp : real_checked_jump)(where, value);
+  (leaves ? real_longjmp.find() : real_checked_jump.find())(where, value);
   __builtin_unreachable();
 }

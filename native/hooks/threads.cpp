@@ -15,8 +15,8 @@ namespace aiflame::hooks {
 
 namespace {
 
-Real<int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)> real_pthread_create{"pthread_create"};
-Real<decltype(::thrd_create)> real_thrd_create{"thrd_create"};
+Real<int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*), "pthread_create"> real_pthread_create;
+Real<decltype(::thrd_create), "thrd_create"> real_thrd_create;
 
 pthread_key_t ending_key;
 bool have_key = false;

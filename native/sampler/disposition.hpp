@@ -14,6 +14,21 @@ inline bool is_function(const Disposition& disposition) noexcept { return dispos
 // or is born of a fork in the middle, always finds a whole one.
 class Wanted {
  public:
+  static constexpr uint32_t kPlaces = 16;
+  struct Place {
+    std::atomic<uint32_t> version{0};
+    Disposition disposition{};
+  };
+  // Of many signals. The first places of all lie side by side: most programs ask once for each.
+  template <uint32_t kSignals>
+  class Table {
+   public:
+    Place* operator()(uint32_t signal, uint32_t number) noexcept { return &places_[number % kPlaces][signal]; }
+
+   private:
+    Place places_[kPlaces][kSignals];
+  };
+
   Disposition read() const noexcept {
     for (;;) {
       Place* place = current_.load(std::memory_order_acquire);
@@ -25,41 +40,37 @@ class Wanted {
     }
   }
 
-  Disposition exchange(const Disposition& disposition) noexcept {
-    Place* old = current_.exchange(fill(disposition), std::memory_order_acq_rel);
+  template <class Table>
+  Disposition exchange(const Disposition& disposition, Table& table, uint32_t signal) noexcept {
+    Place* old = current_.exchange(fill(disposition, table, signal), std::memory_order_acq_rel);
     return old ? old->disposition : Disposition{};
   }
 
   // SA_RESETHAND: only if nobody asked for something else in the meantime.
-  void reset(void (*handler)(int)) noexcept {
+  template <class Table>
+  void reset(void (*handler)(int), Table& table, uint32_t signal) noexcept {
     Place* place = current_.load(std::memory_order_acquire);
     if (!place || place->disposition.sa_handler != handler) return;
     Disposition none = place->disposition;
     none.sa_handler = SIG_DFL;
-    current_.compare_exchange_strong(place, fill(none), std::memory_order_acq_rel);
+    current_.compare_exchange_strong(place, fill(none, table, signal), std::memory_order_acq_rel);
   }
 
   const void* version() const noexcept { return current_.load(std::memory_order_acquire); }
 
  private:
-  struct Place {
-    std::atomic<uint32_t> version{0};
-    Disposition disposition{};
-  };
-
-  Place* fill(const Disposition& disposition) noexcept {
+  template <class Table>
+  Place* fill(const Disposition& disposition, Table& table, uint32_t signal) noexcept {
     Place* place;
-    do place = &places_[next_.fetch_add(1, std::memory_order_relaxed) % kPlaces];
+    do place = table(signal, next_.fetch_add(1, std::memory_order_relaxed));
     while (place == current_.load(std::memory_order_relaxed));
     place->version.fetch_add(1, std::memory_order_acq_rel);
     place->disposition = disposition;
     return place;
   }
 
-  static constexpr uint32_t kPlaces = 16;
   std::atomic<Place*> current_{nullptr};
   std::atomic<uint32_t> next_{0};
-  Place places_[kPlaces];
 };
 
 }  // namespace aiflame::signals

@@ -15,9 +15,10 @@ namespace aiflame::signals {
 
 namespace {
 
-Real<int(int, const struct sigaction*, struct sigaction*)> real_sigaction{"sigaction"};
+Real<int(int, const struct sigaction*, struct sigaction*), "sigaction"> real_sigaction;
 
 AIFLAME_LARGE Wanted wanted[NSIG];
+AIFLAME_LARGE Wanted::Table<NSIG> places;
 
 void on_signal(int signal, siginfo_t* info, void* context) {
   Disposition theirs = wanted[signal].read();
@@ -43,10 +44,10 @@ int exchange_interposed(int signal, const struct sigaction* action, struct sigac
     ours = *action;
     ours.sa_sigaction = on_signal;
     ours.sa_flags |= SA_SIGINFO;
-    wanted[signal].exchange(*action);
+    wanted[signal].exchange(*action, places, static_cast<uint32_t>(signal));
   }
   if (real_sigaction(signal, ours_in_front ? &ours : action, &kernel) != 0) {
-    if (ours_in_front) wanted[signal].exchange(old);
+    if (ours_in_front) wanted[signal].exchange(old, places, static_cast<uint32_t>(signal));
     return -1;
   }
   if (before) *before = kernel.sa_sigaction == on_signal ? old : kernel;

@@ -33,8 +33,8 @@ constexpr Mask kFaults = bit(SIGSEGV) | bit(SIGBUS) | bit(SIGSYS);
 // Everything else waits while a tick runs, so that no handler of the program can jump out of it.
 constexpr Mask kDuringTick = ~(kFaults | bit(SIGILL) | bit(SIGFPE) | bit(SIGTRAP));
 
-Real<decltype(::sigaction)> real_sigaction{"sigaction"};
-Real<decltype(::pthread_sigmask)> real_pthread_sigmask{"pthread_sigmask"};
+Real<decltype(::sigaction), "sigaction"> real_sigaction;
+Real<decltype(::pthread_sigmask), "pthread_sigmask"> real_pthread_sigmask;
 
 std::atomic<Tick> tick_handler{nullptr};
 std::atomic<bool> in_place{false};
@@ -46,8 +46,13 @@ thread_local uint32_t faults_open;
 thread_local Inherited believed_in_child;
 thread_local uint32_t child_pid;
 
-AIFLAME_LARGE Wanted wanted_of[4];
-Wanted& wanted(int signal) noexcept { return wanted_of[signal == SIGPROF ? 0 : signal == SIGSEGV ? 1 : signal == SIGBUS ? 2 : 3]; }
+uint32_t place_of(int signal) noexcept { return signal == SIGPROF ? 0 : signal == SIGSEGV ? 1 : signal == SIGBUS ? 2 : 3; }
+Wanted wanted_of[4];
+AIFLAME_LARGE_FIRST Wanted::Table<4> wanted_places;
+Wanted& wanted(int signal) noexcept { return wanted_of[place_of(signal)]; }
+Disposition exchange_wanted(int signal, const Disposition& disposition) noexcept {
+  return wanted(signal).exchange(disposition, wanted_places, place_of(signal));
+}
 
 Mask mask_of(const sigset_t& set) noexcept { return *reinterpret_cast<const Mask*>(&set); }
 void set_mask(sigset_t& set, Mask mask) noexcept { *reinterpret_cast<Mask*>(&set) = mask; }
@@ -105,7 +110,7 @@ void pass_on(int signal, siginfo_t* info, ucontext_t* context, const void* cfa) 
   if (locals && (signal == SIGPROF ? believed.ticks_blocked : faults_open && !fault)) return hold(signal, info, context);
   if (disposition.sa_handler == SIG_IGN && !fault) return;
   if (!is_function(disposition)) return die(signal, info);
-  if (disposition.sa_flags & static_cast<int>(SA_RESETHAND)) wanted(signal).reset(disposition.sa_handler);
+  if (disposition.sa_flags & static_cast<int>(SA_RESETHAND)) wanted(signal).reset(disposition.sa_handler, wanted_places, place_of(signal));
   if (locals) arrived.others++;
   if (signal == SIGPROF && !(disposition.sa_flags & SA_RESTART)) waiting::end_call(context);
   Mask own = disposition.sa_flags & SA_NODEFER ? 0 : bit(signal);
@@ -240,7 +245,7 @@ bool put_in_front(int signal) noexcept {
   Disposition found{};
   if (real_sigaction(signal, nullptr, &found) != 0) return false;
   if (is_ours(signal, found)) return true;
-  wanted(signal).exchange(found);
+  exchange_wanted(signal, found);
   return apply(signal);
 }
 
@@ -296,7 +301,7 @@ void exchange(int signal, const Disposition* disposition, Disposition* before) n
     *before = wanted(signal).read();
     return;
   }
-  Disposition old = wanted(signal).exchange(*disposition);
+  Disposition old = exchange_wanted(signal, *disposition);
   apply(signal);
   if (before) *before = old;
   if (signal == SIGPROF && is_function(*disposition) && believed.ticks_blocked) {

@@ -11,14 +11,21 @@ namespace aiflame::thread_slots {
 
 namespace {
 
-AIFLAME_LARGE std::atomic<Thread*> slots[kSlots];
+// Most processes have one thread, the first. It lies apart, so that they do not touch the tables of all.
+std::atomic<Thread*> first_slot{nullptr};
+std::atomic<uint32_t> first_tid{0};
+std::atomic<bool> any_by_tid{false};  // until then `by_tid` is not touched
+AIFLAME_LARGE std::atomic<Thread*> other_slots[kSlots];
+std::atomic<Thread*>& place_of(uint32_t slot) noexcept { return slot == 0 ? first_slot : other_slots[slot]; }
 std::atomic<uint32_t> used_slots{0};  // those below may have been used: who goes through all need not touch the others' memory
-std::atomic<uint64_t> taken[kSlots / 64];
+std::atomic<uint64_t> first_taken{0};
+AIFLAME_LARGE std::atomic<uint64_t> others_taken[kSlots / 64];
+std::atomic<uint64_t>& taken(uint32_t word) noexcept { return word == 0 ? first_taken : others_taken[word]; }
 AIFLAME_LARGE std::atomic<uint32_t> met_in[kSlots];
 
 // By tid: slot + 1, or kEnded and the time. The kernel's tids are small numbers and near each other, so that of this array (it
 // takes no memory where it is not touched) a process uses a few pages.
-constexpr uint32_t kTids = 1 << 22;  // PID_MAX_LIMIT
+constexpr uint32_t kTids = 1 << 22;  // PID_MAX_LIMIT; without the first slot's
 constexpr uint32_t kEnded = 1u << 31;
 constexpr int kTimeUnit = 26;  // 67 ms
 constexpr uint32_t kLingers = 15;
@@ -36,14 +43,14 @@ constexpr uint32_t kGuardedSlots = 1024;
 uint32_t time_unit(uint64_t ns) noexcept { return static_cast<uint32_t>(ns >> kTimeUnit) & ~kEnded; }
 
 Thread* thread_in(uint32_t slot) noexcept {
-  Thread* thread = slots[slot].load(std::memory_order_acquire);
+  Thread* thread = place_of(slot).load(std::memory_order_acquire);
   if (thread) return thread;
   auto* made = static_cast<Thread*>(tick_stack::map_with_thread(sizeof(Thread), slot < kGuardedSlots));
   if (!made) return nullptr;
   made->itself = made;
   made->cpu_timer = made->wall_timer = -1;
   made->slot = slot;
-  slots[slot].store(made, std::memory_order_release);  // the slot is ours alone
+  place_of(slot).store(made, std::memory_order_release);  // the slot is ours alone
   for (uint32_t used = used_slots.load(); used <= slot && !used_slots.compare_exchange_weak(used, slot + 1);) {
   }
   return made;
@@ -51,10 +58,10 @@ Thread* thread_in(uint32_t slot) noexcept {
 
 bool take_lowest(uint32_t* slot) noexcept {
   for (uint32_t word = 0; word < kSlots / 64; word++) {
-    uint64_t now = taken[word].load(std::memory_order_relaxed);
+    uint64_t now = taken(word).load(std::memory_order_relaxed);
     while (~now) {
       auto bit = static_cast<uint32_t>(std::countr_one(now));
-      if (!taken[word].compare_exchange_weak(now, now | uint64_t{1} << bit, std::memory_order_acq_rel)) continue;
+      if (!taken(word).compare_exchange_weak(now, now | uint64_t{1} << bit, std::memory_order_acq_rel)) continue;
       *slot = word * 64 + bit;
       return true;
     }
@@ -62,7 +69,14 @@ bool take_lowest(uint32_t* slot) noexcept {
   return false;
 }
 
-void free_slot(uint32_t slot) noexcept { taken[slot / 64].fetch_and(~(uint64_t{1} << slot % 64), std::memory_order_release); }
+void write_by_tid(uint32_t tid, uint32_t entry) noexcept {
+  any_by_tid.store(true, std::memory_order_relaxed);
+  by_tid[tid].store(entry, std::memory_order_release);
+}
+
+void enter(uint32_t tid, uint32_t slot) noexcept { slot == 0 ? first_tid.store(tid, std::memory_order_release) : write_by_tid(tid, slot + 1); }
+
+void free_slot(uint32_t slot) noexcept { taken(slot / 64).fetch_and(~(uint64_t{1} << slot % 64), std::memory_order_release); }
 
 void unmap(Thread& thread) noexcept {
   NativeUnwinder::destroy(thread.unwinder);
@@ -84,9 +98,10 @@ void free_memory(Thread& thread) noexcept {
 }  // namespace
 
 Thread* find(uint32_t tid) noexcept {
-  uint32_t entry = tid < kTids ? by_tid[tid].load(std::memory_order_acquire) : 0;
+  bool first = tid && first_tid.load(std::memory_order_acquire) == tid;
+  uint32_t entry = first ? 1 : any_by_tid.load(std::memory_order_relaxed) && tid < kTids ? by_tid[tid].load(std::memory_order_acquire) : 0;
   if (!entry || entry & kEnded) return nullptr;
-  Thread* thread = slots[entry - 1].load(std::memory_order_acquire);
+  Thread* thread = place_of(entry - 1).load(std::memory_order_acquire);
   return thread && thread->tid.load(std::memory_order_acquire) == tid ? thread : nullptr;
 }
 
@@ -114,13 +129,14 @@ Thread* take(uint32_t tid) noexcept {
   thread->stack_low = thread->stack_high = 0;
   thread->cpu_alive_ns = thread->cpu_due_ns = thread->routine = 0;
   thread->tid.store(tid, std::memory_order_release);
-  by_tid[tid].store(slot + 1, std::memory_order_release);
+  enter(tid, slot);
   return thread;
 }
 
 void give_back(Thread& thread, bool told) noexcept {
   uint32_t tid = thread.tid.load(std::memory_order_relaxed);
-  by_tid[tid].store(told ? kEnded | time_unit(now_ns()) : 0, std::memory_order_release);
+  if (thread.slot == 0) first_tid.store(0, std::memory_order_release);
+  write_by_tid(tid, told ? kEnded | time_unit(now_ns()) : 0);
   thread.tid.store(0, std::memory_order_release);
   free_memory(thread);
   free_slot(thread.slot);
@@ -132,14 +148,15 @@ bool just_ended(uint32_t tid, uint64_t now) noexcept {
 }
 
 void keep_only(Thread* survivor) noexcept {
+  first_tid.store(0, std::memory_order_relaxed);
   for (auto& stripe : stripes)
     if (stripe.load(std::memory_order_relaxed)) stripe.store(false, std::memory_order_relaxed);
   uint32_t used = used_slots.load(std::memory_order_relaxed);
   for (uint32_t slot = 0; slot < used; slot++) {
-    Thread* thread = slots[slot].load(std::memory_order_relaxed);
+    Thread* thread = place_of(slot).load(std::memory_order_relaxed);
     if (!thread) continue;
     uint32_t tid = thread->tid.exchange(0);
-    if (tid) by_tid[tid].store(0, std::memory_order_relaxed);
+    if (tid && slot) by_tid[tid].store(0, std::memory_order_relaxed);
     if (thread == survivor) continue;
     if (slot < kWarmSlots) {
       // Pages that the child would copy at its first write to them, for threads that it may never have.
@@ -148,19 +165,20 @@ void keep_only(Thread* survivor) noexcept {
       free_memory(*thread);
     }
   }
-  for (uint32_t word = 0; word * 64 < used; word++) taken[word].store(0, std::memory_order_relaxed);
+  for (uint32_t word = 0; word * 64 < used; word++) taken(word).store(0, std::memory_order_relaxed);
   if (!survivor) return;
   uint32_t tid = sys::thread_id();
-  taken[survivor->slot / 64].store(uint64_t{1} << survivor->slot % 64, std::memory_order_relaxed);
+  taken(survivor->slot / 64).store(uint64_t{1} << survivor->slot % 64, std::memory_order_relaxed);
   survivor->tid.store(tid, std::memory_order_relaxed);
-  if (tid < kTids) by_tid[tid].store(survivor->slot + 1, std::memory_order_release);
+  if (tid < kTids) enter(tid, survivor->slot);
 }
 
 void meet(const Thread& thread, uint32_t pass) noexcept { met_in[thread.slot].store(pass, std::memory_order_relaxed); }
 bool met(const Thread& thread, uint32_t pass) noexcept { return met_in[thread.slot].load(std::memory_order_relaxed) == pass; }
 
-uint64_t taken_word(uint32_t word) noexcept { return taken[word].load(std::memory_order_acquire); }
-Thread* in_slot(uint32_t slot) noexcept { return slots[slot].load(std::memory_order_acquire); }
+uint32_t words_in_use() noexcept { return (used_slots.load(std::memory_order_acquire) + 63) / 64; }
+uint64_t taken_word(uint32_t word) noexcept { return taken(word).load(std::memory_order_acquire); }
+Thread* in_slot(uint32_t slot) noexcept { return place_of(slot).load(std::memory_order_acquire); }
 
 Claim::Claim(uint32_t tid, Patience patience) noexcept : stripe_(stripes[tid % kStripes]), held_(false) {
   // The holder may be the very code that this thread's handler interrupted, or a thread that no longer exists: never for ever.

@@ -25,11 +25,13 @@ bool met(const Thread& thread, uint32_t pass) noexcept;
 
 // One word of 64 slots, for each().
 uint64_t taken_word(uint32_t word) noexcept;
+// Beyond these none has ever been taken.
+uint32_t words_in_use() noexcept;
 Thread* in_slot(uint32_t slot) noexcept;
 
 template <class Visit>
 void each(Visit visit) noexcept {
-  for (uint32_t word = 0; word < kSlots / 64; word++) {
+  for (uint32_t word = 0, words = words_in_use(); word < words; word++) {
     for (uint64_t taken = taken_word(word); taken; taken &= taken - 1) {
       Thread* thread = in_slot(word * 64 + static_cast<uint32_t>(std::countr_zero(taken)));
       if (thread && thread->tid.load(std::memory_order_acquire)) visit(*thread);

@@ -45,8 +45,8 @@ uint32_t name_of(uint32_t tid) noexcept {
 }
 
 // A tick needs a stack to run on.
-void arm(Thread& thread) noexcept {
-  if (thread.settled && !paused.load(std::memory_order_acquire)) timers::arm(thread);
+void arm(Thread& thread, uint64_t cpu_ns = 0) noexcept {
+  if (thread.settled && !paused.load(std::memory_order_acquire)) timers::arm(thread, cpu_ns);
 }
 
 // A row and timers, once per recording. Under a Claim.
@@ -57,7 +57,7 @@ void enrol(Thread& thread, uint32_t creator_stack) noexcept {
   thread.row = spool::life::take_thread(tid)
                    ? spool::life::kMainThread
                    : spool::append(schema::ThreadRecord{.tid = tid, .creator = creator_stack, .start_ns = now_ns(), .name = name_of(tid)});
-  if (thread.row) arm(thread);
+  if (thread.row) arm(thread, thread.cpu_start_ns);
 }
 
 enum class Fate : uint8_t { LIVES, GONE };

@@ -153,13 +153,13 @@ void slow_down(Thread& thread, uint64_t began_ns) noexcept {
 
 }  // namespace
 
-void arm(Thread& thread) noexcept {
+void arm(Thread& thread, uint64_t cpu_ns) noexcept {
   const schema::Control& page = control::page();
   uint32_t tid = thread.tid.load(std::memory_order_relaxed);
   // The kernel's encoding of "CPU clock of thread tid": ~tid << 3 | CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED.
   bool cpu = page.cpu_rate && thread.cpu_timer < 0, wall = page.wall_rate && thread.wall_timer < 0;
   if (!cpu && !wall) return;
-  uint64_t now = sys::thread_cpu_ns(tid);
+  uint64_t now = cpu_ns ? cpu_ns : sys::thread_cpu_ns(tid);
   if (cpu) {
     uint64_t first = first_tick(period_of(page.cpu_rate), tid);
     thread.cpu_due_ns = now + first;

@@ -7,8 +7,9 @@
 
 namespace aiflame::timers {
 
-// Starts the timers that the control page asks for. Safe in a handler; another thread's are fine.
-void arm(Thread& thread) noexcept;
+// Starts the timers that the control page asks for. Safe in a handler; another thread's are fine. `cpu_ns`: its CPU clock, where
+// that was just read.
+void arm(Thread& thread, uint64_t cpu_ns = 0) noexcept;
 void disarm(Thread& thread) noexcept;
 
 // The thread that a timer of this one was made for is gone.

@@ -1,5 +1,6 @@
 #include "sampler/torch_autograd.hpp"
 
+#include "base/large.hpp"
 #include "base/safe_load.hpp"
 #include "base/sys.hpp"
 #include "sampler/signals.hpp"
@@ -170,7 +171,7 @@ bool find_word(const Block& block, uint64_t other, Answer answer, uint64_t* plac
 }
 
 // No node runs here. One is pretended that nobody can let go of: whoever counts its users counts in our memory, from many.
-uint64_t pretended_node[64];
+AIFLAME_LARGE uint64_t pretended_node[64];
 
 uint64_t current_node() noexcept {
   uint64_t result[4]{};

@@ -3,9 +3,12 @@
 #include "base/large.hpp"
 #include "base/sys.hpp"
 #include "spool/control.hpp"
+#include "spool/known_files.hpp"
+#include "spool/shared_lives.hpp"
 #include "spool/spool.hpp"
 
 #include <fcntl.h>
+#include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <utility>
 
@@ -13,34 +16,17 @@ namespace aiflame::spool::life {
 
 namespace {
 
-constexpr uint32_t kLivesTable = 0xfffe;
-
-struct Life {
-  schema::LifeRecord begin;
-  schema::LifeEnd end;
-};
-
-TableFile lives, texts;
-bool opened = false;
+SharedLives file;
 schema::LifeRecord begun;
 
-// What is read of this process, with the place of the text in `texts`. The child of a fork begins as its parent: what is known of that
+// What is read of this process, with the place of the text in the file. The child of a fork begins as its parent: what is known of that
 // is not read again before the child has rows of its own, for a look into /proc costs as much as all else that a short process does here.
 struct Fact {
   long (*read)(char* out, size_t room) noexcept;
-  uint32_t length, reference;
+  uint32_t reference;
 
-  std::string_view view() const noexcept {
-    auto* entry = reference ? static_cast<const char*>(texts.at(reference - 1)) : nullptr;
-    return entry ? std::string_view(entry + kTextAt, length) : "";
-  }
-  uint32_t write(std::string_view now) noexcept {
-    if (!reference || now != view()) {
-      reference = append_text(texts, now);
-      length = static_cast<uint32_t>(now.size());
-    }
-    return reference;
-  }
+  std::string_view view() const noexcept { return file.text(reference); }
+  uint32_t write(std::string_view now) noexcept { return reference = file.append(now); }
 };
 
 // As /proc/self/cmdline has them, one behind the other, where they have not been moved.
@@ -83,7 +69,7 @@ long read_name(char* out, size_t) noexcept {
 struct Facts {
   Fact command, exe, cwd, thread_name;
 };
-constinit Facts facts{{read_command, 0, 0}, {read_exe, 0, 0}, {read_cwd, 0, 0}, {read_name, 0, 0}};
+constinit Facts facts{{read_command, 0}, {read_exe, 0}, {read_cwd, 0}, {read_name, 0}};
 
 // Threads that fork may have small stacks; the memory for what is longer is touched by those that have such command lines alone.
 AIFLAME_LARGE char long_text[1 << 16];
@@ -98,36 +84,71 @@ uint32_t with_text(const Fact& fact, Use use) noexcept {
 uint32_t shared_text(Fact& fact) noexcept {
   return with_text(fact, [&fact](std::string_view now) { return fact.write(now); });
 }
+
+// What the kernel says of the file that was named to exec: while it is the same file and was not changed, so is the path that /proc gives for
+// it, and that look costs more than all else that we do at the start. 0: not known, as for programs that were found some other way.
+uint64_t key_of_program() noexcept {
+  auto* named = words_count ? reinterpret_cast<const char*>(getauxval(AT_EXECFN)) : nullptr;
+  struct stat program{};
+  if (!named || named[0] != '/' || strncmp(named, "/dev/", 5) == 0 || strncmp(named, "/proc/", 6) == 0) return 0;
+  long found = sys::call(SYS_newfstatat, AT_FDCWD, reinterpret_cast<long>(named), reinterpret_cast<long>(&program), 0);
+  if (sys::failed(found)) return 0;
+  return key_of(program, named);
+}
+uint32_t exe_at_start() noexcept {
+  Fact& fact = facts.exe;
+  if (begun.forked && fact.reference) return fact.reference;
+  uint64_t key = key_of_program();
+  fact.reference = key ? file.recall(key) : 0;
+  if (!fact.view().empty()) return fact.reference;
+  uint32_t reference = shared_text(fact);
+  if (key) file.remember(key, reference);
+  return reference;
+}
+
 uint32_t text_at_start(Fact& fact) noexcept { return begun.forked && fact.reference ? fact.reference : shared_text(fact); }
+
+// Most often as its parent's: compared without a look into the file.
+struct Name {
+  char text[16];
+  bool operator==(std::string_view other) const noexcept { return other == std::string_view(text, strnlen(text, sizeof text)); }
+};
+Name known_name;
+uint32_t name_at_start() noexcept {
+  Name now{};
+  read_name(now.text, sizeof now.text);
+  std::string_view text(now.text, strnlen(now.text, sizeof now.text));
+  if (facts.thread_name.reference && known_name == text) return facts.thread_name.reference;
+  known_name = now;
+  return facts.thread_name.write(text);
+}
+
 uint32_t own_text(const Fact& fact) noexcept {
   if (fact.reference && !begun.forked) return text(fact.view());
   return with_text(fact, [&fact](std::string_view now) { return text(now.empty() ? fact.view() : now); });
 }
 
 schema::LifeEnd ending;
-std::atomic<Life*> record{nullptr};  // null: it has rows of its own
-bool has_row = false;                // the first row of `threads` is the main thread's
+std::atomic<uint64_t> record{0};  // its place; 0: it has rows of its own
+bool has_row = false;             // the first row of `threads` is the main thread's
 std::atomic<bool> thread_taken{false};
-
-void open_files() noexcept {
-  lives.open_shared(".", "lives", kLivesTable, sizeof(Life));
-  texts.open_shared(".", "texts", kStringsTable, 8);
-}
+thread_local uint64_t spare;  // for the child of the fork that the thread is about to make
 
 bool write_record() noexcept {
   control::Use use;
-  uint64_t index;
-  auto* place = static_cast<Life*>(lives.reserve(1, &index));
+  uint64_t reserved = std::exchange(spare, 0);
+  if (!reserved) reserved = file.reserve();
+  Life* place = file.at(reserved);
   if (!place) return false;
   begun.command = text_at_start(facts.command);
-  begun.exe = text_at_start(facts.exe);
+  begun.exe = exe_at_start();
   begun.cwd = text_at_start(facts.cwd);
-  begun.thread_name = shared_text(facts.thread_name);
+  begun.thread_name = name_at_start();
   if (!begun.exe && !begun.command) return false;  // no text could be written
   write_row(&place->begin, &begun, sizeof begun);
   has_row = true;
   thread_taken.store(false, std::memory_order_relaxed);
-  record.store(place, std::memory_order_release);
+  record.store(reserved, std::memory_order_release);
   return true;
 }
 
@@ -139,10 +160,10 @@ void set_command(int count, char** words) noexcept {
 }
 
 void begin(uint64_t start_ns, uint32_t python, bool forked) noexcept {
-  record.store(nullptr, std::memory_order_relaxed);
+  record.store(0, std::memory_order_relaxed);
   has_row = false;
   thread_taken.store(true, std::memory_order_relaxed);
-  if (!std::exchange(opened, true)) open_files();
+  if (forked) file.after_fork();
   begun = {.pid = sys::process_id(), .ppid = static_cast<uint32_t>(sys::call(SYS_getppid)), .python = python, .start_ns = start_ns, .forked = forked};
   ending = {};
   if (!write_record()) prepare_folder();
@@ -151,19 +172,19 @@ void begin(uint64_t start_ns, uint32_t python, bool forked) noexcept {
 
 bool has_main_thread() noexcept { return has_row; }
 
-bool is_all() noexcept { return record.load(std::memory_order_acquire) != nullptr; }
+bool is_all() noexcept { return record.load(std::memory_order_acquire) != 0; }
 
 bool take_thread(uint32_t tid) noexcept { return tid == begun.pid && !thread_taken.exchange(true, std::memory_order_relaxed); }
 
 void end_thread(std::string_view name, uint64_t end_ns, uint64_t cpu_ns) noexcept {
-  ending.thread_name = name == facts.thread_name.view() ? begun.thread_name : append_text(texts, name);
+  ending.thread_name = known_name == name ? begun.thread_name : file.append(name);
   ending.thread_end_ns = end_ns;
   ending.thread_cpu_ns = cpu_ns;
 }
 
 void end(uint64_t end_ns, uint64_t cpu_ns) noexcept {
   control::Use use;
-  Life* place = record.load(std::memory_order_acquire);
+  Life* place = file.at(record.load(std::memory_order_acquire));
   if (!place || !control::recording()) return;
   ending.end_ns = end_ns;
   ending.cpu_ns = cpu_ns;
@@ -172,7 +193,7 @@ void end(uint64_t end_ns, uint64_t cpu_ns) noexcept {
 
 void reopen() noexcept {
   control::Use use;
-  Life* place = record.load(std::memory_order_acquire);
+  Life* place = file.at(record.load(std::memory_order_acquire));
   if (!place) return;
   std::atomic_ref(place->end.commit).store(0, std::memory_order_relaxed);
   ending = {};
@@ -194,7 +215,7 @@ void write_rows() noexcept {
           .forked = begun.forked,
       },
       use);
-  if (!record.exchange(nullptr, std::memory_order_acq_rel)) return;
+  if (!record.exchange(0, std::memory_order_acq_rel)) return;
   schema::ThreadRecord thread{.tid = begun.pid, .start_ns = begun.start_ns, .name = own_text(facts.thread_name)};
   if (void* row = table(schema::ThreadRecord::kTable).first()) write_row(row, &thread, sizeof thread);
   if (ending.thread_end_ns)
@@ -203,28 +224,38 @@ void write_rows() noexcept {
         use);
 }
 
+uint32_t recall(uint64_t key) noexcept { return file.recall(key); }
+void remember(uint64_t key, uint32_t value) noexcept { file.remember(key, value); }
+
+void before_fork() noexcept {
+  control::Use use;
+  spare = control::has(schema::Feature::CHILDREN) ? file.reserve() : 0;
+}
+
+void after_fork_parent() noexcept { spare = 0; }
+
+namespace {
+void forget_texts() noexcept {
+  for (Fact* fact : {&facts.command, &facts.exe, &facts.cwd, &facts.thread_name}) fact->reference = 0;
+}
+}  // namespace
+
 void abandon() noexcept {
-  lives.abandon();
-  texts.abandon();
-  leave_behind();
+  file.abandon();
+  forget_texts();
 }
 
 void leave_behind() noexcept {
-  lives.leave_behind();
-  texts.leave_behind();
-  opened = false;
-  for (Fact* fact : {&facts.command, &facts.exe, &facts.cwd, &facts.thread_name}) fact->reference = 0;
+  file.leave_behind();
+  forget_texts();
 }
 
-bool covers(uint64_t address) noexcept { return lives.covers(address) || texts.covers(address); }
+bool covers(uint64_t address) noexcept { return file.covers(address); }
 
-bool overlaps(uint64_t address, uint64_t bytes) noexcept { return lives.overlaps(address, bytes) || texts.overlaps(address, bytes); }
+bool overlaps(uint64_t address, uint64_t bytes) noexcept { return file.overlaps(address, bytes); }
 
-bool map_again(uint64_t address) noexcept { return (lives.covers(address) ? lives : texts).map_again(address); }
+bool map_again(uint64_t address) noexcept { return file.map_again(address); }
 
-void map_missing() noexcept {
-  lives.map_missing();
-  texts.map_missing();
-}
+void map_missing() noexcept { file.map_missing(); }
 
 }  // namespace aiflame::spool::life

@@ -40,6 +40,14 @@ void write_rows() noexcept;
 void abandon() noexcept;
 void leave_behind() noexcept;
 
+// What another process has remembered under a key (spool/known_files); 0: nothing.
+uint32_t recall(uint64_t key) noexcept;
+void remember(uint64_t key, uint32_t value) noexcept;
+
+// Around a fork, in the thread that makes it: the child finds a record reserved.
+void before_fork() noexcept;
+void after_fork_parent() noexcept;
+
 bool covers(uint64_t address) noexcept;
 bool overlaps(uint64_t address, uint64_t bytes) noexcept;
 bool map_again(uint64_t address) noexcept;

@@ -1,5 +1,6 @@
 #include "spool/reach.hpp"
 
+#include "base/large.hpp"
 #include "base/sys.hpp"
 #include "base/text.hpp"
 #include "spool/control.hpp"
@@ -146,7 +147,7 @@ void inherit(const char* variable, const char* profile) noexcept {
 bool needed() noexcept { return changed.load(std::memory_order_relaxed); }
 
 const char* variable() noexcept {
-  static char text[256 + kLongestPath];
+  AIFLAME_LARGE static char text[256 + kLongestPath];
   if (!needed() || !control_page.valid() || !spools.valid() || !library.valid()) return nullptr;
   // Threads that do this at once write the same.
   using text::put;

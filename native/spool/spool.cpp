@@ -1,6 +1,7 @@
 #include "spool/spool.hpp"
 
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "base/places.hpp"
 #include "base/sys.hpp"
 #include "base/text.hpp"
@@ -17,13 +18,14 @@ namespace {
 
 constexpr size_t kLongestText = 1 << 20;
 
-TableFile tables[schema::kTables];
-TableFile strings;
+AIFLAME_LARGE TableFile tables[schema::kTables];
+AIFLAME_LARGE TableFile strings;
 
 // PID.START_NS, below PROFILE/spool: where this process's tables are.
 char folder[64];
 
 std::atomic<bool> folder_made{false};
+std::atomic<bool> opened{false};  // a table may be: until then their memory is not touched
 
 std::atomic<uint32_t> eras{1};
 
@@ -79,17 +81,20 @@ Hash hash_of(std::string_view bytes) noexcept {
 }
 
 // Notes that were told, by hash: from the first place on. When all are full, no more are told.
-std::atomic<uint64_t> told[64];
+std::atomic<bool> any_told{false};
+AIFLAME_LARGE std::atomic<uint64_t> told[64];
 
 // New tables: what was told is gone. Most processes tell nothing.
 void forget_notes() noexcept {
-  if (!told[0].load(std::memory_order_relaxed)) return;
+  if (!any_told.load(std::memory_order_relaxed)) return;
+  any_told.store(false, std::memory_order_relaxed);
   for (auto& place : told) place.store(0, std::memory_order_relaxed);
 }
 
 // True the first time, as long as there is a place.
 bool is_new_note(std::string_view line) noexcept {
   uint64_t hash = hash_of(line).state | 1;
+  any_told.store(true, std::memory_order_relaxed);
   for (auto& place : told) {
     uint64_t there = 0;
     if (place.compare_exchange_strong(there, hash)) return true;
@@ -116,27 +121,25 @@ void give_tables(uint32_t user) noexcept {
   give("strings");
 }
 
-// The stream's entry: check word and length, then the bytes, padded to 8.
-struct Entry {
-  uint32_t commit, length;
-};
-static_assert(sizeof(Entry) == kTextAt);
+const TextEntry* entry_at(uint32_t reference) noexcept { return static_cast<const TextEntry*>(strings.at(reference - 1)); }
 
-const Entry* entry_at(uint32_t reference) noexcept { return static_cast<const Entry*>(strings.at(reference - 1)); }
-
-uint32_t write_text(TableFile& stream, std::string_view bytes, const Hash& checked) noexcept {
-  uint64_t index;
-  auto units = static_cast<uint32_t>((sizeof(Entry) + bytes.size() + 7) / 8);
-  auto* entry = static_cast<Entry*>(stream.reserve(units, &index));
-  if (!entry || index >= 0xFFFFFFFEu) return 0;
+void write_entry(void* place, std::string_view bytes, const Hash& checked) noexcept {
+  auto* entry = static_cast<TextEntry*>(place);
   entry->length = static_cast<uint32_t>(bytes.size());
   memcpy(entry + 1, bytes.data(), bytes.size());
   std::atomic_ref(entry->commit).store(checked.check(), std::memory_order_release);
+}
+
+uint32_t append_text(std::string_view bytes, const Hash& checked) noexcept {
+  uint64_t index;
+  void* entry = strings.reserve(units_of_text(bytes.size()), &index);
+  if (!entry || index >= 0xFFFFFFFEu) return 0;
+  write_entry(entry, bytes, checked);
   return static_cast<uint32_t>(index) + 1;
 }
 
 bool holds(uint32_t reference, std::string_view bytes) noexcept {
-  const Entry* entry = entry_at(reference);
+  const TextEntry* entry = entry_at(reference);
   return entry && entry->commit && entry->length == bytes.size() && memcmp(entry + 1, bytes.data(), bytes.size()) == 0;
 }
 
@@ -154,6 +157,7 @@ bool prepare_folder() noexcept {
   if (folder_made.load(std::memory_order_acquire)) return true;
   if (!control::recording()) return false;
   using namespace schema;
+  opened.store(true, std::memory_order_relaxed);
   open_tables<AIFLAME_SCHEMA_RECORDS>();
   strings.open(folder, "strings", kStringsTable, 8);
   constexpr uint64_t kFolderBytes = 4096;
@@ -188,16 +192,20 @@ void give_to(uint32_t user) noexcept {
 
 void abandon() noexcept {
   eras.fetch_add(1, std::memory_order_relaxed);
-  for (TableFile& file : tables) file.abandon();
-  strings.abandon();
+  if (opened.exchange(false, std::memory_order_relaxed)) {
+    for (TableFile& file : tables) file.abandon();
+    strings.abandon();
+  }
   seen.forget();
   forget_notes();
 }
 
 void leave_behind() noexcept {
   eras.fetch_add(1, std::memory_order_relaxed);
-  for (TableFile& file : tables) file.leave_behind();
-  strings.leave_behind();
+  if (opened.exchange(false, std::memory_order_relaxed)) {
+    for (TableFile& file : tables) file.leave_behind();
+    strings.leave_behind();
+  }
   seen.forget();
   forget_notes();
 }
@@ -207,16 +215,19 @@ TableFile& table(uint32_t number) noexcept { return tables[number]; }
 uint32_t era() noexcept { return eras.load(std::memory_order_relaxed); }
 
 bool covers(uint64_t address) noexcept {
+  if (life::covers(address)) return true;
+  if (!opened.load(std::memory_order_relaxed)) return false;
   for (const TableFile& file : tables)
     if (file.covers(address)) return true;
-  return strings.covers(address) || life::covers(address);
+  return strings.covers(address);
 }
 
 bool overlaps(uint64_t address, uint64_t bytes) noexcept {
-  if (control::overlaps(address, bytes)) return true;
+  if (control::overlaps(address, bytes) || life::overlaps(address, bytes)) return true;
+  if (!opened.load(std::memory_order_relaxed)) return false;
   for (const TableFile& file : tables)
     if (file.overlaps(address, bytes)) return true;
-  return strings.overlaps(address, bytes) || life::overlaps(address, bytes);
+  return strings.overlaps(address, bytes);
 }
 
 bool map_again(uint64_t address) noexcept {
@@ -240,7 +251,7 @@ uint32_t text(std::string_view bytes, const control::Use&) noexcept {
   std::atomic<uint64_t>* slot = seen.slot(hash);
   uint64_t known = slot ? slot->load(std::memory_order_acquire) : 0;
   if (known && (known >> 32) == (hash >> 32) && holds(static_cast<uint32_t>(known), bytes)) return static_cast<uint32_t>(known);
-  uint32_t reference = write_text(strings, bytes, checked);
+  uint32_t reference = append_text(bytes, checked);
   if (!reference) return 0;
   if (slot) {
     slot->store((hash >> 32) << 32 | reference, std::memory_order_release);
@@ -249,7 +260,7 @@ uint32_t text(std::string_view bytes, const control::Use&) noexcept {
   return reference;
 }
 
-uint32_t append_text(TableFile& stream, std::string_view bytes) noexcept { return bytes.empty() ? 0 : write_text(stream, bytes, hash_of(bytes)); }
+void write_text(void* place, std::string_view bytes) noexcept { write_entry(place, bytes, hash_of(bytes)); }
 
 void note(std::string_view line) noexcept {
   control::Use use;

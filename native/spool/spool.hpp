@@ -30,9 +30,15 @@ void leave_behind() noexcept;
 
 TableFile& table(uint32_t number) noexcept;
 
-// Of a strings stream: what its header says instead, and where in an entry its text is.
+// What the header of a strings stream says instead.
 inline constexpr uint32_t kStringsTable = 0xffff;
-inline constexpr size_t kTextAt = 8;
+// A text, there and in the file of lives: check word and length, then the bytes, padded to 8.
+struct TextEntry {
+  uint32_t commit, length;
+};
+inline uint32_t units_of_text(size_t length) noexcept { return static_cast<uint32_t>((sizeof(TextEntry) + length + 7) / 8); }
+// Writes one where there is room for it.
+void write_text(void* place, std::string_view bytes) noexcept;
 
 // The address lies in a mapping of one of the tables.
 bool covers(uint64_t address) noexcept;
@@ -143,9 +149,6 @@ const Record* at(uint32_t id) noexcept {
 // Bytes into the strings stream; the same bytes give the same reference most of the time. 0 for no bytes, or when stopped.
 uint32_t text(std::string_view bytes, const control::Use& use) noexcept;
 inline uint32_t text(std::string_view bytes) noexcept { return text(bytes, control::Use()); }
-
-// Bytes into any strings stream, again if they are there already.
-uint32_t append_text(TableFile& stream, std::string_view bytes) noexcept;
 
 // A one-line note on what could not be done; each distinct text is kept once a process, and no more than 64 of them: no numbers
 // in it that differ each time.

@@ -5,13 +5,13 @@
 #include "base/sys.hpp"
 #include "base/text.hpp"
 #include "spool/control.hpp"
+#include "spool/file_room.hpp"
 #include "spool/life.hpp"
 #include "spool/reach.hpp"
 #include "spool/spool.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 #include <cerrno>
 
@@ -22,11 +22,6 @@ void TableFile::open(const char* folder, const char* name, uint32_t table, uint3
   name_ = name;
   table_ = table;
   unit_bytes_ = unit_bytes;
-}
-
-void TableFile::open_shared(const char* folder, const char* name, uint32_t table, uint32_t unit_bytes) noexcept {
-  open(folder, name, table, unit_bytes);
-  shared_ = true;
 }
 
 void* TableFile::first() noexcept {
@@ -96,8 +91,8 @@ template <class Visit>
 void TableFile::for_each_region(Visit visit) const noexcept {
   Region first{reinterpret_cast<char*>(header_.load(std::memory_order_acquire)), kFirstBytes, 0, 0};
   if (first.base) visit(first);
-  uint32_t mapped = mapped_.load(std::memory_order_acquire);
-  for (uint32_t number = 1; number < mapped; number++) {
+  uint32_t last = last_mapped_.load(std::memory_order_acquire);
+  for (uint32_t number = 1; number <= last; number++) {
     Region chunk{base_of(number), bytes_of(number), schema::kHeaderBytes + start_of(number), number};
     if (chunk.base) visit(chunk);
   }
@@ -125,8 +120,8 @@ bool TableFile::overlaps(uint64_t address, uint64_t bytes) const noexcept {
 void TableFile::abandon() noexcept {
   schema::SpoolHeader* header = header_.load(std::memory_order_relaxed);
   if (!header) return;
-  uint32_t mapped = mapped_.load(std::memory_order_relaxed);
-  for (uint32_t number = 1; number < mapped; number++)
+  uint32_t last = last_mapped_.load(std::memory_order_relaxed);
+  for (uint32_t number = 1; number <= last; number++)
     if (char* base = base_of(number)) sys::unmap_memory(base, bytes_of(number));
   if (Slot* more = more_.load(std::memory_order_relaxed)) sys::unmap_memory(more, kMore * sizeof *more);
   sys::unmap_memory(header, kFirstBytes);
@@ -134,54 +129,17 @@ void TableFile::abandon() noexcept {
 }
 
 void TableFile::leave_behind() noexcept {
-  if (!header_.exchange(nullptr)) return;
+  // Most tables of most processes are not there: the memory of their objects is not written to.
+  if (!header_.load(std::memory_order_relaxed) || !header_.exchange(nullptr)) return;
   for (Slot& slot : doubling_) slot.store(nullptr, std::memory_order_relaxed);
   more_.store(nullptr, std::memory_order_relaxed);
-  mapped_.store(1, std::memory_order_relaxed);
+  last_mapped_.store(0, std::memory_order_relaxed);
 }
 
 namespace {
 
 constexpr long kInterrupted = -EINTR;
 constexpr long kNoRoom = -4095;  // no error of the kernel's: --max-size is reached
-
-// Past its own limit (ulimit -f) the kernel would send the program SIGXFSZ, which kills it.
-bool within_file_size_limit(uint64_t end) noexcept {
-  rlimit limit{};
-  long result = sys::call(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, reinterpret_cast<long>(&limit));
-  return sys::failed(result) || limit.rlim_cur == RLIM_INFINITY || end <= limit.rlim_cur;
-}
-
-// For file systems without fallocate. Appends zeros, so that what another thread has stored meanwhile is never overwritten.
-long append_zeros(const char* path, uint64_t end) noexcept {
-  static const char zeros[4096] = {};
-  long fd = reach::open_in_spool(path, O_WRONLY | O_APPEND);
-  long result = fd;
-  while (!sys::failed(result)) {
-    result = sys::call(SYS_lseek, fd, 0, SEEK_END);
-    if (sys::failed(result) || static_cast<uint64_t>(result) >= end) break;
-    result = sys::call(SYS_write, fd, reinterpret_cast<long>(zeros), sizeof zeros);
-    if (result == kInterrupted) result = 0;
-  }
-  if (!sys::failed(fd)) sys::call(SYS_close, fd);
-  return result < 0 ? result : 0;
-}
-
-// Disk blocks for [start, start + bytes) first, so that a store into the mapping can never meet a full disk (SIGBUS).
-long allocate(const char* path, long fd, uint64_t start, uint64_t bytes) noexcept {
-  // tmpfs gives up, undoing all, when a signal arrives: pieces small enough to succeed between two ticks of a profiling timer.
-  constexpr uint64_t kPiece = 512 * 1024;
-  if (!within_file_size_limit(start + bytes)) return -EFBIG;
-  for (uint64_t done = 0; done < bytes; done += kPiece) {
-    uint64_t piece = bytes - done < kPiece ? bytes - done : kPiece;
-    long result = kInterrupted;
-    for (int attempt = 0; result == kInterrupted && attempt < 1000; attempt++)
-      result = sys::call(SYS_fallocate, fd, 0, static_cast<long>(start + done), static_cast<long>(piece));
-    if (result == -EOPNOTSUPP) return append_zeros(path, start + bytes);
-    if (sys::failed(result)) return result;
-  }
-  return 0;
-}
 
 // The program may be out of descriptors for a moment, or close one that it does not know: the next append tries again.
 bool passing(long error) noexcept { return error == -EMFILE || error == -ENFILE || error == -EBADF || error == kInterrupted; }
@@ -198,12 +156,6 @@ class Path {
  private:
   char text_[128];
 };
-
-// Another process has grown the file that far, and booked it. (Two that grow it in the same moment both book it.)
-bool has_grown(long fd, uint64_t end) noexcept {
-  long size = sys::call(SYS_lseek, fd, 0, SEEK_END);
-  return !sys::failed(size) && static_cast<uint64_t>(size) >= end;
-}
 
 }  // namespace
 
@@ -231,17 +183,17 @@ long TableFile::grow(const Growth& growth) const noexcept {
   long fd = reach::open_in_spool(path.text(), O_RDWR | growth.flags);
   if (sys::failed(fd)) return fd;
   uint64_t end = growth.start + growth.bytes;
-  bool there = growth.there || (shared_ && has_grown(fd, end));
+  bool there = growth.there;
   // Room ahead may never be used, and is little: it is not counted.
   bool booked = !there && growth.room == Room::ALLOCATED;
   // The last page alone makes the file as long: a store into the rest may meet a full disk, which ends the recording (sampler/signals).
   uint64_t allocated = growth.room == Room::SPARSE ? kPage : growth.bytes;
   long result = booked && !control::take(growth.bytes) ? kNoRoom : 0;
-  if (!there && !sys::failed(result)) result = allocate(path.text(), fd, end - allocated, allocated);
+  if (!there && !sys::failed(result)) result = file_room::allocate(path.text(), fd, end - allocated, allocated);
   if (!sys::failed(result)) result = map_part(fd, growth);
   sys::call(SYS_close, fd);
   // The child of a fork has tables of its own: the kernel need not copy what it would unmap.
-  if (!shared_ && !sys::failed(result)) sys::call(SYS_madvise, result, static_cast<long>(growth.bytes), MADV_DONTFORK);
+  if (!sys::failed(result)) sys::call(SYS_madvise, result, static_cast<long>(growth.bytes), MADV_DONTFORK);
   if (booked && sys::failed(result) && result != kNoRoom) control::give_back(growth.bytes);
   return result;
 }
@@ -261,8 +213,7 @@ void* TableFile::map_file(int flags, uint64_t start, uint64_t bytes, Room room) 
   long result = attempt.result;
   if (!sys::failed(result)) return reinterpret_cast<void*>(result);
   if (result == kNoRoom) return nullptr;
-  // A shared file that this process may not open (it is another user's) is done without.
-  if (!shared_ && !passing(result)) {
+  if (!passing(result)) {
     bool full = result == -ENOSPC || result == -EDQUOT;
     control::stop(full ? schema::StopReason::NO_SPACE : schema::StopReason::IO_ERROR, static_cast<uint32_t>(-result));
   }
@@ -323,7 +274,7 @@ char* TableFile::map(const Chunk& chunk, Room room) noexcept {
   Slot* slot = slot_of(chunk.number);
   auto* base = slot ? static_cast<char*>(map_file(0, schema::kHeaderBytes + chunk.start, chunk.bytes, room)) : nullptr;
   if (!base) return nullptr;
-  for (uint32_t mapped = mapped_.load(); mapped <= chunk.number && !mapped_.compare_exchange_weak(mapped, chunk.number + 1);) {
+  for (uint32_t last = last_mapped_.load(); last < chunk.number && !last_mapped_.compare_exchange_weak(last, chunk.number);) {
   }
   char* already = nullptr;
   if (slot->compare_exchange_strong(already, base, std::memory_order_acq_rel)) {
@@ -331,7 +282,7 @@ char* TableFile::map(const Chunk& chunk, Room room) noexcept {
     return base;
   }
   sys::unmap_memory(base, chunk.bytes);
-  if (room == Room::ALLOCATED && !shared_) control::give_back(chunk.bytes);
+  if (room == Room::ALLOCATED) control::give_back(chunk.bytes);
   return already;
 }
 
@@ -343,22 +294,21 @@ void TableFile::rest(uint32_t number) const noexcept {
 }
 
 schema::SpoolHeader* TableFile::create() noexcept {
-  if (!shared_ && !prepare_folder()) return nullptr;
-  if (!folder_) return nullptr;
+  if (!prepare_folder() || !folder_) return nullptr;
   auto* header = static_cast<schema::SpoolHeader*>(map_file(O_CREAT, 0, kFirstBytes, Room::ALLOCATED));
   if (!header) return nullptr;
   // Two threads may do this at once: they write the same values into the same file, and `next` but once.
   header->format = schema::kFormat;
   header->table = table_;
   header->record_bytes = unit_bytes_;
-  header->pid = shared_ ? 0 : sys::process_id();
+  header->pid = sys::process_id();
   uint64_t none = 0;
   if (table_ == schema::ThreadRecord::kTable && life::has_main_thread()) std::atomic_ref(header->next).compare_exchange_strong(none, 1);
   std::atomic_ref(header->magic).store(schema::kSpoolMagic, std::memory_order_release);
   schema::SpoolHeader* already = nullptr;
   if (header_.compare_exchange_strong(already, header)) return header;
   sys::unmap_memory(header, kFirstBytes);
-  if (!shared_) control::give_back(kFirstBytes);
+  control::give_back(kFirstBytes);
   return already;
 }
 

@@ -18,8 +18,6 @@ class TableFile {
  public:
   // PROFILE/spool/FOLDER/NAME.table; both texts must stay. Nothing is created until the first append.
   void open(const char* folder, const char* name, uint32_t table, uint32_t unit_bytes) noexcept;
-  // The same of a file that other processes append to as well.
-  void open_shared(const char* folder, const char* name, uint32_t table, uint32_t unit_bytes) noexcept;
 
   // The first unit, which nobody else gets where it is kept (life::has_main_thread).
   void* first() noexcept;
@@ -93,9 +91,8 @@ class TableFile {
   const char* folder_ = nullptr;
   const char* name_ = nullptr;
   uint32_t table_ = 0, unit_bytes_ = 0;
-  bool shared_ = false;
   std::atomic<schema::SpoolHeader*> header_{nullptr};  // the first chunk is behind it, in the same mapping
-  std::atomic<uint32_t> mapped_{1};                    // chunks below this may be mapped
+  std::atomic<uint32_t> last_mapped_{0};               // chunks up to this may be mapped
   Slot doubling_[kDoubling] = {};                      // the first is unused
   std::atomic<Slot*> more_{nullptr};
 };

@@ -1,5 +1,7 @@
 #include "unwind/python_api.hpp"
 
+#include "base/next_definition.hpp"
+
 #include <dlfcn.h>
 #include <link.h>
 #include <cstdlib>
@@ -19,7 +21,7 @@ int look_at(dl_phdr_info* info, size_t, void* path) noexcept {
 // Where the interpreter's symbols are: global, as a rule; a program that embeds Python may keep its library to itself.
 bool find_interpreter(void** library) noexcept {
   *library = RTLD_DEFAULT;
-  if (dlsym(RTLD_DEFAULT, "Py_AddPendingCall")) return true;
+  if (!next_definition::is_absent("Py_AddPendingCall") && dlsym(RTLD_DEFAULT, "Py_AddPendingCall")) return true;
   const char* path = nullptr;
   dl_iterate_phdr(look_at, &path);
   return path && (*library = dlopen(path, RTLD_NOLOAD | RTLD_LAZY));

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import shutil
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -118,3 +120,55 @@ def test_what_all_share_counts_towards_the_limit_of_size(tmp_path: Path) -> None
     assert outcome.status == 5
     assert sum(file.stat().st_size for file in (tmp_path / "p" / "spool").rglob("*.table")) <= 40_000
     assert 0 < _seal(tmp_path / "p") < 2 * TIMES + 1
+
+
+def test_a_command_that_is_longer_than_a_page_is_kept_whole(tmp_path: Path) -> None:
+    words = [f"{at}:{'x' * size}" for at, size in enumerate((10, 5000, 20000, 10))]
+    script = "; ".join(f"/bin/true {word}" for word in words)
+    assert recorded(["sh", "-c", script], tmp_path / "p", cpu_rate=1).status == 0
+    shell, *programs = processes(tmp_path / "p")
+    assert shell.table("processes")["command"].to_list() == [f"sh\0-c\0{script}"]
+    assert [program.table("processes")["command"][0] for program in programs] == [f"/bin/true\0{word}" for word in words]
+
+
+def test_the_executable_is_the_file_that_runs_however_often_and_under_whatever_name(tmp_path: Path) -> None:
+    real, link, wrapper = tmp_path / "real", tmp_path / "link", tmp_path / "script"
+    shutil.copy("/bin/true", real)
+    link.symlink_to(real)
+    wrapper.write_text(f"#!{real}\n")
+    wrapper.chmod(0o755)
+    again = f"{link}; {link}; {real}; {wrapper}; {wrapper}; cd {tmp_path}; ./link"
+    moved = f"mv {real} {tmp_path}/moved; ln -sf {tmp_path}/moved {link}; {link}; {link}"
+    replaced = f"cp /bin/true {link}.new; mv {link}.new {link}; {link}"
+    script = f"{again}; {moved}; {replaced}"
+    assert recorded(["sh", "-c", script], tmp_path / "p", cpu_rate=1).status == 0
+    paths = [process.table("processes")["exe"][0] for process in processes(tmp_path / "p")]
+    ours = [Path(path).name for path in paths if path.startswith(str(tmp_path))]
+    assert ours == ["real"] * 6 + ["moved"] * 2 + ["link"]
+
+
+def test_a_thread_that_calls_while_its_library_is_loaded_is_not_made_to_wait_for_that(tmp_path: Path) -> None:
+    """The library's constructor waits for it: a lookup that takes the dynamic linker's lock would wait for ever."""
+    library = tmp_path / "waits.so"
+    source = """
+#include <poll.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+static void *sleeper(void *nothing) {
+  struct timespec moment = {0, 1000};
+  usleep(1), nanosleep(&moment, 0), poll(0, 0, 1), epoll_wait(-1, 0, 0, 0);
+  return nothing;
+}
+__attribute__((constructor)) static void wait_for_it(void) {
+  pthread_t thread;
+  pthread_create(&thread, 0, sleeper, 0);
+  pthread_join(thread, 0);
+}
+"""
+    subprocess.run(["cc", "-shared", "-fPIC", "-pthread", "-x", "c", "-", "-o", library], input=source, text=True, check=True)
+    program = tmp_path / "loads"
+    load = f'#include <dlfcn.h>\nint main(void) {{ return dlopen("{library}", RTLD_NOW) ? 7 : 1; }}\n'
+    subprocess.run(["cc", "-x", "c", "-", "-o", program, "-ldl"], input=load, text=True, check=True)
+    assert recorded(["timeout", "20", str(program)], tmp_path / "p", cpu_rate=1).status == 7

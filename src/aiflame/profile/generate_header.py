@@ -53,6 +53,13 @@ def _lines() -> Iterator[str]:
     for half in schema.LIVES:
         yield f"// {half.doc}"
         yield from _struct(half.cpp, (records.COMMIT, *half.columns))
+    for name, value in {
+        "kLivesPageBytes": schema.LIVES_PAGE_BYTES,
+        "kLivesInPage": schema.LIVES_IN_PAGE,
+        "kLivesPage": schema.LIVES_PAGE,
+        "kLivesLongText": schema.LIVES_LONG_TEXT,
+    }.items():
+        yield f"inline constexpr uint32_t {name} = {value};"
     yield f"inline constexpr uint32_t kTables = {len(schema.TABLES)};"
     yield "#define AIFLAME_SCHEMA_RECORDS " + ", ".join(table.cpp for table in schema.TABLES)
     yield from _layouts()

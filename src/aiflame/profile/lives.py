@@ -18,7 +18,7 @@ from .check import intact_records
 from .door import Folder
 from .masking import masked_command
 from .records import Column, Type
-from .schema import HEADER_BYTES, LIVES, LIVES_FILE, TABLE, TEXTS_FILE
+from .schema import HEADER_BYTES, LIVES, LIVES_FILE, LIVES_IN_PAGE, LIVES_LONG_TEXT, LIVES_PAGE, LIVES_PAGE_BYTES, TABLE
 from .spool import DAMAGED_TEXT, POLARS, empty_frame, is_possible, record_type
 from .strings import Strings
 
@@ -51,7 +51,7 @@ def read_lives(spool: Folder, elsewhere: Collection[tuple[int, int]]) -> Lives:
     order = np.lexsort((begins["pid"], begins["start_ns"]))
     begins, ends = begins[order], ends[order]
     every = np.arange(len(begins), dtype=np.uint32)
-    with Strings(spool, TEXTS_FILE) as texts:
+    with Strings(spool, LIVES_FILE) as texts:
         begun = _frame(begins, LIFE.columns, texts, damage).with_columns(pl.col("command").map_batches(_masked, pl.String))
         ended = np.flatnonzero(ends["commit"]).astype(np.uint32)
         end = _frame(ends[ended], LIFE_END.columns, texts, damage)
@@ -84,7 +84,7 @@ def _records(spool: Folder, damage: Counter[str]) -> tuple[NDArray[np.void], NDA
         if file is not None and size > HEADER_BYTES:
             file.seek(HEADER_BYTES)
             words = np.fromfile(file, "<u8", (size - HEADER_BYTES) // 8)
-    records = words[: len(words) // _WIDTH * _WIDTH].reshape(-1, _WIDTH)
+    records = _in_pages(words)
     records = records[records[:, 0].astype(np.uint32) != 0]
     begin, end = (np.ascontiguousarray(half) for half in np.split(records, [_BEGIN.itemsize // 8], axis=1))
     whole = intact_records(begin) & is_possible(begin.view(_BEGIN).reshape(-1), LIFE)
@@ -94,6 +94,21 @@ def _records(spool: Folder, damage: Counter[str]) -> tuple[NDArray[np.void], NDA
     damage["damaged ends of processes left out"] += int((whole & ~ended & ~unfinished).sum())
     end[~ended] = 0
     return begin[whole].view(_BEGIN).reshape(-1), end[whole].view(_END).reshape(-1), size
+
+
+def _in_pages(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The places of records that were reserved, in the order of the file."""
+    per_page = LIVES_PAGE_BYTES // 8
+    pages = words[: len(words) // per_page * per_page].reshape(-1, per_page)
+    tag, count = pages[:, 0].astype(np.uint32), pages[:, 0] >> np.uint64(32)
+    text = np.zeros(len(pages), np.bool_)
+    for first in np.flatnonzero(tag == LIVES_LONG_TEXT).tolist():
+        if not text[first]:
+            text[first : first + int(count[first])] = True
+    kept = (tag == LIVES_PAGE) & ~text
+    records = pages[kept, 1 : 1 + LIVES_IN_PAGE * _WIDTH].reshape(-1, LIVES_IN_PAGE, _WIDTH)
+    reserved: NDArray[np.uint64] = records[np.arange(LIVES_IN_PAGE) < (count[kept] & np.uint64(0xFFFF))[:, np.newaxis]]
+    return reserved
 
 
 def _frame(records: NDArray[np.void], columns: tuple[Column, ...], texts: Strings, damage: Counter[str]) -> pl.DataFrame:

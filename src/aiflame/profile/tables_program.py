@@ -14,7 +14,7 @@ LIFE = Table(
         ("ppid", T.U32, "parent's process id"),
         ("python", T.U32, "as in `processes`"),
         ("start_ns", T.U64, "CLOCK_MONOTONIC when recording began in it"),
-        ("command", T.STR, "its arguments, separated by NUL; texts of this table are in `texts.table`"),
+        ("command", T.STR, "its arguments, separated by NUL; texts lie in the same file"),
         ("exe", T.STR, "path of the executable"),
         ("cwd", T.STR, "working directory"),
         ("thread_name", T.STR, "of its main thread"),

@@ -1,0 +1,300 @@
+#include "spool/shared_lives.hpp"
+
+#include "base/apart.hpp"
+#include "base/places.hpp"
+#include "base/sys.hpp"
+#include "spool/control.hpp"
+#include "spool/file_room.hpp"
+#include "spool/reach.hpp"
+#include "spool/spool.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <cerrno>
+#include <span>
+
+namespace aiflame::spool {
+
+namespace {
+
+constexpr char kPath[] = "lives.table";
+constexpr uint32_t kLivesTable = 0xfffe;
+constexpr uint64_t kPage = schema::kLivesPageBytes, kWord = 8;
+static_assert(kPage == schema::kHeaderBytes);
+
+struct Memory {
+  uint64_t key;
+  uint32_t reference, check;
+};
+constexpr size_t kMemories = 128;
+struct Header {
+  schema::SpoolHeader file;
+  uint64_t current;  // the page that is being filled, counted from 1
+  Memory memories[kMemories];
+};
+static_assert(sizeof(Header) <= schema::kHeaderBytes);
+
+// A memory that another process is writing, or has written over half of, is none.
+uint32_t check_of(uint64_t key, uint32_t reference) noexcept {
+  Hash hash;
+  hash.add(key);
+  hash.add(reference);
+  return hash.check();
+}
+
+// The first word of a page says what is in it: a tag, records and units of texts; or a tag and how many pages one long text takes.
+struct Content {
+  uint32_t tag;
+  uint16_t records, units;
+};
+constexpr uint64_t kRoom = kPage - sizeof(Content);
+static_assert(sizeof(Content) == kWord && schema::kLivesInPage * sizeof(Life) <= kRoom);
+
+// What was reserved last.
+uint64_t place_in_page(const Content& content, const SharedLives::Wanted& wanted) noexcept {
+  return wanted.records ? sizeof(Content) + (content.records - 1) * sizeof(Life) : kPage - content.units * kWord;
+}
+
+uint64_t word(Content content) noexcept { return __builtin_bit_cast(uint64_t, content); }
+bool fits(const Content& content) noexcept { return content.records * sizeof(Life) + content.units * kWord <= kRoom; }
+
+// The file, at least `end` bytes long, mapped from its beginning: its address and length, or an error number below zero.
+struct Mapping {
+  uint64_t end, address;  // 0: anywhere
+  places::Mend mend = places::Mend::YES;
+  uint64_t bytes = 0;
+  long result = 0;
+
+  void make() noexcept {
+    long fd = reach::open_in_spool(kPath, O_RDWR);
+    if (fd == -ENOENT) fd = reach::open_in_spool(kPath, O_RDWR | O_CREAT);
+    result = fd;
+    if (sys::failed(fd)) return;
+    result = grow(fd);
+    auto map = [this, fd]() noexcept {
+      return sys::call(SYS_mmap, static_cast<long>(address), static_cast<long>(bytes), PROT_READ | PROT_WRITE,
+                       MAP_SHARED | (address ? MAP_FIXED_NOREPLACE : 0), fd, 0);
+    };
+    if (!sys::failed(result)) result = address ? map() : places::map_clear(bytes, mend, map);
+    sys::call(SYS_close, fd);
+  }
+
+ private:
+  long grow(long fd) noexcept {
+    long size = sys::call(SYS_lseek, fd, 0, SEEK_END);
+    if (sys::failed(size)) return size;
+    auto there = static_cast<uint64_t>(size) / kPage * kPage;
+    if (!address) {
+      bytes = there < end ? end : there;
+      if (bytes > there) return book(fd, there);
+    } else {
+      bytes = end;
+    }
+    return 0;
+  }
+
+  // (Two processes that grow it in the same moment both book it.)
+  long book(long fd, uint64_t there) const noexcept {
+    if (!control::take(bytes - there)) return -ENOSPC;
+    long allocated = file_room::allocate(kPath, fd, there, bytes - there);
+    if (sys::failed(allocated)) control::give_back(bytes - there);
+    return allocated;
+  }
+};
+
+}  // namespace
+
+Life* SharedLives::at(uint64_t place) noexcept {
+  if (!place || !reaches(place + sizeof(Life))) return nullptr;
+  std::atomic_ref content(*reinterpret_cast<uint64_t*>(base() + place / kPage * kPage));
+  // As in reserve_in(): the page is about to be written to.
+  bool ours = __builtin_bit_cast(Content, content.fetch_add(0, std::memory_order_relaxed)).tag == schema::kLivesPage;
+  return ours ? reinterpret_cast<Life*>(base() + place) : nullptr;
+}
+
+uint32_t SharedLives::append(std::string_view bytes) noexcept {
+  if (bytes.empty()) return 0;
+  uint64_t place = reserve({.records = 0, .units = units_of_text(bytes.size())});
+  if (!place) return 0;
+  write_text(base() + place, bytes);
+  return static_cast<uint32_t>((place - schema::kHeaderBytes) / kWord) + 1;
+}
+
+std::string_view SharedLives::text(uint32_t reference) const noexcept {
+  if (!reference) return "";
+  uint64_t at = schema::kHeaderBytes + (reference - 1) * kWord;
+  if (!reaches(at + sizeof(TextEntry))) return "";
+  auto* entry = reinterpret_cast<const TextEntry*>(base() + at);
+  uint32_t length = entry->length;
+  if (!entry->commit || !reaches(at + sizeof(TextEntry) + length)) return "";
+  return {reinterpret_cast<const char*>(entry + 1), length};
+}
+
+uint32_t SharedLives::recall(uint64_t key) const noexcept {
+  if (!base()) return 0;
+  Memory& memory = reinterpret_cast<Header*>(base())->memories[key % kMemories];
+  uint32_t reference = std::atomic_ref(memory.reference).load(std::memory_order_relaxed);
+  bool whole = std::atomic_ref(memory.key).load(std::memory_order_relaxed) == key &&
+               std::atomic_ref(memory.check).load(std::memory_order_relaxed) == check_of(key, reference);
+  return whole ? reference : 0;
+}
+
+void SharedLives::remember(uint64_t key, uint32_t reference) noexcept {
+  if (!base() || !reference) return;
+  Memory& memory = reinterpret_cast<Header*>(base())->memories[key % kMemories];
+  std::atomic_ref(memory.key).store(key, std::memory_order_relaxed);
+  std::atomic_ref(memory.reference).store(reference, std::memory_order_relaxed);
+  std::atomic_ref(memory.check).store(check_of(key, reference), std::memory_order_relaxed);
+}
+
+// In the page that is being filled, or in a new one.
+uint64_t SharedLives::reserve(Wanted wanted) noexcept {
+  if (!control::recording() || !map_up_to(schema::kHeaderBytes)) return 0;
+  auto* header = reinterpret_cast<Header*>(base());
+  if (std::atomic_ref(header->file.magic).load(std::memory_order_relaxed) != schema::kSpoolMagic) [[unlikely]]
+    return 0;  // the program has put memory of its own there
+  uint64_t current = std::atomic_ref(header->current).load(std::memory_order_acquire);
+  if (uint64_t place = current ? reserve_in(current, wanted) : 0) return place;
+  return wanted.units <= kRoom / kWord ? reserve_in_new_page(wanted) : reserve_pages(wanted.units);
+}
+
+uint64_t SharedLives::reserve_in(uint64_t number, Wanted wanted) noexcept {
+  if (wanted.units > kRoom / kWord || number >= kLargest / kPage || !map_up_to((number + 1) * kPage)) return 0;
+  std::atomic_ref shared(*reinterpret_cast<uint64_t*>(base() + number * kPage));
+  // That nothing is added makes the page ours to write to at once: a look first would be a page fault of its own.
+  for (uint64_t now = shared.fetch_add(0, std::memory_order_acquire);;) {
+    auto there = __builtin_bit_cast(Content, now);
+    Content more = there;
+    more.records = static_cast<uint16_t>(there.records + wanted.records);
+    more.units = static_cast<uint16_t>(there.units + wanted.units);
+    if (there.tag != schema::kLivesPage || there.records > schema::kLivesInPage || there.units > kRoom / kWord || !fits(more)) return 0;
+    if (shared.compare_exchange_weak(now, word(more), std::memory_order_acq_rel)) return number * kPage + place_in_page(more, wanted);
+  }
+}
+
+uint64_t SharedLives::reserve_in_new_page(Wanted wanted) noexcept {
+  Content content{.tag = schema::kLivesPage, .records = wanted.records, .units = static_cast<uint16_t>(wanted.units)};
+  uint64_t number = new_pages(1, word(content));
+  if (!number) return 0;
+  std::atomic_ref(reinterpret_cast<Header*>(base())->current).store(number, std::memory_order_release);
+  return number * kPage + place_in_page(content, wanted);
+}
+
+// For a text that is longer than a page.
+uint64_t SharedLives::reserve_pages(uint32_t units) noexcept {
+  uint64_t pages = (sizeof(Content) + units * kWord + kPage - 1) / kPage;
+  uint64_t number = new_pages(pages, pages << 32 | schema::kLivesLongText);
+  return number ? number * kPage + sizeof(Content) : 0;
+}
+
+uint64_t SharedLives::new_pages(uint64_t count, uint64_t content) noexcept {
+  uint64_t number = 1 + std::atomic_ref(reinterpret_cast<Header*>(base())->file.next).fetch_add(count, std::memory_order_relaxed);
+  if (number > kLargest / kPage - count || !map_up_to((number + count) * kPage)) return 0;
+  std::atomic_ref(*reinterpret_cast<uint64_t*>(base() + number * kPage)).store(content, std::memory_order_release);
+  return number;
+}
+
+char* SharedLives::base() const noexcept {
+  uint32_t count = count_.load(std::memory_order_acquire);
+  return count ? regions_[count - 1].base : nullptr;
+}
+
+bool SharedLives::reaches(uint64_t end) const noexcept {
+  uint32_t count = count_.load(std::memory_order_acquire);
+  return count && end <= regions_[count - 1].bytes;
+}
+
+bool SharedLives::map_up_to(uint64_t end) noexcept {
+  if (reaches(end)) [[likely]]
+    return true;
+  // Somebody else is at it: this once it is done without.
+  if (busy_.exchange(true, std::memory_order_acquire)) return false;
+  bool reached = reaches(end) || add_region(end);
+  busy_.store(false, std::memory_order_release);
+  return reached;
+}
+
+// The mappings that were there stay: what was written is found there, and may still be written to.
+bool SharedLives::add_region(uint64_t end) noexcept {
+  uint32_t count = count_.load(std::memory_order_relaxed);
+  uint64_t bytes = kSmallest;
+  while (bytes < end) bytes *= 2;
+  if (bytes > kLargest || count == kRegions) return false;
+  Mapping mapping{.end = bytes, .address = 0};
+  auto run = [](void* pointer) noexcept { static_cast<Mapping*>(pointer)->make(); };
+  run(&mapping);
+  if (mapping.result == -EMFILE) run_apart(run, &mapping);
+  // A file that this process may not open, or that cannot grow, is done without.
+  if (sys::failed(mapping.result)) return false;
+  auto* made = reinterpret_cast<char*>(mapping.result);
+  auto* header = reinterpret_cast<schema::SpoolHeader*>(made);
+  if (!count && std::atomic_ref(header->magic).load(std::memory_order_acquire) != schema::kSpoolMagic) {
+    // Processes that do this at once write the same.
+    header->format = schema::kFormat;
+    header->table = kLivesTable;
+    header->record_bytes = sizeof(Life);
+    std::atomic_ref(header->magic).store(schema::kSpoolMagic, std::memory_order_release);
+  }
+  regions_[count] = {made, mapping.bytes};
+  count_.store(count + 1, std::memory_order_release);
+  return true;
+}
+
+bool SharedLives::overlaps(uint64_t address, uint64_t bytes) const noexcept {
+  uint32_t count = count_.load(std::memory_order_acquire);
+  for (const Region& region : std::span(regions_, count)) {
+    auto begin = reinterpret_cast<uint64_t>(region.base);
+    if (address < begin + region.bytes && begin < address + bytes) return true;
+  }
+  return false;
+}
+
+const SharedLives::Region* SharedLives::region_around(uint64_t address) const noexcept {
+  uint32_t count = count_.load(std::memory_order_acquire);
+  for (uint32_t at = 0; at < count; at++)
+    if (address - reinterpret_cast<uint64_t>(regions_[at].base) < regions_[at].bytes) return &regions_[at];
+  return nullptr;
+}
+
+namespace {
+
+// Where the program has mapped something else meanwhile, in part of it even, that is its own.
+bool map_at(char* base, uint64_t bytes) noexcept {
+  Mapping mapping{.end = bytes, .address = reinterpret_cast<uint64_t>(base)};
+  mapping.make();
+  return mapping.result == reinterpret_cast<long>(base);
+}
+
+}  // namespace
+
+bool SharedLives::map_again(uint64_t address) const noexcept {
+  const Region* region = region_around(address);
+  if (!region) return false;
+  long allowed = sys::call(SYS_mprotect, reinterpret_cast<long>(region->base), static_cast<long>(region->bytes), PROT_READ | PROT_WRITE);
+  return !sys::failed(allowed) || map_at(region->base, region->bytes);
+}
+
+void SharedLives::map_missing() noexcept {
+  uint32_t count = count_.load(std::memory_order_acquire);
+  for (Region& region : std::span(regions_, count)) {
+    // Changes nothing, but says whether all of it is mapped.
+    long mapped = sys::call(SYS_msync, reinterpret_cast<long>(region.base), static_cast<long>(region.bytes), MS_ASYNC);
+    if (mapped != -ENOMEM || map_at(region.base, region.bytes)) continue;
+    // Something else lies there now.
+    Mapping elsewhere{.end = region.bytes, .address = 0, .mend = places::Mend::NO};
+    elsewhere.make();
+    if (sys::failed(elsewhere.result)) continue;
+    if (elsewhere.bytes > region.bytes) sys::unmap_memory(reinterpret_cast<char*>(elsewhere.result) + region.bytes, elsewhere.bytes - region.bytes);
+    std::atomic_ref(region.base).store(reinterpret_cast<char*>(elsewhere.result), std::memory_order_release);
+  }
+}
+
+void SharedLives::abandon() noexcept {
+  uint32_t count = count_.exchange(0);
+  for (const Region& region : std::span(regions_, count)) sys::unmap_memory(region.base, region.bytes);
+}
+
+void SharedLives::leave_behind() noexcept { count_.store(0); }
+
+}  // namespace aiflame::spool
