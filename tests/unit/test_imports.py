@@ -62,7 +62,14 @@ NOT_BEFORE_THE_PROGRAM = {
     *("dataclasses", "inspect", "typing", "threading", "subprocess", "shutil", "tempfile", "hashlib", "ctypes", "socket", "logging"),
     *("numpy", "polars", "typer", "click", "rich"),
     *("aiflame.api", "aiflame.cli.commands", "aiflame.cli.recorded", "aiflame.recorder.end", "aiflame.recorder.telemetry"),
-    *("aiflame.profile.schema", "aiflame.profile.codes", "aiflame.profile.store", "aiflame.profile.living", "aiflame.profile.typed_json"),
+    *(
+        "aiflame.profile.schema",
+        "aiflame.profile.codes",
+        "aiflame.profile.opening",
+        "aiflame.profile.store",
+        "aiflame.profile.living",
+        "aiflame.profile.typed_json",
+    ),
 }
 """What takes long to import, while a person waits for the program to start."""
 
