@@ -39,8 +39,8 @@ import triton  # noqa: E402
 from gpu_common import machine  # noqa: E402
 
 from aiflame.intra import Kernel, compile_hook, decode, device_ring, pass_  # noqa: E402
+from aiflame.intra.catalog import chosen  # noqa: E402
 from aiflame.intra.clocks import record_cost  # noqa: E402
-from aiflame.intra.passes import choose  # noqa: E402
 
 RECIPES = {
     "auto": {"passes": ["auto"]},
@@ -103,7 +103,7 @@ class Twin:
     """A kernel's instrumented twin, with memory of torch's for its records."""
 
     def __init__(self, plain: Any, names: list[str], ctas: int = 132, **recipe: Any) -> None:
-        wanted = compile_hook.Recipe(tuple(choose(names)), **recipe)
+        wanted = compile_hook.Recipe(tuple(chosen(names)), **recipe)
         self.made = compile_hook.twin(plain, compile_hook.fitting(wanted, plain, ctas, MOST_BYTES, go_round=True))
         self.made._init_handles()
         self.scopes = {row["id"]: row for row in compile_hook.description(self.made)["scopes"]}

@@ -24,7 +24,7 @@ RESULTS = Path(__file__).parent / "results" / "report_data.json"
 MAKE = """
 import json, sys, time
 from pathlib import Path
-from aiflame.profile.store import Profile
+from aiflame.profile.opening import open_profile
 from aiflame.render.facts_block import facts_makers
 
 def taken(made):
@@ -32,7 +32,7 @@ def taken(made):
     found = made()
     return found, {"seconds": round(time.perf_counter() - wall, 2), "cpu_seconds": round(time.process_time() - cpu, 2)}
 
-profile = Profile.open(sys.argv[1])
+profile = open_profile(sys.argv[1])
 told = {}
 for domain, make in facts_makers(profile).items():
     block, took = taken(make)

@@ -25,6 +25,8 @@ from typing import Any, TypeVar
 
 from gpu_common import machine
 
+from aiflame.analyze.facts import facts
+
 RESULTS = Path(__file__).parent / "results" / "report_scale.json"
 SIZES = (100_000, 1_000_000, 10_000_000)
 TARGETS = {"seconds": 60, "peak_mb": 3000}
@@ -120,9 +122,9 @@ def staged(path: Path, out: Path) -> None:
     keep_freed_memory()  # as the command does
     store = stage("open", lambda: aiflame.open(path).store)
     report = Report(store, most_code=MOST_IN_A_FILE)
-    stage("work of devices", lambda: report.facts.devices)
-    stage("steps", lambda: report.facts.per_step)
-    stage("idle gaps", lambda: report.facts.gaps)
+    stage("work of devices", lambda: facts(report.analysis).devices)
+    stage("steps", lambda: facts(report.analysis).per_step)
+    stage("idle gaps", lambda: facts(report.analysis).gaps)
     stage("rows of tables", lambda: report.tables)
     screen = stage("first screen", report.first_screen)
 

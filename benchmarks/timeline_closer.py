@@ -19,10 +19,9 @@ from typing import Any
 import polars as pl
 from gpu_common import machine
 
-from aiflame.attribute.context import of_devices
-from aiflame.attribute.stacks import functions
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.timeline_windows import Windows
-from aiflame.profile.store import Profile
+from aiflame.profile.opening import open_profile
 from aiflame.render.timeline_block import timeline_block
 
 RESULTS = Path(__file__).parent / "results" / "timeline_closer.json"
@@ -49,9 +48,9 @@ def look(windows: Windows, begin: int, length_ms: int) -> dict[str, Any]:
 
 
 def measured(path: Path) -> dict[str, Any]:
-    profile = Profile.open(path)
+    profile = open_profile(path)
     begin, end, many = profile.scan("kernels").select(pl.col("start_ns").min(), pl.col("end_ns").max(), n=pl.len()).collect().row(0)
-    windows = Windows(profile, of_devices(profile, functions(profile)))
+    windows = Windows(Analysis(profile))
     kept = resident_mb()
     places = [int(begin + (end - begin) * part) for part in PLACES]
     found = {"kernels": many, "resident_mb_before": kept, "first": look(windows, places[1], 10)}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from aiflame.attribute.tree import Tree
     from aiflame.profile.meta import Meta
-    from aiflame.profile.store import Profile as Store
+    from aiflame.profile.tables import OpenedProfile
     from aiflame.recorder.options import RecordOptions
 
 
@@ -30,25 +30,23 @@ def record(path: str | Path, options: RecordOptions | None = None, *, overwrite:
 def open(path: str | Path | None = None, progress: Callable[[float], None] | None = None, ranks: Collection[int] | None = None) -> Profile:
     """The profile at `path` (the newest one in the current folder without), sealed and resolved when it was not yet; of a parallel job
     all ranks, or those named."""
+    from aiflame.profile.opening import newest, open_profile
     from aiflame.profile.ranked import Ranked, some_ranks
-    from aiflame.profile.store import Profile as Store
-    from aiflame.profile.store import newest
     from aiflame.resolve import complete
 
-    store = Store.open(Path(path) if path is not None else newest(Path()), progress)
-    if isinstance(store, Ranked):
+    def align(job: Ranked) -> Ranked:
         from aiflame.analyze.aligned import by_meetings
 
-        store = by_meetings(store.each(complete))
-    else:
-        complete(store)
+        return by_meetings(job)
+
+    store = open_profile(path if path is not None else newest(Path()), progress, derive=complete, align=align)
     return Profile(store if ranks is None else some_ranks(store, ranks))
 
 
 class Profile:
     """A profile to ask questions of."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: OpenedProfile) -> None:
         self.store = store
 
     @property

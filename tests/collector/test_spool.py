@@ -14,9 +14,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from aiflame.profile import ControlPage, Profile
+from aiflame.profile import ControlPage
 from aiflame.profile.codes import ControlState, StopReason
 from aiflame.profile.door import Folder
+from aiflame.profile.opening import open_profile
 
 WRITERS = 64
 HANDLER = WRITERS - 1
@@ -46,7 +47,7 @@ def write(path: Path, *arguments: object, before: Callable[[], None] | None = No
 
 def check(path: Path, finished: list[int], uncounted: int = 0) -> pl.DataFrame:
     """All that was finished is there, once, with the right content; at most `uncounted` more of each writer."""
-    profile = Profile.open(path)
+    profile = open_profile(path)
     assert [note for note in profile.notes() if "stopped early" not in note] == [
         "meta.json is missing or damaged: command, host and options are unknown"
     ]
@@ -89,7 +90,7 @@ def test_millions_of_records_from_threads_and_a_signal_handler_are_all_there(tmp
 def test_a_new_table_never_gets_the_address_of_one_that_the_program_unmapped(tmp_path: Path) -> None:
     path = recording(tmp_path)
     assert is_counting(check(path, write(path, "unmapped")))
-    profile = Profile.open(path)
+    profile = open_profile(path)
     assert profile.table("marks")["text"].to_list() == ["before", "after"]
     assert profile.table("threads")["tid"].to_list() == [7]
 
@@ -123,12 +124,12 @@ def test_children_of_fork_have_their_own_tables_while_the_parent_writes_on(tmp_p
     assert finished[1:41] == [5000] * 40
     rows = check(path, finished)
     assert is_counting(rows)
-    processes = Profile.open(path).table("processes")
+    processes = open_profile(path).table("processes")
     assert processes.select("process", "pid", "forked").join(rows, on="process").group_by("forked").agg(pl.col("kind").n_unique()).sort(
         "forked"
     ).rows() == [(0, 2), (1, 40)]
     assert processes["command"].to_list() == [f"writer {pid}" for pid in processes["pid"]]
-    assert len(Profile.open(path).table("process_ends")) == 41
+    assert len(open_profile(path).table("process_ends")) == 41
 
 
 def test_two_processes_append_to_the_same_tables_without_loss(tmp_path):
@@ -144,14 +145,14 @@ def test_two_programs_record_into_one_profile(tmp_path):
         subprocess.Popen([str(PROGRAMS / "spool_writer"), str(path), "crowd", "2", "50000"], stdout=subprocess.PIPE) for _ in range(2)
     ]
     assert [program.communicate() and program.returncode for program in programs] == [0, 0]
-    rows = Profile.open(path).table("copies").filter(pl.col("kind") < 2)
+    rows = open_profile(path).table("copies").filter(pl.col("kind") < 2)
     assert sorted(rows.group_by("process", "kind").len().rows()) == [(p, k, 50_000) for p in (0, 1) for k in (0, 1)]
 
 
 def test_texts_of_every_length_come_back(tmp_path):
     path = recording(tmp_path)
     write(path, "texts")
-    texts = Profile.open(path).table("marks")["text"].to_list()
+    texts = open_profile(path).table("marks")["text"].to_list()
     assert texts[:41] == [chr(ord("a") + length % 26) * length for length in range(41)]
     assert texts[41:44] == ["nul\0inside", "not utf-8: \ufffd\ufffd", "€"]
     assert [len(text) for text in texts[44:49]] == [65519, 65528, 65536, 1 << 20, 1 << 20]
@@ -161,14 +162,14 @@ def test_texts_of_every_length_come_back(tmp_path):
 def test_no_stack_is_lost_where_memory_is_short(tmp_path: Path) -> None:
     path = recording(tmp_path)
     write(path, "stacks", 10_000)
-    assert sorted(Profile.open(path).table("stacks")["frame"].to_list()) == list(range(1, 10_001))
+    assert sorted(open_profile(path).table("stacks")["frame"].to_list()) == list(range(1, 10_001))
 
 
 @pytest.mark.parametrize(("texts", "told"), [(3, 3), (64, 64), (100, 64)])
 def test_notes_are_told_once_in_each_recording_and_do_not_flood_it(tmp_path: Path, texts: int, told: int) -> None:
     path = recording(tmp_path)
     write(path, "notes", texts)
-    rows = Profile.open(path).table("notes")
+    rows = open_profile(path).table("notes")
     for process in (0, 1):
         assert rows.filter(process=process)["text"].to_list() == [f"note {number}" for number in range(told)]
 
@@ -186,7 +187,7 @@ def test_the_size_limit_stops_recording_and_not_the_program(tmp_path):
     assert stop(path) == (StopReason.MAX_SIZE, 0)
     assert 0 < sum(finished) < 800_000
     check(path, finished)
-    assert "recording stopped early: the size limit of 5 MB was reached (--max-size)" in Profile.open(path).notes()
+    assert "recording stopped early: the size limit of 5 MB was reached (--max-size)" in open_profile(path).notes()
 
 
 def test_a_full_disk_stops_recording_and_not_the_program(mounted):

@@ -15,8 +15,8 @@ from torch_programs import needs_torch, program
 from aiflame.attribute.backward import Origins, origins
 from aiflame.attribute.items import sample_items
 from aiflame.attribute.layers import StackLayers, layers
+from aiflame.attribute.lookup import Ints
 from aiflame.attribute.ops import StackOps, ops
-from aiflame.attribute.words import Ints
 
 pytestmark = needs_torch
 

@@ -9,8 +9,8 @@ import polars as pl
 
 from aiflame.attribute.context import Meaning, of_devices, of_samples
 from aiflame.attribute.growth import Forest
-from aiflame.attribute.stacks import Tables, functions
 from aiflame.profile.codes import GpuApi
+from aiflame.profile.tables import Tables
 
 PHASES = ("Data loading", "Forward", "Backward", "Optimizer")
 
@@ -39,20 +39,20 @@ def names(forest: Forest) -> list[list[str]]:
 
 def cpu_agreement(profile: Tables) -> Agreement:
     """Of CPU samples in which an op of torch runs."""
-    meaning = of_samples(profile, functions(profile), clock=0)
+    meaning = of_samples(profile, 0)
     items = meaning.samples.filter(pl.col("op") > 0)
     return _compared(meaning, items.with_columns(time=pl.col("weight").cast(pl.Int64) * pl.col("period_ns")))
 
 
 def gpu_agreement(profile: Tables) -> Agreement:
     """Of kernels, launched one by one."""
-    meaning = of_devices(profile, functions(profile))
+    meaning = of_devices(profile)
     return _compared(meaning, _kernels(profile, meaning))
 
 
 def layers_known(profile: Tables) -> float:
     """The part of the GPU time of forward and backward work whose layer is known."""
-    meaning = of_devices(profile, functions(profile))
+    meaning = of_devices(profile)
     phases = ["".join(name) for name in names(meaning.forests["phase"])]
     rows = _kernels(profile, meaning)
     inside = rows.filter(pl.col("phase").is_in([phases.index("Forward"), phases.index("Backward")]))

@@ -10,9 +10,9 @@ from aiflame.attribute.build import tree
 from aiflame.attribute.facts import CONTEXTS, Facts
 from aiflame.attribute.noise import hide_interpreter_noise
 from aiflame.attribute.segments import Segment
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.tree import Frame, Tree
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 Chain = tuple[Frame, ...]
 LINES = {Kind.GPU_LINE, Kind.CPU_LINE}

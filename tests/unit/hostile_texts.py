@@ -26,7 +26,7 @@ from aiflame.cli.main import main
 from aiflame.profile.door import Folder
 from aiflame.profile.index import Index, write_part
 from aiflame.profile.meta import JobRank, Meta
-from aiflame.profile.store import Profile
+from aiflame.profile.opening import open_profile
 from aiflame.render.server import Server
 
 OBEYED = {
@@ -106,7 +106,7 @@ def profiles(folder: Path) -> dict[str, Path]:
 
 
 def _sealed(path: Path) -> Path:
-    Profile.open(path)
+    open_profile(path)
     return path
 
 

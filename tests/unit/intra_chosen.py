@@ -20,8 +20,9 @@ from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
 
 from aiflame.intra import lowering
+from aiflame.intra.catalog import chosen
 from aiflame.intra.ops import read
-from aiflame.intra.passes import Kernel, choose
+from aiflame.intra.passes import Kernel
 
 UNPIPELINED = ("gemm", "attention", "gemm_persistent")
 
@@ -37,7 +38,7 @@ def main(target: GPUTarget, name: str) -> None:
 def scopes(module: object, name: str) -> list[tuple[str, str, str, bool, int]]:
     """name, kind, operation, whether it lies in a loop, of how many loads the values have to be there when it ends"""
     kernel = Kernel(read(module, ir.builder(module.context)))  # type: ignore[attr-defined]
-    for one, run in choose([name]):
+    for one, run in chosen([name]):
         kernel.run(one, run)
     return [(scope.name, scope.kind, scope.first.name, scope.first.loop is not None, len(scope.needs)) for scope in kernel.scopes]
 

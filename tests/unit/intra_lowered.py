@@ -23,9 +23,9 @@ from triton.compiler import ASTSource
 from triton.compiler.compiler import make_backend
 
 from aiflame.intra import compile_hook, lowering
+from aiflame.intra.catalog import chosen
 from aiflame.intra.compile_hook import Recipe
 from aiflame.intra.errors import Refused
-from aiflame.intra.passes import choose
 
 PRESETS = ("auto", "loads", "mma", "pipeline", "barriers", "stores", "loop", "roles", "regions")
 
@@ -44,8 +44,8 @@ def lowered(case: suite.Case, target: GPUTarget) -> dict[str, Any]:
     with tempfile.NamedTemporaryFile("w", suffix=".ttgir") as text:
         text.write(str(module))
         text.flush()
-        found = {name: _scopes(text.name, target, Recipe(tuple(choose([name])))) for name in PRESETS}
-    everything = Recipe(tuple(choose(PRESETS)), shared=shared, segment_bytes=512 if shared else 4096)
+        found = {name: _scopes(text.name, target, Recipe(tuple(chosen([name])))) for name in PRESETS}
+    everything = Recipe(tuple(chosen(PRESETS)), shared=shared, segment_bytes=512 if shared else 4096)
     assembly, metadata = stages(case, target, everything)
     as_recorded = _in_shared_memory(case, target) if target.backend == "cuda" else {}
     return {
@@ -64,7 +64,7 @@ def lowered(case: suite.Case, target: GPUTarget) -> dict[str, Any]:
 
 def _in_shared_memory(case: suite.Case, target: GPUTarget) -> dict[str, Any]:
     """As users have it, where a block may take 8 KiB."""
-    assembly, metadata = stages(case, target, Recipe(tuple(choose(["auto"])), shared_bytes=8192))
+    assembly, metadata = stages(case, target, Recipe(tuple(chosen(["auto"])), shared_bytes=8192))
     said = metadata[compile_hook.FIELD]
     return {
         "shared": said["shared"],

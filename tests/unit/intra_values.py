@@ -15,8 +15,8 @@ from intra_lowered import stages
 from triton.backends.compiler import GPUTarget
 
 from aiflame.intra import lowering
+from aiflame.intra.catalog import chosen
 from aiflame.intra.compile_hook import Recipe
-from aiflame.intra.passes import choose
 
 TYPES = ("fp64", "i64", "fp32", "i32", "fp16", "bf16", "i16", "i8", "*fp32")
 
@@ -43,7 +43,7 @@ def main() -> None:
             (follow, {"x_ptr": "*i64", "y_ptr": "*fp32"}) if one.startswith("*") else (add, dict.fromkeys(("x_ptr", "y_ptr"), f"*{one}"))
         )
         case = suite.Case(one, kernel, types, {"BLOCK": 2048}, lambda torch: {}, (1,), ())
-        assembly, _ = stages(case, GPUTarget("cuda", 90, 32), Recipe(tuple(choose(["auto"]))))
+        assembly, _ = stages(case, GPUTarget("cuda", 90, 32), Recipe(tuple(chosen(["auto"]))))
         found[one] = assembly.count("pmevent")
     print(json.dumps(found))
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from spool_files import ProcessFiles, busy_process, ended_profile
 
 from aiflame.errors import AiflameError
-from aiflame.profile import Profile
 from aiflame.profile.check import check_word
+from aiflame.profile.opening import open_profile
 from aiflame.profile.schema import HEADER_BYTES, TABLE
 from aiflame.profile.spool import REFERENCES, record_type
 
@@ -34,7 +34,7 @@ def raw_profile(folder: Path) -> Files:
 
 def sealed_profile(folder: Path) -> Files:
     raw_profile(folder)
-    Profile.open(folder / "raw.aiflame")
+    open_profile(folder / "raw.aiflame")
     return _files(folder / "raw.aiflame")
 
 
@@ -61,7 +61,7 @@ def write(files: Files, path: Path) -> Path:
 def verdict(path: Path) -> str:
     """The error's text, or "" for a profile whose tables all could be read. Anything else raises."""
     try:
-        profile = Profile.open(path)
+        profile = open_profile(path)
         profile.notes()
         tables = {name: profile.table(name) for name in TABLE}
         profile.sql("SELECT COUNT(*) FROM cpu_samples JOIN threads ON cpu_samples.thread = threads.id")

@@ -17,6 +17,7 @@ from aiflame.profile.codes import FrameKind, LeafFlag
 from aiflame.profile.door import Folder
 from aiflame.profile.index import Index, write_part
 from aiflame.profile.meta import Meta
+from aiflame.profile.opening import open_profile
 from aiflame.profile.schema import TABLE
 from aiflame.profile.spool import empty_frame
 from aiflame.profile.store import Profile
@@ -36,7 +37,7 @@ def sealed(path: Path, meta: Meta | None = None, **tables: list[Row]) -> Profile
     for name, rows in tables.items():
         parts[name] = (write_part(Folder.open(folder), name, "00000", _frame(name, rows)),)
     Index(parts).write(Folder.open(folder))
-    return Profile.open(path)
+    return open_profile(path)
 
 
 def this_machine(*debug_roots: Path, began: float | None = None) -> Outside:

@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import Row, native, sealed
 
-from aiflame.attribute.backward import BACKWARD, Origins, origins
+from aiflame.attribute.backward import Origins, origins
 from aiflame.attribute.layers import StackLayers, layers
 from aiflame.attribute.ops import StackOps, ops
 from aiflame.attribute.tree import Kind
 from aiflame.profile.codes import FrameKind
+from aiflame.profile.frame_words import AUTOGRAD_BACKWARD as BACKWARD
+from aiflame.profile.opening import open_profile
 from aiflame.profile.store import Profile
 
 AUTOGRAD, MAIN = 7, 1
@@ -356,7 +358,7 @@ def test_no_items(tmp_path: Path) -> None:
     program = Program()
     program.forward(1, "layers.0")
     profile = program.found(tmp_path)
-    empty = origins(Profile.open(tmp_path / "p.aiflame"), profile.items.clear(), profile.layers, profile.ops)
+    empty = origins(open_profile(tmp_path / "p.aiflame"), profile.items.clear(), profile.layers, profile.ops)
     assert len(empty.layer) == len(empty.op) == len(empty.stack) == 0
 
 

@@ -9,7 +9,6 @@ from made_ranks import LAYERS, Made, tables_of
 from profiles import Row, sealed
 
 from aiflame.attribute.context import of_calls
-from aiflame.attribute.stacks import functions
 from aiflame.profile.codes import CallBackend
 from aiflame.profile.store import Profile
 
@@ -31,7 +30,7 @@ def profile(path: Path, *others: Row) -> Profile:
 def told(of: Profile, calls: int) -> pl.DataFrame:
     """Of so many of its first calls."""
     wanted = of.table("calls").select(pl.col("process", "id").cast(pl.Int64)).head(calls)
-    return of_calls(of, functions(of), wanted).samples.sort("id")
+    return of_calls(of, wanted).samples.sort("id")
 
 
 def test_only_calls_that_are_asked_about_are_told_and_others_change_nothing_of_them(tmp_path: Path) -> None:

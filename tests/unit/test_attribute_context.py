@@ -15,10 +15,10 @@ from written_programs import BACKWARD, CALL_IMPL, FETCH, OPTIMIZER_STEP, TENSOR_
 
 from aiflame.attribute.build import tree
 from aiflame.attribute.context import of_devices
+from aiflame.attribute.groupings import PREFIXES
+from aiflame.attribute.metrics import OF_GPU
 from aiflame.attribute.phases import NAMES, Phase
-from aiflame.attribute.prefixes import PREFIXES
-from aiflame.attribute.stacks import functions
-from aiflame.attribute.tree import OF_GPU, Tree
+from aiflame.attribute.tree import Tree
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed
 from aiflame.profile.codes import RegionApi
@@ -37,7 +37,7 @@ def lines(of: Tree, metric: str = "gpu-time") -> dict[str, int]:
 def phases(program: Program, path: Path) -> list[str]:
     """The phase of each launch."""
     profile = program.profile(path)
-    return [NAMES[Phase(phase)] for phase in of_devices(profile, functions(profile)).launches.sort("id")["phase"]]
+    return [NAMES[Phase(phase)] for phase in of_devices(profile).launches.sort("id")["phase"]]
 
 
 # Phases

@@ -15,7 +15,8 @@ from profiles import Row, ran, sealed, stack
 from test_attribute import CODES, MAIN, PROCESSES, PYMAIN, SYMBOLS, THREADS, WORK, InMemory, damaged
 from trees import is_sound
 
-from aiflame.attribute.build import default_detail, metrics, tree
+from aiflame.attribute.build import metrics, tree
+from aiflame.attribute.metrics import METRIC_ROWS
 from aiflame.attribute.transforms import without_idle
 from aiflame.attribute.tree import Kind, Tree
 from aiflame.exchange import collapsed
@@ -294,7 +295,7 @@ def inside(tmp_path: Path) -> Profile:
 
 
 def test_a_sample_goes_down_to_line_instruction_reason_and_offset(inside: Profile) -> None:
-    assert default_detail("gpu-stalls") == "instruction"
+    assert METRIC_ROWS["gpu-stalls"].detail == "instruction"
     of, under = tree(inside, "gpu-stalls"), f"{UNDER};-;gemm_[G]"
     assert lines(of, "gpu-stalls") == {
         f"{under};gemm.cu:41_[G];dot dot.cuh:12_[G];LDG.E.128_[g];long_scoreboard_[g];+0x10_[g]": 5,

@@ -11,6 +11,7 @@ from profiles import Row, native, python, sealed
 from aiflame.attribute.layers import StackLayers, layers
 from aiflame.attribute.tree import Kind
 from aiflame.profile.codes import FrameKind
+from aiflame.profile.frame_words import torch_thread
 from aiflame.profile.store import Profile
 
 MAIN, FORWARD, ENGINE, NODE = native(1, 0x100), python(1, 8), native(2, 0x200), native(2, 0x300)
@@ -231,7 +232,7 @@ def test_calls_have_the_paths_of_the_calls_around_them(tmp_path: Path) -> None:
     ]
     found = layers(profile(tmp_path, model, [[MAIN]], layer_calls=calls[::-1]))
     sequence = np.arange(11)
-    call = found.calls.of_nodes(0 * sequence, 0 * sequence + 1, sequence, 0 * sequence + 200)
+    call = found.calls.of_nodes(torch_thread(0 * sequence, 0 * sequence + 1), sequence, 0 * sequence + 200)
     got = [names(found, node) if at >= 0 else None for at, node in zip(call.tolist(), found.call_path[call].tolist(), strict=True)]
     blocks = ["layers.0", "layers.0/attn", "layers.0/attn", "layers.0", "layers.0", *["layers.1"] * 4]
     assert got == [*blocks, "Net", None]
@@ -249,7 +250,7 @@ def test_numbers_that_began_again_are_of_the_later_calls(tmp_path: Path) -> None
     found = layers(profile(tmp_path, model, [[MAIN]], layer_calls=calls))
     sequence = np.array([wraps, wraps + 1, 2, wraps - 9, 2])
     time = np.array([50, 50, 50, 130, 25])
-    call = found.calls.of_nodes(0 * sequence, 0 * sequence + 1, sequence, time)
+    call = found.calls.of_nodes(torch_thread(0 * sequence, 0 * sequence + 1), sequence, time)
     assert [names(found, found.call_path[at]) if at >= 0 else None for at in call.tolist()] == [
         "layers.0",
         "layers.0",

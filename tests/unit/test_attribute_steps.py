@@ -8,13 +8,12 @@ import pytest
 from written_programs import CALL_IMPL, OPTIMIZER_STEP, SCALER_STEP, TRAIN, Program
 
 from aiflame.attribute.context import of_devices, of_samples
-from aiflame.attribute.stacks import functions
 
 
 def steps(program: Program, path: Path) -> list[int]:
     """The step of each launch, -1 for none."""
     profile = program.profile(path)
-    return of_devices(profile, functions(profile)).launches.sort("id")["step"].to_list()
+    return of_devices(profile).launches.sort("id")["step"].to_list()
 
 
 def train(program: Program, optimizer: int = 0xA) -> None:
@@ -280,7 +279,7 @@ def test_requests_that_several_threads_serve_are_no_steps(tmp_path: Path) -> Non
 def cpu_steps(program: Program, path: Path) -> list[int]:
     """The step of each CPU sample."""
     profile = program.profile(path)
-    return of_samples(profile, functions(profile), 0).samples.sort("id")["step"].to_list()
+    return of_samples(profile, 0).samples.sort("id")["step"].to_list()
 
 
 def train_on_cpu(program: Program) -> None:

@@ -9,9 +9,9 @@ import pytest
 from spool_files import busy_process, ended_profile
 
 from aiflame.errors import AiflameError
-from aiflame.profile import Profile
 from aiflame.profile.background import leave_failure, take_failures
 from aiflame.profile.door import Folder
+from aiflame.profile.opening import open_profile
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_a_process_that_was_killed_while_it_sealed_is_said(path: Path) -> None:
     (path / "seal.lock").write_text("0.4300")
     (line,) = take_failures(Folder.open(path))
     assert line.startswith(f"sealing {path} was broken off at 43%")
-    Profile.open(path)
+    open_profile(path)
     assert take_failures(Folder.open(path)) == []
 
 

@@ -21,8 +21,8 @@ from written_programs import BACKWARD, CALL_IMPL, TENSOR_BACKWARD, TRAIN, Progra
 from aiflame.attribute.build import metrics, tree
 from aiflame.attribute.facts import Facts
 from aiflame.attribute.facts_cpu import cpu_facts
-from aiflame.attribute.facts_device import GROUPINGS as OF_DEVICES
 from aiflame.attribute.facts_device import device_facts
+from aiflame.attribute.groupings import GROUPING_ROWS, RANK
 from aiflame.profile.store import Profile
 
 MM = "at::_ops::mm::call"
@@ -108,7 +108,7 @@ def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return Recorded(made, found)
 
 
-@pytest.mark.parametrize("by", [one.name for one in OF_DEVICES])
+@pytest.mark.parametrize("by", [row.name for row in GROUPING_ROWS if row.on_devices and row.name != RANK])
 def test_facts_put_together_are_the_trees(recorded: Recorded, by: str) -> None:
     """All metrics in all groupings at all details: the same stacks, the same values, but for the rounding of what an estimate divides."""
     for metric, facts in recorded.facts.items():

@@ -11,9 +11,9 @@ import pytest
 from stories import ITEM, LOOP, MAIN, US, Story
 from test_attribute import SYMBOLS
 
-from aiflame.analyze.facts import facts
 from aiflame.analyze.findings import Finding, findings
 from aiflame.analyze.summary import summarize
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.tree import Kind
 from aiflame.profile.meta import Meta
 
@@ -22,8 +22,8 @@ ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
 
 def found(story: Story, path: Path, limit: int = 99) -> dict[str, Finding]:
     profile = story.profile(path, **({} if story.tables["symbols"] else {"symbols": SYMBOLS}))
-    known = facts(profile)
-    listed = findings(profile, summarize(profile, Meta(), known), limit, known)
+    known = Analysis(profile)
+    listed = findings(known, summarize(known, Meta()), limit)
     assert [finding.recoverable for finding in listed] == sorted((finding.recoverable for finding in listed), reverse=True)
     json.dumps([asdict(finding) for finding in listed])
     return {finding.kind: finding for finding in listed}

@@ -15,7 +15,7 @@ from read_everything import of_python, read_everything
 
 import aiflame
 from aiflame.errors import AiflameError
-from aiflame.profile import seal, store
+from aiflame.profile import opening, seal
 
 STRANGER = 12345
 
@@ -98,7 +98,7 @@ def test_in_a_profile_of_somebody_else_nothing_leads_outside_and_nothing_is_chan
 
 def test_a_link_that_comes_after_all_was_looked_through_leads_nowhere_either(tmp_path, whole, monkeypatch):
     """In the place of each part, and of each that opening makes."""
-    for module in (seal, store):
+    for module in (seal, opening):
         monkeypatch.setattr(module, "refuse_foreign_entries", lambda profile: None)
     made = sorted(set(everything_in(whole["sealed"])) - set(everything_in(whole["unsealed"])))
     assert {"tables", "tables/symbols", "cubins/0000000000000007.cubin.gz"} <= set(made)

@@ -62,7 +62,14 @@ NOT_BEFORE_THE_PROGRAM = {
     *("dataclasses", "inspect", "typing", "threading", "subprocess", "shutil", "tempfile", "hashlib", "ctypes", "socket", "logging"),
     *("numpy", "polars", "typer", "click", "rich"),
     *("aiflame.api", "aiflame.cli.commands", "aiflame.cli.recorded", "aiflame.recorder.end", "aiflame.recorder.telemetry"),
-    *("aiflame.profile.schema", "aiflame.profile.codes", "aiflame.profile.store", "aiflame.profile.living", "aiflame.profile.typed_json"),
+    *(
+        "aiflame.profile.schema",
+        "aiflame.profile.codes",
+        "aiflame.profile.opening",
+        "aiflame.profile.store",
+        "aiflame.profile.living",
+        "aiflame.profile.typed_json",
+    ),
 }
 """What takes long to import, while a person waits for the program to start."""
 
@@ -120,6 +127,14 @@ def test_a_room_imports_only_what_lies_before_it(path: Path) -> None:
 
 def test_every_room_is_in_the_table() -> None:
     assert {room_of(path) for path in FILES} <= set(MAY_IMPORT)
+
+
+def test_every_dependency_is_imported() -> None:
+    """Beside the vendor's disassembler, which is a program."""
+    declared = re.search(r"^dependencies = \[\n(.*?)^\]", (SOURCE.parent / "pyproject.toml").read_text(), re.MULTILINE | re.DOTALL)
+    assert declared is not None
+    names = set(re.findall(r'^  "([\w-]+)', declared[1], re.MULTILINE)) - {"nvidia-cuda-nvdisasm"}
+    assert names - {name.partition(".")[0] for path in FILES for name, _ in imports(path)} == set()
 
 
 @pytest.mark.parametrize("module", RECORDING)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aiflame.errors import AiflameError
-from aiflame.intra.passes import passes
+from aiflame.intra.catalog import known
 from aiflame.intra.runtime import Settings
 from aiflame.recorder.intra import PRESETS, VARIABLE, parse_intra
 from aiflame.recorder.options import RecordOptions
@@ -66,7 +66,7 @@ def test_the_recorder_knows_the_presets_by_name() -> None:
     """It must not import what runs in programs."""
     from aiflame.intra import presets
 
-    assert set(PRESETS) == {name for name, one in passes().items() if one.__module__ in (presets.__name__, "aiflame.intra.auto")}
+    assert set(PRESETS) == {name for name, one in known().items() if one.__module__ in (presets.__name__, "aiflame.intra.auto")}
 
 
 def test_the_program_is_told_only_when_asked() -> None:

@@ -26,9 +26,10 @@ from intra_fakes import FakeCuda, FakeTriton  # noqa: E402
 from aiflame.intra import captures, compile_hook, device, device_ring, runtime  # noqa: E402
 from aiflame.intra import driver as cuda_driver  # noqa: E402
 from aiflame.intra.captures import Captures  # noqa: E402
+from aiflame.intra.catalog import chosen  # noqa: E402
 from aiflame.intra.cta_ring import straight  # noqa: E402
 from aiflame.intra.errors import Refused  # noqa: E402
-from aiflame.intra.passes import Kernel, choose, pass_  # noqa: E402
+from aiflame.intra.passes import Kernel, pass_  # noqa: E402
 from aiflame.profile.door import Folder  # noqa: E402
 
 
@@ -711,4 +712,4 @@ def test_warps_that_a_kernel_has_not_are_left_out(program: Program) -> None:
 
 
 def _recipe(*names: str) -> compile_hook.Recipe:
-    return compile_hook.Recipe(tuple(choose(names)))
+    return compile_hook.Recipe(tuple(chosen(names)))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spool_files import ProcessFiles, ended_profile
 
 from aiflame.profile.masking import MASK, masked, masked_arguments, masked_command
-from aiflame.profile.store import Profile
+from aiflame.profile.opening import open_profile
 from aiflame.recorder import RecordOptions, place_of
 from aiflame.recorder.run import prepare
 
@@ -177,5 +177,5 @@ def test_meta_json_has_no_secret(tmp_path: Path) -> None:
 def test_no_table_of_a_sealed_profile_has(tmp_path: Path) -> None:
     command = "\0".join(["python", "train.py", "--api-key", S, "https://me:" + S + "@host/"])
     path = ended_profile(tmp_path / "p", ProcessFiles(os.getpid(), 5, command=command))
-    assert Profile.open(path).table("processes")["command"].to_list() == [masked_command(command)]
+    assert open_profile(path).table("processes")["command"].to_list() == [masked_command(command)]
     assert not [file for file in path.rglob("*") if file.is_file() and S.encode() in file.read_bytes()]

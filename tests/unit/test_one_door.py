@@ -33,7 +33,7 @@ METHODS = frozenset(
 MODULES = frozenset({"os", "shutil", "tempfile"})
 """Of these everything that takes a path counts."""
 OF_MODULES = frozenset({"remove", "rename", "replace", "link", "symlink", "walk", "access", "truncate", "utime", "copy", "move", "chown"})
-OPENERS = frozenset({"Folder", "Profile", "Store", "ControlPage"})
+OPENERS = frozenset({"Folder", "ControlPage"})
 """Their `open` goes through the door."""
 
 WHAT_OTHERS_OPEN = {
@@ -52,7 +52,8 @@ WHAT_OTHERS_OPEN = {
     "profile/index.py": "Parquet into memory",
     "profile/living.py": "/proc; the profile that a process there names, to compare it by number",
     "profile/meta.py": "/proc",
-    "profile/store.py": "names of profiles in a folder that the user named; Parquet by descriptor",
+    "profile/opening.py": "names of profiles in a folder that the user named",
+    "profile/store.py": "Parquet by descriptor",
     "recorder/checkup.py": "this machine",
     "recorder/checkup_cuda.py": "this machine",
     "recorder/command.py": "the program that is recorded",
@@ -147,6 +148,12 @@ def test_only_known_files_open_anything_by_its_path():
 def test_the_list_of_files_that_open_something_is_no_longer_than_needed():
     sources = ours()
     assert [name for name in WHAT_OTHERS_OPEN if not any(opened(sources.get(name, "")))] == []
+
+
+def test_sealed_tables_are_opened_in_one_place():
+    """Whatever is to be read goes through `opening.py`: it is sealed, has its derived tables, and its clocks are aligned."""
+    makes = {name for name, text in ours().items() if "SealedTables(" in text}
+    assert makes == {"profile/opening.py"}
 
 
 def test_the_security_page_says_of_each_what_was_checked():

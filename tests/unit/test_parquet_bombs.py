@@ -16,15 +16,15 @@ from aiflame.errors import AiflameError
 from aiflame.profile.door import Folder
 from aiflame.profile.index import Index, write_part
 from aiflame.profile.meta import Meta
+from aiflame.profile.opening import open_profile
 from aiflame.profile.parquet_pages import NotOurs, sizes
-from aiflame.profile.store import Profile
 from aiflame.profile.thrift import NotThrift, Reader
 
 READ = """
 import sys
 from aiflame.errors import AiflameError
-from aiflame.profile.store import Profile
-profile = Profile.open(sys.argv[1])
+from aiflame.profile.opening import open_profile
+profile = open_profile(sys.argv[1])
 profile.table("processes")
 limit()
 try:
@@ -74,7 +74,7 @@ def test_a_file_that_unpacks_to_far_more_is_refused_in_a_line_and_with_little_me
 @pytest.mark.parametrize("frame", [pl.DataFrame({"text": [["a", "b"]]}), pl.DataFrame({"text": [{"a": 1}]}), pl.DataFrame({"a": [[[1]]]})])
 def test_columns_in_columns_are_refused(tmp_path: Path, frame: pl.DataFrame) -> None:
     with pytest.raises(AiflameError, match="columns in columns"):
-        Profile.open(wild(tmp_path / "p.aiflame", frame)).table("wild")
+        open_profile(wild(tmp_path / "p.aiflame", frame)).table("wild")
 
 
 @pytest.mark.parametrize(

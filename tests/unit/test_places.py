@@ -16,7 +16,7 @@ TRAIN = ("train", "/app/train.py", 12)
 def place(story: Story, path: Path, stack: int, thread: int = 1) -> tuple[str, int, str, bool]:
     profile = story.profile(path)
     known = places(profile)
-    at = place_of(profile, known, *(np.array([value]) for value in (0, thread, stack)))
+    at = place_of(profile, *(np.array([value]) for value in (0, thread, stack)))
     found: tuple[str, int, str, bool] = known.rows.row(int(at[0]))
     return found
 

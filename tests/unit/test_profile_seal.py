@@ -14,22 +14,23 @@ import pytest
 from spool_files import ProcessFiles, busy_process, ended_profile
 
 from aiflame.errors import AiflameError
-from aiflame.profile import ControlPage, Host, Meta, Profile, Recorder
+from aiflame.profile import ControlPage, Host, Meta, Recorder
 from aiflame.profile.codes import ControlState
 from aiflame.profile.door import Folder
+from aiflame.profile.opening import open_profile
 from aiflame.profile.schema import HEADER_BYTES
 from aiflame.profile.seal import seal
 
 
 def contents(path: Path) -> dict[str, list[dict[str, object]]]:
-    profile = Profile.open(path)
+    profile = open_profile(path)
     return {name: profile.table(name).to_dicts() for name in profile.names()}
 
 
 def test_tables_get_a_process_column_and_the_spool_goes(tmp_path):
     path = ended_profile(tmp_path / "a.aiflame", busy_process(pid=7, start_ns=900), busy_process(pid=8, start_ns=20))
     report = seal(Folder.open(path))
-    profile = Profile.open(path)
+    profile = open_profile(path)
     assert profile.table("processes").select("process", "id", "pid", "start_ns").rows() == [(0, 1, 8, 20), (1, 1, 7, 900)]
     assert profile.table("cpu_samples").group_by("process").agg(pl.col("id").max()).sort("process").rows() == [(0, 50), (1, 50)]
     assert profile.table("cpu_samples").columns[:3] == ["process", "id", "thread"]
@@ -51,7 +52,7 @@ def test_a_recording_in_which_nothing_ran_seals_to_nothing(tmp_path):
     (path / "spool/12.34").mkdir()
     (path / "spool/stray").touch()
     assert seal(Folder.open(path)).processes == 0
-    assert Profile.open(path).table("processes").is_empty()
+    assert open_profile(path).table("processes").is_empty()
 
 
 def test_more_processes_than_files_may_be_open(tmp_path):
@@ -65,7 +66,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 seal(Folder.open({str(path)!r}))
 """
     subprocess.run([sys.executable, "-c", script], check=True)
-    assert Profile.open(path).table("processes")["command"].to_list() == ["make"] * 200
+    assert open_profile(path).table("processes")["command"].to_list() == ["make"] * 200
 
 
 def test_sealing_twice_changes_nothing(tmp_path):
@@ -94,7 +95,7 @@ def test_damage_and_an_early_stop_are_told_in_the_notes(tmp_path):
     control[32] = 1
     (path / "control").write_bytes(control)
     assert seal(Folder.open(path)).notes == ("1 damaged records of cpu_samples left out",)
-    assert Profile.open(path).notes() == [
+    assert open_profile(path).notes() == [
         "recording stopped early: the size limit of 50 MB was reached (--max-size)",
         "1 damaged records of cpu_samples left out",
         "something was not possible",
@@ -164,7 +165,7 @@ def test_two_sealers_at_once_make_one_profile(tmp_path):
         thread.join()
     assert other.wait() == 0
     assert errors == []
-    assert len(Profile.open(path).table("cpu_samples")) == 8 * 2000
+    assert len(open_profile(path).table("cpu_samples")) == 8 * 2000
     assert not (path / "spool").exists()
 
 
@@ -190,14 +191,14 @@ def test_a_live_recording_is_left_alone_until_its_recorder_is_gone(tmp_path, sle
     before = sorted(path.rglob("*"))
     with pytest.raises(AiflameError, match="is still being recorded"):
         seal(Folder.open(path))
-    now = Profile.open(path)
+    now = open_profile(path)
     assert len(now.table("cpu_samples")) == 50
     assert now.notes()[0] == now.unfinished()[0]
     assert "a.aiflame is still being recorded: this is what there was at" in now.notes()[0]
     assert sorted(path.rglob("*")) == before
     sleeper.kill()
     sleeper.wait()
-    ended = Profile.open(path)
+    ended = open_profile(path)
     assert len(ended.table("cpu_samples")) == 50
     assert ended.unfinished() == []
     assert not (path / "spool").exists()
@@ -206,7 +207,7 @@ def test_a_live_recording_is_left_alone_until_its_recorder_is_gone(tmp_path, sle
 def test_what_was_shown_of_a_live_recording_leaves_nothing_behind(tmp_path, sleeper, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path = recording_by(tmp_path / "a.aiflame", Recorder(sleeper.pid), Host.here())
-    now = Profile.open(path)
+    now = open_profile(path)
     assert len(list((tmp_path / "cache/aiflame/profiles").iterdir())) == 1
     assert len(now.table("cpu_samples")) == 50
     del now
@@ -224,12 +225,12 @@ def test_a_recorder_that_said_stop_may_be_alive(tmp_path, sleeper):
     path = recording_by(tmp_path / "a.aiflame", Recorder(sleeper.pid), Host.here())
     with ControlPage.open(Folder.open(path)) as page:
         page.state = ControlState.STOPPED
-    assert len(Profile.open(path).table("cpu_samples")) == 50
+    assert len(open_profile(path).table("cpu_samples")) == 50
 
 
 def test_another_process_with_the_recorders_number_is_not_the_recorder(tmp_path, sleeper):
     path = recording_by(tmp_path / "a.aiflame", Recorder(sleeper.pid, start_ticks=1), Host.here())
-    assert len(Profile.open(path).table("cpu_samples")) == 50
+    assert len(open_profile(path).table("cpu_samples")) == 50
 
 
 def test_a_recording_on_another_host_is_left_alone_while_it_changes(tmp_path):
@@ -267,8 +268,8 @@ def test_a_full_disk_while_sealing_is_one_error_and_keeps_the_spool(small_disk):
         while True:
             file.write(bytes(4096))
     with pytest.raises(AiflameError, match=r"no space left to seal .*: nothing is lost; free about"):
-        Profile.open(path)
+        open_profile(path)
     assert (path / "spool/100.1000/cpu_samples.table").exists()
     assert not (path / "tables.partial").exists()
     filler.unlink()
-    assert len(Profile.open(path).table("cpu_samples")) == 50
+    assert len(open_profile(path).table("cpu_samples")) == 50

@@ -10,6 +10,7 @@ from spool_files import busy_process, ended_profile
 
 from aiflame.errors import AiflameError
 from aiflame.profile import sql
+from aiflame.profile.opening import open_profile
 from aiflame.profile.store import Profile
 
 READERS = ("read_csv", "read_parquet", "read_json", "read_ndjson", "read_ipc", "read_avro", "scan_csv", "scan_parquet", "read_anything")
@@ -18,7 +19,7 @@ READERS = ("read_csv", "read_parquet", "read_json", "read_ndjson", "read_ipc", "
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("sql")
-    Profile.open(ended_profile(path / "p", busy_process()))
+    open_profile(ended_profile(path / "p", busy_process()))
     frame = pl.DataFrame({"id": [1], "secret": ["hunter2"]})
     frame.write_csv(path / "file.csv")
     frame.write_parquet(path / "file.parquet")
@@ -30,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def profile(folder: Path) -> Profile:
-    return Profile.open(folder / "p")
+    return open_profile(folder / "p")
 
 
 FORMS = {

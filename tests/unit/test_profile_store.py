@@ -16,22 +16,23 @@ from spool_files import ProcessFiles, busy_process, ended_profile
 
 import aiflame
 from aiflame.errors import AiflameError
-from aiflame.profile import Clocks, Meta, Profile, Recorder, newest
+from aiflame.profile import Clocks, Meta, Recorder
 from aiflame.profile.door import Folder
 from aiflame.profile.index import Index, write_part
+from aiflame.profile.opening import newest, open_profile
 from aiflame.profile.schema import TABLES
 
 
 @pytest.fixture
 def path(tmp_path) -> Path:
     path = ended_profile(tmp_path / "a.aiflame", busy_process())
-    Profile.open(path)
+    open_profile(path)
     return path
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_every_table_of_the_schema_can_be_asked_for_and_has_the_same_columns_with_or_without_rows(tmp_path, path, table):
-    full, empty = Profile.open(path), Profile.open(ended_profile(tmp_path / "empty.aiflame"))
+    full, empty = open_profile(path), open_profile(ended_profile(tmp_path / "empty.aiflame"))
     assert not empty.has(table.name)
     assert empty.table(table.name).is_empty()
     assert empty.scan(table.name).collect_schema() == full.scan(table.name).collect_schema()
@@ -40,11 +41,11 @@ def test_every_table_of_the_schema_can_be_asked_for_and_has_the_same_columns_wit
 
 def test_an_unknown_table_is_named_beside_those_there_are(path):
     with pytest.raises(AiflameError, match="has no table 'sampels'; it has processes"):
-        Profile.open(path).table("sampels")
+        open_profile(path).table("sampels")
 
 
 def test_sql_runs_over_all_tables(path):
-    profile = Profile.open(path)
+    profile = open_profile(path)
     assert profile.sql("SELECT COUNT(*) AS n FROM cpu_samples JOIN stacks ON cpu_samples.stack = stacks.id").item() == 50
     assert profile.sql("SELECT * FROM copies").is_empty()
     with pytest.raises(AiflameError, match=r"this query cannot be answered: .*; tables: processes"):
@@ -54,27 +55,27 @@ def test_sql_runs_over_all_tables(path):
 
 
 def test_a_derived_table_is_kept_and_replaced(path):
-    profile, other = Profile.open(path), Profile.open(path)
+    profile, other = open_profile(path), open_profile(path)
     profile.write_table("symbols", pl.DataFrame({"name": ["a"]}))
     (path / "tables/symbols/left-by-a-kill.parquet").touch()
-    assert Profile.open(path).table("symbols")["name"].to_list() == ["a"]
+    assert open_profile(path).table("symbols")["name"].to_list() == ["a"]
     other.write_table("symbols", pl.DataFrame({"name": ["b"]}))
     assert profile.table("symbols")["name"].to_list() == ["b"]
     assert len(list((path / "tables/symbols").iterdir())) == 1
-    assert len(Profile.open(path).table("cpu_samples")) == 50
+    assert len(open_profile(path).table("cpu_samples")) == 50
 
 
 @pytest.mark.parametrize("name", ["cpu_samples", "../x", "", "Upper", "a/b"])
 def test_a_derived_table_cannot_take_any_name(path, name):
     with pytest.raises(AiflameError, match="cannot be the name of a derived table"):
-        Profile.open(path).write_table(name, pl.DataFrame({"a": [1]}))
+        open_profile(path).write_table(name, pl.DataFrame({"a": [1]}))
 
 
 def test_notes_are_each_told_once(tmp_path):
     files = busy_process()
     files.add("notes", text="something was not possible")
     path = ended_profile(tmp_path / "a.aiflame", files, meta=Meta(degraded=("from the recorder",)))
-    assert Profile.open(path).notes() == ["from the recorder", "something was not possible"]
+    assert open_profile(path).notes() == ["from the recorder", "something was not possible"]
 
 
 @pytest.mark.parametrize(
@@ -92,26 +93,26 @@ def test_what_is_no_profile_is_said_to_be_none(tmp_path, make, message):
     path = tmp_path / "a.aiflame"
     make(path)
     with pytest.raises(AiflameError, match=message):
-        Profile.open(path)
+        open_profile(path)
 
 
 @pytest.mark.parametrize("name", ["a\0b", "x" * 300, "x/" * 3000])
 def test_a_name_that_no_file_can_have_is_an_error_too(name):
     with pytest.raises(AiflameError):
-        Profile.open(name)
+        open_profile(name)
 
 
 def test_a_recording_that_is_only_beginning_is_not_sealed_by_who_opens_it(tmp_path):
     path = tmp_path / "a.aiflame"
     Meta(recorder=Recorder.this()).put(Folder.new(path))  # no folder for spools yet, and no control page
-    assert "is still being recorded" in Profile.open(path).unfinished()[0]
+    assert "is still being recorded" in open_profile(path).unfinished()[0]
     assert [file.name for file in path.iterdir()] == ["meta.json"]
 
 
 def test_a_newer_profile_is_refused_with_advice(path):
     Meta(format=2).write(Folder.open(path))
     with pytest.raises(AiflameError, match=r"written by a newer aiflame \(format 2; this one reads 1\): upgrade"):
-        Profile.open(path)
+        open_profile(path)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{", b"[1]", b'{"command": "not a list"}', b"\xff\xfe", b"[" * 100_000])
@@ -119,7 +120,7 @@ def test_damaged_meta_leaves_the_tables_readable(path, content):
     (path / "meta.json").unlink()
     if content is not None:
         (path / "meta.json").write_bytes(content)
-    profile = Profile.open(path)
+    profile = open_profile(path)
     assert profile.notes() == ["meta.json is missing or damaged: command, host and options are unknown", "something was not possible"]
     assert len(profile.table("cpu_samples")) == 50
 
@@ -140,7 +141,7 @@ def damaged_file(path: Path) -> Path:
 )
 def test_a_damaged_parquet_file_is_an_error_for_its_table_alone(path, damage, message):
     damage(damaged_file(path))
-    profile = Profile.open(path)
+    profile = open_profile(path)
     with pytest.raises(AiflameError, match=message):
         profile.table("cpu_samples")
     assert len(profile.table("stacks")) == 5
@@ -150,7 +151,7 @@ def test_a_damaged_index_is_an_error(path):
     index = path / "tables/index.json"
     index.write_text(index.read_text().replace('"rows": 50', '"rows": 51'))
     with pytest.raises(AiflameError, match="index is missing or wrong"):
-        Profile.open(path)
+        open_profile(path)
 
 
 READ_BY_ANOTHER = """
@@ -158,12 +159,12 @@ import os, sys
 import polars
 import aiflame
 from aiflame.errors import AiflameError
-from aiflame.profile import Profile
+from aiflame.profile.opening import open_profile
 os.setuid(65534)
 sealed, raw = sys.argv[1:]
 for path in (sealed, raw):
     try:
-        profile = Profile.open(path)
+        profile = open_profile(path)
         new = "not derived" if not profile.has("symbols") else "derived"
         profile.write_table("symbols", polars.DataFrame({"a": [1]}))
         profile.write_meta(profile.meta.with_notes("a note"))
@@ -193,7 +194,7 @@ def of_root(tmp_path: Path) -> tuple[Path, Path]:
     if os.geteuid() != 0:
         pytest.skip("needs root, to become a user who may not write")
     sealed, raw = (ended_profile(tmp_path / f"{name}.aiflame", busy_process()) for name in ("sealed", "raw"))
-    Profile.open(sealed)
+    open_profile(sealed)
     readable(sealed, raw, tmp_path)
     return sealed, raw
 
@@ -280,4 +281,4 @@ def test_a_small_file_of_very_many_equal_rows_is_refused_before_it_is_read(path,
     assert index is not None
     Index({**index.tables, "cpu_samples": (dataclasses.replace(bomb, rows=stated),)}).write(tables)
     with pytest.raises(AiflameError, match=r"says that it has 80,000,000 rows in [0-9,]+ bytes: no table of ours does"):
-        Profile.open(path).table("cpu_samples")
+        open_profile(path).table("cpu_samples")

@@ -24,10 +24,10 @@ from aiflame.profile.door import Folder
 from aiflame.profile.job import FOLDER, Job, rank_name
 from aiflame.profile.kinds import Kind
 from aiflame.profile.meta import Clocks, Host, JobRank, Meta
+from aiflame.profile.opening import newest, open_profile
 from aiflame.profile.rank_of import ranks_of
 from aiflame.profile.ranked import Ranked, some_ranks
 from aiflame.profile.shifts import Shift
-from aiflame.profile.store import Profile, newest
 
 S = 1_000_000_000
 MARK = FrameKind.MARK << 60
@@ -75,7 +75,7 @@ def four(path: Path) -> Path:
 
 
 def opened(path: Path) -> Ranked:
-    store = Profile.open(path)
+    store = open_profile(path)
     assert isinstance(store, Ranked)
     return store
 
@@ -229,7 +229,7 @@ def test_devices_of_several_hosts_are_called_by_their_host(tmp_path: Path) -> No
 def test_what_is_known_of_code_is_told_once(tmp_path: Path) -> None:
     path = job(tmp_path / "p.aiflame", *(a_rank(rank) for rank in range(4)))
     for rank in (1, 2):
-        store = Profile.open(rank_folder(path, rank))
+        store = open_profile(rank_folder(path, rank))
         store.write_table("kernel_names", pl.DataFrame({"name": ["k", f"k{rank}"], "short": [f"of {rank}"] * 2}))
     assert opened(path).table("kernel_names").sort("name").rows() == [("k", "of 1"), ("k1", "of 1"), ("k2", "of 2")]
 
@@ -237,7 +237,7 @@ def test_what_is_known_of_code_is_told_once(tmp_path: Path) -> None:
 def test_telemetry_series_are_counted_on(tmp_path: Path) -> None:
     path = job(tmp_path / "p.aiflame", a_rank(0), a_rank(1, THERE), size=2)
     for rank in range(2):
-        store = Profile.open(rank_folder(path, rank))
+        store = open_profile(rank_folder(path, rank))
         series = pl.DataFrame({"series": [0, 1], "device": ["GPU 0", "GPU 1"]}, schema={"series": pl.UInt32, "device": pl.String})
         store.write_table("telemetry_series", series)
         store.write_table(
@@ -330,10 +330,10 @@ def test_without_one_rank_that_can_be_read_it_is_an_error(tmp_path: Path) -> Non
     for rank in range(4):
         (rank_folder(path, rank) / "tables" / "index.json").write_text("nonsense")
     with pytest.raises(AiflameError, match=r"no rank of it can be read: rank 0 cannot be read"):
-        Profile.open(path)
+        open_profile(path)
     (tmp_path / "empty.aiflame" / FOLDER).mkdir(parents=True)
     with pytest.raises(AiflameError, match="no rank of it can be read"):
-        Profile.open(tmp_path / "empty.aiflame")
+        open_profile(tmp_path / "empty.aiflame")
 
 
 def test_notes_say_which_ranks_they_are_of_unless_they_are_of_all(tmp_path: Path) -> None:

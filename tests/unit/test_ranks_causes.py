@@ -13,6 +13,8 @@ from aiflame.analyze.findings_ranks import rank_findings
 from aiflame.analyze.rank_activity import Cause
 from aiflame.analyze.rank_clocks import Clocks
 from aiflame.analyze.rank_facts import Partial
+from aiflame.analyze.rank_profile import answer as answer_of
+from aiflame.analyze.rank_profile import facts_of_ranks
 from aiflame.analyze.rank_sources import sources
 from aiflame.analyze.ranks import Ranks, ranks, telling, to_json
 from aiflame.profile.shifts import Shift
@@ -182,12 +184,12 @@ def test_ranks_in_one_profile_are_among_its_findings(tmp_path: Path) -> None:
         for name, rows in tables_of(SLEEPS, rank).items():
             tables.setdefault(name, []).extend({**row, "process": rank} for row in rows)
     profile = sealed(tmp_path / "all.aiflame", **tables)
-    assert "Rank 2 comes last to 5 of 6 all-reduces" in next(rank_findings(profile)).sentence
-    assert list(rank_findings(sealed(tmp_path / "none.aiflame"))) == []
+    assert "Rank 2 comes last to 5 of 6 all-reduces" in next(rank_findings(profile, lambda: answer_of(facts_of_ranks(profile)))).sentence
+    assert list(rank_findings(sealed(tmp_path / "none.aiflame"), lambda: answer_of(Partial()))) == []
 
 
 def test_a_rank_may_have_any_number_of_32_bits(tmp_path: Path) -> None:
     """Damaged, that is."""
     rows: list[Row] = [{"process": process, "rank": rank, "size": 2} for process, rank in enumerate((4, (1 << 31) + 1))]
     damaged = sealed(tmp_path / "p.aiflame", processes=[{"pid": 1}, {"process": 1, "pid": 2}], ranks=rows)
-    assert list(rank_findings(damaged)) == []
+    assert list(rank_findings(damaged, lambda: answer_of(facts_of_ranks(damaged)))) == []

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from made_ranks import MS, Made, job
 from rich.console import Console
+from spool_files import busy_process, ended_profile
 from typer.testing import CliRunner
 
 from aiflame.analyze.fan_out import here
@@ -53,6 +54,13 @@ def test_of_many_ranks_those_that_others_wait_for_are_shown(path: Path) -> None:
     shown = printed(path, rows=1)
     assert "1 of 4 ranks" in shown
     assert [line.split()[0] for line in shown.splitlines() if line[:4].strip().isdigit() and "%" in line] == ["2"]
+
+
+def test_a_recording_that_nothing_has_read_yet_is_sealed_and_named_first(tmp_path: Path) -> None:
+    path = ended_profile(tmp_path / "p.aiflame", busy_process())
+    partial = here(sources([path])[0], 1 << 30, processes=1)
+    assert partial.notes == ()
+    assert len(partial.facts) == 1
 
 
 def test_json_goes_to_stdout_alone(path: Path) -> None:

@@ -14,11 +14,11 @@ from stories import DEVICE, ITEM, LOOP, MAIN, US, Story
 from test_attribute import SYMBOLS, InMemory, damaged
 from test_summary import training
 
-from aiflame.analyze.facts import facts
 from aiflame.analyze.findings import findings
 from aiflame.analyze.occupancy import STATES
 from aiflame.analyze.summary import summarize
 from aiflame.analyze.tables import TableOf, tables
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.build import tree
 from aiflame.attribute.tree import Kind
 from aiflame.profile.meta import Meta
@@ -128,7 +128,7 @@ def test_a_program_on_the_cpu_has_functions_and_lines(tmp_path: Path) -> None:
 
 def test_nothing_has_no_tables(tmp_path: Path) -> None:
     profile = Story().profile(tmp_path, symbols=SYMBOLS)
-    assert tables(profile, facts(profile)) == []
+    assert tables(profile) == []
 
 
 def test_a_thread_may_have_any_number_of_32_bits(tmp_path: Path) -> None:
@@ -143,8 +143,8 @@ def test_a_thread_may_have_any_number_of_32_bits(tmp_path: Path) -> None:
 def test_damaged_records_have_a_summary_findings_and_tables(tables_of: dict[str, list[Row]]) -> None:
     processes = [{"pid": 1}, {"process": 1, "pid": 2}]
     profile = InMemory({"processes": processes, "symbols": SYMBOLS, "kernel_shapes": [{"name": "k", "device": "g"}], **tables_of})
-    known = facts(profile)
-    summary = summarize(profile, Meta(), known)
+    known = Analysis(profile)
+    summary = summarize(known, Meta())
     assert all(sum(getattr(one, f"{state}_ns") for state in STATES) == one.whole_ns for one in summary.occupancy)
-    assert len(findings(profile, summary, known=known)) <= 3
-    assert all(not table.rows.is_empty() for table in tables(profile, known))
+    assert len(findings(known, summary)) <= 3
+    assert all(not table.rows.is_empty() for table in tables(known))

@@ -14,6 +14,7 @@ from profiles import native, sealed, stack, this_machine
 
 from aiflame.profile.kinds import Kind
 from aiflame.profile.meta import Clocks, Meta
+from aiflame.profile.opening import open_profile
 from aiflame.profile.store import Profile
 from aiflame.resolve.symbols import resolve
 
@@ -199,7 +200,7 @@ def test_a_file_that_was_replaced_since_gives_no_names(program: Binary, tmp_path
     word = native(1, program.marks["leaf"])
     profile = resolved(tmp_path, other.path, program.build_id, word)
     assert names(profile, word) == [f"[unknown] program+0x{program.marks['leaf'] - 1:x}"]
-    assert Profile.open(profile.path).notes() == [f"{other.path} has changed since it was recorded: its functions have no names"]
+    assert open_profile(profile.path).notes() == [f"{other.path} has changed since it was recorded: its functions have no names"]
 
 
 def test_a_file_that_is_gone_is_told_of(tmp_path: Path) -> None:

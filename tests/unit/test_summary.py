@@ -10,7 +10,6 @@ import pytest
 from stories import DEVICE, MAIN, US, Story
 from test_attribute import SYMBOLS
 
-from aiflame.analyze.facts import facts
 from aiflame.analyze.summary import MOST_PARTS, Summary, summarize
 from aiflame.attribute.build import tree
 from aiflame.attribute.transforms import without_idle
@@ -150,6 +149,5 @@ def test_many_programs_and_layers_are_cut(tmp_path: Path) -> None:
 
 def test_it_is_plain_json(tmp_path: Path) -> None:
     profile = training(tmp_path)
-    known = facts(profile)
-    told = json.loads(json.dumps(asdict(summarize(profile, META, known))))
+    told = json.loads(json.dumps(asdict(summarize(profile, META))))
     assert told["occupancy"][0]["busy_ns"] == 300 * US

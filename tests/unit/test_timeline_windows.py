@@ -12,12 +12,12 @@ from timeline_blocks import Read, read
 from timelines import LAYERS, OPS, Program
 
 from aiflame.attribute import timeline_near
-from aiflame.attribute.context import of_devices
-from aiflame.attribute.stacks import Tables, functions
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.timeline import timeline
 from aiflame.attribute.timeline_tables import Timeline
 from aiflame.attribute.timeline_windows import TooMuch, Windows
 from aiflame.profile.codes import CopyKind, GpuApi, RegionApi, RegionKind, SyncKind
+from aiflame.profile.tables import Tables
 from aiflame.render.timeline_block import timeline_block
 
 MOST = 1_000_000
@@ -37,7 +37,7 @@ def near(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def windows(profile: Tables) -> Windows:
-    return Windows(profile, of_devices(profile, functions(profile)))
+    return Windows(Analysis(profile))
 
 
 def alone(asked: Windows, begin: int, end: int) -> Read:

@@ -12,7 +12,8 @@ from hypothesis import given
 from rich.console import Console
 from trees import PROCESS, THREAD, TREES, c, paths, py, tree
 
-from aiflame.analyze.top import ASKED, to_json, top
+from aiflame.analyze.top import to_json, top
+from aiflame.attribute.groupings import LISTS
 from aiflame.attribute.tree import LAUNCHES, Frame, Kind, Tree
 from aiflame.errors import AiflameError
 from aiflame.render.table import bar, print_top, where
@@ -46,7 +47,7 @@ def test_totals_agree_with_the_definition(of: Tree) -> None:
     for path, value in paths(of).items():
         for name in set(path):
             by_name[name] += value
-    functions = {frame for frame, kind in of.frames.select("name", "kind").rows() if Kind(kind) in ASKED["function"]}
+    functions = {frame for frame, kind in of.frames.select("name", "kind").rows() if Kind(kind) in LISTS["function"].kinds}
     expected = {name: value for name, value in by_name.items() if name in functions and name != "f"}  # two libraries have an f
     found = {name: total for name, (_, total) in rows(of).items() if name in expected}
     assert found == {name: value for name, value in expected.items() if value}
@@ -127,9 +128,12 @@ def test_kernels_are_listed_with_their_launches_and_the_mean_of_one() -> None:
 @pytest.mark.parametrize(
     ("by", "says"),
     [
-        ("colour", "cannot list the top by 'colour': use function, kernel, stall, line, module, thread, process, rank"),
-        ("rank", "no process ran in it: use function, module, thread, process"),
-        ("kernel", "no GPU kernel ran in it: use function, module, thread, process"),
+        (
+            "colour",
+            "cannot list the top by 'colour': use function, kernel, stall, line, layer, step, region, op, phase, family, process, ",
+        ),
+        ("rank", "no process ran in it: use function, process, thread, module"),
+        ("kernel", "no GPU kernel ran in it: use function, process, thread, module"),
         ("line", "no source line is known in it"),
     ],
 )

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trees import PROCESS, THREAD, TREES, c, functions, is_sound, paths, py, tree
 
+from aiflame.attribute.groupings import REGROUPS
 from aiflame.attribute.transforms import (
-    GROUPS,
     diff,
     focus,
     group,
@@ -39,7 +39,7 @@ KEEPING = [
     lambda of: hide(of, "^[a-f]"),
     lambda of: hide(of, pl.col("kind") == int(Kind.C)),
     lambda of: prune(of, 0.1),
-    *(lambda of, by=by: group(of, by) for by in GROUPS),
+    *(lambda of, by=by: group(of, by) for by in REGROUPS),
 ]
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from spool_files import ProcessFiles, ended_profile
 
-from aiflame.profile import Meta, Profile
+from aiflame.profile import Meta
 from aiflame.profile.meta import Clocks
+from aiflame.profile.opening import open_profile
 from aiflame.profile.unseen import CpuTime, notes_on
 
 S = 1_000_000_000
@@ -18,7 +19,7 @@ def test_a_process_without_samples_is_named_with_its_reason(tmp_path):
     silent.add("notes", text="its timers cannot be made")
     idle.add("process_ends", end_ns=9 * S, cpu_ns=S // 10)
     meta = Meta(ended=Clocks(1, 1, 1), options={"cpu_rate": 199})
-    notes = Profile.open(ended_profile(tmp_path / "a.aiflame", silent, idle, meta=meta)).notes()
+    notes = open_profile(ended_profile(tmp_path / "a.aiflame", silent, idle, meta=meta)).notes()
     assert "process 7 (busy --now) used 2.0 s of CPU time and has no sample: its timers cannot be made" in notes
     assert not [note for note in notes if "process 8" in note]
 

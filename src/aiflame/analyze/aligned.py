@@ -7,7 +7,7 @@ import polars as pl
 from aiflame.analyze.collectives import calls_that_meet
 from aiflame.attribute.clocks import Meetings, aligned
 from aiflame.attribute.owners import with_ranks
-from aiflame.profile.rank_numbers import write_ranks
+from aiflame.profile.rank_numbers import named_ranks
 from aiflame.profile.rank_of import NONE
 from aiflame.profile.ranked import Ranked
 
@@ -31,6 +31,6 @@ def by_meetings(profile: Ranked) -> Ranked:
         return moved
     first = profile.parts[0].rank
     return moved.noted(
-        f"rank{'s' if len(loose) > 1 else ''} {write_ranks(loose)}: the clock is put beside that of rank {first} by the time of day alone, "
+        f"{named_ranks(loose)}: the clock is put beside that of rank {first} by the time of day alone, "
         "to milliseconds: no traced calls tell more"
     )

@@ -16,17 +16,18 @@ import polars as pl
 from aiflame.analyze.kernel_choice import Kernel, choose, kernels, took_ns
 from aiflame.analyze.made_from import kept, made_from
 from aiflame.analyze.source_text import SourceText, SourceTexts
+from aiflame.attribute.stall_samples import UNKNOWN, sampled_functions, samples_of_counter
 from aiflame.errors import AiflameError
 from aiflame.profile.codes import GpuApi, GpuSampling
-from aiflame.profile.store import Profile
-from aiflame.resolve.stall_reasons import NOT_ISSUED, short
+from aiflame.profile.tables import OpenedProfile
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
     samples: int = 0
     not_issued: int = 0
-    """The part of `samples` in whose cycle the scheduler issued nothing: time that no other warp could use."""
+    """The part of `samples` in whose cycle the scheduler issued nothing: time that no other warp could use. It is counted apart: a damaged
+    profile may have more of it."""
 
     def __add__(self, other: Count) -> Count:
         return Count(self.samples + other.samples, self.not_issued + other.not_issued)
@@ -144,7 +145,7 @@ class Annotation:
         return any(instruction.sass for instruction in self.instructions)
 
 
-def annotate(profile: Profile, wanted: str, cubin: int | None = None, texts: SourceTexts | None = None) -> Annotation:
+def annotate(profile: OpenedProfile, wanted: str, cubin: int | None = None, texts: SourceTexts | None = None) -> Annotation:
     """The kernel that `wanted` names, as compiled in one of its cubins (the one with the most samples). `texts`: of its sources; those that
     the profile has, without."""
     found = kernels(profile)
@@ -152,7 +153,7 @@ def annotate(profile: Profile, wanted: str, cubin: int | None = None, texts: Sou
     return annotation(profile, kernel, found, _shapes(profile, kernel.name), texts or SourceTexts(profile), cubin, tuple(others))
 
 
-def annotator(profile: Profile, found: Sequence[Kernel], texts: SourceTexts) -> Callable[[Kernel], Annotation]:
+def annotator(profile: OpenedProfile, found: Sequence[Kernel], texts: SourceTexts) -> Callable[[Kernel], Annotation]:
     """For many kernels of a profile: what they have in common is read once. `found`: all of the profile (`kernel_choice.kernels`)."""
     shapes: dict[str, list[Shape]] = defaultdict(list)
     for name, shape in _all_shapes(profile):
@@ -161,7 +162,7 @@ def annotator(profile: Profile, found: Sequence[Kernel], texts: SourceTexts) -> 
 
 
 def annotation(
-    profile: Profile,
+    profile: OpenedProfile,
     kernel: Kernel,
     found: Sequence[Kernel],
     shapes: tuple[Shape, ...],
@@ -197,11 +198,11 @@ def annotation(
     )
 
 
-def _shapes(profile: Profile, name: str) -> tuple[Shape, ...]:
+def _shapes(profile: OpenedProfile, name: str) -> tuple[Shape, ...]:
     return tuple(shape for _, shape in _all_shapes(profile, name))
 
 
-def _all_shapes(profile: Profile, name: str | None = None) -> Iterator[tuple[str, Shape]]:
+def _all_shapes(profile: OpenedProfile, name: str | None = None) -> Iterator[tuple[str, Shape]]:
     """Each kernel's, or that one's, the most frequent first."""
     dimensions = [f"{part}_{axis}" for part in ("grid", "block") for axis in "xyz"]
     facts = ["registers", "static_shared", "dynamic_shared", "local_bytes"]
@@ -224,33 +225,24 @@ def _all_shapes(profile: Profile, name: str | None = None) -> Iterator[tuple[str
         yield of, Shape(row[0], (row[1], row[2], row[3]), (row[4], row[5], row[6]), *row[7:])
 
 
-def _samples(profile: Profile, name: str) -> pl.DataFrame:
+def _samples(profile: OpenedProfile, name: str) -> pl.DataFrame:
     """cubin, offset, reason (short), samples, not_issued: all processes and windows together."""
-    reasons = profile.table("stall_reasons").select("process", "name", number="id")
-    names = [*reasons["name"]]
-    known = reasons.select(
-        "process",
-        reason="number",
-        short=pl.Series([short(text) for text in names], dtype=pl.String),
-        partial=pl.Series([text.endswith(NOT_ISSUED) for text in names], dtype=pl.Boolean),
-    )
-    functions = profile.scan("gpu_functions").filter(pl.col("name") == name).select("process", "cubin", function="id")
-    count = pl.col("count").cast(pl.Int64)
+    functions = sampled_functions(profile).lazy().filter(pl.col("name") == name)
+    counters = [
+        samples_of_counter(profile, not_issued=not_issued).rename({"count": column})
+        for column, not_issued in (("samples", False), ("not_issued", True))
+    ]
     return (
-        profile.scan("gpu_samples")
+        pl.concat(counters, how="diagonal")
         .join(functions, on=["process", "function"])
-        .join(known.lazy(), on=["process", "reason"], how="left")
-        .with_columns(pl.col("short").fill_null("unknown"), pl.col("partial").fill_null(False))
-        .group_by("cubin", "offset", reason="short")
-        .agg(samples=count.filter(~pl.col("partial")).sum(), not_issued=count.filter("partial").sum())
-        # The second is a part of the first: what was counted only there was lost from the other counter.
-        .with_columns(samples=pl.max_horizontal("samples", "not_issued"))
+        .group_by("cubin", "offset", reason=pl.col("short").fill_null(UNKNOWN))
+        .agg(pl.col("samples", "not_issued").sum())
         .sort("cubin", "offset", "samples", "reason", descending=[False, False, True, False])
         .collect()
     )
 
 
-def _instructions(profile: Profile, cubin: int, name: str, samples: pl.DataFrame) -> tuple[Instruction, ...]:
+def _instructions(profile: OpenedProfile, cubin: int, name: str, samples: pl.DataFrame) -> tuple[Instruction, ...]:
     reasons: dict[int, dict[str, Count]] = defaultdict(dict)
     for offset, reason, total, part in samples.filter(pl.col("cubin") == cubin).select("offset", "reason", "samples", "not_issued").rows():
         reasons[offset][reason] = Count(total, part)
@@ -265,7 +257,7 @@ def _instructions(profile: Profile, cubin: int, name: str, samples: pl.DataFrame
     )
 
 
-def _of_code(profile: Profile, table: str, cubin: int, name: str, columns: Sequence[str]) -> list[Any]:
+def _of_code(profile: OpenedProfile, table: str, cubin: int, name: str, columns: Sequence[str]) -> list[Any]:
     """Rows of a table that sealing derives from cubins, where it could."""
     if not profile.has(table):
         return []
@@ -307,12 +299,12 @@ def _line(text: SourceText, number: int, within: Sequence[Instruction]) -> Line:
     )
 
 
-def _sampling(profile: Profile) -> Sampling:
+def _sampling(profile: OpenedProfile) -> Sampling:
     windows = profile.table("gpu_windows")
     return Sampling(int(windows["samples"].sum()), int(windows["dropped"].sum()), tuple(sorted(set(windows["period_log2"]))))
 
 
-def _notes(profile: Profile, kernel: Kernel, cubin: int | None, instructions: Sequence[Instruction]) -> Iterable[str]:
+def _notes(profile: OpenedProfile, kernel: Kernel, cubin: int | None, instructions: Sequence[Instruction]) -> Iterable[str]:
     """What is not shown, why, and what to do."""
     if not kernel.samples:
         yield _no_samples(profile, kernel)
@@ -327,11 +319,11 @@ def _notes(profile: Profile, kernel: Kernel, cubin: int | None, instructions: Se
         yield "no source lines: the kernel was compiled without a line table: compile CUDA C++ with -lineinfo (Triton does so by itself)"
 
 
-def _kept(profile: Profile, cubin: int | None) -> bool:
+def _kept(profile: OpenedProfile, cubin: int | None) -> bool:
     return bool(profile.scan("cubins").filter(pl.col("crc") == cubin, pl.col("bytes") > 0).head(1).collect().height)
 
 
-def _no_samples(profile: Profile, kernel: Kernel) -> str:
+def _no_samples(profile: OpenedProfile, kernel: Kernel) -> str:
     if not profile.scan("kernel_shapes").filter(pl.col("name") == kernel.name, pl.col("api") == int(GpuApi.CUDA)).head(1).collect().height:
         return "no samples: only CUDA kernels are sampled; for OpenCL on a CPU use: aiflame flame --metric cpu-time --detail line"
     if profile.has("gpu_windows"):

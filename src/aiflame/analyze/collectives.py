@@ -22,9 +22,10 @@ from aiflame.attribute.context import of_calls
 from aiflame.attribute.families import COLLECTIVE
 from aiflame.attribute.items import LATEST
 from aiflame.attribute.phases import Phase
-from aiflame.attribute.stacks import Functions, Tables
 from aiflame.attribute.steps import Steps
 from aiflame.profile.codes import CallBackend, CallKind
+from aiflame.profile.frame_words import is_backward_column
+from aiflame.profile.tables import Tables
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -97,7 +98,7 @@ def communication(known: Joined, size: int) -> Communication:
     """Of one rank. `size`: processes of the job, 0: unknown."""
     calls = _calls(known.profile, size)
     told = _Kernels.of(known)
-    rows = _of_devices(known, calls, told) if len(told.begin) else _of_cpus(known.profile, known.trie, calls)
+    rows = _of_devices(known, calls, told) if len(told.begin) else _of_cpus(known.profile, calls)
     sorts = np.array([Sort.NONE, *(sort for sort, _, _ in _SORTS)])[rows["sort"].to_numpy()]
     collective = np.isin(sorts, (Sort.MEETS, Sort.ROOTED))
     rows = rows.with_columns(meets=pl.Series(sorts == Sort.MEETS), name=gathered(NAMES, rows["sort"]))
@@ -314,11 +315,11 @@ def _around(known: Joined, ran: _Kernels) -> tuple[list[str], Ints]:
     return found, np.where(before >= 0, of_site[near], int(Phase.COMMUNICATION))
 
 
-def _of_cpus(profile: Tables, trie: Functions, calls: pl.DataFrame) -> pl.DataFrame:
-    meaning = of_calls(profile, trie, calls)
+def _of_cpus(profile: Tables, calls: pl.DataFrame) -> pl.DataFrame:
+    meaning = of_calls(profile, calls)
     told = meaning.samples.select("process", pl.col("id").cast(pl.Int64), "autograd", "step", "phase", "layer")
     rows = calls.join(told, on=["process", "id"], how="left", maintain_order="left")
-    backward = (pl.col("autograd") >= 1 << 15) & pl.col("phase").is_in([int(Phase.COMMUNICATION), int(Phase.OTHER)])
+    backward = is_backward_column() & pl.col("phase").is_in([int(Phase.COMMUNICATION), int(Phase.OTHER)])
     rows = rows.with_columns(
         pl.col("step").fill_null(-1),
         phase=pl.when(backward).then(int(Phase.BACKWARD)).otherwise("phase").cast(pl.Int64),

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 import polars as pl
 
 from aiflame.analyze.named import gathered, layer_paths, op_names, phase_names
-from aiflame.analyze.places import Places, place_of
+from aiflame.analyze.places import place_of, places
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.compiled import spread
 from aiflame.attribute.context import of_samples
-from aiflame.attribute.cpu import CLOCK, LONGEST_NS
-from aiflame.attribute.stacks import Functions, Tables
+from aiflame.attribute.cpu import LONGEST_NS
+from aiflame.attribute.metrics import CLOCK, METRICS
+from aiflame.attribute.stacks import functions
 from aiflame.attribute.states import state_frames
-from aiflame.attribute.tree import METRICS
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 _KEY = ["process", "thread", "stack", "state", "step", "phase", "layer", "op"]
 
@@ -36,24 +38,26 @@ class CpuFacts:
         return int(self.rows["value"].sum())
 
 
-def cpu_facts(profile: Tables, trie: Functions, known: Places, metric: str) -> CpuFacts:
+def cpu_facts(profile: Tables, metric: str) -> CpuFacts:
     assert metric in METRICS
-    meaning = of_samples(profile, trie, CLOCK[metric])
+    profile = Analysis.of(profile)
+    trie, known = functions(profile), places(profile)
+    meaning = of_samples(profile, CLOCK[metric])
     weight = (pl.col("weight").cast(pl.UInt64) * pl.col("period_ns").cast(pl.UInt64)).clip(upper_bound=LONGEST_NS)
     samples = meaning.samples.lazy()
     measured = samples.group_by(_KEY).agg(value=weight.sum().cast(pl.Int64)).sort(_KEY).collect()
     states, measured = state_frames(trie, measured)
     divided = spread(measured, measured["value"].to_numpy(), meaning.compiled, meaning.forests)
     process, thread, stack = (measured[name].cast(pl.Int64).to_numpy() for name in ("process", "thread", "stack"))
-    place = place_of(profile, known, process, thread, stack)
-    functions = trie.frames[trie.frame[trie.of_stacks(process, stack)]]
+    place = place_of(profile, process, thread, stack)
+    innermost = trie.frames[trie.frame[trie.of_stacks(process, stack)]]
     # A stack may end with a mark that says what it waits on; else its state tells.
-    marked = pl.when(functions["kind"] == int(Kind.WAIT)).then(functions["name"])
+    marked = pl.when(innermost["kind"] == int(Kind.WAIT)).then(innermost["name"])
     waits = pl.select(pl.coalesce(marked, states["name"].gather(measured["ending0"]), pl.lit(""))).to_series()
     rows = (
         measured.select("process", "thread", "stack", "step")
         .with_columns(waits=waits)
-        .hstack(functions.select(function="name", function_kind="kind", module="module"))
+        .hstack(innermost.select(function="name", function_kind="kind", module="module"))
         .hstack(known.rows[place].select("file", "line", caller="function"))
     )
     shared = rows[divided.division.item].with_columns(

@@ -19,17 +19,18 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.analyze.facts import Facts
-from aiflame.analyze.per_step import DIVIDED, GROUPINGS, Values, values
+from aiflame.analyze.per_step import Values, values
 from aiflame.analyze.step_times import steady, step_times
-from aiflame.attribute.build import HOW_TO_RECORD, default_metric, metrics
-from aiflame.attribute.cpu import CLOCK
+from aiflame.attribute.build import default_metric, metrics
 from aiflame.attribute.division import scaled
 from aiflame.attribute.facts_times import period_log2
+from aiflame.attribute.groupings import compared_by
+from aiflame.attribute.metrics import CLOCK, COMPARED, METRIC_ROWS, METRICS, OF_GPU, SAMPLED
 from aiflame.attribute.origins import ESTIMATED
-from aiflame.attribute.stacks import Tables
-from aiflame.attribute.tree import METRICS, OF_GPU, Tree
+from aiflame.attribute.tree import Tree
 from aiflame.errors import AiflameError
 from aiflame.json_text import json_text
+from aiflame.profile.tables import Tables
 
 FEW_STEPS = 4
 """Fewer tell nothing about the noise: the values of two times three equal steps lie apart once in ten times."""
@@ -95,7 +96,7 @@ def compare(base: Facts, new: Facts, metric: str = "", by: str = "") -> Comparis
     groupings = _groupings(base, new, metric, by)
     before, after = values(base, metric, groupings), values(new, metric, groupings)
     found = [_difference(before[one], after[one], metric, one) for one in groupings]
-    if metric in DIVIDED and (periods := [period_log2(known.profile) for known in (base, new)])[0] != periods[1]:
+    if metric in SAMPLED and (periods := [period_log2(known.profile) for known in (base, new)])[0] != periods[1]:
         found = [_at_one_period(before[one], after[one], metric, one, *periods) for one in groupings]
     fused = (base.fused or new.fused) if metric in OF_GPU else any(known.of_clock(metric).fused for known in (base, new))
     found = [replace(one, label=one.label + ESTIMATED) if fused and one.by in ("op", "layer") else one for one in found]
@@ -107,7 +108,7 @@ def compare(base: Facts, new: Facts, metric: str = "", by: str = "") -> Comparis
 
 def at_one_period(base: Tree, metric: str, profiles: tuple[Tables, Tables]) -> Tree:
     """The tree of the first profile with as many samples as there would have been at the second one's period of sampling."""
-    before, now = map(period_log2, profiles) if metric in DIVIDED else (0, 0)
+    before, now = map(period_log2, profiles) if metric in SAMPLED else (0, 0)
     if before == now:
         return base
     value = base.values[metric]
@@ -138,14 +139,14 @@ def to_json(comparison: Comparison, *, everything: bool = False) -> str:
 def _groupings(base: Facts, new: Facts, metric: str, by: str) -> Sequence[str]:
     if metric not in METRICS:
         raise AiflameError(f"unknown metric {metric!r}: use {', '.join(METRICS)}")
-    if metric not in GROUPINGS:
-        raise AiflameError(f"{metric} cannot be compared step by step: use {', '.join(GROUPINGS)}, or aiflame flame --baseline")
+    if metric not in COMPARED:
+        raise AiflameError(f"{metric} cannot be compared step by step: use {', '.join(COMPARED)}, or aiflame flame --baseline")
     for name, known in (("first", base), ("second", new)):
         there = metrics(known.profile)
         if metric not in there:
             has = f"only {', '.join(there)}" if there else "nor anything else"
-            raise AiflameError(f"the {name} profile has no {metric}, {has}: for {metric}, {HOW_TO_RECORD[metric]}")
-    groupings = GROUPINGS[metric]
+            raise AiflameError(f"the {name} profile has no {metric}, {has}: for {metric}, {METRIC_ROWS[metric].record}")
+    groupings = compared_by(metric)
     if by and by not in groupings:
         raise AiflameError(f"cannot compare {metric} by {by!r}: use {', '.join(groupings)}")
     return [by] if by else groupings[:4]
@@ -161,7 +162,7 @@ def _at_one_period(base: Values, new: Values, metric: str, by: str, before: int,
 def _difference(base: Values, new: Values, metric: str, by: str) -> Difference:
     base_steps, new_steps = base.step_count, new.step_count
     per_step = base_steps > 0 and new_steps > 0
-    sampled = metric in CLOCK or metric in DIVIDED
+    sampled = metric in CLOCK or metric in SAMPLED
     before, after = _centres(base, per_step, sampled), _centres(new, per_step, sampled)
     rows = before.join(after, on="name", how="full", coalesce=True, suffix="_new")
     only = (
@@ -185,9 +186,9 @@ def _difference(base: Values, new: Values, metric: str, by: str) -> Difference:
     ).with_columns(beyond=(pl.col("low") > 0) | (pl.col("high") < 0))
     rows = rows.sort(pl.col("beyond").fill_null(True), pl.col("difference").abs(), "name", descending=[True, True, False])
     kind = METRICS[metric]
-    note = _note(per_step, enough, base, new, "mean" if sampled else "median", metric in DIVIDED)
+    note = _note(per_step, enough, base, new, "mean" if sampled else "median", metric in SAMPLED)
     rows = rows.select(pl.col(name).cast(dtype) for name, dtype in ROWS.items())
-    label = kind.label.partition(",")[0] if per_step and metric in DIVIDED else kind.label
+    label = kind.label.partition(",")[0] if per_step and metric in SAMPLED else kind.label
     return Difference(metric, label, kind.unit, by, per_step, base_steps, new_steps, note, rows)
 
 

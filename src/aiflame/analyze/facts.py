@@ -15,14 +15,14 @@ from aiflame.analyze.occupancy import Device, devices, per_step
 from aiflame.analyze.stalls import stalls
 from aiflame.analyze.step_times import steady
 from aiflame.attribute import nodes
+from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.build import metrics
-from aiflame.attribute.cpu import CLOCK
-from aiflame.attribute.stacks import Tables
+from aiflame.attribute.metrics import CLOCK
 
 
 @dataclass(frozen=True)
 class Facts(Joined):
-    """Of one profile. `facts(profile)` makes it; all analyses of a profile should share one."""
+    """Of one profile: what `facts` says."""
 
     @cached_property
     def devices(self) -> list[Device]:
@@ -84,7 +84,7 @@ class Facts(Joined):
     def of_clock(self, metric: str) -> CpuFacts:
         """The same of a clock that was sampled."""
         if metric not in self._clocks:
-            self._clocks[metric] = cpu_facts(self.profile, self.trie, self.places, metric)
+            self._clocks[metric] = cpu_facts(self.profile, metric)
         return self._clocks[metric]
 
     @cached_property
@@ -92,5 +92,6 @@ class Facts(Joined):
         return {}
 
 
-def facts(profile: Tables) -> Facts:
+@once
+def facts(profile: Analysis) -> Facts:
     return Facts.of(profile)

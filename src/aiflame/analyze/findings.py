@@ -17,20 +17,19 @@ from aiflame.analyze.findings_steps import slow_layers, slow_steps
 from aiflame.analyze.ranks import Ranks
 from aiflame.analyze.step_times import step_times
 from aiflame.analyze.summary import Summary
-from aiflame.attribute.stacks import Tables
-from aiflame.attribute.tree import GPU_TIME, METRICS
+from aiflame.attribute.metrics import METRICS
+from aiflame.attribute.tree import GPU_TIME
+from aiflame.profile.tables import Tables
 
 __all__ = ["Evidence", "Finding", "findings"]
 
 
-def findings(
-    profile: Tables, summary: Summary, limit: int = 3, known: Facts | None = None, ranks: Callable[[], Ranks] | None = None
-) -> list[Finding]:
-    """At most `limit`, those first that promise most. `known`: of the same profile, where they are there already; `ranks` gives what was
-    found about them, where others need it, too."""
-    known = known or facts(profile)
+def findings(profile: Tables, summary: Summary, limit: int = 3, ranks: Callable[[], Ranks] | None = None) -> list[Finding]:
+    """At most `limit`, those first that promise most. `ranks` gives what was found about ranks; without it they are not looked at."""
+    known = facts(profile)
     found = _of_devices(known, summary) if known.ran_on_devices else _of_cpus(known)
-    ordered = sorted([*found, *rank_findings(profile, ranks)], key=lambda finding: (-finding.recoverable, finding.kind, finding.sentence))
+    of_ranks = rank_findings(profile, ranks) if ranks is not None else ()
+    ordered = sorted([*found, *of_ranks], key=lambda finding: (-finding.recoverable, finding.kind, finding.sentence))
     return _told_once(ordered)[:limit]
 
 

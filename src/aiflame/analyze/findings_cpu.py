@@ -10,7 +10,7 @@ from aiflame.analyze.cpu_facts import CpuFacts
 from aiflame.analyze.finding import Evidence, Finding
 from aiflame.analyze.layer_groups import escaped
 from aiflame.analyze.places import place_text, short_place
-from aiflame.attribute.tree import METRICS
+from aiflame.attribute.metrics import METRICS
 from aiflame.profile.kinds import Kind
 from aiflame.resolve.waits import GIL, IO, LOCK, OPENMP
 

@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterator
 import polars as pl
 
 from aiflame.analyze.finding import Finding
-from aiflame.analyze.rank_profile import answer, facts_of_ranks, rank_numbers
+from aiflame.analyze.rank_profile import rank_numbers
 from aiflame.analyze.ranks import Ranks
-from aiflame.attribute.stacks import Tables
+from aiflame.profile.tables import Tables
 
 MOST = 16
 MOST_ROWS = 1_000_000
 """Of kernels and samples: a first screen does not wait for more."""
 
 
-def rank_findings(profile: Tables, known: Callable[[], Ranks] | None = None) -> Iterator[Finding]:
-    """None where there are too many ranks, or too much of them. `known`: gives what was found, where others need it, too."""
+def rank_findings(profile: Tables, ranks: Callable[[], Ranks]) -> Iterator[Finding]:
+    """None where there are too many ranks, or too much of them. `ranks` gives what was found about them."""
     if not 2 <= len(rank_numbers(profile)) <= MOST:
         return
     rows = sum(profile.scan(name).select(pl.len()).collect().item() for name in ("kernels", "cpu_samples"))
     if rows <= MOST_ROWS:
-        yield from (known() if known is not None else answer(facts_of_ranks(profile))).findings
+        yield from ranks().findings

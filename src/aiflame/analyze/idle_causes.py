@@ -127,7 +127,7 @@ def _samples(known: Joined, threads: set[int]) -> dict[int, tuple[Ints, Ints]]:
         samples = samples.filter(pl.col("clock") == 1)
     samples = samples.filter((pl.col("process") * (1 << 32) + pl.col("thread")).is_in(list(threads))).sort("time_ns")
     process, thread, stack = (samples[name].to_numpy() for name in ("process", "thread", "stack"))
-    samples = samples.with_columns(place=place_of(known.profile, known.places, process, thread, stack))
+    samples = samples.with_columns(place=place_of(known.profile, process, thread, stack))
     parts = samples.partition_by("process", "thread", as_dict=True)
     return {process << 32 | thread: (part["time_ns"].to_numpy(), part["place"].to_numpy()) for (process, thread), part in parts.items()}
 
@@ -187,7 +187,7 @@ def _waiting(launches: Launches, threads: Threads, thread: int, moment: Ints) ->
 def places_of_calls(known: Joined, call: Ints) -> Ints:
     launches = known.launches
     thread, stack = launches.threads[launches.thread[call]], launches.stack[call].astype(np.int64)
-    return place_of(known.profile, known.places, thread >> 32, thread & 0xFFFFFFFF, stack)
+    return place_of(known.profile, thread >> 32, thread & 0xFFFFFFFF, stack)
 
 
 def sampled(launches: Launches, threads: Threads, idle: Spans, launch: Ints) -> Ints:

@@ -16,8 +16,8 @@ from aiflame.analyze.intra_path import RolePath, role_path
 from aiflame.analyze.intra_roles import Role, roles
 from aiflame.analyze.intra_scopes import ScopeTime, scope_times
 from aiflame.analyze.places import place_text
-from aiflame.attribute.stacks import Tables
 from aiflame.errors import AiflameError
+from aiflame.profile.tables import Tables
 
 NONE = "this profile has no records from inside kernels: record with `aiflame record --intra auto -- COMMAND`"
 

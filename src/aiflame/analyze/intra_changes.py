@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from aiflame.analyze.intra_data import Inside
-from aiflame.attribute.stacks import Tables
 from aiflame.intra.occupancy import at_once
+from aiflame.profile.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.gpu_inside import kernel_names
-from aiflame.attribute.stacks import Tables
+from aiflame.profile.tables import Tables
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

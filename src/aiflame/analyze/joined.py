@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from aiflame.analyze.named import gathered, layer_paths, op_names, phase_names
 from aiflame.analyze.places import Places, place_of, places
 from aiflame.attribute import nodes
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.compiled import spread
 from aiflame.attribute.context import BRINGS, CONTEXT, MOTHER, Meaning, of_devices
 from aiflame.attribute.families import families
@@ -20,11 +21,13 @@ from aiflame.attribute.gpu_inside import kernel_names
 from aiflame.attribute.gpu_launches import LaunchTable
 from aiflame.attribute.gpu_work import JOIN, NO_LAUNCH, Grouped, Work, work
 from aiflame.attribute.items import LATEST
+from aiflame.attribute.lookup import find_rows
 from aiflame.attribute.owners import process_frames, with_ranks
 from aiflame.attribute.pieces import arrays
 from aiflame.attribute.prefixes import Prefix
-from aiflame.attribute.stacks import Functions, Tables, find_stacks, functions
+from aiflame.attribute.stacks import Functions, functions
 from aiflame.memory import give_back_freed_memory
+from aiflame.profile.tables import Tables
 
 Ints = NDArray[np.int64]
 U32 = NDArray[np.uint32]
@@ -65,14 +68,13 @@ class Launches:
         lost = lost[launch[lost] > 0]
         if len(lost):
             key = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts)) << 32 | self.id
-            at[lost] = find_stacks(key, process[lost] << 32 | launch[lost])
+            at[lost] = find_rows(key, process[lost] << 32 | launch[lost])
         return at
 
 
 @dataclass(frozen=True)
 class Joined:
-    profile: Tables
-    trie: Functions
+    profile: Analysis
     work: Work
     """Grouped by code and meaning."""
     meaning: Meaning
@@ -83,11 +85,18 @@ class Joined:
     launches: Launches
     steps: pl.DataFrame
     """process, thread, step, begin_ns, end_ns (on the host)."""
-    places: Places
     shared: pl.DataFrame
     """site, phase, layer, op, took: as `sites`, with the time of compiled kernels divided over what they were made from."""
     fused: bool
     """Some time was divided so: an estimate."""
+
+    @property
+    def trie(self) -> Functions:
+        return functions(self.profile)
+
+    @property
+    def places(self) -> Places:
+        return places(self.profile)
 
     @property
     def ran_on_devices(self) -> bool:
@@ -98,20 +107,22 @@ class Joined:
         return [frame.name for frame in process_frames(with_ranks(self.profile.table("processes"), self.profile.table("ranks")))]
 
     @classmethod
-    def of(cls: type[J], profile: Tables) -> J:
+    def of(cls: type[J], profile: Analysis) -> J:
         """Of what ran on devices; a profile in which nothing did has facts too, without rows."""
-        trie = functions(profile)
-        meaning = of_devices(profile, trie)
+        meaning = of_devices(profile)
+        if MOTHER not in meaning.launches.columns:  # it was asked for here before, and they went
+            profile.release(of_devices)
+            meaning = of_devices(profile)
         launches, steps = _launches(profile, meaning), meaning.steps
         # Ten million launches take a gigabyte with all that is known of them.
         meaning = replace(
             meaning,
             launches=meaning.launches.select(pl.col("process").cast(pl.UInt32), "id", pl.col("stack").cast(pl.UInt32), *CONTEXT, BRINGS),
         )
+        profile.keep(of_devices, meaning)
         give_back_freed_memory()
         done = work(profile, Grouped(BY_CODE_AND_MEANING, meaning))
-        known = places(profile)
-        sites = _named(profile, done.sites, meaning, known)
+        sites = _named(profile, done.sites, meaning)
         divided = spread(done.sites, done.sites["took"].to_numpy(), meaning.compiled, meaning.forests)
         shared = divided.rows.select(
             pl.Series("site", divided.division.item),
@@ -121,13 +132,14 @@ class Joined:
             took=pl.Series(divided.division.value),
         )
         fused = len(divided.division.item) > len(done.sites)
-        return cls(profile, trie, done, meaning, sites, launches, steps, known, shared, fused)
+        return cls(profile, done, meaning, sites, launches, steps, shared, fused)
 
 
-def _named(profile: Tables, sites: pl.DataFrame, meaning: Meaning, known: Places) -> pl.DataFrame:
+def _named(profile: Analysis, sites: pl.DataFrame, meaning: Meaning) -> pl.DataFrame:
     process, thread, stack, captured = (sites[name].to_numpy().astype(np.int64) for name in ("process", "thread", "stack", "captured"))
+    known = places(profile)
     made = known.of_stacks(process, captured)
-    place = np.where(made > 0, made, np.where(thread != NO_LAUNCH, place_of(profile, known, process, thread, stack), 0))
+    place = np.where(made > 0, made, np.where(thread != NO_LAUNCH, place_of(profile, process, thread, stack), 0))
     names = kernel_names(profile)
     family = families(profile, sites["name"])
     return (

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import polars as pl
 
 from aiflame.attribute.gpu_work import LONGEST_NS
+from aiflame.attribute.stall_samples import sampled_functions, samples_of_counter
 from aiflame.attribute.variants import variants
 from aiflame.errors import AiflameError
-from aiflame.profile.store import Profile
+from aiflame.profile.tables import OpenedProfile
 from aiflame.resolve.names import clean, cut
-from aiflame.resolve.stall_reasons import NOT_ISSUED
 
 _NAMED = 5
 _NAME_WIDTH = 60
@@ -39,7 +39,7 @@ class Kernel:
         return self.samples, self.gpu_time_ns, self.name
 
 
-def kernels(profile: Profile) -> list[Kernel]:
+def kernels(profile: OpenedProfile) -> list[Kernel]:
     """All of them, the hottest first: by samples, then by GPU time."""
     ran = (
         profile.scan("kernels")
@@ -49,13 +49,11 @@ def kernels(profile: Profile) -> list[Kernel]:
         .group_by("name")
         .agg(pl.col("launches").sum(), pl.col("time").sum())
     )
-    partial = profile.scan("stall_reasons").filter(pl.col("name").str.ends_with(NOT_ISSUED)).select("process", reason="id")
     sampled = (
-        profile.scan("gpu_samples")
-        .join(partial, on=["process", "reason"], how="anti")
+        samples_of_counter(profile, not_issued=False)
         .group_by("process", "function")
-        .agg(samples=pl.col("count").cast(pl.Int64).sum())
-        .join(profile.scan("gpu_functions").select("process", "name", function="id"), on=["process", "function"])
+        .agg(samples=pl.col("count").sum())
+        .join(sampled_functions(profile).lazy(), on=["process", "function"])
         .group_by("name")
         .agg(pl.col("samples").sum())
     )
@@ -100,7 +98,7 @@ def _matchers(wanted: str) -> list[Callable[[str], bool]]:
     return [*matchers, lambda name: expression.search(name) is not None]
 
 
-def _names(profile: Profile) -> dict[str, tuple[str, str]]:
+def _names(profile: OpenedProfile) -> dict[str, tuple[str, str]]:
     """Short and full name of names as compiled; recordings of OpenCL alone have no such table."""
     if not profile.has("kernel_names"):
         return {}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from aiflame.profile.store import Profile
+from aiflame.profile.tables import OpenedProfile
 from aiflame.resolve.provenance import provenance
 
 
-def made_from(profile: Profile, kernel: str) -> tuple[str, ...]:
+def made_from(profile: OpenedProfile, kernel: str) -> tuple[str, ...]:
     """`aten::gelu (layers.3, model.py:11)`: each once, for all calls of the kernel."""
     told = provenance(profile.table("kernel_origins"))
     calls = told.calls.filter(pl.col("kernel") == kernel)
@@ -21,7 +21,7 @@ def made_from(profile: Profile, kernel: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(lines))
 
 
-def kept(profile: Profile, kernel: str) -> tuple[str, ...]:
+def kept(profile: OpenedProfile, kernel: str) -> tuple[str, ...]:
     """The files of the profile's folder that --keep-ir left of it, and of the graphs that it is of."""
     modules = provenance(profile.table("kernel_origins")).calls.filter(pl.col("kernel") == kernel)["module"].unique()
     of_graph = (pl.col("kernel") == "") & pl.col("module").is_in(modules.to_list())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,25 +12,10 @@ from numpy.typing import NDArray
 from aiflame.analyze.facts import Facts
 from aiflame.analyze.per_step_samples import averaged, site_samples, steps_a_window
 from aiflame.analyze.step_times import steady
-from aiflame.attribute.cpu import CLOCK
 from aiflame.attribute.gpu_work import bytes_of
-from aiflame.attribute.tree import BYTES, GPU_LATENCY, GPU_STALLS, GPU_TIME
+from aiflame.attribute.metrics import CLOCK, SAMPLED
+from aiflame.attribute.tree import GPU_TIME
 from aiflame.profile.kinds import Kind
-
-OF_DEVICES = ("kernel", "op", "layer", "line", "phase", "family")
-OF_SAMPLES = ("kernel", "stall", "layer", "line", "op", "phase", "family")
-OF_COPIES = ("copy", "op", "layer", "line", "phase")
-OF_CPUS = ("function", "op", "layer", "line", "phase")
-GROUPINGS: Mapping[str, Sequence[str]] = {
-    GPU_TIME.name: OF_DEVICES,
-    GPU_STALLS.name: OF_SAMPLES,
-    GPU_LATENCY.name: OF_SAMPLES,
-    BYTES.name: OF_COPIES,
-    **dict.fromkeys(CLOCK, OF_CPUS),
-}
-"""What the values of each metric are compared by, the most telling first."""
-DIVIDED = (GPU_STALLS.name, GPU_LATENCY.name)
-"""Samples that know their window: what they are of in a step is an estimate."""
 
 MOST_STEPS = 1000
 """Steps of one run that are compared, evenly spaced: more say more about the run, but not about what differs from run to run."""
@@ -72,8 +57,8 @@ def values(known: Facts, metric: str, groupings: Sequence[str]) -> dict[str, Val
     """What each item of each grouping took; items without a name (no layer, no op) are left out."""
     if metric in CLOCK:
         return {by: _of_cpus(known, metric, by) for by in groupings}
-    measured = _samples(known, metric) if metric in DIVIDED else _exact(known, metric)
-    return {by: _of_devices(known, by, measured, metric not in DIVIDED) for by in groupings}
+    measured = _samples(known, metric) if metric in SAMPLED else _exact(known, metric)
+    return {by: _of_devices(known, by, measured, metric not in SAMPLED) for by in groupings}
 
 
 def _exact(known: Facts, metric: str) -> _Measured:

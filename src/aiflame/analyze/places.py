@@ -9,9 +9,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute.stacks import Tables, find_stacks
+from aiflame.attribute.analysis import Analysis, once
+from aiflame.attribute.lookup import find_rows
+from aiflame.attribute.stack_table import StackKeys
 from aiflame.attribute.words import stack_words
 from aiflame.profile.codes import FrameKind
+from aiflame.profile.frame_words import is_frame_of
+from aiflame.profile.tables import Tables
 
 Ints = NDArray[np.int64]
 
@@ -31,12 +35,13 @@ class Places:
 
     rows: pl.DataFrame
     """file, line, function, and `own`: its author wrote it, not a library's. Row 0 is nowhere."""
-    _key: Ints
+    _stacks: StackKeys
     _place: Ints
+    """For each row of the stacks."""
 
     def of_stacks(self, process: Ints, stack: Ints) -> Ints:
         """The row of each stack's place, 0 where it has none."""
-        return np.append(self._place, 0)[find_stacks(self._key, process << 32 | stack)]
+        return self._stacks.at(self._place, process, stack)
 
 
 def place_text(file: str, line: int) -> str:
@@ -48,15 +53,16 @@ def short_place(place: str) -> str:
     return place.rpartition("/")[2]
 
 
-def places(profile: Tables) -> Places:
+@once
+def places(profile: Analysis) -> Places:
     """Innermost line of the program's own files; of a library's where a stack has none of the program's. Threads that native code has
     started stand where they were started."""
     words = stack_words(profile)
     symbols = profile.table("symbols") if profile.has("symbols") else None
     none = pl.DataFrame([NOWHERE], schema=_SCHEMA, orient="row")
     if symbols is None or not len(words.distinct):
-        return Places(none.with_columns(own=pl.lit(False)), words.key, np.zeros(len(words.key), dtype=np.int64))
-    outermost = symbols.filter(pl.col("frame") // (1 << 60) == FrameKind.PYTHON).unique(["process", "frame"], keep="first")
+        return Places(none.with_columns(own=pl.lit(False)), words.stacks.keys, np.zeros(len(words.stacks.keys.key), dtype=np.int64))
+    outermost = symbols.filter(is_frame_of(FrameKind.PYTHON)).unique(["process", "frame"], keep="first")
     python = words.distinct.join(
         outermost.select("process", "frame", "file", "line", function="name"), on=["process", "frame"], how="left", maintain_order="left"
     )
@@ -70,16 +76,17 @@ def places(profile: Tables) -> Places:
     foreign = np.array([bool(_FOREIGN.search(file)) for file in rows["file"]], dtype=np.bool_)
     own = words.nearest(words.of_nodes(np.where(foreign[of_word], 0, of_word)))
     of_stack = np.where(own > 0, own, words.nearest(words.of_nodes(of_word)))[1:]
-    return Places(rows.with_columns(own=pl.Series(~foreign)), words.key, of_stack)
+    return Places(rows.with_columns(own=pl.Series(~foreign)), words.stacks.keys, of_stack)
 
 
-def place_of(profile: Tables, known: Places, process: Ints, thread: Ints, stack: Ints) -> Ints:
-    """Where stacks are in the program's source; a stack without Python, where its thread was started."""
+def place_of(profile: Tables, process: Ints, thread: Ints, stack: Ints) -> Ints:
+    """Where stacks are in the program's source, as rows of `places`; a stack without Python, where its thread was started."""
+    known = places(profile)
     place = known.of_stacks(process, stack)
     if (place > 0).all():
         return place
     keys, started = _of_threads(profile, known)
-    return np.where(place > 0, place, np.append(started, 0)[find_stacks(keys, process << 32 | np.maximum(thread, 0))])
+    return np.where(place > 0, place, np.append(started, 0)[find_rows(keys, process << 32 | np.maximum(thread, 0))])
 
 
 def _of_threads(profile: Tables, known: Places) -> tuple[Ints, Ints]:

@@ -15,24 +15,27 @@ from aiflame.analyze.named import gathered, layer_paths, op_names
 from aiflame.analyze.places import place_of, place_text, places, short_place
 from aiflame.analyze.rank_activity import ITEMS, SITES, Activity, Cause, Ints, holes
 from aiflame.analyze.spans import Spans, union
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.context import of_samples
 from aiflame.attribute.cpu import LONGEST_NS
 from aiflame.attribute.items import LATEST
 from aiflame.attribute.phases import Phase
-from aiflame.attribute.stacks import Functions, Tables
+from aiflame.attribute.stacks import Functions, functions
 from aiflame.attribute.states import state_frames
 from aiflame.attribute.steps import DATA, automatic_regions
 from aiflame.profile.codes import SampleState
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 NOTHING = Spans(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 
 
-def on_cpus(profile: Tables, trie: Functions, communication: Communication) -> tuple[Activity, pl.DataFrame]:
+def on_cpus(profile: Analysis, communication: Communication) -> tuple[Activity, pl.DataFrame]:
     """And the steps: process, thread, step, begin_ns, end_ns."""
+    trie = functions(profile)
     clocks = profile.scan("cpu_samples").select(pl.col("clock").max()).collect().item()
     calls = pl.concat([communication.collectives.select(_CALL), communication.pairs.select(_CALL)])
-    meaning = of_samples(profile, trie, 0 if clocks is None else int(clocks))
+    meaning = of_samples(profile, 0 if clocks is None else int(clocks))
     if clocks is None:
         return _between_calls(communication, calls, meaning.steps), meaning.steps
     rows, labels = _samples(profile, trie, meaning.samples)
@@ -57,8 +60,8 @@ _CALL = ("thread", "begin_ns", "end_ns", "blocking")
 def _samples(profile: Tables, trie: Functions, samples: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     """Samples of what is no communication, with the time that they stand for, their cause, and what they wait for (row of the labels)."""
     states, rows = state_frames(trie, samples)
-    functions = trie.frames[trie.frame[trie.of_stacks(*(rows[name].cast(pl.Int64).to_numpy() for name in ("process", "stack")))]]
-    marked = functions.select(pl.col("kind") == int(Kind.WAIT)).to_series()
+    innermost = trie.frames[trie.frame[trie.of_stacks(*(rows[name].cast(pl.Int64).to_numpy() for name in ("process", "stack")))]]
+    marked = innermost.select(pl.col("kind") == int(Kind.WAIT)).to_series()
     waits = (rows["state"] == int(SampleState.WAITING)) | marked | rows["ending0"].is_not_null()
     took = (pl.col("weight").cast(pl.Int64) * pl.col("period_ns").cast(pl.Int64)).clip(upper_bound=LONGEST_NS)
     phase = pl.col("phase").cast(pl.Int64)
@@ -89,11 +92,11 @@ def _what(profile: Tables, trie: Functions, rows: pl.DataFrame, labels: list[str
         f"{function} ({short_place(place_text(file, line))})" if file else ""
         for file, line, function in known.rows.select("file", "line", "function").rows()
     ]
-    functions = trie.frames["name"][trie.frame[trie.of_stacks(process, stack)]]
+    innermost = trie.frames["name"][trie.frame[trie.of_stacks(process, stack)]]
     waited = gathered(labels, rows["ending0"].fill_null(0)) if labels else pl.Series([None] * len(rows), dtype=pl.String)
-    line = gathered(lines, pl.Series("what", place_of(profile, known, process, thread, stack)))
+    line = gathered(lines, pl.Series("what", place_of(profile, process, thread, stack)))
     label = pl.when(rows["ending0"].is_not_null()).then(waited)
-    return pl.select(pl.when(line != "").then(line).otherwise(pl.coalesce(label, functions)).alias("what")).to_series()
+    return pl.select(pl.when(line != "").then(line).otherwise(pl.coalesce(label, innermost)).alias("what")).to_series()
 
 
 def _outside_of_calls(rows: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:

@@ -14,14 +14,14 @@ import numpy as np
 import polars as pl
 
 from aiflame.analyze.collectives import Communication, communication
-from aiflame.analyze.facts import Facts
+from aiflame.analyze.facts import facts
 from aiflame.analyze.rank_activity import Activity, Cause, Ints, Rule, taken_out
 from aiflame.analyze.rank_cpus import on_cpus
 from aiflame.analyze.rank_devices import on_devices
 from aiflame.analyze.spans import Spans, union
 from aiflame.attribute.phases import Phase
-from aiflame.attribute.stacks import Tables
 from aiflame.profile.meta import Meta
+from aiflame.profile.tables import Tables
 
 TIMES = ("compute", "communication", "exposed", "copies", "idle")
 STEPS = {"step": pl.Int32, "phase": pl.Int8, "begin_ns": pl.Int64, "end_ns": pl.Int64, **dict.fromkeys(TIMES, pl.Int64)}
@@ -105,12 +105,12 @@ class Partial:
 
 def of_rank(profile: Tables, meta: Meta, rank: int, size: int = 0, source: str = "") -> RankFacts:
     """The facts of a rank, whose tables these are. `size`: processes of the job, 0: unknown."""
-    known = Facts.of(profile)
+    known = facts(profile)
     told = communication(known, size)
     if known.devices:
         did, steps = on_devices(known), known.per_step
     else:
-        did, steps = on_cpus(profile, known.trie, told)
+        did, steps = on_cpus(known.profile, told)
     told = Communication(_with_places(told.collectives, did), told.pairs)
     spoken = _spans(told)
     edges = [*(column for frame in (did.items, told.collectives, told.pairs) for column in (frame["begin_ns"], frame["end_ns"]))]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,11 +10,9 @@ from aiflame.analyze.amounts import amount
 from aiflame.analyze.critical_path import Path
 from aiflame.analyze.finding import Evidence, Finding
 from aiflame.analyze.rank_meetings import Meetings
+from aiflame.analyze.rank_row import Row
 from aiflame.analyze.stragglers import Straggler, where
 from aiflame.attribute.phases import NAMES, Phase
-
-if TYPE_CHECKING:
-    from aiflame.analyze.ranks import Row
 
 EXPOSED = 0.1
 """Some communication is the price of several ranks; a tenth that nothing hides is worth a word."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from aiflame.analyze.rank_clocks import Clocks, residuals_of
 from aiflame.analyze.rank_facts import Partial, of_rank
 from aiflame.analyze.rank_sources import OfProcesses, or_note
 from aiflame.analyze.ranks import Ranks, ranks
-from aiflame.attribute.stacks import Tables
 from aiflame.profile.meta import Meta
 from aiflame.profile.rank_of import NONE, ranks_of
 from aiflame.profile.ranked import Ranked
-from aiflame.profile.store import Profile
+from aiflame.profile.tables import OpenedProfile, Tables
 
 
 def rank_numbers(profile: Tables) -> list[int]:
@@ -23,7 +22,7 @@ def rank_numbers(profile: Tables) -> list[int]:
     return sorted({*found.tolist()} - {NONE})
 
 
-def facts_of_ranks(profile: Tables) -> Partial:
+def facts_of_ranks(profile: OpenedProfile) -> Partial:
     """One rank after another, so that no more than one is in memory; who cannot be read is a note."""
     partial, size = Partial(), len(rank_numbers(profile))
     for rank, tables, meta in _each(profile):
@@ -39,16 +38,16 @@ def answer(partial: Partial) -> Ranks:
     return ranks(partial, Clocks(residual_ns=residuals_of(partial.facts)))
 
 
-def _each(profile: Tables) -> Iterator[tuple[int, Tables, Meta]]:
+def _each(profile: OpenedProfile) -> Iterator[tuple[int, Tables, Meta]]:
     """Each rank's tables. Those of a rank that was recorded into a folder of its own are read from there alone."""
     for part in _parts(profile):
-        meta = part.parts[0].store.meta if isinstance(part, Ranked) else part.meta if isinstance(part, Profile) else Meta()
+        meta = part.parts[0].store.meta if isinstance(part, Ranked) else part.meta
         numbers = ranks_of(part.table("processes").sort("process"), part.table("ranks")).tolist()
         for rank in sorted({*numbers} - {NONE}):
             yield rank, OfProcesses(part, tuple(at for at, number in enumerate(numbers) if number == rank)), meta
 
 
-def _parts(profile: Tables) -> list[Tables]:
+def _parts(profile: OpenedProfile) -> Sequence[OpenedProfile]:
     """Of a profile of many folders, each alone: its moments are moved as in the whole, its processes have their own numbers."""
     if not isinstance(profile, Ranked):
         return [profile]

@@ -9,7 +9,6 @@ from pathlib import Path
 import polars as pl
 
 from aiflame.analyze.rank_facts import Partial, RankFacts, of_rank
-from aiflame.attribute.stacks import Tables
 from aiflame.errors import AiflameError
 from aiflame.profile.aside import is_ours
 from aiflame.profile.door import Folder, refuse_foreign_entries
@@ -17,8 +16,10 @@ from aiflame.profile.going_on import SEALED
 from aiflame.profile.index import Index
 from aiflame.profile.job import FOLDER as RANKS
 from aiflame.profile.job import Job, is_ranked, rank_folders
+from aiflame.profile.opening import open_profile, open_rank
 from aiflame.profile.rank_of import NONE, ranks_of
-from aiflame.profile.store import Profile
+from aiflame.profile.tables import OpenedProfile, Tables
+from aiflame.resolve import complete
 
 BYTES_A_ROW = 600
 """Memory that the facts of a rank take while they are made, for each row of its profile: 400 to 550 were measured."""
@@ -73,7 +74,7 @@ def sources(paths: Sequence[Path]) -> tuple[list[Source], list[str]]:
                 found += [Source(str(folder.path), rank, whole=str(path)) for rank, folder in folders.items()]
                 notes += _gone(whole, set(folders))
                 continue
-            numbers = sorted(set(_ranks(Profile.open(path)).values()))
+            numbers = sorted(set(_ranks(open_profile(path)).values()))
         except AiflameError as error:
             if len(paths) == 1:
                 raise
@@ -122,6 +123,8 @@ def or_note(name: str, path: str, facts: Callable[[], list[RankFacts]]) -> Parti
 
 def _facts(source: Source) -> list[RankFacts]:
     profile = _open(source)
+    if profile.table("processes").is_empty():
+        raise AiflameError(f"{source.path} recorded nothing")
     of_process = _ranks(profile)
     numbers = sorted(set(of_process.values())) if source.only is None else [source.only]
     size = int(profile.table("ranks")["size"].max() or 0) if profile.has("ranks") else 0  # type: ignore[arg-type]
@@ -134,15 +137,13 @@ def _facts(source: Source) -> list[RankFacts]:
     return found
 
 
-def _folder(source: Source) -> Folder:
-    return Folder.open(source.whole).folder(RANKS, Path(source.path).name) if source.whole else Folder.open(source.path)
+def _open(source: Source) -> OpenedProfile:
+    if source.whole:
+        return open_rank(Folder.open(source.whole), Path(source.path).name, derive=complete)
+    return open_profile(source.path, derive=complete)
 
 
-def _open(source: Source) -> Profile:
-    return Profile.of(_folder(source)) if source.whole else Profile.open(source.path)
-
-
-def _ranks(profile: Profile) -> dict[int, int]:
+def _ranks(profile: Tables) -> dict[int, int]:
     """The rank of each process that has one."""
     if not profile.has("ranks"):
         return {}
@@ -154,7 +155,8 @@ def _ranks(profile: Profile) -> dict[int, int]:
 def needed(source: Source) -> int:
     """Bytes of memory that its facts take while they are made; what cannot be read takes none."""
     try:
-        index = Index.read(_folder(source).folder(SEALED))
+        folder = Folder.open(source.whole).folder(RANKS, Path(source.path).name) if source.whole else Folder.open(source.path)
+        index = Index.read(folder.folder(SEALED))
     except (AiflameError, OSError):
         index = None
     rows = sum(part.rows for name, parts in (index.tables if index else {}).items() if name in _LARGE for part in parts)

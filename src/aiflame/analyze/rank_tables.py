@@ -8,7 +8,8 @@ import polars as pl
 
 from aiflame.analyze.critical_path import Path
 from aiflame.analyze.rank_activity import Cause
-from aiflame.analyze.ranks import Ranks, Row
+from aiflame.analyze.rank_row import Row
+from aiflame.analyze.ranks import Ranks
 from aiflame.analyze.stragglers import Late, Why
 from aiflame.analyze.table import Column, TableOf, number, share, table_of, text
 from aiflame.profile.rank_numbers import write_ranks

@@ -16,38 +16,10 @@ from aiflame.analyze.rank_clocks import Clocks, clocks_of
 from aiflame.analyze.rank_facts import TIMES, Partial, RankFacts
 from aiflame.analyze.rank_losses import exposed, on_the_path, slow
 from aiflame.analyze.rank_meetings import Meetings, meetings
+from aiflame.analyze.rank_row import Row
 from aiflame.analyze.spans import union
 from aiflame.analyze.stragglers import Late, Straggler, stragglers
 from aiflame.attribute.phases import NAMES, Phase
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A rank, from its first work to its last; `compute`, `exposed`, `copies` and `idle` add up to the whole."""
-
-    rank: int
-    host: str
-    rule: str
-    """What told when it computed: `devices`, `samples`, `calls`."""
-    steps: int
-    whole_ns: int
-    compute_ns: int
-    communication_ns: int
-    exposed_ns: int
-    """Of communication: nothing was computed meanwhile."""
-    copies_ns: int
-    idle_ns: int
-    waited_ns: int
-    """For ranks that came later to collectives; of what is exposed, at most."""
-    last: int
-    """How often it came last by its own doing."""
-    lost_ns: int
-    """By which it was late then."""
-
-    @property
-    def overlap(self) -> float | None:
-        """The share of its communication that was hidden behind computing."""
-        return 1 - self.exposed_ns / self.communication_ns if self.communication_ns else None
 
 
 @dataclass(frozen=True, slots=True)

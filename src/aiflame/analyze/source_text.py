@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 
 from aiflame.errors import AiflameError
-from aiflame.profile.store import Profile
+from aiflame.profile.tables import OpenedProfile
 
 _LARGEST = 16 << 20
 _DEEPEST = 64
@@ -74,7 +74,7 @@ class SourceFolder:
 class SourceTexts:
     """Of one profile. `folder`: what the reader points to."""
 
-    def __init__(self, profile: Profile, folder: SourceFolder | None = None) -> None:
+    def __init__(self, profile: OpenedProfile, folder: SourceFolder | None = None) -> None:
         self._profile, self._folder = profile, folder
         self._stored: Mapping[str, str] = dict(profile.table("sources").select("path", "text").rows()) if profile.has("sources") else {}
         self._read: dict[str, str | None] = {}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from aiflame.attribute.stacks import Tables
-from aiflame.resolve.stall_reasons import NOT_ISSUED, SELECTED, short
+from aiflame.attribute.stall_samples import UNKNOWN, sampled_functions, samples_of_counter
+from aiflame.profile.tables import Tables
+from aiflame.resolve.stall_reasons import SELECTED
 
 STALLS = {"kernel": pl.String, "reason": pl.String, "file": pl.String, "line": pl.Int64, "samples": pl.Int64}
 NO_STALLS = (SELECTED, "not_selected")
@@ -18,19 +19,12 @@ def stalls(profile: Tables) -> pl.DataFrame:
     that issued are there too, under `selected`."""
     if not profile.has("gpu_samples"):
         return pl.DataFrame(schema=STALLS)
-    reasons = profile.table("stall_reasons").select("process", "name", reason="id").unique(["process", "reason"], keep="first")
-    names = {name: short(name) for name in reasons["name"].unique()}
-    reasons = reasons.filter(~pl.col("name").str.ends_with(NOT_ISSUED)).select(
-        "process", "reason", said=pl.col("name").replace_strict(names, return_dtype=pl.String)
-    )
-    functions = profile.scan("gpu_functions").select("process", "cubin", kernel="name", function="id")
     rows = (
-        profile.scan("gpu_samples")
-        .join(reasons.lazy(), on=["process", "reason"])
-        .group_by("process", "function", "offset", "said")
-        .agg(samples=pl.col("count").cast(pl.Int64).sum())
-        .join(functions.unique(["process", "function"], keep="first"), on=["process", "function"])
-        .select("cubin", "offset", "said", "samples", function="kernel")
+        samples_of_counter(profile, not_issued=False)
+        .group_by("process", "function", "offset", said=pl.col("short").fill_null(UNKNOWN))
+        .agg(samples=pl.col("count").sum())
+        .join(sampled_functions(profile).lazy(), on=["process", "function"])
+        .select("cubin", "offset", "said", "samples", function="name")
     )
     if profile.has("gpu_lines"):
         lines = profile.scan("gpu_lines").filter((pl.col("depth") == 0) & (pl.col("line") > 0)).select(*_PLACE, "file", "line")

@@ -11,15 +11,17 @@ import polars as pl
 from aiflame.analyze.facts import Facts, facts
 from aiflame.analyze.occupancy import Occupancy, occupancy
 from aiflame.analyze.step_times import Steps, over_all, step_times
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.build import default_metric, metrics, tree
-from aiflame.attribute.cpu import CLOCK, LONGEST_NS
+from aiflame.attribute.cpu import LONGEST_NS
 from aiflame.attribute.gpu_samples import elsewhere
+from aiflame.attribute.metrics import CLOCK, METRICS
 from aiflame.attribute.owners import short_command
-from aiflame.attribute.stacks import Tables
-from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_TIME, METRICS
+from aiflame.attribute.stall_samples import samples_of_counter
+from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_TIME
 from aiflame.profile.kinds import Kind
 from aiflame.profile.meta import Meta
-from aiflame.resolve.stall_reasons import NOT_ISSUED
+from aiflame.profile.tables import Tables
 
 MOST_PARTS = 20
 """Layers, and programs, that a summary lists; the tables have all."""
@@ -86,9 +88,9 @@ class Summary:
     """The time of fused kernels was divided over layers by an estimate."""
 
 
-def summarize(profile: Tables, meta: Meta, known: Facts | None = None) -> Summary:
-    """`known`: of the same profile, where they are there already."""
-    known = known or facts(profile)
+def summarize(profile: Tables, meta: Meta) -> Summary:
+    profile = Analysis.of(profile)
+    known = facts(profile)
     metric = default_metric(profile) if metrics(profile) else ""
     parts = _parts(known, metric)
     processes = profile.table("processes").sort("process")
@@ -160,13 +162,7 @@ def _totals(known: Facts) -> list[MetricTotal]:
 
 
 def _samples(profile: Tables, *, latency: bool) -> int:
-    reasons = profile.scan("stall_reasons").select("process", partial=pl.col("name").str.ends_with(NOT_ISSUED), reason="id")
-    counted = (
-        profile.scan("gpu_samples")
-        .join(reasons.unique(["process", "reason"], keep="first"), on=["process", "reason"], how="left")
-        .filter(pl.col("partial").fill_null(False) == latency)
-    )
-    total = int(counted.select(pl.col("count").cast(pl.Int64).sum()).collect().item())
+    total = int(samples_of_counter(profile, not_issued=latency).select(pl.col("count").sum()).collect().item())
     return total if latency else total + int(elsewhere(profile)["value"].sum())
 
 

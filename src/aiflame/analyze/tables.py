@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from aiflame.analyze.facts import Facts, facts
+from aiflame.analyze.facts import facts
 from aiflame.analyze.table import Column, TableOf
 from aiflame.analyze.tables_code import code_tables
 from aiflame.analyze.tables_gpu import copies_table, kernels_table
 from aiflame.analyze.tables_idle import gaps_table, idle_table, steps_table
 from aiflame.analyze.tables_meaning import meaning_tables
-from aiflame.attribute.stacks import Tables
+from aiflame.profile.tables import Tables
 
 __all__ = ["Column", "TableOf", "tables"]
 
 
-def tables(profile: Tables, known: Facts | None = None) -> list[TableOf]:
-    """Those that have rows, the most telling first. `known`: of the same profile, where they are there already."""
-    known = known or facts(profile)
+def tables(profile: Tables) -> list[TableOf]:
+    """Those that have rows, the most telling first."""
+    known = facts(profile)
     found: list[TableOf] = []
     if known.ran_on_devices:
         found += [kernels_table(known, known.stalls), copies_table(known), idle_table(known), gaps_table(known)]

@@ -11,8 +11,8 @@ from aiflame.attribute.backends import backend_name
 from aiflame.attribute.gpu_inside import kernel_names
 from aiflame.attribute.gpu_work import COPY_NAMES, JOIN, LONGEST_NS, MOST_BYTES
 from aiflame.attribute.owners import process_frames, with_ranks
-from aiflame.attribute.stacks import Tables
 from aiflame.profile.codes import CallBackend, GpuApi, SyncKind
+from aiflame.profile.tables import Tables
 
 HOST, DEVICE, TRAFFIC = "host", "device", "traffic"
 _OF_API = {GpuApi.OPENCL: CallBackend.OPENCL, GpuApi.CUDA: CallBackend.CUDA, GpuApi.LEVEL_ZERO: CallBackend.LEVEL_ZERO}

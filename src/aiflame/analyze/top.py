@@ -8,48 +8,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute import nodes
-from aiflame.attribute.rank_groups import RANK
+from aiflame.attribute.groupings import LISTS, RANK
 from aiflame.attribute.tree import LAUNCHES, Frame, Tree, frame_table
 from aiflame.errors import AiflameError
 from aiflame.json_text import json_text
 from aiflame.profile.kinds import Kind
-
-_GPU = (Kind.GPU_KERNEL, Kind.GPU_COPY, Kind.GPU_IDLE)
-_FUNCTIONS = (Kind.PYTHON, Kind.C, Kind.CPP, Kind.OS_KERNEL, *_GPU, Kind.WAIT, Kind.UNATTRIBUTED)
-ASKED: dict[str, tuple[Kind, ...]] = {
-    "function": _FUNCTIONS,
-    "kernel": _GPU,
-    "stall": (Kind.GPU_STALL, Kind.GPU_COPY, Kind.GPU_IDLE),
-    "line": (*_FUNCTIONS, Kind.CPU_LINE, Kind.GPU_LINE),
-    "module": _FUNCTIONS,
-    "thread": (Kind.THREAD,),
-    "process": (Kind.PROCESS,),
-    "rank": (Kind.PROCESS,),
-    "layer": (Kind.LAYER, Kind.GPU_IDLE),
-    "region": (Kind.REGION, Kind.GPU_IDLE),
-    "op": (Kind.OP, Kind.GPU_IDLE),
-    "phase": (Kind.PHASE, Kind.GPU_IDLE),
-    "family": (Kind.FAMILY, Kind.GPU_IDLE),
-    "step": (Kind.STEP, Kind.GPU_IDLE),
-}
-"""The kinds of frames that a question is about: a value belongs to the nearest one at or above it."""
-_NEEDED: dict[str, tuple[tuple[Kind, ...], str]] = {
-    "kernel": ((Kind.GPU_KERNEL, Kind.GPU_COPY), "no GPU kernel ran in it"),
-    "stall": ((Kind.GPU_STALL,), "no GPU instruction was sampled in it"),
-    "line": ((Kind.CPU_LINE, Kind.GPU_LINE), "no source line is known in it"),
-    "layer": ((Kind.LAYER,), "no layer of a model is known in it"),
-    "region": ((Kind.REGION,), "the program marked no region"),
-    "op": ((Kind.OP,), "no op of torch is known in it"),
-    "phase": ((Kind.PHASE,), "it was not grouped by phase"),
-    "rank": ((Kind.PROCESS,), "no process ran in it"),
-    "family": ((Kind.FAMILY,), "no GPU kernel ran in it"),
-    "step": ((Kind.STEP,), "it is not clear what repeats in it"),
-}
-BY_MEANING = ("layer", "region", "op", "phase", "family", "step")
-GROUPED = (*BY_MEANING, RANK)
-"""Questions for which the tree must be grouped so."""
-_PATHS = {"layer": (Kind.LAYER, "."), "region": (Kind.REGION, " > ")}
-"""Listed by their whole paths, and what stands between two names."""
 
 
 def top(tree: Tree, by: str = "function", metric: str | None = None) -> pl.DataFrame:
@@ -59,17 +22,18 @@ def top(tree: Tree, by: str = "function", metric: str | None = None) -> pl.DataF
     calls itself. Where the tree knows how often each kernel was launched, there are also launches (by kernel, or by meaning) and mean (by
     kernel). For a list by layer, region, op, phase, family, step or rank the tree must be grouped so.
     """
-    if by not in ASKED:
-        raise AiflameError(f"cannot list the top by {by!r}: use {', '.join(ASKED)}")
-    if by in _NEEDED and not np.isin(tree.kinds(), _NEEDED[by][0]).any():
-        others = [name for name in ASKED if name not in _NEEDED]
-        raise AiflameError(f"this profile cannot be listed by {by}, as {_NEEDED[by][1]}: use {', '.join(others)}")
+    if by not in LISTS:
+        raise AiflameError(f"cannot list the top by {by!r}: use {', '.join(LISTS)}")
+    listed = LISTS[by]
+    if listed.needed and not np.isin(tree.kinds(), listed.needed).any():
+        others = [name for name, other in LISTS.items() if not other.needed]
+        raise AiflameError(f"this profile cannot be listed by {by}, as {listed.lacking}: use {', '.join(others)}")
     metric = metric or tree.metrics[0].name
-    asked = np.isin(tree.kinds(), ASKED[by])
+    asked = np.isin(tree.kinds(), listed.kinds)
     if by == RANK:
         asked &= tree.parent == 0  # what a rank has started is the rank's
     at = nodes.nearest(tree.parent, asked)
-    frames, frame = _whole_paths(tree, *_PATHS[by]) if by in _PATHS else (tree.frames, tree.frame)
+    frames, frame = _whole_paths(tree, listed.kinds[0], listed.path) if listed.path else (tree.frames, tree.frame)
     items, item_of_frame = _items(frames, by)
     item = np.where(at >= 0, item_of_frame[frame[at]], 0)
 
@@ -83,7 +47,7 @@ def top(tree: Tree, by: str = "function", metric: str | None = None) -> pl.DataF
         mean = pl.when(launches > 0).then(pl.Series(total) / launches)
         items = items.with_columns(launches, mean=mean)
         counts = ["launches", "mean"]
-    elif by in GROUPED and LAUNCHES in tree.metrics:
+    elif listed.grouped and LAUNCHES in tree.metrics:
         launched = _totals_once(tree, item, at == np.arange(len(tree)), LAUNCHES.name, len(items))
         launched[0] = nodes.gather(item, tree.values[LAUNCHES.name], len(items))[0]
         items = items.with_columns(launches=pl.Series(launched))

@@ -20,16 +20,14 @@ import polars as pl
 
 from aiflame.attribute import nodes
 from aiflame.attribute.gradient_sums import gradient_sums
-from aiflame.attribute.layer_calls import NUMBER
 from aiflame.attribute.layers import StackLayers
+from aiflame.attribute.lookup import Ints, Mask, find
 from aiflame.attribute.op_names import same_op
 from aiflame.attribute.ops import StackOps, Where
 from aiflame.attribute.sequences import Moments, Sequences
-from aiflame.attribute.stacks import Tables
-from aiflame.attribute.words import Ints, Mask, find
+from aiflame.profile.frame_words import is_backward, torch_thread
+from aiflame.profile.tables import Tables
 
-BACKWARD = 1 << 15
-"""Bit of the column `autograd`: work of a backward node."""
 COMPILED = "CompiledFunction"
 """The node of a whole compiled graph: its ops are those that run inside of it."""
 _NO_NUMBER = 0xFFFFFFFF
@@ -62,14 +60,14 @@ def origins(profile: Tables, items: pl.DataFrame, layers: StackLayers, ops: Stac
     op, node_op = (ops.at(column.astype(np.int32), place) for column in (ops.op, ops.node))
     where = ops.at(ops.where.astype(np.int8), place)
     del place
-    told = (autograd & BACKWARD) != 0
+    told = is_backward(autograd)
     backward = told | (where == Where.ENGINE) | ((where == Where.NODE) & (autograd == 0))
     placed = ~backward | (where == Where.RECOMPUTED)  # the stack itself tells the layer
 
     same = _same_ops(ops)
-    number = process << 15 | autograd & NUMBER
-    owner = np.searchsorted(nodes.distinct(number), number)
-    del number
+    thread_of_torch = torch_thread(process, autograd)
+    owner = np.searchsorted(nodes.distinct(thread_of_torch), thread_of_torch)
+    del thread_of_torch
     sequences = Sequences.of_forward(
         Moments(owner, sequence, time_ns, process << 32 | thread, same[op]),
         np.flatnonzero((autograd > 0) & ~backward),
@@ -133,10 +131,10 @@ class _OfNodes:
         calls, path = self.layers.calls, self.layers.call_path
         if not len(path):
             return np.zeros(len(asked), dtype=np.int64), np.zeros(len(asked), dtype=np.bool_)
-        process, number = self.process[asked], self.autograd[asked] & NUMBER
+        thread = torch_thread(self.process[asked], self.autograd[asked])
         sequence, time_ns = sequences.of.sequence[asked], sequences.of.time_ns[asked]
-        call = calls.of_nodes(process, number, sequence, time_ns)
-        others = np.where(self.gpu[asked], calls.around(process, number, sequence, time_ns), calls.cover(process, number, time_ns))
+        call = calls.of_nodes(thread, sequence, time_ns)
+        others = np.where(self.gpu[asked], calls.around(thread, sequence, time_ns), calls.cover(thread, time_ns))
         return np.where(call >= 0, path[call], 0), (call >= 0) | others
 
 

@@ -6,60 +6,45 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from aiflame.attribute.cpu import CLOCK, cpu_tree
+from aiflame.attribute.cpu import cpu_tree
 from aiflame.attribute.cpu_energy import cpu_energy_tree
 from aiflame.attribute.gpu import bytes_tree, energy_tree, samples_tree, time_tree
-from aiflame.attribute.grouping import GROUPS, group
+from aiflame.attribute.grouping import group
+from aiflame.attribute.groupings import FAMILY, OF_TREES, PREFIXES, RANK, REGROUPS
+from aiflame.attribute.metrics import CLOCK, DETAILS, METRIC_ROWS, METRICS, OF_GPU, SAMPLED
 from aiflame.attribute.power import CPUS, GPUS, measured, unreadable
-from aiflame.attribute.prefixes import PREFIXES, Prefix
-from aiflame.attribute.rank_groups import RANK, by_rank
-from aiflame.attribute.stacks import Tables
-from aiflame.attribute.tree import BYTES, CPU_TIME, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, METRICS, OF_GPU, WALL_TIME, Tree
+from aiflame.attribute.prefixes import Prefix
+from aiflame.attribute.rank_groups import by_rank
+from aiflame.attribute.tree import BYTES, CPU_TIME, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, Tree
 from aiflame.errors import AiflameError
+from aiflame.profile.tables import Tables
 
-GROUPINGS = ("code", *PREFIXES, *GROUPS, RANK)
-DETAILS = ("function", "line", "instruction")
 LONGER = "record it for longer, with a higher --cpu-rate, or with --wall"
-HOW_TO_RECORD = {
-    CPU_TIME.name: "record without --cpu-rate 0",
-    WALL_TIME.name: "record with --wall",
-    GPU_TIME.name: "record a program that uses a GPU",
-    GPU_STALLS.name: "record a CUDA program that runs for longer, without --gpu-sampling off; `aiflame doctor` tells what it needs",
-    BYTES.name: "record a program that copies memory to or from a GPU",
-}
-
-
-HOW_TO_RECORD[GPU_LATENCY.name] = HOW_TO_RECORD[GPU_STALLS.name]
 
 
 def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: str | None = None) -> Tree:
     """The calling-context tree of one metric, raw: every frame as recorded. Without a metric, the profile's own (`default_metric`);
     without a detail, the metric's.
 
-    `by` is "code", or what the code is grouped by first (`transforms.GROUPS`), or what it means (`prefixes.PREFIXES`).
+    `by` is one of `groupings.OF_TREES`.
     """
     metric = metric or default_metric(profile)
-    detail = detail or default_detail(metric)
     _known("metric", metric, METRICS)
-    _known("grouping", by, GROUPINGS)
+    _known("grouping", by, OF_TREES)
+    detail = detail or METRIC_ROWS[metric].detail
     _known("detail", detail, DETAILS)
     there = metrics(profile)
     if metric not in there:
         if not there:
             raise AiflameError(f"this profile has no {metric}, nor anything else: the program ended too soon to be sampled; {LONGER}")
-        how = _energy_missing(profile) if metric == ENERGY.name else HOW_TO_RECORD[metric]
+        how = _energy_missing(profile) if metric == ENERGY.name else METRIC_ROWS[metric].record
         raise AiflameError(f"this profile has no {metric}, only {', '.join(there)}: for {metric}, {how}")
-    if by == "family" and (metric not in OF_GPU or GPU_TIME.name not in there):
+    if by == FAMILY and (metric not in OF_GPU or GPU_TIME.name not in there):
         raise AiflameError(f"families are of GPU kernels, and {metric} is not: use --metric {GPU_TIME.name}, or another grouping")
     raw = _raw(profile, metric, detail, PREFIXES.get(by))
     if by == RANK:
         return by_rank(raw, profile)
-    return group(raw, by) if by in GROUPS else raw
-
-
-def default_detail(metric: str) -> str:
-    """Samples are there for what lies inside a kernel."""
-    return "instruction" if metric in (GPU_STALLS.name, GPU_LATENCY.name) else "function"
+    return group(raw, by) if by in REGROUPS else raw
 
 
 def default_metric(profile: Tables) -> str:
@@ -94,7 +79,7 @@ def _raw(profile: Tables, metric: str, detail: str, by: Prefix | None) -> Tree:
         return time_tree(profile, detail, by)
     if metric == BYTES.name:
         return bytes_tree(profile, by)
-    if metric in (GPU_STALLS.name, GPU_LATENCY.name):
+    if metric in SAMPLED:
         return samples_tree(profile, METRICS[metric], detail, by)
     if metric == ENERGY.name:
         return energy_tree(profile, detail, by) if GPU_TIME.name in metrics(profile) else cpu_energy_tree(profile, detail, by)

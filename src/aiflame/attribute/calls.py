@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.items import LATEST
-from aiflame.attribute.stacks import Tables
+from aiflame.profile.tables import Tables
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]

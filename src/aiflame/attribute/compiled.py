@@ -9,10 +9,11 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute.growth import Forest
-from aiflame.attribute.origins import ESTIMATED, Division, Ints, KernelOrigins
-from aiflame.attribute.stacks import Tables
+from aiflame.attribute.lookup import Ints
+from aiflame.attribute.origins import ESTIMATED, Division, KernelOrigins
 from aiflame.attribute.tree import Frame, Metric, frame_table
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)

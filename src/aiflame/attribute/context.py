@@ -13,22 +13,27 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute import nodes
-from aiflame.attribute.backward import BACKWARD, origins
+from aiflame.attribute.analysis import Analysis, once
+from aiflame.attribute.backward import origins
 from aiflame.attribute.compiled import Compiled, compiled, op_frames
 from aiflame.attribute.growth import Forest
 from aiflame.attribute.items import LATEST, call_items, forward_calls, ints, launch_items, mother_threads, node_items, sample_items
+from aiflame.attribute.layer_calls import layer_calls
 from aiflame.attribute.layers import StackLayers, layers
 from aiflame.attribute.ops import StackOps, ops
 from aiflame.attribute.origins import kernel_origins
 from aiflame.attribute.phases import Marks, Phase, Told, marks, phase_forest, phases
 from aiflame.attribute.regions import Regions, regions
-from aiflame.attribute.stacks import Functions, Tables, callers
+from aiflame.attribute.stack_table import outermost_layers, stack_table
+from aiflame.attribute.stacks import functions
 from aiflame.attribute.steps import DATA, OPTIMIZER, Seen, Steps, automatic_regions, steps
 from aiflame.attribute.timeline_spans import by_time
+from aiflame.attribute.torch_frames import torch_frames
 from aiflame.attribute.tree import Frame, frame_table
-from aiflame.profile.codes import FrameKind
+from aiflame.attribute.words import stack_words
+from aiflame.profile.frame_words import is_backward
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 Ints = NDArray[np.int64]
 CONTEXT = ("step", "phase", "layer", "op", "region")
@@ -57,45 +62,56 @@ class Meaning:
     """When each step began and ended (`steps.Steps.rows`)."""
 
 
-def of_devices(profile: Tables, trie: Functions) -> Meaning:
+@once
+def of_devices(profile: Analysis) -> Meaning:
     """What launches and nodes of graphs are of."""
     launched = launch_items(profile).drop("api")
     made = node_items(profile)
     items = launched if made.is_empty() else pl.concat([launched, made], how="diagonal", rechunk=True)
-    known = _Known(profile, trie, items[: len(launched)])
+    profile.part(profile_steps, lambda analysis: _steps(analysis, items[: len(launched)]))
+    known = _Known(profile)
     columns_of, regions_of = known.context(items, captured=np.arange(len(items)) >= len(launched))
     told = items.hstack(columns_of)
     nodes = told[len(launched) :] if len(made) else told.clear().with_columns(node=pl.lit(None, made.schema["node"]))
-    return Meaning(told[: len(launched)], nodes, told.clear(), known.forests(regions_of), known.compiled, known.steps.rows)
+    return known.used(Meaning(told[: len(launched)], nodes, told.clear(), known.forests(regions_of), known.compiled, known.steps.rows))
 
 
-def of_calls(profile: Tables, trie: Functions, of: pl.DataFrame) -> Meaning:
+def of_calls(profile: Tables, of: pl.DataFrame) -> Meaning:
     """What these traced calls (`process`, `id`) are of, apart from all others: they stand in the column `samples`, with their `id`."""
     items = call_items(profile, of)
-    known = _Known(profile, trie)
+    known = _Known(Analysis.of(profile))
     columns, regions_of = known.context(items, np.zeros(len(items), dtype=np.bool_), mother_threads(items, forward_calls(profile)))
     told = items.hstack(columns)
-    return Meaning(told.clear(), told.clear(), told, known.forests(regions_of), known.compiled, known.steps.rows)
+    return known.used(Meaning(told.clear(), told.clear(), told, known.forests(regions_of), known.compiled, known.steps.rows))
 
 
-def of_samples(profile: Tables, trie: Functions, clock: int, stepping: pl.DataFrame | None = None) -> Meaning:
-    """What the CPU samples of a clock are of. `stepping`: the profile's steps, where they were asked for before: all launches tell them."""
+def of_samples(profile: Tables, clock: int) -> Meaning:
+    """What the CPU samples of a clock are of."""
     items = sample_items(profile, clock)
-    known = _Known(profile, trie, known_steps=stepping)
+    known = _Known(Analysis.of(profile))
     columns, regions_of = known.context(items, captured=np.zeros(len(items), dtype=np.bool_))
     told = items.hstack(columns)
-    return Meaning(told.clear(), told.clear(), told, known.forests(regions_of), known.compiled, known.steps.rows)
+    return known.used(Meaning(told.clear(), told.clear(), told, known.forests(regions_of), known.compiled, known.steps.rows))
+
+
+@once
+def profile_steps(profile: Analysis) -> Steps:
+    """The steps of all threads: launches tell all of the programs that have some; of others there are CPU samples."""
+    return _steps(profile, launch_items(profile))
+
+
+def _steps(profile: Analysis, launched: pl.DataFrame) -> Steps:
+    rest = sample_items(profile).join(launched.select("process").unique(), on="process", how="anti")
+    known = _Known(profile)
+    both = [(launched, True), (rest, False)]
+    return steps(profile, {key: seen for items, exact in both for key, seen in known.seen(items, exact).items()})
 
 
 @dataclass(frozen=True)
 class _Known:
     """What is known of a profile's stacks and threads, before any item is asked about."""
 
-    profile: Tables
-    trie: Functions
-    launched: pl.DataFrame | None = None
-    """Items of its launches, where they are there already."""
-    known_steps: pl.DataFrame | None = None
+    profile: Analysis
 
     def context(self, items: pl.DataFrame, captured: NDArray[np.bool_], mother: Ints | None = None) -> tuple[pl.DataFrame, Forest]:
         """CONTEXT, MOTHER and BRINGS of each item, and the forest of regions; `captured`: it is a graph's node, which does not run when it
@@ -111,14 +127,15 @@ class _Known:
             order=np.lexsort((time_ns, captured, group)),
             group=group << 1 | captured,
             time_ns=time_ns,
-            static=self._marks.phase[self.trie.of_stacks(process, stack)],
-            backward=autograd >= BACKWARD,
-            layer=self._roots.of_stacks(process, stack) > 0,
+            static=self._marks.phase[self._node(process, stack)],
+            backward=is_backward(autograd),
+            layer=self._root(process, stack) > 0,
             op=origin.op > 0,
             step=step,
             anywhere=captured,
             region=self._automatic(process, mother, time_ns),
         )
+        self.profile.release(torch_frames)  # layers and ops are there now
         phase, brings = phases(told)
         around = np.where(mother != thread, self._regions.paths(process, mother, time_ns), 0)
         regions_of, region = self._regions.forest.within(around, self._regions.paths(process, thread, time_ns))
@@ -144,21 +161,21 @@ class _Known:
     def compiled(self) -> Compiled:
         return compiled(self.profile, kernel_origins(self.profile), 2 * (len(self._ops.names) - 1))
 
-    @cached_property
-    def steps(self) -> Steps:
-        """Launches tell all of the programs that have some; of others there are CPU samples."""
-        if self.known_steps is not None:
-            return Steps(self.known_steps)
-        launched = self.launched if self.launched is not None else launch_items(self.profile)
-        rest = sample_items(self.profile).join(launched.select("process").unique(), on="process", how="anti")
-        both = [(launched, True), (rest, False)]
-        return steps(self.profile, {key: seen for items, exact in both for key, seen in self._seen(items, exact).items()})
+    def used(self, meaning: Meaning) -> Meaning:
+        """The meaning; what each stack tells is freed, unless others share it."""
+        for part in (stack_table, stack_words, layers, ops, regions, marks, kernel_origins, outermost_layers, layer_calls):
+            self.profile.used(part)
+        return meaning
 
-    def _seen(self, items: pl.DataFrame, exact: bool) -> dict[tuple[int, int], Seen]:
+    @property
+    def steps(self) -> Steps:
+        return profile_steps(self.profile)
+
+    def seen(self, items: pl.DataFrame, exact: bool) -> dict[tuple[int, int], Seen]:
         process, thread, stack, time_ns, autograd, sequence = ints(items, "process", "thread", "stack", "time_ns", "autograd", "sequence")
-        node = self.trie.of_stacks(process, stack)
-        static, root = self._marks.phase[node], self._roots.of_stacks(process, stack)
-        backward = (static == Phase.BACKWARD) | ((autograd >= BACKWARD) & np.isin(static, (0, Phase.FORWARD)))
+        node = self._node(process, stack)
+        static, root = self._marks.phase[node], self._root(process, stack)
+        backward = (static == Phase.BACKWARD) | (is_backward(autograd) & np.isin(static, (0, Phase.FORWARD)))
         mother = mother_threads(items)
         key = process << 32 | mother
         # There may be ten million launches: those that are in order already are not copied.
@@ -195,49 +212,25 @@ class _Known:
                     found[here[(at >= 0) & (time_ns[here] < end[np.maximum(at, 0)])]] = phase
         return found
 
-    @cached_property
-    def _marks(self) -> Marks:
-        return marks(self.trie)
+    def _root(self, process: Ints, stack: Ints) -> Ints:
+        """The outermost layer of each stack, 0 where there is none."""
+        return stack_table(self.profile).keys.at(outermost_layers(self.profile), process, stack)
 
-    @cached_property
+    def _node(self, process: Ints, stack: Ints) -> Ints:
+        return functions(self.profile).of_stacks(process, stack)
+
+    @property
+    def _marks(self) -> Marks:
+        return marks(self.profile)
+
+    @property
     def _layers(self) -> StackLayers:
         return layers(self.profile)
 
-    @cached_property
+    @property
     def _ops(self) -> StackOps:
         return ops(self.profile)
 
-    @cached_property
+    @property
     def _regions(self) -> Regions:
         return regions(self.profile)
-
-    @cached_property
-    def _roots(self) -> _Roots:
-        return _Roots.of(self.profile)
-
-
-@dataclass(frozen=True, slots=True)
-class _Roots:
-    """The outermost layer of each stack."""
-
-    key: Ints
-    layer: Ints
-
-    @staticmethod
-    def of(profile: Tables) -> _Roots:
-        rows = profile.scan("stacks").select("process", "id", "parent", "frame").sort("process", "id").collect()
-        key, caller = callers(rows)
-        parent = np.concatenate([[-1], caller + 1]).astype(np.int32)
-        word = rows["frame"].to_numpy()
-        layer = np.concatenate([[0], np.where(word >> np.uint64(60) == FrameKind.LAYER, word & np.uint64(0xFFFFFFFF), 0).astype(np.int64)])
-        outermost = (layer > 0) & (nodes.nearest(parent, layer > 0, strict=True) < 0)
-        at = nodes.nearest(parent, outermost)[1:]
-        return _Roots(key, np.where(at >= 0, layer[at], 0))
-
-    def of_stacks(self, process: Ints, stack: Ints) -> Ints:
-        """0 where there is none."""
-        if not len(self.key):
-            return np.zeros(len(process), dtype=np.int64)
-        wanted = process << 32 | stack
-        at = np.minimum(np.searchsorted(self.key, wanted), len(self.key) - 1)
-        return np.where(self.key[at] == wanted, self.layer[at], 0)

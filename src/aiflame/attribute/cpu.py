@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import polars as pl
 
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.compiled import spread
 from aiflame.attribute.context import of_samples
 from aiflame.attribute.growth import Growth, Places
 from aiflame.attribute.leaves import instruction_frames, line_frames
+from aiflame.attribute.metrics import CLOCK
 from aiflame.attribute.prefixes import Prefix, grow_prefix
-from aiflame.attribute.stacks import Tables, functions, hang
+from aiflame.attribute.stack_table import stack_table
+from aiflame.attribute.stacks import functions, hang
 from aiflame.attribute.states import state_frames
-from aiflame.attribute.tree import CPU_TIME, WALL_TIME, Frame, Metric, Tree
+from aiflame.attribute.tree import CPU_TIME, Frame, Metric, Tree
 from aiflame.profile.codes import SampleState
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 LONGEST_NS = 1 << 46
 """No sample stands for more than this, 19 hours, unless it is damaged: one must not drown all others."""
-CLOCK = {CPU_TIME.name: 0, WALL_TIME.name: 1}
 NO_THREAD = Frame("[unattributed: thread not recorded]", Kind.UNATTRIBUTED)
 
 
@@ -27,13 +30,15 @@ def cpu_tree(
     """The tree of the samples of one clock. `worth` (process, id, and a column of the metric's name): what samples of CPU time count
     instead of time. `detail` is "function", "line" or "instruction": how far it goes inside the innermost
     function. `by`: what stands between the process and the code; without code, only the innermost function is left of it."""
+    profile = Analysis.of(profile)
     trie = functions(profile)
     key = ["process", "thread", "stack", "state"]
     clock = CLOCK[CPU_TIME.name if worth is not None else metric.name]
     if by is None:
+        profile.used(stack_table)
         samples, meaning = profile.scan("cpu_samples").filter(pl.col("clock") == clock), None
     else:
-        meaning = of_samples(profile, trie, clock)
+        meaning = of_samples(profile, clock)
         samples = meaning.samples.lazy()
         key += by.columns
         if not by.code:

@@ -12,13 +12,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute.cpu import CLOCK, LONGEST_NS, cpu_tree
+from aiflame.attribute.cpu import LONGEST_NS, cpu_tree
 from aiflame.attribute.division import scaled
+from aiflame.attribute.metrics import CLOCK
 from aiflame.attribute.power import CPUS, Looks, looks
 from aiflame.attribute.prefixes import Prefix
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.tree import CPU_TIME, ENERGY, Frame, Tree, assemble, frame_table
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 Ints = NDArray[np.int64]
 ELSEWHERE = Frame("[energy of idle CPUs and of other programs]", Kind.UNATTRIBUTED)

@@ -8,7 +8,7 @@ compiled kernels over ops) is divided at sites here, and may differ by its round
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.facts_times import Times
+from aiflame.attribute.groupings import GROUPING_ROWS, RANK, GroupingRow
 from aiflame.attribute.growth import Forest, Growth, Places
 from aiflame.attribute.moments import Bins
 from aiflame.attribute.noise import hidden_noise
@@ -36,6 +37,12 @@ class Grouping:
     name: str
     label: str
     segments: tuple[str, ...]
+
+
+def groupings_of(segments: Callable[[GroupingRow], tuple[str, ...]], *, ranks: bool) -> tuple[Grouping, ...]:
+    """The groupings that have segments in a domain. `ranks`: the profile has some."""
+    rows = [row for row in GROUPING_ROWS if segments(row) and (ranks or row.name != RANK)]
+    return tuple(Grouping(row.name, row.label, segments(row)) for row in rows)
 
 
 @dataclass(frozen=True, slots=True)

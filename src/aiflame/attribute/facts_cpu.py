@@ -7,41 +7,36 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.compiled import spread
 from aiflame.attribute.context import of_samples
-from aiflame.attribute.cpu import CLOCK, LONGEST_NS, NO_THREAD
+from aiflame.attribute.cpu import LONGEST_NS, NO_THREAD
 from aiflame.attribute.division import Ints
-from aiflame.attribute.facts import INSIDE, Facts, Gathered, Grouping, put_in_order
+from aiflame.attribute.facts import INSIDE, Facts, Gathered, groupings_of, put_in_order
 from aiflame.attribute.facts_times import sample_times
 from aiflame.attribute.fewer_regions import fewer_regions
 from aiflame.attribute.growth import Forest, Growth
 from aiflame.attribute.leaves import line_frames
+from aiflame.attribute.metrics import CLOCK, METRICS
 from aiflame.attribute.noise import hidden_noise, is_noise
-from aiflame.attribute.rank_groups import RANK, grouped_by_rank, has_ranks
+from aiflame.attribute.rank_groups import grouped_by_rank, has_ranks
 from aiflame.attribute.reshape import without_nodes
 from aiflame.attribute.segments import forest_of
-from aiflame.attribute.stacks import Functions, Tables, functions, grow_threads
+from aiflame.attribute.stacks import Functions, functions, grow_threads
 from aiflame.attribute.states import state_frames
-from aiflame.attribute.tree import METRICS
 from aiflame.profile.codes import SampleState
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 CONTEXT = ("phase", "layer", "op", "region")
-GROUPINGS = (
-    Grouping("code", "Code", ("process", "code")),
-    Grouping("layer", "Layer", ("process", "phase", "layer", "op", "kernel")),
-    Grouping("region", "Region", ("process", "region", "code")),
-    Grouping("op", "Op", ("process", "op", "kernel")),
-    Grouping("phase", "Phase", ("process", "phase", "op", "kernel")),
-)
-BY_RANK = Grouping(RANK, "Rank", (RANK, "code"))
 _STACK = ["process", "thread", "stack", "state"]
 
 
-def cpu_facts(profile: Tables, metric: str, steps: pl.DataFrame | None = None) -> Facts:
-    """What threads did, by the samples of the metric's clock. `steps`: those of the profile, where they were asked for before."""
+def cpu_facts(profile: Tables, metric: str) -> Facts:
+    """What threads did, by the samples of the metric's clock."""
+    profile = Analysis.of(profile)
     trie = functions(profile)
-    meaning = of_samples(profile, trie, CLOCK[metric], steps)
+    meaning = of_samples(profile, CLOCK[metric])
     worth = (pl.col("weight").cast(pl.UInt64) * pl.col("period_ns").cast(pl.UInt64)).clip(upper_bound=LONGEST_NS).cast(pl.Int64)
     same = [*_STACK, *CONTEXT]
     fewer = fewer_regions(meaning.samples, meaning.forests["region"])
@@ -77,7 +72,7 @@ def cpu_facts(profile: Tables, metric: str, steps: pl.DataFrame | None = None) -
         INSIDE: ends.of_inside,
     }
     domain = "cpu" if CLOCK[metric] == 0 else "wall"
-    groupings = (*GROUPINGS, *((BY_RANK,) if has_ranks(profile) else ()))
+    groupings = groupings_of(lambda row: row.on_cpus, ranks=has_ranks(profile))
     gathered = Gathered(*grouped_by_rank(profile, forests, sites), leaves, times, fewer.notes)
     return put_in_order(domain, (METRICS[metric],), {metric: metric}, groupings, gathered)
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.build import metrics
 from aiflame.attribute.compiled import Spread, spread
 from aiflame.attribute.context import BRINGS, CONTEXT, Meaning, of_devices
 from aiflame.attribute.division import Ints, scaled
-from aiflame.attribute.facts import INSIDE, Facts, Gathered, Grouping, put_in_order, without_noise
+from aiflame.attribute.facts import INSIDE, Facts, Gathered, groupings_of, put_in_order, without_noise
 from aiflame.attribute.facts_times import device_times
 from aiflame.attribute.fewer_regions import fewer_regions
 from aiflame.attribute.gpu import IDLE
@@ -21,45 +22,32 @@ from aiflame.attribute.gpu_idle import Device, Gaps, idle_times, summed_up
 from aiflame.attribute.gpu_places import NO_LAUNCH, family_nodes, grow_inside, item_nodes, launched_at
 from aiflame.attribute.gpu_samples import DRIVER, Ran, Samples, elsewhere, samples
 from aiflame.attribute.gpu_work import Grouped, Work, work
+from aiflame.attribute.groupings import ALONE, UNLAUNCHED
 from aiflame.attribute.growth import Forest, Growth
 from aiflame.attribute.intra import Scopes, scopes
+from aiflame.attribute.metrics import METRIC_ROWS, METRICS, OF_GPU, SAMPLED
 from aiflame.attribute.packing import summed
 from aiflame.attribute.prefixes import Prefix
-from aiflame.attribute.rank_groups import RANK, grouped_by_rank, has_ranks
+from aiflame.attribute.rank_groups import grouped_by_rank, has_ranks
 from aiflame.attribute.segments import forest_of
-from aiflame.attribute.stacks import Functions, Tables, functions
-from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, LAUNCHES, METRICS, OF_GPU, Frame, Metric, frame_table
+from aiflame.attribute.stacks import Functions, functions
+from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, LAUNCHES, Frame, Metric, frame_table
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 BY = Prefix(("phase", "layer", "op", "region"), code=True)
-ALONE, UNLAUNCHED = "alone", "unlaunched"
-"""Segments: what stands on its process itself (idle time, samples without a launch), and `[unattributed: no launch]`."""
-GROUPINGS = (
-    Grouping("code", "Code", ("process", ALONE, UNLAUNCHED, "code", "kernel")),
-    Grouping("layer", "Layer", ("process", ALONE, "phase", "layer", "op", UNLAUNCHED, "kernel")),
-    Grouping("region", "Region", ("process", ALONE, "region", UNLAUNCHED, "code", "kernel")),
-    Grouping("op", "Op", ("process", ALONE, "op", UNLAUNCHED, "kernel")),
-    Grouping("phase", "Phase", ("process", ALONE, "phase", "op", UNLAUNCHED, "kernel")),
-    Grouping("family", "Family of kernels", ("process", ALONE, "family", UNLAUNCHED, "kernel")),
-)
-BY_RANK = Grouping(RANK, "Rank", (RANK, ALONE, UNLAUNCHED, "code", "kernel"))
-MOMENTS_OF = {
-    GPU_TIME.name: GPU_TIME.name,
-    BYTES.name: GPU_TIME.name,
-    ENERGY.name: GPU_TIME.name,
-    GPU_STALLS.name: GPU_STALLS.name,
-    GPU_LATENCY.name: GPU_STALLS.name,
-}
-SAMPLED = (GPU_STALLS.name, GPU_LATENCY.name)
+MOMENTS_OF = {name: (row.moments or row.metric).name for name, row in METRIC_ROWS.items() if row.on_devices}
 _ITEM = ["name", "device", "kind", "readable", "told"]
 _LONE = ["process", "why", "device", "function"]
 
 
-def device_facts(profile: Tables, meaning: Meaning | None = None) -> Facts:
-    """What devices did. `meaning`: what `of_devices` says, if it was asked before."""
+def device_facts(profile: Tables) -> Facts:
+    """What devices did."""
+    profile = Analysis.of(profile)
     there = [name for name in metrics(profile) if name in OF_GPU]
     trie = functions(profile)
-    meaning = meaning or of_devices(profile, trie)
+    meaning = of_devices(profile)
+    profile.used(of_devices)
     fewer = fewer_regions(meaning.launches, meaning.forests["region"])
     launches = fewer.of(meaning.launches.select("process", "id", *CONTEXT, BRINGS))  # there may be very many
     meaning = replace(meaning, launches=launches, forests={**meaning.forests, "region": fewer.forest})
@@ -92,7 +80,7 @@ def device_facts(profile: Tables, meaning: Meaning | None = None) -> Facts:
     when = device_times(profile, done, meaning.steps, sampled.get(GPU_STALLS.name), lone, resting)
     sites = sites.join(when.first, on="group", how="left", maintain_order="left").with_columns(pl.col("first").fill_null(0))
     forests |= {"process": trie.owners(), "code": code, INSIDE: inside}
-    groupings = (*GROUPINGS, *((BY_RANK,) if has_ranks(profile) else ()))
+    groupings = groupings_of(lambda row: row.on_devices, ranks=has_ranks(profile))
     gathered = Gathered(*grouped_by_rank(profile, forests, sites), leaves, when, fewer.notes)
     return put_in_order("device", tuple(_metric(name, taken) for name in there), MOMENTS_OF, groupings, gathered)
 

@@ -17,8 +17,8 @@ from aiflame.attribute.gpu_work import Work
 from aiflame.attribute.items import LATEST
 from aiflame.attribute.moments import Bins, by_density, coarser_bins, in_bins, wide_enough
 from aiflame.attribute.packing import ordered, summed
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.tree import GPU_STALLS, GPU_TIME
+from aiflame.profile.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)

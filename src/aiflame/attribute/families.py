@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from aiflame.attribute.stacks import Tables
+from aiflame.profile.tables import Tables
 from aiflame.resolve.kernel_families import COPY, family
 
 COLLECTIVE = "collective"

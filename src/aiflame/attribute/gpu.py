@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.compiled import Compiled, Spread, spread
 from aiflame.attribute.context import of_devices
 from aiflame.attribute.division import Ints, scaled
@@ -23,9 +24,11 @@ from aiflame.attribute.gpu_work import Grouped, Work, work
 from aiflame.attribute.growth import Forest, Growth, Places
 from aiflame.attribute.intra import SCOPED, Scopes, scopes
 from aiflame.attribute.prefixes import Prefix, grow_prefix
-from aiflame.attribute.stacks import Functions, Tables, functions
+from aiflame.attribute.stack_table import stack_table
+from aiflame.attribute.stacks import Functions, functions
 from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_TIME, LAUNCHES, Metric, Tree, frame_table
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 IDLE = "[GPU idle]"
 DIVIDED = ", divided inside kernels by their samples"
@@ -147,15 +150,18 @@ class _Plan:
 
     @staticmethod
     def of(profile: Tables, by: Prefix | None) -> _Plan:
+        profile = Analysis.of(profile)
         trie = functions(profile)
         if by is None:
+            profile.used(stack_table)
             return _Plan(profile, trie, work(profile), None, {})
         if by.columns == ("family",):
             done = work(profile, Grouped(by, None))
             forest, node = family_nodes(profile, done.sites["name"])
             done = replace(done, sites=done.sites.with_columns(family=pl.Series(node)))
             return _Plan(profile, trie, done, by, {"family": forest})
-        meaning = of_devices(profile, trie)
+        meaning = of_devices(profile)
+        profile.used(of_devices)
         return _Plan(profile, trie, work(profile, Grouped(by, meaning)), by, meaning.forests, meaning.compiled)
 
     def spread(self, sites: pl.DataFrame, value: Ints) -> Spread:

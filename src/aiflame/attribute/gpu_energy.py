@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from aiflame.attribute.division import scaled
 from aiflame.attribute.gpu_work import Work
 from aiflame.attribute.power import GPUS, Looks, looks, places
-from aiflame.attribute.stacks import Tables
+from aiflame.profile.tables import Tables
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

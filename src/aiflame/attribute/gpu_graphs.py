@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute.gpu_graphs_nested import inner_nodes
-from aiflame.attribute.stacks import Tables
+from aiflame.profile.tables import Tables
 
 
 def captured_stacks(profile: Tables) -> pl.DataFrame:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from aiflame.attribute.stacks import Tables
+from aiflame.profile.tables import Tables
 
 _PLACE = 0xFFFFFFFF
 

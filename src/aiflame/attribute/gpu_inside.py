@@ -9,9 +9,9 @@ import polars as pl
 
 from aiflame.attribute.division import Ints
 from aiflame.attribute.growth import Forest
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.tree import FRAME_COLUMNS
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 from aiflame.resolve.stall_reasons import MEANINGS
 
 _PLACE = ["cubin", "function", "offset"]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.packing import Ints, packed
 from aiflame.attribute.pieces import arrays
-from aiflame.attribute.stacks import Tables
+from aiflame.profile.tables import Tables
 
 U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]

@@ -10,10 +10,11 @@ from aiflame.attribute.division import Ints
 from aiflame.attribute.families import families
 from aiflame.attribute.gpu_inside import kernel_names, levels
 from aiflame.attribute.growth import Forest, Growth, Places
-from aiflame.attribute.stacks import Functions, Tables, grow_threads
+from aiflame.attribute.stacks import Functions, grow_threads
 from aiflame.attribute.thread_starts import STARTED, starts
 from aiflame.attribute.tree import FRAME_COLUMNS, Frame, frame_table
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 BOUNDARY = Frame("-", Kind.BOUNDARY)
 GRAPH_REPLAY = Frame("[graph replay]", Kind.BOUNDARY)

@@ -14,12 +14,13 @@ from aiflame.attribute.context import BRINGS, CONTEXT, Meaning
 from aiflame.attribute.families import COLLECTIVE, families
 from aiflame.attribute.gpu_graphs import captured_stacks
 from aiflame.attribute.gpu_launches import LaunchTable
+from aiflame.attribute.lookup import find_rows
 from aiflame.attribute.phases import Phase
 from aiflame.attribute.pieces import count, pieces, taken
-from aiflame.attribute.stacks import Tables, find_stacks
 from aiflame.attribute.variants import Specializations
 from aiflame.profile.codes import CopyKind
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 COPY_NAMES = {
     CopyKind.HOST_TO_DEVICE: "[copy host→device]",
@@ -75,7 +76,7 @@ class Items:
         known, asked = (
             each.astype(np.int64) << 32 | number for each, number in ((self._ints("process"), self._ints("shape")), (process, shape))
         )
-        return taken(self.shapes["item"].to_numpy(), find_stacks(known, asked), 0)
+        return taken(self.shapes["item"].to_numpy(), find_rows(known, asked), 0)
 
     def _ints(self, name: str) -> Ints:
         return self.shapes[name].to_numpy().astype(np.int64)

@@ -17,10 +17,10 @@ from aiflame.attribute.division import Cells, Ints, divide, joined
 from aiflame.attribute.gpu_windows import LATEST, overlaps
 from aiflame.attribute.gpu_work import Work
 from aiflame.attribute.packing import ordered, summed
-from aiflame.attribute.stacks import Tables
+from aiflame.attribute.stall_samples import UNKNOWN, sampled_functions, samples_of_counter, stall_reasons
 from aiflame.attribute.variants import kept_apart
 from aiflame.profile.kinds import Kind
-from aiflame.resolve.stall_reasons import NOT_ISSUED, short
+from aiflame.profile.tables import Tables
 
 NO_KERNEL = "[unattributed: no kernel ran in the sample's window]"
 NO_CALLER = "[unattributed: called by an unknown kernel]"
@@ -88,14 +88,7 @@ def elsewhere(profile: Tables) -> pl.DataFrame:
 
 def counted(profile: Tables, not_issued: bool, detail: bool, offsets: bool = True) -> pl.DataFrame:
     """process, device, window, cubin, function, offset, reason, count: samples of one of a reason's two counters."""
-    reasons = profile.table("stall_reasons").select("process", "name", reason="id").unique(["process", "reason"], keep="first")
-    names = {name: short(name) for name in reasons["name"].unique()}
-    reasons = reasons.with_columns(
-        short=pl.col("name").replace_strict(names, return_dtype=pl.String), partial=pl.col("name").str.ends_with(NOT_ISSUED)
-    ).drop("name")
-    functions = (
-        profile.table("gpu_functions").select("process", "cubin", "name", function="id").unique(["process", "function"], keep="first")
-    )
+    reasons, functions = stall_reasons(profile), sampled_functions(profile)
     windows = profile.table("gpu_windows").select("process", "device", window="id").unique(["process", "window"], keep="first")
     # Sorting by the places of names among all names is much quicker than sorting by names.
     reasons, functions, windows = (
@@ -105,14 +98,12 @@ def counted(profile: Tables, not_issued: bool, detail: bool, offsets: bool = Tru
     kept = ["short", "short_at", *["offset"][: int(offsets)]] if detail else []
     where = [
         pl.col("offset") if detail and offsets else pl.lit(0, pl.UInt32).alias("offset"),
-        (pl.col("short").fill_null("unknown") if detail else pl.lit("")).alias("reason"),
+        (pl.col("short").fill_null(UNKNOWN) if detail else pl.lit("")).alias("reason"),
     ]
     found = (
-        profile.scan("gpu_samples")
-        .join(reasons.lazy(), on=["process", "reason"], how="left")
-        .filter(pl.col("partial").fill_null(False) == not_issued)
+        samples_of_counter(profile, not_issued=not_issued, reasons=reasons)
         .group_by("process", "window", "function", *kept)
-        .agg(pl.col("count").cast(pl.Int64).sum())
+        .agg(pl.col("count").sum())
         .join(functions.lazy(), on=["process", "function"], how="left")
         .join(windows.lazy(), on=["process", "window"], how="left")
         .select(

@@ -13,7 +13,7 @@ from aiflame.attribute.gpu_records import COPY_NAMES, LONGEST_NS, NO_LAUNCH, Col
 from aiflame.attribute.packing import packed
 from aiflame.attribute.pieces import PIECE
 from aiflame.attribute.prefixes import Prefix
-from aiflame.attribute.stacks import Tables
+from aiflame.profile.tables import Tables
 
 __all__ = ["COPY_NAMES", "JOIN", "LONGEST_NS", "MOST_BYTES", "NO_LAUNCH", "SITE", "Grouped", "Work", "bytes_of", "work"]
 

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute.items import LATEST
-from aiflame.attribute.stacks import Tables
-from aiflame.attribute.words import Ints, latest
+from aiflame.attribute.lookup import Ints, latest
+from aiflame.profile.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)

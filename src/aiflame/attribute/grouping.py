@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute import nodes
+from aiflame.attribute.groupings import REGROUPS
 from aiflame.attribute.reshape import hide_nodes
 from aiflame.attribute.tree import Frame, Tree, assemble, frame_table
 from aiflame.errors import AiflameError
 from aiflame.profile.kinds import Kind
 
-CODE = (Kind.PYTHON, Kind.C, Kind.CPP, Kind.OS_KERNEL, Kind.GPU_KERNEL, Kind.GPU_COPY, Kind.GPU_IDLE)
 OWNERS = (Kind.PROCESS, Kind.THREAD)
-
-GROUPS: Mapping[str, tuple[tuple[Kind, ...], pl.Expr]] = {
-    "process": ((Kind.PROCESS,), pl.col("name")),
-    "thread": ((Kind.THREAD,), pl.col("name")),
-    "module": (CODE, pl.when(pl.col("kind") == int(Kind.PYTHON)).then(pl.lit("Python")).otherwise("module")),
-    "file": (CODE, pl.col("file")),
-    "kind": (CODE, pl.col("kind").replace_strict({int(kind): kind.name for kind in Kind}, return_dtype=pl.String)),
-}
-"""What decides the group of a value: the nearest frame at or above it of these kinds, and that frame's name for the group."""
 
 
 def group(tree: Tree, by: str) -> Tree:
     """The same stacks under a frame for each process, thread, module, file or kind of code. A stack's value belongs to the group of
     its innermost function; the total stays."""
-    if by not in GROUPS:
-        raise AiflameError(f"cannot group by {by!r}: use {', '.join(GROUPS)}")
-    deciding, _ = GROUPS[by]
+    if by not in REGROUPS:
+        raise AiflameError(f"cannot group by {by!r}: use {', '.join(REGROUPS)}")
+    deciding = REGROUPS[by].kinds
     owner = deciding[0] if deciding[0] in OWNERS else None
     names, of_node = groups(tree, by)
     carrying = np.flatnonzero(np.any([value != 0 for value in tree.values.values()], axis=0))
@@ -59,7 +48,7 @@ def group(tree: Tree, by: str) -> Tree:
 
 def groups(tree: Tree, by: str) -> tuple[list[str], NDArray[np.int64]]:
     """The names of all groups, and the group of each node."""
-    kinds, name = GROUPS[by]
+    kinds, name = REGROUPS[by].kinds, REGROUPS[by].name
     none = f"[unattributed: no {by}]"
     names = tree.frames.select(name.alias("name")).to_series().to_list()
     rows = {none: 0}

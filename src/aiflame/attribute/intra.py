@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.division import Ints, scaled
 from aiflame.attribute.growth import Forest
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.tree import Frame, frame_table
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 SCOPED = ", divided inside kernels by what they recorded"
 _KEY = ["process", "name"]

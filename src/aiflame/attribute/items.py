@@ -6,14 +6,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute.stacks import Tables
+from aiflame.attribute.lookup import find
+from aiflame.profile.frame_words import is_backward, is_forward, torch_thread
+from aiflame.profile.tables import Tables
 
 ITEM = ("process", "thread", "stack", "time_ns", "autograd", "sequence", "gpu")
 """Columns of every table of items; beside them `id` (of the launch or sample) or `node`."""
 LATEST = (1 << 62) - 1
 """No moment is later, unless its record is damaged."""
-AUTOGRAD_THREAD = 0x7FFF
-"""Bits of the column `autograd`: torch's number of a thread."""
 
 
 def launch_items(profile: Tables) -> pl.DataFrame:
@@ -34,7 +34,7 @@ def forward_calls(profile: Tables) -> pl.DataFrame:
     calls = profile.scan("calls")
     if "autograd" not in calls.collect_schema():
         calls = calls.with_columns(autograd=pl.lit(0))
-    return calls.select("process", "thread", "autograd").filter(pl.col("autograd").is_between(1, AUTOGRAD_THREAD)).collect()
+    return calls.select("process", "thread", "autograd").filter(is_forward()).collect()
 
 
 def node_items(profile: Tables) -> pl.DataFrame:
@@ -63,18 +63,18 @@ def mother_threads(items: pl.DataFrame, forward: pl.DataFrame | None = None) -> 
     known, mother = _owners(items if forward is None else forward)
     process, thread, autograd = ints(items, "process", "thread", "autograd")
     found: NDArray[np.int64] = thread.copy()
-    backward = np.flatnonzero(autograd > AUTOGRAD_THREAD)
+    backward = np.flatnonzero(is_backward(autograd))
     if len(known) and len(backward):
-        wanted = process[backward] << 15 | autograd[backward] & AUTOGRAD_THREAD
-        at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-        found[backward] = np.where(known[at] == wanted, mother[at], found[backward])
+        wanted = torch_thread(process[backward], autograd[backward])
+        at, there = find(known, wanted)
+        found[backward] = np.where(there, mother[at], found[backward])
     return found
 
 
 def _owners(items: pl.DataFrame) -> tuple[NDArray[np.int64], ...]:
-    """Torch's numbers of threads (process << 15 | number), ascending, and the thread that each is of, by most of its forward work."""
+    """Torch's threads (`frame_words.torch_thread`), ascending, and the thread that each is of, by most of its forward work."""
     process, thread, autograd = ints(items, "process", "thread", "autograd")
-    number = process << 15 | autograd & AUTOGRAD_THREAD
+    number = torch_thread(process, autograd)
     # Launches of a thread come one after another: what is alike in a row is counted at once.
     changes = (number[1:] != number[:-1]) | (thread[1:] != thread[:-1]) | (autograd[1:] != autograd[:-1])
     first = np.flatnonzero(np.append(True, changes)[: len(items)])
@@ -82,7 +82,7 @@ def _owners(items: pl.DataFrame) -> tuple[NDArray[np.int64], ...]:
         {"number": number[first], "thread": thread[first], "autograd": autograd[first], "many": np.diff(first, append=len(items))}
     )
     owners = (
-        runs.filter((pl.col("autograd") <= AUTOGRAD_THREAD) & (pl.col("autograd") > 0))
+        runs.filter(is_forward())
         .group_by("number", "thread")
         .agg(pl.col("many").sum())
         .sort("number", "many", "thread", descending=[False, True, False])

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.items import LATEST
-from aiflame.attribute.stacks import Tables
-from aiflame.attribute.words import Ints, Mask, latest
+from aiflame.attribute.lookup import Ints, Mask, latest
+from aiflame.profile.frame_words import torch_thread_column
 
-NUMBER = 0x7FFF
-"""Bits of a column `autograd`: torch's number of a thread."""
 _SEQUENCES = 1 << 32
 
 
@@ -28,28 +27,28 @@ class LayerCalls:
     end: Ints
     """First sequence number that is not of it; beyond 32 bits where numbers began again."""
     owner: Ints
-    """process << 15 | torch's number of the thread, of each line."""
+    """The thread of each line (`frame_words.torch_thread`)."""
     started: Ints
     """When each line began. A line is the calls of a thread until sequence numbers begin again."""
     key: Ints
     """line << 32 | first sequence number, sorted."""
 
-    def of_nodes(self, process: Ints, number: Ints, sequence: Ints, time_ns: Ints) -> Ints:
-        """The innermost call that made each node, which was seen at a later time; -1 where none is known."""
-        line = latest(self.owner, self.started, process << 15 | number, time_ns)
+    def of_nodes(self, thread: Ints, sequence: Ints, time_ns: Ints) -> Ints:
+        """The innermost call that made each node, which was seen at a later time; -1 where none is known. `thread`: as `owner`."""
+        line = latest(self.owner, self.started, thread, time_ns)
         found = self._innermost(line, sequence)
         # Numbers that began again since: the node may be of before.
         earlier = np.where((line > 0) & (found < 0), line - 1, -1)
-        same = (earlier >= 0) & (np.append(self.owner, -1)[earlier] == process << 15 | number)
+        same = (earlier >= 0) & (np.append(self.owner, -1)[earlier] == thread)
         return np.where(same, self._innermost(np.where(same, earlier, -1), sequence), found)
 
-    def cover(self, process: Ints, number: Ints, time_ns: Ints) -> Mask:
+    def cover(self, thread: Ints, time_ns: Ints) -> Mask:
         """Whether calls of a thread were told at all before a time: then what is of none of them is of no module."""
-        return latest(self.owner, self.started, process << 15 | number, time_ns) >= 0
+        return latest(self.owner, self.started, thread, time_ns) >= 0
 
-    def around(self, process: Ints, number: Ints, sequence: Ints, time_ns: Ints) -> Mask:
+    def around(self, thread: Ints, sequence: Ints, time_ns: Ints) -> Mask:
         """Whether calls of a thread were told before and after each node in its sequence: then what is of none of them is of no module."""
-        line = latest(self.owner, self.started, process << 15 | number, time_ns)
+        line = latest(self.owner, self.started, thread, time_ns)
         after = np.searchsorted(self.key, line << 32 | sequence, side="right")
         lines = np.append(self.key >> 32, -1)
         told: Mask = (line >= 0) & (lines[after] == line) & (lines[after - 1] == line)
@@ -67,7 +66,8 @@ class LayerCalls:
             at = np.where(over, self.parent[at], at)
 
 
-def layer_calls(profile: Tables) -> LayerCalls:
+@once
+def layer_calls(profile: Analysis) -> LayerCalls:
     """All calls of modules that a profile tells of."""
     rows = (
         profile.scan("layer_calls")
@@ -75,7 +75,7 @@ def layer_calls(profile: Tables) -> LayerCalls:
         .select(
             pl.col("process", "layer", "sequence_begin", "begin_ns", "end_ns").cast(pl.Int64),
             nodes=(pl.col("sequence_end").cast(pl.Int64) - pl.col("sequence_begin").cast(pl.Int64)) % _SEQUENCES,
-            owner=pl.col("process").cast(pl.Int64) * (NUMBER + 1) + pl.col("autograd").cast(pl.Int64) % (NUMBER + 1),
+            owner=torch_thread_column(),
         )
         .filter(pl.col("nodes").is_between(1, _SEQUENCES // 2))
         .sort("owner", "begin_ns", pl.col("end_ns").neg())

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.tree import Frame
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 Module = tuple[int, int]
 """process, row of `layers`"""

@@ -12,64 +12,64 @@ from dataclasses import dataclass
 import numpy as np
 
 from aiflame.attribute import nodes
+from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.growth import Forest
 from aiflame.attribute.layer_calls import LayerCalls, layer_calls
 from aiflame.attribute.layer_names import LayerNames, Module, Place
-from aiflame.attribute.stacks import Tables, find_stacks
-from aiflame.attribute.torch_frames import TorchFrames, torch_frames
+from aiflame.attribute.lookup import Ints
+from aiflame.attribute.stack_table import StackKeys
+from aiflame.attribute.torch_frames import torch_frames
 from aiflame.attribute.tree import Frame, frame_table
-from aiflame.attribute.words import Ints
-
-_ROW = 0xFFFFFFFF
-"""Bits of a LAYER word: row of `layers`."""
+from aiflame.profile.frame_words import layer_rows
 
 
 @dataclass(frozen=True, slots=True)
 class StackLayers:
     forest: Forest
     """Layer paths, a frame (Kind.LAYER) for each name: `layers.3`, then `attn`. Node 0: no layer."""
-    key: Ints
-    """process << 32 | stack id, sorted."""
+    stacks: StackKeys
     path: Ints
-    """For each key its node of `forest`. Inside the backward pass: of the modules that are called inside of it, if there are any."""
+    """For each row of `stacks` its node of `forest`. Inside the backward pass: that of the modules that are called there, if there are
+    any."""
     calls: LayerCalls
     call_path: Ints
     """For each call its node of `forest`."""
 
     def of_stacks(self, process: Ints, stack: Ints) -> Ints:
         """The layer path of each stack, 0 where the profile has no such stack."""
-        return np.append(self.path, 0)[find_stacks(self.key, process << 32 | stack)]
+        return self.stacks.at(self.path, process, stack)
 
     def shared(self, one: Ints, other: Ints) -> Ints:
         """The path that two paths have in common, 0 for none."""
         return _common(self.forest.parent, one, other)
 
 
-def layers(profile: Tables, frames: TorchFrames | None = None) -> StackLayers:
+@once
+def layers(profile: Analysis) -> StackLayers:
     """The layer path of every stack of the profile."""
-    frames = frames or torch_frames(profile)
+    frames = torch_frames(profile)
     words, calls = frames.words, layer_calls(profile)
     at = nodes.nearest(words.parent, frames.layer)
     met = np.flatnonzero(frames.layer)
     boundary = nodes.nearest(words.parent, frames.layer | frames.engine | frames.in_node, strict=True)[met]
     outer = np.where((boundary >= 0) & frames.layer[boundary], np.searchsorted(met, boundary), -1)
-    word = words.distinct["frame"].to_numpy()[words.word[met]].astype(np.int64) & _ROW
+    row = layer_rows(words.distinct["frame"].to_numpy()[words.word[met]])
     process = words.distinct["process"].to_numpy()[words.word[met]].astype(np.int64)
 
     # Chains of modules, of stacks and of calls alike: few, however many stacks and calls there are.
-    module = np.concatenate([process << 32 | word, calls.process << 32 | calls.layer])
+    module = np.concatenate([process << 32 | row, calls.process << 32 | calls.layer])
     parent = np.concatenate([outer, np.where(calls.parent >= 0, calls.parent + len(met), -1)])
     known = nodes.distinct(module)
     which = np.searchsorted(known, module)
     above = np.concatenate([[-1], parent + 1]).astype(np.int32)
     chains, chain_module, place = nodes.merge_siblings(above, np.concatenate([[0], which]).astype(np.uint32))
-    modules = [(number >> 32, number & _ROW) for number in known.tolist()]
+    modules = [(number >> 32, number & 0xFFFFFFFF) for number in known.tolist()]
     of_chains = [modules[row] for row in chain_module.tolist()[1:]]
     forest, of_chain = _paths(LayerNames(profile, modules), chains.tolist()[1:], of_chains)
 
     path = of_chain[place[1:]]
     of_node = np.where(at >= 0, np.append(path, 0)[np.searchsorted(met, np.maximum(at, 0))], 0)
-    return StackLayers(forest, words.key, of_node[1:], calls, path[len(met) :])
+    return StackLayers(forest, words.stacks.keys, of_node[1:], calls, path[len(met) :])
 
 
 @dataclass(frozen=True, slots=True)

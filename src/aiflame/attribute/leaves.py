@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from aiflame.attribute import nodes
 from aiflame.attribute.noise import INTERPRETER_MODULE
-from aiflame.attribute.stacks import Tables, callers
+from aiflame.attribute.stack_table import stack_table
 from aiflame.attribute.tree import FRAME_COLUMNS
 from aiflame.profile.codes import FrameKind
+from aiflame.profile.frame_words import frame_kinds
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 GPU_KINDS = [int(Kind.GPU_KERNEL), int(Kind.GPU_LINE)]
 CODE_KINDS = [int(Kind.PYTHON), int(Kind.C), int(Kind.CPP), int(Kind.GPU_KERNEL)]
@@ -69,26 +70,21 @@ def _innermost(profile: Tables, stacks: pl.DataFrame) -> pl.DataFrame:
 
 def _words_of_functions(profile: Tables) -> pl.DataFrame:
     """The stacks, sorted by process and id. A layer is no function: inside it runs what calls it."""
-    stacks = profile.table("stacks").select("process", "id", "parent", "frame").sort("process", "id")
-    frame = stacks["frame"].to_numpy()
-    layer = frame >> np.uint64(60) == FrameKind.LAYER
+    stacks = stack_table(profile)
+    layer = frame_kinds(stacks.words) == FrameKind.LAYER
     if not layer.any():
-        return stacks
-    _, caller = callers(stacks)
-    outside = np.where(layer & (caller >= 0), caller, np.arange(len(stacks)))
-    return stacks.with_columns(frame=pl.Series(frame[outside]))
+        return stacks.rows
+    outside = np.where(layer & (stacks.caller >= 0), stacks.caller, np.arange(len(layer)))
+    return stacks.rows.with_columns(frame=pl.Series(stacks.words[outside]))
 
 
-def _innermost_python(profile: Tables, stacks: pl.DataFrame) -> pl.DataFrame:
+def _innermost_python(profile: Tables, wanted: pl.DataFrame) -> pl.DataFrame:
     """The same for the innermost Python function of each stack."""
-    words = profile.table("stacks").select("process", "id", "parent", "frame").sort("process", "id")
-    _, caller = callers(words)
-    parent = np.concatenate([[-1], caller + 1]).astype(np.int32)
-    python = np.concatenate([[False], (words["frame"] // (1 << 60) == FrameKind.PYTHON).to_numpy()])
-    place = nodes.nearest(parent, python)[1:]
-    found = words.select("process", stack="id", frame=words["frame"].gather(np.maximum(place - 1, 0))).filter(pl.Series(place > 0))
+    stacks = stack_table(profile)
+    place = stacks.nearest(frame_kinds(stacks.words) == FrameKind.PYTHON)
+    words = stacks.rows.select("process", stack="id", frame=stacks.rows["frame"].gather(np.maximum(place, 0)))
     symbols = profile.table("symbols").unique(["process", "frame"], keep="first")
-    return stacks.join(found, on=["process", "stack"]).join(symbols, on=["process", "frame"])
+    return wanted.join(words.filter(pl.Series(place >= 0)), on=["process", "stack"]).join(symbols, on=["process", "frame"])
 
 
 def _inside(gpu: Kind, cpu: Kind) -> pl.Expr:

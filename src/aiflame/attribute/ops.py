@@ -12,9 +12,10 @@ from enum import IntEnum
 import numpy as np
 
 from aiflame.attribute import nodes
-from aiflame.attribute.stacks import Tables, find_stacks
+from aiflame.attribute.analysis import Analysis, once
+from aiflame.attribute.lookup import Ints
+from aiflame.attribute.stack_table import StackKeys
 from aiflame.attribute.torch_frames import TorchFrames, torch_frames
-from aiflame.attribute.words import Ints
 
 _ENDS = -1
 """Stands for a frame inside of which an op outside of it is none."""
@@ -37,10 +38,9 @@ class Where(IntEnum):
 class StackOps:
     names: list[str]
     """Of each op; op 0 is none, and its name is empty."""
-    key: Ints
-    """process << 32 | stack id, sorted."""
+    stacks: StackKeys
     op: Ints
-    """For each key its row of `names`: the op that ran."""
+    """For each row of `stacks` its row of `names`: the op that ran."""
     called: Ints
     """The op that Python called."""
     node: Ints
@@ -53,8 +53,8 @@ class StackOps:
         return self.at(self.op, self.places(process, stack))
 
     def places(self, process: Ints, stack: Ints) -> Ints:
-        """The place of each stack among the keys, -1 where the profile has no such stack."""
-        return find_stacks(self.key, process << 32 | stack)
+        """The row of each stack, -1 where the profile has no such stack."""
+        return self.stacks.find(process, stack)
 
     @staticmethod
     def at(value: Ints, places: Ints) -> Ints:
@@ -62,9 +62,10 @@ class StackOps:
         return np.append(value, 0)[places]
 
 
-def ops(profile: Tables, frames: TorchFrames | None = None) -> StackOps:
+@once
+def ops(profile: Analysis) -> StackOps:
     """The op of every stack of the profile."""
-    frames = frames or torch_frames(profile)
+    frames = torch_frames(profile)
     words = frames.words
     boundary = frames.layer | frames.engine | frames.in_node | frames.imports
     begins = np.where(frames.op > 0, frames.op, np.where(boundary, _ENDS, 0))
@@ -75,7 +76,7 @@ def ops(profile: Tables, frames: TorchFrames | None = None) -> StackOps:
     called = words.nearest(np.where(first, frames.op, np.where(boundary, _ENDS, 0)))
     node = words.nearest(np.where(frames.node > 0, frames.node, np.where(boundary, _ENDS, 0)))
     found = (np.maximum(value, 0)[1:] for value in (op, called, node, _where(frames)))
-    return StackOps(frames.names, words.key, *found)
+    return StackOps(frames.names, words.stacks.keys, *found)
 
 
 def _where(frames: TorchFrames) -> Ints:

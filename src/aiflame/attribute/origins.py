@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from aiflame.attribute import nodes
+from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.division import divide
-from aiflame.attribute.stacks import Tables, callers
+from aiflame.attribute.lookup import Ints, find
+from aiflame.attribute.stack_table import stack_table
 from aiflame.profile.codes import FrameKind
+from aiflame.profile.frame_words import is_frame_of, module_of_native
+from aiflame.profile.tables import Tables
 from aiflame.resolve.provenance import Provenance, provenance
-
-Ints = NDArray[np.int64]
 
 ESTIMATED = ", fused kernels divided by estimated bytes"
 """Goes to the label of a metric that was divided."""
@@ -55,11 +55,8 @@ class KernelOrigins:
 
     def of_stacks(self, process: Ints, stack: Ints) -> Ints:
         """The set of each stack, 0 where it runs no compiled code."""
-        if not len(self.key):
-            return np.zeros(len(stack), dtype=np.int64)
-        wanted = process << 32 | stack
-        at = np.minimum(np.searchsorted(self.key, wanted), len(self.key) - 1)
-        return np.where(self.key[at] == wanted, self.of_key[at], 0)
+        at, there = find(self.key, process << 32 | stack)
+        return np.append(self.of_key, 0)[np.where(there, at, -1)]
 
     def of_kernels(self, process: Ints, stack: Ints, name: pl.Series) -> Ints:
         """The set of each kernel (its name as compiled) launched at a stack: by the stack, else by the name."""
@@ -90,7 +87,8 @@ class KernelOrigins:
         return Division(item[order], row[order], amount[order])
 
 
-def kernel_origins(profile: Tables) -> KernelOrigins:
+@once
+def kernel_origins(profile: Analysis) -> KernelOrigins:
     """What is known of all compiled code of the profile; without any, every stack has set 0."""
     told = provenance(profile.table("kernel_origins"))
     key, of_key = _of_stacks(profile, told)
@@ -104,29 +102,30 @@ def _of_stacks(profile: Tables, told: Provenance) -> tuple[Ints, Ints]:
     none = np.zeros(0, dtype=np.int64)
     if told.calls.is_empty():
         return none, none
-    stacks = profile.table("stacks").select("process", "id", "parent", "frame").sort("process", "id")
-    if stacks.is_empty():
+    stacks = stack_table(profile)
+    if stacks.rows.is_empty():
         return none, none
-    key, caller = callers(stacks)
-    parent = np.concatenate([[-1], caller + 1]).astype(np.int32)
-    python, native = _python_frames(profile, told), _native_frames(profile, told, stacks)
-    found = np.zeros(len(stacks), dtype=np.int64)
+    python, native = _python_frames(profile, told), _native_frames(profile, told, stacks.rows)
+    found = np.zeros(len(stacks.caller), dtype=np.int64)
     for frames in (native, python):
-        at = stacks.join(frames, on=["process", "frame"], how="left", maintain_order="left")["set"]
-        mark = np.concatenate([[False], at.is_not_null().to_numpy()])
-        place = nodes.nearest(parent, mark)[1:]
-        inherited = np.append(0, at.fill_null(0).to_numpy().astype(np.int64))[np.maximum(place, 0)]
-        found = np.where(place > 0, inherited, found)
+        at = stacks.rows.join(frames, on=["process", "frame"], how="left", maintain_order="left")["set"]
+        place = stacks.nearest(at.is_not_null().to_numpy())
+        inherited = at.fill_null(0).to_numpy().astype(np.int64)[np.maximum(place, 0)]
+        found = np.where(place >= 0, inherited, found)
     kept = found > 0
-    return key[kept], found[kept]
+    return stacks.keys.key[kept], found[kept]
 
 
 def _python_frames(profile: Tables, told: Provenance) -> pl.DataFrame:
     """Frame words of generated Python (process, frame), with their set: 0 at lines that call no kernel."""
     files = told.calls.select("process", "file").unique()
     lines = _joined(told, told.calls.filter(pl.col("line") > 0), "file", "line")
-    python = pl.col("frame") // (1 << 60) == FrameKind.PYTHON
-    words = profile.table("symbols").filter(python).select("process", "frame", "file", "line").join(files, on=["process", "file"])
+    words = (
+        profile.table("symbols")
+        .filter(is_frame_of(FrameKind.PYTHON))
+        .select("process", "frame", "file", "line")
+        .join(files, on=["process", "file"])
+    )
     return words.join(lines, on=["process", "file", "line"], how="left").select("process", "frame", pl.col("set").fill_null(0))
 
 
@@ -135,9 +134,7 @@ def _native_frames(profile: Tables, told: Provenance, stacks: pl.DataFrame) -> p
     modules = profile.table("modules").select("process", "path", module="id").join(
         libraries, left_on=["process", "path"], right_on=["process", "library"]
     )  # fmt: skip
-    native = pl.col("frame") // (1 << 60) == FrameKind.NATIVE
-    module = (pl.col("frame") // (1 << 40) % (1 << 20)).cast(pl.UInt32)
-    words = stacks.filter(native).select("process", "frame").unique().with_columns(module=module)
+    words = stacks.filter(is_frame_of(FrameKind.NATIVE)).select("process", "frame").unique().with_columns(module=module_of_native())
     return words.join(modules, on=["process", "module"]).unique(["process", "frame"]).select("process", "frame", "set")
 
 

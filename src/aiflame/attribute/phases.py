@@ -10,8 +10,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute import nodes
+from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.growth import Forest
-from aiflame.attribute.stacks import Functions
+from aiflame.attribute.stacks import Functions, functions
 from aiflame.attribute.tree import Frame, frame_table
 from aiflame.profile.kinds import Kind
 
@@ -81,8 +82,10 @@ class Marks:
     """In GradScaler.step or update: a step of an optimizer ends here, even when the scaler leaves it out."""
 
 
-def marks(trie: Functions) -> Marks:
+@once
+def marks(profile: Analysis) -> Marks:
     """Phases by the innermost function that tells one; inside of backward, forward work is recomputation."""
+    trie = functions(profile)
     told, scaler = _functions(trie.frames)
     of_node = told[trie.frame]
     of_node[: trie.processes + 1] = 0

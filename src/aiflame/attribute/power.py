@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute.stacks import Tables
 from aiflame.errors import AiflameError
+from aiflame.profile.tables import Tables
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

@@ -21,16 +21,6 @@ class Prefix:
     """Threads, Python and native functions follow; else only the kernel, or the innermost function."""
 
 
-PREFIXES: Mapping[str, Prefix] = {
-    "layer": Prefix(("phase", "layer", "op")),
-    "step": Prefix(("step", "phase", "layer", "op")),
-    "region": Prefix(("region",), code=True),
-    "op": Prefix(("op",)),
-    "phase": Prefix(("phase", "op")),
-    "family": Prefix(("family",)),
-}
-
-
 def grow_prefix(growth: Growth, place: Places, rows: pl.DataFrame, prefix: Prefix, forests: Mapping[str, Forest]) -> Places:
     """Puts on each place what its row is of. What has no step, layer, op or region stands under `[no step]` … where others have one."""
     for column in prefix.columns:

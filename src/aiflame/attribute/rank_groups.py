@@ -9,15 +9,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from aiflame.attribute.groupings import RANK
 from aiflame.attribute.growth import Forest
 from aiflame.attribute.owners import process_frames, with_ranks
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.tree import Frame, Tree, assemble, frame_table
 from aiflame.errors import AiflameError
 from aiflame.profile.kinds import Kind
 from aiflame.profile.rank_of import NONE
-
-RANK = "rank"
+from aiflame.profile.tables import Tables
 
 
 def has_ranks(profile: Tables) -> bool:

@@ -12,11 +12,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.growth import Forest
 from aiflame.attribute.items import LATEST
 from aiflame.attribute.region_paths import ORDER, Timelines, timelines
-from aiflame.attribute.stacks import Tables
 from aiflame.profile.codes import RegionApi, RegionKind
+from aiflame.profile.tables import Tables
 
 INTERVALS = {
     "process": pl.Int64,
@@ -51,7 +52,8 @@ class Regions:
         return self._timelines.at(process, thread, time_ns)
 
 
-def regions(profile: Tables) -> Regions:
+@once
+def regions(profile: Analysis) -> Regions:
     """The regions of a profile."""
     intervals = _intervals(profile)
     marked = intervals.filter((pl.col("api") != int(RegionApi.AUTOMATIC)) & pl.col("kind").is_in([int(kind) for kind in ORDER]))

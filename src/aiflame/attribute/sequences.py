@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aiflame.attribute.words import Ints, Mask, find, latest
+from aiflame.attribute.lookup import Ints, Mask, find, latest
 
 NEAR = 4096
 """Neighbours of a node are no further away than this."""

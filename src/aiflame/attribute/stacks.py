@@ -8,31 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute import nodes
+from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.growth import Forest, Growth, Places
 from aiflame.attribute.owners import process_frames, thread_frames, with_ranks
+from aiflame.attribute.stack_table import StackKeys, stack_table
 from aiflame.attribute.tree import FRAME_COLUMNS, Frame, Metric, Tree, frame_table
 from aiflame.profile.codes import FrameKind
+from aiflame.profile.frame_words import code_of_python, frame_kinds, is_frame_of
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 LOST_CALLERS = Frame("[unattributed: callers lost]", Kind.UNATTRIBUTED)
 NO_NAME = Frame("[unknown]", Kind.C)
-
-
-class Tables(Protocol):
-    """What attribution needs of a profile."""
-
-    def has(self, name: str) -> bool: ...
-
-    def table(self, name: str) -> pl.DataFrame: ...
-
-    def scan(self, name: str) -> pl.LazyFrame: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +36,14 @@ class Functions:
     parent: NDArray[np.int32]
     frame: NDArray[np.uint32]
     processes: int
-    key: NDArray[np.int64]
-    """process << 32 | stack id, sorted."""
+    stacks: StackKeys
+    """Those of the processes."""
     innermost: NDArray[np.int32]
-    """For each key, the node of the stack's innermost function."""
+    """For each row of `stacks`, the node of the stack's innermost function."""
 
     def of_stacks(self, process: NDArray[np.int64], stack: NDArray[np.int64]) -> NDArray[np.int64]:
         """The node of each stack; that of its process where the profile has no such stack."""
-        key = process << 32 | stack
-        at = find_stacks(self.key, key)
+        at = self.stacks.find(process, stack)
         found = np.append(self.innermost, 0)[at]
         return np.where(at >= 0, found, 1 + process).astype(np.int64)
 
@@ -71,45 +63,37 @@ class Functions:
         return Forest(self.frames, parent, self.frame)
 
 
-def functions(profile: Tables) -> Functions:
+@once
+def functions(profile: Analysis) -> Functions:
     """The trie of functions of a profile."""
     processes = frame_table(process_frames(with_ranks(profile.table("processes"), profile.table("ranks"))))
     size = len(processes) - 1
-    stacks = profile.table("stacks").select("process", "id", "parent", "frame").filter(pl.col("process") < size).sort("process", "id")
-    names, of_words = _functions_of_words(profile, stacks.select("process", "frame").unique())
+    stacks = stack_table(profile).of_processes_before(size)
+    names, of_words = _functions_of_words(profile, stacks.rows.select("process", "frame").unique())
     frames = pl.concat([processes, frame_table([LOST_CALLERS])[1:], names])
 
-    rows = stacks.with_row_index("stack").join(of_words, on=["process", "frame"]).sort("stack", "depth")
+    rows = stacks.rows.with_row_index("stack").join(of_words, on=["process", "frame"]).sort("stack", "depth")
     stack = rows["stack"].to_numpy()
     node = np.arange(1 + 2 * size, 1 + 2 * size + len(rows))  # after the root, the processes and "callers lost" of each process
     last = np.append(stack[1:] != stack[:-1], True)[: len(rows)]
     end = node[last]
     outermost = np.roll(last, 1)
 
-    process = stacks["process"].to_numpy().astype(np.int64)
-    key, caller = callers(stacks)
+    process = stacks.keys.key >> 32
     parent = node - 1
-    begins = np.where(stacks["parent"].to_numpy() == 0, 1 + process, 1 + size + process)
-    parent[outermost] = np.where(caller >= 0, end[caller], begins)
+    begins = np.where(stacks.rows["parent"].to_numpy() == 0, 1 + process, 1 + size + process)
+    parent[outermost] = np.where(stacks.caller >= 0, end[stacks.caller], begins)
 
     each = np.arange(size)
     all_parent = np.concatenate([[-1], 0 * each, 1 + each, parent]).astype(np.int32)
     all_frame = np.concatenate([[0], 1 + each, 0 * each + 1 + size, 2 + size + rows["function"].to_numpy()]).astype(np.uint32)
     # A layer is no function: what it calls is called by the function outside of it.
-    is_function = np.append(np.ones(1 + 2 * size, dtype=np.bool_), (rows["frame"] // (1 << 60) != FrameKind.LAYER).to_numpy())
+    is_function = np.append(np.ones(1 + 2 * size, dtype=np.bool_), frame_kinds(rows["frame"].to_numpy()) != FrameKind.LAYER)
     if not is_function.all():
         outside = nodes.nearest(all_parent, is_function)
         all_parent, end = np.where(all_parent >= 0, outside[all_parent], np.int32(-1)), outside[end]
     merged_parent, merged_frame, place = nodes.merge_siblings(all_parent, all_frame)
-    return Functions(frames, merged_parent, merged_frame, size, key, place[end])
-
-
-def callers(stacks: pl.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Of stacks sorted by process and id: their keys (process << 32 | id), and the row of each one's caller, -1 for none."""
-    process = stacks["process"].to_numpy().astype(np.int64)
-    key = process << 32 | stacks["id"].to_numpy()
-    caller = find_stacks(key, process << 32 | stacks["parent"].to_numpy())
-    return key, np.where(caller < np.arange(len(key)), caller, -1)  # a damaged profile may name a later stack: never follow it
+    return Functions(frames, merged_parent, merged_frame, size, stacks.keys, place[end])
 
 
 def hang(
@@ -154,12 +138,11 @@ def grow_threads(
 
 def _functions_of_words(profile: Tables, words: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Distinct functions as frames, and for each frame word its functions: process, frame, depth, function (row)."""
-    kind_of_word = pl.col("frame") // (1 << 60)
     first_lines = profile.table("codes").select("process", code="id", first_line="first_line").unique(["process", "code"])
     named = (
         words.join(profile.table("symbols"), on=["process", "frame"], how="left")
         .with_columns(
-            code=pl.when(kind_of_word == FrameKind.PYTHON).then((pl.col("frame") // (1 << 32)) % (1 << 28)).cast(pl.UInt32),
+            code=pl.when(is_frame_of(FrameKind.PYTHON)).then(code_of_python()),
         )
         .join(first_lines, on=["process", "code"], how="left")
         .with_columns(
@@ -181,17 +164,3 @@ def _functions_of_words(profile: Tables, words: pl.DataFrame) -> tuple[pl.DataFr
     distinct = named.select(list(FRAME_COLUMNS)).unique(maintain_order=True).with_row_index("function")
     of_words = named.join(distinct, on=list(FRAME_COLUMNS)).select("process", "frame", "depth", "function")
     return distinct.drop("function").select(pl.col(name).cast(type_) for name, type_ in FRAME_COLUMNS.items()), of_words
-
-
-def find_stacks(keys: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Place of each wanted key (process << 32 | id) among sorted keys, -1 where it is not."""
-    if not len(keys):
-        return np.full(len(wanted), -1)
-    # Ids count from 1 in each process, so that a key's place is known unless records were lost.
-    process = wanted >> 32
-    starts = np.searchsorted(keys, np.arange(int(process.max(initial=0)) + 1) << 32)
-    at: NDArray[np.int64] = np.clip(starts[process] + (wanted & 0xFFFFFFFF) - 1, 0, len(keys) - 1)
-    elsewhere = np.flatnonzero(keys[at] != wanted)
-    at[elsewhere] = np.minimum(np.searchsorted(keys, wanted[elsewhere]), len(keys) - 1)
-    at[keys[at] != wanted] = -1
-    return at

@@ -12,11 +12,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.calls import Calls, calls_by_launches, outermost_calls
 from aiflame.attribute.items import LATEST
 from aiflame.attribute.optimizers import ends_of_cycles, outermost, with_skipped
-from aiflame.attribute.stacks import Tables
 from aiflame.profile.codes import RegionApi
+from aiflame.profile.tables import Tables
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -88,7 +89,8 @@ def steps(profile: Tables, seen: dict[tuple[int, int], Seen]) -> Steps:
     return Steps(table.sort("process", "begin_ns", "thread").with_columns(number).sort("process", "thread", "begin_ns"))
 
 
-def automatic_regions(profile: Tables) -> pl.DataFrame:
+@once
+def automatic_regions(profile: Analysis) -> pl.DataFrame:
     """process, thread, name, payload, begin_ns, end_ns of the regions that aiflame itself saw. One without an end has not ended yet."""
     columns = {"process": pl.Int64, "thread": pl.Int64, "name": pl.String, "payload": pl.UInt64, "begin_ns": pl.Int64, "end_ns": pl.Int64}
     if not profile.has("regions"):

@@ -7,9 +7,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute import nodes
-from aiflame.attribute.stacks import Functions, Tables
+from aiflame.attribute.stacks import Functions
 from aiflame.attribute.tree import Frame
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 STARTED = Frame("[thread started here]", Kind.BOUNDARY)
 BOOTSTRAP = ("Thread._bootstrap", "_bootstrap")

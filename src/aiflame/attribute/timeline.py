@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import polars as pl
 
-from aiflame.attribute.context import BRINGS, CONTEXT, Meaning, of_devices
+from aiflame.attribute.analysis import Analysis
+from aiflame.attribute.context import BRINGS, CONTEXT, of_devices
 from aiflame.attribute.gpu_work import JOIN
 from aiflame.attribute.owners import process_names, thread_frames, with_ranks
-from aiflame.attribute.stacks import Tables, functions
 from aiflame.attribute.timeline_calls import calls
 from aiflame.attribute.timeline_context import Contexts
 from aiflame.attribute.timeline_intra import inside_kernels
@@ -27,6 +27,7 @@ from aiflame.attribute.timeline_work import device_work
 from aiflame.attribute.tree import Frame
 from aiflame.memory import give_back_freed_memory
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 
 _NO_THREAD = Frame("[thread not recorded]", Kind.UNATTRIBUTED)
 
@@ -36,17 +37,18 @@ def timeline(
     *,
     samples: bool = True,
     without: frozenset[SliceKind] = frozenset(),
-    meaning: Meaning | None = None,
     taker: Callable[[Timeline], None] | None = None,
 ) -> Timeline:
     """All that a profile knows of time; without `samples` no functions that CPU samples met, and without some kinds of slices.
-    `meaning`: what `of_devices` says, if it was asked before. With a `taker`, what it was not given (see `Making`)."""
+    With a `taker`, what it was not given (see `Making`)."""
+    profile = Analysis.of(profile)
     making = Making(without, taker)
     owners = owners_of(profile, making)
-    stacks = Stacks(profile, functions(profile))
+    stacks = Stacks(profile)
     marked_regions(profile, making, owners)
     traced_calls(profile, making, owners)
-    meaning = meaning or of_devices(profile, stacks.trie)
+    meaning = of_devices(profile)
+    profile.used(of_devices)
     contexts = Contexts(making, replace(meaning, launches=meaning.launches.select(*CONTEXT, BRINGS)))
     del meaning
     give_back_freed_memory()

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from aiflame.attribute.gpu_work import JOIN
 from aiflame.attribute.items import LATEST
 from aiflame.attribute.packing import packed
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.timeline_context import Contexts
 from aiflame.attribute.timeline_spans import by_time, lanes, path_spans, pieces
 from aiflame.attribute.timeline_stacks import Stacks
 from aiflame.attribute.timeline_tables import SLICES, Making, Owners, SliceKind, TrackKind
 from aiflame.attribute.timeline_work import Launched
 from aiflame.profile.codes import SyncKind
+from aiflame.profile.tables import Tables
 
 Ints = NDArray[np.int64]
 U32 = NDArray[np.uint32]

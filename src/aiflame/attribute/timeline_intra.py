@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute.gpu_inside import kernel_names
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.timeline_spans import lanes
 from aiflame.attribute.timeline_tables import LATEST, Ints, Making, Owners, SliceKind, TrackKind
+from aiflame.profile.tables import Tables
 
 MOST = 60_000
 """Slices of a kernel."""

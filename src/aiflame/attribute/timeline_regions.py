@@ -7,10 +7,10 @@ import polars as pl
 
 from aiflame.attribute.gpu_work import COPY_NAMES, MOST_BYTES
 from aiflame.attribute.regions import regions
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.timeline_spans import nested_lanes
 from aiflame.attribute.timeline_tables import LATEST, Making, Owners, SliceKind, TrackKind
 from aiflame.profile.codes import AllocationKind, PayloadType, RegionApi, RegionKind
+from aiflame.profile.tables import Tables
 
 _FACTS = ("domain", "category", "payload", "told")
 """`told`: what the program told of a region (ITT metadata), `key: value`."""

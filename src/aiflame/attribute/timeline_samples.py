@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from aiflame.attribute.context import Meaning, of_samples
 from aiflame.attribute.cpu import LONGEST_NS
 from aiflame.attribute.items import LATEST
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.states import state_frames
 from aiflame.attribute.timeline_context import Contexts
 from aiflame.attribute.timeline_spans import Level, ancestors, path_spans
 from aiflame.attribute.timeline_stacks import Stacks
 from aiflame.attribute.timeline_tables import Making, Owners, SliceKind
+from aiflame.profile.tables import Tables
 
 Ints = NDArray[np.int64]
 DEEPEST = 200
@@ -44,7 +44,7 @@ def cpu_samples(profile: Tables, making: Making, owners: Owners, stacks: Stacks,
     launched = profile.scan("launches").select("process").unique().collect()["process"]
     alone = ~rows["process"].is_in(launched.to_list())
     if alone.any():
-        meaning = meaning or of_samples(profile, stacks.trie, clock)
+        meaning = meaning or of_samples(profile, clock)
         told = pl.DataFrame({name: meaning.samples[name] for name in ("step", "phase", "layer", "op")})[rows["row"].to_numpy()]
         here = rows.hstack(told).filter(alone)
         contexts = Contexts(making, meaning)

@@ -9,11 +9,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute import nodes
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.noise import interpreter_noise
-from aiflame.attribute.stacks import Functions, Tables, find_stacks
+from aiflame.attribute.stacks import functions
 from aiflame.attribute.tree import Tree
-from aiflame.attribute.words import stack_words
+from aiflame.attribute.words import Words, stack_words
 from aiflame.profile.codes import FrameKind
+from aiflame.profile.frame_words import is_frame_of
+from aiflame.profile.tables import Tables
 
 Ints = NDArray[np.int64]
 LINES = 4
@@ -29,21 +32,22 @@ _INTERFACE = r"^_*(?:cu(?:da)?[A-Z]|cl[A-Z])\w*(?:@.*)?$"
 
 
 class Stacks:
-    def __init__(self, profile: Tables, trie: Functions) -> None:
-        self._profile = profile
-        self.trie = trie
+    def __init__(self, profile: Tables) -> None:
+        self._profile = Analysis.of(profile)
+        self.trie = functions(self._profile)
 
     def tops(self, process: Ints, stack: Ints) -> list[list[str]]:
         """`model.py:41 Attention.forward`: the innermost lines of Python, innermost first; of stacks without Python functions."""
-        key, text, parent, word = self._lines
-        at = find_stacks(key, process << 32 | stack) + 1
+        words, text = self._lines
+        parent, word = words.parent, words.word
+        at = words.stacks.keys.find(process, stack) + 1
         told = np.append(np.array([bool(one) for one in text], dtype=np.bool_), False)[word]
         nearest, further = nodes.nearest(parent, told), nodes.nearest(parent, told, strict=True)
         found = _walk(np.where(at > 0, nearest[at], -1), further)
         lines = [[text[word[one]] for one in each if one >= 0] for each in found.tolist()]
         bare = np.array([not each for each in lines], dtype=np.bool_)
-        for place, functions in zip(np.flatnonzero(bare).tolist(), self._functions(process[bare], stack[bare]), strict=True):
-            lines[place] = functions
+        for place, names in zip(np.flatnonzero(bare).tolist(), self._functions(process[bare], stack[bare]), strict=True):
+            lines[place] = names
         return lines
 
     def calls(self, process: Ints, stack: Ints) -> list[str]:
@@ -81,21 +85,21 @@ class Stacks:
         return [[name for one, name in zip(each, row, strict=True) if one >= 0] for each, row in zip(found.tolist(), rows, strict=True)]
 
     @cached_property
-    def _lines(self) -> tuple[Ints, list[str], NDArray[np.int32], Ints]:
-        """Keys of stacks, the text of each distinct word (empty: not told), and the trie of words."""
+    def _lines(self) -> tuple[Words, list[str]]:
+        """The trie of words, and the text of each distinct word (empty: not told)."""
         words = stack_words(self._profile)
         symbols = self._profile.table("symbols") if self._profile.has("symbols") else None
         text = [""] * len(words.distinct)
         if symbols is not None:
             line = pl.format("{}:{} {}", pl.col("file").str.split("/").list.last(), "line", "name")
-            told = (pl.col("frame") // (1 << 60) == FrameKind.PYTHON) & ~pl.col("file").str.contains(_NOT_TOLD)
+            told = is_frame_of(FrameKind.PYTHON) & ~pl.col("file").str.contains(_NOT_TOLD)
             told &= (pl.col("file") != _LAUNCHER[0]) | (pl.col("name") != _LAUNCHER[1])
             own = symbols.filter(pl.col("depth") == 0).unique(["process", "frame"], keep="first")
             named = words.distinct.join(
                 own.select("process", "frame", "file", "line", "name"), on=["process", "frame"], how="left", maintain_order="left"
             )
             text = named.select(pl.when(told).then(line).otherwise(pl.lit("")).fill_null("").alias("text"))["text"].to_list()
-        return words.key, text, words.parent, words.word
+        return words, text
 
 
 def _walk(first: Ints, further: NDArray[np.int32]) -> Ints:

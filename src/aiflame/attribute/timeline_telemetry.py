@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.timeline_tables import LATEST, Making, Owners, TrackKind
+from aiflame.profile.tables import Tables
 
 MACHINE = "Machine"
 _GROUPS = {

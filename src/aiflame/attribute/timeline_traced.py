@@ -7,10 +7,10 @@ import polars as pl
 
 from aiflame.attribute.backends import backend_name
 from aiflame.attribute.items import LATEST
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.timeline_spans import nested_lanes
 from aiflame.attribute.timeline_tables import Making, Owners, SliceKind, TrackKind
 from aiflame.profile.codes import CallKind
+from aiflame.profile.tables import Tables
 
 _KEY = ("process", "thread", "backend", "asynchronous")
 _FACTS = ("bytes", "peer", "group", "failed")

@@ -7,8 +7,8 @@ from functools import cached_property
 
 import polars as pl
 
-from aiflame.attribute.context import BRINGS, CONTEXT, Meaning, of_samples
-from aiflame.attribute.stacks import Tables, functions
+from aiflame.attribute.analysis import Analysis
+from aiflame.attribute.context import BRINGS, CONTEXT, Meaning, of_devices, of_samples
 from aiflame.attribute.timeline import launches_of, owners_of
 from aiflame.attribute.timeline_calls import calls
 from aiflame.attribute.timeline_context import Contexts
@@ -20,6 +20,7 @@ from aiflame.attribute.timeline_tables import Making, Timeline
 from aiflame.attribute.timeline_telemetry import telemetry
 from aiflame.attribute.timeline_work import device_work
 from aiflame.errors import AiflameError
+from aiflame.profile.tables import Tables
 
 
 class TooMuch(AiflameError):
@@ -30,16 +31,15 @@ class TooMuch(AiflameError):
 class Windows:
     """Keeps what is costly and the same for every stretch: what launches are of, stacks, and where regions lie."""
 
-    profile: Tables
-    meaning: Meaning
-    """What `of_devices` says."""
+    profile: Analysis
 
     def timeline(self, begin: int, end: int, most: int) -> Timeline:
         """What lies in [begin, end), without counters. What lies around it may be there too, in parts: it is to be cut off."""
         if (many := sum(rows.many(begin, end) for rows in (self._kernels, self._launches, self._samples))) > most:
             raise TooMuch(f"{many:,} records are in this stretch of time: ask for a shorter one")
         cut, launched, sampled = self._cut(begin, end)
-        meaning = replace(self.meaning, launches=self.meaning.launches.select(*CONTEXT, BRINGS)[launched])
+        meaning = of_devices(self.profile)
+        meaning = replace(meaning, launches=meaning.launches.select(*CONTEXT, BRINGS)[launched])
         making = Making()
         owners = owners_of(self.profile, making)
         here = (pl.col("end_ns") >= begin) & (pl.col("begin_ns") <= end)
@@ -100,7 +100,7 @@ class Windows:
 
     @cached_property
     def _stacks(self) -> Stacks:
-        return Stacks(self.profile, functions(self.profile))
+        return Stacks(self.profile)
 
     @cached_property
     def _regions(self) -> pl.DataFrame:
@@ -113,7 +113,7 @@ class Windows:
         rest = self.profile.scan("cpu_samples").select("process").unique().join(launched, on="process", how="anti")
         if rest.collect().is_empty():
             return None
-        meaning = of_samples(self.profile, self._stacks.trie, clock_of(self.profile) or 0)
+        meaning = of_samples(self.profile, clock_of(self.profile) or 0)
         return replace(meaning, samples=meaning.samples.select("step", "phase", "layer", "op"))
 
 

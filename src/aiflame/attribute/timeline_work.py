@@ -18,17 +18,18 @@ from aiflame.attribute.gpu_inside import kernel_names
 from aiflame.attribute.gpu_launches import LaunchIndex
 from aiflame.attribute.gpu_work import COPY_NAMES, JOIN, LONGEST_NS
 from aiflame.attribute.items import LATEST
+from aiflame.attribute.lookup import find_rows
 from aiflame.attribute.packing import packed
 from aiflame.attribute.phases import Phase
 from aiflame.attribute.pieces import pieces as pieces_of
 from aiflame.attribute.pieces import taken
-from aiflame.attribute.stacks import Tables, find_stacks
 from aiflame.attribute.timeline_context import Contexts
 from aiflame.attribute.timeline_spans import by_time, lanes, path_spans, pieces
 from aiflame.attribute.timeline_stacks import Stacks
 from aiflame.attribute.timeline_tables import Making, Owners, SliceKind, TrackKind
 from aiflame.attribute.variants import Specializations
 from aiflame.profile.codes import CopyKind
+from aiflame.profile.tables import Tables
 
 Ints = NDArray[np.int64]
 NO_DEVICE = "[unknown device]"
@@ -162,7 +163,7 @@ def _ran(profile: Tables, items: pl.DataFrame, launches: pl.DataFrame) -> Iterat
     index = LaunchIndex.of(*(launches[name].to_numpy() for name in (*JOIN, "id")))
     captured = captured_stacks(profile)
     of_kernels = (
-        rows.with_columns(item=pl.Series(taken(of_known, find_stacks(known, _ints(rows, "process") << 32 | _ints(rows, "shape")), 0)))
+        rows.with_columns(item=pl.Series(taken(of_known, find_rows(known, _ints(rows, "process") << 32 | _ints(rows, "shape")), 0)))
         for rows in kernels
     )
     of_copies = (

@@ -9,10 +9,12 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute import nodes
+from aiflame.attribute.analysis import Analysis, once
+from aiflame.attribute.lookup import Ints, Mask
 from aiflame.attribute.op_names import op_of_node, op_of_symbol
-from aiflame.attribute.stacks import Tables
-from aiflame.attribute.words import Ints, Mask, Words, stack_words
+from aiflame.attribute.words import Words, stack_words
 from aiflame.profile.codes import FrameKind
+from aiflame.profile.frame_words import frame_kinds
 from aiflame.profile.kinds import Kind
 
 COMPILED = "[compiled]"
@@ -74,11 +76,12 @@ class _Names:
         return row
 
 
-def torch_frames(profile: Tables) -> TorchFrames:
+@once
+def torch_frames(profile: Analysis) -> TorchFrames:
     """What each frame of the profile's stacks is to torch."""
     words = stack_words(profile)
     names = _Names()
-    kind = (words.distinct["frame"] // (1 << 60)).to_numpy()
+    kind = frame_kinds(words.distinct["frame"].to_numpy())
     symbols = (
         words.distinct.with_row_index("word")
         .join(profile.table("symbols"), on=["process", "frame"])

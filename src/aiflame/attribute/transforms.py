@@ -10,7 +10,7 @@ import polars as pl
 from aiflame.attribute import nodes
 from aiflame.attribute.difference import diff
 from aiflame.attribute.gpu import WITH_IDLE
-from aiflame.attribute.grouping import GROUPS, group
+from aiflame.attribute.grouping import group
 from aiflame.attribute.invert import invert, inverted_for_reading
 from aiflame.attribute.noise import hide_interpreter_noise
 from aiflame.attribute.recursion import merge_recursion
@@ -19,7 +19,6 @@ from aiflame.attribute.tree import FRAME_COLUMNS, Frame, Tree, assemble, frame_t
 from aiflame.profile.kinds import Kind
 
 __all__ = [
-    "GROUPS",
     "diff",
     "focus",
     "group",

@@ -33,9 +33,6 @@ GPU_STALLS = Metric("gpu-stalls", "samples", "GPU samples, divided over launches
 GPU_LATENCY = Metric("gpu-latency", "samples", "GPU samples in whose cycle nothing was issued, divided over launches by their time")
 BYTES = Metric("bytes", "bytes", "bytes copied")
 ENERGY = Metric("energy", "µJ", "energy")
-METRICS: Mapping[str, Metric] = {metric.name: metric for metric in (CPU_TIME, WALL_TIME, GPU_TIME, GPU_STALLS, GPU_LATENCY, BYTES, ENERGY)}
-OF_GPU = frozenset(metric.name for metric in (GPU_TIME, GPU_STALLS, GPU_LATENCY, BYTES, ENERGY))
-"""Those whose values lie in kernels and copies; energy does where kernels ran, and else is of CPUs."""
 LAUNCHES = Metric("launches", "launches", "launches")
 """Beside GPU time, bytes and energy: how often each kernel or copy ran."""
 

@@ -14,7 +14,7 @@ from aiflame.analyze.source_text import SourceTexts
 from aiflame.cli.say import say_json
 from aiflame.cli.view import Ranks, SourcePath, opened, source_folder
 from aiflame.errors import AiflameError
-from aiflame.profile.store import SUFFIX
+from aiflame.profile.opening import SUFFIX
 from aiflame.render.annotate import LEAST_PERCENT, print_annotation
 
 

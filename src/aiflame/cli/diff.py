@@ -10,23 +10,24 @@ import typer
 
 from aiflame.analyze.diff import at_one_period, compare, to_json
 from aiflame.analyze.facts import facts
-from aiflame.analyze.per_step import GROUPINGS
+from aiflame.attribute.groupings import compared_by
+from aiflame.attribute.metrics import COMPARED
 from aiflame.attribute.transforms import diff as diff_tree
 from aiflame.cli.say import say, say_json
 from aiflame.cli.view import BaseRanks, Ranks, View, opened, view
 from aiflame.errors import AiflameError
-from aiflame.profile.store import Profile
+from aiflame.profile.tables import OpenedProfile
 from aiflame.render import svg
 from aiflame.render.diff_table import print_comparison
 
 ROWS, ROWS_OF_ONE = 10, 30
-_GROUPINGS = ", ".join(dict.fromkeys(one for of_metric in GROUPINGS.values() for one in of_metric))
+_GROUPINGS = ", ".join(dict.fromkeys(by for metric in COMPARED for by in compared_by(metric)))
 
 
 def diff(
     base: Annotated[Path, typer.Argument(metavar="BASE", help="The profile of before.")],
     new: Annotated[Path | None, typer.Argument(metavar="NEW", help="The profile of now (with --base-ranks: or BASE again).")] = None,
-    metric: Annotated[str, typer.Option("--metric", help=f"{', '.join(GROUPINGS)} (default: gpu-time where kernels ran).")] = "",
+    metric: Annotated[str, typer.Option("--metric", help=f"{', '.join(COMPARED)} (default: gpu-time where kernels ran).")] = "",
     by: Annotated[str, typer.Option("--by", help=f"{_GROUPINGS} (default: the first four that the metric has).")] = "",
     rows: Annotated[
         int | None, typer.Option("-n", "--rows", min=1, help=f"How many rows (default: {ROWS}; with --by {ROWS_OF_ONE}).")
@@ -56,7 +57,7 @@ def diff(
 class _Side:
     path: Path
     ranks: str
-    profile: Profile
+    profile: OpenedProfile
 
     @staticmethod
     def of(path: Path, ranks: str) -> _Side:

@@ -18,8 +18,8 @@ from aiflame.analyze.ranks import to_json
 from aiflame.cli.say import say_json
 from aiflame.errors import AiflameError
 from aiflame.json_text import json_text
+from aiflame.profile.opening import newest
 from aiflame.profile.rank_numbers import parse_ranks
-from aiflame.profile.store import newest
 from aiflame.render.ranks_table import print_ranks
 from aiflame.render.terminal import Terminal
 

@@ -7,9 +7,11 @@ from typing import Annotated
 import typer
 
 from aiflame.analyze.phases import over_steps, phase_times
-from aiflame.analyze.top import ASKED, GROUPED, to_json
+from aiflame.analyze.top import to_json
 from aiflame.analyze.top import top as ask
-from aiflame.attribute.tree import GPU_STALLS, OF_GPU, Kind
+from aiflame.attribute.groupings import CODE, LISTS
+from aiflame.attribute.metrics import OF_GPU
+from aiflame.attribute.tree import GPU_STALLS, Kind
 from aiflame.cli.say import say_json
 from aiflame.cli.view import Focus, Idle, MetricName, ProfilePath, Ranks, Raw, view
 from aiflame.render.table import print_steps, print_top
@@ -19,7 +21,7 @@ _DETAIL = {"line": "line", "stall": "instruction"}
 
 def top(
     profile: ProfilePath = None,
-    by: Annotated[str, typer.Option("--by", help=f"{', '.join(list(ASKED)[:-1])} or {list(ASKED)[-1]}.")] = "",
+    by: Annotated[str, typer.Option("--by", help=f"{', '.join(list(LISTS)[:-1])} or {list(LISTS)[-1]}.")] = "",
     metric: MetricName = "",
     rows: Annotated[int, typer.Option("-n", "--rows", min=1, help="How many rows.")] = 20,
     only: Focus = "",
@@ -31,7 +33,7 @@ def top(
     """Show where the time went, heaviest first."""
     detail = _DETAIL.get(by, "function")
     asked = metric or (GPU_STALLS.name if by == "stall" else "")
-    grouped = by if by in GROUPED else "code"
+    grouped = by if by in LISTS and LISTS[by].grouped else CODE
     shown = view(profile, asked, grouped, detail, raw=raw, only=only, no_idle=no_idle, ranks=ranks)
     of_kernels = shown.metric in OF_GPU and not set(shown.tree.kinds().tolist()).isdisjoint((Kind.GPU_KERNEL, Kind.GPU_COPY))
     question = by or ("kernel" if of_kernels else "function")

@@ -12,23 +12,25 @@ import typer
 import aiflame
 from aiflame.analyze.source_text import SourceFolder
 from aiflame.api import Profile
-from aiflame.attribute.build import GROUPINGS, default_metric
+from aiflame.attribute.build import default_metric
+from aiflame.attribute.groupings import OF_TREES
+from aiflame.attribute.metrics import METRICS
 from aiflame.attribute.transforms import focus, hide_interpreter_noise, without_idle
-from aiflame.attribute.tree import METRICS, Tree
+from aiflame.attribute.tree import Tree
 from aiflame.cli.progress import SealingLine
 from aiflame.cli.say import say
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed
 from aiflame.profile.background import take_failures
 from aiflame.profile.door import Folder
+from aiflame.profile.opening import newest
 from aiflame.profile.rank_numbers import parse_ranks, write_ranks
-from aiflame.profile.store import newest
 
 ProfilePath = Annotated[
     Path | None, typer.Argument(metavar="PROFILE", help="The profile, or a file of collapsed stacks (default: the newest profile here).")
 ]
 MetricName = Annotated[str, typer.Option("--metric", help=f"{', '.join(METRICS)} (default: gpu-time where kernels ran).")]
-Grouping = Annotated[str, typer.Option("--by", help=f"How to group: {', '.join(GROUPINGS)}.")]
+Grouping = Annotated[str, typer.Option("--by", help=f"How to group: {', '.join(OF_TREES)}.")]
 Detail = Annotated[
     str,
     typer.Option(

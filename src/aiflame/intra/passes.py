@@ -12,7 +12,7 @@ that fails leaves the kernel as it was.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from aiflame.intra.errors import Refused
@@ -58,11 +58,8 @@ def pass_(name: str) -> Callable[[Pass], Pass]:
     return register
 
 
-def passes() -> dict[str, Pass]:
-    """All that are known, by name."""
-    import aiflame.intra.auto
-    import aiflame.intra.presets  # noqa: F401 - they register their passes
-
+def registered() -> dict[str, Pass]:
+    """The passes that were registered so far, by name; `catalog.known` has those that come with aiflame, too."""
     return dict(_passes)
 
 
@@ -223,12 +220,3 @@ _WORDS = {
     "ttng.wait_barrier": "barrier",
     "ttng.async_tma_store_wait": "stores",
 }
-
-
-def choose(names: Iterable[str]) -> list[tuple[str, Pass]]:
-    """Passes by name, each once."""
-    known = passes()
-    missing = [name for name in names if name not in known]
-    if missing:
-        raise Refused(f"no pass is called {missing[0]}: choose from {', '.join(sorted(known))}")
-    return [(name, known[name]) for name in dict.fromkeys(names)]

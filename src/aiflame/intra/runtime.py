@@ -20,12 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aiflame.intra import compile_hook, device, device_ring, driver, lowering
+from aiflame.intra import catalog, compile_hook, device, device_ring, driver, lowering
 from aiflame.intra.capture_writer import CaptureWriter
 from aiflame.intra.compile_hook import Recipe
 from aiflame.intra.errors import Refused
 from aiflame.intra.launch_hooks import Hooks
-from aiflame.intra.passes import choose, passes
 
 _DONE = "_aiflame_intra"
 SLOTS = 4
@@ -91,7 +90,7 @@ class Session:
         self.counts: dict[str, Counts] = {}
         found = _load(settings.files)
         self.names = settings.passes or found
-        self.recipe = Recipe(tuple(choose(self.names)), settings.warps, settings.segment_bytes, settings.shared)
+        self.recipe = Recipe(tuple(catalog.chosen(self.names)), settings.warps, settings.segment_bytes, settings.shared)
         self._wanted = re.compile(settings.kernels)
 
     def start(self) -> None:
@@ -387,10 +386,10 @@ def _resources(kernel: Any) -> dict[str, int] | None:
 
 def _load(files: tuple[str, ...]) -> tuple[str, ...]:
     """Runs Python files that define passes; their names."""
-    before = passes()
+    before = catalog.known()
     for file in files:
         runpy.run_path(file, run_name="aiflame_passes")
-    return tuple(name for name, one in passes().items() if one is not before.get(name))
+    return tuple(name for name, one in catalog.known().items() if one is not before.get(name))
 
 
 def _first_line(error: BaseException) -> str:

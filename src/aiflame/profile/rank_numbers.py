@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ..errors import AiflameError
 
@@ -33,3 +33,8 @@ def write_ranks(ranks: Iterable[int]) -> str:
         else:
             runs.append([rank, rank])
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def named_ranks(ranks: Collection[int]) -> str:
+    """`rank 3`, `ranks 0-3,7`."""
+    return f"rank{'s' if len(ranks) > 1 else ''} {write_ranks(ranks)}"

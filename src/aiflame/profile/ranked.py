@@ -9,17 +9,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import polars as pl
 
 from ..errors import AiflameError
 from .door import Folder
-from .job import Job, rank_folders, rank_name
+from .job import rank_name
 from .meta import Clocks, Meta
-from .rank_numbers import parse_ranks, write_ranks
+from .rank_numbers import named_ranks
 from .rank_of import NONE, ranks_of
-from .shifts import MOMENTS, SAME, Shift, since_1970
-from .store import Profile, without_rows
+from .shifts import MOMENTS, SAME, Shift
+from .store import Profile
+from .tables import answer, collected, without_rows
 
 _OF_CODE = {
     "kernel_names": ("name",),
@@ -58,14 +60,20 @@ class Part:
         return self.count if self.chosen is None else len(self.chosen)
 
 
-class Ranked(Profile):
-    """The interface of a profile, over its parts."""
+class Ranked:
+    """Several profiles as one (`tables.OpenedProfile`). Derived tables are written into those of single ranks, never into this."""
 
     def __init__(self, folder: Folder, parts: Sequence[Part], notes: Iterable[str] = (), *, complete: bool = True) -> None:
         self.parts = tuple(_numbered(parts))
         self._notes, self._complete = tuple(notes), complete
-        super().__init__(folder, _meta(self.parts, self._notes, complete=complete), (), None)
+        self.folder = folder
+        self.meta = _meta(self.parts, self._notes, complete=complete)
         self._hosts = _host_names(self.parts)
+
+    @property
+    def path(self) -> Path:
+        """The profile's name. Never open it, nor what lies below."""
+        return self.folder.path
 
     def has(self, name: str) -> bool:
         return any(part.store.has(name) for part in self.parts) or (name == "ranks" and any(part.rank >= 0 for part in self.parts))
@@ -74,30 +82,31 @@ class Ranked(Profile):
         found = dict.fromkeys(name for part in self.parts for name in part.store.names())
         return [*found, *(["ranks"] if "ranks" not in found and self.has("ranks") else [])]
 
+    def table(self, name: str) -> pl.DataFrame:
+        return collected(self, name)
+
+    def sql(self, query: str) -> pl.DataFrame:
+        """Runs SQL (Polars' dialect) over all tables, those of the schema without rows too."""
+        return answer(self, query)
+
     def scan(self, name: str) -> pl.LazyFrame:
         having = [part for part in self.parts if part.store.has(name) or name == "ranks"]
         frames = [rows for part in having if (rows := self._scan(part, name)) is not None]
         if not frames:
-            return without_rows(name, self).lazy()
+            return without_rows(self, name).lazy()
         whole = pl.concat(frames, how="diagonal") if len(frames) > 1 else frames[0]
         return _told_once(whole, _OF_CODE[name]) if name in _OF_CODE else whole.drop("part", strict=False)
-
-    def write_table(self, name: str, frame: pl.DataFrame) -> None:
-        raise AiflameError(f"{self.path} is a profile of several ranks: {name!r} is written into those of single ranks")
 
     def notes(self) -> list[str]:
         """Of all ranks, each line once, with the ranks that it is of."""
         said = [(part.rank, text) for part in self.parts for text in part.store.table("notes")["text"].to_list()]
         return list(dict.fromkeys([*self.meta.degraded, *_grouped(said, self.parts)]))
 
-    def write_meta(self, meta: Meta) -> None:
-        raise AiflameError(f"{self.path} is a profile of several ranks: what is known of it is written into those of single ranks")
-
     def unfinished(self) -> list[str]:
         growing = [part for part in self.parts if part.store.unfinished()]
         if len(growing) == 1 and growing[0].rank < 0:
             return growing[0].store.unfinished()
-        return [f"{_called([part.rank for part in growing])}: {growing[0].store.unfinished()[0]}"] if growing else []
+        return [f"{named_ranks([part.rank for part in growing])}: {growing[0].store.unfinished()[0]}"] if growing else []
 
     def kept_size(self, file: str) -> int | None:
         part, name = self._keeper(file)
@@ -124,7 +133,7 @@ class Ranked(Profile):
             raise next(iter(failed.values()))
         if not failed:
             return Ranked(self.folder, self.parts, self._notes, complete=self._complete)
-        notes = [f"{_called([rank])} cannot be read, and is left out: {error}" for rank, error in failed.items()]
+        notes = [f"{named_ranks([rank])} cannot be read, and is left out: {error}" for rank, error in failed.items()]
         return Ranked(self.folder, [part for part in self.parts if part.rank not in failed], [*self._notes, *notes], complete=False)
 
     def moved(self, further: Mapping[str, Shift]) -> Ranked:
@@ -142,7 +151,7 @@ class Ranked(Profile):
         except AiflameError as error:
             if len(self.parts) == 1:
                 raise
-            self.meta = self.meta.with_notes(f"{_called([part.rank])}: its table {name!r} is left out: {error}")
+            self.meta = self.meta.with_notes(f"{named_ranks([part.rank])}: its table {name!r} is left out: {error}")
             return None
 
     def _of_whole(self, part: Part, name: str, rows: pl.LazyFrame) -> pl.LazyFrame:
@@ -178,45 +187,14 @@ class Ranked(Profile):
         return before
 
 
-def open_ranks(whole: Folder, progress: Callable[[float], None] | None = None) -> Ranked:
-    """A folder with `ranks/`, sealed where a rank's recorder did not. Error when not one rank can be read."""
-    job, folders = Job.read(whole), rank_folders(whole)
-    tell = progress or (lambda share: None)
-    parts: list[Part] = []
-    why: dict[str, list[int]] = {}
-    for place, (rank, folder) in enumerate(folders.items()):
-        try:
-            if not _is_of(folder, job):
-                continue
-            store = Profile.of(folder, lambda share, place=place: tell((place + share) / len(folders)))  # type: ignore[misc]
-            store.refuse_cut_short()
-            last = store.scan("processes").select(pl.col("process").max()).collect().item()
-        except AiflameError as error:
-            why.setdefault(f"cannot be read, and is left out: {error}", []).append(rank)
-            continue
-        if last is None:
-            why.setdefault("recorded nothing", []).append(rank)
-        parts.append(Part(store, rank, 0 if last is None else int(last) + 1))
-    there = {part.rank for part in parts} | {rank for ranks in why.values() for rank in ranks}
-    if gone := [rank for rank in _expected(job) if rank not in there]:
-        why["left nothing behind"] = gone
-    notes = [f"{_called(ranks)} {reason}" for reason, ranks in why.items()]
-    if not parts:
-        raise AiflameError(f"{whole.path}: no rank of it can be read: {'; '.join(notes) or 'it has none'}")
-    aligned, unknown = _aligned(parts)
-    if unknown:
-        notes.append(f"the clocks of {_called(unknown)} and of rank {parts[0].rank} are not known together: their times do not fit")
-    return Ranked(whole, aligned, notes, complete=not why)
-
-
-def some_ranks(profile: Profile, wanted: Collection[int]) -> Ranked:
+def some_ranks(profile: Profile | Ranked, wanted: Collection[int]) -> Ranked:
     """The processes of these ranks alone."""
     ranks = ranks_of(profile.table("processes"), profile.table("ranks")).tolist()
     there = {rank for rank in ranks if rank != NONE}
     if not there:
         raise AiflameError(f"{profile.path} has no ranks: it is of a program that no launcher started")
     if lacking := set(wanted) - there:
-        raise AiflameError(f"{profile.path} has no {_called(lacking)}, only {_called(there)}")
+        raise AiflameError(f"{profile.path} has no {named_ranks(lacking)}, only {named_ranks(there)}")
     if not isinstance(profile, Ranked):
         chosen = tuple(process for process, rank in enumerate(ranks) if rank in wanted)
         return Ranked(profile.folder, [Part(profile, -1, len(ranks), chosen)], complete=profile.meta.complete)
@@ -237,47 +215,11 @@ def _failure(do: Callable[[Profile], None], store: Profile) -> AiflameError | No
     return None
 
 
-def _is_of(folder: Folder, job: Job | None) -> bool:
-    """Whether a folder is of this run, and not left behind by another one of the same name."""
-    rank = Meta.read(folder).job_rank
-    return job is None or rank is None or rank.job == job.name
-
-
-def _expected(job: Job | None) -> list[int]:
-    if job is None:
-        return []
-    try:
-        chosen = parse_ranks(job.ranks) if job.ranks else range(job.size)
-    except AiflameError:
-        return []
-    return sorted(rank for rank in chosen if not job.size or rank < job.size)
-
-
 def _numbered(parts: Iterable[Part]) -> Iterable[Part]:
     first = 0
     for part in parts:
         yield dataclasses.replace(part, first=first)
         first += part.shown
-
-
-def _aligned(parts: Sequence[Part]) -> tuple[list[Part], list[int]]:
-    """Clocks moved to that of the first, by the time of day; and the ranks of which that is unknown."""
-    ahead: dict[str, int | None] = {}
-    for part in parts:
-        if ahead.get(part.host) is None:
-            ahead[part.host] = since_1970(part.store.meta, part.store.table("clocks"))
-    here = ahead[parts[0].host]
-    moved, unknown = [], []
-    for part in parts:
-        there = ahead[part.host]
-        if part.host == parts[0].host:
-            moved.append(part)
-        elif here is None or there is None:
-            moved.append(part)
-            unknown.append(part.rank)
-        else:
-            moved.append(dataclasses.replace(part, shift=Shift(there - here)))
-    return moved, unknown
 
 
 def _meta(parts: Sequence[Part], notes: Iterable[str], *, complete: bool) -> Meta:
@@ -348,11 +290,7 @@ def _grouped(said: Iterable[tuple[int, str]], parts: Sequence[Part]) -> list[str
     for rank, text in said:
         by.setdefault(text, set()).add(rank)
     everyone = {part.rank for part in parts}
-    return [text if ranks >= everyone else f"{_called(ranks)}: {text}" for text, ranks in by.items()]
-
-
-def _called(ranks: Collection[int]) -> str:
-    return f"rank{'s' if len(ranks) > 1 else ''} {write_ranks(ranks)}"
+    return [text if ranks >= everyone else f"{named_ranks(ranks)}: {text}" for text, ranks in by.items()]
 
 
 def _folder(part: Part) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from .codes import FrameKind
+from .frame_words import mark_word
 from .lives import Lives
 from .schema import TABLE
 from .spool import empty_frame
@@ -33,7 +33,7 @@ def with_ticks(lives: Lives, cpu_rate: int) -> Lives:
     used = ends["cpu_ns"].to_numpy().astype(np.int64)
     weight = _ticks(np.where(used <= _LATEST_NS + period, used, 0), period)
     chosen = np.flatnonzero(weight)
-    word = FrameKind.MARK << 60 | 1
+    word = mark_word(1)
     sample = ends[chosen].select(
         "id",
         thread=pl.lit(1),

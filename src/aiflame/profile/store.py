@@ -1,4 +1,4 @@
-"""A profile, opened: its tables as Polars frames."""
+"""The sealed profile of one recorder: its tables as Polars frames. `opening.py` makes it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import contextlib
 import errno
 import re
 import uuid
-import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -15,22 +14,14 @@ from typing import IO
 import polars as pl
 
 from ..errors import AiflameError
-from . import sql
-from .aside import fresh_place, is_ours, place_for, remove_place
-from .door import Folder, refuse_foreign_entries
-from .going_on import SEALED, still_recorded
+from .door import Folder
 from .index import Index, Part, open_part, verify, write_part
-from .job import FOLDER as RANKS
-from .job import is_ranked, rank_folders
-from .living import SPOOL
 from .meta import FILE_NAME as META_FILE
 from .meta import Meta
 from .parquet_pages import NotOurs, sizes
-from .schema import TABLE, TABLES
-from .seal import is_sealed, seal, seal_aside, seal_growing
-from .spool import empty_frame
+from .schema import TABLE
+from .tables import answer, as_errors, collected, without_rows
 
-SUFFIX = ".aiflame"
 KEPT = "kept"
 _ALONE = "derive.lock"
 
@@ -45,7 +36,7 @@ _SMALL = 64 << 10
 
 
 @dataclass(slots=True)
-class Tables:
+class SealedTables:
     """A folder of sealed tables, and what its index says."""
 
     folder: Folder
@@ -53,13 +44,13 @@ class Tables:
 
 
 class Profile:
-    """A sealed profile. Tables are read, and their files verified, when they are asked for.
+    """The sealed profile of one recorder (`tables.OpenedProfile`). Tables are read, and their files verified, when they are asked for.
 
     `folder` is what was recorded. What is derived of it is written to `place`: the profile itself when it is ours, else a folder of
     ours; without one it stays in memory.
     """
 
-    def __init__(self, folder: Folder, meta: Meta, tables: Sequence[Tables], place: Folder | None, growing: str = "") -> None:
+    def __init__(self, folder: Folder, meta: Meta, tables: Sequence[SealedTables], place: Folder | None, growing: str = "") -> None:
         """`growing`: what to say of a profile that is still being recorded."""
         self._growing = growing
         self.folder, self.place = folder, place
@@ -78,30 +69,6 @@ class Profile:
     def is_ours(self) -> bool:
         return self.place is self.folder
 
-    @staticmethod
-    def open(path: str | Path, progress: Callable[[float], None] | None = None) -> Profile:
-        """Opens a profile, of one or of many ranks; seals it first when its recorder did not, telling `progress` the share done."""
-        folder = _opened(Path(path))
-        if is_ours(folder):
-            refuse_foreign_entries(folder)
-        if is_ranked(folder):
-            from .ranked import open_ranks
-
-            return open_ranks(folder, progress)
-        return Profile.of(folder, progress)
-
-    @staticmethod
-    def of(folder: Folder, progress: Callable[[float], None] | None = None) -> Profile:
-        """The profile of one recorder. Of one that is still being recorded, what there is now."""
-        if not is_sealed(folder) and (note := still_recorded(folder)) is not None:
-            return _as_it_is_now(folder, note, progress)
-        if not is_ours(folder):
-            return _of_another(folder, progress)
-        if not is_sealed(folder):
-            seal(folder, progress)
-        meta = Meta.read(folder)
-        return Profile(folder, meta, [_tables(folder)], folder)
-
     def has(self, name: str) -> bool:
         """Whether the table has rows, or was derived."""
         return name in self._in_memory or any(name in tables.index.tables for tables in self._tables)
@@ -111,16 +78,15 @@ class Profile:
         return list(dict.fromkeys([*(name for tables in reversed(self._tables) for name in tables.index.tables), *self._in_memory]))
 
     def table(self, name: str) -> pl.DataFrame:
-        with _as_errors(self.path):
-            return self.scan(name).collect()
+        return collected(self, name)
 
     def scan(self, name: str) -> pl.LazyFrame:
         """The table, to be read when collected; without rows when nothing of its kind was recorded."""
         if name in self._in_memory:
             return self._in_memory[name].lazy()
         if not self.has(name):
-            return without_rows(name, self).lazy()
-        with _as_errors(self.path):
+            return without_rows(self, name).lazy()
+        with as_errors(self.path):
             return _scan(*self._parts(name))
 
     def write_table(self, name: str, frame: pl.DataFrame) -> None:
@@ -159,8 +125,7 @@ class Profile:
 
     def sql(self, query: str) -> pl.DataFrame:
         """Runs SQL (Polars' dialect) over all tables, those of the schema without rows too."""
-        names = [*self.names(), *(table.name for table in TABLES if not self.has(table.name))]
-        return sql.answer(query, names, self.scan)
+        return answer(self, query)
 
     def unfinished(self) -> list[str]:
         """What a reader must know first: that the profile is still being recorded. Empty when it is not."""
@@ -226,41 +191,6 @@ class Profile:
         return parts
 
 
-def _as_it_is_now(folder: Folder, note: str, progress: Callable[[float], None] | None) -> Profile:
-    """A profile that goes on growing. Its tables are in a folder that is gone with what is returned."""
-    place = fresh_place()
-    note = f"{folder.name} {note}"
-    seal_growing(folder, place, note, progress)
-    profile = Profile(folder, Meta.read(place), [_tables(place)], place, note)
-    weakref.finalize(profile, remove_place, place)
-    return profile
-
-
-def _of_another(folder: Folder, progress: Callable[[float], None] | None) -> Profile:
-    """A profile of another user's, or where nothing can be written."""
-    place = place_for(folder)
-    if is_sealed(folder):
-        if place is None:
-            return Profile(folder, Meta.read(folder), [_tables(folder)], None)
-        made = place.make_folder(SEALED).held()
-        meta = Meta.read(place) if place.has_file(META_FILE) else Meta.read(folder)
-        return Profile(folder, meta, [Tables(made, Index.read(made) or Index({})), _tables(folder)], place)
-    if place is None:
-        raise AiflameError(
-            f"{folder.path} is not sealed, and not yours to write to: set XDG_CACHE_HOME to a folder of your own that nobody else may"
-            " write to, where its tables can be made; or copy the profile with `cp -r` and open the copy"
-        )
-    seal_aside(folder, place, progress)
-    return Profile(folder, Meta.read(place), [_tables(place)], place)
-
-
-def _tables(folder: Folder) -> Tables:
-    index = Index.read(folder.folder(SEALED))
-    if index is None:
-        raise AiflameError(f"{folder.path / SEALED} is damaged (its index is missing or wrong): record again or restore it from a copy")
-    return Tables(folder.folder(SEALED).held(), index)
-
-
 def _scan(folder: Folder, parts: tuple[Part, ...]) -> pl.LazyFrame:
     """Polars gets bytes or descriptors, never a name. It maps what it gets as a descriptor."""
     if sum(part.bytes for part in parts) > _SMALL:
@@ -291,7 +221,7 @@ def _refuse_bomb(folder: Folder, part: Part) -> None:
 
 def _text_bytes(folder: Folder, part: Part) -> int:
     """Of all rows. Those that share a text are counted, each with the whole of it; the text is in memory once."""
-    with _as_errors(folder.path), open_part(folder, part) as file:
+    with as_errors(folder.path), open_part(folder, part) as file:
         frame = pl.scan_parquet(file, glob=False)
         kinds = frame.collect_schema()
         lengths = [pl.col(name).str.len_bytes() for name in kinds if kinds[name] == pl.String]
@@ -302,63 +232,3 @@ def _text_bytes(folder: Folder, part: Part) -> int:
 def _content(folder: Folder, part: Part) -> bytes:
     with open_part(folder, part) as file:
         return file.read(part.bytes)
-
-
-def newest(folder: str | Path) -> Path:
-    """The profile in a folder that was recorded last."""
-    found: dict[Path, Folder] = {}
-    for path in Path(folder).glob(f"*{SUFFIX}"):
-        with contextlib.suppress(AiflameError, OSError):
-            if _looks_like_one(profile := Folder.open(path)):
-                found[path] = profile
-    if not found:
-        raise AiflameError(f"no profile (*{SUFFIX}) in {Path(folder).resolve()}: record one with `aiflame record -- COMMAND`, or name one")
-    return max(found, key=lambda path: _recorded(found[path]))
-
-
-def _recorded(profile: Folder) -> float:
-    with contextlib.suppress(AiflameError, OSError):
-        profile = next(iter(rank_folders(profile).values()), profile)
-        if started := Meta.read(profile).started.realtime_ns:
-            return started / 1e9
-    return profile.status().st_mtime
-
-
-def _looks_like_one(profile: Folder) -> bool:
-    return any(profile.entry(part) is not None for part in (META_FILE, SPOOL, SEALED, RANKS))
-
-
-def _opened(path: Path) -> Folder:
-    try:
-        profile = Folder.open(path)
-        if not profile.entries():
-            raise AiflameError(f"{path} is empty: not a profile")
-        if _looks_like_one(profile):
-            return profile
-    except FileNotFoundError:
-        raise AiflameError(f"{path} does not exist: name a profile, a folder NAME{SUFFIX} made by `aiflame record`") from None
-    except NotADirectoryError:
-        pass
-    except OSError as error:
-        raise AiflameError(f"cannot read {path}: {error.strerror or error}") from None
-    except ValueError:
-        raise AiflameError(f"{str(path)!r} is no path: name a profile, a folder NAME{SUFFIX}") from None
-    raise AiflameError(f"{path} is not a profile: a profile is a folder made by `aiflame record`")
-
-
-def without_rows(name: str, profile: Profile) -> pl.DataFrame:
-    if name not in TABLE:
-        raise AiflameError(f"{profile.path} has no table {name!r}; it has {', '.join(profile.names())}")
-    return empty_frame(TABLE[name]).select(pl.lit(None, pl.UInt32).alias("process"), pl.all())
-
-
-@contextlib.contextmanager
-def _as_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise AiflameError(f"cannot read {path}: {_first_line(error)}") from None
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0]

@@ -7,12 +7,12 @@ from rich.table import Table
 from rich.text import Text
 
 from aiflame.analyze.diff import Change, Comparison, Difference
-from aiflame.render.table import GAP, HEADINGS, MEDIUM
+from aiflame.attribute.groupings import GROUPINGS
+from aiflame.render.table import GAP, MEDIUM
 from aiflame.render.terminal import Terminal
 from aiflame.render.units import amount
 
 SLOWER, FASTER = "red", "green"
-TITLES = {**HEADINGS, "copy": "Copy"}
 NAME_WIDTH = 20
 """Columns that a name has at least."""
 
@@ -40,7 +40,7 @@ def _step_line(step: Change) -> Text:
 def _print(difference: Difference, rows: int, everything: bool, console: Console) -> None:
     told = difference.rows if everything else difference.told()
     hidden = len(difference.rows) - len(told)
-    what = TITLES.get(difference.by, difference.by)
+    what = GROUPINGS[difference.by].heading
     if told.is_empty():
         none = "no difference beyond the noise" if hidden and difference.rows["beyond"].is_not_null().any() else "no difference"
         console.print(Text(f"{what}: {none} ({difference.note})", "dim"))

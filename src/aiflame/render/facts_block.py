@@ -5,30 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from aiflame.attribute.build import metrics
-from aiflame.attribute.context import Meaning
 from aiflame.attribute.facts import CONTEXTS, Facts, Grouping
 from aiflame.attribute.facts_cpu import cpu_facts
 from aiflame.attribute.facts_device import device_facts
-from aiflame.attribute.stacks import Tables
-from aiflame.attribute.tree import CPU_TIME, ENERGY, OF_GPU, WALL_TIME
+from aiflame.attribute.metrics import OF_GPU
+from aiflame.attribute.tree import CPU_TIME, ENERGY, WALL_TIME
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 from aiflame.render.blocks import Values, block
 from aiflame.render.colors import TONES
 
 
-def facts_makers(profile: Tables, meaning: Callable[[], Meaning | None] = lambda: None) -> dict[str, Callable[[], bytes]]:
-    """For each domain that the profile has values of (`device`, `cpu`, `wall`), what makes its block. `meaning`: what
-    `context.of_devices` says, where it was asked before."""
+def facts_makers(profile: Tables) -> dict[str, Callable[[], bytes]]:
+    """For each domain that the profile has values of (`device`, `cpu`, `wall`), what makes its block."""
     there = set(metrics(profile))
 
-    def of_clock(metric: str) -> bytes:
-        known = meaning()
-        return facts_block(cpu_facts(profile, metric, known.steps if known is not None else None))
-
     makers: dict[str, tuple[bool, Callable[[], bytes]]] = {
-        "device": (bool(there & (OF_GPU - {ENERGY.name})), lambda: facts_block(device_facts(profile, meaning()))),
-        "cpu": (CPU_TIME.name in there, lambda: of_clock(CPU_TIME.name)),
-        "wall": (WALL_TIME.name in there, lambda: of_clock(WALL_TIME.name)),
+        "device": (bool(there & (OF_GPU - {ENERGY.name})), lambda: facts_block(device_facts(profile))),
+        "cpu": (CPU_TIME.name in there, lambda: facts_block(cpu_facts(profile, CPU_TIME.name))),
+        "wall": (WALL_TIME.name in there, lambda: facts_block(cpu_facts(profile, WALL_TIME.name))),
     }
     return {domain: make for domain, (has, make) in makers.items() if has}
 

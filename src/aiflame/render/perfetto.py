@@ -1,7 +1,8 @@
 """A timeline as Perfetto reads it (`.pftrace`): a sequence of protobuf packets.
 
-The messages and the numbers of their fields: https://github.com/google/perfetto, protos/perfetto/trace. We write them ourselves: its own
-builders take 20 µs and kilobytes of memory a kernel, minutes and tens of gigabytes where this takes seconds.
+The messages and the numbers of their fields: https://github.com/google/perfetto, protos/perfetto/trace. We write them ourselves, which
+saves a dependency. In `benchmarks/results/timeline.json` its own builders, which keep the whole trace in memory, took 2.4 s of CPU time and
+440 MB for the slices, arrows and facts of 100,000 kernels; our whole command, which reads the profile first, took 1.7 s and 350 MB.
 
 Slices go out in parts, each packed with zlib (a packet `compressed_packets`), so that memory does not grow with the file.
 """
@@ -20,10 +21,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.pieces import count
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.timeline import timeline as timeline_of
 from aiflame.attribute.timeline_tables import SliceKind, Timeline, TrackKind
 from aiflame.profile.meta import Clocks
+from aiflame.profile.tables import Tables
 from aiflame.render.wire import Chosen, Fixed64, Message, Part, Runs, Same, Some, Varint, encode, number, text
 
 ROWS = 1 << 16

@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 
-from aiflame.analyze.facts import Facts, facts
+from aiflame.analyze.facts import facts
 from aiflame.analyze.rank_page import RankPage, rank_page
 from aiflame.analyze.rank_profile import answer, facts_of_ranks, rank_numbers
 from aiflame.analyze.source_text import SourceFolder, SourceTexts
 from aiflame.analyze.table import TableOf
 from aiflame.analyze.tables import tables
-from aiflame.attribute.context import Meaning
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.timeline_windows import Windows
 from aiflame.errors import AiflameError
 from aiflame.memory import give_back_freed_memory
-from aiflame.profile.store import Profile
+from aiflame.profile.tables import OpenedProfile
 from aiflame.render.facts_block import facts_makers
 from aiflame.render.output import new_file
 from aiflame.render.page import page
@@ -38,8 +38,8 @@ class Report:
 
     def __init__(
         self,
-        profile: Profile,
-        baseline: Profile | None = None,
+        profile: OpenedProfile,
+        baseline: OpenedProfile | None = None,
         title: str = "",
         most_code: int = WHOLE,
         sources: SourceFolder | None = None,
@@ -47,10 +47,11 @@ class Report:
         self.profile, self.baseline = profile, baseline
         self.title = title or profile.path.name
         self._most_code, self._sources = most_code, sources
+        self.analysis = Analysis(profile)
 
     def first_screen(self) -> dict[str, object]:
         """What the page shows at once, and the names of its `blocks`."""
-        shown = first_screen(self.profile, self.facts, self.tables, self.baseline, lambda: self.ranks.found)
+        shown = first_screen(self.profile, self.analysis, self.tables, self.baseline, lambda: self.ranks.found)
         return {**shown, "title": self.title, "blocks": self.names}
 
     @cached_property
@@ -71,11 +72,11 @@ class Report:
     def blocks(self) -> Iterator[tuple[str, bytes]]:
         """All, one after another. What the first ones share is let go before the large ones are made: there may be millions of launches."""
         for name in self.names:
+            self.analysis.shared = name != "timeline"  # the last that needs what launches are of
             yield name, self.block(name)
             if name == "tables":
-                self.meaning = self.facts.meaning  # which stays
-                for kept in ("facts", "tables"):
-                    self.__dict__.pop(kept, None)
+                self.analysis.release(facts)  # what launches are of stays: it takes as long to make as all of them
+                self.__dict__.pop("tables", None)
             if name in self._makers:
                 give_back_freed_memory()
 
@@ -84,10 +85,10 @@ class Report:
         makers: dict[str, Callable[[], bytes]] = {"tables": self._tables_block} if self.tables else {}
         if len(rank_numbers(self.profile)) > 1:
             makers["ranks"] = self._ranks_block
-        makers |= {f"facts.{domain}": make for domain, make in facts_makers(self.profile, lambda: self.meaning).items()}
+        makers |= {f"facts.{domain}": make for domain, make in facts_makers(self.analysis).items()}
         if self.baseline is not None:
             makers |= {f"base.{domain}": make for domain, make in facts_makers(self.baseline).items()}
-        return {**makers, "timeline": lambda: timeline_block_of(self.profile, self._last_meaning)}
+        return {**makers, "timeline": lambda: timeline_block_of(self.analysis)}
 
     def _tables_block(self) -> bytes:
         return tables_block(self.tables, self.profile.meta.started.monotonic_ns)
@@ -104,34 +105,21 @@ class Report:
         return rank_page(partial, answer(partial))
 
     @cached_property
-    def meaning(self) -> Meaning:
-        """What launches are of: kept when the facts go, for it takes as long to make as they do."""
-        return self.facts.meaning
-
-    def _last_meaning(self) -> Meaning:
-        """For the last who needs it."""
-        meaning = self.meaning
-        del self.meaning
-        return meaning
-
-    @cached_property
     def _windows(self) -> Windows:
-        return Windows(self.profile, self.facts.meaning)
-
-    @cached_property
-    def facts(self) -> Facts:
-        return facts(self.profile)
+        return Windows(self.analysis)
 
     @cached_property
     def tables(self) -> list[TableOf]:
-        return tables(self.profile, self.facts)
+        return tables(self.analysis)
 
     @cached_property
     def code(self) -> Code:
         return Code(self.profile, self._most_code, SourceTexts(self.profile, self._sources))
 
 
-def write(profile: Profile, path: Path, baseline: Profile | None = None, title: str = "", sources: SourceFolder | None = None) -> int:
+def write(
+    profile: OpenedProfile, path: Path, baseline: OpenedProfile | None = None, title: str = "", sources: SourceFolder | None = None
+) -> int:
     """Writes the report as one file, which is there as a whole or not at all; returns its size in bytes."""
     report = Report(profile, baseline, title, MOST_IN_A_FILE, sources)
     return _write(path, page(report.title, report.first_screen(), report.blocks()))

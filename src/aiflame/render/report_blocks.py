@@ -9,14 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from aiflame.analyze.facts import Facts
+from aiflame.analyze.facts import facts
 from aiflame.analyze.findings import findings
 from aiflame.analyze.layer_groups import escaped, search
 from aiflame.analyze.ranks import Ranks
 from aiflame.analyze.step_series import step_series
 from aiflame.analyze.summary import summarize
 from aiflame.analyze.table import Column, TableOf
-from aiflame.profile.store import Profile
+from aiflame.attribute.analysis import Analysis
+from aiflame.profile.tables import OpenedProfile
 from aiflame.render.blocks import Values, block
 
 SHARE = 10**9
@@ -62,17 +63,21 @@ MOST_ROWS = 8
 
 
 def first_screen(
-    profile: Profile, known: Facts, found: Sequence[TableOf], baseline: Profile | None, ranks: Callable[[], Ranks] | None = None
+    profile: OpenedProfile,
+    analysis: Analysis,
+    found: Sequence[TableOf],
+    baseline: OpenedProfile | None,
+    ranks: Callable[[], Ranks] | None = None,
 ) -> dict[str, object]:
-    summary = summarize(profile, profile.meta, known)
+    summary = summarize(analysis, profile.meta)
     by_name = {table.name: table for table in found}
     chosen = (next((panel for panel in group if panel.table in by_name), None) for group in PANELS)
     return {
         "profile": profile.path.name,
         "started_ns": profile.meta.started.monotonic_ns,
         "summary": dataclasses.asdict(summary),
-        "findings": [dataclasses.asdict(finding) for finding in findings(profile, summary, known=known, ranks=ranks)],
-        "steps": [dataclasses.asdict(series) for series in step_series(known)],
+        "findings": [dataclasses.asdict(finding) for finding in findings(analysis, summary, ranks=ranks)],
+        "steps": [dataclasses.asdict(series) for series in step_series(facts(analysis))],
         "panels": [_panel(panel, by_name[panel.table]) for panel in chosen if panel is not None],
         "baseline": baseline.path.name if baseline is not None else "",
     }

@@ -12,7 +12,7 @@ import polars as pl
 from aiflame.analyze.annotate import Annotation, Place, annotator
 from aiflame.analyze.kernel_choice import Kernel, kernels
 from aiflame.analyze.source_text import SourceTexts
-from aiflame.profile.store import Profile
+from aiflame.profile.tables import OpenedProfile
 from aiflame.render.blocks import Values, block
 from aiflame.resolve.stall_reasons import meaning
 
@@ -30,7 +30,7 @@ Row = TypeVar("Row", bound=Hashable)
 class Code:
     """The blocks `code`, `code.N` (N: place in the list of kernels) and `text.N` (a source file, or a kept file)."""
 
-    def __init__(self, profile: Profile, most: int, sources: SourceTexts) -> None:
+    def __init__(self, profile: OpenedProfile, most: int, sources: SourceTexts) -> None:
         self._profile, self._in_a_file, self._source_texts = profile, most == MOST_IN_A_FILE, sources
         self._pages = min(most, len(self._kernels))
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from aiflame.analyze.coverage import idle
 from aiflame.analyze.phases import WHOLE
+from aiflame.attribute.groupings import GROUPINGS
 from aiflame.attribute.tree import Metric, Tree
 from aiflame.profile.kinds import Kind
 from aiflame.render.terminal import Terminal
@@ -40,22 +41,6 @@ STYLES = {
     Kind.OP: "yellow",
     Kind.FAMILY: "cyan",
     Kind.UNATTRIBUTED: "bright_black",
-}
-HEADINGS = {
-    "function": "Function",
-    "kernel": "Kernel",
-    "stall": "Waited for",
-    "line": "Line",
-    "module": "Module",
-    "thread": "Thread",
-    "process": "Process",
-    "rank": "Rank",
-    "layer": "Layer",
-    "region": "Region",
-    "op": "Op",
-    "phase": "Phase",
-    "family": "Family",
-    "step": "Step",
 }
 
 
@@ -106,7 +91,7 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
         numbers["Launches"] = [f"{count:,}" if count else "" for count in answer["launches"]]
     if "mean" in answer.columns and width >= MEDIUM:
         numbers["Mean"] = ["" if mean is None else amount(round(mean), unit) for mean in answer["mean"]]
-    texts = {HEADINGS.get(by, by): [Text(name, STYLES.get(Kind(kind), "")) for name, kind in answer.select("name", "kind").rows()]}
+    texts = {GROUPINGS[by].heading: [Text(name, STYLES.get(Kind(kind), "")) for name, kind in answer.select("name", "kind").rows()]}
     if by in ("function", "line") and width >= MEDIUM:
         texts["Where"] = [Text(where(*place), "dim") for place in answer.select("file", "line", "module").rows()]
     if by == "stall" and width >= MEDIUM:

@@ -5,18 +5,17 @@ Slices lie in lanes, and each begins where the one before it ended, or a little 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute.context import Meaning
-from aiflame.attribute.stacks import Tables
 from aiflame.attribute.timeline import timeline as timeline_of
 from aiflame.attribute.timeline_tables import SliceKind, Timeline, TrackKind
 from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
 from aiflame.render.blocks import MOST as LARGEST
 from aiflame.render.blocks import Values, block
 from aiflame.render.colors import shade_of
@@ -53,11 +52,10 @@ SHOWN: Mapping[SliceKind, tuple[str, Kind]] = {
 """How the page calls a kind of slices, and whose colours they have."""
 
 
-def of_profile(profile: Tables, meaning: Callable[[], Meaning | None]) -> bytes:
-    """The block of a profile. Of one with very many kernels, what would be left out or merged beyond knowing is not made. `meaning` gives
-    what `context.of_devices` says, where it was asked before: nobody else needs to hold it then, and it is large."""
+def of_profile(profile: Tables) -> bytes:
+    """The block of a profile. Of one with very many kernels, what would be left out or merged beyond knowing is not made."""
     ran = profile.scan("kernels").select(pl.len()).collect().item()
-    return timeline_block(timeline_of(profile, without=frozenset(OF_FEW if ran > MOST else ()), meaning=meaning()))
+    return timeline_block(timeline_of(profile, without=frozenset(OF_FEW if ran > MOST else ())))
 
 
 def timeline_block(timeline: Timeline, most: int = MOST, window: tuple[int, int] | None = None, counted: Timeline | None = None) -> bytes:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import polars as pl
 
-from aiflame.profile.codes import FrameKind, LeafFlag
+from aiflame.profile.codes import FrameKind
+from aiflame.profile.frame_words import taken_apart
 from aiflame.profile.kinds import Kind
 from aiflame.profile.short_lives import ENDED_BEFORE_A_TICK
 from aiflame.profile.store import Profile
@@ -43,7 +43,7 @@ def resolve(profile: Profile, progress: Callable[[float], None] | None = None, o
     compiled = provenance(profile.table("kernel_origins"))
     notes = write_gpu_tables(profile, lambda share: tell(0.4 * share), made_from=kernel_labels(compiled), outside=outside)
     notes += write_intra_tables(profile)
-    frames = _words(profile.scan("stacks").select("process", "frame").unique().collect())
+    frames = taken_apart(profile.scan("stacks").select("process", "frame").unique().collect())
     native = native_symbols(
         _of(frames, FrameKind.NATIVE, FrameKind.NATIVE_APPROX),
         profile.table("modules"),
@@ -68,24 +68,6 @@ def resolve(profile: Profile, progress: Callable[[float], None] | None = None, o
         profile.write_meta(profile.meta.with_notes(*notes, *native.notes))
     profile.write_table("symbols", symbols)
     tell(1.0)
-
-
-def _words(frames: pl.DataFrame) -> pl.DataFrame:
-    """Frame words, taken apart as `FrameKind` says."""
-    word = frames["frame"].to_numpy().astype(np.uint64)
-    kind = word >> np.uint64(60)
-    native = (kind == FrameKind.NATIVE) | (kind == FrameKind.NATIVE_APPROX)
-    return frames.with_columns(
-        word_kind=pl.Series(kind.astype(np.uint8)),
-        id=pl.Series(
-            np.where(native, word >> np.uint64(40) & np.uint64(0xFFFFF), word >> np.uint64(32) & np.uint64(0xFFFFFFF)).astype(np.uint32)
-        ),
-        rest=pl.Series(word & np.uint64(0xFFFFFFFF)),
-        address=pl.Series(word & np.uint64((1 << 48) - 1)),
-        offset=pl.Series(word & np.uint64(LeafFlag.EXACT_PC - 1)),
-        exact=pl.Series(native & (word & np.uint64(LeafFlag.EXACT_PC) != 0)),
-        approximate=pl.Series(kind == FrameKind.NATIVE_APPROX),
-    )
 
 
 def _of(frames: pl.DataFrame, *kinds: FrameKind) -> pl.DataFrame:

@@ -1,0 +1,34 @@
+"""What one rank did with its time, as a row of the answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A rank, from its first work to its last; `compute`, `exposed`, `copies` and `idle` add up to the whole."""
+
+    rank: int
+    host: str
+    rule: str
+    """What told when it computed: `devices`, `samples`, `calls`."""
+    steps: int
+    whole_ns: int
+    compute_ns: int
+    communication_ns: int
+    exposed_ns: int
+    """Of communication: nothing was computed meanwhile."""
+    copies_ns: int
+    idle_ns: int
+    waited_ns: int
+    """For ranks that came later to collectives; of what is exposed, at most."""
+    last: int
+    """How often it came last by its own doing."""
+    lost_ns: int
+    """By which it was late then."""
+
+    @property
+    def overlap(self) -> float | None:
+        """The share of its communication that was hidden behind computing."""
+        return 1 - self.exposed_ns / self.communication_ns if self.communication_ns else None

@@ -1,0 +1,87 @@
+"""A profile with all that readers work out of it: each part is built when it is first asked for, and then shared.
+
+    @once
+    def functions(profile: Tables) -> Functions: ...
+
+    analysis = Analysis(profile)
+    functions(analysis) is functions(analysis)
+
+Whoever asks several questions of a profile makes an Analysis of it and hands that on in the profile's place. With the profile itself
+every question works the same, from the beginning.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import polars as pl
+
+from aiflame.profile.tables import Tables
+
+T = TypeVar("T")
+
+
+class Analysis:
+    """The tables of a profile (`Tables`), and the parts that were built of them."""
+
+    def __init__(self, profile: Tables) -> None:
+        self.profile = profile
+        self.shared = True
+        """Others may ask for the same parts later. Set it to False for the last one: parts that take much memory go when they were used."""
+        self._parts: dict[Part[Any], Any] = {}
+
+    @staticmethod
+    def of(profile: Tables) -> Analysis:
+        """The profile, if it is an analysis; else one that nobody shares."""
+        if isinstance(profile, Analysis):
+            return profile
+        analysis = Analysis(profile)
+        analysis.shared = False
+        return analysis
+
+    def has(self, name: str) -> bool:
+        return self.profile.has(name)
+
+    def table(self, name: str) -> pl.DataFrame:
+        return self.profile.table(name)
+
+    def scan(self, name: str) -> pl.LazyFrame:
+        return self.profile.scan(name)
+
+    def part(self, part: Part[T], build: Callable[[Analysis], T]) -> T:
+        """The part, built by `build` where it is not there yet."""
+        if part not in self._parts:
+            self._parts[part] = build(self)
+        found: T = self._parts[part]
+        return found
+
+    def keep(self, part: Part[T], value: T) -> None:
+        """From now on this is the part."""
+        self._parts[part] = value
+
+    def release(self, part: Part[Any]) -> None:
+        """Frees the part; who asks for it again has it built again."""
+        self._parts.pop(part, None)
+
+    def used(self, part: Part[Any]) -> None:
+        """Frees the part, unless others share this analysis. There may be ten million launches."""
+        if not self.shared:
+            self.release(part)
+
+
+class Part(Generic[T]):
+    """A function of a profile whose result an `Analysis` keeps."""
+
+    def __init__(self, build: Callable[[Analysis], T]) -> None:
+        functools.update_wrapper(self, build)
+        self._build = build
+
+    def __call__(self, profile: Tables) -> T:
+        return Analysis.of(profile).part(self, self._build)
+
+
+def once(build: Callable[[Analysis], T]) -> Part[T]:
+    """Makes a function of an analysis one that is called once for each."""
+    return Part(build)

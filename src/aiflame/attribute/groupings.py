@@ -1,0 +1,194 @@
+"""The groupings: one row for each thing that time can be grouped or listed by.
+
+A new grouping is a new row. Its columns say in which views it exists: trees (`flame`, `export`, the Python interface), lists (`top`), the
+report's flame graph on devices and on CPUs, and comparisons (`diff`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from aiflame.attribute.metrics import METRIC_ROWS, Compared
+from aiflame.attribute.prefixes import Prefix
+from aiflame.profile.kinds import Kind
+
+CODE, RANK, FAMILY = "code", "rank", "family"
+ALONE, UNLAUNCHED = "alone", "unlaunched"
+"""Segments of the report on devices: what stands on its process itself (idle time, samples without a launch), and `[unattributed: no
+launch]`."""
+
+_CODE_KINDS = (Kind.PYTHON, Kind.C, Kind.CPP, Kind.OS_KERNEL, Kind.GPU_KERNEL, Kind.GPU_COPY, Kind.GPU_IDLE)
+_GPU = (Kind.GPU_KERNEL, Kind.GPU_COPY, Kind.GPU_IDLE)
+_FUNCTIONS = (Kind.PYTHON, Kind.C, Kind.CPP, Kind.OS_KERNEL, *_GPU, Kind.WAIT, Kind.UNATTRIBUTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Regroup:
+    """A tree's stacks under a frame for each group: a value belongs to the nearest frame at or above it of these kinds."""
+
+    kinds: tuple[Kind, ...]
+    name: pl.Expr
+    """The group of a frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """How `top` lists by it."""
+
+    kinds: tuple[Kind, ...]
+    """Of the frames that the question is about: a value belongs to the nearest one at or above it."""
+    needed: tuple[Kind, ...] = ()
+    """The tree must have a frame of one of these; (): any will do."""
+    lacking: str = ""
+    """What a profile lacks that has none."""
+    grouped: bool = False
+    """The tree must be grouped so."""
+    heading: str = ""
+    """Of the column of names, where that is not the label."""
+    path: str = ""
+    """Listed by whole paths of frames of the first kind, with this between two names."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupingRow:
+    name: str
+    label: str
+    """In the report's list of groupings."""
+    prefix: Prefix | None = None
+    """Trees: what stands between the process and the code, or in its place."""
+    regroup: Regroup | None = None
+    """Trees: what the code is grouped by first."""
+    listed: Listed | None = None
+    on_devices: tuple[str, ...] = ()
+    """The report: segments of a site on devices, from the outermost."""
+    on_cpus: tuple[str, ...] = ()
+    """The same of CPU samples."""
+    compared: Mapping[Compared, int] = field(default_factory=dict)
+    """Comparisons: its place among the groupings of each kind of metric, the most telling first."""
+
+    @property
+    def heading(self) -> str:
+        """Of the column of names in a list."""
+        return (self.listed and self.listed.heading) or self.label
+
+    @property
+    def of_trees(self) -> bool:
+        return self.name in (CODE, RANK) or self.prefix is not None or self.regroup is not None
+
+
+def _compared(devices: int = 0, samples: int = 0, copies: int = 0, cpus: int = 0) -> Mapping[Compared, int]:
+    places = {Compared.DEVICES: devices, Compared.SAMPLES: samples, Compared.COPIES: copies, Compared.CPUS: cpus}
+    return {kind: place for kind, place in places.items() if place}
+
+
+GROUPING_ROWS = (
+    GroupingRow("function", "Function", listed=Listed(_FUNCTIONS), compared=_compared(cpus=1)),
+    GroupingRow(
+        "kernel",
+        "Kernel",
+        listed=Listed(_GPU, (Kind.GPU_KERNEL, Kind.GPU_COPY), "no GPU kernel ran in it"),
+        compared=_compared(devices=1, samples=1),
+    ),
+    GroupingRow("copy", "Copy", compared=_compared(copies=1)),
+    GroupingRow(
+        "stall",
+        "Stall",
+        listed=Listed(
+            (Kind.GPU_STALL, Kind.GPU_COPY, Kind.GPU_IDLE), (Kind.GPU_STALL,), "no GPU instruction was sampled in it", heading="Waited for"
+        ),
+        compared=_compared(samples=2),
+    ),
+    GroupingRow(
+        "line",
+        "Line",
+        listed=Listed((*_FUNCTIONS, Kind.CPU_LINE, Kind.GPU_LINE), (Kind.CPU_LINE, Kind.GPU_LINE), "no source line is known in it"),
+        compared=_compared(devices=4, samples=4, copies=4, cpus=4),
+    ),
+    GroupingRow(CODE, "Code", on_devices=("process", ALONE, UNLAUNCHED, "code", "kernel"), on_cpus=("process", "code")),
+    GroupingRow(
+        "layer",
+        "Layer",
+        prefix=Prefix(("phase", "layer", "op")),
+        listed=Listed((Kind.LAYER, Kind.GPU_IDLE), (Kind.LAYER,), "no layer of a model is known in it", grouped=True, path="."),
+        on_devices=("process", ALONE, "phase", "layer", "op", UNLAUNCHED, "kernel"),
+        on_cpus=("process", "phase", "layer", "op", "kernel"),
+        compared=_compared(devices=3, samples=3, copies=3, cpus=3),
+    ),
+    GroupingRow(
+        "step",
+        "Step",
+        prefix=Prefix(("step", "phase", "layer", "op")),
+        listed=Listed((Kind.STEP, Kind.GPU_IDLE), (Kind.STEP,), "it is not clear what repeats in it", grouped=True),
+    ),
+    GroupingRow(
+        "region",
+        "Region",
+        prefix=Prefix(("region",), code=True),
+        listed=Listed((Kind.REGION, Kind.GPU_IDLE), (Kind.REGION,), "the program marked no region", grouped=True, path=" > "),
+        on_devices=("process", ALONE, "region", UNLAUNCHED, "code", "kernel"),
+        on_cpus=("process", "region", "code"),
+    ),
+    GroupingRow(
+        "op",
+        "Op",
+        prefix=Prefix(("op",)),
+        listed=Listed((Kind.OP, Kind.GPU_IDLE), (Kind.OP,), "no op of torch is known in it", grouped=True),
+        on_devices=("process", ALONE, "op", UNLAUNCHED, "kernel"),
+        on_cpus=("process", "op", "kernel"),
+        compared=_compared(devices=2, samples=5, copies=2, cpus=2),
+    ),
+    GroupingRow(
+        "phase",
+        "Phase",
+        prefix=Prefix(("phase", "op")),
+        listed=Listed((Kind.PHASE, Kind.GPU_IDLE), (Kind.PHASE,), "it was not grouped by phase", grouped=True),
+        on_devices=("process", ALONE, "phase", "op", UNLAUNCHED, "kernel"),
+        on_cpus=("process", "phase", "op", "kernel"),
+        compared=_compared(devices=5, samples=6, copies=5, cpus=5),
+    ),
+    GroupingRow(
+        FAMILY,
+        "Family of kernels",
+        prefix=Prefix((FAMILY,)),
+        listed=Listed((Kind.FAMILY, Kind.GPU_IDLE), (Kind.FAMILY,), "no GPU kernel ran in it", grouped=True, heading="Family"),
+        on_devices=("process", ALONE, FAMILY, UNLAUNCHED, "kernel"),
+        compared=_compared(devices=6, samples=7),
+    ),
+    GroupingRow("process", "Process", regroup=Regroup((Kind.PROCESS,), pl.col("name")), listed=Listed((Kind.PROCESS,))),
+    GroupingRow("thread", "Thread", regroup=Regroup((Kind.THREAD,), pl.col("name")), listed=Listed((Kind.THREAD,))),
+    GroupingRow(
+        "module",
+        "Module",
+        regroup=Regroup(_CODE_KINDS, pl.when(pl.col("kind") == int(Kind.PYTHON)).then(pl.lit("Python")).otherwise("module")),
+        listed=Listed(_FUNCTIONS),
+    ),
+    GroupingRow("file", "File", regroup=Regroup(_CODE_KINDS, pl.col("file"))),
+    GroupingRow(
+        "kind",
+        "Kind",
+        regroup=Regroup(_CODE_KINDS, pl.col("kind").replace_strict({int(kind): kind.name for kind in Kind}, return_dtype=pl.String)),
+    ),
+    GroupingRow(
+        RANK,
+        "Rank",
+        listed=Listed((Kind.PROCESS,), (Kind.PROCESS,), "no process ran in it", grouped=True),
+        on_devices=(RANK, ALONE, UNLAUNCHED, "code", "kernel"),
+        on_cpus=(RANK, "code"),
+    ),
+)
+GROUPINGS: Mapping[str, GroupingRow] = {row.name: row for row in GROUPING_ROWS}
+
+OF_TREES = tuple(row.name for row in GROUPING_ROWS if row.of_trees)
+PREFIXES: Mapping[str, Prefix] = {row.name: row.prefix for row in GROUPING_ROWS if row.prefix is not None}
+REGROUPS: Mapping[str, Regroup] = {row.name: row.regroup for row in GROUPING_ROWS if row.regroup is not None}
+LISTS: Mapping[str, Listed] = {row.name: row.listed for row in GROUPING_ROWS if row.listed is not None}
+
+
+def compared_by(metric: str) -> Sequence[str]:
+    """What the values of a metric are compared by, the most telling first; () where they are not compared step by step."""
+    kind = METRIC_ROWS[metric].compared
+    rows = [row for row in GROUPING_ROWS if kind in row.compared]
+    return tuple(row.name for row in sorted(rows, key=lambda row: row.compared[kind])) if kind is not None else ()

@@ -1,0 +1,60 @@
+"""The metrics: one row for each, with all that commands, the report and trees need to know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from aiflame.attribute.tree import BYTES, CPU_TIME, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, WALL_TIME, Metric
+
+FUNCTION, LINE, INSTRUCTION = DETAILS = ("function", "line", "instruction")
+"""How deep the leaves of a tree go."""
+
+
+class Compared(Enum):
+    """What the values of a metric are measured on, where two runs are compared step by step."""
+
+    DEVICES = "kernels and copies"
+    SAMPLES = "samples of warps, which know their window of time alone: what they belong to in a step is an estimate"
+    COPIES = "copies"
+    CPUS = "samples of threads"
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRow:
+    metric: Metric
+    record: str = ""
+    """What to do to have it; "" where it depends on the machine (`build`)."""
+    clock: int | None = None
+    """Of CPU samples: which clock's."""
+    on_devices: bool = True
+    """Its values lie in kernels and copies; energy does where kernels ran, and else is of CPUs."""
+    compared: Compared | None = None
+    """None: not step by step."""
+    moments: Metric | None = None
+    """In the report: the metric that says when its values fell. None: it does itself."""
+    detail: str = FUNCTION
+    """How deep its leaves go unless it is said: where there are samples, into kernels."""
+
+
+_STALLS = "record a CUDA program that runs for longer, without --gpu-sampling off; `aiflame doctor` tells what it needs"
+_ROWS = (
+    MetricRow(CPU_TIME, "record without --cpu-rate 0", clock=0, on_devices=False, compared=Compared.CPUS),
+    MetricRow(WALL_TIME, "record with --wall", clock=1, on_devices=False, compared=Compared.CPUS),
+    MetricRow(GPU_TIME, "record a program that uses a GPU", compared=Compared.DEVICES),
+    MetricRow(GPU_STALLS, _STALLS, compared=Compared.SAMPLES, detail=INSTRUCTION),
+    MetricRow(GPU_LATENCY, _STALLS, compared=Compared.SAMPLES, moments=GPU_STALLS, detail=INSTRUCTION),
+    MetricRow(BYTES, "record a program that copies memory to or from a GPU", compared=Compared.COPIES, moments=GPU_TIME),
+    MetricRow(ENERGY, moments=GPU_TIME),
+)
+METRIC_ROWS: Mapping[str, MetricRow] = {row.metric.name: row for row in _ROWS}
+
+METRICS: Mapping[str, Metric] = {name: row.metric for name, row in METRIC_ROWS.items()}
+OF_GPU = frozenset(name for name, row in METRIC_ROWS.items() if row.on_devices)
+CLOCK: Mapping[str, int] = {name: row.clock for name, row in METRIC_ROWS.items() if row.clock is not None}
+"""The metrics of CPU samples."""
+SAMPLED = tuple(name for name, row in METRIC_ROWS.items() if row.compared is Compared.SAMPLES)
+"""Samples of warps."""
+COMPARED = tuple(sorted((name for name, row in METRIC_ROWS.items() if row.compared), key=lambda name: name in CLOCK))
+"""Those that two runs can be compared by step by step; those of devices first."""
