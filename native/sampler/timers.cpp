@@ -98,8 +98,9 @@ uint32_t wall_ticks(const Thread& thread, const siginfo_t* info, uint64_t now) n
 }
 
 // The first tick after a long wait stands for many periods; for a part of them the thread still waited. The periods for which it has used its
-// CPU clock since go to the wait, and the rest to where it is now. It looks the wrong way round, and is right on average: work shorter than
-// the distance between two ticks is mostly not met at all, and where it is met, it must stand for the others.
+// CPU clock since go to the wait, and the rest to where it is now. That is right on average, though it looks the
+// wrong way round: most work that is shorter than the distance between two ticks falls between them, and the ticks that do meet such work
+// must stand for it all.
 void share_with_wait(const LongWait& wait, schema::CpuSample& sample, uint64_t used_ns) noexcept {
   if (wait.factor == 1 || (sample.state && sample.stack == wait.sample.stack)) return;
   uint64_t before = std::min<uint64_t>((used_ns + sample.period_ns / 2) / sample.period_ns, sample.weight - 1u);

@@ -162,7 +162,7 @@ uint64_t SharedLives::reserve(Wanted wanted) noexcept {
 uint64_t SharedLives::reserve_in(uint64_t number, Wanted wanted) noexcept {
   if (wanted.units > kRoom / kWord || number >= kLargest / kPage || !map_up_to((number + 1) * kPage)) return 0;
   std::atomic_ref shared(*reinterpret_cast<uint64_t*>(base() + number * kPage));
-  // That nothing is added makes the page ours to write to at once: a look first would be a page fault of its own.
+  // Adding nothing is a write: one page fault makes the page writable, where a load first would cost a second one.
   for (uint64_t now = shared.fetch_add(0, std::memory_order_acquire);;) {
     auto there = __builtin_bit_cast(Content, now);
     Content more = there;
@@ -208,7 +208,7 @@ bool SharedLives::reaches(uint64_t end) const noexcept {
 bool SharedLives::map_up_to(uint64_t end) noexcept {
   if (reaches(end)) [[likely]]
     return true;
-  // Somebody else is at it: this once it is done without.
+  // Another thread, or the code that this handler interrupted, is mapping it: the process makes a folder of its own instead.
   if (busy_.exchange(true, std::memory_order_acquire)) return false;
   bool reached = reaches(end) || add_region(end);
   busy_.store(false, std::memory_order_release);

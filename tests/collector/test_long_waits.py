@@ -1,4 +1,4 @@
-"""Threads that stay where they wait get fewer wall-clock ticks, and their time is told apart as well as before."""
+"""Threads that stay in one wait get fewer wall-clock ticks; samples still give waiting and work the time that each took."""
 
 from __future__ import annotations
 
@@ -64,6 +64,6 @@ def test_work_after_each_long_wait_has_the_time_that_it_took(tmp_path: Path) -> 
 
 
 def test_short_work_between_long_waits_is_counted_on_average(tmp_path: Path) -> None:
-    """Work that is shorter than the distance between two ticks is met now and then, and stands for the rest then."""
+    """Few ticks meet work that is shorter than the distance between two ticks; those that do stand for all of it."""
     worked, samples = wall_samples(WORK_BETWEEN_WAITS.format(80, 0.1, 100_000), tmp_path)
     assert running(samples) == pytest.approx(worked, rel=0.3)
