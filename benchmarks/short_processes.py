@@ -3,7 +3,7 @@
     python benchmarks/short_processes.py [--times 2000] [--runs 10] [--output benchmarks/results/short_processes.json]
 
 Runs alternate. Times are the script's own, from inside the recording: wall-clock time, and CPU time of all its processes. Sealing is
-measured apart. The empty library is what any preloaded library costs.
+measured apart. The empty library is what any preloaded library costs, the least recorder (least_recorder.c) what any recorder does.
 """
 
 from __future__ import annotations
@@ -46,11 +46,12 @@ def main() -> None:
     script = f"i=0; while [ $i -lt {options.times} ]; do x=$(echo $i); /bin/true; i=$((i+1)); done; exit 5"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        empty = empty_library(folder)
-        runs: dict[str, list[dict[str, float]]] = {"alone": [], "empty library": [], "recorded": []}
+        empty, least = empty_library(folder), least_recorder(folder)
+        runs: dict[str, list[dict[str, float]]] = {"alone": [], "empty library": [], "least recorder": [], "recorded": []}
         for _ in range(options.runs):
             runs["alone"].append(timed(folder, script, {}, []))
             runs["empty library"].append(timed(folder, script, {"LD_PRELOAD": str(empty)}, []))
+            runs["least recorder"].append(timed(folder, script, least, []))
             runs["recorded"].append(recorded(folder, script))
     medians = {way: {key: statistics.median(run[key] for run in of) for key in of[0]} for way, of in runs.items()}
     found: dict[str, Any] = {
@@ -60,11 +61,26 @@ def main() -> None:
         "runs": options.runs,
         "median": medians,
         "worst": {way: {key: max(run[key] for run in of) for key in of[0]} for way, of in runs.items()},
-        "recorded_over_empty": {key: round(medians["recorded"][key] / medians["empty library"][key], 3) for key in ("wall_s", "cpu_s")},
+        "recorded_over_empty": over_empty("recorded", medians),
+        "least_recorder_over_empty": over_empty("least recorder", medians),
     }
     options.output.parent.mkdir(exist_ok=True)
     options.output.write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found, indent=1))
+
+
+def over_empty(way: str, medians: dict[str, dict[str, float]]) -> dict[str, float]:
+    return {key: round(medians[way][key] / medians["empty library"][key], 3) for key in ("wall_s", "cpu_s")}
+
+
+def least_recorder(folder: Path) -> dict[str, str]:
+    """Its files, and the variables that load it."""
+    library, files = folder / "least.so", folder / "least"
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, ROOT / "benchmarks/least_recorder.c"], check=True)
+    files.mkdir()
+    (files / "control").write_bytes(b"\1" * 4096)
+    (files / "lives").write_bytes(bytes(4 << 20))
+    return {"LD_PRELOAD": str(library), "LEAST_RECORDER": str(files)}
 
 
 def empty_library(folder: Path) -> Path:
