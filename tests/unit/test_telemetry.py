@@ -39,7 +39,7 @@ class Made:
     thread: str = "system"
     does: Callable[[int], None] = lambda number: None
     looks: int = 0
-    ended: bool = False
+    ended: threading.Event = field(default_factory=threading.Event)
     enough: threading.Event = field(default_factory=threading.Event)
 
     def begin(self) -> Header | None:
@@ -53,7 +53,7 @@ class Made:
         return [(time.monotonic_ns(), 0, [float(self.looks)])]
 
     def end(self) -> None:
-        self.ended = True
+        self.ended.set()
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_every_look_is_in_the_profile(profile: Path) -> None:
     telemetry.start()
     assert source.enough.wait(60)
     assert telemetry.finish() == []
-    assert source.ended
+    assert source.ended.is_set()
     assert values(profile) == [float(number + 1) for number in range(source.looks)]
 
 
@@ -119,7 +119,7 @@ def test_it_takes_no_more_room_than_is_allowed(profile: Path) -> None:
     wide.look = lambda: [(1, 0, [0.0] * 100)] * 5  # type: ignore[method-assign]
     telemetry = Telemetry(Folder.open(profile), page, 5, [wide])
     telemetry.start()
-    time.sleep(0.3)
+    assert wide.ended.wait(60)
     telemetry.finish()
     assert sum(file.stat().st_size for file in (profile / FOLDER).iterdir()) <= 16 << 10
     assert page.max_bytes == 8 << 10
