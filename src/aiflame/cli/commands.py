@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from importlib import import_module
 
 from aiflame.cli.parser import Parser, UsageError, meant, near
+from aiflame.errors import AiflameError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +62,13 @@ def run(arguments: list[str]) -> int:
 
 
 def load(name: str) -> Command:
-    command: Command = import_module(f"aiflame.cli.{name}")
+    try:
+        command: Command = import_module(f"aiflame.cli.{name}")
+    except ModuleNotFoundError as error:  # of a machine that records only
+        package = (error.name or "aiflame").partition(".")[0]
+        if package == "aiflame":
+            raise
+        raise AiflameError(f"{name} needs {package}, which is not installed: pip install aiflame") from None
     return command
 
 
