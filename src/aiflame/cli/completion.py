@@ -13,7 +13,7 @@ DESCRIPTION = "Prints the script that has a shell complete the commands of aifla
 EXAMPLES = (
     "pip install 'aiflame[completion]'",
     "aiflame completion bash > ~/.local/share/bash-completion/completions/aiflame",
-    "aiflame completion zsh > ~/.zfunc/_aiflame    # ~/.zfunc being in fpath",
+    "aiflame completion zsh > ~/.zfunc/_aiflame  # where fpath has ~/.zfunc",
 )
 SHELLS = ("bash", "zsh")
 

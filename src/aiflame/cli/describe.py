@@ -40,9 +40,11 @@ def _lines() -> Iterator[str]:
 
 def _command(name: str, parser: Parser) -> Iterator[str]:
     yield from ("", f"### aiflame {name}", "", str(parser.description), "")
-    yield from (f"    {line}" for line in (parser.format_usage().removeprefix("usage: ").strip(), "", *parser.examples) if line)
+    yield from (f"    {line}".rstrip() for line in (parser.format_usage().strip(), "", *parser.examples))
     yield from ("", "| argument or option | what it does |", "| --- | --- |")
-    yield from (f"| `{_escaped(_invocation(action))}` | {_escaped(str(action.help))} |" for action in parser.actions())
+    yield from (
+        f"| `{_escaped(_invocation(action))}` | {_escaped(str(action.help))} |" for action in parser.actions() if action.dest != "help"
+    )
     if pages := PAGES.get(name):
         yield from ("", f"More: {', '.join(f'[{page}.md]({page}.md)' for page in pages)}.")
 

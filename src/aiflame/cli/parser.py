@@ -21,6 +21,9 @@ _WIDEST = 100
 """Columns of help. Longer lines are hard to read."""
 _NO_TERMINAL = 80
 """Columns of help that is written into a file."""
+_MOST_NEAR = 3
+_ALIKE = 0.6
+"""difflib's own bound for words that are alike."""
 
 
 class UsageError(AiflameError):
@@ -73,7 +76,8 @@ class Parser(argparse.ArgumentParser):
         return super().format_help() + (f"\nexamples:\n{examples}" if examples else "")
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.command} {message.removeprefix('argument ')}")
+        reason = message.removeprefix("argument ").replace("the following arguments are required:", "needs")
+        raise UsageError(f"{self.command} {reason}")
 
     def _refuse_option(self, option: str) -> None:
         names = near(option, [name for action in self._actions for name in action.option_strings])
@@ -81,14 +85,14 @@ class Parser(argparse.ArgumentParser):
 
 
 def near(word: str, names: Collection[str]) -> list[str]:
-    """The names that a person may have meant: those that begin with the word, else those that are spelt like it."""
-    bare = word.lower().strip("-_")
-    begin = [name for name in names if bare and name.lower().lstrip("-").startswith(bare)]
-    if begin:
-        return begin[:3]
-    from difflib import get_close_matches
+    """The names that a person may have meant: those that begin with the word, else those that are spelt most like it."""
+    bare = word.lower().strip("-")
+    if begin := [name for name in names if bare and name.lstrip("-").startswith(bare)]:
+        return begin[:_MOST_NEAR]
+    from difflib import SequenceMatcher
 
-    return get_close_matches(word.lower(), names, n=3)
+    alike = sorted(((SequenceMatcher(None, bare, name.lstrip("-")).ratio(), name) for name in names), reverse=True)
+    return [name for ratio, name in alike if ratio >= max(_ALIKE, alike[0][0] - 0.05)][:_MOST_NEAR]
 
 
 def meant(names: Sequence[str]) -> str:

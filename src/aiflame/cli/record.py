@@ -20,8 +20,8 @@ from aiflame.recorder.tracing import BACKENDS, DEFAULT, parse_trace
 DESCRIPTION = "Records a program and all its child processes, and ends with the program's exit status."
 EXAMPLES = (
     "aiflame record -- python train.py",
-    "aiflame record --wall -o run.aiflame -- python serve.py    # also what threads wait for",
-    "mpirun -n 4 aiflame record -- python train.py              # all ranks in one profile",
+    "aiflame record --wall -- python serve.py       # also what threads wait for",
+    "mpirun -n 4 aiflame record -- python train.py  # all ranks in one profile",
 )
 _DEFAULT_WALL_RATE = 49
 
