@@ -38,7 +38,7 @@ def add_detail(parser: Parser) -> None:
 
 def add_selection(parser: Parser) -> None:
     """Which frames are shown."""
-    parser.add_argument("--focus", default="", metavar="REGEX", help="only stacks with a frame whose name matches, from that frame down")
+    parser.add_argument("--focus", default="", metavar="REGEX", help="only frames whose name matches, and what they call")
     parser.add_argument("--raw", action="store_true", help="keep frames of the interpreter, of imports and of start-up")
     parser.add_argument("--no-idle", action="store_true", help="leave out the time in which a GPU had nothing to do")
 
