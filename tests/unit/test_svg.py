@@ -19,9 +19,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "web"))
 import sample_trees as trees
 
+from aiflame.analyze.amounts import amount, share
 from aiflame.attribute.tree import CPU_TIME, Frame, Kind, Tree, from_stacks
 from aiflame.render import svg
-from aiflame.render.units import amount, share
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -11,8 +11,8 @@ from aiflame.analyze.places import place_of, places
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.compiled import spread
 from aiflame.attribute.context import of_samples
-from aiflame.attribute.cpu import LONGEST_NS
 from aiflame.attribute.metrics import CLOCK, METRICS
+from aiflame.attribute.sample_time import sample_ns
 from aiflame.attribute.stacks import functions
 from aiflame.attribute.states import state_frames
 from aiflame.profile.kinds import Kind
@@ -43,7 +43,7 @@ def cpu_facts(profile: Tables, metric: str) -> CpuFacts:
     profile = Analysis.of(profile)
     trie, known = functions(profile), places(profile)
     meaning = of_samples(profile, CLOCK[metric])
-    weight = (pl.col("weight").cast(pl.UInt64) * pl.col("period_ns").cast(pl.UInt64)).clip(upper_bound=LONGEST_NS)
+    weight = sample_ns()
     samples = meaning.samples.lazy()
     measured = samples.group_by(_KEY).agg(value=weight.sum().cast(pl.Int64)).sort(_KEY).collect()
     states, measured = state_frames(trie, measured)

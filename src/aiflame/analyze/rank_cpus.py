@@ -17,9 +17,9 @@ from aiflame.analyze.rank_activity import ITEMS, SITES, Activity, Cause, Ints, h
 from aiflame.analyze.spans import Spans, union
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.context import of_samples
-from aiflame.attribute.cpu import LONGEST_NS
 from aiflame.attribute.items import LATEST
 from aiflame.attribute.phases import Phase
+from aiflame.attribute.sample_time import sample_ns
 from aiflame.attribute.stacks import Functions, functions
 from aiflame.attribute.states import state_frames
 from aiflame.attribute.steps import DATA, automatic_regions
@@ -63,7 +63,7 @@ def _samples(profile: Tables, trie: Functions, samples: pl.DataFrame) -> tuple[p
     innermost = trie.frames[trie.frame[trie.of_stacks(*(rows[name].cast(pl.Int64).to_numpy() for name in ("process", "stack")))]]
     marked = innermost.select(pl.col("kind") == int(Kind.WAIT)).to_series()
     waits = (rows["state"] == int(SampleState.WAITING)) | marked | rows["ending0"].is_not_null()
-    took = (pl.col("weight").cast(pl.Int64) * pl.col("period_ns").cast(pl.Int64)).clip(upper_bound=LONGEST_NS)
+    took = sample_ns().cast(pl.Int64)
     phase = pl.col("phase").cast(pl.Int64)
     waiting = pl.when(phase == int(Phase.DATA)).then(int(Cause.DATA)).otherwise(int(Cause.WAIT))
     told = (

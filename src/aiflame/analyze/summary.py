@@ -13,10 +13,10 @@ from aiflame.analyze.occupancy import Occupancy, occupancy
 from aiflame.analyze.step_times import Steps, over_all, step_times
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.build import default_metric, metrics, tree
-from aiflame.attribute.cpu import LONGEST_NS
 from aiflame.attribute.gpu_samples import elsewhere
 from aiflame.attribute.metrics import CLOCK, METRICS
 from aiflame.attribute.owners import short_command
+from aiflame.attribute.sample_time import sample_ns
 from aiflame.attribute.stall_samples import samples_of_counter
 from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_TIME
 from aiflame.profile.kinds import Kind
@@ -147,7 +147,7 @@ def _totals(known: Facts) -> list[MetricTotal]:
         metric = METRICS[name]
         if name in CLOCK:
             ticks = profile.scan("cpu_samples").filter(pl.col("clock") == CLOCK[name])
-            value = (pl.col("weight").cast(pl.UInt64) * pl.col("period_ns").cast(pl.UInt64)).clip(upper_bound=LONGEST_NS)
+            value = sample_ns()
             total = int(ticks.select(value.sum()).collect().item())
         elif name == GPU_TIME.name:
             total = int(known.sites["took"].sum())

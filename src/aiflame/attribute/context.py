@@ -22,12 +22,12 @@ from aiflame.attribute.layer_calls import layer_calls
 from aiflame.attribute.layers import StackLayers, layers
 from aiflame.attribute.ops import StackOps, ops
 from aiflame.attribute.origins import kernel_origins
+from aiflame.attribute.packing import by_time
 from aiflame.attribute.phases import Marks, Phase, Told, marks, phase_forest, phases
 from aiflame.attribute.regions import Regions, regions
 from aiflame.attribute.stack_table import outermost_layers, stack_table
 from aiflame.attribute.stacks import functions
 from aiflame.attribute.steps import DATA, OPTIMIZER, Seen, Steps, automatic_regions, steps
-from aiflame.attribute.timeline_spans import by_time
 from aiflame.attribute.torch_frames import torch_frames
 from aiflame.attribute.tree import Frame, frame_table
 from aiflame.attribute.words import stack_words

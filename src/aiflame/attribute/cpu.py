@@ -10,18 +10,15 @@ from aiflame.attribute.context import of_samples
 from aiflame.attribute.growth import Growth, Places
 from aiflame.attribute.leaves import instruction_frames, line_frames
 from aiflame.attribute.metrics import CLOCK
+from aiflame.attribute.owners import NO_THREAD
 from aiflame.attribute.prefixes import Prefix, grow_prefix
+from aiflame.attribute.sample_time import sample_ns
 from aiflame.attribute.stack_table import stack_table
 from aiflame.attribute.stacks import functions, hang
 from aiflame.attribute.states import state_frames
-from aiflame.attribute.tree import CPU_TIME, Frame, Metric, Tree
+from aiflame.attribute.tree import CPU_TIME, Metric, Tree
 from aiflame.profile.codes import SampleState
-from aiflame.profile.kinds import Kind
 from aiflame.profile.tables import Tables
-
-LONGEST_NS = 1 << 46
-"""No sample stands for more than this, 19 hours, unless it is damaged: one must not drown all others."""
-NO_THREAD = Frame("[unattributed: thread not recorded]", Kind.UNATTRIBUTED)
 
 
 def cpu_tree(
@@ -43,7 +40,7 @@ def cpu_tree(
         key += by.columns
         if not by.code:
             samples = samples.with_columns(thread=pl.lit(0, pl.UInt32))
-    counted = (pl.col("weight").cast(pl.UInt64) * pl.col("period_ns").cast(pl.UInt64)).clip(upper_bound=LONGEST_NS)
+    counted = sample_ns()
     if worth is not None:
         same = [pl.col(name).cast(worth.schema[name]) for name in ("process", "id")]
         samples = samples.join(worth.lazy(), left_on=same, right_on=["process", "id"])

@@ -12,11 +12,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute.cpu import LONGEST_NS, cpu_tree
+from aiflame.attribute.cpu import cpu_tree
 from aiflame.attribute.division import scaled
 from aiflame.attribute.metrics import CLOCK
 from aiflame.attribute.power import CPUS, Looks, looks
 from aiflame.attribute.prefixes import Prefix
+from aiflame.attribute.sample_time import sample_ns
 from aiflame.attribute.tree import CPU_TIME, ENERGY, Frame, Tree, assemble, frame_table
 from aiflame.profile.kinds import Kind
 from aiflame.profile.tables import Tables
@@ -33,7 +34,7 @@ def cpu_energy_tree(profile: Tables, detail: str = "function", by: Prefix | None
             "process",
             "id",
             "time_ns",
-            ns=(pl.col("weight").cast(pl.UInt64) * pl.col("period_ns").cast(pl.UInt64)).clip(upper_bound=LONGEST_NS).cast(pl.Int64),
+            ns=sample_ns().cast(pl.Int64),
         )
         .sort("time_ns", "process", "id")
         .collect()

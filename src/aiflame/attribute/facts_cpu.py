@@ -10,7 +10,6 @@ import polars as pl
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.compiled import spread
 from aiflame.attribute.context import of_samples
-from aiflame.attribute.cpu import LONGEST_NS, NO_THREAD
 from aiflame.attribute.division import Ints
 from aiflame.attribute.facts import INSIDE, Facts, Gathered, groupings_of, put_in_order
 from aiflame.attribute.facts_times import sample_times
@@ -19,8 +18,10 @@ from aiflame.attribute.growth import Forest, Growth
 from aiflame.attribute.leaves import line_frames
 from aiflame.attribute.metrics import CLOCK, METRICS
 from aiflame.attribute.noise import hidden_noise, is_noise
+from aiflame.attribute.owners import NO_THREAD
 from aiflame.attribute.rank_groups import grouped_by_rank, has_ranks
 from aiflame.attribute.reshape import without_nodes
+from aiflame.attribute.sample_time import sample_ns
 from aiflame.attribute.segments import forest_of
 from aiflame.attribute.stacks import Functions, functions, grow_threads
 from aiflame.attribute.states import state_frames
@@ -37,7 +38,7 @@ def cpu_facts(profile: Tables, metric: str) -> Facts:
     profile = Analysis.of(profile)
     trie = functions(profile)
     meaning = of_samples(profile, CLOCK[metric])
-    worth = (pl.col("weight").cast(pl.UInt64) * pl.col("period_ns").cast(pl.UInt64)).clip(upper_bound=LONGEST_NS).cast(pl.Int64)
+    worth = sample_ns().cast(pl.Int64)
     same = [*_STACK, *CONTEXT]
     fewer = fewer_regions(meaning.samples, meaning.forests["region"])
     meaning = replace(meaning, samples=fewer.of(meaning.samples), forests={**meaning.forests, "region": fewer.forest})

@@ -16,9 +16,8 @@ from aiflame.attribute.division import Ints, scaled
 from aiflame.attribute.facts import INSIDE, Facts, Gathered, groupings_of, put_in_order, without_noise
 from aiflame.attribute.facts_times import device_times
 from aiflame.attribute.fewer_regions import fewer_regions
-from aiflame.attribute.gpu import IDLE
 from aiflame.attribute.gpu_energy import IDLE_ENERGY, Energy, energy
-from aiflame.attribute.gpu_idle import Device, Gaps, idle_times, summed_up
+from aiflame.attribute.gpu_idle import IDLE, Device, Gaps, idle_times, summed_up
 from aiflame.attribute.gpu_places import NO_LAUNCH, family_nodes, grow_inside, item_nodes, launched_at
 from aiflame.attribute.gpu_samples import DRIVER, Ran, Samples, elsewhere, samples
 from aiflame.attribute.gpu_work import Grouped, Work, work

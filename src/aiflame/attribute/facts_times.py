@@ -10,8 +10,7 @@ import polars as pl
 
 from aiflame.attribute.division import Ints
 from aiflame.attribute.facts_steps import device_slots, sample_slots
-from aiflame.attribute.gpu import IDLE
-from aiflame.attribute.gpu_idle import Device, Gaps
+from aiflame.attribute.gpu_idle import IDLE, Device, Gaps
 from aiflame.attribute.gpu_samples import DRIVER, DROPPED, MOST_SAMPLES, Samples, counted
 from aiflame.attribute.gpu_work import Work
 from aiflame.attribute.items import LATEST

@@ -17,12 +17,13 @@ from aiflame.attribute.compiled import Compiled, Spread, spread
 from aiflame.attribute.context import of_devices
 from aiflame.attribute.division import Ints, scaled
 from aiflame.attribute.gpu_energy import IDLE_ENERGY, energy
-from aiflame.attribute.gpu_idle import idle
+from aiflame.attribute.gpu_idle import IDLE, idle
 from aiflame.attribute.gpu_places import NO_LAUNCH, family_nodes, grow_inside, item_nodes, launched_at, stand_alone
 from aiflame.attribute.gpu_samples import DRIVER, Samples, elsewhere, samples
 from aiflame.attribute.gpu_work import Grouped, Work, work
 from aiflame.attribute.growth import Forest, Growth, Places
 from aiflame.attribute.intra import SCOPED, Scopes, scopes
+from aiflame.attribute.metrics import WITH_IDLE
 from aiflame.attribute.prefixes import Prefix, grow_prefix
 from aiflame.attribute.stack_table import stack_table
 from aiflame.attribute.stacks import Functions, functions
@@ -30,9 +31,7 @@ from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_TIME, LAUNCHE
 from aiflame.profile.kinds import Kind
 from aiflame.profile.tables import Tables
 
-IDLE = "[GPU idle]"
 DIVIDED = ", divided inside kernels by their samples"
-WITH_IDLE = ", with idle time"
 
 
 def time_tree(profile: Tables, detail: str = "function", by: Prefix | None = None) -> Tree:

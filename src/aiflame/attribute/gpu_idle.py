@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.gpu_work import LONGEST_NS, Work
 
+IDLE = "[GPU idle]"
 Times = NDArray[np.uint64]
 Device = tuple[int, str]
 """A process and its device."""

@@ -10,6 +10,7 @@ from aiflame.attribute.division import Ints
 from aiflame.attribute.families import families
 from aiflame.attribute.gpu_inside import kernel_names, levels
 from aiflame.attribute.growth import Forest, Growth, Places
+from aiflame.attribute.owners import NO_THREAD
 from aiflame.attribute.stacks import Functions, grow_threads
 from aiflame.attribute.thread_starts import STARTED, starts
 from aiflame.attribute.tree import FRAME_COLUMNS, Frame, frame_table
@@ -20,7 +21,6 @@ BOUNDARY = Frame("-", Kind.BOUNDARY)
 GRAPH_REPLAY = Frame("[graph replay]", Kind.BOUNDARY)
 NO_LAUNCH = Frame("[unattributed: no launch]", Kind.UNATTRIBUTED)
 NO_CAPTURE = Frame("[unattributed: graph node captured before recording]", Kind.UNATTRIBUTED)
-NO_THREAD = Frame("[unattributed: thread not recorded]", Kind.UNATTRIBUTED)
 
 
 def launched_at(growth: Growth, place: Places, profile: Tables, trie: Functions, sites: pl.DataFrame) -> Places:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from aiflame.attribute.noise import INTERPRETER_MODULE
+from aiflame.attribute.owners import INTERPRETER_MODULE
 from aiflame.attribute.stack_table import stack_table
 from aiflame.attribute.tree import FRAME_COLUMNS
 from aiflame.profile.codes import FrameKind

@@ -8,6 +8,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute import nodes
+from aiflame.attribute.owners import INTERPRETER_MODULE
 from aiflame.attribute.reshape import hide_nodes
 from aiflame.attribute.tree import Tree
 from aiflame.profile.kinds import Kind
@@ -39,7 +40,6 @@ _START = (
     r"^(_start|__libc_start_main\w*|__libc_start_call_main|start_thread|__?clone3?|clone3?|__GI___clone3?|thread_start"
     r"|execute_native_thread_routine)(@.*)?"
 )
-INTERPRETER_MODULE = r"^(lib)?python[\d.]*[a-z]*(\.so[.\d]*)?$"
 _BETWEEN = r"^(libaiflame(_mpi|_hip|_level_zero)?\b.*\.so|_ctypes\..*so|libffi\b.*)"
 """Our own library, and what lies between Python and a foreign function."""
 _DRIVER = r"^lib(cuda|cudart|cupti|nvidia-[\w-]+|nvperf_\w+)\b[^/]*\.so"

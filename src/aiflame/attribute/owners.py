@@ -10,6 +10,10 @@ from aiflame.attribute.tree import Frame
 from aiflame.profile.kinds import Kind
 from aiflame.profile.rank_of import NONE, ranks_of
 
+INTERPRETER_MODULE = r"^(lib)?python[\d.]*[a-z]*(\.so[.\d]*)?$"
+"""Modules that are the Python interpreter."""
+NO_THREAD = Frame("[unattributed: thread not recorded]", Kind.UNATTRIBUTED)
+
 
 def process_frames(processes: pl.DataFrame) -> list[Frame]:
     """One frame for each row of `processes`, such as `train.py (4711)`; where ranks are known (`with_ranks`) `rank 3: train.py (4711)`."""

@@ -57,6 +57,15 @@ def firsts(key: Ints) -> Ints:
     return np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
 
 
+def by_time(group: NDArray[np.integer], start: Ints, end: Ints) -> NDArray[np.int32] | None:
+    """The order by group, start and end; None: they are in it."""
+    same = group[1:] == group[:-1]
+    later = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] >= end[:-1]))
+    if ((group[1:] > group[:-1]) | (same & later)).all():
+        return None
+    return np.lexsort((end, start, group)).astype(np.int32)
+
+
 def _key(rows: pl.DataFrame, by: Sequence[str]) -> Ints:
     return packed([rows[name].to_numpy() for name in by], len(rows))
 

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.gpu_work import JOIN
 from aiflame.attribute.items import LATEST
-from aiflame.attribute.packing import packed
+from aiflame.attribute.packing import by_time, packed
 from aiflame.attribute.timeline_context import Contexts
-from aiflame.attribute.timeline_spans import by_time, lanes, path_spans, pieces
+from aiflame.attribute.timeline_spans import lanes, path_spans, pieces
 from aiflame.attribute.timeline_stacks import Stacks
 from aiflame.attribute.timeline_tables import SLICES, Making, Owners, SliceKind, TrackKind
 from aiflame.attribute.timeline_work import Launched

@@ -7,8 +7,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.context import Meaning, of_samples
-from aiflame.attribute.cpu import LONGEST_NS
 from aiflame.attribute.items import LATEST
+from aiflame.attribute.sample_time import sample_ns
 from aiflame.attribute.states import state_frames
 from aiflame.attribute.timeline_context import Contexts
 from aiflame.attribute.timeline_spans import Level, ancestors, path_spans
@@ -57,7 +57,7 @@ def cpu_samples(profile: Tables, making: Making, owners: Owners, stacks: Stacks,
 def _stretches(samples: pl.DataFrame, track: Ints) -> pl.DataFrame:
     """The samples by track and time, each with the time that it stands for: back to the one before, if that is not long ago."""
     time = pl.col("time_ns").clip(upper_bound=LATEST).cast(pl.Int64)
-    worth = (pl.col("weight").cast(pl.UInt64) * pl.col("period_ns").cast(pl.UInt64)).clip(upper_bound=LONGEST_NS).cast(pl.Int64)
+    worth = sample_ns().cast(pl.Int64)
     rows = samples.with_columns(time.alias("end_ns"), worth.alias("worth"), pl.Series("track", track)).with_row_index("row")
     rows = rows.sort("track", "end_ns", maintain_order=True)
     before = pl.col("end_ns").shift(1).over("track")

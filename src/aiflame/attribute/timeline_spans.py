@@ -80,15 +80,6 @@ def ancestors(parent: NDArray[np.int32], node: Ints, most: int) -> Iterable[Ints
         yield np.where(depth[at] == wanted, at, -1)[which]
 
 
-def by_time(group: NDArray[np.integer], start: Ints, end: Ints) -> NDArray[np.int32] | None:
-    """The order by group, start and end; None: they are in it."""
-    same = group[1:] == group[:-1]
-    later = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] >= end[:-1]))
-    if ((group[1:] > group[:-1]) | (same & later)).all():
-        return None
-    return np.lexsort((end, start, group)).astype(np.int32)
-
-
 def lanes(group: NDArray[np.integer], begin: Ints, end: Ints) -> Ints:
     """Intervals by group and begin: the lane of each, so that those of one group and lane do not overlap. Most need the first alone."""
     lane = np.zeros(len(group), dtype=np.int64)

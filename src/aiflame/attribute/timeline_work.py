@@ -19,12 +19,12 @@ from aiflame.attribute.gpu_launches import LaunchIndex
 from aiflame.attribute.gpu_work import COPY_NAMES, JOIN, LONGEST_NS
 from aiflame.attribute.items import LATEST
 from aiflame.attribute.lookup import find_rows
-from aiflame.attribute.packing import packed
+from aiflame.attribute.packing import by_time, packed
 from aiflame.attribute.phases import Phase
 from aiflame.attribute.pieces import pieces as pieces_of
 from aiflame.attribute.pieces import taken
 from aiflame.attribute.timeline_context import Contexts
-from aiflame.attribute.timeline_spans import by_time, lanes, path_spans, pieces
+from aiflame.attribute.timeline_spans import lanes, path_spans, pieces
 from aiflame.attribute.timeline_stacks import Stacks
 from aiflame.attribute.timeline_tables import Making, Owners, SliceKind, TrackKind
 from aiflame.attribute.variants import Specializations

@@ -9,9 +9,9 @@ import polars as pl
 
 from aiflame.attribute import nodes
 from aiflame.attribute.difference import diff
-from aiflame.attribute.gpu import WITH_IDLE
 from aiflame.attribute.grouping import group
 from aiflame.attribute.invert import invert, inverted_for_reading
+from aiflame.attribute.metrics import WITH_IDLE
 from aiflame.attribute.noise import hide_interpreter_noise
 from aiflame.attribute.recursion import merge_recursion
 from aiflame.attribute.reshape import hide_nodes, matching, subset

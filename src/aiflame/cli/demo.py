@@ -16,9 +16,9 @@ import typer
 
 import aiflame
 from aiflame.analyze.top import top
-from aiflame.analyze.ways import sentence, ways
 from aiflame.attribute.transforms import hide_interpreter_noise, without_idle
 from aiflame.attribute.tree import CPU_TIME, GPU_TIME
+from aiflame.cli.demo_comparison import sentence, ways
 from aiflame.cli.say import say
 from aiflame.errors import AiflameError
 from aiflame.recorder import Place, RecordOptions, run

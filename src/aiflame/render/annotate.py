@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
+from aiflame.analyze.amounts import share
 from aiflame.analyze.annotate import Annotation, Count, Reasons
 from aiflame.render.annotate_cells import Cell, fitted, harmless, heat, number, percent, place_name, reasons_text, row, wrapped
 from aiflame.render.annotate_header import header
 from aiflame.render.annotate_listing import Listing, hottest_instructions, hottest_lines
 from aiflame.render.terminal import Terminal
-from aiflame.render.units import share
 from aiflame.resolve.stall_reasons import meaning
 
 LEAST_PERCENT = 0.1

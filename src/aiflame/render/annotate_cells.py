@@ -9,8 +9,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from aiflame.analyze.amounts import share
 from aiflame.analyze.annotate import Place, Reasons
-from aiflame.render.units import share
 from aiflame.resolve.names import clean
 from aiflame.resolve.stall_reasons import SELECTED
 

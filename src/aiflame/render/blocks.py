@@ -21,7 +21,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.render.payload import cleaned
+from aiflame.render.clean_text import cleaned
 
 GZIP_LEVEL = 5
 WIDE = 1 << 31

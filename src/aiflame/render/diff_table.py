@@ -6,11 +6,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from aiflame.analyze.amounts import amount
 from aiflame.analyze.diff import Change, Comparison, Difference
 from aiflame.attribute.groupings import GROUPINGS
 from aiflame.render.table import GAP, MEDIUM
 from aiflame.render.terminal import Terminal
-from aiflame.render.units import amount
 
 SLOWER, FASTER = "red", "green"
 NAME_WIDTH = 20

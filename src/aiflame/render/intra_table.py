@@ -6,11 +6,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from aiflame.analyze.amounts import amount
 from aiflame.analyze.intra import IntraKernel
 from aiflame.analyze.intra_scopes import ScopeTime
 from aiflame.render.table import GAP, MEDIUM
 from aiflame.render.terminal import Terminal
-from aiflame.render.units import amount
 
 SHORTEST_NAME = 20
 MARK = "~ "

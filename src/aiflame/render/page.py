@@ -11,8 +11,8 @@ from pathlib import Path
 
 from aiflame.attribute.tree import Kind
 from aiflame.render.bundle import bundle
+from aiflame.render.clean_text import cleaned_text
 from aiflame.render.colors import DIFF_STEPS, LABEL, SEARCH, SHADES, TONES, diff_fill, fill
-from aiflame.render.payload import cleaned_text
 
 WEB = Path(__file__).parent / "web"
 _REPORT = WEB / "report"

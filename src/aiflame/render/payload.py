@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import re
 import struct
 
 import numpy as np
@@ -17,12 +16,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.tree import Tree
+from aiflame.render.clean_text import cleaned
 from aiflame.render.colors import shade_of
 from aiflame.render.layout import Layout
 
-HOSTILE = "[\\x00-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069\\ufeff\\ufffe\\uffff]"
-"""Control characters, which XML cannot hold, and direction marks, which would let a name rearrange the text around it."""
-REPLACEMENT = "\ufffd"
 GZIP_LEVEL = 5
 
 
@@ -44,15 +41,6 @@ def encode(tree: Tree, layout: Layout, head: dict[str, object]) -> str:
     text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode()
     raw = b"".join((struct.pack("<I", len(text)), text, *(planes for _, _, planes in packed)))
     return base64.b64encode(gzip.compress(raw, GZIP_LEVEL, mtime=0)).decode()
-
-
-def cleaned(column: pl.Series) -> pl.Series:
-    """Text that is safe to put into XML and beside other text."""
-    return column.str.replace_all(HOSTILE, REPLACEMENT)
-
-
-def cleaned_text(text: str) -> str:
-    return re.sub(HOSTILE, REPLACEMENT, text.encode("utf-8", "replace").decode())
 
 
 def _frames(frames: pl.DataFrame) -> dict[str, object]:

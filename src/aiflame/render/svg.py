@@ -8,15 +8,16 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from aiflame.analyze.amounts import amount, share
 from aiflame.attribute import nodes
 from aiflame.attribute.tree import Kind, Tree
 from aiflame.render import still
 from aiflame.render.bundle import bundle
+from aiflame.render.clean_text import cleaned_text
 from aiflame.render.colors import DIFF_STEPS, LABEL, SHADES, TONES, kind_class, palette_css, shade_of
 from aiflame.render.layout import MAX_NODES, Layout, lay_out
 from aiflame.render.output import new_file
-from aiflame.render.payload import cleaned_text, encode
-from aiflame.render.units import amount, share
+from aiflame.render.payload import encode
 
 
 def write(

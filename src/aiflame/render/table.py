@@ -9,13 +9,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from aiflame.analyze.coverage import idle
+from aiflame.analyze.amounts import amount, share
+from aiflame.analyze.idle_share import idle_share
 from aiflame.analyze.phases import WHOLE
 from aiflame.attribute.groupings import GROUPINGS
 from aiflame.attribute.tree import Metric, Tree
 from aiflame.profile.kinds import Kind
 from aiflame.render.terminal import Terminal
-from aiflame.render.units import amount, share
 from aiflame.resolve.stall_reasons import meaning
 
 BAR, GAP = 16, 2
@@ -70,7 +70,7 @@ def print_steps(steps: pl.DataFrame, metric: Metric, console: Console | None = N
 
 def idle_note(tree: Tree, metric: str) -> str:
     """Where idle time leaves little room for the rest: how to do without it."""
-    part = idle(tree, metric)
+    part = idle_share(tree, metric)
     return f"The GPU was idle in {100 * part:.1f}% of it: --no-idle leaves that out" if part > 0.5 else ""
 
 
