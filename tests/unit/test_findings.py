@@ -11,7 +11,8 @@ import pytest
 from stories import ITEM, LOOP, MAIN, US, Story
 from test_attribute import SYMBOLS
 
-from aiflame.analyze.findings import Finding, findings
+from aiflame.analyze.finding import Finding
+from aiflame.analyze.findings import findings
 from aiflame.analyze.summary import summarize
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.tree import Kind

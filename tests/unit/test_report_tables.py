@@ -17,7 +17,8 @@ from test_summary import training
 from aiflame.analyze.findings import findings
 from aiflame.analyze.occupancy import STATES
 from aiflame.analyze.summary import summarize
-from aiflame.analyze.tables import TableOf, tables
+from aiflame.analyze.table import TableOf
+from aiflame.analyze.tables import tables
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.build import tree
 from aiflame.attribute.tree import Kind

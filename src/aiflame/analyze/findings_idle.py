@@ -17,7 +17,7 @@ from aiflame.analyze.occupancy import STATES, Occupancy
 from aiflame.analyze.places import place_text, short_place
 from aiflame.analyze.step_times import steady
 from aiflame.attribute.families import COLLECTIVE
-from aiflame.attribute.gpu_work import COPY_NAMES
+from aiflame.attribute.gpu_records import COPY_NAMES
 from aiflame.attribute.tree import BYTES, GPU_TIME
 from aiflame.profile.codes import CopyKind
 from aiflame.profile.kinds import Kind

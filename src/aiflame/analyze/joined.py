@@ -19,7 +19,8 @@ from aiflame.attribute.context import BRINGS, CONTEXT, MOTHER, Meaning, of_devic
 from aiflame.attribute.families import families
 from aiflame.attribute.gpu_inside import kernel_names
 from aiflame.attribute.gpu_launches import LaunchTable
-from aiflame.attribute.gpu_work import JOIN, NO_LAUNCH, Grouped, Work, work
+from aiflame.attribute.gpu_records import NO_LAUNCH
+from aiflame.attribute.gpu_work import JOIN, Grouped, Work, work
 from aiflame.attribute.items import LATEST
 from aiflame.attribute.lookup import find_rows
 from aiflame.attribute.owners import process_frames, with_ranks

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from aiflame.attribute.gpu_work import LONGEST_NS
+from aiflame.attribute.gpu_records import LONGEST_NS
 from aiflame.attribute.stall_samples import sampled_functions, samples_of_counter
 from aiflame.attribute.variants import variants
 from aiflame.errors import AiflameError

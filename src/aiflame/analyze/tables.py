@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from aiflame.analyze.facts import facts
-from aiflame.analyze.table import Column, TableOf
+from aiflame.analyze.table import TableOf
 from aiflame.analyze.tables_code import code_tables
 from aiflame.analyze.tables_gpu import copies_table, kernels_table
 from aiflame.analyze.tables_idle import gaps_table, idle_table, steps_table
 from aiflame.analyze.tables_meaning import meaning_tables
 from aiflame.profile.tables import Tables
-
-__all__ = ["Column", "TableOf", "tables"]
 
 
 def tables(profile: Tables) -> list[TableOf]:

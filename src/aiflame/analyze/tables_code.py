@@ -12,7 +12,7 @@ from aiflame.analyze.table import TableOf, number, place, share, table_of, text
 from aiflame.analyze.top import top
 from aiflame.attribute.build import metrics, tree
 from aiflame.attribute.metrics import CLOCK, METRICS
-from aiflame.attribute.transforms import hide_interpreter_noise
+from aiflame.attribute.noise import hide_interpreter_noise
 from aiflame.profile.kinds import Kind
 
 MOST_ROWS = 2000

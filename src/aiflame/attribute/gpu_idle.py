@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute.gpu_work import LONGEST_NS, Work
+from aiflame.attribute.gpu_records import LONGEST_NS
+from aiflame.attribute.gpu_work import Work
 
 IDLE = "[GPU idle]"
 Times = NDArray[np.uint64]

@@ -9,13 +9,11 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute.context import Meaning
-from aiflame.attribute.gpu_records import COPY_NAMES, LONGEST_NS, NO_LAUNCH, Columns, Ints, Records
+from aiflame.attribute.gpu_records import Columns, Ints, Records
 from aiflame.attribute.packing import packed
 from aiflame.attribute.pieces import PIECE
 from aiflame.attribute.prefixes import Prefix
 from aiflame.profile.tables import Tables
-
-__all__ = ["COPY_NAMES", "JOIN", "LONGEST_NS", "MOST_BYTES", "NO_LAUNCH", "SITE", "Grouped", "Work", "bytes_of", "work"]
 
 MOST_BYTES = 1 << 50
 JOIN = ["process", "api", "correlation"]

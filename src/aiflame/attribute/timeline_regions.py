@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from aiflame.attribute.gpu_work import COPY_NAMES, MOST_BYTES
+from aiflame.attribute.gpu_records import COPY_NAMES
+from aiflame.attribute.gpu_work import MOST_BYTES
 from aiflame.attribute.regions import regions
 from aiflame.attribute.timeline_spans import nested_lanes
 from aiflame.attribute.timeline_tables import LATEST, Making, Owners, SliceKind, TrackKind

@@ -16,7 +16,8 @@ from aiflame.attribute.families import COLLECTIVE, families
 from aiflame.attribute.gpu_graphs import captured_stacks
 from aiflame.attribute.gpu_inside import kernel_names
 from aiflame.attribute.gpu_launches import LaunchIndex
-from aiflame.attribute.gpu_work import COPY_NAMES, JOIN, LONGEST_NS
+from aiflame.attribute.gpu_records import COPY_NAMES, LONGEST_NS
+from aiflame.attribute.gpu_work import JOIN
 from aiflame.attribute.items import LATEST
 from aiflame.attribute.lookup import find_rows
 from aiflame.attribute.packing import by_time, packed

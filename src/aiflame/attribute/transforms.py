@@ -8,29 +8,10 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute import nodes
-from aiflame.attribute.difference import diff
-from aiflame.attribute.grouping import group
-from aiflame.attribute.invert import invert, inverted_for_reading
 from aiflame.attribute.metrics import WITH_IDLE
-from aiflame.attribute.noise import hide_interpreter_noise
-from aiflame.attribute.recursion import merge_recursion
 from aiflame.attribute.reshape import hide_nodes, matching, subset
 from aiflame.attribute.tree import FRAME_COLUMNS, Frame, Tree, assemble, frame_table
 from aiflame.profile.kinds import Kind
-
-__all__ = [
-    "diff",
-    "focus",
-    "group",
-    "hide",
-    "hide_interpreter_noise",
-    "invert",
-    "inverted_for_reading",
-    "merge_recursion",
-    "prune",
-    "without",
-    "without_idle",
-]
 
 
 def hide(tree: Tree, which: str | pl.Expr) -> Tree:

@@ -15,7 +15,8 @@ from aiflame.api import Profile
 from aiflame.attribute.build import default_metric
 from aiflame.attribute.groupings import OF_TREES
 from aiflame.attribute.metrics import METRICS
-from aiflame.attribute.transforms import focus, hide_interpreter_noise, without_idle
+from aiflame.attribute.noise import hide_interpreter_noise
+from aiflame.attribute.transforms import focus, without_idle
 from aiflame.attribute.tree import Tree
 from aiflame.cli.progress import SealingLine
 from aiflame.cli.say import say
