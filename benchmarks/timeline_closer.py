@@ -20,7 +20,7 @@ import polars as pl
 from gpu_common import machine
 
 from aiflame.attribute.analysis import Analysis
-from aiflame.attribute.timeline_windows import Windows
+from aiflame.attribute.timeline.windows import Windows
 from aiflame.profile.opening import open_profile
 from aiflame.render.timeline_block import timeline_block
 

@@ -23,14 +23,14 @@ import numpy as np
 import polars as pl
 
 from aiflame.analyze.top import top
-from aiflame.attribute.build import tree as tree_of
-from aiflame.attribute.difference import diff
-from aiflame.attribute.grouping import group
-from aiflame.attribute.invert import invert
-from aiflame.attribute.noise import hide_interpreter_noise
-from aiflame.attribute.recursion import merge_recursion
-from aiflame.attribute.transforms import focus, hide, prune, without
+from aiflame.attribute.transforms.difference import diff
+from aiflame.attribute.transforms.filters import focus, hide, prune, without
+from aiflame.attribute.transforms.grouping import group
+from aiflame.attribute.transforms.invert import invert
+from aiflame.attribute.transforms.noise import hide_interpreter_noise
+from aiflame.attribute.transforms.recursion import merge_recursion
 from aiflame.attribute.tree import CPU_TIME, Frame, Kind, Tree, assemble, frame_table
+from aiflame.attribute.trees.build import tree as tree_of
 from aiflame.exchange import collapsed, speedscope
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.schema import TABLE

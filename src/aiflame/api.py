@@ -69,6 +69,6 @@ class Profile:
         """The calling-context tree of one metric, grouped by code, its leaves functions, lines or instructions; without a metric or
         detail, what suits the profile and the metric. Metrics: cpu-time, wall-time, gpu-time, gpu-stalls (samples of warps), gpu-latency
         (those in whose cycle nothing was issued), bytes (copied)."""
-        from aiflame.attribute.build import default_metric, tree
+        from aiflame.attribute.trees.build import default_metric, tree
 
         return tree(self.store, metric or default_metric(self.store), by, detail)

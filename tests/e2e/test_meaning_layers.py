@@ -12,11 +12,11 @@ import pytest
 from recording import PYTHON, Recorder
 from torch_programs import needs_torch, program
 
-from aiflame.attribute.backward import Origins, origins
-from aiflame.attribute.items import sample_items
-from aiflame.attribute.layers import StackLayers, layers
-from aiflame.attribute.lookup import Ints
-from aiflame.attribute.ops import StackOps, ops
+from aiflame.attribute.arrays.lookup import Ints
+from aiflame.attribute.meaning.backward import Origins, origins
+from aiflame.attribute.meaning.events import sample_items
+from aiflame.attribute.meaning.layers import StackLayers, layers
+from aiflame.attribute.meaning.ops import StackOps, ops
 
 pytestmark = needs_torch
 

@@ -6,11 +6,11 @@ from collections import Counter
 
 import numpy as np
 
-from aiflame.attribute.build import tree
-from aiflame.attribute.facts import CONTEXTS, Facts
-from aiflame.attribute.noise import hide_interpreter_noise
-from aiflame.attribute.segments import Segment
+from aiflame.attribute.sites.segments import Segment
+from aiflame.attribute.sites.table import CONTEXTS, Facts
+from aiflame.attribute.transforms.noise import hide_interpreter_noise
 from aiflame.attribute.tree import Frame, Tree
+from aiflame.attribute.trees.build import tree
 from aiflame.profile.kinds import Kind
 from aiflame.profile.tables import Tables
 

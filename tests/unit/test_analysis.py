@@ -15,13 +15,13 @@ from aiflame.analyze.findings import findings
 from aiflame.analyze.summary import summarize
 from aiflame.analyze.tables import tables
 from aiflame.attribute.analysis import Analysis, once
-from aiflame.attribute.context import of_devices
-from aiflame.attribute.facts_cpu import cpu_facts
-from aiflame.attribute.facts_device import device_facts
-from aiflame.attribute.layers import layers
-from aiflame.attribute.stack_table import stack_table
-from aiflame.attribute.stacks import functions
-from aiflame.attribute.timeline import timeline
+from aiflame.attribute.meaning.context import of_devices
+from aiflame.attribute.meaning.layers import layers
+from aiflame.attribute.sites.cpu import cpu_facts
+from aiflame.attribute.sites.devices import device_facts
+from aiflame.attribute.stacks.functions import functions
+from aiflame.attribute.stacks.table import stack_table
+from aiflame.attribute.timeline.whole import timeline
 from aiflame.profile.tables import Tables
 from aiflame.render.report import Report
 

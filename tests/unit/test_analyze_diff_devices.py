@@ -15,7 +15,7 @@ from aiflame.analyze import per_step
 from aiflame.analyze.diff import Comparison, Difference, at_one_period, compare
 from aiflame.analyze.facts import Facts, facts
 from aiflame.analyze.per_step_samples import averaged
-from aiflame.attribute.build import tree
+from aiflame.attribute.trees.build import tree
 from aiflame.render.diff_table import print_comparison
 
 STEP = 200

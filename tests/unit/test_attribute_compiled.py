@@ -10,9 +10,9 @@ import pytest
 from profiles import sealed
 from test_provenance import ADD, GELU, NORM, call, op
 
-from aiflame.attribute.compiled import Compiled, Spread, compiled, op_frames, spread
-from aiflame.attribute.growth import Forest
-from aiflame.attribute.origins import kernel_origins
+from aiflame.attribute.forest import Forest
+from aiflame.attribute.meaning.fused_kernels import kernel_origins
+from aiflame.attribute.meaning.fused_split import Compiled, Spread, compiled, op_frames, spread
 from aiflame.attribute.tree import CPU_TIME, Frame, frame_table
 from aiflame.profile.kinds import Kind
 

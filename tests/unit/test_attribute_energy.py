@@ -15,10 +15,10 @@ from test_attribute_gpu import GPU, OTHER, UNDER, kernel, lines, profile
 from typer.testing import CliRunner
 
 from aiflame.analyze.summary import summarize
-from aiflame.attribute.build import metrics, tree
-from aiflame.attribute.facts_device import device_facts
-from aiflame.attribute.transforms import without_idle
+from aiflame.attribute.sites.devices import device_facts
+from aiflame.attribute.transforms.filters import without_idle
 from aiflame.attribute.tree import Tree
+from aiflame.attribute.trees.build import metrics, tree
 from aiflame.cli.commands import app
 from aiflame.errors import AiflameError
 from aiflame.render.facts_block import facts_makers

@@ -13,10 +13,10 @@ from profiles import stack
 from test_attribute import CODES, MAIN, PROCESSES, PYMAIN, SYMBOLS, THREADS, WORK
 from test_attribute_gpu import LONG, REASONS, UNDER, kernel, lines, sample, window
 
-from aiflame.attribute.build import tree
-from aiflame.attribute.facts_device import device_facts
-from aiflame.attribute.intra import SCOPED
+from aiflame.attribute.devices.scopes import SCOPED
+from aiflame.attribute.sites.devices import device_facts
 from aiflame.attribute.tree import Tree
+from aiflame.attribute.trees.build import tree
 from aiflame.profile.store import Profile
 
 LOOP, DOT, COPY = range(3)

@@ -18,11 +18,11 @@ from test_attribute_gpu import GEMM, GPU, LINES, REASONS, SASS, TABLES, kernel, 
 from test_provenance import ADD, NORM, call
 from written_programs import BACKWARD, CALL_IMPL, TENSOR_BACKWARD, TRAIN, Program
 
-from aiflame.attribute.build import metrics, tree
-from aiflame.attribute.facts import Facts
-from aiflame.attribute.facts_cpu import cpu_facts
-from aiflame.attribute.facts_device import device_facts
 from aiflame.attribute.groupings import GROUPING_ROWS, RANK
+from aiflame.attribute.sites.cpu import cpu_facts
+from aiflame.attribute.sites.devices import device_facts
+from aiflame.attribute.sites.table import Facts
+from aiflame.attribute.trees.build import metrics, tree
 from aiflame.profile.store import Profile
 
 MM = "at::_ops::mm::call"

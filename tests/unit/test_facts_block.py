@@ -8,7 +8,7 @@ import pytest
 from test_attribute_context import training
 from test_blocks import opened
 
-from aiflame.attribute.facts_device import device_facts
+from aiflame.attribute.sites.devices import device_facts
 from aiflame.render.facts_block import facts_block, facts_makers
 
 

@@ -14,12 +14,12 @@ from profiles import Row, ran
 from test_attribute_gpu import GEMM, REASONS, kernel, profile, sample, window
 from written_programs import DEVICE, TRAIN, Program
 
-from aiflame.attribute.facts import Facts
-from aiflame.attribute.facts_cpu import cpu_facts
-from aiflame.attribute.facts_device import device_facts
-from aiflame.attribute.fewer_regions import fewer_regions
-from aiflame.attribute.growth import Forest
-from aiflame.attribute.moments import Bins, Steps, Sums, by_density, few_enough, in_bins, in_slots
+from aiflame.attribute.arrays.time_bins import Bins, Steps, Sums, by_density, few_enough, in_bins, in_slots
+from aiflame.attribute.forest import Forest
+from aiflame.attribute.meaning.fewer_regions import fewer_regions
+from aiflame.attribute.sites.cpu import cpu_facts
+from aiflame.attribute.sites.devices import device_facts
+from aiflame.attribute.sites.table import Facts
 from aiflame.attribute.tree import Frame, frame_table
 from aiflame.profile.codes import RegionApi
 from aiflame.profile.kinds import Kind
@@ -173,7 +173,7 @@ def test_a_step_is_when_its_work_ran_however_late_that_was(tmp_path: Path) -> No
 
 def test_steps_that_are_too_many_are_shown_several_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = training(tmp_path / "whole")
-    monkeypatch.setattr("aiflame.attribute.facts_steps.MOST_ROWS", 60)
+    monkeypatch.setattr("aiflame.attribute.sites.steps.MOST_ROWS", 60)
     facts = training(tmp_path / "few")
     assert facts.slots == 25
     assert (facts.steps["number"].to_list(), facts.steps["end"].to_list()) == ([0, 2], [10_200, 10_400])
@@ -268,7 +268,7 @@ def test_of_many_regions_without_numbers_the_outermost_stays() -> None:
 
 
 def test_regions_of_each_step_do_not_multiply_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aiflame.attribute.fewer_regions.MOST_PLACES", 5)
+    monkeypatch.setattr("aiflame.attribute.meaning.fewer_regions.MOST_PLACES", 5)
     monkeypatch.setattr(fewer_regions, "__defaults__", (5,))
     program = Program()
     for number in range(20):

@@ -8,11 +8,11 @@ from report_profiles import training, with_symbols
 from aiflame.analyze.diff import compare
 from aiflame.analyze.facts import facts
 from aiflame.analyze.top import top
-from aiflame.attribute.build import metrics, tree
-from aiflame.attribute.facts_cpu import cpu_facts
-from aiflame.attribute.facts_device import device_facts
 from aiflame.attribute.groupings import GROUPING_ROWS, LISTS, OF_TREES, RANK, compared_by
 from aiflame.attribute.metrics import COMPARED, METRIC_ROWS, METRICS
+from aiflame.attribute.sites.cpu import cpu_facts
+from aiflame.attribute.sites.devices import device_facts
+from aiflame.attribute.trees.build import metrics, tree
 from aiflame.errors import AiflameError
 from aiflame.profile.store import Profile
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from aiflame.attribute.growth import Forest
+from aiflame.attribute.forest import Forest
 from aiflame.attribute.tree import Frame, frame_table
 from aiflame.profile.kinds import Kind
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import sealed
 
-from aiflame.attribute.families import families
+from aiflame.attribute.meaning.families import families
 from aiflame.resolve.gemm_names import short_gemm
 from aiflame.resolve.kernel_families import FAMILIES, family
 from aiflame.resolve.kernel_names import short_name

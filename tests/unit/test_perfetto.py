@@ -19,8 +19,8 @@ from profiles import sealed
 from timelines import Program
 from typer.testing import CliRunner
 
-from aiflame.attribute.timeline import timeline
-from aiflame.attribute.timeline_tables import Timeline
+from aiflame.attribute.timeline.tables import Timeline
+from aiflame.attribute.timeline.whole import timeline
 from aiflame.cli.commands import app
 from aiflame.profile.codes import RegionApi, RegionKind
 from aiflame.profile.meta import Clocks

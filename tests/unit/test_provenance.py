@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import Row, native, python, sealed, stack
 
-from aiflame.attribute.origins import KernelOrigins, kernel_origins
+from aiflame.attribute.meaning.fused_kernels import KernelOrigins, kernel_origins
 from aiflame.profile.kinds import Kind
 from aiflame.profile.store import Profile
 from aiflame.resolve.provenance import kernel_labels, label, provenance, with_kernels

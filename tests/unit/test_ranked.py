@@ -13,11 +13,11 @@ import pytest
 from profiles import ran, sealed, stack
 
 import aiflame
-from aiflame.attribute.build import tree
-from aiflame.attribute.clocks import Meetings, aligned
-from aiflame.attribute.difference import diff
-from aiflame.attribute.facts_cpu import cpu_facts
-from aiflame.attribute.timeline import timeline
+from aiflame.analyze.rank_clock_estimate import Meetings, aligned
+from aiflame.attribute.sites.cpu import cpu_facts
+from aiflame.attribute.timeline.whole import timeline
+from aiflame.attribute.transforms.difference import diff
+from aiflame.attribute.trees.build import tree
 from aiflame.errors import AiflameError
 from aiflame.profile.codes import CallBackend, CallKind, FrameKind
 from aiflame.profile.door import Folder

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from aiflame.attribute.invert import invert
-from aiflame.attribute.recursion import merge_recursion
-from aiflame.attribute.transforms import focus, hide
+from aiflame.attribute.transforms.filters import focus, hide
+from aiflame.attribute.transforms.invert import invert
+from aiflame.attribute.transforms.recursion import merge_recursion
 from aiflame.attribute.tree import GPU_TIME, Frame, Kind, Tree, from_stacks
 from aiflame.render.page import WEB
 

@@ -23,7 +23,7 @@ import pytest
 from report_profiles import training
 from timeline_blocks import read
 
-from aiflame.attribute.timeline_tables import SliceKind
+from aiflame.attribute.timeline.tables import SliceKind
 from aiflame.cli import browser
 from aiflame.errors import AiflameError
 from aiflame.render.report import Report

@@ -20,8 +20,8 @@ from aiflame.analyze.summary import summarize
 from aiflame.analyze.table import TableOf
 from aiflame.analyze.tables import tables
 from aiflame.attribute.analysis import Analysis
-from aiflame.attribute.build import tree
 from aiflame.attribute.tree import Kind
+from aiflame.attribute.trees.build import tree
 from aiflame.profile.meta import Meta
 from aiflame.profile.store import Profile
 

@@ -8,7 +8,7 @@ import pytest
 from made_timelines import MS, ORIGIN, stream, training
 from timeline_blocks import read
 
-from aiflame.attribute.timeline_tables import Making, SliceKind, Timeline, TrackKind
+from aiflame.attribute.timeline.tables import Making, SliceKind, Timeline, TrackKind
 from aiflame.render.timeline_block import timeline_block
 
 

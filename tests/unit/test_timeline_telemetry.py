@@ -11,8 +11,8 @@ from profiles import sealed
 from telemetries import MS, told
 from test_attribute import SYMBOLS
 
-from aiflame.attribute.timeline import timeline
-from aiflame.attribute.timeline_tables import Timeline, TrackKind
+from aiflame.attribute.timeline.tables import Timeline, TrackKind
+from aiflame.attribute.timeline.whole import timeline
 from aiflame.profile.meta import Clocks
 from aiflame.profile.store import Profile
 from aiflame.render import perfetto

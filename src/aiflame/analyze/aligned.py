@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from aiflame.analyze.collectives import calls_that_meet
-from aiflame.attribute.clocks import Meetings, aligned
-from aiflame.attribute.owners import with_ranks
+from aiflame.analyze.rank_clock_estimate import Meetings, aligned
+from aiflame.attribute.stacks.process_frames import with_ranks
 from aiflame.profile.rank_numbers import named_ranks
 from aiflame.profile.rank_of import NONE
 from aiflame.profile.ranked import Ranked

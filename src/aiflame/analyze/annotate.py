@@ -16,7 +16,7 @@ import polars as pl
 from aiflame.analyze.kernel_choice import Kernel, choose, kernels, took_ns
 from aiflame.analyze.made_from import kept, made_from
 from aiflame.analyze.source_text import SourceText, SourceTexts
-from aiflame.attribute.stall_samples import UNKNOWN, sampled_functions, samples_of_counter
+from aiflame.attribute.devices.stall_samples import UNKNOWN, sampled_functions, samples_of_counter
 from aiflame.errors import AiflameError
 from aiflame.profile.codes import GpuApi, GpuSampling
 from aiflame.profile.tables import OpenedProfile

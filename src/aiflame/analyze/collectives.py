@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from aiflame.analyze.joined import Joined
 from aiflame.analyze.named import gathered, layer_paths
-from aiflame.attribute.context import of_calls
-from aiflame.attribute.families import COLLECTIVE
-from aiflame.attribute.items import LATEST
-from aiflame.attribute.phases import Phase
-from aiflame.attribute.steps import Steps
+from aiflame.attribute.meaning.context import of_calls
+from aiflame.attribute.meaning.events import LATEST
+from aiflame.attribute.meaning.families import COLLECTIVE
+from aiflame.attribute.meaning.phases import Phase
+from aiflame.attribute.meaning.steps import Steps
 from aiflame.profile.codes import CallBackend, CallKind
 from aiflame.profile.frame_words import is_backward_column
 from aiflame.profile.tables import Tables

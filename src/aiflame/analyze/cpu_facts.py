@@ -9,12 +9,12 @@ import polars as pl
 from aiflame.analyze.named import gathered, layer_paths, op_names, phase_names
 from aiflame.analyze.places import place_of, places
 from aiflame.attribute.analysis import Analysis
-from aiflame.attribute.compiled import spread
-from aiflame.attribute.context import of_samples
+from aiflame.attribute.meaning.context import of_samples
+from aiflame.attribute.meaning.fused_split import spread
 from aiflame.attribute.metrics import CLOCK, METRICS
-from aiflame.attribute.sample_time import sample_ns
-from aiflame.attribute.stacks import functions
-from aiflame.attribute.states import state_frames
+from aiflame.attribute.stacks.functions import functions
+from aiflame.attribute.stacks.sample_time import sample_ns
+from aiflame.attribute.stacks.waiting import state_frames
 from aiflame.profile.kinds import Kind
 from aiflame.profile.tables import Tables
 

@@ -17,7 +17,7 @@ import polars as pl
 from aiflame.analyze.rank_clocks import Clocks
 from aiflame.analyze.rank_facts import RankFacts
 from aiflame.analyze.rank_meetings import LATE_NS, Floats, Ints, Meetings
-from aiflame.attribute.phases import NAMES, Phase
+from aiflame.attribute.meaning.phases import NAMES, Phase
 
 BLOCKED = 0.2
 """Of a collective's time: a rank that was held up for less than this by it went on with its own work meanwhile."""

@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from aiflame.analyze.facts import Facts
 from aiflame.analyze.per_step import Values, values
 from aiflame.analyze.step_times import steady, step_times
-from aiflame.attribute.build import default_metric, metrics
-from aiflame.attribute.division import scaled
-from aiflame.attribute.facts_times import period_log2
+from aiflame.attribute.arrays.apportion import scaled
 from aiflame.attribute.groupings import compared_by
+from aiflame.attribute.meaning.fused_kernels import ESTIMATED
 from aiflame.attribute.metrics import CLOCK, COMPARED, METRIC_ROWS, METRICS, OF_GPU, SAMPLED
-from aiflame.attribute.origins import ESTIMATED
+from aiflame.attribute.sites.times import period_log2
 from aiflame.attribute.tree import Tree
+from aiflame.attribute.trees.build import default_metric, metrics
 from aiflame.errors import AiflameError
 from aiflame.json_text import json_text
 from aiflame.profile.tables import Tables

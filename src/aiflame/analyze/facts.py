@@ -14,10 +14,10 @@ from aiflame.analyze.joined import Ints, Joined
 from aiflame.analyze.occupancy import Device, devices, per_step
 from aiflame.analyze.stalls import stalls
 from aiflame.analyze.step_times import steady
-from aiflame.attribute import nodes
 from aiflame.attribute.analysis import Analysis, once
-from aiflame.attribute.build import metrics
+from aiflame.attribute.arrays import nodes
 from aiflame.attribute.metrics import CLOCK
+from aiflame.attribute.trees.build import metrics
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from aiflame.analyze.layer_groups import escaped
 from aiflame.analyze.occupancy import STATES, Occupancy
 from aiflame.analyze.places import place_text, short_place
 from aiflame.analyze.step_times import steady
-from aiflame.attribute.families import COLLECTIVE
-from aiflame.attribute.gpu_records import COPY_NAMES
+from aiflame.attribute.devices.records import COPY_NAMES
+from aiflame.attribute.meaning.families import COLLECTIVE
 from aiflame.attribute.tree import BYTES, GPU_TIME
 from aiflame.profile.codes import CopyKind
 from aiflame.profile.kinds import Kind

@@ -11,7 +11,7 @@ from aiflame.analyze.finding import Evidence, Finding
 from aiflame.analyze.layer_groups import collapsed, escaped, search
 from aiflame.analyze.places import place_text, short_place
 from aiflame.analyze.stalls import by_reason, hottest_place
-from aiflame.attribute.families import COLLECTIVE
+from aiflame.attribute.meaning.families import COLLECTIVE
 from aiflame.attribute.tree import GPU_STALLS, GPU_TIME
 from aiflame.profile.kinds import Kind
 from aiflame.resolve.stall_reasons import meaning

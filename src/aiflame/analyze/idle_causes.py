@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from aiflame.analyze.joined import Joined, Launches
 from aiflame.analyze.places import place_of
 from aiflame.analyze.spans import Ints, Spans, union
-from aiflame.attribute.items import LATEST
-from aiflame.attribute.pieces import taken
-from aiflame.attribute.steps import DATA, OPTIMIZER, automatic_regions
+from aiflame.attribute.arrays.chunks import taken
+from aiflame.attribute.meaning.events import LATEST
+from aiflame.attribute.meaning.steps import DATA, OPTIMIZER, automatic_regions
 from aiflame.profile.kinds import Kind
 
 

@@ -18,8 +18,8 @@ from aiflame.analyze.layer_groups import collapsed
 from aiflame.analyze.occupancy import Device
 from aiflame.analyze.spans import Spans, gaps, union
 from aiflame.analyze.step_times import steady
-from aiflame.attribute.packing import packed
-from aiflame.attribute.pieces import PIECE
+from aiflame.attribute.arrays.chunks import PIECE
+from aiflame.attribute.arrays.row_keys import packed
 
 LONGEST = 200
 """Single gaps that are listed."""

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute.gpu_inside import kernel_names
+from aiflame.attribute.devices.inside import kernel_names
 from aiflame.profile.tables import Tables
 
 Ints = NDArray[np.int64]

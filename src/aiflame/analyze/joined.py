@@ -12,21 +12,21 @@ from numpy.typing import NDArray
 
 from aiflame.analyze.named import gathered, layer_paths, op_names, phase_names
 from aiflame.analyze.places import Places, place_of, places
-from aiflame.attribute import nodes
 from aiflame.attribute.analysis import Analysis
-from aiflame.attribute.compiled import spread
-from aiflame.attribute.context import BRINGS, CONTEXT, MOTHER, Meaning, of_devices
-from aiflame.attribute.families import families
-from aiflame.attribute.gpu_inside import kernel_names
-from aiflame.attribute.gpu_launches import LaunchTable
-from aiflame.attribute.gpu_records import NO_LAUNCH
-from aiflame.attribute.gpu_work import JOIN, Grouped, Work, work
-from aiflame.attribute.items import LATEST
-from aiflame.attribute.lookup import find_rows
-from aiflame.attribute.owners import process_frames, with_ranks
-from aiflame.attribute.pieces import arrays
+from aiflame.attribute.arrays import nodes
+from aiflame.attribute.arrays.chunks import arrays
+from aiflame.attribute.arrays.lookup import find_rows
+from aiflame.attribute.devices.inside import kernel_names
+from aiflame.attribute.devices.launches import LaunchTable
+from aiflame.attribute.devices.records import NO_LAUNCH
+from aiflame.attribute.devices.work import JOIN, Grouped, Work, work
+from aiflame.attribute.meaning.context import BRINGS, CONTEXT, MOTHER, Meaning, of_devices
+from aiflame.attribute.meaning.events import LATEST
+from aiflame.attribute.meaning.families import families
+from aiflame.attribute.meaning.fused_split import spread
 from aiflame.attribute.prefixes import Prefix
-from aiflame.attribute.stacks import Functions, functions
+from aiflame.attribute.stacks.functions import Functions, functions
+from aiflame.attribute.stacks.process_frames import process_frames, with_ranks
 from aiflame.memory import give_back_freed_memory
 from aiflame.profile.tables import Tables
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from aiflame.attribute.gpu_records import LONGEST_NS
-from aiflame.attribute.stall_samples import sampled_functions, samples_of_counter
-from aiflame.attribute.variants import variants
+from aiflame.attribute.devices.records import LONGEST_NS
+from aiflame.attribute.devices.stall_samples import sampled_functions, samples_of_counter
+from aiflame.attribute.meaning.specializations import variants
 from aiflame.errors import AiflameError
 from aiflame.profile.tables import OpenedProfile
 from aiflame.resolve.names import clean, cut

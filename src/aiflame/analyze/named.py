@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from aiflame.attribute.growth import Forest
-from aiflame.attribute.phases import NAMES
+from aiflame.attribute.forest import Forest
+from aiflame.attribute.meaning.phases import NAMES
 
 
 def layer_paths(forest: Forest) -> list[str]:

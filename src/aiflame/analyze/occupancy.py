@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from aiflame.analyze.joined import Joined
 from aiflame.analyze.spans import Ints, Spans, union
 from aiflame.analyze.step_times import steady
-from aiflame.attribute.families import COLLECTIVE
+from aiflame.attribute.meaning.families import COLLECTIVE
 from aiflame.profile.kinds import Kind
 
 STATES = ("busy", "communication", "copies", "idle")

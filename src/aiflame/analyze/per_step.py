@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aiflame.analyze.facts import Facts
 from aiflame.analyze.per_step_samples import averaged, site_samples, steps_a_window
 from aiflame.analyze.step_times import steady
-from aiflame.attribute.gpu_work import bytes_of
+from aiflame.attribute.devices.work import bytes_of
 from aiflame.attribute.metrics import CLOCK, SAMPLED
 from aiflame.attribute.tree import GPU_TIME
 from aiflame.profile.kinds import Kind

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from aiflame.analyze.facts import Facts
 from aiflame.analyze.step_times import steady, step_times
-from aiflame.attribute.facts_times import window_length
-from aiflame.attribute.gpu_samples import samples
-from aiflame.attribute.gpu_work import Work
+from aiflame.attribute.devices.samples import samples
+from aiflame.attribute.devices.work import Work
+from aiflame.attribute.sites.times import window_length
 from aiflame.attribute.tree import GPU_LATENCY
 
 

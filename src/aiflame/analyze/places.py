@@ -10,9 +10,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.analysis import Analysis, once
-from aiflame.attribute.lookup import find_rows
-from aiflame.attribute.stack_table import StackKeys
-from aiflame.attribute.words import stack_words
+from aiflame.attribute.arrays.lookup import find_rows
+from aiflame.attribute.stacks.table import StackKeys
+from aiflame.attribute.stacks.word_trie import stack_words
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.frame_words import is_frame_of
 from aiflame.profile.tables import Tables

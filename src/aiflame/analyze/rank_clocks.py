@@ -1,7 +1,7 @@
 """The clocks of ranks: CLOCK_MONOTONIC counts from the start of each host.
 
 CLOCK_REALTIME tells how far hosts are apart, as well as they keep it; the collectives that their ranks met in, better
-(`attribute/clocks.py`).
+(`analyze/rank_clock_estimate.py`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from aiflame.analyze.rank_clock_estimate import Meetings, clocks
 from aiflame.analyze.rank_facts import RankFacts
-from aiflame.attribute.clocks import Meetings, clocks
 from aiflame.profile.shifts import SAME, Shift
 
 Ints = NDArray[np.int64]

@@ -16,13 +16,13 @@ from aiflame.analyze.places import place_of, place_text, places, short_place
 from aiflame.analyze.rank_activity import ITEMS, SITES, Activity, Cause, Ints, holes
 from aiflame.analyze.spans import Spans, union
 from aiflame.attribute.analysis import Analysis
-from aiflame.attribute.context import of_samples
-from aiflame.attribute.items import LATEST
-from aiflame.attribute.phases import Phase
-from aiflame.attribute.sample_time import sample_ns
-from aiflame.attribute.stacks import Functions, functions
-from aiflame.attribute.states import state_frames
-from aiflame.attribute.steps import DATA, automatic_regions
+from aiflame.attribute.meaning.context import of_samples
+from aiflame.attribute.meaning.events import LATEST
+from aiflame.attribute.meaning.phases import Phase
+from aiflame.attribute.meaning.steps import DATA, automatic_regions
+from aiflame.attribute.stacks.functions import Functions, functions
+from aiflame.attribute.stacks.sample_time import sample_ns
+from aiflame.attribute.stacks.waiting import state_frames
 from aiflame.profile.codes import SampleState
 from aiflame.profile.kinds import Kind
 from aiflame.profile.tables import Tables

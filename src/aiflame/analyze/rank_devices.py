@@ -13,9 +13,9 @@ from aiflame.analyze.occupancy import Device
 from aiflame.analyze.places import place_text, short_place
 from aiflame.analyze.rank_activity import ITEMS, SITES, Activity, Cause, Ints
 from aiflame.analyze.spans import Spans, gaps, union
-from aiflame.attribute.families import COLLECTIVE
-from aiflame.attribute.packing import packed
-from aiflame.attribute.phases import NAMES, Phase
+from aiflame.attribute.arrays.row_keys import packed
+from aiflame.attribute.meaning.families import COLLECTIVE
+from aiflame.attribute.meaning.phases import NAMES, Phase
 from aiflame.profile.kinds import Kind
 
 _CAUSES = {

@@ -19,7 +19,7 @@ from aiflame.analyze.rank_activity import Activity, Cause, Ints, Rule, taken_out
 from aiflame.analyze.rank_cpus import on_cpus
 from aiflame.analyze.rank_devices import on_devices
 from aiflame.analyze.spans import Spans, union
-from aiflame.attribute.phases import Phase
+from aiflame.attribute.meaning.phases import Phase
 from aiflame.profile.meta import Meta
 from aiflame.profile.tables import Tables
 

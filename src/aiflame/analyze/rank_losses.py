@@ -12,7 +12,7 @@ from aiflame.analyze.finding import Evidence, Finding
 from aiflame.analyze.rank_meetings import Meetings
 from aiflame.analyze.rank_row import Row
 from aiflame.analyze.stragglers import Straggler, where
-from aiflame.attribute.phases import NAMES, Phase
+from aiflame.attribute.meaning.phases import NAMES, Phase
 
 EXPOSED = 0.1
 """Some communication is the price of several ranks; a tenth that nothing hides is worth a word."""

@@ -19,7 +19,7 @@ from aiflame.analyze.rank_meetings import Meetings, meetings
 from aiflame.analyze.rank_row import Row
 from aiflame.analyze.spans import union
 from aiflame.analyze.stragglers import Late, Straggler, stragglers
-from aiflame.attribute.phases import NAMES, Phase
+from aiflame.attribute.meaning.phases import NAMES, Phase
 
 
 @dataclass(frozen=True, slots=True)

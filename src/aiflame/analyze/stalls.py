@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from aiflame.attribute.stall_samples import UNKNOWN, sampled_functions, samples_of_counter
+from aiflame.attribute.devices.stall_samples import UNKNOWN, sampled_functions, samples_of_counter
 from aiflame.profile.tables import Tables
 from aiflame.resolve.stall_reasons import SELECTED
 

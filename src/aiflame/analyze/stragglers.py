@@ -12,7 +12,7 @@ import polars as pl
 from aiflame.analyze.rank_activity import SAYS, Cause
 from aiflame.analyze.rank_facts import CAUSES, RankFacts
 from aiflame.analyze.rank_meetings import LATE_NS, Ints, Meetings, lower_median, times_of
-from aiflame.attribute.phases import NAMES, Phase
+from aiflame.attribute.meaning.phases import NAMES, Phase
 
 OFTEN = 3.0
 """Standard deviations: so much more often last than each rank would be by chance."""

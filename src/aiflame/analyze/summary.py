@@ -12,13 +12,13 @@ from aiflame.analyze.facts import Facts, facts
 from aiflame.analyze.occupancy import Occupancy, occupancy
 from aiflame.analyze.step_times import Steps, over_all, step_times
 from aiflame.attribute.analysis import Analysis
-from aiflame.attribute.build import default_metric, metrics, tree
-from aiflame.attribute.gpu_samples import elsewhere
+from aiflame.attribute.devices.samples import elsewhere
+from aiflame.attribute.devices.stall_samples import samples_of_counter
 from aiflame.attribute.metrics import CLOCK, METRICS
-from aiflame.attribute.owners import short_command
-from aiflame.attribute.sample_time import sample_ns
-from aiflame.attribute.stall_samples import samples_of_counter
+from aiflame.attribute.stacks.process_frames import short_command
+from aiflame.attribute.stacks.sample_time import sample_ns
 from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_TIME
+from aiflame.attribute.trees.build import default_metric, metrics, tree
 from aiflame.profile.kinds import Kind
 from aiflame.profile.meta import Meta
 from aiflame.profile.tables import Tables

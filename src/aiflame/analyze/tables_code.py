@@ -10,9 +10,9 @@ import polars as pl
 from aiflame.analyze.facts import Facts
 from aiflame.analyze.table import TableOf, number, place, share, table_of, text
 from aiflame.analyze.top import top
-from aiflame.attribute.build import metrics, tree
 from aiflame.attribute.metrics import CLOCK, METRICS
-from aiflame.attribute.noise import hide_interpreter_noise
+from aiflame.attribute.transforms.noise import hide_interpreter_noise
+from aiflame.attribute.trees.build import metrics, tree
 from aiflame.profile.kinds import Kind
 
 MOST_ROWS = 2000

@@ -9,8 +9,8 @@ import polars as pl
 from aiflame.analyze.facts import Facts
 from aiflame.analyze.layer_groups import collapsed
 from aiflame.analyze.table import Column, TableOf, number, share, table_of, text
-from aiflame.attribute.phases import NAMES as PHASES
-from aiflame.attribute.phases import Phase
+from aiflame.attribute.meaning.phases import NAMES as PHASES
+from aiflame.attribute.meaning.phases import Phase
 
 _BY_PHASE = {
     "forward": PHASES[Phase.FORWARD],

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from aiflame.attribute.growth import Forest, Growth, Places
+from aiflame.attribute.forest import Forest, Growth, Places
 from aiflame.attribute.tree import Frame, frame_table
 from aiflame.profile.kinds import Kind
 

@@ -16,8 +16,8 @@ import typer
 
 import aiflame
 from aiflame.analyze.top import top
-from aiflame.attribute.noise import hide_interpreter_noise
-from aiflame.attribute.transforms import without_idle
+from aiflame.attribute.transforms.filters import without_idle
+from aiflame.attribute.transforms.noise import hide_interpreter_noise
 from aiflame.attribute.tree import CPU_TIME, GPU_TIME
 from aiflame.cli.demo_comparison import sentence, ways
 from aiflame.cli.say import say

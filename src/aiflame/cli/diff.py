@@ -10,9 +10,9 @@ import typer
 
 from aiflame.analyze.diff import at_one_period, compare, to_json
 from aiflame.analyze.facts import facts
-from aiflame.attribute.difference import diff as diff_tree
 from aiflame.attribute.groupings import compared_by
 from aiflame.attribute.metrics import COMPARED
+from aiflame.attribute.transforms.difference import diff as diff_tree
 from aiflame.cli.say import say, say_json
 from aiflame.cli.view import BaseRanks, Ranks, View, opened, view
 from aiflame.errors import AiflameError

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from aiflame.attribute.difference import diff
-from aiflame.attribute.invert import inverted_for_reading
-from aiflame.attribute.recursion import merge_recursion
+from aiflame.attribute.transforms.difference import diff
+from aiflame.attribute.transforms.invert import inverted_for_reading
+from aiflame.attribute.transforms.recursion import merge_recursion
 from aiflame.cli.say import say
 from aiflame.cli.view import BaseRanks, Detail, Focus, Grouping, Idle, MetricName, ProfilePath, Ranks, Raw, view
 from aiflame.errors import AiflameError

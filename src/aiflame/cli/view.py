@@ -12,12 +12,12 @@ import typer
 import aiflame
 from aiflame.analyze.source_text import SourceFolder
 from aiflame.api import Profile
-from aiflame.attribute.build import default_metric
 from aiflame.attribute.groupings import OF_TREES
 from aiflame.attribute.metrics import METRICS
-from aiflame.attribute.noise import hide_interpreter_noise
-from aiflame.attribute.transforms import focus, without_idle
+from aiflame.attribute.transforms.filters import focus, without_idle
+from aiflame.attribute.transforms.noise import hide_interpreter_noise
 from aiflame.attribute.tree import Tree
+from aiflame.attribute.trees.build import default_metric
 from aiflame.cli.progress import SealingLine
 from aiflame.cli.say import say
 from aiflame.errors import AiflameError

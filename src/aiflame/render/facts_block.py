@@ -1,15 +1,15 @@
-"""The blocks `facts.device`, `facts.cpu` and `facts.wall` of a report: `attribute/facts.py` as columns."""
+"""The blocks `facts.device`, `facts.cpu` and `facts.wall` of a report: `attribute/sites/table.py` as columns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from aiflame.attribute.build import metrics
-from aiflame.attribute.facts import CONTEXTS, Facts, Grouping
-from aiflame.attribute.facts_cpu import cpu_facts
-from aiflame.attribute.facts_device import device_facts
 from aiflame.attribute.metrics import OF_GPU
+from aiflame.attribute.sites.cpu import cpu_facts
+from aiflame.attribute.sites.devices import device_facts
+from aiflame.attribute.sites.table import CONTEXTS, Facts, Grouping
 from aiflame.attribute.tree import CPU_TIME, ENERGY, WALL_TIME
+from aiflame.attribute.trees.build import metrics
 from aiflame.profile.kinds import Kind
 from aiflame.profile.tables import Tables
 from aiflame.render.blocks import Values, block

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute import nodes
+from aiflame.attribute.arrays import nodes
 from aiflame.attribute.tree import Kind, Tree
 
 MAX_NODES = 1_000_000

@@ -20,9 +20,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute.pieces import count
-from aiflame.attribute.timeline import timeline as timeline_of
-from aiflame.attribute.timeline_tables import SliceKind, Timeline, TrackKind
+from aiflame.attribute.arrays.chunks import count
+from aiflame.attribute.timeline.tables import SliceKind, Timeline, TrackKind
+from aiflame.attribute.timeline.whole import timeline as timeline_of
 from aiflame.profile.meta import Clocks
 from aiflame.profile.tables import Tables
 from aiflame.render.wire import Chosen, Fixed64, Message, Part, Runs, Same, Some, Varint, encode, number, text

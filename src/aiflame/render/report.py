@@ -14,7 +14,7 @@ from aiflame.analyze.source_text import SourceFolder, SourceTexts
 from aiflame.analyze.table import TableOf
 from aiflame.analyze.tables import tables
 from aiflame.attribute.analysis import Analysis
-from aiflame.attribute.timeline_windows import Windows
+from aiflame.attribute.timeline.windows import Windows
 from aiflame.errors import AiflameError
 from aiflame.memory import give_back_freed_memory
 from aiflame.profile.tables import OpenedProfile

@@ -20,8 +20,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from urllib.parse import parse_qsl, unquote
 
-from aiflame.attribute.items import LATEST
-from aiflame.attribute.timeline_windows import TooMuch
+from aiflame.attribute.meaning.events import LATEST
+from aiflame.attribute.timeline.windows import TooMuch
 from aiflame.errors import AiflameError
 from aiflame.render.page import harmless, page, served_policy
 from aiflame.render.report import Report

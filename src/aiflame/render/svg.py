@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiflame.analyze.amounts import amount, share
-from aiflame.attribute import nodes
+from aiflame.attribute.arrays import nodes
 from aiflame.attribute.tree import Kind, Tree
 from aiflame.render import still
 from aiflame.render.bundle import bundle

@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute.timeline import timeline as timeline_of
-from aiflame.attribute.timeline_tables import SliceKind, Timeline, TrackKind
+from aiflame.attribute.timeline.tables import SliceKind, Timeline, TrackKind
+from aiflame.attribute.timeline.whole import timeline as timeline_of
 from aiflame.profile.kinds import Kind
 from aiflame.profile.tables import Tables
 from aiflame.render.blocks import MOST as LARGEST

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute.timeline_tables import Timeline, TrackKind
+from aiflame.attribute.timeline.tables import Timeline, TrackKind
 from aiflame.render.blocks import Values
 
 Ints = NDArray[np.int64]

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute.timeline_tables import SliceKind, TrackKind
+from aiflame.attribute.timeline.tables import SliceKind, TrackKind
 
 Ints = NDArray[np.int64]
 _PLACE = {
