@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 from gpu_common import machine
 
-from aiflame.analyze.facts import facts
+from aiflame.analyze.device.profile_analysis import facts
 
 RESULTS = Path(__file__).parent / "results" / "report_scale.json"
 SIZES = (100_000, 1_000_000, 10_000_000)

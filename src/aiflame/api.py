@@ -35,7 +35,7 @@ def open(path: str | Path | None = None, progress: Callable[[float], None] | Non
     from aiflame.resolve import complete
 
     def align(job: Ranked) -> Ranked:
-        from aiflame.analyze.aligned import by_meetings
+        from aiflame.analyze.ranks.aligned import by_meetings
 
         return by_meetings(job)
 

@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 from report_profiles import META, training, with_symbols
 
-from aiflame.analyze.facts import facts
-from aiflame.analyze.findings import findings
-from aiflame.analyze.summary import summarize
-from aiflame.analyze.tables import tables
+from aiflame.analyze.device.profile_analysis import facts
+from aiflame.analyze.findings.biggest import findings
+from aiflame.analyze.overview.summary import summarize
+from aiflame.analyze.tables.all import tables
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.meaning.context import of_devices
 from aiflame.attribute.meaning.layers import layers

@@ -11,9 +11,9 @@ import pytest
 from rich.console import Console
 from stories import US, Story
 
-from aiflame.analyze import per_step
-from aiflame.analyze.diff import Comparison, Difference, compare, mean_interval, median_interval, to_json
-from aiflame.analyze.facts import Facts, facts
+from aiflame.analyze.device.profile_analysis import Facts, facts
+from aiflame.analyze.diff import per_step
+from aiflame.analyze.diff.comparison import Comparison, Difference, compare, mean_interval, median_interval, to_json
 from aiflame.errors import AiflameError
 from aiflame.render.diff_table import print_comparison
 

@@ -11,10 +11,10 @@ import pytest
 from rich.console import Console
 from stories import DEVICE, US, VENDOR, Story
 
-from aiflame.analyze import per_step
-from aiflame.analyze.diff import Comparison, Difference, at_one_period, compare
-from aiflame.analyze.facts import Facts, facts
-from aiflame.analyze.per_step_samples import averaged
+from aiflame.analyze.device.profile_analysis import Facts, facts
+from aiflame.analyze.diff import per_step
+from aiflame.analyze.diff.comparison import Comparison, Difference, at_one_period, compare
+from aiflame.analyze.diff.per_step_samples import averaged
 from aiflame.attribute.trees.build import tree
 from aiflame.render.diff_table import print_comparison
 

@@ -12,9 +12,9 @@ import pytest
 from profiles import sealed
 from sampled_kernels import CODE, CUBIN, LIBRARY, MODEL, VENDOR, Sampled, line, profile
 
-from aiflame.analyze.annotate import Annotation, Count, Place, annotate
-from aiflame.analyze.annotate_json import to_json
-from aiflame.analyze.source_text import Origin, SourceFolder, SourceTexts
+from aiflame.analyze.kernel.annotate import Annotation, Count, Place, annotate
+from aiflame.analyze.kernel.annotate_json import to_json
+from aiflame.analyze.kernel.source_text import Origin, SourceFolder, SourceTexts
 from aiflame.errors import AiflameError
 from aiflame.profile.codes import GpuApi, GpuSampling
 from aiflame.profile.meta import Clocks, Host, Meta

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from sampled_kernels import CODE, LIBRARY, Sampled, line, profile
 
-from aiflame.analyze.annotate import Count, annotate
+from aiflame.analyze.kernel.annotate import Count, annotate
 from aiflame.profile.store import Profile
 from aiflame.render.annotate import print_annotation
 from aiflame.render.annotate_cells import fitted, harmless, reasons_text

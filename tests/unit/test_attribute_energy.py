@@ -14,7 +14,7 @@ from telemetries import MS, S, counter, told
 from test_attribute_gpu import GPU, OTHER, UNDER, kernel, lines, profile
 from typer.testing import CliRunner
 
-from aiflame.analyze.summary import summarize
+from aiflame.analyze.overview.summary import summarize
 from aiflame.attribute.sites.devices import device_facts
 from aiflame.attribute.transforms.filters import without_idle
 from aiflame.attribute.tree import Tree

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from report_profiles import training, with_symbols
 
-from aiflame.analyze.diff import compare
-from aiflame.analyze.facts import facts
+from aiflame.analyze.device.profile_analysis import facts
+from aiflame.analyze.diff.comparison import compare
 from aiflame.analyze.top import top
 from aiflame.attribute.groupings import GROUPING_ROWS, LISTS, OF_TREES, RANK, compared_by
 from aiflame.attribute.metrics import COMPARED, METRIC_ROWS, METRICS

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from stories import ITEM, LOOP, MAIN, US, Story
 from test_attribute import SYMBOLS, InMemory, damaged
 
-from aiflame.analyze.facts import Facts, facts
-from aiflame.analyze.idle_causes import BETWEEN_LAUNCHES_NS, SOON_NS
-from aiflame.analyze.idle_gaps import LONGEST
+from aiflame.analyze.device.idle_causes import BETWEEN_LAUNCHES_NS, SOON_NS
+from aiflame.analyze.device.idle_gaps import LONGEST
+from aiflame.analyze.device.profile_analysis import Facts, facts
 
 
 def groups(known: Facts) -> list[tuple[str, str, int, int]]:

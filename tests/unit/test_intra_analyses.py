@@ -36,10 +36,10 @@ from test_attribute import CODES, MAIN, PROCESSES, PYMAIN, SYMBOLS, THREADS, WOR
 from typer.testing import CliRunner
 
 import aiflame.resolve.intra as resolved
-from aiflame.analyze.findings import findings
-from aiflame.analyze.intra import IntraKernel, intra
+from aiflame.analyze.findings.biggest import findings
+from aiflame.analyze.intra.kernels import IntraKernel, intra
+from aiflame.analyze.overview.summary import summarize
 from aiflame.analyze.spans import Spans, both, union, without
-from aiflame.analyze.summary import summarize
 from aiflame.cli.commands import app
 from aiflame.errors import AiflameError
 from aiflame.intra import captures

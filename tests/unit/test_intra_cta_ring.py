@@ -15,7 +15,7 @@ from intra_captures import Cta, Kernel, framed, read_written, scope, spans
 from intra_kernels import profile_of
 from rich.console import Console
 
-from aiflame.analyze.intra import intra
+from aiflame.analyze.intra.kernels import intra
 from aiflame.intra.cta_ring import straight
 from aiflame.intra.decode import MAGIC, Layout, records
 from aiflame.intra.tables import Made, Ran, tables

@@ -13,8 +13,8 @@ from profiles import ran, sealed
 from stories import US, Story
 from test_attribute import SYMBOLS, InMemory
 
-from aiflame.analyze.facts import Facts, facts
-from aiflame.analyze.occupancy import STATES, InSteps, occupancy
+from aiflame.analyze.device.occupancy import STATES, InSteps, occupancy
+from aiflame.analyze.device.profile_analysis import Facts, facts
 
 GPU, OTHER = "NVIDIA H200 [0]", "NVIDIA H200 [1]"
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"

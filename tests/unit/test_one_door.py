@@ -37,7 +37,7 @@ OPENERS = frozenset({"Folder", "ControlPage"})
 """Their `open` goes through the door."""
 
 WHAT_OTHERS_OPEN = {
-    "analyze/source_text.py": "sources below the folder of --source-path, which the reader named",
+    "analyze/kernel/source_text.py": "sources below the folder of --source-path, which the reader named",
     "cli/browser.py": "a page of our own in a private folder",
     "cli/demo.py": "aiflame.open",
     "cli/sealer.py": "aiflame.open",

@@ -13,7 +13,7 @@ import pytest
 from profiles import ran, sealed, stack
 
 import aiflame
-from aiflame.analyze.rank_clock_estimate import Meetings, aligned
+from aiflame.analyze.ranks.clock_estimate import Meetings, aligned
 from aiflame.attribute.sites.cpu import cpu_facts
 from aiflame.attribute.timeline.whole import timeline
 from aiflame.attribute.transforms.difference import diff

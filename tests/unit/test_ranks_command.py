@@ -12,9 +12,9 @@ from rich.console import Console
 from spool_files import busy_process, ended_profile
 from typer.testing import CliRunner
 
-from aiflame.analyze.fan_out import here
-from aiflame.analyze.rank_sources import sources
-from aiflame.analyze.ranks import ranks
+from aiflame.analyze.ranks.comparison import ranks
+from aiflame.analyze.ranks.fan_out import here
+from aiflame.analyze.ranks.sources import sources
 from aiflame.cli.commands import app
 from aiflame.cli.ranks import parse_size
 from aiflame.errors import AiflameError

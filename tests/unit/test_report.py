@@ -98,7 +98,7 @@ def test_the_first_screen_has_findings_steps_and_panels(trained: Profile) -> Non
 
 
 def test_many_steps_are_thinned_to_the_longest_of_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trained: Profile) -> None:
-    monkeypatch.setattr("aiflame.analyze.step_series.MOST_POINTS", 2)
+    monkeypatch.setattr("aiflame.analyze.overview.step_series.MOST_POINTS", 2)
     first: Any = Report(trained).first_screen()
     (steps,) = first["steps"]
     assert (len(steps["step"]), steps["of"]) == (2, STEPS)

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from report_visits import COPIED, Opener, Visit
 
-from aiflame.analyze.table import Column, TableOf
+from aiflame.analyze.tables.table import Column, TableOf
 from aiflame.render.page import page as report_page
 from aiflame.render.report import write
 from aiflame.render.report_blocks import tables_block

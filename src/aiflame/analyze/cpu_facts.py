@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from aiflame.analyze.named import gathered, layer_paths, op_names, phase_names
+from aiflame.analyze.labels import gathered, layer_paths, op_names, phase_names
 from aiflame.analyze.places import place_of, places
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.meaning.context import of_samples

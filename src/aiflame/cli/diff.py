@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from aiflame.analyze.diff import at_one_period, compare, to_json
-from aiflame.analyze.facts import facts
+from aiflame.analyze.device.profile_analysis import facts
+from aiflame.analyze.diff.comparison import at_one_period, compare, to_json
 from aiflame.attribute.groupings import compared_by
 from aiflame.attribute.metrics import COMPARED
 from aiflame.attribute.transforms.difference import diff as diff_tree

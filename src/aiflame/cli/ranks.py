@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from aiflame.analyze import fan_out
-from aiflame.analyze.rank_facts import Partial
-from aiflame.analyze.rank_sources import sources
-from aiflame.analyze.ranks import ranks as ask
-from aiflame.analyze.ranks import to_json
+from aiflame.analyze.ranks import fan_out
+from aiflame.analyze.ranks.comparison import ranks as ask
+from aiflame.analyze.ranks.comparison import to_json
+from aiflame.analyze.ranks.facts import Partial
+from aiflame.analyze.ranks.sources import sources
 from aiflame.cli.say import say_json
 from aiflame.errors import AiflameError
 from aiflame.json_text import json_text

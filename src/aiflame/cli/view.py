@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import aiflame
-from aiflame.analyze.source_text import SourceFolder
+from aiflame.analyze.kernel.source_text import SourceFolder
 from aiflame.api import Profile
 from aiflame.attribute.groupings import OF_TREES
 from aiflame.attribute.metrics import METRICS

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from aiflame.analyze.amounts import share
-from aiflame.analyze.annotate import Annotation, Count, Reasons
+from aiflame.analyze.kernel.annotate import Annotation, Count, Reasons
 from aiflame.render.annotate_cells import Cell, fitted, harmless, heat, number, percent, place_name, reasons_text, row, wrapped
 from aiflame.render.annotate_header import header
 from aiflame.render.annotate_listing import Listing, hottest_instructions, hottest_lines

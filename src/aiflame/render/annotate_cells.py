@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from aiflame.analyze.amounts import share
-from aiflame.analyze.annotate import Place, Reasons
+from aiflame.analyze.kernel.annotate import Place, Reasons
 from aiflame.resolve.names import clean
 from aiflame.resolve.stall_reasons import SELECTED
 

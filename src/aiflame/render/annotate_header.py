@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from aiflame.analyze.amounts import amount, share
-from aiflame.analyze.annotate import Annotation, Shape
-from aiflame.analyze.kernel_choice import Kernel
+from aiflame.analyze.kernel.annotate import Annotation, Shape
+from aiflame.analyze.kernel.choice import Kernel
 from aiflame.render.annotate_cells import Cell, fitted, harmless, row, wrapped
 from aiflame.resolve.names import cut
 

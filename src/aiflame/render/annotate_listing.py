@@ -9,8 +9,8 @@ from itertools import groupby, zip_longest
 from rich.cells import cell_len
 from rich.text import Text
 
-from aiflame.analyze.annotate import Annotation, Count, Instruction, Line, SourceFile
-from aiflame.analyze.source_text import Origin
+from aiflame.analyze.kernel.annotate import Annotation, Count, Instruction, Line, SourceFile
+from aiflame.analyze.kernel.source_text import Origin
 from aiflame.render.annotate_cells import Cell, chain_text, harmless, heat, number, percent, place_name, reasons_text, row
 
 SIDE_BY_SIDE = 140

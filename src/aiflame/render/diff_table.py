@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from aiflame.analyze.amounts import amount
-from aiflame.analyze.diff import Change, Comparison, Difference
+from aiflame.analyze.diff.comparison import Change, Comparison, Difference
 from aiflame.attribute.groupings import GROUPINGS
 from aiflame.render.table import GAP, MEDIUM
 from aiflame.render.terminal import Terminal

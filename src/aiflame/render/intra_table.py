@@ -7,8 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from aiflame.analyze.amounts import amount
-from aiflame.analyze.intra import IntraKernel
-from aiflame.analyze.intra_scopes import ScopeTime
+from aiflame.analyze.intra.kernels import IntraKernel
+from aiflame.analyze.intra.scopes import ScopeTime
 from aiflame.render.table import GAP, MEDIUM
 from aiflame.render.terminal import Terminal
 

@@ -8,10 +8,10 @@ from rich.table import Table
 from rich.text import Text
 
 from aiflame.analyze.amounts import amount, share
-from aiflame.analyze.critical_path import Path
-from aiflame.analyze.rank_row import Row
-from aiflame.analyze.ranks import Ranks, telling
-from aiflame.analyze.stragglers import Late, where
+from aiflame.analyze.ranks.comparison import Ranks, telling
+from aiflame.analyze.ranks.critical_path import Path
+from aiflame.analyze.ranks.row import Row
+from aiflame.analyze.ranks.stragglers import Late, where
 from aiflame.render.table import GAP, MEDIUM, WIDE, shared_widths
 from aiflame.render.terminal import Terminal
 

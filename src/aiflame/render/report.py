@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 
-from aiflame.analyze.facts import facts
-from aiflame.analyze.rank_page import RankPage, rank_page
-from aiflame.analyze.rank_profile import answer, facts_of_ranks, rank_numbers
-from aiflame.analyze.source_text import SourceFolder, SourceTexts
-from aiflame.analyze.table import TableOf
-from aiflame.analyze.tables import tables
+from aiflame.analyze.device.profile_analysis import facts
+from aiflame.analyze.kernel.source_text import SourceFolder, SourceTexts
+from aiflame.analyze.ranks.one_profile import answer, facts_of_ranks, rank_numbers
+from aiflame.analyze.ranks.page import RankPage, rank_page
+from aiflame.analyze.tables.all import tables
+from aiflame.analyze.tables.table import TableOf
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.timeline.windows import Windows
 from aiflame.errors import AiflameError

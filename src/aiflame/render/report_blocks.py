@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from aiflame.analyze.facts import facts
-from aiflame.analyze.findings import findings
+from aiflame.analyze.device.profile_analysis import facts
+from aiflame.analyze.findings.biggest import findings
 from aiflame.analyze.layer_groups import escaped, search
-from aiflame.analyze.ranks import Ranks
-from aiflame.analyze.step_series import step_series
-from aiflame.analyze.summary import summarize
-from aiflame.analyze.table import Column, TableOf
+from aiflame.analyze.overview.step_series import step_series
+from aiflame.analyze.overview.summary import summarize
+from aiflame.analyze.ranks.comparison import Ranks
+from aiflame.analyze.tables.table import Column, TableOf
 from aiflame.attribute.analysis import Analysis
 from aiflame.profile.tables import OpenedProfile
 from aiflame.render.blocks import Values, block

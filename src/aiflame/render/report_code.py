@@ -9,9 +9,9 @@ from typing import Generic, TypeVar
 import numpy as np
 import polars as pl
 
-from aiflame.analyze.annotate import Annotation, Place, annotator
-from aiflame.analyze.kernel_choice import Kernel, kernels
-from aiflame.analyze.source_text import SourceTexts
+from aiflame.analyze.kernel.annotate import Annotation, Place, annotator
+from aiflame.analyze.kernel.choice import Kernel, kernels
+from aiflame.analyze.kernel.source_text import SourceTexts
 from aiflame.profile.tables import OpenedProfile
 from aiflame.render.blocks import Values, block
 from aiflame.resolve.stall_reasons import meaning

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from aiflame.analyze.rank_page import RankPage, ShownPath
-from aiflame.analyze.rank_steps import StepMap
+from aiflame.analyze.ranks.page import RankPage, ShownPath
+from aiflame.analyze.ranks.steps import StepMap
 from aiflame.render.blocks import Values, block
 from aiflame.render.report_blocks import stored_tables
 
