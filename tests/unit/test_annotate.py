@@ -18,7 +18,7 @@ from aiflame.analyze.kernel.source_text import Origin, SourceFolder, SourceTexts
 from aiflame.errors import AiflameError
 from aiflame.profile.codes import GpuApi, GpuSampling
 from aiflame.profile.meta import Clocks, Host, Meta
-from aiflame.resolve.stall_reasons import MEANINGS, meaning, short
+from aiflame.resolve.device.stall_reasons import MEANINGS, meaning, short
 
 GEMM = Sampled(
     "_Z4gemmILi4EEvPf",

@@ -35,7 +35,7 @@ from profiles import sealed, stack
 from test_attribute import CODES, MAIN, PROCESSES, PYMAIN, SYMBOLS, THREADS, WORK
 from typer.testing import CliRunner
 
-import aiflame.resolve.intra as resolved
+import aiflame.resolve.device.intra_tables as resolved
 from aiflame.analyze.findings.biggest import findings
 from aiflame.analyze.intra.kernels import IntraKernel, intra
 from aiflame.analyze.overview.summary import summarize

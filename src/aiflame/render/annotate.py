@@ -13,7 +13,7 @@ from aiflame.render.annotate_cells import Cell, fitted, harmless, heat, number, 
 from aiflame.render.annotate_header import header
 from aiflame.render.annotate_listing import Listing, hottest_instructions, hottest_lines
 from aiflame.render.terminal import Terminal
-from aiflame.resolve.stall_reasons import meaning
+from aiflame.resolve.device.stall_reasons import meaning
 
 LEAST_PERCENT = 0.1
 _REASONS = 8

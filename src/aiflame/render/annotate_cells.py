@@ -11,8 +11,8 @@ from rich.text import Text
 
 from aiflame.analyze.amounts import share
 from aiflame.analyze.kernel.annotate import Place, Reasons
-from aiflame.resolve.names import clean
-from aiflame.resolve.stall_reasons import SELECTED
+from aiflame.resolve.device.stall_reasons import SELECTED
+from aiflame.resolve.names.readable import clean
 
 TAB = 4
 _LONGEST = 2000

@@ -10,7 +10,7 @@ from aiflame.analyze.amounts import amount, share
 from aiflame.analyze.kernel.annotate import Annotation, Shape
 from aiflame.analyze.kernel.choice import Kernel
 from aiflame.render.annotate_cells import Cell, fitted, harmless, row, wrapped
-from aiflame.resolve.names import cut
+from aiflame.resolve.names.readable import cut
 
 _LABEL = 12
 _OTHERS, _VERSIONS = 4, 4

@@ -14,7 +14,7 @@ from aiflame.analyze.kernel.choice import Kernel, kernels
 from aiflame.analyze.kernel.source_text import SourceTexts
 from aiflame.profile.tables import OpenedProfile
 from aiflame.render.blocks import Values, block
-from aiflame.resolve.stall_reasons import meaning
+from aiflame.resolve.device.stall_reasons import meaning
 
 MOST_IN_A_FILE = 50
 """Pages of kernels in one HTML file."""

@@ -16,7 +16,7 @@ from aiflame.attribute.groupings import GROUPINGS
 from aiflame.attribute.tree import Metric, Tree
 from aiflame.profile.kinds import Kind
 from aiflame.render.terminal import Terminal
-from aiflame.resolve.stall_reasons import meaning
+from aiflame.resolve.device.stall_reasons import meaning
 
 BAR, GAP = 16, 2
 NARROW, MEDIUM, WIDE = 40, 72, 100

@@ -14,7 +14,7 @@ from aiflame.analyze.places import place_text, short_place
 from aiflame.attribute.meaning.families import COLLECTIVE
 from aiflame.attribute.tree import GPU_STALLS, GPU_TIME
 from aiflame.profile.kinds import Kind
-from aiflame.resolve.stall_reasons import meaning
+from aiflame.resolve.device.stall_reasons import meaning
 
 HOT_GROUP = 0.15
 """Of GPU time: something is always the largest; below this share, to make it twice as fast wins less than a twelfth."""

@@ -8,7 +8,7 @@ from typing import Any
 from aiflame.analyze.kernel.annotate import Annotation, Count, Instruction, Line, Place, Reasons, Shape
 from aiflame.analyze.kernel.choice import Kernel
 from aiflame.json_text import json_text
-from aiflame.resolve.stall_reasons import meaning
+from aiflame.resolve.device.stall_reasons import meaning
 
 
 def to_json(answer: Annotation) -> str:

@@ -14,7 +14,7 @@ from aiflame.attribute.devices.stall_samples import sampled_functions, samples_o
 from aiflame.attribute.meaning.specializations import variants
 from aiflame.errors import AiflameError
 from aiflame.profile.tables import OpenedProfile
-from aiflame.resolve.names import clean, cut
+from aiflame.resolve.names.readable import clean, cut
 
 _NAMED = 5
 _NAME_WIDTH = 60

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from aiflame.profile.tables import OpenedProfile
-from aiflame.resolve.provenance import provenance
+from aiflame.resolve.fused_ops import provenance
 
 
 def made_from(profile: OpenedProfile, kernel: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from aiflame.attribute.forest import Forest
 from aiflame.attribute.tree import FRAME_COLUMNS
 from aiflame.profile.kinds import Kind
 from aiflame.profile.tables import Tables
-from aiflame.resolve.stall_reasons import MEANINGS
+from aiflame.resolve.device.stall_reasons import MEANINGS
 
 _PLACE = ["cubin", "function", "offset"]
 _MNEMONIC = r"^\s*(?:@!?\w+\s+)?([\w.]+)"

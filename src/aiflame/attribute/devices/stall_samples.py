@@ -10,7 +10,7 @@ from __future__ import annotations
 import polars as pl
 
 from aiflame.profile.tables import Tables
-from aiflame.resolve.stall_reasons import NOT_ISSUED, short
+from aiflame.resolve.device.stall_reasons import NOT_ISSUED, short
 
 UNKNOWN = "unknown"
 """The reason of samples whose row of `stall_reasons` was lost."""

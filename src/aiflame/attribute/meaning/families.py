@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from aiflame.profile.tables import Tables
-from aiflame.resolve.kernel_families import COPY, family
+from aiflame.resolve.device.kernel_families import COPY, family
 
 COLLECTIVE = "collective"
 

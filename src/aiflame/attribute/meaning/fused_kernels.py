@@ -17,7 +17,7 @@ from aiflame.attribute.stacks.table import stack_table
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.frame_words import is_frame_of, module_of_native
 from aiflame.profile.tables import Tables
-from aiflame.resolve.provenance import Provenance, provenance
+from aiflame.resolve.fused_ops import Provenance, provenance
 
 ESTIMATED = ", fused kernels divided by estimated bytes"
 """Goes to the label of a metric that was divided."""

@@ -18,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.profile.tables import Tables
-from aiflame.resolve.names import LONGEST_FULL, clean, cut
+from aiflame.resolve.names.readable import LONGEST_FULL, clean, cut
 
 _VARIANTS = {
     "process": pl.UInt32, "variant": pl.UInt32, "name": pl.String, "readable": pl.String, "told": pl.String, "binary": pl.String,

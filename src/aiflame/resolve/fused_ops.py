@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from aiflame.resolve.names import LONGEST_FULL, clean, cut
+from aiflame.resolve.names.readable import LONGEST_FULL, clean, cut
 
 PARTS = {
     "set": pl.UInt32,

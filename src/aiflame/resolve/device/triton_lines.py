@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from aiflame.resolve.cubin import Cubin
-from aiflame.resolve.cubin_lines import DEEPEST, Chain, CubinLines, File, Place
-from aiflame.resolve.outside import Outside
+from aiflame.resolve.device.cubin import Cubin
+from aiflame.resolve.device.cubin_lines import DEEPEST, Chain, CubinLines, File, Place
+from aiflame.resolve.files.outside import Outside
 
 PTX_LINES = ".nv_debug_line_sass"
 LARGEST = 64 << 20

@@ -16,7 +16,7 @@ from aiflame.intra.tables import Ran, tables
 from aiflame.profile.door import Folder
 from aiflame.profile.store import Profile
 from aiflame.profile.tables_intra import TABLES
-from aiflame.resolve.names import clean
+from aiflame.resolve.names.readable import clean
 
 _TEXTS = ("name", "file", "op", "pass", "arch", "triton")
 _LATEST = 1 << 62

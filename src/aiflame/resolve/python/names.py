@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from aiflame.profile.kinds import Kind
-from aiflame.resolve.names import LONGEST_FULL, LONGEST_SHORT, clean, cut
-from aiflame.resolve.python_lines import line_of
+from aiflame.resolve.names.readable import LONGEST_FULL, LONGEST_SHORT, clean, cut
+from aiflame.resolve.python.lines import line_of
 
 
 def python_symbols(frames: pl.DataFrame, codes: pl.DataFrame) -> pl.DataFrame:

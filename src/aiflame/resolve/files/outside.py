@@ -16,8 +16,8 @@ from pathlib import Path
 
 from aiflame.profile import claims
 from aiflame.profile.store import Profile
-from aiflame.resolve import held_files
-from aiflame.resolve.elf_file import ElfFile
+from aiflame.resolve.files import held_files
+from aiflame.resolve.files.elf_file import ElfFile
 
 DEBUG_ROOTS = (Path("/usr/lib/debug"),)
 LARGEST_SOURCE = 64 << 20

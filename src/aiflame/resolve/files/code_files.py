@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aiflame.profile.door import Folder
-from aiflame.resolve.elf_file import ElfFile, NotElf
-from aiflame.resolve.outside import Outside
+from aiflame.resolve.files.elf_file import ElfFile, NotElf
+from aiflame.resolve.files.outside import Outside
 
 VDSO = "[vdso]"
 _DELETED = " (deleted)"

@@ -10,11 +10,11 @@ import polars as pl
 
 from aiflame.profile.door import Folder
 from aiflame.profile.kinds import Kind
-from aiflame.resolve.instructions import instructions_at
-from aiflame.resolve.kept import VDSO, Code, Module, find_code, is_missing, why_missing
-from aiflame.resolve.names import Name, clean, readable, readable_cpp
-from aiflame.resolve.native_names import Found, look_up
-from aiflame.resolve.outside import Outside
+from aiflame.resolve.files.code_files import VDSO, Code, Module, find_code, is_missing, why_missing
+from aiflame.resolve.files.outside import Outside
+from aiflame.resolve.names.readable import Name, clean, readable, readable_cpp
+from aiflame.resolve.native.instructions import instructions_at
+from aiflame.resolve.native.lookup import Found, look_up
 
 _PLACES = {
     "code": pl.UInt32,

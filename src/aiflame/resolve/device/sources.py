@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aiflame.resolve.cubin_lines import File
-from aiflame.resolve.names import clean
-from aiflame.resolve.outside import Outside, Source
+from aiflame.resolve.device.cubin_lines import File
+from aiflame.resolve.files.outside import Outside, Source
+from aiflame.resolve.names.readable import clean
 
 LARGEST = 2 << 20
 ALL = 64 << 20

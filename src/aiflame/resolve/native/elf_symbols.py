@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from aiflame.resolve.elf_file import EXECUTABLE_SECTION, RELOCATION, ElfFile, Section
+from aiflame.resolve.files.elf_file import EXECUTABLE_SECTION, RELOCATION, ElfFile, Section
 
 FUNCTION, INDIRECT_FUNCTION, NO_TYPE = 2, 10, 0
 X86_64 = 62

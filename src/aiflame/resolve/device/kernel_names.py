@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from aiflame.resolve.cpp_types import Component, path_of, split
-from aiflame.resolve.gemm_names import short_gemm
-from aiflame.resolve.long_names import outline
-from aiflame.resolve.names import LONGEST_FULL, clean, cut, demangle
+from aiflame.resolve.device.gemm_names import short_gemm
+from aiflame.resolve.names.cpp_types import Component, path_of, split
+from aiflame.resolve.names.long_names import outline
+from aiflame.resolve.names.readable import LONGEST_FULL, clean, cut, demangle
 
 LONGEST = 60
 LONGEST_PLAIN = 80

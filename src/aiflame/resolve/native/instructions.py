@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import capstone  # type: ignore[import-untyped]
 
-from aiflame.resolve.elf_file import ElfFile
+from aiflame.resolve.files.elf_file import ElfFile
 
 LONGEST_INSTRUCTION = 16
 _MACHINES = {62: (capstone.CS_ARCH_X86, capstone.CS_MODE_64), 183: (capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM)}

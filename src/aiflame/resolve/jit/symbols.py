@@ -10,9 +10,9 @@ import polars as pl
 
 from aiflame.profile.door import Folder
 from aiflame.profile.kinds import Kind
-from aiflame.resolve.jit_dumps import jit_names
-from aiflame.resolve.names import clean, readable
-from aiflame.resolve.outside import Outside
+from aiflame.resolve.files.outside import Outside
+from aiflame.resolve.jit.dumps import jit_names
+from aiflame.resolve.names.readable import clean, readable
 
 MODULE = "[JIT]"
 _ROW = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from aiflame.resolve.kernel_names import full_name, short_name
+from aiflame.resolve.device.kernel_names import full_name, short_name
 
 FAMILIES = (
     "gemm", "attention", "convolution", "norm", "softmax", "elementwise", "reduction", "gather-scatter", "sort", "random", "optimizer",

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from aiflame.profile.kinds import Kind
-from aiflame.resolve.cpp_names import shorten
-from aiflame.resolve.long_names import outline
-from aiflame.resolve.rust_names import demangle_rust
+from aiflame.resolve.names.cpp_names import shorten
+from aiflame.resolve.names.long_names import outline
+from aiflame.resolve.names.rust_names import demangle_rust
 
 LONGEST_MANGLED = 1 << 15
 """Beyond this the demangler is not asked: its time and memory may explode on what is no name of a compiler."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from aiflame.resolve.cubin import Cubin
+from aiflame.resolve.device.cubin import Cubin
 
 DEBUG_LINE = ".debug_line"
 DEEPEST = 200

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from aiflame.profile.door import Folder
-from aiflame.resolve.outside import Outside
+from aiflame.resolve.files.outside import Outside
 
 LARGEST = 256 << 20
 MOST_METHODS = 4_000_000

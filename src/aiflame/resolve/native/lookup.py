@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from aiflame.resolve.debug_lines import DebugLines, Place, too_much
-from aiflame.resolve.debug_lines_apart import chains_apart
-from aiflame.resolve.elf_symbols import ElfSymbols
-from aiflame.resolve.kept import Code
+from aiflame.resolve.files.code_files import Code
+from aiflame.resolve.native.debug_lines import DebugLines, Place, too_much
+from aiflame.resolve.native.debug_lines_apart import chains_apart
+from aiflame.resolve.native.elf_symbols import ElfSymbols
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from aiflame.resolve.elf_file import SYMBOL
+from aiflame.resolve.files.elf_file import SYMBOL
 
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _BITS, _SYMBOLS, _STRINGS = 1, 2, 3

@@ -9,7 +9,7 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 from aiflame.profile.door import Folder
-from aiflame.resolve.cubin import Cubin
+from aiflame.resolve.device.cubin import Cubin
 
 FOLDER = "cubins"
 LEVEL = 3

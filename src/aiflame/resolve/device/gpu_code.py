@@ -14,16 +14,16 @@ import polars as pl
 from aiflame.errors import AiflameError
 from aiflame.profile.door import Folder
 from aiflame.profile.store import Profile
-from aiflame.resolve import device_code
-from aiflame.resolve.cubin import Cubin, Function
-from aiflame.resolve.cubin_lines import Chain, File, Place
-from aiflame.resolve.kernel_families import family
-from aiflame.resolve.kernel_names import full_name, own_name, short_name
-from aiflame.resolve.names import clean, readable
-from aiflame.resolve.nvdisasm import Code, Listing, disassemble, tools
-from aiflame.resolve.outside import NOTHING, Outside
-from aiflame.resolve.sources import sources
-from aiflame.resolve.triton_lines import TritonCache, TritonLines, caches
+from aiflame.resolve.device import device_code
+from aiflame.resolve.device.cubin import Cubin, Function
+from aiflame.resolve.device.cubin_lines import Chain, File, Place
+from aiflame.resolve.device.kernel_families import family
+from aiflame.resolve.device.kernel_names import full_name, own_name, short_name
+from aiflame.resolve.device.nvdisasm import Code, Listing, disassemble, tools
+from aiflame.resolve.device.sources import sources
+from aiflame.resolve.device.triton_lines import TritonCache, TritonLines, caches
+from aiflame.resolve.files.outside import NOTHING, Outside
+from aiflame.resolve.names.readable import clean, readable
 
 INSTRUCTION_BYTES = 16
 """Of every GPU whose samples we can take (Volta and later)."""

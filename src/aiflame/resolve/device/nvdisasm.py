@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-from aiflame.resolve.cubin_cut import cut, identity, name_of
+from aiflame.resolve.device.cubin_cut import cut, identity, name_of
 
 _WHOLE_RUN_S = 600.0
 _ONE_RUN_S = 30.0

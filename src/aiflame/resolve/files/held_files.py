@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from aiflame.resolve.elf_file import ElfFile
+from aiflame.resolve.files.elf_file import ElfFile
 
 _held: dict[str, int] = {}
 

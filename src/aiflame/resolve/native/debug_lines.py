@@ -8,7 +8,7 @@ from symbolic.debuginfo import Archive
 from symbolic.exceptions import SymbolicError
 from symbolic.symcache import SymCache
 
-from aiflame.resolve.elf_file import ElfFile
+from aiflame.resolve.files.elf_file import ElfFile
 
 LARGEST_DEBUG = 512 << 20
 """Bytes of `.debug_info`. Measured on libpython 3.13: what symbolic makes of 16 MB takes 0.3 s and 60 MB of memory."""

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from aiflame.resolve.elf_file import RELOCATION, SYMBOL, ElfFile, NotElf, Section
+from aiflame.resolve.files.elf_file import RELOCATION, SYMBOL, ElfFile, NotElf, Section
 
 MACHINE = 190
 """EM_CUDA"""

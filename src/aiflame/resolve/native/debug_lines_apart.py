@@ -16,10 +16,10 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import IO
 
-from aiflame.resolve.debug_lines import DebugLines, Place
-from aiflame.resolve.elf_file import ElfFile
+from aiflame.resolve.files.elf_file import ElfFile
+from aiflame.resolve.native.debug_lines import DebugLines, Place
 
-_PROGRAM = "import sys; sys.path[:] = {path!r}; from aiflame.resolve.debug_lines_apart import answer; answer()"
+_PROGRAM = "import sys; sys.path[:] = {path!r}; from aiflame.resolve.native.debug_lines_apart import answer; answer()"
 _SECONDS = 600
 _BOUNDS = {resource.RLIMIT_AS: 8 << 30, resource.RLIMIT_CPU: 120, resource.RLIMIT_FSIZE: 256 << 20, resource.RLIMIT_CORE: 0}
 _LONGEST_TEXT = 64 << 10
