@@ -115,9 +115,9 @@ def staged(path: Path, out: Path) -> None:
 
     import aiflame
     from aiflame.memory import keep_freed_memory
-    from aiflame.render.page import page
-    from aiflame.render.report import Report
-    from aiflame.render.report_code import MOST_IN_A_FILE
+    from aiflame.render.report.code import MOST_IN_A_FILE
+    from aiflame.render.report.document import Report
+    from aiflame.render.report.page import page
 
     keep_freed_memory()  # as the command does
     store = stage("open", lambda: aiflame.open(path).store)

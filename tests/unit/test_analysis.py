@@ -23,7 +23,7 @@ from aiflame.attribute.stacks.functions import functions
 from aiflame.attribute.stacks.table import stack_table
 from aiflame.attribute.timeline.whole import timeline
 from aiflame.profile.tables import Tables
-from aiflame.render.report import Report
+from aiflame.render.report.document import Report
 
 
 class Counting:

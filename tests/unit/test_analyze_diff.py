@@ -15,7 +15,7 @@ from aiflame.analyze.device.profile_analysis import Facts, facts
 from aiflame.analyze.diff import per_step
 from aiflame.analyze.diff.comparison import Comparison, Difference, compare, mean_interval, median_interval, to_json
 from aiflame.errors import AiflameError
-from aiflame.render.diff_table import print_comparison
+from aiflame.render.terminal.diff_table import print_comparison
 
 MLP, ATTN = ("model", "model/layers.0", "model/layers.0.mlp"), ("model", "model/layers.0", "model/layers.0.attn")
 

@@ -16,7 +16,7 @@ from aiflame.analyze.diff import per_step
 from aiflame.analyze.diff.comparison import Comparison, Difference, at_one_period, compare
 from aiflame.analyze.diff.per_step_samples import averaged
 from aiflame.attribute.trees.build import tree
-from aiflame.render.diff_table import print_comparison
+from aiflame.render.terminal.diff_table import print_comparison
 
 STEP = 200
 """µs"""

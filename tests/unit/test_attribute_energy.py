@@ -21,7 +21,7 @@ from aiflame.attribute.tree import Tree
 from aiflame.attribute.trees.build import metrics, tree
 from aiflame.cli.commands import app
 from aiflame.errors import AiflameError
-from aiflame.render.facts_block import facts_makers
+from aiflame.render.report.facts_block import facts_makers
 
 J = 1_000_000
 IDLE = "train.py (4711);[GPU idle energy]"

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiflame.render import blocks
-from aiflame.render.blocks import block
+from aiflame.render.report import blocks
+from aiflame.render.report.blocks import block
 
 WEB = Path(blocks.__file__).parent / "web" / "report"
 NODE = shutil.which("node")

@@ -9,7 +9,7 @@ from test_attribute_context import training
 from test_blocks import opened
 
 from aiflame.attribute.sites.devices import device_facts
-from aiflame.render.facts_block import facts_block, facts_makers
+from aiflame.render.report.facts_block import facts_block, facts_makers
 
 
 @pytest.fixture(scope="module")

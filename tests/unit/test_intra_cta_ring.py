@@ -19,7 +19,7 @@ from aiflame.analyze.intra.kernels import intra
 from aiflame.intra.cta_ring import straight
 from aiflame.intra.decode import MAGIC, Layout, records
 from aiflame.intra.tables import Made, Ran, tables
-from aiflame.render.intra_table import print_intra
+from aiflame.render.terminal.intra_table import print_intra
 
 LOAD = 0
 SCOPES = [scope(LOAD, "load a", "load")]

@@ -25,7 +25,8 @@ from aiflame.cli.commands import app
 from aiflame.profile.codes import RegionApi, RegionKind
 from aiflame.profile.meta import Clocks
 from aiflame.profile.store import Profile
-from aiflame.render import perfetto, wire
+from aiflame.render.perfetto import trace as perfetto
+from aiflame.render.perfetto import wire
 
 CLOCKS = Clocks(1_000, 2_000, 3_000)
 Fields = list[tuple[int, int | bytes]]

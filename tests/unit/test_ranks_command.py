@@ -18,7 +18,7 @@ from aiflame.analyze.ranks.sources import sources
 from aiflame.cli.commands import app
 from aiflame.cli.ranks import parse_size
 from aiflame.errors import AiflameError
-from aiflame.render.ranks_table import print_ranks
+from aiflame.render.terminal.ranks_table import print_ranks
 
 SLEEPS = Made(sleeps={(2, 2): 20})
 

@@ -18,7 +18,7 @@ from aiflame.attribute.transforms.filters import focus, hide
 from aiflame.attribute.transforms.invert import invert
 from aiflame.attribute.transforms.recursion import merge_recursion
 from aiflame.attribute.tree import GPU_TIME, Frame, Kind, Tree, from_stacks
-from aiflame.render.page import WEB
+from aiflame.render.report.page import WEB
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "web"))
 import report_facts as facts

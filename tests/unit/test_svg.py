@@ -21,7 +21,7 @@ import sample_trees as trees
 
 from aiflame.analyze.amounts import amount, share
 from aiflame.attribute.tree import CPU_TIME, Frame, Kind, Tree, from_stacks
-from aiflame.render import svg
+from aiflame.render.flame_svg import svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 

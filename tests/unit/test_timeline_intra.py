@@ -16,8 +16,8 @@ from aiflame.attribute.timeline import intra
 from aiflame.attribute.timeline.tables import SliceKind, TrackKind
 from aiflame.attribute.timeline.whole import timeline
 from aiflame.profile.meta import Meta
-from aiflame.render import perfetto
-from aiflame.render.timeline_block import timeline_block
+from aiflame.render.perfetto import trace
+from aiflame.render.report.timeline_block import timeline_block
 
 OUTER, INNER, COPY = range(3)
 KERNEL = Kernel("gemm", [scope(OUTER, "outer"), scope(INNER, "inner", line=7), scope(COPY, "copy in flight")], warps=4, recorded=[0, 2])
@@ -93,6 +93,6 @@ def test_a_profile_without_records_has_no_such_track(tmp_path: Path) -> None:
 def test_it_can_be_written_and_drawn(tmp_path: Path) -> None:
     made = shown(tmp_path, gemm(ONE_STAGE, one_stage)).timeline
     file = io.BytesIO()
-    perfetto.write(made, Meta().started, file)
+    trace.write(made, Meta().started, file)
     assert len(file.getvalue()) > 1000
     assert timeline_block(made)

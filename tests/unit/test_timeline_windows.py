@@ -18,7 +18,7 @@ from aiflame.attribute.timeline.whole import timeline
 from aiflame.attribute.timeline.windows import TooMuch, Windows
 from aiflame.profile.codes import CopyKind, GpuApi, RegionApi, RegionKind, SyncKind
 from aiflame.profile.tables import Tables
-from aiflame.render.timeline_block import timeline_block
+from aiflame.render.report.timeline_block import timeline_block
 
 MOST = 1_000_000
 STEP = 1000

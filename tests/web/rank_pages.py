@@ -15,8 +15,8 @@ from aiflame.analyze.ranks.fan_out import here
 from aiflame.analyze.ranks.one_profile import answer
 from aiflame.analyze.ranks.page import rank_page
 from aiflame.analyze.ranks.sources import sources
-from aiflame.render.page import page as report_page
-from aiflame.render.report_ranks import ranks_block
+from aiflame.render.report.page import page as report_page
+from aiflame.render.report.ranks import ranks_block
 
 SLEEPS = Made(sleeps={(2, 1): 20})
 """Rank 2 sleeps for 20 ms before the backward work of layer 1."""

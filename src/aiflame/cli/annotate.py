@@ -15,7 +15,7 @@ from aiflame.cli.say import say_json
 from aiflame.cli.view import Ranks, SourcePath, opened, source_folder
 from aiflame.errors import AiflameError
 from aiflame.profile.opening import SUFFIX
-from aiflame.render.annotate import LEAST_PERCENT, print_annotation
+from aiflame.render.terminal.annotate import LEAST_PERCENT, print_annotation
 
 
 def annotate(

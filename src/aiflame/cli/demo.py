@@ -23,8 +23,8 @@ from aiflame.cli.demo_comparison import sentence, ways
 from aiflame.cli.say import say
 from aiflame.errors import AiflameError
 from aiflame.recorder import Place, RecordOptions, run
-from aiflame.render import svg
-from aiflame.render.table import print_top
+from aiflame.render.flame_svg import svg
+from aiflame.render.terminal.top_table import print_top
 
 DEFAULT = Path("aiflame-demo.aiflame")
 FUNCTIONS = ("matmul_basic", "matmul_blocked", "matmul_tiled")

@@ -17,8 +17,8 @@ from aiflame.cli.say import say, say_json
 from aiflame.cli.view import BaseRanks, Ranks, View, opened, view
 from aiflame.errors import AiflameError
 from aiflame.profile.tables import OpenedProfile
-from aiflame.render import svg
-from aiflame.render.diff_table import print_comparison
+from aiflame.render.flame_svg import svg
+from aiflame.render.terminal.diff_table import print_comparison
 
 ROWS, ROWS_OF_ONE = 10, 30
 _GROUPINGS = ", ".join(dict.fromkeys(by for metric in COMPARED for by in compared_by(metric)))

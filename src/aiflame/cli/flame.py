@@ -13,8 +13,8 @@ from aiflame.attribute.transforms.recursion import merge_recursion
 from aiflame.cli.say import say
 from aiflame.cli.view import BaseRanks, Detail, Focus, Grouping, Idle, MetricName, ProfilePath, Ranks, Raw, view
 from aiflame.errors import AiflameError
-from aiflame.render import svg
-from aiflame.render.table import idle_note
+from aiflame.render.flame_svg import svg
+from aiflame.render.terminal.top_table import idle_note
 
 
 def flame(

@@ -20,8 +20,8 @@ from aiflame.errors import AiflameError
 from aiflame.json_text import json_text
 from aiflame.profile.opening import newest
 from aiflame.profile.rank_numbers import parse_ranks
-from aiflame.render.ranks_table import print_ranks
-from aiflame.render.terminal import Terminal
+from aiflame.render.terminal.console import Terminal
+from aiflame.render.terminal.ranks_table import print_ranks
 
 Profiles = Annotated[
     list[Path] | None,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from aiflame.attribute.tree import Tree
 from aiflame.render.clean_text import cleaned
 from aiflame.render.colors import shade_of
-from aiflame.render.layout import Layout
+from aiflame.render.flame_svg.layout import Layout
 
 GZIP_LEVEL = 5
 

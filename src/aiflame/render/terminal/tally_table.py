@@ -8,8 +8,8 @@ from rich.text import Text
 
 from aiflame.analyze.amounts import amount, share
 from aiflame.analyze.tally import DEVICE, HOST, TRAFFIC, Section
-from aiflame.render.table import GAP, MEDIUM
-from aiflame.render.terminal import Terminal
+from aiflame.render.terminal.console import Terminal
+from aiflame.render.terminal.top_table import GAP, MEDIUM
 
 TITLES = {HOST: "calls", DEVICE: "on devices", TRAFFIC: "moved"}
 NONE = "Nothing to add up: no call was traced and nothing ran on a device. Ask for calls with `aiflame record --trace all`."

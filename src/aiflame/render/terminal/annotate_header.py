@@ -9,7 +9,7 @@ from rich.text import Text
 from aiflame.analyze.amounts import amount, share
 from aiflame.analyze.kernel.annotate import Annotation, Shape
 from aiflame.analyze.kernel.choice import Kernel
-from aiflame.render.annotate_cells import Cell, fitted, harmless, row, wrapped
+from aiflame.render.terminal.annotate_cells import Cell, fitted, harmless, row, wrapped
 from aiflame.resolve.names.readable import cut
 
 _LABEL = 12

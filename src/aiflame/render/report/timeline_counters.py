@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.timeline.tables import Timeline, TrackKind
-from aiflame.render.blocks import Values
+from aiflame.render.report.blocks import Values
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -23,8 +23,8 @@ from urllib.parse import parse_qsl, unquote
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.timeline.windows import TooMuch
 from aiflame.errors import AiflameError
-from aiflame.render.page import harmless, page, served_policy
-from aiflame.render.report import Report
+from aiflame.render.report.document import Report
+from aiflame.render.report.page import harmless, page, served_policy
 
 HERE = "127.0.0.1"
 NAMES = (HERE, "localhost")

@@ -12,8 +12,8 @@ from aiflame.analyze.ranks.comparison import Ranks, telling
 from aiflame.analyze.ranks.critical_path import Path
 from aiflame.analyze.ranks.row import Row
 from aiflame.analyze.ranks.stragglers import Late, where
-from aiflame.render.table import GAP, MEDIUM, WIDE, shared_widths
-from aiflame.render.terminal import Terminal
+from aiflame.render.terminal.console import Terminal
+from aiflame.render.terminal.top_table import GAP, MEDIUM, WIDE, shared_widths
 
 PARTS = 12
 """Stretches of a critical path that are shown, the longest ones."""

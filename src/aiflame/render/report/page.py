@@ -14,7 +14,7 @@ from aiflame.render.bundle import bundle
 from aiflame.render.clean_text import cleaned_text
 from aiflame.render.colors import DIFF_STEPS, LABEL, SEARCH, SHADES, TONES, diff_fill, fill
 
-WEB = Path(__file__).parent / "web"
+WEB = Path(__file__).parents[1] / "web"
 _REPORT = WEB / "report"
 
 

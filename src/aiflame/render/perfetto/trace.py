@@ -25,7 +25,7 @@ from aiflame.attribute.timeline.tables import SliceKind, Timeline, TrackKind
 from aiflame.attribute.timeline.whole import timeline as timeline_of
 from aiflame.profile.meta import Clocks
 from aiflame.profile.tables import Tables
-from aiflame.render.wire import Chosen, Fixed64, Message, Part, Runs, Same, Some, Varint, encode, number, text
+from aiflame.render.perfetto.wire import Chosen, Fixed64, Message, Part, Runs, Same, Some, Varint, encode, number, text
 
 ROWS = 1 << 16
 """Slices that are written at a time."""

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from aiflame.analyze.kernel.annotate import Annotation, Count, Instruction, Line, SourceFile
 from aiflame.analyze.kernel.source_text import Origin
-from aiflame.render.annotate_cells import Cell, chain_text, harmless, heat, number, percent, place_name, reasons_text, row
+from aiflame.render.terminal.annotate_cells import Cell, chain_text, harmless, heat, number, percent, place_name, reasons_text, row
 
 SIDE_BY_SIDE = 140
 """Columns of the terminal from which on source and SASS stand beside each other."""

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from aiflame.analyze.ranks.page import RankPage, ShownPath
 from aiflame.analyze.ranks.steps import StepMap
-from aiflame.render.blocks import Values, block
-from aiflame.render.report_blocks import stored_tables
+from aiflame.render.report.blocks import Values, block
+from aiflame.render.report.overview import stored_tables
 
 Ints = NDArray[np.int64]
 WORK, COMMUNICATION, DECIDES = 0, 1, 2

@@ -9,10 +9,10 @@ from rich.text import Text
 
 from aiflame.analyze.amounts import share
 from aiflame.analyze.kernel.annotate import Annotation, Count, Reasons
-from aiflame.render.annotate_cells import Cell, fitted, harmless, heat, number, percent, place_name, reasons_text, row, wrapped
-from aiflame.render.annotate_header import header
-from aiflame.render.annotate_listing import Listing, hottest_instructions, hottest_lines
-from aiflame.render.terminal import Terminal
+from aiflame.render.terminal.annotate_cells import Cell, fitted, harmless, heat, number, percent, place_name, reasons_text, row, wrapped
+from aiflame.render.terminal.annotate_header import header
+from aiflame.render.terminal.annotate_listing import Listing, hottest_instructions, hottest_lines
+from aiflame.render.terminal.console import Terminal
 from aiflame.resolve.device.stall_reasons import meaning
 
 LEAST_PERCENT = 0.1

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from aiflame.analyze.amounts import amount, share
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.tree import Kind, Tree
-from aiflame.render import still
 from aiflame.render.bundle import bundle
 from aiflame.render.clean_text import cleaned_text
 from aiflame.render.colors import DIFF_STEPS, LABEL, SHADES, TONES, kind_class, palette_css, shade_of
-from aiflame.render.layout import MAX_NODES, Layout, lay_out
+from aiflame.render.flame_svg import still
+from aiflame.render.flame_svg.layout import MAX_NODES, Layout, lay_out
+from aiflame.render.flame_svg.payload import encode
 from aiflame.render.output import new_file
-from aiflame.render.payload import encode
 
 
 def write(
@@ -91,7 +91,7 @@ def _write(
         "diffSteps": list(DIFF_STEPS) if differential else [],
     }
     picture = still.draw(tree, layout, css, title, facts, chips, inverted)
-    web = Path(__file__).parent / "web"
+    web = Path(__file__).parents[1] / "web"
     script = bundle(web, "main.js")
     style = (web / "style.css").read_text(encoding="utf-8").replace("LABEL_COLOR", LABEL)
     # A media rule, not a media attribute: librsvg heeds neither and would apply what the attribute guards.

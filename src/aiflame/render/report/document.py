@@ -18,14 +18,14 @@ from aiflame.attribute.timeline.windows import Windows
 from aiflame.errors import AiflameError
 from aiflame.memory import give_back_freed_memory
 from aiflame.profile.tables import OpenedProfile
-from aiflame.render.facts_block import facts_makers
 from aiflame.render.output import new_file
-from aiflame.render.page import page
-from aiflame.render.report_blocks import first_screen, tables_block
-from aiflame.render.report_code import MOST_IN_A_FILE, Code
-from aiflame.render.report_ranks import ranks_block
-from aiflame.render.timeline_block import of_profile as timeline_block_of
-from aiflame.render.timeline_block import timeline_block
+from aiflame.render.report.code import MOST_IN_A_FILE, Code
+from aiflame.render.report.facts_block import facts_makers
+from aiflame.render.report.overview import first_screen, tables_block
+from aiflame.render.report.page import page
+from aiflame.render.report.ranks import ranks_block
+from aiflame.render.report.timeline_block import of_profile as timeline_block_of
+from aiflame.render.report.timeline_block import timeline_block
 
 WHOLE = 1 << 30
 """More pages of kernels than any profile has."""

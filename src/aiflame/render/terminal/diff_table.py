@@ -9,8 +9,8 @@ from rich.text import Text
 from aiflame.analyze.amounts import amount
 from aiflame.analyze.diff.comparison import Change, Comparison, Difference
 from aiflame.attribute.groupings import GROUPINGS
-from aiflame.render.table import GAP, MEDIUM
-from aiflame.render.terminal import Terminal
+from aiflame.render.terminal.console import Terminal
+from aiflame.render.terminal.top_table import GAP, MEDIUM
 
 SLOWER, FASTER = "red", "green"
 NAME_WIDTH = 20

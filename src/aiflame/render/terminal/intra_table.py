@@ -9,8 +9,8 @@ from rich.text import Text
 from aiflame.analyze.amounts import amount
 from aiflame.analyze.intra.kernels import IntraKernel
 from aiflame.analyze.intra.scopes import ScopeTime
-from aiflame.render.table import GAP, MEDIUM
-from aiflame.render.terminal import Terminal
+from aiflame.render.terminal.console import Terminal
+from aiflame.render.terminal.top_table import GAP, MEDIUM
 
 SHORTEST_NAME = 20
 MARK = "~ "

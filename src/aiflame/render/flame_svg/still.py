@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.tree import Tree
 from aiflame.render.clean_text import cleaned_text
-from aiflame.render.layout import Layout
+from aiflame.render.flame_svg.layout import Layout
 
 WIDTH, MARGIN, ROW, BAR = 1200, 10, 17, 16
 HEADER, LEGEND_ROW = 62, 22

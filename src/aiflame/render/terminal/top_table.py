@@ -15,7 +15,7 @@ from aiflame.analyze.phases import WHOLE
 from aiflame.attribute.groupings import GROUPINGS
 from aiflame.attribute.tree import Metric, Tree
 from aiflame.profile.kinds import Kind
-from aiflame.render.terminal import Terminal
+from aiflame.render.terminal.console import Terminal
 from aiflame.resolve.device.stall_reasons import meaning
 
 BAR, GAP = 16, 2
