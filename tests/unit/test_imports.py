@@ -82,8 +82,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "": {"api", "region"},
     "__main__": {"cli"},
 }
-"""Room → rooms of ours it may import, beside itself and PUBLIC. A room is a file of the package ("" is `__init__.py`) or a folder. Of folders that
-are DIVIDED each folder in them is a room, and the files that lie beside these are one, by the folder's own name."""
+"""Room → rooms of ours it may import, beside itself and PUBLIC. A room is a file of the package ("" is `__init__.py`) or a folder.
+Of folders that are DIVIDED each folder in them is a room, and the files that lie beside these are one, by the folder's own name."""
 
 DIVIDED = {room.partition(".")[0] for room in MAY_IMPORT if "." in room}
 MOST_FILES = 30
