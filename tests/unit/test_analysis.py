@@ -10,15 +10,15 @@ import polars as pl
 import pytest
 from report_profiles import META, training, with_symbols
 
-from aiflame.analyze.device.profile_analysis import facts
+from aiflame.analyze.device.profile_analysis import profile_analysis
 from aiflame.analyze.findings.biggest import findings
 from aiflame.analyze.overview.summary import summarize
 from aiflame.analyze.tables.all import tables
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.meaning.context import of_devices
 from aiflame.attribute.meaning.layers import layers
-from aiflame.attribute.sites.cpu import cpu_facts
-from aiflame.attribute.sites.devices import device_facts
+from aiflame.attribute.sites.cpu import cpu_sites
+from aiflame.attribute.sites.devices import device_sites
 from aiflame.attribute.stacks.functions import functions
 from aiflame.attribute.stacks.table import stack_table
 from aiflame.attribute.timeline.whole import timeline
@@ -54,8 +54,8 @@ def test_stacks_are_read_once_for_all_that_a_report_asks(counting: Counting) -> 
     summary = summarize(analysis, META)
     findings(analysis, summary)
     tables(analysis)
-    device_facts(analysis)
-    cpu_facts(analysis, "cpu-time")
+    device_sites(analysis)
+    cpu_sites(analysis, "cpu-time")
     timeline(analysis)
     assert counting.reads["stacks"] == 1
 
@@ -86,15 +86,15 @@ def test_a_part_that_was_released_is_built_again(counting: Counting) -> None:
 
 def test_an_analysis_of_devices_that_was_released_can_be_asked_for_again(counting: Counting) -> None:
     analysis = Analysis(counting)
-    first = facts(analysis)
-    analysis.release(facts)
-    assert facts(analysis) is not first
-    assert facts(analysis).sites.equals(first.sites)
+    first = profile_analysis(analysis)
+    analysis.release(profile_analysis)
+    assert profile_analysis(analysis) is not first
+    assert profile_analysis(analysis).sites.equals(first.sites)
 
 
 def test_what_launches_are_of_goes_with_the_last_block_of_a_file_that_needs_it(tmp_path: Path) -> None:
     report = Report(with_symbols(training(tmp_path)))
-    there = [(name, of_devices in report.analysis._parts, facts in report.analysis._parts) for name, _ in _blocks(report)]
+    there = [(name, of_devices in report.analysis._parts, profile_analysis in report.analysis._parts) for name, _ in _blocks(report)]
     assert there[0] == ("tables", True, True)
     assert ("facts.device", True, False) in there
     assert there[-1][1:] == (False, False)

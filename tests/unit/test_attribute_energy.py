@@ -15,7 +15,7 @@ from test_attribute_gpu import GPU, OTHER, UNDER, kernel, lines, profile
 from typer.testing import CliRunner
 
 from aiflame.analyze.overview.summary import summarize
-from aiflame.attribute.sites.devices import device_facts
+from aiflame.attribute.sites.devices import device_sites
 from aiflame.attribute.transforms.filters import without_idle
 from aiflame.attribute.tree import Tree
 from aiflame.attribute.trees.build import metrics, tree
@@ -256,7 +256,7 @@ def test_families_are_of_kernels_alone(tmp_path: Path) -> None:
 
 def test_the_facts_of_a_report_have_the_tree_s_energy(tmp_path: Path) -> None:
     recorded = profile(tmp_path, **TWO, **told(("nvidia", GPU, "energy", "J", counter(power, 6 * S))))
-    facts = device_facts(recorded)
+    facts = device_sites(recorded)
     assert [metric.name for metric in facts.metrics] == ["gpu-time", "energy"]
     assert facts.leaves["energy"].sum() == tree(recorded, "energy").total("energy")
     names = facts.frames["name"].to_list()

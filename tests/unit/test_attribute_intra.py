@@ -14,7 +14,7 @@ from test_attribute import CODES, MAIN, PROCESSES, PYMAIN, SYMBOLS, THREADS, WOR
 from test_attribute_gpu import LONG, REASONS, UNDER, kernel, lines, sample, window
 
 from aiflame.attribute.devices.scopes import SCOPED
-from aiflame.attribute.sites.devices import device_facts
+from aiflame.attribute.sites.devices import device_sites
 from aiflame.attribute.tree import Tree
 from aiflame.attribute.trees.build import tree
 from aiflame.profile.store import Profile
@@ -107,6 +107,6 @@ def test_the_reports_facts_divide_as_the_tree_does(tmp_path: Path, by: str, deta
     }
     ran = [kernel(1, 1000, 2001), kernel(2, 3000, 4000, name="other"), kernel(3, 5000, 5003)]
     made = profile(tmp_path, CAPTURED, kernels=ran, **sampled)
-    facts = device_facts(made)
+    facts = device_sites(made)
     for metric in ("gpu-time", "gpu-stalls"):
         assert stacks_of_facts(facts, metric, by, detail) == stacks_of_tree(made, metric, by, detail)

@@ -29,7 +29,7 @@ class CpuFacts:
     """process, thread, stack, step (-1: none), phase, layer, op, waits ("" or `[OpenMP wait]` …), function, function_kind and module (of
     the innermost function), file, line, caller (innermost line of the program's own source, and its function), value (ns)."""
     steps: pl.DataFrame
-    """As `Facts.steps`."""
+    """As `DeviceJoin.steps`."""
     fused: bool
     """Time of compiled code was divided over what it was made from: an estimate."""
 
@@ -41,7 +41,7 @@ class CpuFacts:
 def cpu_facts(profile: Tables, metric: str) -> CpuFacts:
     assert metric in METRICS
     profile = Analysis.of(profile)
-    trie, known = functions(profile), places(profile)
+    trie, own_lines = functions(profile), places(profile)
     meaning = of_samples(profile, CLOCK[metric])
     weight = sample_ns()
     samples = meaning.samples.lazy()
@@ -58,7 +58,7 @@ def cpu_facts(profile: Tables, metric: str) -> CpuFacts:
         measured.select("process", "thread", "stack", "step")
         .with_columns(waits=waits)
         .hstack(innermost.select(function="name", function_kind="kind", module="module"))
-        .hstack(known.rows[place].select("file", "line", caller="function"))
+        .hstack(own_lines.rows[place].select("file", "line", caller="function"))
     )
     shared = rows[divided.division.item].with_columns(
         phase_names(divided.rows["phase"]),

@@ -81,18 +81,18 @@ def places(profile: Analysis) -> Places:
 
 def place_of(profile: Tables, process: Ints, thread: Ints, stack: Ints) -> Ints:
     """Where stacks are in the program's source, as rows of `places`; a stack without Python, where its thread was started."""
-    known = places(profile)
-    place = known.of_stacks(process, stack)
+    own_lines = places(profile)
+    place = own_lines.of_stacks(process, stack)
     if (place > 0).all():
         return place
-    keys, started = _of_threads(profile, known)
+    keys, started = _of_threads(profile, own_lines)
     return np.where(place > 0, place, np.append(started, 0)[find_rows(keys, process << 32 | np.maximum(thread, 0))])
 
 
-def _of_threads(profile: Tables, known: Places) -> tuple[Ints, Ints]:
+def _of_threads(profile: Tables, own_lines: Places) -> tuple[Ints, Ints]:
     """Keys (process << 32 | thread, sorted) of threads, and the place where each was started."""
     threads = (
         profile.table("threads").select(pl.col("process", "id", "creator").cast(pl.Int64)).unique(["process", "id"]).sort("process", "id")
     )
     process, thread, creator = (threads[name].to_numpy() for name in ("process", "id", "creator"))
-    return process << 32 | thread, known.of_stacks(process, creator)
+    return process << 32 | thread, own_lines.of_stacks(process, creator)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from aiflame.analyze.device.profile_analysis import facts
+from aiflame.analyze.device.profile_analysis import profile_analysis
 from aiflame.analyze.diff.comparison import at_one_period, compare, to_json
 from aiflame.attribute.groupings import compared_by
 from aiflame.attribute.metrics import COMPARED
@@ -44,7 +44,7 @@ def diff(
     if new is None and not base_ranks:
         raise AiflameError("compare with what? name a second profile, or ranks of the one with --base-ranks and --ranks")
     before, after = _Side.of(base, base_ranks), _Side.of(new or base, ranks)
-    comparison = compare(facts(before.profile), facts(after.profile), metric, by)
+    comparison = compare(profile_analysis(before.profile), profile_analysis(after.profile), metric, by)
     if json:
         say_json(to_json(comparison, everything=everything))
     else:

@@ -32,7 +32,7 @@ from aiflame.profile.tables import Tables
 
 Ints = NDArray[np.int64]
 U32 = NDArray[np.uint32]
-J = TypeVar("J", bound="Joined")
+J = TypeVar("J", bound="DeviceJoin")
 
 BY_CODE_AND_MEANING = Prefix(("phase", "layer", "op"), code=True)
 """Not by step: a step's number is of each launch, and would tell the same sites apart again and again."""
@@ -74,7 +74,7 @@ class Launches:
 
 
 @dataclass(frozen=True)
-class Joined:
+class DeviceJoin:
     profile: Analysis
     work: Work
     """Grouped by code and meaning."""
@@ -138,14 +138,14 @@ class Joined:
 
 def _named(profile: Analysis, sites: pl.DataFrame, meaning: Meaning) -> pl.DataFrame:
     process, thread, stack, captured = (sites[name].to_numpy().astype(np.int64) for name in ("process", "thread", "stack", "captured"))
-    known = places(profile)
-    made = known.of_stacks(process, captured)
+    own_lines = places(profile)
+    made = own_lines.of_stacks(process, captured)
     place = np.where(made > 0, made, np.where(thread != NO_LAUNCH, place_of(profile, process, thread, stack), 0))
     names = kernel_names(profile)
     family = families(profile, sites["name"])
     return (
         sites.join(names, on="name", how="left", maintain_order="left")
-        .with_columns(known.rows[place].get_columns())
+        .with_columns(own_lines.rows[place].get_columns())
         .select(
             pl.col("process").cast(pl.Int64),
             "device",
@@ -181,10 +181,10 @@ def _launches(profile: Tables, meaning: Meaning) -> Launches:
         process, number, thread, mother, stack, begin, end = (each[order] for each in (process, number, thread, mother, stack, begin, end))
     starts = np.searchsorted(process, np.arange(int(process.max(initial=0)) + 2))
     threads, thread, mother = _threads(process, thread, mother)
-    known = Launches(number, starts, threads, thread, mother, stack, begin, end, np.zeros(len(number), dtype=np.bool_))
-    at = known.rows(*_waiting(profile))
-    known.waits[at[at >= 0]] = True
-    return known
+    launches = Launches(number, starts, threads, thread, mother, stack, begin, end, np.zeros(len(number), dtype=np.bool_))
+    at = launches.rows(*_waiting(profile))
+    launches.waits[at[at >= 0]] = True
+    return launches
 
 
 def _threads(process: U32, *of: U32) -> tuple[Ints, NDArray[np.uint16 | np.uint32], NDArray[np.uint16 | np.uint32]]:

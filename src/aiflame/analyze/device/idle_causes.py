@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.analyze.device.device_join import Joined, Launches
+from aiflame.analyze.device.device_join import DeviceJoin, Launches
 from aiflame.analyze.places import place_of
 from aiflame.analyze.spans import Ints, Spans, union
 from aiflame.attribute.arrays.chunks import taken
@@ -83,8 +83,8 @@ class Threads:
     """Which of all launches ask for a copy."""
 
     @staticmethod
-    def of(known: Joined) -> Threads:
-        launches = known.launches
+    def of(join: DeviceJoin) -> Threads:
+        launches = join.launches
         calls = {}
         for place, thread in enumerate(launches.threads.tolist()):
             row = np.flatnonzero(launches.thread == place).astype(np.int32 if len(launches.id) < 1 << 31 else np.int64)
@@ -95,8 +95,8 @@ class Threads:
                 order = np.argsort(begin, kind="stable")
                 row, begin = row[order], begin[order]
             calls[thread] = _Calls(None if begin is launches.begin_ns else row, begin)
-        marked = automatic_regions(known.profile).filter(pl.col("end_ns") < LATEST)
-        return Threads(calls, _regions(marked, DATA), _regions(marked, OPTIMIZER), _samples(known, set(calls)), _copies(known))
+        marked = automatic_regions(join.profile).filter(pl.col("end_ns") < LATEST)
+        return Threads(calls, _regions(marked, DATA), _regions(marked, OPTIMIZER), _samples(join, set(calls)), _copies(join))
 
 
 def _regions(marked: pl.DataFrame, name: str) -> dict[int, Spans]:
@@ -107,19 +107,19 @@ def _regions(marked: pl.DataFrame, name: str) -> dict[int, Spans]:
     }
 
 
-def _copies(known: Joined) -> NDArray[np.bool_]:
-    found = np.zeros(len(known.launches.id), dtype=np.bool_)
-    copying = (known.sites["kind"] == int(Kind.GPU_COPY)).to_numpy()
-    ran = known.work.ran.filter(pl.Series(copying[known.work.ran["site"].to_numpy()])).select("site", "launch")
-    process = known.sites["process"].to_numpy()[ran["site"].to_numpy()]
-    row = known.launches.rows(process, ran["launch"].to_numpy().astype(np.int64))
+def _copies(join: DeviceJoin) -> NDArray[np.bool_]:
+    found = np.zeros(len(join.launches.id), dtype=np.bool_)
+    copying = (join.sites["kind"] == int(Kind.GPU_COPY)).to_numpy()
+    ran = join.work.ran.filter(pl.Series(copying[join.work.ran["site"].to_numpy()])).select("site", "launch")
+    process = join.sites["process"].to_numpy()[ran["site"].to_numpy()]
+    row = join.launches.rows(process, ran["launch"].to_numpy().astype(np.int64))
     found[row[row >= 0]] = True
     return found
 
 
-def _samples(known: Joined, threads: set[int]) -> dict[int, tuple[Ints, Ints]]:
+def _samples(join: DeviceJoin, threads: set[int]) -> dict[int, tuple[Ints, Ints]]:
     """Of wall-clock time where that was sampled: samples of CPU time do not meet a thread that waits."""
-    rows = known.profile.scan("cpu_samples").select(
+    rows = join.profile.scan("cpu_samples").select(
         *(pl.col(name).cast(pl.Int64) for name in ("process", "thread", "stack")), "clock", "time_ns"
     )
     samples = rows.with_columns(pl.col("time_ns").clip(upper_bound=LATEST).cast(pl.Int64)).collect()
@@ -127,7 +127,7 @@ def _samples(known: Joined, threads: set[int]) -> dict[int, tuple[Ints, Ints]]:
         samples = samples.filter(pl.col("clock") == 1)
     samples = samples.filter((pl.col("process") * (1 << 32) + pl.col("thread")).is_in(list(threads))).sort("time_ns")
     process, thread, stack = (samples[name].to_numpy() for name in ("process", "thread", "stack"))
-    samples = samples.with_columns(place=place_of(known.profile, process, thread, stack))
+    samples = samples.with_columns(place=place_of(join.profile, process, thread, stack))
     parts = samples.partition_by("process", "thread", as_dict=True)
     return {process << 32 | thread: (part["time_ns"].to_numpy(), part["place"].to_numpy()) for (process, thread), part in parts.items()}
 
@@ -184,10 +184,10 @@ def _waiting(launches: Launches, threads: Threads, thread: int, moment: Ints) ->
     return np.where((last >= 0) & (end >= moment) & waits, last, -1)
 
 
-def places_of_calls(known: Joined, call: Ints) -> Ints:
-    launches = known.launches
+def places_of_calls(join: DeviceJoin, call: Ints) -> Ints:
+    launches = join.launches
     thread, stack = launches.threads[launches.thread[call]], launches.stack[call].astype(np.int64)
-    return place_of(known.profile, thread >> 32, thread & 0xFFFFFFFF, stack)
+    return place_of(join.profile, thread >> 32, thread & 0xFFFFFFFF, stack)
 
 
 def sampled(launches: Launches, threads: Threads, idle: Spans, launch: Ints) -> Ints:

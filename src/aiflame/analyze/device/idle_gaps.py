@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.analyze.device.device_join import Ints, Joined
+from aiflame.analyze.device.device_join import DeviceJoin, Ints
 from aiflame.analyze.device.idle_causes import SAYS, Cause, Threads, causes, places_of_calls, sampled
 from aiflame.analyze.device.occupancy import Device
 from aiflame.analyze.layer_groups import collapsed
@@ -65,14 +65,14 @@ class IdleGaps:
     """The time of steps, the first of each process aside, on all devices; 0 where there are none."""
 
 
-def idle_gaps(known: Joined, used: Sequence[Device], steps: pl.DataFrame) -> IdleGaps:
+def idle_gaps(join: DeviceJoin, used: Sequence[Device], steps: pl.DataFrame) -> IdleGaps:
     """`steps`: `occupancy.per_step`."""
-    threads = Threads.of(known)
+    threads = Threads.of(join)
     inside = [_steady(steps, device) for device in used]
-    found = _Found.of(piece for device, spans in zip(used, inside, strict=True) for piece in _of_device(known, threads, device, spans))
+    found = _Found.of(piece for device, spans in zip(used, inside, strict=True) for piece in _of_device(join, threads, device, spans))
     whole = sum(int(device.every.end[-1] - device.every.begin[0]) for device in used)
     step_time = sum(spans.total() for spans in inside)
-    return IdleGaps(_grouped(known, found, whole, step_time), _longest(known, found.longest, steps), step_time)
+    return IdleGaps(_grouped(join, found, whole, step_time), _longest(join, found.longest, steps), step_time)
 
 
 def _steady(steps: pl.DataFrame, device: Device) -> Spans:
@@ -158,21 +158,21 @@ def _medians(lengths: Sequence[tuple[NDArray[np.uint32], Ints]], keys: int) -> p
     return found
 
 
-def _of_device(known: Joined, threads: Threads, device: Device, inside: Spans) -> Iterator[pl.DataFrame]:
+def _of_device(join: DeviceJoin, threads: Threads, device: Device, inside: Spans) -> Iterator[pl.DataFrame]:
     """_EACH, process, device: some at a time"""
     every = gaps(device.every)
-    ended_at, of_phase = known.sites["place"].cast(pl.Int32).to_numpy(), _first_of_phase(known)
-    number, site_of = (known.work.ran[name].to_numpy() for name in ("launch", "site"))
+    ended_at, of_phase = join.sites["place"].cast(pl.Int32).to_numpy(), _first_of_phase(join)
+    number, site_of = (join.work.ran[name].to_numpy() for name in ("launch", "site"))
     for begin in range(0, len(every), PIECE):
         idle = Spans(every.begin[begin : begin + PIECE], every.end[begin : begin + PIECE])
         ran = device.row[np.searchsorted(device.begin, idle.end)]
-        launch = known.launches.rows(np.full(len(ran), device.process), number[ran].astype(np.int64))
+        launch = join.launches.rows(np.full(len(ran), device.process), number[ran].astype(np.int64))
         site = site_of[ran]
-        cause, call = causes(known.launches, threads, idle, launch)
+        cause, call = causes(join.launches, threads, idle, launch)
         everywhere = np.isin(cause, _OF_PHASES)
         place = np.where(everywhere, np.int32(0), ended_at[site])
         waited = cause == Cause.SYNC
-        place[waited] = places_of_calls(known, call[waited])
+        place[waited] = places_of_calls(join, call[waited])
         length = idle.end - idle.begin
         each = {
             "begin_ns": idle.begin,
@@ -182,7 +182,7 @@ def _of_device(known: Joined, threads: Threads, device: Device, inside: Spans) -
             "ended_at": ended_at[site],
             "site": site.astype(np.int32),
             "of_phase": np.where(everywhere, of_phase[site], np.int32(-1)),
-            "sampled": sampled(known.launches, threads, idle, launch).astype(np.int32),
+            "sampled": sampled(join.launches, threads, idle, launch).astype(np.int32),
             "steady": inside.within(idle.begin, idle.end) * 2 > length,
         }
         yield pl.DataFrame(each, schema=_EACH).with_columns(
@@ -190,15 +190,15 @@ def _of_device(known: Joined, threads: Threads, device: Device, inside: Spans) -
         )
 
 
-def _first_of_phase(known: Joined) -> NDArray[np.int32]:
+def _first_of_phase(join: DeviceJoin) -> NDArray[np.int32]:
     """For each site."""
-    rows = known.sites.select("phase").with_row_index("site")
+    rows = join.sites.select("phase").with_row_index("site")
     return rows.select(pl.col("site").first().over("phase").cast(pl.Int32)).to_series().to_numpy()
 
 
-def _grouped(known: Joined, found: _Found, whole: int, step_time: int) -> pl.DataFrame:
+def _grouped(join: DeviceJoin, found: _Found, whole: int, step_time: int) -> pl.DataFrame:
     key = _KEY
-    of_sites = known.sites.select("phase", layer=collapsed(pl.col("layer"))).with_row_index("site").cast({"site": pl.Int32})
+    of_sites = join.sites.select("phase", layer=collapsed(pl.col("layer"))).with_row_index("site").cast({"site": pl.Int32})
     parts = found.parts.join(of_sites, on="site", how="left", maintain_order="left")
     rows = parts.group_by(key).agg(pl.col("count", "total", "in_steps").sum(), pl.col("longest").max()).join(found.medians, on=key)
     for column in ("sampled", "ended_at", "layer", "phase"):
@@ -207,7 +207,7 @@ def _grouped(known: Joined, found: _Found, whole: int, step_time: int) -> pl.Dat
     place = rows.select(at.fill_null(0)).to_series()
     names = {int(cause): cause.name.lower() for cause in Cause}
     return (
-        rows.hstack(known.places.rows[place])
+        rows.hstack(join.places.rows[place])
         .with_columns(
             pl.col("layer", "phase").fill_null(""),
             cause=pl.col("cause").replace_strict(names, return_dtype=pl.String),
@@ -227,7 +227,7 @@ def _most(parts: pl.DataFrame, key: list[str], by: str) -> pl.DataFrame:
     return summed.unique(key, keep="first", maintain_order=True).select(*key, by)
 
 
-def _longest(known: Joined, rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+def _longest(join: DeviceJoin, rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     rows = rows.sort("length", "begin_ns", descending=[True, False])
     at = pl.when(pl.col("sampled") > 0).then("sampled").when(pl.col("place") > 0).then("place").otherwise("ended_at")
     place = rows.select(at).to_series()
@@ -239,7 +239,7 @@ def _longest(known: Joined, rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataF
         .sort("row")
         .with_columns(step=pl.when(pl.col("begin_ns") < pl.col("end_ns")).then("step"))
     )
-    shown = rows.hstack(known.places.rows[place].select("file", "line")).with_columns(told["step"], says=_says())
+    shown = rows.hstack(join.places.rows[place].select("file", "line")).with_columns(told["step"], says=_says())
     return shown.select(pl.col(name).cast(kind) for name, kind in GAPS.items())
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.analyze.device.device_join import Joined
+from aiflame.analyze.device.device_join import DeviceJoin
 from aiflame.analyze.spans import Ints, Spans, union
 from aiflame.analyze.step_times import steady
 from aiflame.attribute.meaning.families import COLLECTIVE
@@ -90,16 +90,16 @@ class Occupancy:
         return self.end_ns - self.begin_ns
 
 
-def devices(known: Joined) -> list[Device]:
+def devices(join: DeviceJoin) -> list[Device]:
     """Each device that each process used, in the order of processes and names. What has no length, or lies before its process began, is
     left out."""
-    started = dict(known.profile.table("processes").group_by("process").agg(pl.col("start_ns").min()).rows())
-    site = known.work.ran["site"].to_numpy()
-    begin, end = (known.work.ran[name].to_numpy().view(np.int64) for name in ("start_ns", "end_ns"))
-    kernel = (known.sites["kind"] == int(Kind.GPU_KERNEL)).to_numpy()
-    collective = kernel & (known.sites["family"] == COLLECTIVE).to_numpy()
-    groups = known.sites.select("process", "device").unique().sort("process", "device")
-    of_site = known.sites.join(groups.with_row_index("group"), on=["process", "device"], how="left", maintain_order="left")[
+    started = dict(join.profile.table("processes").group_by("process").agg(pl.col("start_ns").min()).rows())
+    site = join.work.ran["site"].to_numpy()
+    begin, end = (join.work.ran[name].to_numpy().view(np.int64) for name in ("start_ns", "end_ns"))
+    kernel = (join.sites["kind"] == int(Kind.GPU_KERNEL)).to_numpy()
+    collective = kernel & (join.sites["family"] == COLLECTIVE).to_numpy()
+    groups = join.sites.select("process", "device").unique().sort("process", "device")
+    of_site = join.sites.join(groups.with_row_index("group"), on=["process", "device"], how="left", maintain_order="left")[
         "group"
     ].to_numpy()
     of_ran = of_site[site]
@@ -111,14 +111,14 @@ def devices(known: Joined) -> list[Device]:
     return found
 
 
-def occupancy(known: Joined, used: Sequence[Device], steps: pl.DataFrame) -> list[Occupancy]:
+def occupancy(join: DeviceJoin, used: Sequence[Device], steps: pl.DataFrame) -> list[Occupancy]:
     """Of each device. `steps`: PER_STEP"""
     found = []
     repeating = _in_steps(steady(steps))
     for device in used:
         begin, end = device.every.begin[:1], device.every.end[-1:]
         busy, communication, copies, idle = (int(value[0]) for value in device.states(begin, end).values())
-        name = known.process_names[device.process] if device.process < len(known.process_names) else ""
+        name = join.process_names[device.process] if device.process < len(join.process_names) else ""
         inside = repeating.get((device.process, device.name))
         whole = int(begin[0]), int(end[0])
         found.append(Occupancy(device.process, name, device.name, *whole, busy, communication, copies, idle, inside))
@@ -132,13 +132,13 @@ def _in_steps(steps: pl.DataFrame) -> dict[tuple[int, str], InSteps]:
     return {(process, device): InSteps(count, *rest) for process, device, count, *rest in summed.rows()}
 
 
-def per_step(known: Joined, used: Sequence[Device]) -> pl.DataFrame:
+def per_step(join: DeviceJoin, used: Sequence[Device]) -> pl.DataFrame:
     """PER_STEP: a step begins on a device with the first work that was launched in it and lasts until the next step's first work; until the
     end of its own where no step follows at once."""
-    follows = _followed(known.steps)
+    follows = _followed(join.steps)
     parts = [pl.DataFrame(schema=PER_STEP)]
     for device in used:
-        step = known.work.ran["step"].to_numpy()[device.row]
+        step = join.work.ran["step"].to_numpy()[device.row]
         number, begin, end = _extent(step, device.begin, device.end)
         following = np.searchsorted(number, number + 1)
         near = np.minimum(following, max(len(number) - 1, 0))

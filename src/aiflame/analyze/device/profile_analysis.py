@@ -1,4 +1,4 @@
-"""What the questions about a profile have in common, each part worked out once, when it is first asked for."""
+"""What the questions about a profile share. Each part is worked out once, when it is first asked for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from aiflame.analyze.cpu_facts import CpuFacts, cpu_facts
-from aiflame.analyze.device.device_join import Ints, Joined
+from aiflame.analyze.device.device_join import DeviceJoin, Ints
 from aiflame.analyze.device.idle_gaps import IdleGaps, idle_gaps
 from aiflame.analyze.device.occupancy import Device, devices, per_step
 from aiflame.analyze.device.stalls import stalls
@@ -21,8 +21,8 @@ from aiflame.attribute.trees.build import metrics
 
 
 @dataclass(frozen=True)
-class Facts(Joined):
-    """Of one profile: what `facts` says."""
+class ProfileAnalysis(DeviceJoin):
+    """The analysis of one profile that all questions read."""
 
     @cached_property
     def devices(self) -> list[Device]:
@@ -93,5 +93,5 @@ class Facts(Joined):
 
 
 @once
-def facts(profile: Analysis) -> Facts:
-    return Facts.of(profile)
+def profile_analysis(profile: Analysis) -> ProfileAnalysis:
+    return ProfileAnalysis.of(profile)

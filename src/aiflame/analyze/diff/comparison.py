@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.analyze.device.profile_analysis import Facts
+from aiflame.analyze.device.profile_analysis import ProfileAnalysis
 from aiflame.analyze.diff.per_step import Values, values
 from aiflame.analyze.step_times import steady, step_times
 from aiflame.attribute.arrays.apportion import scaled
@@ -90,7 +90,7 @@ class Comparison:
     differences: tuple[Difference, ...]
 
 
-def compare(base: Facts, new: Facts, metric: str = "", by: str = "") -> Comparison:
+def compare(base: ProfileAnalysis, new: ProfileAnalysis, metric: str = "", by: str = "") -> Comparison:
     """By one grouping, or by all that the metric has."""
     metric = metric or default_metric(new.profile)
     groupings = _groupings(base, new, metric, by)
@@ -136,7 +136,7 @@ def to_json(comparison: Comparison, *, everything: bool = False) -> str:
     return json_text({"step": whole, "differences": told}, indent=1)
 
 
-def _groupings(base: Facts, new: Facts, metric: str, by: str) -> Sequence[str]:
+def _groupings(base: ProfileAnalysis, new: ProfileAnalysis, metric: str, by: str) -> Sequence[str]:
     if metric not in METRICS:
         raise AiflameError(f"unknown metric {metric!r}: use {', '.join(METRICS)}")
     if metric not in COMPARED:
@@ -230,7 +230,7 @@ def mean_interval(steps: NDArray[np.int64] | Floats) -> tuple[Floats, Floats, Fl
     return mean, mean - error, mean + error
 
 
-def _steps(base: Facts, new: Facts) -> Change | None:
+def _steps(base: ProfileAnalysis, new: ProfileAnalysis) -> Change | None:
     """How long steps took by the clock."""
     before, after = (_lengths(known) for known in (base, new))
     if not before.size or not after.size:
@@ -242,7 +242,7 @@ def _steps(base: Facts, new: Facts) -> Change | None:
     return Change(float(was), float(now), float(now_low - was_high), float(now_high - was_low))
 
 
-def _lengths(known: Facts) -> NDArray[np.int64]:
-    on_host = known.steps if known.ran_on_devices or known.cpu is None else known.cpu.steps
-    took: NDArray[np.int64] = steady(step_times(on_host, known.per_step))["took"].to_numpy()
+def _lengths(analysis: ProfileAnalysis) -> NDArray[np.int64]:
+    on_host = analysis.steps if analysis.ran_on_devices or analysis.cpu is None else analysis.cpu.steps
+    took: NDArray[np.int64] = steady(step_times(on_host, analysis.per_step))["took"].to_numpy()
     return took[np.newaxis]

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.analyze.device.profile_analysis import Facts
+from aiflame.analyze.device.profile_analysis import ProfileAnalysis
 from aiflame.analyze.diff.per_step_samples import averaged, site_samples, steps_a_window
 from aiflame.analyze.step_times import steady
 from aiflame.attribute.devices.work import bytes_of
@@ -53,41 +53,43 @@ class _Measured:
     """Columns that are as long as a window of sampling."""
 
 
-def values(known: Facts, metric: str, groupings: Sequence[str]) -> dict[str, Values]:
+def values(analysis: ProfileAnalysis, metric: str, groupings: Sequence[str]) -> dict[str, Values]:
     """What each item of each grouping took; items without a name (no layer, no op) are left out."""
     if metric in CLOCK:
-        return {by: _of_cpus(known, metric, by) for by in groupings}
-    measured = _samples(known, metric) if metric in SAMPLED else _exact(known, metric)
-    return {by: _of_devices(known, by, measured, metric not in SAMPLED) for by in groupings}
+        return {by: _of_cpus(analysis, metric, by) for by in groupings}
+    measured = _samples(analysis, metric) if metric in SAMPLED else _exact(analysis, metric)
+    return {by: _of_devices(analysis, by, measured, metric not in SAMPLED) for by in groupings}
 
 
-def _exact(known: Facts, metric: str) -> _Measured:
-    columns = _columns(known.per_step.select("process", "step").unique())
+def _exact(analysis: ProfileAnalysis, metric: str) -> _Measured:
+    columns = _columns(analysis.per_step.select("process", "step").unique())
     if metric == GPU_TIME.name:
-        whole, value = known.sites["took"], (known.work.ran["end_ns"] - known.work.ran["start_ns"]).cast(pl.Int64)
+        whole, value = analysis.sites["took"], (analysis.work.ran["end_ns"] - analysis.work.ran["start_ns"]).cast(pl.Int64)
     else:
-        whole, value = known.sites["bytes"], pl.Series(bytes_of(known.profile, known.work))
+        whole, value = analysis.sites["bytes"], pl.Series(bytes_of(analysis.profile, analysis.work))
     sites = pl.DataFrame({"site": np.arange(len(whole)), "value": whole})
-    return _Measured(sites if metric == GPU_TIME.name else sites.filter(pl.col("value") > 0), _site_steps(known, columns, value), columns)
+    return _Measured(
+        sites if metric == GPU_TIME.name else sites.filter(pl.col("value") > 0), _site_steps(analysis, columns, value), columns
+    )
 
 
-def _samples(known: Facts, metric: str) -> _Measured:
-    steps = known.per_step.select("process", "step").unique()
+def _samples(analysis: ProfileAnalysis, metric: str) -> _Measured:
+    steps = analysis.per_step.select("process", "step").unique()
     columns = _columns(steps)
-    taken = site_samples(known, metric)
+    taken = site_samples(analysis, metric)
     # Of very many steps some are compared, which are not neighbours.
     apart = len(columns) / max(len(steady(steps)), 1)
     in_steps = taken.join(columns, on=["process", "step"]).select("site", "reason", "column", "value")
-    return _Measured(taken.select("site", "reason", "value"), in_steps, columns, int(np.ceil(steps_a_window(known) * apart)))
+    return _Measured(taken.select("site", "reason", "value"), in_steps, columns, int(np.ceil(steps_a_window(analysis) * apart)))
 
 
-def _of_devices(known: Facts, by: str, measured: _Measured, exact: bool) -> Values:
+def _of_devices(analysis: ProfileAnalysis, by: str, measured: _Measured, exact: bool) -> Values:
     if by in ("op", "layer", "phase"):
-        parts = known.shared.select("site", "took", name=by)
+        parts = analysis.shared.select("site", "took", name=by)
     else:
         name = pl.lit("") if by == "stall" else _site_name(by)
-        parts = known.sites.select("took", name=name).with_row_index("site").with_columns(pl.col("site").cast(pl.Int64))
-    whole, took = known.sites["took"].to_numpy()[parts["site"].to_numpy()], parts["took"].to_numpy()
+        parts = analysis.sites.select("took", name=name).with_row_index("site").with_columns(pl.col("site").cast(pl.Int64))
+    whole, took = analysis.sites["took"].to_numpy()[parts["site"].to_numpy()], parts["took"].to_numpy()
     alone = 1 / parts.select(pl.len().over("site")).to_series().to_numpy()
     weights = parts.select("site", "name", part=pl.Series(np.where(whole > 0, took / np.maximum(whole, 1), alone)))
     item = pl.col("reason" if by == "stall" else "name")
@@ -116,22 +118,22 @@ def line_name() -> pl.Expr:
     return pl.when(pl.col("file") != "").then(pl.format("{}:{}", short, "line")).otherwise(pl.lit(""))
 
 
-def _site_steps(known: Facts, columns: pl.DataFrame, value: pl.Series) -> pl.DataFrame:
+def _site_steps(analysis: ProfileAnalysis, columns: pl.DataFrame, value: pl.Series) -> pl.DataFrame:
     """site, column, value: what the launches of each site had (`value`: each of what ran) in each step, by the columns of steps."""
     process, number = (columns[name].to_numpy() for name in ("process", "step"))
-    chosen = np.zeros((len(known.process_names), int(number.max(initial=0)) + 2), dtype=np.bool_)
+    chosen = np.zeros((len(analysis.process_names), int(number.max(initial=0)) + 2), dtype=np.bool_)
     chosen[process, number] = True
-    site, step = (known.work.ran[name].to_numpy() for name in ("site", "step"))
+    site, step = (analysis.work.ran[name].to_numpy() for name in ("site", "step"))
     # The last column stands for no step, and for all that are not chosen.
-    inside = chosen[known.sites["process"].to_numpy()[site], np.clip(step, -1, chosen.shape[1] - 1)]
-    ran = known.work.ran.select("site", "step", value=value).lazy().filter(pl.Series(inside))
+    inside = chosen[analysis.sites["process"].to_numpy()[site], np.clip(step, -1, chosen.shape[1] - 1)]
+    ran = analysis.work.ran.select("site", "step", value=value).lazy().filter(pl.Series(inside))
     summed = ran.group_by("site", "step").agg(pl.col("value").sum().cast(pl.Int64)).collect()
-    of_process = summed.with_columns(process=known.sites["process"].gather(summed["site"])).cast({"site": pl.Int64, "step": pl.Int64})
+    of_process = summed.with_columns(process=analysis.sites["process"].gather(summed["site"])).cast({"site": pl.Int64, "step": pl.Int64})
     return of_process.join(columns, on=["process", "step"]).select("site", "column", "value")
 
 
-def _of_cpus(known: Facts, metric: str, by: str) -> Values:
-    cpu = known.of_clock(metric)
+def _of_cpus(analysis: ProfileAnalysis, metric: str, by: str) -> Values:
+    cpu = analysis.of_clock(metric)
     names = {"line": line_name(), "function": pl.coalesce(pl.col("waits").replace("", None), pl.col("function"))}
     rows = cpu.rows.select(
         "process", pl.col("step").cast(pl.Int64), "value", name=names.get(by, pl.col(by) if by in cpu.rows.columns else None)

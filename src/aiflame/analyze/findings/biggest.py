@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import polars as pl
 
-from aiflame.analyze.device.profile_analysis import Facts, facts
+from aiflame.analyze.device.profile_analysis import ProfileAnalysis, profile_analysis
 from aiflame.analyze.finding import Evidence, Finding
 from aiflame.analyze.findings.cpu import OF_CODE, cpu_findings
 from aiflame.analyze.findings.idle import communication, copies, idle, scope
@@ -26,8 +26,8 @@ __all__ = ["Evidence", "Finding", "findings"]
 
 def findings(profile: Tables, summary: Summary, limit: int = 3, ranks: Callable[[], Ranks] | None = None) -> list[Finding]:
     """At most `limit`, those first that promise most. `ranks` gives what was found about ranks; without it they are not looked at."""
-    known = facts(profile)
-    found = _of_devices(known, summary) if known.ran_on_devices else _of_cpus(known)
+    analysis = profile_analysis(profile)
+    found = _of_devices(analysis, summary) if analysis.ran_on_devices else _of_cpus(analysis)
     of_ranks = rank_findings(profile, ranks) if ranks is not None else ()
     ordered = sorted([*found, *of_ranks], key=lambda finding: (-finding.recoverable, finding.kind, finding.sentence))
     return _told_once(ordered)[:limit]
@@ -42,23 +42,23 @@ def _told_once(ordered: list[Finding]) -> list[Finding]:
     return list(kept.values())
 
 
-def _of_devices(known: Facts, summary: Summary) -> Iterator[Finding]:
-    of = scope(summary.occupancy, known.per_step)
-    yield from idle(known, known.gaps, of)
-    yield from copies(known, of)
-    yield from communication(known, of)
-    yield from hot_group(known, of.share["busy"])
-    yield from hot_stall(known, of.share["busy"])
-    yield from inside(known, of.share["busy"])
-    yield from slow_steps(step_times(known.steps, known.per_step), GPU_TIME.name)
-    yield from slow_layers(known.steady_shared.select("layer", value="took"), GPU_TIME.name, GPU_TIME.label, of.share["busy"])
+def _of_devices(analysis: ProfileAnalysis, summary: Summary) -> Iterator[Finding]:
+    of = scope(summary.occupancy, analysis.per_step)
+    yield from idle(analysis, analysis.gaps, of)
+    yield from copies(analysis, of)
+    yield from communication(analysis, of)
+    yield from hot_group(analysis, of.share["busy"])
+    yield from hot_stall(analysis, of.share["busy"])
+    yield from inside(analysis, of.share["busy"])
+    yield from slow_steps(step_times(analysis.steps, analysis.per_step), GPU_TIME.name)
+    yield from slow_layers(analysis.steady_shared.select("layer", value="took"), GPU_TIME.name, GPU_TIME.label, of.share["busy"])
 
 
-def _of_cpus(known: Facts) -> Iterator[Finding]:
-    cpu = known.cpu
+def _of_cpus(analysis: ProfileAnalysis) -> Iterator[Finding]:
+    cpu = analysis.cpu
     if cpu is None:
         return
-    samples = int(known.profile.scan("cpu_samples").select(pl.len()).collect().item())
+    samples = int(analysis.profile.scan("cpu_samples").select(pl.len()).collect().item())
     yield from cpu_findings(cpu, samples)
-    yield from slow_steps(step_times(cpu.steps, known.per_step), cpu.metric)
+    yield from slow_steps(step_times(cpu.steps, analysis.per_step), cpu.metric)
     yield from slow_layers(cpu.rows.select("layer", "value"), cpu.metric, METRICS[cpu.metric].label, 1.0)

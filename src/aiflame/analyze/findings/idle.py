@@ -11,7 +11,7 @@ from aiflame.analyze.amounts import amount
 from aiflame.analyze.device.idle_causes import Cause
 from aiflame.analyze.device.idle_gaps import IdleGaps
 from aiflame.analyze.device.occupancy import STATES, Occupancy
-from aiflame.analyze.device.profile_analysis import Facts
+from aiflame.analyze.device.profile_analysis import ProfileAnalysis
 from aiflame.analyze.finding import Evidence, Finding
 from aiflame.analyze.layer_groups import escaped
 from aiflame.analyze.places import place_text, short_place
@@ -62,19 +62,19 @@ def scope(devices: Sequence[Occupancy], per_step: pl.DataFrame) -> Scope:
     return Scope(label, whole, {state: took / whole if whole else 0.0 for state, took in times.items()}, len(inside))
 
 
-def idle(known: Facts, found: IdleGaps, of: Scope) -> Iterator[Finding]:
+def idle(analysis: ProfileAnalysis, found: IdleGaps, of: Scope) -> Iterator[Finding]:
     """A finding for each cause that leaves a device idle for a share worth it."""
     groups = found.groups.with_columns(part=pl.col("step_share" if of.in_steps else "share"))
     yield from _data(groups, of)
-    yield from _waited(known, groups, of)
+    yield from _waited(analysis, groups, of)
     yield from _host(groups, of)
-    yield from _launches(known, groups, of)
+    yield from _launches(analysis, groups, of)
 
 
-def copies(known: Facts, of: Scope) -> Iterator[Finding]:
+def copies(analysis: ProfileAnalysis, of: Scope) -> Iterator[Finding]:
     """Copies that no kernel overlaps."""
     part = of.share["copies"]
-    sites = known.sites.filter(pl.col("kind") == int(Kind.GPU_COPY))
+    sites = analysis.sites.filter(pl.col("kind") == int(Kind.GPU_COPY))
     if part < COPYING or sites.is_empty():
         return
     most = (
@@ -91,12 +91,12 @@ def copies(known: Facts, of: Scope) -> Iterator[Finding]:
     yield Finding(sentence, part, view, "copies", part)
 
 
-def communication(known: Facts, of: Scope) -> Iterator[Finding]:
+def communication(analysis: ProfileAnalysis, of: Scope) -> Iterator[Finding]:
     """Collectives that no other kernel overlaps."""
     part = of.share["communication"]
     if part < COMMUNICATING:
         return
-    kernels = known.sites.filter(pl.col("family") == COLLECTIVE).group_by("name", "short").agg(pl.col("took").sum())
+    kernels = analysis.sites.filter(pl.col("family") == COLLECTIVE).group_by("name", "short").agg(pl.col("took").sum())
     name, short, _ = kernels.sort("took", "name", descending=[True, False]).row(0)
     sentence = f"The GPU does nothing but communicate {part:.0%} {of.label}: most of it is {short}"
     view = Evidence("flame", GPU_TIME.name, "family", f"^{COLLECTIVE}$", kernel=name)
@@ -113,22 +113,24 @@ def _data(groups: pl.DataFrame, of: Scope) -> Iterator[Finding]:
     yield Finding(f"GPU idle {part:.0%} {of.label}, waiting for data{at}", part, _gaps(place, Cause.DATA), "idle-data", part)
 
 
-def _waited(known: Facts, groups: pl.DataFrame, of: Scope) -> Iterator[Finding]:
+def _waited(analysis: ProfileAnalysis, groups: pl.DataFrame, of: Scope) -> Iterator[Finding]:
     """Host synchronization, line by line."""
     lines = _of(groups, Cause.SYNC).group_by("file", "line", maintain_order=True).agg(pl.col("part", "count").sum())
     for file, line, part, count in lines.sort("part", descending=True).rows():
         if part < IDLE:
             return
         place = place_text(file, line)
-        how = _how(known, file, line)
+        how = _how(analysis, file, line)
         at = f" at {short_place(place)}" if place else ""
         sentence = f"The program waits for the GPU{at}{how}, {count:,} times, and leaves it idle {part:.0%} {of.label}"
         yield Finding(sentence, part, _gaps(place, Cause.SYNC), "idle-sync", part)
 
 
-def _how(known: Facts, file: str, line: int) -> str:
+def _how(analysis: ProfileAnalysis, file: str, line: int) -> str:
     """By which call it waits, as far as what is copied there tells."""
-    here = known.sites.filter((pl.col("file") == file) & (pl.col("line") == line) & (pl.col("name") == COPY_NAMES[CopyKind.DEVICE_TO_HOST]))
+    here = analysis.sites.filter(
+        (pl.col("file") == file) & (pl.col("line") == line) & (pl.col("name") == COPY_NAMES[CopyKind.DEVICE_TO_HOST])
+    )
     if here.is_empty() or not file:
         return ""
     return " (.item() or the like)" if (here["op"] == ITEM_OP).any() else " (a copy to the host)"
@@ -150,12 +152,12 @@ def _host(groups: pl.DataFrame, of: Scope) -> Iterator[Finding]:
             yield Finding(f"GPU idle {part:.0%} {of.label} while {doing}", part, _gaps(place, Cause.HOST), "idle-host", part)
 
 
-def _launches(known: Facts, groups: pl.DataFrame, of: Scope) -> Iterator[Finding]:
+def _launches(analysis: ProfileAnalysis, groups: pl.DataFrame, of: Scope) -> Iterator[Finding]:
     """Many kernels, each shorter than the way to it: the host cannot launch fast enough, or the device cannot begin."""
     rows = groups.filter(pl.col("cause").is_in([Cause.LAUNCH.name.lower(), Cause.DEVICE.name.lower()]))
     part = float(rows["part"].sum())
-    kernel = (known.sites["kind"] == int(Kind.GPU_KERNEL)).to_numpy()
-    launches, took = int(known.steady_launches[kernel].sum()), int(known.steady_took[kernel].sum())
+    kernel = (analysis.sites["kind"] == int(Kind.GPU_KERNEL)).to_numpy()
+    launches, took = int(analysis.steady_launches[kernel].sum()), int(analysis.steady_took[kernel].sum())
     if part < IDLE or not launches:
         return
     count = round(launches / of.steps) if of.in_steps else launches

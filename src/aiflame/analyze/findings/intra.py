@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from aiflame.analyze.device.profile_analysis import Facts
+from aiflame.analyze.device.profile_analysis import ProfileAnalysis
 from aiflame.analyze.finding import Evidence, Finding
 from aiflame.analyze.intra.kernels import intra
 from aiflame.analyze.layer_groups import escaped
@@ -16,13 +16,13 @@ LEAST = 0.05
 """Of GPU time: a kernel below it is not worth a sentence."""
 
 
-def inside(known: Facts, busy: float) -> Iterator[Finding]:
+def inside(analysis: ProfileAnalysis, busy: float) -> Iterator[Finding]:
     """Of each kernel what promises most, by its part of GPU time; `busy`: the share of the time in which kernels ran."""
-    if not known.profile.has("intra_kernels") or not known.profile.table("intra_launches")["records"].sum():
+    if not analysis.profile.has("intra_kernels") or not analysis.profile.table("intra_launches")["records"].sum():
         return
-    sites = known.sites.select("process", "name", took=pl.Series(known.steady_took))
+    sites = analysis.sites.select("process", "name", took=pl.Series(analysis.steady_took))
     whole = max(int(sites["took"].sum()), 1)
-    for kernel in intra(known.profile):
+    for kernel in intra(analysis.profile):
         mine = sites.filter((pl.col("process") == kernel.process) & (pl.col("name") == kernel.name))
         share = int(mine["took"].sum()) / whole
         told = next((one for one in kernel.findings if one.recoverable > 0), None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from aiflame.analyze.device.occupancy import STATES
-from aiflame.analyze.device.profile_analysis import Facts
+from aiflame.analyze.device.profile_analysis import ProfileAnalysis
 from aiflame.analyze.overview.summary import host_steps
 from aiflame.analyze.step_times import step_times
 
@@ -30,9 +30,9 @@ class StepSeries:
     """How many steps it had in all."""
 
 
-def step_series(known: Facts) -> list[StepSeries]:
-    on_device = known.per_step
-    times = step_times(host_steps(known), on_device)
+def step_series(analysis: ProfileAnalysis) -> list[StepSeries]:
+    on_device = analysis.per_step
+    times = step_times(host_steps(analysis), on_device)
     states = on_device.group_by("process", "step").agg(pl.col(STATES).mean().round().cast(pl.Int64))
     rows = times.join(states, on=["process", "step"], how="left", maintain_order="left").with_columns(pl.col(STATES).fill_null(0))
     found = []
@@ -40,7 +40,7 @@ def step_series(known: Facts) -> list[StepSeries]:
         all_steps = rows.filter(pl.col("process") == process).sort("step")
         shown = _thinned(all_steps)
         columns = {name: tuple(shown[name].to_list()) for name in ("step", "begin_ns", "took")}
-        name = known.process_names[process] if process < len(known.process_names) else ""
+        name = analysis.process_names[process] if process < len(analysis.process_names) else ""
         ran = {state: tuple(shown[state].to_list()) for state in STATES} if not on_device.is_empty() else {}
         found.append(StepSeries(name, columns["step"], columns["begin_ns"], columns["took"], ran, len(all_steps)))
     return found

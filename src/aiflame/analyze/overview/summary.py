@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 import polars as pl
 
 from aiflame.analyze.device.occupancy import Occupancy, occupancy
-from aiflame.analyze.device.profile_analysis import Facts, facts
+from aiflame.analyze.device.profile_analysis import ProfileAnalysis, profile_analysis
 from aiflame.analyze.step_times import Steps, over_all, step_times
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.devices.samples import elsewhere
@@ -90,14 +90,14 @@ class Summary:
 
 def summarize(profile: Tables, meta: Meta) -> Summary:
     profile = Analysis.of(profile)
-    known = facts(profile)
+    analysis = profile_analysis(profile)
     metric = default_metric(profile) if metrics(profile) else ""
-    parts = _parts(known, metric)
+    parts = _parts(analysis, metric)
     processes = profile.table("processes").sort("process")
     return Summary(
         command=shlex.join(meta.command),
         started=_started(meta),
-        duration_ns=_duration(meta, known),
+        duration_ns=_duration(meta, analysis),
         exit_status=meta.exit_status,
         complete=meta.complete,
         host=meta.host.name,
@@ -114,21 +114,21 @@ def summarize(profile: Tables, meta: Meta) -> Summary:
         devices=tuple(profile.table("kernel_shapes")["device"].unique().sort()),
         notes=tuple(dict.fromkeys([*meta.degraded, *profile.table("notes")["text"].to_list()])),
         metric=metric,
-        metrics=tuple(_totals(known)),
-        occupancy=tuple(occupancy(known, known.devices, known.per_step)),
-        steps=over_all(step_times(host_steps(known), known.per_step)),
+        metrics=tuple(_totals(analysis)),
+        occupancy=tuple(occupancy(analysis, analysis.devices, analysis.per_step)),
+        steps=over_all(step_times(host_steps(analysis), analysis.per_step)),
         phases=_largest(parts, "phase", None),
         layers=_largest(parts.filter(pl.col("layer") != ""), "layer", MOST_PARTS, int(parts["value"].sum())),
-        unattributed=_unattributed(known, metric),
-        estimated=known.fused if metric == GPU_TIME.name else bool(known.cpu and known.cpu.fused),
+        unattributed=_unattributed(analysis, metric),
+        estimated=analysis.fused if metric == GPU_TIME.name else bool(analysis.cpu and analysis.cpu.fused),
     )
 
 
-def _parts(known: Facts, metric: str) -> pl.DataFrame:
+def _parts(analysis: ProfileAnalysis, metric: str) -> pl.DataFrame:
     """phase, layer, value"""
-    if metric in CLOCK and known.cpu is not None:
-        return known.cpu.rows.select("phase", "layer", "value")
-    return known.shared.select("phase", "layer", value="took")
+    if metric in CLOCK and analysis.cpu is not None:
+        return analysis.cpu.rows.select("phase", "layer", "value")
+    return analysis.shared.select("phase", "layer", value="took")
 
 
 def _largest(parts: pl.DataFrame, by: str, most: int | None, whole: int | None = None) -> tuple[Part, ...]:
@@ -137,12 +137,12 @@ def _largest(parts: pl.DataFrame, by: str, most: int | None, whole: int | None =
     return tuple(Part(name, value, value / whole) for name, value in summed.head(most or len(summed)).rows())
 
 
-def host_steps(known: Facts) -> pl.DataFrame:
-    return known.steps if known.ran_on_devices or known.cpu is None else known.cpu.steps
+def host_steps(analysis: ProfileAnalysis) -> pl.DataFrame:
+    return analysis.steps if analysis.ran_on_devices or analysis.cpu is None else analysis.cpu.steps
 
 
-def _totals(known: Facts) -> list[MetricTotal]:
-    profile, found = known.profile, []
+def _totals(analysis: ProfileAnalysis) -> list[MetricTotal]:
+    profile, found = analysis.profile, []
     for name in metrics(profile):
         metric = METRICS[name]
         if name in CLOCK:
@@ -150,9 +150,9 @@ def _totals(known: Facts) -> list[MetricTotal]:
             value = sample_ns()
             total = int(ticks.select(value.sum()).collect().item())
         elif name == GPU_TIME.name:
-            total = int(known.sites["took"].sum())
+            total = int(analysis.sites["took"].sum())
         elif name == BYTES.name:
-            total = int(known.sites.filter(pl.col("kind") == int(Kind.GPU_COPY))["bytes"].sum())
+            total = int(analysis.sites.filter(pl.col("kind") == int(Kind.GPU_COPY))["bytes"].sum())
         elif name == ENERGY.name:
             total = tree(profile, name).total(name)
         else:
@@ -166,12 +166,12 @@ def _samples(profile: Tables, *, latency: bool) -> int:
     return total if latency else total + int(elsewhere(profile)["value"].sum())
 
 
-def _unattributed(known: Facts, metric: str) -> float:
+def _unattributed(analysis: ProfileAnalysis, metric: str) -> float:
     """Of GPU time: without a launch; of CPU time: without a stack."""
-    if metric in CLOCK and known.cpu is not None:
-        rows, lost, value = known.cpu.rows, pl.col("stack") == 0, "value"
+    if metric in CLOCK and analysis.cpu is not None:
+        rows, lost, value = analysis.cpu.rows, pl.col("stack") == 0, "value"
     else:
-        rows, lost, value = known.work.sites, (pl.col("thread") < 0) & (pl.col("captured") == 0), "took"
+        rows, lost, value = analysis.work.sites, (pl.col("thread") < 0) & (pl.col("captured") == 0), "took"
     total = int(rows[value].sum()) if not rows.is_empty() else 0
     return int(rows.filter(lost)[value].sum()) / total if total else 0.0
 
@@ -181,12 +181,12 @@ def _started(meta: Meta) -> str:
     return datetime.fromtimestamp(at // 1_000_000_000, timezone.utc).isoformat() if 0 < at < 1 << 62 else ""
 
 
-def _duration(meta: Meta, known: Facts) -> int:
+def _duration(meta: Meta, analysis: ProfileAnalysis) -> int:
     """Of the recording; where its end is not known, of what was seen."""
     if meta.ended is not None:
         return max(meta.ended.monotonic_ns - meta.started.monotonic_ns, 0)
-    ends = [int(device.every.end[-1]) for device in known.devices]
-    samples = known.profile.scan("cpu_samples").select(pl.col("time_ns").max()).collect().item()
+    ends = [int(device.every.end[-1]) for device in analysis.devices]
+    samples = analysis.profile.scan("cpu_samples").select(pl.col("time_ns").max()).collect().item()
     ends += [int(samples)] if samples else []
-    begins = known.profile.table("processes")["start_ns"]
+    begins = analysis.profile.table("processes")["start_ns"]
     return max(max(ends) - int(begins.min()), 0) if ends and len(begins) else 0  # type: ignore[arg-type]

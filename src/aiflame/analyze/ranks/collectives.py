@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.analyze.device.device_join import Joined
+from aiflame.analyze.device.device_join import DeviceJoin
 from aiflame.analyze.labels import gathered, layer_paths
 from aiflame.attribute.meaning.context import of_calls
 from aiflame.attribute.meaning.events import LATEST
@@ -94,11 +94,11 @@ def sort_of(name: str) -> tuple[Sort, str]:
     return (_SORTS[row - 1][0], NAMES[row]) if row else (Sort.NONE, "")
 
 
-def communication(known: Joined, size: int) -> Communication:
+def communication(join: DeviceJoin, size: int) -> Communication:
     """Of one rank. `size`: processes of the job, 0: unknown."""
-    calls = _calls(known.profile, size)
-    told = _Kernels.of(known)
-    rows = _of_devices(known, calls, told) if len(told.begin) else _of_cpus(known.profile, calls)
+    calls = _calls(join.profile, size)
+    told = _Kernels.of(join)
+    rows = _of_devices(join, calls, told) if len(told.begin) else _of_cpus(join.profile, calls)
     sorts = np.array([Sort.NONE, *(sort for sort, _, _ in _SORTS)])[rows["sort"].to_numpy()]
     collective = np.isin(sorts, (Sort.MEETS, Sort.ROOTED))
     rows = rows.with_columns(meets=pl.Series(sorts == Sort.MEETS), name=gathered(NAMES, rows["sort"]))
@@ -211,20 +211,20 @@ class _Kernels:
     """When; the kernel's own beginning where its launch is not known."""
 
     @staticmethod
-    def of(known: Joined) -> _Kernels:
-        site = known.work.ran["site"].to_numpy().astype(np.int64)
-        row = np.flatnonzero((known.sites["family"] == COLLECTIVE).to_numpy()[site]) if len(site) else site
-        ran = known.work.ran[row]
+    def of(join: DeviceJoin) -> _Kernels:
+        site = join.work.ran["site"].to_numpy().astype(np.int64)
+        row = np.flatnonzero((join.sites["family"] == COLLECTIVE).to_numpy()[site]) if len(site) else site
+        ran = join.work.ran[row]
         begin, end, step = (ran[name].cast(pl.Int64).to_numpy() for name in ("start_ns", "end_ns", "step"))
-        at = known.launches.rows(known.sites["process"].to_numpy()[site[row]], ran["launch"].cast(pl.Int64).to_numpy())
-        launched = np.where(at >= 0, np.append(known.launches.begin_ns, 0)[at], begin)
-        threads = known.launches.threads[known.launches.thread[at]] if len(known.launches.thread) else at
+        at = join.launches.rows(join.sites["process"].to_numpy()[site[row]], ran["launch"].cast(pl.Int64).to_numpy())
+        launched = np.where(at >= 0, np.append(join.launches.begin_ns, 0)[at], begin)
+        threads = join.launches.threads[join.launches.thread[at]] if len(join.launches.thread) else at
         thread = np.where(at >= 0, threads, -1)
         order = np.lexsort((begin, launched, thread))
         return _Kernels(*(column[order] for column in (begin, end, site[row], step, thread, launched)))
 
 
-def _of_devices(known: Joined, calls: pl.DataFrame, ran: _Kernels) -> pl.DataFrame:
+def _of_devices(join: DeviceJoin, calls: pl.DataFrame, ran: _Kernels) -> pl.DataFrame:
     """Kernels say when communication began and ended; the calls that launched them which group it was, and how much."""
     first, last = _kernels_of_calls(calls, ran)
     there = first >= 0
@@ -233,8 +233,8 @@ def _of_devices(known: Joined, calls: pl.DataFrame, ran: _Kernels) -> pl.DataFra
     np.add.at(covered, first[there], 1)
     np.add.at(covered, last[there] + 1, -1)
     alone = np.flatnonzero(np.cumsum(covered)[:-1] == 0)
-    names = known.sites["name"].to_list()
-    layers, phases = _around(known, ran)
+    names = join.sites["name"].to_list()
+    layers, phases = _around(join, ran)
     inside = pl.Series(there)
     of_calls_ = calls.filter(inside).with_columns(
         begin_ns=pl.Series(ran.begin[first[there]]),
@@ -263,7 +263,7 @@ def _of_devices(known: Joined, calls: pl.DataFrame, ran: _Kernels) -> pl.DataFra
     moment = rest["begin_ns"].to_numpy()
     thread = rest["thread"].to_numpy()
     others = rest.with_columns(
-        step=pl.Series(Steps(known.steps).of(thread >> 32, thread & 0xFFFFFFFF, moment)),
+        step=pl.Series(Steps(join.steps).of(thread >> 32, thread & 0xFFFFFFFF, moment)),
         phase=pl.lit(int(Phase.COMMUNICATION), pl.Int64),
         layer=pl.lit(""),
     )
@@ -293,20 +293,20 @@ def _kernels_of_calls(calls: pl.DataFrame, ran: _Kernels) -> tuple[Ints, Ints]:
     return first, last
 
 
-def _around(known: Joined, ran: _Kernels) -> tuple[list[str], Ints]:
+def _around(join: DeviceJoin, ran: _Kernels) -> tuple[list[str], Ints]:
     """The layer of each collective kernel, and the phase in which it was launched: that of the work launched before it, as its own is
     always Communication."""
-    site = known.work.ran["site"].to_numpy().astype(np.int64)
+    site = join.work.ran["site"].to_numpy().astype(np.int64)
     phase_of = {"Data loading": 1, "Forward": 2, "Backward": 3, "Optimizer": 4}
-    of_site = np.array([phase_of.get(name, 0) for name in known.sites["phase"].to_list()], dtype=np.int64)
-    at = known.launches.rows(known.sites["process"].to_numpy()[site], known.work.ran["launch"].cast(pl.Int64).to_numpy())
+    of_site = np.array([phase_of.get(name, 0) for name in join.sites["phase"].to_list()], dtype=np.int64)
+    at = join.launches.rows(join.sites["process"].to_numpy()[site], join.work.ran["launch"].cast(pl.Int64).to_numpy())
     told = np.flatnonzero((at >= 0) & (of_site[site] > 0))
-    when = known.launches.begin_ns[at[told]]
+    when = join.launches.begin_ns[at[told]]
     if (when[1:] < when[:-1]).any():
         order = np.argsort(when, kind="stable")
         told, when = told[order], when[order]
     before = np.searchsorted(when, ran.launched, side="right") - 1
-    layers = known.sites["layer"].to_list()
+    layers = join.sites["layer"].to_list()
     if not len(told):
         return [layers[one] for one in ran.site.tolist()], np.full(len(ran.site), int(Phase.COMMUNICATION))
     near = site[told[np.maximum(before, 0)]]

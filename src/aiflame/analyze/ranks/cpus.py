@@ -87,10 +87,10 @@ def _samples(profile: Tables, trie: Functions, samples: pl.DataFrame) -> tuple[p
 def _what(profile: Tables, trie: Functions, rows: pl.DataFrame, labels: list[str]) -> pl.Series:
     """The line of the program's own source; else what is waited for, else the innermost function."""
     process, thread, stack = (rows[name].cast(pl.Int64).to_numpy() for name in ("process", "of_thread", "stack"))
-    known = places(profile)
+    own_lines = places(profile)
     lines = [
         f"{function} ({short_place(place_text(file, line))})" if file else ""
-        for file, line, function in known.rows.select("file", "line", "function").rows()
+        for file, line, function in own_lines.rows.select("file", "line", "function").rows()
     ]
     innermost = trie.frames["name"][trie.frame[trie.of_stacks(process, stack)]]
     waited = gathered(labels, rows["ending0"].fill_null(0)) if labels else pl.Series([None] * len(rows), dtype=pl.String)

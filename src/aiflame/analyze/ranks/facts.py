@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from aiflame.analyze.device.profile_analysis import facts
+from aiflame.analyze.device.profile_analysis import profile_analysis
 from aiflame.analyze.ranks.activity import Activity, Cause, Ints, Rule, taken_out
 from aiflame.analyze.ranks.collectives import Communication, communication
 from aiflame.analyze.ranks.cpus import on_cpus
@@ -105,12 +105,12 @@ class Partial:
 
 def of_rank(profile: Tables, meta: Meta, rank: int, size: int = 0, source: str = "") -> RankFacts:
     """The facts of a rank, whose tables these are. `size`: processes of the job, 0: unknown."""
-    known = facts(profile)
-    told = communication(known, size)
-    if known.devices:
-        did, steps = on_devices(known), known.per_step
+    analysis = profile_analysis(profile)
+    told = communication(analysis, size)
+    if analysis.devices:
+        did, steps = on_devices(analysis), analysis.per_step
     else:
-        did, steps = on_cpus(known.profile, told)
+        did, steps = on_cpus(analysis.profile, told)
     told = Communication(_with_places(told.collectives, did), told.pairs)
     spoken = _spans(told)
     edges = [*(column for frame in (did.items, told.collectives, told.pairs) for column in (frame["begin_ns"], frame["end_ns"]))]

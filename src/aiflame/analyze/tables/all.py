@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiflame.analyze.device.profile_analysis import facts
+from aiflame.analyze.device.profile_analysis import profile_analysis
 from aiflame.analyze.tables.code import code_tables
 from aiflame.analyze.tables.gpu import copies_table, kernels_table
 from aiflame.analyze.tables.idle import gaps_table, idle_table, steps_table
@@ -13,9 +13,9 @@ from aiflame.profile.tables import Tables
 
 def tables(profile: Tables) -> list[TableOf]:
     """Those that have rows, the most telling first."""
-    known = facts(profile)
+    analysis = profile_analysis(profile)
     found: list[TableOf] = []
-    if known.ran_on_devices:
-        found += [kernels_table(known, known.stalls), copies_table(known), idle_table(known), gaps_table(known)]
-    found += [*meaning_tables(known), steps_table(known), *code_tables(known)]
+    if analysis.ran_on_devices:
+        found += [kernels_table(analysis, analysis.stalls), copies_table(analysis), idle_table(analysis), gaps_table(analysis)]
+    found += [*meaning_tables(analysis), steps_table(analysis), *code_tables(analysis)]
     return [table for table in found if not table.rows.is_empty()]

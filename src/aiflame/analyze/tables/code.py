@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from aiflame.analyze.device.profile_analysis import Facts
+from aiflame.analyze.device.profile_analysis import ProfileAnalysis
 from aiflame.analyze.tables.table import TableOf, number, place, share, table_of, text
 from aiflame.analyze.top import top
 from aiflame.attribute.metrics import CLOCK, METRICS
@@ -19,12 +19,12 @@ MOST_ROWS = 2000
 """The rest of a list of functions is noise: one sample each."""
 
 
-def code_tables(known: Facts) -> Iterator[TableOf]:
+def code_tables(analysis: ProfileAnalysis) -> Iterator[TableOf]:
     """For each clock that was sampled, its functions and lines: what the flame graph of that metric shows."""
-    clocks = [name for name in metrics(known.profile) if name in CLOCK]
+    clocks = [name for name in metrics(analysis.profile) if name in CLOCK]
     for clock in clocks:
         label = METRICS[clock].label
-        shown = hide_interpreter_noise(tree(known.profile, clock, detail="line"))
+        shown = hide_interpreter_noise(tree(analysis.profile, clock, detail="line"))
         suffix = "" if clock == clocks[0] else f"-{clock}"
         for by, title in (("function", "Functions"), ("line", "Lines")):
             if by == "line" and not np.isin(shown.kinds(), (Kind.CPU_LINE, Kind.GPU_LINE)).any():

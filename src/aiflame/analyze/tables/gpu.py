@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from aiflame.analyze.device.profile_analysis import Facts
+from aiflame.analyze.device.profile_analysis import ProfileAnalysis
 from aiflame.analyze.device.stalls import by_reason
 from aiflame.analyze.tables.table import TableOf, number, place, share, table_of, text
 from aiflame.profile.kinds import Kind
@@ -41,10 +41,10 @@ _COPIES = (
 )
 
 
-def kernels_table(known: Facts, stalls: pl.DataFrame) -> TableOf:
+def kernels_table(analysis: ProfileAnalysis, stalls: pl.DataFrame) -> TableOf:
     """A row for each kernel, or specialization of one: all its devices and processes together."""
-    sites = _with_place(known.sites).with_row_index("site").filter(pl.col("kind") == int(Kind.GPU_KERNEL))
-    whole = max(int(known.sites["took"].sum()), 1)
+    sites = _with_place(analysis.sites).with_row_index("site").filter(pl.col("kind") == int(Kind.GPU_KERNEL))
+    whole = max(int(analysis.sites["took"].sum()), 1)
     key = ["name", "short"]
     totals = (
         sites.group_by(key)
@@ -57,7 +57,7 @@ def kernels_table(known: Facts, stalls: pl.DataFrame) -> TableOf:
         .with_columns(share=pl.col("total") / whole, mean=(pl.col("total") / pl.col("launches")).round().cast(pl.Int64))
     )
     top_layer = (
-        known.shared.with_columns(pl.col("site").cast(pl.UInt32))
+        analysis.shared.with_columns(pl.col("site").cast(pl.UInt32))
         .join(sites.select("site", *key), on="site")
         .group_by(*key, "layer")
         .agg(pl.col("took").sum())
@@ -70,8 +70,8 @@ def kernels_table(known: Facts, stalls: pl.DataFrame) -> TableOf:
         name="kernel", stall=pl.format("{} {}%", "reason", (pl.col("samples") * 100 / pl.col("of_kernel")).round().cast(pl.Int64))
     )
     rows = (
-        totals.join(_spread(known, sites, key), on=key, how="left")
-        .join(_shapes(known), on="name", how="left")
+        totals.join(_spread(analysis, sites, key), on=key, how="left")
+        .join(_shapes(analysis), on="name", how="left")
         .join(top_layer, on=key, how="left")
         .join(top_stall, on="name", how="left")
         .with_columns(pl.col("layer", "stall").fill_null(""), pl.col("registers", "shared", "shapes").fill_null(0))
@@ -80,9 +80,9 @@ def kernels_table(known: Facts, stalls: pl.DataFrame) -> TableOf:
     return table_of("kernels", "Kernels", _KERNELS, rows)
 
 
-def copies_table(known: Facts) -> TableOf:
-    sites = _with_place(known.sites).filter(pl.col("kind") == int(Kind.GPU_COPY))
-    whole = max(int(known.sites["took"].sum()), 1)
+def copies_table(analysis: ProfileAnalysis) -> TableOf:
+    sites = _with_place(analysis.sites).filter(pl.col("kind") == int(Kind.GPU_COPY))
+    whole = max(int(analysis.sites["took"].sum()), 1)
     rows = (
         sites.group_by("short", "device", "phase", "place")
         .agg(pl.col("launches", "bytes").sum(), total=pl.col("took").sum())
@@ -96,13 +96,13 @@ def _with_place(sites: pl.DataFrame) -> pl.DataFrame:
     return sites.with_columns(place=pl.when(pl.col("file") != "").then(pl.format("{}:{}", "file", "line")).otherwise(pl.lit("")))
 
 
-def _spread(known: Facts, sites: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+def _spread(analysis: ProfileAnalysis, sites: pl.DataFrame, key: list[str]) -> pl.DataFrame:
     """How long single launches took."""
     kernels = sites.select(key).unique(maintain_order=True).with_row_index("kernel")
-    of_site = np.full(len(known.sites), -1, dtype=np.int32)
+    of_site = np.full(len(analysis.sites), -1, dtype=np.int32)
     of_site[sites["site"].to_numpy()] = sites.join(kernels, on=key, how="left", maintain_order="left")["kernel"].to_numpy()
-    took = (known.work.ran["end_ns"] - known.work.ran["start_ns"]).cast(pl.Int64)
-    ran = pl.DataFrame({"kernel": of_site[known.work.ran["site"].to_numpy()], "took": took}).filter(pl.col("kernel") >= 0)
+    took = (analysis.work.ran["end_ns"] - analysis.work.ran["start_ns"]).cast(pl.Int64)
+    ran = pl.DataFrame({"kernel": of_site[analysis.work.ran["site"].to_numpy()], "took": took}).filter(pl.col("kernel") >= 0)
     value = pl.col("took")
     spread = ran.group_by("kernel").agg(
         p50=value.quantile(0.5, "nearest").cast(pl.Int64),
@@ -113,10 +113,10 @@ def _spread(known: Facts, sites: pl.DataFrame, key: list[str]) -> pl.DataFrame:
     return kernels.with_columns(pl.col("kernel").cast(pl.Int32)).join(spread, on="kernel").drop("kernel")
 
 
-def _shapes(known: Facts) -> pl.DataFrame:
+def _shapes(analysis: ProfileAnalysis) -> pl.DataFrame:
     """Of each kernel (as compiled) the most registers and shared memory of its launches, and how many different shapes they had."""
-    shapes = known.profile.table("kernel_shapes")
-    used = known.profile.scan("kernels").select("process", id="shape").unique().collect()
+    shapes = analysis.profile.table("kernel_shapes")
+    used = analysis.profile.scan("kernels").select("process", id="shape").unique().collect()
     dimensions = [f"{part}_{axis}" for part in ("grid", "block") for axis in "xyz"]
     shared = pl.col("static_shared").cast(pl.Int64) + pl.col("dynamic_shared")
     return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from aiflame.analyze.device.occupancy import STATES
-from aiflame.analyze.device.profile_analysis import Facts
+from aiflame.analyze.device.profile_analysis import ProfileAnalysis
 from aiflame.analyze.step_times import step_times
 from aiflame.analyze.tables.table import TableOf, number, place, share, table_of, text
 
@@ -39,24 +39,24 @@ _STEPS = (
 )
 
 
-def idle_table(known: Facts) -> TableOf:
+def idle_table(analysis: ProfileAnalysis) -> TableOf:
     """A row for each cause and place."""
-    return table_of("idle", "Idle gaps by cause", _IDLE, _with_place(known.gaps.groups))
+    return table_of("idle", "Idle gaps by cause", _IDLE, _with_place(analysis.gaps.groups))
 
 
-def gaps_table(known: Facts) -> TableOf:
+def gaps_table(analysis: ProfileAnalysis) -> TableOf:
     """The longest single gaps."""
-    return table_of("gaps", "Longest idle gaps", _GAPS, _with_place(known.gaps.longest))
+    return table_of("gaps", "Longest idle gaps", _GAPS, _with_place(analysis.gaps.longest))
 
 
-def steps_table(known: Facts) -> TableOf:
+def steps_table(analysis: ProfileAnalysis) -> TableOf:
     """Steps in their order; what devices did in each, all devices of a process together."""
-    on_host = known.steps if known.ran_on_devices or known.cpu is None else known.cpu.steps
-    names = dict(enumerate(known.process_names))
-    states = known.per_step.group_by("process", "step").agg(pl.col(*STATES).sum())
-    rows = step_times(on_host, known.per_step).join(states, on=["process", "step"], how="left", maintain_order="left")
+    on_host = analysis.steps if analysis.ran_on_devices or analysis.cpu is None else analysis.cpu.steps
+    names = dict(enumerate(analysis.process_names))
+    states = analysis.per_step.group_by("process", "step").agg(pl.col(*STATES).sum())
+    rows = step_times(on_host, analysis.per_step).join(states, on=["process", "step"], how="left", maintain_order="left")
     rows = rows.with_columns(process=pl.col("process").replace_strict(names, default="", return_dtype=pl.String))
-    columns = _STEPS if known.ran_on_devices else _STEPS[: -len(STATES)]
+    columns = _STEPS if analysis.ran_on_devices else _STEPS[: -len(STATES)]
     return table_of("steps", "Steps", columns, rows)
 
 

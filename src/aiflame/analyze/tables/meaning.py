@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from aiflame.analyze.device.profile_analysis import Facts
+from aiflame.analyze.device.profile_analysis import ProfileAnalysis
 from aiflame.analyze.layer_groups import collapsed
 from aiflame.analyze.tables.table import Column, TableOf, number, share, table_of, text
 from aiflame.attribute.meaning.phases import NAMES as PHASES
@@ -18,9 +18,9 @@ _BY_PHASE = {
 }
 
 
-def meaning_tables(known: Facts) -> Iterator[TableOf]:
+def meaning_tables(analysis: ProfileAnalysis) -> Iterator[TableOf]:
     """Without a row for what has no layer or op; tables that would have no other row are empty."""
-    parts, label = _parts(known)
+    parts, label = _parts(analysis)
     whole = max(int(parts["value"].sum()), 1)
     split = tuple(number(name, name.title(), "ns") for name in _BY_PHASE)
     launches = (number("launches", "Launches"),) if "launches" in parts.columns else ()
@@ -43,13 +43,13 @@ def meaning_tables(known: Facts) -> Iterator[TableOf]:
         yield table_of("phases", "Phases", (text("phase", "Phase"), *values, *launches), phases)
 
 
-def _parts(known: Facts) -> tuple[pl.DataFrame, str]:
-    if known.ran_on_devices or known.cpu is None:
-        launches = known.sites.select("launches").with_row_index("site").with_columns(pl.col("site").cast(pl.Int64))
+def _parts(analysis: ProfileAnalysis) -> tuple[pl.DataFrame, str]:
+    if analysis.ran_on_devices or analysis.cpu is None:
+        launches = analysis.sites.select("launches").with_row_index("site").with_columns(pl.col("site").cast(pl.Int64))
         first = pl.col("site").is_first_distinct()
-        parts = known.shared.join(launches, on="site", how="left", maintain_order="left")
+        parts = analysis.shared.join(launches, on="site", how="left", maintain_order="left")
         return parts.select("phase", "layer", "op", value="took", launches=pl.when(first).then("launches").otherwise(0)), "GPU time"
-    return known.cpu.rows.select("phase", "layer", "op", "value"), "CPU time" if known.cpu.metric == "cpu-time" else "Wall-clock time"
+    return analysis.cpu.rows.select("phase", "layer", "op", "value"), "CPU time" if analysis.cpu.metric == "cpu-time" else "Wall-clock time"
 
 
 def _summed(parts: pl.DataFrame, by: list[str], whole: int) -> pl.DataFrame:

@@ -15,7 +15,7 @@ from aiflame.attribute.meaning.fewer_regions import fewer_regions
 from aiflame.attribute.meaning.fused_split import spread
 from aiflame.attribute.metrics import CLOCK, METRICS
 from aiflame.attribute.sites.segments import forest_of
-from aiflame.attribute.sites.table import INSIDE, Facts, Gathered, groupings_of, put_in_order
+from aiflame.attribute.sites.table import INSIDE, Gathered, SiteTable, groupings_of, put_in_order
 from aiflame.attribute.sites.times import sample_times
 from aiflame.attribute.stacks.functions import Functions, functions, grow_threads
 from aiflame.attribute.stacks.innermost_lines import line_frames
@@ -33,7 +33,7 @@ CONTEXT = ("phase", "layer", "op", "region")
 _STACK = ["process", "thread", "stack", "state"]
 
 
-def cpu_facts(profile: Tables, metric: str) -> Facts:
+def cpu_sites(profile: Tables, metric: str) -> SiteTable:
     """What threads did, by the samples of the metric's clock."""
     profile = Analysis.of(profile)
     trie = functions(profile)

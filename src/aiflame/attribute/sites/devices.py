@@ -25,7 +25,7 @@ from aiflame.attribute.meaning.fused_split import Spread, spread
 from aiflame.attribute.metrics import METRIC_ROWS, METRICS, OF_GPU, SAMPLED
 from aiflame.attribute.prefixes import Prefix
 from aiflame.attribute.sites.segments import forest_of
-from aiflame.attribute.sites.table import INSIDE, Facts, Gathered, groupings_of, put_in_order, without_noise
+from aiflame.attribute.sites.table import INSIDE, Gathered, SiteTable, groupings_of, put_in_order, without_noise
 from aiflame.attribute.sites.times import device_times
 from aiflame.attribute.stacks.functions import Functions, functions
 from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, LAUNCHES, Frame, Metric, frame_table
@@ -40,7 +40,7 @@ _ITEM = ["name", "device", "kind", "readable", "told"]
 _LONE = ["process", "why", "device", "function"]
 
 
-def device_facts(profile: Tables) -> Facts:
+def device_sites(profile: Tables) -> SiteTable:
     """What devices did."""
     profile = Analysis.of(profile)
     there = [name for name in metrics(profile) if name in OF_GPU]

@@ -46,7 +46,7 @@ def groupings_of(segments: Callable[[GroupingRow], tuple[str, ...]], *, ranks: b
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class SiteTable:
     domain: str
     """device, cpu or wall"""
     metrics: tuple[Metric, ...]
@@ -84,16 +84,16 @@ class Gathered:
     forests: Mapping[str, Forest]
     """Of the segments, and of `inside`."""
     sites: pl.DataFrame
-    """As `Facts.sites`, groups numbered in any way from 0"""
+    """As `SiteTable.sites`, groups numbered in any way from 0"""
     leaves: pl.DataFrame
-    """As `Facts.leaves`"""
+    """As `SiteTable.leaves`"""
     times: Times
     notes: tuple[str, ...]
 
 
 def put_in_order(
     domain: str, metrics: tuple[Metric, ...], moments_of: Mapping[str, str], groupings: tuple[Grouping, ...], got: Gathered
-) -> Facts:
+) -> SiteTable:
     """Sites in the order of their code, groups in the order of their sites: neighbours are alike, and pack well."""
     names = [name for name in got.forests if name != INSIDE]
     parts = {name: (got.forests[name], _ints(got.sites, name)) for name in names}
@@ -121,7 +121,7 @@ def put_in_order(
     moments = times.moments.with_columns(group=pl.Series(new_group[_ints(times.moments, "group")]))
     slot_values = times.slot_values.with_columns(group=pl.Series(new_group[_ints(times.slot_values, "group")]))
     steps = steps.with_columns(process=pl.Series(of_steps, dtype=pl.Int64))
-    return Facts(
+    return SiteTable(
         domain,
         metrics,
         moments_of,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 
-from aiflame.analyze.device.profile_analysis import facts
+from aiflame.analyze.device.profile_analysis import profile_analysis
 from aiflame.analyze.kernel.source_text import SourceFolder, SourceTexts
 from aiflame.analyze.ranks.one_profile import answer, facts_of_ranks, rank_numbers
 from aiflame.analyze.ranks.page import RankPage, rank_page
@@ -75,7 +75,7 @@ class Report:
             self.analysis.shared = name != "timeline"  # the last that needs what launches are of
             yield name, self.block(name)
             if name == "tables":
-                self.analysis.release(facts)  # what launches are of stays: it takes as long to make as all of them
+                self.analysis.release(profile_analysis)  # what launches are of stays: it takes as long to make as all of them
                 self.__dict__.pop("tables", None)
             if name in self._makers:
                 give_back_freed_memory()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from aiflame.attribute.metrics import OF_GPU
-from aiflame.attribute.sites.cpu import cpu_facts
-from aiflame.attribute.sites.devices import device_facts
-from aiflame.attribute.sites.table import CONTEXTS, Facts, Grouping
+from aiflame.attribute.sites.cpu import cpu_sites
+from aiflame.attribute.sites.devices import device_sites
+from aiflame.attribute.sites.table import CONTEXTS, Grouping, SiteTable
 from aiflame.attribute.tree import CPU_TIME, ENERGY, WALL_TIME
 from aiflame.attribute.trees.build import metrics
 from aiflame.profile.kinds import Kind
@@ -21,20 +21,20 @@ def facts_makers(profile: Tables) -> dict[str, Callable[[], bytes]]:
     there = set(metrics(profile))
 
     makers: dict[str, tuple[bool, Callable[[], bytes]]] = {
-        "device": (bool(there & (OF_GPU - {ENERGY.name})), lambda: facts_block(device_facts(profile))),
-        "cpu": (CPU_TIME.name in there, lambda: facts_block(cpu_facts(profile, CPU_TIME.name))),
-        "wall": (WALL_TIME.name in there, lambda: facts_block(cpu_facts(profile, WALL_TIME.name))),
+        "device": (bool(there & (OF_GPU - {ENERGY.name})), lambda: facts_block(device_sites(profile))),
+        "cpu": (CPU_TIME.name in there, lambda: facts_block(cpu_sites(profile, CPU_TIME.name))),
+        "wall": (WALL_TIME.name in there, lambda: facts_block(cpu_sites(profile, WALL_TIME.name))),
     }
     return {domain: make for domain, (has, make) in makers.items() if has}
 
 
-def facts_block(facts: Facts) -> bytes:
+def facts_block(facts: SiteTable) -> bytes:
     """One domain's block."""
     columns, in_order = _columns(facts)
     return block(_head(facts), columns, frozenset(in_order))
 
 
-def _head(facts: Facts) -> Mapping[str, object]:
+def _head(facts: SiteTable) -> Mapping[str, object]:
     kinds = sorted(set(facts.frames["kind"][1:]))
     return {
         "metrics": [{"name": one.name, "unit": one.unit, "label": one.label} for one in facts.metrics],
@@ -51,7 +51,7 @@ def _head(facts: Facts) -> Mapping[str, object]:
     }
 
 
-def _groupings(facts: Facts) -> list[Grouping]:
+def _groupings(facts: SiteTable) -> list[Grouping]:
     """Those of the facts; where there are steps, also as by layer with steps around. Slots tell how much of a site each step had, so that
     steps need no segment of their own."""
     found = list(facts.groupings)
@@ -62,7 +62,7 @@ def _groupings(facts: Facts) -> list[Grouping]:
     return found
 
 
-def _columns(facts: Facts) -> tuple[dict[str, Values], list[str]]:
+def _columns(facts: SiteTable) -> tuple[dict[str, Values], list[str]]:
     """The columns, and those whose neighbours differ little."""
     frames = facts.frames
     columns: dict[str, Values] = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from aiflame.analyze.device.profile_analysis import facts
+from aiflame.analyze.device.profile_analysis import profile_analysis
 from aiflame.analyze.findings.biggest import findings
 from aiflame.analyze.layer_groups import escaped, search
 from aiflame.analyze.overview.step_series import step_series
@@ -77,7 +77,7 @@ def first_screen(
         "started_ns": profile.meta.started.monotonic_ns,
         "summary": dataclasses.asdict(summary),
         "findings": [dataclasses.asdict(finding) for finding in findings(analysis, summary, ranks=ranks)],
-        "steps": [dataclasses.asdict(series) for series in step_series(facts(analysis))],
+        "steps": [dataclasses.asdict(series) for series in step_series(profile_analysis(analysis))],
         "panels": [_panel(panel, by_name[panel.table]) for panel in chosen if panel is not None],
         "baseline": baseline.path.name if baseline is not None else "",
     }
