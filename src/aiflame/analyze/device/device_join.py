@@ -19,7 +19,7 @@ from aiflame.attribute.arrays.lookup import find_rows
 from aiflame.attribute.devices.inside import kernel_names
 from aiflame.attribute.devices.launches import LaunchTable
 from aiflame.attribute.devices.records import NO_LAUNCH
-from aiflame.attribute.devices.work import JOIN, Grouped, Work, work
+from aiflame.attribute.devices.work import JOIN, Work, work
 from aiflame.attribute.meaning.context import BRINGS, CONTEXT, MOTHER, Meaning, of_devices
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.meaning.families import families
@@ -76,8 +76,6 @@ class Launches:
 @dataclass(frozen=True)
 class DeviceJoin:
     profile: Analysis
-    work: Work
-    """Grouped by code and meaning."""
     meaning: Meaning
     """Of its launches process, id, stack, CONTEXT and BRINGS."""
     sites: pl.DataFrame
@@ -90,6 +88,11 @@ class DeviceJoin:
     """site, phase, layer, op, took: as `sites`, with the time of compiled kernels divided over what they were made from."""
     fused: bool
     """Some time was divided so: an estimate."""
+
+    @property
+    def work(self) -> Work:
+        """Grouped by code and meaning."""
+        return work(self.profile, BY_CODE_AND_MEANING)
 
     @property
     def trie(self) -> Functions:
@@ -122,7 +125,7 @@ class DeviceJoin:
         )
         profile.keep(of_devices, meaning)
         give_back_freed_memory()
-        done = work(profile, Grouped(BY_CODE_AND_MEANING, meaning))
+        done = work(profile, BY_CODE_AND_MEANING)
         sites = _named(profile, done.sites, meaning)
         divided = spread(done.sites, done.sites["took"].to_numpy(), meaning.compiled, meaning.forests)
         shared = divided.rows.select(
@@ -133,7 +136,7 @@ class DeviceJoin:
             took=pl.Series(divided.division.value),
         )
         fused = len(divided.division.item) > len(done.sites)
-        return cls(profile, done, meaning, sites, launches, steps, shared, fused)
+        return cls(profile, meaning, sites, launches, steps, shared, fused)
 
 
 def _named(profile: Analysis, sites: pl.DataFrame, meaning: Meaning) -> pl.DataFrame:

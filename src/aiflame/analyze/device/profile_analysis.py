@@ -9,13 +9,15 @@ import numpy as np
 import polars as pl
 
 from aiflame.analyze.cpu_facts import CpuFacts, cpu_facts
-from aiflame.analyze.device.device_join import DeviceJoin, Ints
+from aiflame.analyze.device.device_join import BY_CODE_AND_MEANING, DeviceJoin, Ints
 from aiflame.analyze.device.idle_gaps import IdleGaps, idle_gaps
 from aiflame.analyze.device.occupancy import Device, devices, per_step
 from aiflame.analyze.device.stalls import stalls
 from aiflame.analyze.step_times import steady
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays import nodes
+from aiflame.attribute.devices.work import work
+from aiflame.attribute.meaning.context import release_samples
 from aiflame.attribute.metrics import CLOCK
 from aiflame.attribute.trees.build import metrics
 
@@ -95,3 +97,10 @@ class ProfileAnalysis(DeviceJoin):
 @once
 def profile_analysis(profile: Analysis) -> ProfileAnalysis:
     return ProfileAnalysis.of(profile)
+
+
+def release_analysis(profile: Analysis) -> None:
+    """Frees it with all that it was made of, but for what launches are of: that takes as long to make as all the rest."""
+    profile.release(profile_analysis)
+    profile.release(work.part(BY_CODE_AND_MEANING))
+    release_samples(profile)

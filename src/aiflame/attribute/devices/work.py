@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from aiflame.attribute.analysis import Analysis, once_for
 from aiflame.attribute.arrays.chunks import PIECE
 from aiflame.attribute.arrays.row_keys import packed
 from aiflame.attribute.devices.records import Columns, Ints, Records
-from aiflame.attribute.meaning.context import Meaning
+from aiflame.attribute.meaning.context import CONTEXT, Meaning, of_devices
 from aiflame.attribute.prefixes import Prefix
 from aiflame.profile.tables import Tables
 
@@ -35,21 +36,20 @@ class Work:
     and where meaning was asked for `step`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Grouped:
-    """How work is to be told apart beyond where it was launched."""
-
-    by: Prefix
-    meaning: Meaning | None
-    """None where no column of CONTEXT is asked for."""
+@once_for
+def work(profile: Analysis, by: Prefix | None) -> Work:
+    """All that ran on devices, by where it was launched and by the columns of `by`."""
+    needs_meaning = by is not None and not set(by.columns).isdisjoint(CONTEXT)
+    return work_with(profile, by, of_devices(profile) if needs_meaning else None)
 
 
-def work(profile: Tables, grouped: Grouped | None = None) -> Work:
-    """All that ran on devices. A kernel's launch has its correlation id; of several launches with one id the first counts.
+def work_with(profile: Tables, by: Prefix | None, meaning: Meaning | None) -> Work:
+    """The same with a meaning of the caller's; None where no column of CONTEXT is asked for. A kernel's launch has its correlation id; of
+    several launches with one id the first counts.
 
-    `sites` have the columns of `grouped.by` too; without code, they are not told apart by the code that launched."""
-    records = Records.of(profile, grouped.meaning if grouped is not None else None)
-    more = [column for column in grouped.by.columns if column != "family"] if grouped is not None else []
+    `sites` have the columns of `by` too; without code, they are not told apart by the code that launched."""
+    records = Records.of(profile, meaning)
+    more = [column for column in by.columns if column != "family"] if by is not None else []
     columns = {"site": np.uint32, "launch": np.uint32, "start_ns": np.uint64, "end_ns": np.uint64}
     if records.meaning is not None:
         columns["step"] = np.int32
@@ -58,7 +58,7 @@ def work(profile: Tables, grouped: Grouped | None = None) -> Work:
     at = sites = 0
     for piece in records.pieces():
         told = piece | records.told(piece)
-        if grouped is not None and not grouped.by.code:
+        if by is not None and not by.code:
             told |= _without_code(told)
         site, found = _sites(told, [*_NUMBERS, *more])
         told["site"] = site + sites

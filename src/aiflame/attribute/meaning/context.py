@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute.analysis import Analysis, once
+from aiflame.attribute.analysis import Analysis, once, once_for
 from aiflame.attribute.arrays.row_keys import by_time
 from aiflame.attribute.forest import Forest
 from aiflame.attribute.meaning.backward import origins
@@ -27,6 +27,7 @@ from aiflame.attribute.meaning.phases import Marks, Phase, Told, marks, phase_fo
 from aiflame.attribute.meaning.regions import Regions, regions
 from aiflame.attribute.meaning.steps import DATA, OPTIMIZER, Seen, Steps, automatic_regions, steps
 from aiflame.attribute.meaning.torch_frames import torch_frames
+from aiflame.attribute.metrics import CLOCK
 from aiflame.attribute.stacks.functions import functions
 from aiflame.attribute.stacks.table import outermost_layers, stack_table
 from aiflame.attribute.stacks.word_trie import stack_words
@@ -42,6 +43,7 @@ BRINGS = "brings"
 """Beside them: if the item copies to a device, its phase is data loading."""
 MOTHER = "mother"
 """Beside them: the thread that it works for (see `events.mother_threads`)."""
+_OF_SAMPLES = ("process", "thread", "id", "stack", "state", "weight", "period_ns", "time_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class Meaning:
     nodes: pl.DataFrame
     """process, node (made at a stack), CONTEXT: layer, op and phase are those of its capture"""
     samples: pl.DataFrame
-    """process, thread, stack, state, weight, period_ns, CONTEXT"""
+    """process, thread, id, stack, state, weight, period_ns, time_ns, CONTEXT; in the order of the table"""
     forests: dict[str, Forest]
     """Of phases, layers, ops and regions."""
     compiled: Compiled
@@ -76,6 +78,12 @@ def of_devices(profile: Analysis) -> Meaning:
     return known.used(Meaning(told[: len(launched)], nodes, told.clear(), known.forests(regions_of), known.compiled, known.steps.rows))
 
 
+def release_samples(profile: Analysis) -> None:
+    """Frees what CPU samples are of."""
+    for clock in CLOCK.values():
+        profile.release(of_samples.part(clock))
+
+
 def of_calls(profile: Tables, of: pl.DataFrame) -> Meaning:
     """What these traced calls (`process`, `id`) are of, apart from all others: they stand in the column `samples`, with their `id`."""
     items = call_items(profile, of)
@@ -85,12 +93,13 @@ def of_calls(profile: Tables, of: pl.DataFrame) -> Meaning:
     return known.used(Meaning(told.clear(), told.clear(), told, known.forests(regions_of), known.compiled, known.steps.rows))
 
 
-def of_samples(profile: Tables, clock: int) -> Meaning:
+@once_for
+def of_samples(profile: Analysis, clock: int) -> Meaning:
     """What the CPU samples of a clock are of."""
     items = sample_items(profile, clock)
-    known = _Known(Analysis.of(profile))
+    known = _Known(profile)
     columns, regions_of = known.context(items, captured=np.zeros(len(items), dtype=np.bool_))
-    told = items.hstack(columns)
+    told = items.select(_OF_SAMPLES).hstack(columns.select(CONTEXT))
     return known.used(Meaning(told.clear(), told.clear(), told, known.forests(regions_of), known.compiled, known.steps.rows))
 
 

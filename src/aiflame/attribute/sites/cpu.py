@@ -41,6 +41,7 @@ def cpu_sites(profile: Tables, metric: str) -> SiteTable:
     worth = sample_ns().cast(pl.Int64)
     same = [*_STACK, *CONTEXT]
     fewer = fewer_regions(meaning.samples, meaning.forests["region"])
+    profile.used(of_samples.part(CLOCK[metric]))
     meaning = replace(meaning, samples=fewer.of(meaning.samples), forests={**meaning.forests, "region": fewer.forest})
     taken = meaning.samples.select(*same, "time_ns", "step", value=worth)
     measured = taken.group_by(same).agg(pl.col("value").sum()).sort(same)

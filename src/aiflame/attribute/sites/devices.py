@@ -15,7 +15,7 @@ from aiflame.attribute.devices.idle import IDLE, Device, Gaps, idle_times, summe
 from aiflame.attribute.devices.places import NO_LAUNCH, family_nodes, grow_inside, item_nodes, launched_at
 from aiflame.attribute.devices.samples import DRIVER, Ran, Samples, elsewhere, samples
 from aiflame.attribute.devices.scopes import Scopes, scopes
-from aiflame.attribute.devices.work import Grouped, Work, work
+from aiflame.attribute.devices.work import Work, work_with
 from aiflame.attribute.energy.gpu_energy import IDLE_ENERGY, Energy, energy
 from aiflame.attribute.forest import Forest, Growth
 from aiflame.attribute.groupings import ALONE, UNLAUNCHED
@@ -51,7 +51,7 @@ def device_sites(profile: Tables) -> SiteTable:
     launches = fewer.of(meaning.launches.select("process", "id", *CONTEXT, BRINGS))  # there may be very many
     meaning = replace(meaning, launches=launches, forests={**meaning.forests, "region": fewer.forest})
     del launches
-    code, done = _by_frames(profile, trie, work(profile, Grouped(BY, meaning)))
+    code, done = _by_frames(profile, trie, work_with(profile, BY, meaning))
     meaning = replace(meaning, launches=meaning.launches.clear(), nodes=meaning.nodes.clear())
     ran = Ran(done)
     sampled = {name: samples(profile, done, not_issued=name == GPU_LATENCY.name, ran=ran) for name in SAMPLED if name in there}

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.meaning.context import Meaning, of_samples
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.stacks.sample_time import sample_ns
@@ -44,7 +45,10 @@ def cpu_samples(profile: Tables, making: Making, owners: Owners, stacks: Stacks,
     launched = profile.scan("launches").select("process").unique().collect()["process"]
     alone = ~rows["process"].is_in(launched.to_list())
     if alone.any():
-        meaning = meaning or of_samples(profile, clock)
+        if meaning is None:
+            analysis = Analysis.of(profile)
+            meaning = of_samples(analysis, clock)
+            analysis.used(of_samples.part(clock))
         told = pl.DataFrame({name: meaning.samples[name] for name in ("step", "phase", "layer", "op")})[rows["row"].to_numpy()]
         here = rows.hstack(told).filter(alone)
         contexts = Contexts(making, meaning)

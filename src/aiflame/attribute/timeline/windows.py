@@ -113,7 +113,9 @@ class Windows:
         rest = self.profile.scan("cpu_samples").select("process").unique().join(launched, on="process", how="anti")
         if rest.collect().is_empty():
             return None
-        meaning = of_samples(self.profile, clock_of(self.profile) or 0)
+        clock = clock_of(self.profile) or 0
+        meaning = of_samples(self.profile, clock)
+        self.profile.release(of_samples.part(clock))  # what follows of it is much less
         return replace(meaning, samples=meaning.samples.select("step", "phase", "layer", "op"))
 
 

@@ -36,6 +36,7 @@ def cpu_tree(
         samples, meaning = profile.scan("cpu_samples").filter(pl.col("clock") == clock), None
     else:
         meaning = of_samples(profile, clock)
+        profile.used(of_samples.part(clock))
         samples = meaning.samples.lazy()
         key += by.columns
         if not by.code:

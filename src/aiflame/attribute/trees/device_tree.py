@@ -18,7 +18,7 @@ from aiflame.attribute.devices.idle import IDLE, idle
 from aiflame.attribute.devices.places import NO_LAUNCH, family_nodes, grow_inside, item_nodes, launched_at, stand_alone
 from aiflame.attribute.devices.samples import DRIVER, Samples, elsewhere, samples
 from aiflame.attribute.devices.scopes import SCOPED, Scopes, scopes
-from aiflame.attribute.devices.work import Grouped, Work, work
+from aiflame.attribute.devices.work import Work, work
 from aiflame.attribute.energy.gpu_energy import IDLE_ENERGY, energy
 from aiflame.attribute.forest import Forest, Growth, Places
 from aiflame.attribute.meaning.context import of_devices
@@ -153,15 +153,17 @@ class _Plan:
         trie = functions(profile)
         if by is None:
             profile.used(stack_table)
-            return _Plan(profile, trie, work(profile), None, {})
+        done = work(profile, by)
+        profile.used(work.part(by))
+        if by is None:
+            return _Plan(profile, trie, done, None, {})
         if by.columns == ("family",):
-            done = work(profile, Grouped(by, None))
             forest, node = family_nodes(profile, done.sites["name"])
             done = replace(done, sites=done.sites.with_columns(family=pl.Series(node)))
             return _Plan(profile, trie, done, by, {"family": forest})
         meaning = of_devices(profile)
         profile.used(of_devices)
-        return _Plan(profile, trie, work(profile, Grouped(by, meaning)), by, meaning.forests, meaning.compiled)
+        return _Plan(profile, trie, done, by, meaning.forests, meaning.compiled)
 
     def spread(self, sites: pl.DataFrame, value: Ints) -> Spread:
         """Sites of kernels that a compiler fused, divided over what they were fused from."""

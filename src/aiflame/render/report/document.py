@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 
-from aiflame.analyze.device.profile_analysis import profile_analysis
+from aiflame.analyze.device.profile_analysis import release_analysis
 from aiflame.analyze.kernel.source_text import SourceFolder, SourceTexts
 from aiflame.analyze.ranks.one_profile import answer, facts_of_ranks, rank_numbers
 from aiflame.analyze.ranks.page import RankPage, rank_page
 from aiflame.analyze.tables.all import tables
 from aiflame.analyze.tables.table import TableOf
 from aiflame.attribute.analysis import Analysis
+from aiflame.attribute.meaning.context import release_samples
 from aiflame.attribute.timeline.windows import Windows
 from aiflame.errors import AiflameError
 from aiflame.memory import give_back_freed_memory
@@ -75,7 +76,7 @@ class Report:
             self.analysis.shared = name != "timeline"  # the last that needs what launches are of
             yield name, self.block(name)
             if name == "tables":
-                self.analysis.release(profile_analysis)  # what launches are of stays: it takes as long to make as all of them
+                release_analysis(self.analysis)
                 self.__dict__.pop("tables", None)
             if name in self._makers:
                 give_back_freed_memory()
@@ -88,7 +89,7 @@ class Report:
         makers |= {f"facts.{domain}": make for domain, make in facts_makers(self.analysis).items()}
         if self.baseline is not None:
             makers |= {f"base.{domain}": make for domain, make in facts_makers(self.baseline).items()}
-        return {**makers, "timeline": lambda: timeline_block_of(self.analysis)}
+        return {**makers, "timeline": self._timeline_block}
 
     def _tables_block(self) -> bytes:
         return tables_block(self.tables, self.profile.meta.started.monotonic_ns)
@@ -96,6 +97,11 @@ class Report:
     def _ranks_block(self) -> bytes:
         made = ranks_block(self.ranks, self.profile.meta.started.monotonic_ns)
         del self.ranks
+        return made
+
+    def _timeline_block(self) -> bytes:
+        made = timeline_block_of(self.analysis)
+        release_samples(self.analysis)  # no other block needs what they are of
         return made
 
     @cached_property
