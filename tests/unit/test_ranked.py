@@ -214,6 +214,7 @@ def test_drift_moves_late_moments_more() -> None:
     times = pl.DataFrame({"t": [0, 10_000, 20_000]}, schema={"t": pl.UInt64})
     assert times.select(shift.of("t"))["t"].to_list() == [0, 10_100, 20_110]
     assert [shift.moment(time) for time in (0, 10_000, 20_000)] == [0, 10_100, 20_110]
+    assert shift.moments(np.array([0, 10_000, 20_000])).tolist() == [90, 10_100, 20_110]
 
 
 def test_devices_of_several_hosts_are_called_by_their_host(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from aiflame.analyze.labels import gathered, layer_paths, op_names, phase_names
+from aiflame.analyze.labels import gathered, phase_names
 from aiflame.analyze.places import place_of, places
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.meaning.context import of_samples
@@ -62,8 +62,8 @@ def cpu_facts(profile: Tables, metric: str) -> CpuFacts:
     )
     shared = rows[divided.division.item].with_columns(
         phase_names(divided.rows["phase"]),
-        gathered(layer_paths(divided.forests["layer"]), divided.rows["layer"]),
-        gathered(op_names(divided.forests["op"]), divided.rows["op"]),
+        gathered(divided.forests["layer"].paths(), divided.rows["layer"]),
+        gathered(divided.forests["op"].paths(), divided.rows["op"]),
         value=pl.Series(divided.division.value),
     )
     return CpuFacts(metric, shared, meaning.steps, len(shared) > len(measured))

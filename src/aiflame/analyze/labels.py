@@ -6,22 +6,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from aiflame.attribute.forest import Forest
 from aiflame.attribute.meaning.phases import NAMES
-
-
-def layer_paths(forest: Forest) -> list[str]:
-    """Of each node its whole path, `layers.3.attn`; "" for node 0."""
-    names = forest.frames["name"].to_list()
-    paths = [""]
-    for above, frame in zip(forest.parent[1:].tolist(), forest.frame[1:].tolist(), strict=True):
-        paths.append(f"{paths[above]}.{names[frame]}" if above > 0 else names[frame])
-    return paths
-
-
-def op_names(forest: Forest) -> list[str]:
-    names = forest.frames["name"].to_list()
-    return ["", *(names[frame] for frame in forest.frame[1:].tolist())]
 
 
 def gathered(names: list[str], rows: pl.Series) -> pl.Series:

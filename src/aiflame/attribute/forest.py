@@ -44,6 +44,14 @@ class Forest:
         merged, frame, place = nodes.merge_siblings(above, np.concatenate([[0], row]).astype(np.uint32))
         return Forest(distinct, merged, frame), place[1 : size + 1].astype(np.int64)
 
+    def paths(self) -> list[str]:
+        """Of each node the names of its frames from the outermost on, `layers.3.attn`; "" for node 0."""
+        names = self.frames["name"].to_list()
+        paths = [""]
+        for above, frame in zip(self.parent[1:].tolist(), self.frame[1:].tolist(), strict=True):
+            paths.append(f"{paths[above]}.{names[frame]}" if above > 0 else names[frame])
+        return paths
+
     def within(self, outer: NDArray[np.int64], inner: NDArray[np.int64]) -> tuple[Forest, NDArray[np.int64]]:
         """Each `inner` path put on top of its `outer` one, without the beginning that both share: a forest that has these too, and their
         nodes."""

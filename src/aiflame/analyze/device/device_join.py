@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.analyze.labels import gathered, layer_paths, op_names, phase_names
+from aiflame.analyze.labels import gathered, phase_names
 from aiflame.analyze.places import Places, place_of, places
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.arrays import nodes
@@ -131,8 +131,8 @@ class DeviceJoin:
         shared = divided.rows.select(
             pl.Series("site", divided.division.item),
             phase=phase_names(divided.rows["phase"]),
-            layer=gathered(layer_paths(divided.forests["layer"]), divided.rows["layer"]),
-            op=gathered(op_names(divided.forests["op"]), divided.rows["op"]),
+            layer=gathered(divided.forests["layer"].paths(), divided.rows["layer"]),
+            op=gathered(divided.forests["op"].paths(), divided.rows["op"]),
             took=pl.Series(divided.division.value),
         )
         fused = len(divided.division.item) > len(done.sites)
@@ -157,8 +157,8 @@ def _named(profile: Analysis, sites: pl.DataFrame, meaning: Meaning) -> pl.DataF
             "kind",
             pl.col("name").replace_strict(family, default="", return_dtype=pl.String).alias("family"),
             phase_names(sites["phase"]),
-            gathered(layer_paths(meaning.forests["layer"]), sites["layer"]).alias("layer"),
-            gathered(op_names(meaning.forests["op"]), sites["op"]).alias("op"),
+            gathered(meaning.forests["layer"].paths(), sites["layer"]).alias("layer"),
+            gathered(meaning.forests["op"].paths(), sites["op"]).alias("op"),
             "file",
             "line",
             "function",

@@ -8,7 +8,7 @@ import polars as pl
 
 from aiflame.analyze.amounts import amount
 from aiflame.analyze.finding import Evidence, Finding
-from aiflame.analyze.layer_groups import collapsed, escaped
+from aiflame.analyze.layer_groups import around, collapsed, escaped
 from aiflame.analyze.step_times import steady
 
 SLOW_STEP = 1.5
@@ -81,9 +81,6 @@ def slow_layers(parts: pl.DataFrame, metric: str, label: str, scale: float) -> I
 def _with_inner(parts: pl.DataFrame) -> pl.DataFrame:
     """layer, value: with what is inside of each layer, at every depth."""
     own = parts.group_by("layer").agg(pl.col("value").sum())
-    rows = []
-    for layer, value in own.rows():
-        names = layer.split(".")
-        rows += [(".".join(names[: depth + 1]), value) for depth in range(len(names))]
+    rows = [(layer, value) for path, value in own.rows() for layer in around(path)]
     whole = pl.DataFrame(rows, schema={"layer": pl.String, "value": pl.Int64}, orient="row")
     return whole.group_by("layer").agg(pl.col("value").sum())

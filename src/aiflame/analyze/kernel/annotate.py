@@ -17,8 +17,8 @@ from aiflame.analyze.kernel.choice import Kernel, choose, kernels, took_ns
 from aiflame.analyze.kernel.made_from import kept, made_from
 from aiflame.analyze.kernel.source_text import SourceText, SourceTexts
 from aiflame.attribute.devices.stall_samples import UNKNOWN, sampled_functions, samples_of_counter
+from aiflame.attribute.trees.how_to_record import how_to_sample
 from aiflame.errors import AiflameError
-from aiflame.profile.codes import GpuApi, GpuSampling
 from aiflame.profile.tables import OpenedProfile
 
 
@@ -307,7 +307,7 @@ def _sampling(profile: OpenedProfile) -> Sampling:
 def _notes(profile: OpenedProfile, kernel: Kernel, cubin: int | None, instructions: Sequence[Instruction]) -> Iterable[str]:
     """What is not shown, why, and what to do."""
     if not kernel.samples:
-        yield _no_samples(profile, kernel)
+        yield how_to_sample(profile, kernel.name)
         return
     sass, lines = any(instruction.sass for instruction in instructions), any(instruction.chain for instruction in instructions)
     if not sass and not lines and not _kept(profile, cubin):
@@ -321,16 +321,6 @@ def _notes(profile: OpenedProfile, kernel: Kernel, cubin: int | None, instructio
 
 def _kept(profile: OpenedProfile, cubin: int | None) -> bool:
     return bool(profile.scan("cubins").filter(pl.col("crc") == cubin, pl.col("bytes") > 0).head(1).collect().height)
-
-
-def _no_samples(profile: OpenedProfile, kernel: Kernel) -> str:
-    if not profile.scan("kernel_shapes").filter(pl.col("name") == kernel.name, pl.col("api") == int(GpuApi.CUDA)).head(1).collect().height:
-        return "no samples: only CUDA kernels are sampled; for OpenCL on a CPU use: aiflame flame --metric cpu-time --detail line"
-    if profile.has("gpu_windows"):
-        return "no samples: sampling never met this kernel, it ran too short: record longer, or more often: --gpu-sampling 4096"
-    if profile.meta.options.get("gpu_sampling") == int(GpuSampling.OFF):
-        return "no samples: recorded with --gpu-sampling off: record again with --gpu-sampling auto"
-    return "no samples: record with --gpu-sampling auto; where the driver does not permit it, aiflame doctor tells what to do"
 
 
 def _sum(counts: Iterable[Count]) -> Count:

@@ -29,10 +29,7 @@ class Clocks:
 
     def moved(self, rank: int, moments: Ints) -> Ints:
         """On the clock of the first rank."""
-        shift = self.shifts.get(rank, SAME)
-        lost = np.round((moments - shift.at_ns) * shift.drift).astype(np.int64) if shift.drift else 0
-        found: Ints = moments + shift.offset_ns + lost
-        return found
+        return self.shifts.get(rank, SAME).moments(moments)
 
 
 def clocks_of(facts: Sequence[RankFacts]) -> Clocks:
@@ -71,7 +68,6 @@ def _meetings(facts: Sequence[RankFacts], rough: Mapping[int, Shift]) -> Meeting
         number = (
             code[rows["slot"].to_numpy()] << 32 | rows["number"].to_numpy().astype(np.int64) if len(rows) else np.zeros(0, dtype=np.int64)
         )
-        shift = rough[one.rank].offset_ns
-        moments = [rows[side].to_numpy()[kept] + shift for side in ("begin_ns", "end_ns")]
+        moments = [rough[one.rank].moments(rows[side].to_numpy()[kept]) for side in ("begin_ns", "end_ns")]
         parts.append((np.full(int(kept.sum()), one.rank), number[kept], *moments))
     return Meetings(*(np.concatenate(column) for column in zip(*parts, strict=True)))

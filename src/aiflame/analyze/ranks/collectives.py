@@ -17,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.analyze.device.device_join import DeviceJoin
-from aiflame.analyze.labels import gathered, layer_paths
+from aiflame.analyze.labels import gathered
 from aiflame.attribute.meaning.context import of_calls
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.meaning.families import COLLECTIVE
@@ -323,6 +323,6 @@ def _of_cpus(profile: Tables, calls: pl.DataFrame) -> pl.DataFrame:
     rows = rows.with_columns(
         pl.col("step").fill_null(-1),
         phase=pl.when(backward).then(int(Phase.BACKWARD)).otherwise("phase").cast(pl.Int64),
-        layer=gathered(layer_paths(meaning.forests["layer"]), rows["layer"].fill_null(0)),
+        layer=gathered(meaning.forests["layer"].paths(), rows["layer"].fill_null(0)),
     )
     return rows.with_columns(phase=pl.when(pl.col("phase") == int(Phase.OTHER)).then(int(Phase.COMMUNICATION)).otherwise("phase"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from aiflame.analyze.labels import gathered, layer_paths, op_names
+from aiflame.analyze.labels import gathered
 from aiflame.analyze.places import place_of, place_text, places, short_place
 from aiflame.analyze.ranks.activity import ITEMS, SITES, Activity, Cause, Ints, holes
 from aiflame.analyze.ranks.collectives import Communication
@@ -39,7 +39,7 @@ def on_cpus(profile: Analysis, communication: Communication) -> tuple[Activity, 
     if clocks is None:
         return _between_calls(communication, calls, meaning.steps), meaning.steps
     rows, labels = _samples(profile, trie, meaning.samples)
-    layers, ops = layer_paths(meaning.forests["layer"]), op_names(meaning.forests["op"])
+    layers, ops = meaning.forests["layer"].paths(), meaning.forests["op"].paths()
     told = rows.with_columns(gathered(layers, rows["layer"]), gathered(ops, rows["op"]), what=_what(profile, trie, rows, labels))
     told = _outside_of_calls(told, calls)
     sites, site = _numbered(told)

@@ -21,6 +21,7 @@ class Contexts:
     def __init__(self, making: Making, meaning: Meaning) -> None:
         self.meaning = meaning
         self._making = making
+        self._paths: dict[str, list[str]] = {}
 
     def levels(self, step: _Column, phase: _Column, layer: _Column, op: _Column) -> Iterator[Level]:
         """Paths for `path_spans`, columns as in `context.CONTEXT`. Work of which nothing is known but that it is other work has none."""
@@ -60,17 +61,14 @@ class Contexts:
     def _name(self, of: SliceKind, value: int) -> str:
         if of == SliceKind.STEP:
             return f"Step.{value}"
-        return self._frames("layer" if of == SliceKind.LAYER else "op", [value])[0] if of != SliceKind.PHASE else NAMES[Phase(value)]
+        if of == SliceKind.PHASE:
+            return NAMES[Phase(value)]
+        forest = self.meaning.forests["layer" if of == SliceKind.LAYER else "op"]
+        return str(forest.frames["name"][int(forest.frame[value])])
 
     def _text(self, kind: str, value: int) -> str:
         if kind == "phase":
             return NAMES[Phase(value)] if value else ""
-        way, parent = [], self.meaning.forests[kind].parent
-        while value > 0:
-            way.append(value)
-            value = int(parent[value])
-        return ".".join(self._frames(kind, way[::-1]))
-
-    def _frames(self, kind: str, nodes: Sequence[int]) -> list[str]:
-        forest = self.meaning.forests[kind]
-        return [str(forest.frames["name"][int(forest.frame[node])]) for node in nodes]
+        if kind not in self._paths:
+            self._paths[kind] = self.meaning.forests[kind].paths()
+        return self._paths[kind][max(value, 0)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from aiflame.attribute.energy.power import CPUS, GPUS, measured, unreadable
+from aiflame.attribute.energy.power import CPUS, GPUS, measured
 from aiflame.attribute.groupings import FAMILY, OF_TREES, PREFIXES, RANK, REGROUPS
 from aiflame.attribute.metrics import CLOCK, DETAILS, METRIC_ROWS, METRICS, OF_GPU, SAMPLED
 from aiflame.attribute.prefixes import Prefix
@@ -15,11 +15,10 @@ from aiflame.attribute.tree import BYTES, CPU_TIME, ENERGY, GPU_LATENCY, GPU_STA
 from aiflame.attribute.trees.cpu_energy import cpu_energy_tree
 from aiflame.attribute.trees.cpu_tree import cpu_tree
 from aiflame.attribute.trees.device_tree import bytes_tree, energy_tree, samples_tree, time_tree
+from aiflame.attribute.trees.how_to_record import LONGER, how_to_record, is_empty
 from aiflame.attribute.trees.rank_groups import by_rank
 from aiflame.errors import AiflameError
 from aiflame.profile.tables import Tables
-
-LONGER = "record it for longer, with a higher --cpu-rate, or with --wall"
 
 
 def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: str | None = None) -> Tree:
@@ -37,8 +36,7 @@ def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: s
     if metric not in there:
         if not there:
             raise AiflameError(f"this profile has no {metric}, nor anything else: the program ended too soon to be sampled; {LONGER}")
-        how = _energy_missing(profile) if metric == ENERGY.name else METRIC_ROWS[metric].record
-        raise AiflameError(f"this profile has no {metric}, only {', '.join(there)}: for {metric}, {how}")
+        raise AiflameError(f"this profile has no {metric}, only {', '.join(there)}: for {metric}, {how_to_record(profile, metric)}")
     if by == FAMILY and (metric not in OF_GPU or GPU_TIME.name not in there):
         raise AiflameError(f"families are of GPU kernels, and {metric} is not: use --metric {GPU_TIME.name}, or another grouping")
     raw = _raw(profile, metric, detail, PREFIXES.get(by))
@@ -50,7 +48,7 @@ def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: s
 def default_metric(profile: Tables) -> str:
     """GPU time where kernels ran, else the first that the profile has, else CPU time."""
     there = metrics(profile)
-    if GPU_TIME.name in there and not _empty(profile, "kernels"):
+    if GPU_TIME.name in there and not is_empty(profile, "kernels"):
         return GPU_TIME.name
     return next((name for name in there if name in CLOCK), CPU_TIME.name)
 
@@ -62,10 +60,10 @@ def metrics(profile: Tables) -> list[str]:
     except AiflameError:
         clocks = {CLOCK[CPU_TIME.name]}
     there = [name for name, clock in CLOCK.items() if clock in clocks]
-    copied = not _empty(profile, "copies")
-    if ran := copied or not _empty(profile, "kernels"):
+    copied = not is_empty(profile, "copies")
+    if ran := copied or not is_empty(profile, "kernels"):
         there.append(GPU_TIME.name)
-    if not _empty(profile, "gpu_samples"):
+    if not is_empty(profile, "gpu_samples"):
         there += [GPU_STALLS.name, GPU_LATENCY.name]
     if copied:
         there.append(BYTES.name)
@@ -84,24 +82,6 @@ def _raw(profile: Tables, metric: str, detail: str, by: Prefix | None) -> Tree:
     if metric == ENERGY.name:
         return energy_tree(profile, detail, by) if GPU_TIME.name in metrics(profile) else cpu_energy_tree(profile, detail, by)
     return cpu_tree(profile, METRICS[metric], detail, by)
-
-
-def _energy_missing(profile: Tables) -> str:
-    """What to do to have it."""
-    if not profile.has("telemetry_series"):
-        return "record without --telemetry off"
-    if not _empty(profile, "kernels"):
-        return "record where the GPU's driver tells its power (`aiflame doctor`)"
-    if unreadable(profile, CPUS):
-        return "let the recorder read what the CPUs take, which only root may: sudo chmod a+r /sys/class/powercap/intel-rapl*/energy_uj"
-    return "record where the system tells what the CPUs take (/sys/class/powercap), or a program that uses a GPU"
-
-
-def _empty(profile: Tables, table: str) -> bool:
-    try:
-        return profile.scan(table).head(1).collect().is_empty()
-    except AiflameError:
-        return False
 
 
 def _known(what: str, name: str, known: Iterable[str]) -> None:
