@@ -13,7 +13,7 @@ from recording import PYTHON, Recorder
 from torch_programs import needs_torch, program
 
 from aiflame.attribute.arrays.lookup import Ints
-from aiflame.attribute.meaning.backward import Origins, origins
+from aiflame.attribute.meaning.backward import ForwardOf, origins
 from aiflame.attribute.meaning.events import sample_items
 from aiflame.attribute.meaning.layers import StackLayers, layers
 from aiflame.attribute.meaning.ops import StackOps, ops
@@ -70,7 +70,7 @@ class Seen:
     """CPU samples of a training."""
 
     count: Ints
-    origins: Origins
+    origins: ForwardOf
     layers: StackLayers
     ops: StackOps
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import Row, native, sealed
 
-from aiflame.attribute.meaning.backward import Origins, origins
+from aiflame.attribute.meaning.backward import ForwardOf, origins
 from aiflame.attribute.meaning.layers import StackLayers, layers
 from aiflame.attribute.meaning.ops import StackOps, ops
 from aiflame.attribute.tree import Kind
@@ -109,7 +109,7 @@ class Program:
 
 @dataclass
 class Found:
-    origins: Origins
+    origins: ForwardOf
     layers: StackLayers
     ops: StackOps
     items: pl.DataFrame = field(default_factory=pl.DataFrame)

@@ -10,7 +10,7 @@ from aiflame.analyze.labels import gathered, phase_names
 from aiflame.analyze.places import place_of, places
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.meaning.context import of_samples
-from aiflame.attribute.meaning.fused_split import spread
+from aiflame.attribute.meaning.fused_split import split_over_ops
 from aiflame.attribute.metrics import CLOCK, METRICS
 from aiflame.attribute.stacks.functions import functions
 from aiflame.attribute.stacks.sample_time import sample_ns
@@ -47,7 +47,7 @@ def cpu_facts(profile: Tables, metric: str) -> CpuFacts:
     samples = meaning.samples.lazy()
     measured = samples.group_by(_KEY).agg(value=weight.sum().cast(pl.Int64)).sort(_KEY).collect()
     states, measured = state_frames(trie, measured)
-    divided = spread(measured, measured["value"].to_numpy(), meaning.compiled, meaning.forests)
+    divided = split_over_ops(measured, measured["value"].to_numpy(), meaning.compiled, meaning.forests)
     process, thread, stack = (measured[name].cast(pl.Int64).to_numpy() for name in ("process", "thread", "stack"))
     place = place_of(profile, process, thread, stack)
     innermost = trie.frames[trie.frame[trie.of_stacks(process, stack)]]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays.lookup import find_rows
 from aiflame.attribute.stacks.table import StackKeys
-from aiflame.attribute.stacks.word_trie import stack_words
+from aiflame.attribute.stacks.word_trie import word_trie
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.frame_words import is_frame_of
 from aiflame.profile.tables import Tables
@@ -57,7 +57,7 @@ def short_place(place: str) -> str:
 def places(profile: Analysis) -> Places:
     """Innermost line of the program's own files; of a library's where a stack has none of the program's. Threads that native code has
     started stand where they were started."""
-    words = stack_words(profile)
+    words = word_trie(profile)
     symbols = profile.table("symbols") if profile.has("symbols") else None
     none = pl.DataFrame([NOWHERE], schema=_SCHEMA, orient="row")
     if symbols is None or not len(words.distinct):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.tree import FRAME_COLUMNS, ROOT, Metric, Tree, assemble, frame_table, merged
 
-Places = NDArray[np.int64]
+NodeIds = NDArray[np.int64]
 """Numbers of nodes of a tree in the making."""
 
 
@@ -76,7 +76,7 @@ class Forest:
         return Forest(self.frames, merged, frame), place[result].astype(np.int64)
 
 
-class Growth:
+class TreeBuilder:
     """Nodes are only ever added under nodes that are there."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class Growth:
     def __len__(self) -> int:
         return self._size
 
-    def grow(self, place: Places, forest: Forest, leaf: NDArray[np.int64]) -> Places:
+    def add(self, place: NodeIds, forest: Forest, leaf: NDArray[np.int64]) -> NodeIds:
         """Puts the stacks that end at the forest's nodes `leaf` on the nodes `place`; where each ends then. Equal stacks on one node are
         put there once a call, and leaf 0 stays where it is."""
         ended = place.astype(np.int64, copy=True)
@@ -112,12 +112,12 @@ class Growth:
         self._size += len(pairs)
         return ended
 
-    def finish(self, metrics: tuple[Metric, ...], values: Mapping[str, tuple[Places, NDArray[np.int64]]]) -> Tree:
+    def finish(self, metrics: tuple[Metric, ...], values: Mapping[str, tuple[NodeIds, NDArray[np.int64]]]) -> Tree:
         """The Tree; for each metric, values and the nodes that they belong to."""
         gathered = {name: nodes.gather(place, value.astype(np.int64), self._size) for name, (place, value) in values.items()}
         return assemble(*self._loose(), gathered, metrics)
 
-    def ripe(self) -> tuple[Tree, Places]:
+    def build(self) -> tuple[Tree, NodeIds]:
         """The Tree without any metric, and the node that each place became."""
         tree, place = merged(*self._loose())
         return tree, place.astype(np.int64)

@@ -55,7 +55,7 @@ class Provenance:
     """For each set what it is for reading; of set 0 empty."""
 
     def joint(self, sets: list[int]) -> int:
-        """The set of what may be any of these; a set of that kind was made when the profile was read."""
+        """The union of these sets, built when the profile was read."""
         return self._joint.get(tuple(sorted(set(sets))), 0)
 
     _joint: dict[tuple[int, ...], int] = field(default_factory=dict)

@@ -18,12 +18,12 @@ from aiflame.attribute.arrays.chunks import arrays
 from aiflame.attribute.arrays.lookup import find_rows
 from aiflame.attribute.devices.inside import kernel_names
 from aiflame.attribute.devices.launches import LaunchTable
-from aiflame.attribute.devices.records import NO_LAUNCH
+from aiflame.attribute.devices.records import NO_THREAD_ROW
 from aiflame.attribute.devices.work import JOIN, Work, work
 from aiflame.attribute.meaning.context import BRINGS, CONTEXT, MOTHER, Meaning, of_devices
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.meaning.families import families
-from aiflame.attribute.meaning.fused_split import spread
+from aiflame.attribute.meaning.fused_split import split_over_ops
 from aiflame.attribute.prefixes import Prefix
 from aiflame.attribute.stacks.functions import Functions, functions
 from aiflame.attribute.stacks.process_frames import process_frames, with_ranks
@@ -127,7 +127,7 @@ class DeviceJoin:
         give_back_freed_memory()
         done = work(profile, BY_CODE_AND_MEANING)
         sites = _named(profile, done.sites, meaning)
-        divided = spread(done.sites, done.sites["took"].to_numpy(), meaning.compiled, meaning.forests)
+        divided = split_over_ops(done.sites, done.sites["took"].to_numpy(), meaning.compiled, meaning.forests)
         shared = divided.rows.select(
             pl.Series("site", divided.division.item),
             phase=phase_names(divided.rows["phase"]),
@@ -143,7 +143,7 @@ def _named(profile: Analysis, sites: pl.DataFrame, meaning: Meaning) -> pl.DataF
     process, thread, stack, captured = (sites[name].to_numpy().astype(np.int64) for name in ("process", "thread", "stack", "captured"))
     own_lines = places(profile)
     made = own_lines.of_stacks(process, captured)
-    place = np.where(made > 0, made, np.where(thread != NO_LAUNCH, place_of(profile, process, thread, stack), 0))
+    place = np.where(made > 0, made, np.where(thread != NO_THREAD_ROW, place_of(profile, process, thread, stack), 0))
     names = kernel_names(profile)
     family = families(profile, sites["name"])
     return (

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from aiflame.analyze.device.device_join import DeviceJoin, Launches
 from aiflame.analyze.places import place_of
 from aiflame.analyze.spans import Ints, Spans, union
-from aiflame.attribute.arrays.chunks import taken
+from aiflame.attribute.arrays.chunks import take_or
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.meaning.steps import DATA, OPTIMIZER, automatic_regions
 from aiflame.profile.kinds import Kind
@@ -67,7 +67,7 @@ class _Calls:
     def last(self, moment: Ints) -> Ints:
         """Row of the last that began at or before each moment, -1: none."""
         at = np.searchsorted(self.begin, moment, side="right") - 1
-        return at if self.row is None else taken(self.row, at, -1).astype(np.int64)
+        return at if self.row is None else take_or(self.row, at, -1).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def causes(launches: Launches, threads: Threads, idle: Spans, launch: Ints) -> t
     """The cause of each gap, which the work of this launch ended; and the call that was waiting for the device when it began, -1: none."""
     cause = np.full(len(idle), Cause.UNKNOWN, dtype=np.int8)
     call = np.full(len(idle), -1)
-    queued = (launch >= 0) & (taken(launches.end_ns, launch, 0) <= idle.begin)
+    queued = (launch >= 0) & (take_or(launches.end_ns, launch, 0) <= idle.begin)
     cause[queued] = Cause.DEVICE
     late = np.flatnonzero((launch >= 0) & ~queued)
     for thread, mother, rows in _by_threads(launches, launch, late):
@@ -146,13 +146,13 @@ def causes(launches: Launches, threads: Threads, idle: Spans, launch: Ints) -> t
         known = np.full(len(rows), Cause.HOST, dtype=np.int8)
         calls = threads.calls[thread]
         before = calls.last(launched - 1)
-        resumed = taken(launches.end_ns, before, 0)
+        resumed = take_or(launches.end_ns, before, 0)
         known[(before >= 0) & (launched - resumed <= BETWEEN_LAUNCHES_NS)] = Cause.LAUNCH
         for one in (mother, thread):
             known[_within(threads.optimizes, one, begin, end) >= half] = Cause.OPTIMIZER
         for one in (mother, thread):
             waiting = _waiting(launches, threads, one, begin)
-            soon = (waiting >= 0) & (waiting != launch[rows]) & (launched - taken(launches.end_ns, waiting, 0) <= SOON_NS)
+            soon = (waiting >= 0) & (waiting != launch[rows]) & (launched - take_or(launches.end_ns, waiting, 0) <= SOON_NS)
             known[soon], call[rows[soon]] = Cause.SYNC, waiting[soon]
         for one in (mother, thread):
             known[_within(threads.waits_for_data, one, begin, end) >= half] = Cause.DATA
@@ -193,8 +193,8 @@ def places_of_calls(join: DeviceJoin, call: Ints) -> Ints:
 def sampled(launches: Launches, threads: Threads, idle: Spans, launch: Ints) -> Ints:
     """Where the thread was met most often in each gap, before it launched what ended it; 0: nowhere."""
     none = len(launches.threads)
-    thread, mother = (taken(of.astype(np.uint32), launch, none) for of in (launches.thread, launches.mother))
-    until = np.minimum(idle.end, taken(launches.begin_ns, launch, 0))
+    thread, mother = (take_or(of.astype(np.uint32), launch, none) for of in (launches.thread, launches.mother))
+    until = np.minimum(idle.end, take_or(launches.begin_ns, launch, 0))
     rows, places = [], []
     for one, (times, place) in threads.samples.items():
         code = int(np.searchsorted(launches.threads, one))

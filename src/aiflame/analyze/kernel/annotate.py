@@ -38,7 +38,7 @@ Reasons = Mapping[str, Count]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CodeLine:
     function: str
     file: str
     line: int
@@ -51,7 +51,7 @@ class Instruction:
     """"" when the code was not disassembled."""
     count: Count
     reasons: Reasons
-    chain: tuple[Place, ...]
+    chain: tuple[CodeLine, ...]
     """Innermost first, then what it was inlined into; () when no line is known."""
 
 
@@ -59,7 +59,7 @@ class Instruction:
 class Block:
     """The instructions of a line that came there by the same way of inlining."""
 
-    callers: tuple[Place, ...]
+    callers: tuple[CodeLine, ...]
     """Innermost first; () for code that was not inlined."""
     instructions: tuple[Instruction, ...]
 
@@ -247,10 +247,10 @@ def _instructions(profile: OpenedProfile, cubin: int, name: str, samples: pl.Dat
     for offset, reason, total, part in samples.filter(pl.col("cubin") == cubin).select("offset", "reason", "samples", "not_issued").rows():
         reasons[offset][reason] = Count(total, part)
     sass: dict[int, str] = dict(_of_code(profile, "gpu_instructions", cubin, name, ["offset", "sass"]))
-    chains: dict[int, list[Place]] = defaultdict(list)
+    chains: dict[int, list[CodeLine]] = defaultdict(list)
     for offset, _, *place in sorted(_of_code(profile, "gpu_lines", cubin, name, ["offset", "depth", "name", "file", "line"]), reverse=True):
         if place[2] or chains[offset]:  # what the compiler made up has line 0
-            chains[offset].append(Place(*place))
+            chains[offset].append(CodeLine(*place))
     return tuple(
         Instruction(offset, sass.get(offset, ""), _sum(reasons[offset].values()), reasons[offset], tuple(chains[offset]))
         for offset in sorted({*reasons, *sass, *chains})
@@ -284,7 +284,7 @@ def _files(texts: SourceTexts, instructions: Sequence[Instruction]) -> tuple[Sou
 def _line(text: SourceText, number: int, within: Sequence[Instruction]) -> Line:
     """`within`: instructions on this line or inlined into it."""
     own = [instruction for instruction in within if (instruction.chain[0].file, instruction.chain[0].line) == (text.path, number)]
-    blocks: dict[tuple[Place, ...], list[Instruction]] = defaultdict(list)
+    blocks: dict[tuple[CodeLine, ...], list[Instruction]] = defaultdict(list)
     for instruction in own:
         blocks[instruction.chain[1:]].append(instruction)
     hottest_first = sorted(blocks.items(), key=lambda block: (-_sum(one.count for one in block[1]).samples, block[1][0].offset))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from aiflame.analyze.kernel.annotate import Annotation, Count, Instruction, Line, Place, Reasons, Shape
+from aiflame.analyze.kernel.annotate import Annotation, CodeLine, Count, Instruction, Line, Reasons, Shape
 from aiflame.analyze.kernel.choice import Kernel
 from aiflame.json_text import json_text
 from aiflame.resolve.device.stall_reasons import meaning
@@ -92,7 +92,7 @@ def _instruction(instruction: Instruction, whole: int) -> dict[str, Any]:
     }
 
 
-def _places(chain: Sequence[Place]) -> list[dict[str, Any]]:
+def _places(chain: Sequence[CodeLine]) -> list[dict[str, Any]]:
     return [{"function": place.function, "file": place.file, "line": place.line} for place in chain]
 
 

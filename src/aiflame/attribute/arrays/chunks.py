@@ -34,7 +34,7 @@ def arrays(rows: pl.LazyFrame) -> dict[str, NDArray[Any]]:
     return found
 
 
-def taken(column: NDArray[Any], row: NDArray[np.int64], otherwise: Any) -> NDArray[Any]:
+def take_or(column: NDArray[Any], row: NDArray[np.int64], otherwise: Any) -> NDArray[Any]:
     """The value of each row, of -1 another one."""
     if not len(column):
         return np.full(len(row), otherwise, dtype=column.dtype)

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.arrays.apportion import Ints
 from aiflame.attribute.devices.inside import kernel_names, levels
-from aiflame.attribute.forest import Forest, Growth, Places
+from aiflame.attribute.forest import Forest, NodeIds, TreeBuilder
 from aiflame.attribute.meaning.families import families
-from aiflame.attribute.stacks.functions import Functions, grow_threads
+from aiflame.attribute.stacks.functions import Functions, add_threads
 from aiflame.attribute.stacks.process_frames import NO_THREAD
 from aiflame.attribute.stacks.thread_starts import STARTED, starts
 from aiflame.attribute.tree import FRAME_COLUMNS, Frame, frame_table
@@ -19,28 +19,28 @@ from aiflame.profile.tables import Tables
 
 BOUNDARY = Frame("-", Kind.BOUNDARY)
 GRAPH_REPLAY = Frame("[graph replay]", Kind.BOUNDARY)
-NO_LAUNCH = Frame("[unattributed: no launch]", Kind.UNATTRIBUTED)
+NO_LAUNCH_FRAME = Frame("[unattributed: no launch]", Kind.UNATTRIBUTED)
 NO_CAPTURE = Frame("[unattributed: graph node captured before recording]", Kind.UNATTRIBUTED)
 
 
-def launched_at(growth: Growth, place: Places, profile: Tables, trie: Functions, sites: pl.DataFrame) -> Places:
+def launched_at(builder: TreeBuilder, place: NodeIds, profile: Tables, trie: Functions, sites: pl.DataFrame) -> NodeIds:
     """Where the code that launched ends, on these places of processes."""
     process, thread, stack, captured = (sites[name].to_numpy().astype(np.int64) for name in ("process", "thread", "stack", "captured"))
     launched, graph = thread >= 0, sites["graph"].to_numpy()
     marks = Forest.of_frames(frame_table([BOUNDARY, GRAPH_REPLAY, NO_CAPTURE, STARTED])[1:])
     boundary, replay, no_capture, started = range(1, 5)
 
-    place = grow_threads(growth, place, profile, process, thread, NO_THREAD)
+    place = add_threads(builder, place, profile, process, thread, NO_THREAD)
     calling = np.where(launched, trie.on_threads(process, stack), 0)
     starting = starts(profile, trie, process, thread, calling)
-    place = growth.grow(place, trie.forest(), starting)
-    place = growth.grow(place, marks, np.where(starting > 0, started, 0))
-    place = growth.grow(place, trie.forest(), calling)
+    place = builder.add(place, trie.forest(), starting)
+    place = builder.add(place, marks, np.where(starting > 0, started, 0))
+    place = builder.add(place, trie.forest(), calling)
     made = np.where(graph, trie.on_threads(process, captured), 0)
-    place = growth.grow(place, marks, np.where(graph, replay, 0))
-    place = growth.grow(place, marks, np.where(graph & (made == 0), no_capture, 0))
-    place = growth.grow(place, trie.forest(), made)
-    return growth.grow(place, marks, np.where(launched | graph, boundary, 0))
+    place = builder.add(place, marks, np.where(graph, replay, 0))
+    place = builder.add(place, marks, np.where(graph & (made == 0), no_capture, 0))
+    place = builder.add(place, trie.forest(), made)
+    return builder.add(place, marks, np.where(launched | graph, boundary, 0))
 
 
 def family_nodes(profile: Tables, names: pl.Series) -> tuple[Forest, Ints]:
@@ -72,17 +72,19 @@ def item_nodes(profile: Tables, items: pl.DataFrame) -> tuple[Forest, Ints]:
     return Forest.of_frames(distinct), node.to_numpy().astype(np.int64)
 
 
-def grow_inside(growth: Growth, profile: Tables, points: pl.DataFrame, place: Places, point: NDArray[np.integer], detail: str) -> Places:
+def add_inside(
+    builder: TreeBuilder, profile: Tables, points: pl.DataFrame, place: NodeIds, point: NDArray[np.integer], detail: str
+) -> NodeIds:
     """What lies inside a kernel at each `point` (row of `points`, as `Samples.points`)."""
     for level in levels(profile, points, detail):
-        place = growth.grow(place, level.forest, level.node[point])
+        place = builder.add(place, level.forest, level.node[point])
     return place
 
 
-def stand_alone(growth: Growth, trie: Functions, rows: pl.DataFrame, kinds: dict[str, Kind]) -> Places:
+def stand_alone(builder: TreeBuilder, trie: Functions, rows: pl.DataFrame, kinds: dict[str, Kind]) -> NodeIds:
     """Frames (`name`, `device`) that stand on their process (`process`) itself."""
-    place = growth.grow(np.zeros(len(rows), dtype=np.int64), trie.owners(), 1 + rows["process"].to_numpy().astype(np.int64))
+    place = builder.add(np.zeros(len(rows), dtype=np.int64), trie.owners(), 1 + rows["process"].to_numpy().astype(np.int64))
     distinct = rows.select("name", "device").unique(maintain_order=True)
     frames = frame_table([Frame(name, kinds[name], module=device) for name, device in distinct.rows()])[1:]
     node = rows.join(distinct.with_row_index("node", offset=1), on=["name", "device"], how="left", maintain_order="left")["node"]
-    return growth.grow(place, Forest.of_frames(frames), node.to_numpy().astype(np.int64))
+    return builder.add(place, Forest.of_frames(frames), node.to_numpy().astype(np.int64))

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute.arrays.chunks import count, pieces, taken
+from aiflame.attribute.arrays.chunks import count, pieces, take_or
 from aiflame.attribute.arrays.lookup import find_rows
 from aiflame.attribute.devices.graphs import captured_stacks
 from aiflame.attribute.devices.launches import LaunchTable
@@ -32,7 +32,7 @@ COPY_NAMES = {
 }
 LONGEST_NS = 1 << 50
 """No kernel runs for more than this, 13 days, unless its record is damaged."""
-NO_LAUNCH = -1
+NO_THREAD_ROW = -1
 """`thread` of what has no known launch."""
 
 _RAN = ["process", "api", "correlation", "node", "item", "start_ns", "end_ns", "bytes"]
@@ -76,7 +76,7 @@ class Items:
         known, asked = (
             each.astype(np.int64) << 32 | number for each, number in ((self._ints("process"), self._ints("shape")), (process, shape))
         )
-        return taken(self.shapes["item"].to_numpy(), find_rows(known, asked), 0)
+        return take_or(self.shapes["item"].to_numpy(), find_rows(known, asked), 0)
 
     def _ints(self, name: str) -> Ints:
         return self.shapes[name].to_numpy().astype(np.int64)
@@ -143,18 +143,18 @@ class Records:
         graph = ran["node"] != 0
         made = self._made(ran, graph)
         captured = np.zeros(len(graph), dtype=np.uint32)
-        variant = taken(launches.variant, launch, 0) if len(launches.variant) else captured.copy()
+        variant = take_or(launches.variant, launch, 0) if len(launches.variant) else captured.copy()
         at = made["row"].to_numpy()
         captured[at], variant[at] = (made[name].fill_null(0).to_numpy() for name in ("captured", "variant"))
         told = {
             "process": ran["process"],
-            "thread": _or(launches.thread, launch, NO_LAUNCH),
-            "stack": taken(launches.stack, launch, 0),
+            "thread": _or(launches.thread, launch, NO_THREAD_ROW),
+            "stack": take_or(launches.stack, launch, 0),
             "graph": graph,
             "captured": captured,
             "item": ran["item"],
             "specialization": self.specializations.numbers(ran["process"], variant, ran["item"]),
-            "launch": taken(launches.id, launch, 0),
+            "launch": take_or(launches.id, launch, 0),
         }
         return told | self._meant(ran["item"], launch, made) if self.meaning is not None else told
 

@@ -132,7 +132,7 @@ def _places(names: pl.Series) -> Ints:
 
 
 class Ran:
-    """When sites ran in windows: asked for once, and known then."""
+    """Caches the overlap of sites with sampling windows."""
 
     def __init__(self, work: Work) -> None:
         self._work = work

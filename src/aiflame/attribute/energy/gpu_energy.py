@@ -32,7 +32,7 @@ class Energy:
     counted: bool
     """By the devices themselves; else some of it is power times time."""
     ran_ns: int
-    """How long all that ran took, and how much of it at times or on devices of which no energy is known."""
+    """Total GPU time, and the part of it for which no energy was measured."""
     unknown_ns: int
 
     @property

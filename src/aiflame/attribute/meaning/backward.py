@@ -35,7 +35,7 @@ _NO_NUMBER = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
-class Origins:
+class ForwardOf:
     """For each item, forward work too."""
 
     backward: Mask
@@ -49,7 +49,7 @@ class Origins:
     """Its op (row of the ops' names), 0: none. Of backward work the forward op that made its node."""
 
 
-def origins(profile: Tables, items: pl.DataFrame, layers: StackLayers, ops: StackOps) -> Origins:
+def origins(profile: Tables, items: pl.DataFrame, layers: StackLayers, ops: StackOps) -> ForwardOf:
     """`items`: process, thread, stack, time_ns, autograd, sequence, and `gpu`: it is a launch or a graph's node, no CPU sample."""
     columns = (
         items[name].to_numpy().astype(np.int64, copy=False) for name in ("process", "thread", "stack", "time_ns", "autograd", "sequence")
@@ -87,7 +87,7 @@ def origins(profile: Tables, items: pl.DataFrame, layers: StackLayers, ops: Stac
     line = np.where(placed, stack, np.where(maker >= 0, stack[maker], 0))
     lost = np.flatnonzero(backward & (line == 0) & (layer > 0))
     line[lost] = _alike(process, stack, layer, same[op], np.flatnonzero(~backward), lost)
-    return Origins(backward & ~placed, line, layer, op)
+    return ForwardOf(backward & ~placed, line, layer, op)
 
 
 def _same_ops(ops: StackOps) -> Ints:

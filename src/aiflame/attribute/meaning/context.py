@@ -1,4 +1,4 @@
-"""What each launch, node of a graph, traced call and CPU sample is of: its step, phase, layer, op and region.
+"""Assigns a step, phase, layer, op and region to each launch, graph node, traced call and CPU sample.
 
 What the stack alone tells is told once for each stack (`layers`, `ops`, `phases.marks`); what depends on the moment, for each item.
 """
@@ -30,7 +30,7 @@ from aiflame.attribute.meaning.torch_frames import torch_frames
 from aiflame.attribute.metrics import CLOCK
 from aiflame.attribute.stacks.functions import functions
 from aiflame.attribute.stacks.table import outermost_layers, stack_table
-from aiflame.attribute.stacks.word_trie import stack_words
+from aiflame.attribute.stacks.word_trie import word_trie
 from aiflame.attribute.tree import Frame, frame_table
 from aiflame.profile.frame_words import is_backward
 from aiflame.profile.kinds import Kind
@@ -172,7 +172,7 @@ class _Known:
 
     def used(self, meaning: Meaning) -> Meaning:
         """The meaning; what each stack tells is freed, unless others share it."""
-        for part in (stack_table, stack_words, layers, ops, regions, marks, kernel_origins, outermost_layers, layer_calls):
+        for part in (stack_table, word_trie, layers, ops, regions, marks, kernel_origins, outermost_layers, layer_calls):
             self.profile.used(part)
         return meaning
 

@@ -1,4 +1,4 @@
-"""What meaning is asked of: launches, nodes of graphs where they were made, traced calls, CPU samples: tables with the same columns."""
+"""The events to classify (launches, captured graph nodes, traced calls, CPU samples), as tables with the same columns."""
 
 from __future__ import annotations
 

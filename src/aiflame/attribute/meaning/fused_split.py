@@ -31,11 +31,11 @@ class Compiled:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class SplitOverOps:
     rows: pl.DataFrame
     """The rows that were divided, each once for each of its parts, with the part's layer and op."""
     division: Division
-    """For each of them the row that it is of, and its value."""
+    """For each divided row: its source row, and its value."""
     forests: Mapping[str, Forest]
     """With what compiled code adds to layers and ops."""
     sets: Ints
@@ -74,12 +74,12 @@ def op_frames(origins: KernelOrigins) -> pl.DataFrame:
     return frame_table([Frame(label, Kind.OP) for label in origins.labels[1:]])[1:]
 
 
-def spread(rows: pl.DataFrame, value: Ints, known: Compiled | None, forests: Mapping[str, Forest]) -> Spread:
+def split_over_ops(rows: pl.DataFrame, value: Ints, known: Compiled | None, forests: Mapping[str, Forest]) -> SplitOverOps:
     """Rows with columns `op` and perhaps `layer` (nodes of the forests), and the value of each. Kernels that no Python of the compiler's
     launches, as XLA's, are known by their name, where rows have one."""
     if known is None or "op" not in rows.columns or known.origins.parts.is_empty():
         whole = Division(np.arange(len(rows)), np.full(len(rows), -1), value)
-        return Spread(rows, whole, forests, np.zeros(len(rows), dtype=np.int64), None)
+        return SplitOverOps(rows, whole, forests, np.zeros(len(rows), dtype=np.int64), None)
     op = rows["op"].to_numpy().astype(np.int64)
     sets = known.sets(op)
     if "name" in rows.columns and "process" in rows.columns:
@@ -92,7 +92,7 @@ def spread(rows: pl.DataFrame, value: Ints, known: Compiled | None, forests: Map
     if "layer" in rows.columns:
         layers, layer = _layers(forests["layer"], several["layer"].to_numpy().astype(np.int64), divided.part, known)
         several, forests = several.with_columns(layer=pl.Series(layer.astype(np.int32))), {**forests, "layer": layers}
-    return Spread(several, divided, forests, sets, known)
+    return SplitOverOps(several, divided, forests, sets, known)
 
 
 def _ops(forest: Forest, op: Ints, part: Ints, parts: pl.DataFrame) -> tuple[Forest, Ints]:

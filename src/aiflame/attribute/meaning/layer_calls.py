@@ -43,7 +43,7 @@ class LayerCalls:
         return np.where(same, self._innermost(np.where(same, earlier, -1), sequence), found)
 
     def cover(self, thread: Ints, time_ns: Ints) -> Mask:
-        """Whether calls of a thread were told at all before a time: then what is of none of them is of no module."""
+        """True if any module call was recorded on the thread before that time; a node outside all calls then belongs to no module."""
         return latest(self.owner, self.started, thread, time_ns) >= 0
 
     def around(self, thread: Ints, sequence: Ints, time_ns: Ints) -> Mask:

@@ -24,7 +24,7 @@ _CONTAINERS = ("ModuleList", "ModuleDict")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ModulePath:
     """Where a module hangs in a model."""
 
     root: Module
@@ -38,21 +38,21 @@ class LayerNames:
     def __init__(self, profile: Tables, called: Iterable[Module]) -> None:
         self._called = set(called)
         self._classes = _classes(profile)
-        self._places: dict[Module, list[Place]] = {}
-        self._at: dict[Place, Module] = {}
+        self._places: dict[Module, list[ModulePath]] = {}
+        self._at: dict[ModulePath, Module] = {}
         """The module at each place; of a wrapper and what it wraps the latter."""
-        self._is_called: set[Place] = set()
+        self._is_called: set[ModulePath] = set()
         self._read(profile)
 
     def class_of(self, module: Module) -> str:
         """Its class without the Python module."""
         return self._classes.get(module, "").rpartition(".")[2] or "[unknown layer]"
 
-    def places(self, module: Module) -> list[Place]:
+    def places(self, module: Module) -> list[ModulePath]:
         """Where a module hangs, in the order in which it was told."""
         return self._places.get(module, [])
 
-    def inside(self, module: Module, outer: Place | None) -> Place | None:
+    def inside(self, module: Module, outer: ModulePath | None) -> ModulePath | None:
         """The place of a module that is called inside of another: below that one if it hangs there, else in the same model, else where it
         was found first, if possible in a model that is no part of another one."""
         places = self.places(module)
@@ -66,20 +66,20 @@ class LayerNames:
         whole = [place for place in places if all(other.root == place.root for other in self.places(place.root))]
         return next(iter(whole or places), None)
 
-    def frames(self, place: Place, begin: int = 0) -> list[Frame]:
+    def frames(self, place: ModulePath, begin: int = 0) -> list[Frame]:
         """The frames of a place, without the first `begin` components of its path."""
         frames, name = [], ""
         for end in range(begin + 1, len(place.path) + 1):
-            at = Place(place.root, place.path[:end])
+            at = ModulePath(place.root, place.path[:end])
             name = f"{name}.{place.path[end - 1]}" if name else place.path[end - 1]
             if end == len(place.path) or not self._is_mere_name(at, place.path[end]):
                 frames.append(self._frame(name, at))
                 name = ""
         return frames
 
-    def root_frame(self, place: Place, number: int = 0) -> Frame:
+    def root_frame(self, place: ModulePath, number: int = 0) -> Frame:
         """The class of a place's model. `number` tells models of one class apart."""
-        root = self._at.get(Place(place.root, ()), place.root)
+        root = self._at.get(ModulePath(place.root, ()), place.root)
         name = self.class_of(root)
         return Frame(f"{name} ({number})" if number > 1 else name, Kind.LAYER, full_name=self._full_class(root))
 
@@ -87,7 +87,7 @@ class LayerNames:
         """A module that hangs nowhere."""
         return Frame(self.class_of(module), Kind.LAYER, full_name=self._full_class(module))
 
-    def _frame(self, name: str, at: Place) -> Frame:
+    def _frame(self, name: str, at: ModulePath) -> Frame:
         module = self._at.get(at)
         path = ".".join(at.path)
         full = f"{path} ({self._classes.get(module, '')})" if module is not None and self._classes.get(module) else path
@@ -97,7 +97,7 @@ class LayerNames:
         full = self._classes.get(module, "")
         return "" if full == self.class_of(module) else full
 
-    def _is_mere_name(self, at: Place, child: str) -> bool:
+    def _is_mere_name(self, at: ModulePath, child: str) -> bool:
         """A container whose calls are never seen: its name goes with that of what is in it."""
         if at in self._is_called:
             return False
@@ -107,9 +107,9 @@ class LayerNames:
     def _read(self, profile: Tables) -> None:
         names = profile.table("layer_names").sort("process", "id").select("process", "layer", "root", "path").rows()
         wrappers = {(process, root, path) for process, layer, root, path in names if self._is_wrapper((process, layer))}
-        longest: dict[Place, int] = {}
+        longest: dict[ModulePath, int] = {}
         for process, layer, root, path in names:
-            module, place = (process, layer), Place((process, root), _unwrapped(process, root, path, wrappers))
+            module, place = (process, layer), ModulePath((process, root), _unwrapped(process, root, path, wrappers))
             known = self._places.setdefault(module, [])
             if place not in known:
                 known.append(place)

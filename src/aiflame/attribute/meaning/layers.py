@@ -16,7 +16,7 @@ from aiflame.attribute.arrays import nodes
 from aiflame.attribute.arrays.lookup import Ints
 from aiflame.attribute.forest import Forest
 from aiflame.attribute.meaning.layer_calls import LayerCalls, layer_calls
-from aiflame.attribute.meaning.layer_names import LayerNames, Module, Place
+from aiflame.attribute.meaning.layer_names import LayerNames, Module, ModulePath
 from aiflame.attribute.meaning.torch_frames import torch_frames
 from aiflame.attribute.stacks.table import StackKeys
 from aiflame.attribute.tree import Frame, frame_table
@@ -80,14 +80,14 @@ class _Chain:
     """The loose node of what lies in its innermost module."""
     base: int
     """That on which the modules inside of it stand; -1 for none."""
-    place: Place | None
+    place: ModulePath | None
 
 
 def _paths(names: LayerNames, parent: list[int], module: list[Module]) -> tuple[Forest, Ints]:
     """The frames of chains, given by their parents' numbers and innermost modules: a forest, and the node of each chain. Chains count from
     1, and 0 is the empty one."""
-    places: list[Place | None] = [None]
-    found: list[Place | None] = [None]
+    places: list[ModulePath | None] = [None]
+    found: list[ModulePath | None] = [None]
     for around, each in zip(parent, module, strict=True):
         found.append(names.inside(each, places[around]))
         places.append(found[-1] or places[around])
@@ -100,7 +100,9 @@ def _paths(names: LayerNames, parent: list[int], module: list[Module]) -> tuple[
     return forest, np.append(of_loose, 0)[[chain.own for chain in chains]]
 
 
-def _chain(names: LayerNames, grown: _Loose, numbers: Mapping[Module, int], outer: _Chain, module: Module, place: Place | None) -> _Chain:
+def _chain(
+    names: LayerNames, grown: _Loose, numbers: Mapping[Module, int], outer: _Chain, module: Module, place: ModulePath | None
+) -> _Chain:
     if place is None:
         node = grown.add(outer.base, [names.class_frame(module)])
         return _Chain(node, node, outer.place)
@@ -134,7 +136,7 @@ class _Loose:
         return base
 
 
-def _models(names: LayerNames, places: list[Place | None]) -> dict[Module, int]:
+def _models(names: LayerNames, places: list[ModulePath | None]) -> dict[Module, int]:
     """Models whose class stands first: those of a process that runs several. A module without children is none. With the number of each
     among those of its class."""
     roots = sorted({place.root for place in places if place is not None and place.path})
@@ -145,7 +147,7 @@ def _models(names: LayerNames, places: list[Place | None]) -> dict[Module, int]:
     met: dict[tuple[int, str], int] = {}
     for root in roots:
         if several[root[0]] > 1:
-            key = root[0], names.root_frame(Place(root, ())).name
+            key = root[0], names.root_frame(ModulePath(root, ())).name
             met[key] = numbers[root] = met.get(key, 0) + 1
     return numbers
 

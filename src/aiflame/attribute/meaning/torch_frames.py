@@ -12,7 +12,7 @@ from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.arrays.lookup import Ints, Mask
 from aiflame.attribute.meaning.op_names import op_of_node, op_of_symbol
-from aiflame.attribute.stacks.word_trie import Words, stack_words
+from aiflame.attribute.stacks.word_trie import WordTrie, word_trie
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.frame_words import frame_kinds
 from aiflame.profile.kinds import Kind
@@ -46,7 +46,7 @@ _METHOD = r"\.(?:forward|backward|vjp|jvp|setup_context)$"
 class TorchFrames:
     """For each node of the trie of words."""
 
-    words: Words
+    words: WordTrie
     names: list[str]
     """Of ops; 0 is none."""
     op: Ints
@@ -79,7 +79,7 @@ class _Names:
 @once
 def torch_frames(profile: Analysis) -> TorchFrames:
     """What each frame of the profile's stacks is to torch."""
-    words = stack_words(profile)
+    words = word_trie(profile)
     names = _Names()
     kind = frame_kinds(words.distinct["frame"].to_numpy())
     symbols = (
@@ -127,7 +127,7 @@ class _PythonFunctions:
     backward: Mask
 
 
-def _functions_of_python(words: Words, names: _Names, python: pl.DataFrame, is_python: Mask) -> _PythonFunctions:
+def _functions_of_python(words: WordTrie, names: _Names, python: pl.DataFrame, is_python: Mask) -> _PythonFunctions:
     """Ops that are written in Python: subclasses of torch.autograd.Function by their class, ops of torch.library by their function. Each
     is the Python function that torch's own Python calls."""
     size = len(words.distinct)
@@ -149,7 +149,7 @@ def _functions_of_python(words: Words, names: _Names, python: pl.DataFrame, is_p
     return _PythonFunctions(found, method_of_function & backward)
 
 
-def _kernels_of_others(words: Words, names: _Names, native: pl.DataFrame) -> Ints:
+def _kernels_of_others(words: WordTrie, names: _Names, native: pl.DataFrame) -> Ints:
     """Ops of other libraries: what the dispatcher calls in them."""
     size = len(words.distinct)
     own = _rows(size, names, native, pl.when(~pl.col("module").str.contains(_TORCH_LIBRARY)).then("name"), str)

@@ -9,15 +9,15 @@ import polars as pl
 
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.arrays.apportion import Ints
-from aiflame.attribute.forest import Forest, Growth
+from aiflame.attribute.forest import Forest, TreeBuilder
 from aiflame.attribute.meaning.context import of_samples
 from aiflame.attribute.meaning.fewer_regions import fewer_regions
-from aiflame.attribute.meaning.fused_split import spread
+from aiflame.attribute.meaning.fused_split import split_over_ops
 from aiflame.attribute.metrics import CLOCK, METRICS
 from aiflame.attribute.sites.segments import forest_of
 from aiflame.attribute.sites.table import INSIDE, Gathered, SiteTable, groupings_of, put_in_order
 from aiflame.attribute.sites.times import sample_times
-from aiflame.attribute.stacks.functions import Functions, functions, grow_threads
+from aiflame.attribute.stacks.functions import Functions, add_threads, functions
 from aiflame.attribute.stacks.innermost_lines import line_frames
 from aiflame.attribute.stacks.process_frames import NO_THREAD
 from aiflame.attribute.stacks.sample_time import sample_ns
@@ -52,7 +52,7 @@ def cpu_sites(profile: Tables, metric: str) -> SiteTable:
     of_group = ["process", "code", "kernel", *CONTEXT]
     groups = placed.group_by(of_group, maintain_order=True).agg(pl.col("value").sum()).with_row_index("group")
     placed = placed.join(groups.select(*of_group, pl.col("group").cast(pl.Int64)), on=of_group, how="left", maintain_order="left")
-    divided = spread(groups, groups["value"].to_numpy(), meaning.compiled, meaning.forests)
+    divided = split_over_ops(groups, groups["value"].to_numpy(), meaning.compiled, meaning.forests)
     several = np.bincount(divided.division.item, minlength=len(groups))[divided.division.item] > 1
     weight = np.where(several, np.maximum(divided.division.value, 1), 1)
     row, which, value = divided.divide(_ints(placed, "group"), _ints(placed, "value"))
@@ -101,24 +101,24 @@ class _Ends:
         )
         endings = [line[name].cast(pl.Int64).fill_null(-1).to_numpy() + 1 for name in line.columns]
 
-        growth = Growth()
+        builder = TreeBuilder()
         node = trie.on_threads(process, stack)
-        place = growth.grow(np.zeros(len(measured), dtype=np.int64), trie.owners(), 1 + process)
-        place = code = growth.grow(grow_threads(growth, place, profile, process, thread, NO_THREAD), trie.forest(), node)
+        place = builder.add(np.zeros(len(measured), dtype=np.int64), trie.owners(), 1 + process)
+        place = code = builder.add(add_threads(builder, place, profile, process, thread, NO_THREAD), trie.forest(), node)
         for frames, ending in zip((waits, lines), endings, strict=True):
-            place = growth.grow(place, Forest.of_frames(frames), ending)
+            place = builder.add(place, Forest.of_frames(frames), ending)
         # What noise is depends on what is called, too: waits are; lines tell nothing.
-        tree, at = growth.ripe()
+        tree, at = builder.build()
         hidden = hidden_noise(tree)
         line_hidden = (endings[1] > 0) & hidden[at[place]]
         endings[1] = np.where(line_hidden, 0, endings[1])
         shown, of_code = without_nodes(tree, hidden | (tree.kinds() == Kind.PROCESS))
 
-        within = Growth()
+        within = TreeBuilder()
         place = np.zeros(len(measured), dtype=np.int64)
         for frames, ending in zip((waits, lines), endings, strict=True):
-            place = within.grow(place, Forest.of_frames(frames), ending)
-        inner, of_inside = within.ripe()
+            place = within.add(place, Forest.of_frames(frames), ending)
+        inner, of_inside = within.build()
         noise = is_noise(trie.frames).to_numpy()
         frame = trie.frame[node].astype(np.int64)
         kernel = np.where((node > 0) & ~noise[frame], frame + 1, 0)

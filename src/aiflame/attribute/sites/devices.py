@@ -12,16 +12,16 @@ from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.arrays.apportion import Ints, scaled
 from aiflame.attribute.arrays.row_keys import summed
 from aiflame.attribute.devices.idle import IDLE, Device, Gaps, idle_times, summed_up
-from aiflame.attribute.devices.places import NO_LAUNCH, family_nodes, grow_inside, item_nodes, launched_at
+from aiflame.attribute.devices.places import NO_LAUNCH_FRAME, add_inside, family_nodes, item_nodes, launched_at
 from aiflame.attribute.devices.samples import DRIVER, Ran, Samples, elsewhere, samples
 from aiflame.attribute.devices.scopes import Scopes, scopes
 from aiflame.attribute.devices.work import Work, work_with
 from aiflame.attribute.energy.gpu_energy import IDLE_ENERGY, Energy, energy
-from aiflame.attribute.forest import Forest, Growth
+from aiflame.attribute.forest import Forest, TreeBuilder
 from aiflame.attribute.groupings import ALONE, UNLAUNCHED
 from aiflame.attribute.meaning.context import BRINGS, CONTEXT, Meaning, of_devices
 from aiflame.attribute.meaning.fewer_regions import fewer_regions
-from aiflame.attribute.meaning.fused_split import Spread, spread
+from aiflame.attribute.meaning.fused_split import SplitOverOps, split_over_ops
 from aiflame.attribute.metrics import METRIC_ROWS, METRICS, OF_GPU, SAMPLED
 from aiflame.attribute.prefixes import Prefix
 from aiflame.attribute.sites.segments import forest_of
@@ -94,10 +94,10 @@ def _by_frames(profile: Tables, trie: Functions, done: Work) -> tuple[Forest, Wo
     """The same work, its sites told apart by the functions that launched and no longer by their instructions; `code` is a node of the
     forest, which has no noise."""
     sites = done.sites
-    growth = Growth()
-    place = growth.grow(np.zeros(len(sites), dtype=np.int64), trie.owners(), 1 + _ints(sites, "process"))
-    place = launched_at(growth, place, profile, trie, sites)
-    forest, code = without_noise(growth, place)
+    builder = TreeBuilder()
+    place = builder.add(np.zeros(len(sites), dtype=np.int64), trie.owners(), 1 + _ints(sites, "process"))
+    place = launched_at(builder, place, profile, trie, sites)
+    forest, code = without_noise(builder, place)
     same = ["process", UNLAUNCHED, "code", *_ITEM, *BY.columns]
     merged = (
         sites.with_columns(pl.Series("code", code), (pl.col("thread") < 0).cast(pl.Int64).alias(UNLAUNCHED))
@@ -114,15 +114,15 @@ def _by_frames(profile: Tables, trie: Functions, done: Work) -> tuple[Forest, Wo
 
 def _inside(profile: Tables, sampled: Mapping[str, Samples], recorded: Scopes) -> tuple[Forest, dict[str, Ints], Ints]:
     """What lies inside kernels, as a forest; for each metric the node of each of its points; and that of each node of recorded scopes."""
-    growth = Growth()
+    builder = TreeBuilder()
     counts = {name: len(of.points) for name, of in sampled.items()}
     place = np.zeros(sum(counts.values()), dtype=np.int64)
     if sampled:
         points = pl.concat([of.points for of in sampled.values()])
-        place = grow_inside(growth, profile, points, place, np.arange(len(points)), "instruction")
+        place = add_inside(builder, profile, points, place, np.arange(len(points)), "instruction")
     nodes = np.arange(len(recorded.forest.parent))
-    of_scopes = growth.grow(np.zeros(len(nodes), dtype=np.int64), recorded.forest, nodes)
-    tree, at = growth.ripe()
+    of_scopes = builder.add(np.zeros(len(nodes), dtype=np.int64), recorded.forest, nodes)
+    tree, at = builder.build()
     ends = np.cumsum(list(counts.values()), dtype=np.int64)
     return forest_of(tree), dict(zip(counts, np.split(at[place], ends[:-1]) if counts else [], strict=True)), at[of_scopes]
 
@@ -131,7 +131,7 @@ def _inside(profile: Tables, sampled: Mapping[str, Samples], recorded: Scopes) -
 class _Parts:
     """Sites, those of compiled kernels divided over what they were fused from: a group of parts for each."""
 
-    divided: Spread
+    divided: SplitOverOps
     part: Ints
     """For each of the divided rows its row of `sites`: parts of a group that are of the same layer and op are one."""
     sites: pl.DataFrame
@@ -139,7 +139,7 @@ class _Parts:
 
     @staticmethod
     def of(sites: pl.DataFrame, meaning: Meaning) -> _Parts:
-        divided = spread(sites, sites["took"].to_numpy(), meaning.compiled, meaning.forests)
+        divided = split_over_ops(sites, sites["took"].to_numpy(), meaning.compiled, meaning.forests)
         rows = divided.rows.select("layer", "op").with_columns(group=pl.Series(divided.division.item))
         same = rows.with_row_index("row").select(pl.col("row").min().over("group", "layer", "op"))["row"].to_numpy()
         first, part = np.unique(same, return_inverse=True)
@@ -274,7 +274,7 @@ def _sites(profile: Tables, parts: _Parts, whole: pl.DataFrame, lone: pl.DataFra
         ALONE: alone,
         **{name: parts.divided.forests[name] for name in BY.columns},
         "family": families,
-        UNLAUNCHED: Forest.of_frames(frame_table([NO_LAUNCH])[1:]),
+        UNLAUNCHED: Forest.of_frames(frame_table([NO_LAUNCH_FRAME])[1:]),
         "kernel": kernels,
     }
     return forests, pl.concat([mine.cast(pl.Int64), others], how="diagonal").fill_null(0)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.arrays.row_keys import ordered, summed
 from aiflame.attribute.arrays.time_bins import Bins
-from aiflame.attribute.forest import Forest, Growth, Places
+from aiflame.attribute.forest import Forest, NodeIds, TreeBuilder
 from aiflame.attribute.groupings import GROUPING_ROWS, RANK, GroupingRow
 from aiflame.attribute.sites.segments import Segment, forest_of, segments
 from aiflame.attribute.sites.times import Times
@@ -141,9 +141,9 @@ def put_in_order(
     )
 
 
-def without_noise(growth: Growth, code: Places) -> tuple[Forest, Ints]:
+def without_noise(builder: TreeBuilder, code: NodeIds) -> tuple[Forest, Ints]:
     """What has grown on processes, as a forest without them and without noise; and the node of each place."""
-    tree, place = growth.ripe()
+    tree, place = builder.build()
     shown, at = without_nodes(tree, hidden_noise(tree) | (tree.kinds() == Kind.PROCESS))
     return forest_of(shown), at[place[code]].astype(np.int64)
 

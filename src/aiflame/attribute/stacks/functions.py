@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays import nodes
-from aiflame.attribute.forest import Forest, Growth, Places
+from aiflame.attribute.forest import Forest, NodeIds, TreeBuilder
 from aiflame.attribute.stacks.process_frames import process_frames, thread_frames, with_ranks
 from aiflame.attribute.stacks.table import StackKeys, stack_table
 from aiflame.attribute.tree import FRAME_COLUMNS, Frame, Metric, Tree, frame_table
@@ -103,7 +103,7 @@ def hang(
     endings: list[pl.DataFrame],
     metric: Metric,
     no_thread: Frame,
-    begun: Callable[[Growth, Places], Places],
+    begun: Callable[[TreeBuilder, NodeIds], NodeIds],
     *,
     whole: bool,
 ) -> Tree:
@@ -111,29 +111,29 @@ def hang(
     stack, outermost first) a column `ending0`, `ending1` … with its row, null for none. `no_thread` stands for thread 0.
 
     `begun` puts what it likes on the places of processes; then comes the `whole` stack on its thread, or its innermost function alone."""
-    growth = Growth()
+    builder = TreeBuilder()
     process, thread, stack = (measured[column].to_numpy().astype(np.int64) for column in ("process", "thread", "stack"))
-    place = growth.grow(np.zeros(len(measured), dtype=np.int64), trie.owners(), 1 + process)
-    place = begun(growth, place)
+    place = builder.add(np.zeros(len(measured), dtype=np.int64), trie.owners(), 1 + process)
+    place = begun(builder, place)
     node = trie.on_threads(process, stack)
     if whole:
-        place = grow_threads(growth, place, profile, process, thread, no_thread)
-        place = growth.grow(place, trie.forest(), node)
+        place = add_threads(builder, place, profile, process, thread, no_thread)
+        place = builder.add(place, trie.forest(), node)
     else:
-        place = growth.grow(place, Forest.of_frames(trie.frames), np.where(node > 0, trie.frame[node].astype(np.int64) + 1, 0))
+        place = builder.add(place, Forest.of_frames(trie.frames), np.where(node > 0, trie.frame[node].astype(np.int64) + 1, 0))
     for number, table in enumerate(endings):
-        place = growth.grow(place, Forest.of_frames(table), measured[f"ending{number}"].cast(pl.Int64).fill_null(-1).to_numpy() + 1)
-    return growth.finish((metric,), {metric.name: (place, measured["value"].to_numpy())})
+        place = builder.add(place, Forest.of_frames(table), measured[f"ending{number}"].cast(pl.Int64).fill_null(-1).to_numpy() + 1)
+    return builder.finish((metric,), {metric.name: (place, measured["value"].to_numpy())})
 
 
-def grow_threads(
-    growth: Growth, place: Places, profile: Tables, process: NDArray[np.int64], thread: NDArray[np.int64], no_thread: Frame
-) -> Places:
+def add_threads(
+    builder: TreeBuilder, place: NodeIds, profile: Tables, process: NDArray[np.int64], thread: NDArray[np.int64], no_thread: Frame
+) -> NodeIds:
     """Puts a thread on each of these places of processes; thread -1 stays where it is."""
     threads, which = np.unique(process << 32 | np.maximum(thread, 0), return_inverse=True)
     wanted = pl.DataFrame({"process": threads >> 32, "thread": threads & 0xFFFFFFFF})
     frames = thread_frames(profile.table("threads"), profile.table("thread_ends"), profile.table("processes"), wanted, no_thread)
-    return growth.grow(place, Forest.of_frames(frame_table(frames)[1:]), np.where(thread >= 0, 1 + which, 0))
+    return builder.add(place, Forest.of_frames(frame_table(frames)[1:]), np.where(thread >= 0, 1 + which, 0))
 
 
 def _functions_of_words(profile: Tables, words: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -69,7 +69,7 @@ def _innermost(profile: Tables, stacks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _words_of_functions(profile: Tables) -> pl.DataFrame:
-    """The stacks, sorted by process and id. A layer is no function: inside it runs what calls it."""
+    """The stacks, sorted by process and id. LAYER words are no functions: a stack that ends in one gets its caller's word."""
     stacks = stack_table(profile)
     layer = frame_kinds(stacks.words) == FrameKind.LAYER
     if not layer.any():

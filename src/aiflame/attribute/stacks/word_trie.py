@@ -18,7 +18,7 @@ from aiflame.attribute.stacks.table import StackTable, stack_table
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class WordTrie:
     """Node 0 is the root of all; the stack of row i of `stacks` ends at node i + 1."""
 
     stacks: StackTable
@@ -42,11 +42,11 @@ class Words:
 
 
 @once
-def stack_words(profile: Analysis) -> Words:
+def word_trie(profile: Analysis) -> WordTrie:
     """The trie of frame words of a profile."""
     stacks = stack_table(profile)
     words = stacks.rows.select("process", "frame")
     distinct = words.unique(maintain_order=True)
     numbered = distinct.with_row_index("word")
     word = words.join(numbered, on=["process", "frame"], how="left", maintain_order="left")["word"]
-    return Words(stacks, stacks.parent, np.concatenate([[-1], word.to_numpy().astype(np.int64)]), distinct)
+    return WordTrie(stacks, stacks.parent, np.concatenate([[-1], word.to_numpy().astype(np.int64)]), distinct)

@@ -1,4 +1,4 @@
-"""What runtimes whose calls are traced are called."""
+"""Display names of traced runtimes."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.stacks.functions import functions
-from aiflame.attribute.stacks.word_trie import Words, stack_words
+from aiflame.attribute.stacks.word_trie import WordTrie, word_trie
 from aiflame.attribute.transforms.noise import interpreter_noise
 from aiflame.attribute.tree import Tree
 from aiflame.profile.codes import FrameKind
@@ -85,9 +85,9 @@ class Stacks:
         return [[name for one, name in zip(each, row, strict=True) if one >= 0] for each, row in zip(found.tolist(), rows, strict=True)]
 
     @cached_property
-    def _lines(self) -> tuple[Words, list[str]]:
+    def _lines(self) -> tuple[WordTrie, list[str]]:
         """The trie of words, and the text of each distinct word (empty: not told)."""
-        words = stack_words(self._profile)
+        words = word_trie(self._profile)
         symbols = self._profile.table("symbols") if self._profile.has("symbols") else None
         text = [""] * len(words.distinct)
         if symbols is not None:

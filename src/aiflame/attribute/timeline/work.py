@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.arrays.chunks import pieces as pieces_of
-from aiflame.attribute.arrays.chunks import taken
+from aiflame.attribute.arrays.chunks import take_or
 from aiflame.attribute.arrays.lookup import find_rows
 from aiflame.attribute.arrays.row_keys import by_time, packed
 from aiflame.attribute.devices.graphs import captured_stacks
@@ -164,7 +164,7 @@ def _ran(profile: Tables, items: pl.DataFrame, launches: pl.DataFrame) -> Iterat
     index = LaunchIndex.of(*(launches[name].to_numpy() for name in (*JOIN, "id")))
     captured = captured_stacks(profile)
     of_kernels = (
-        rows.with_columns(item=pl.Series(taken(of_known, find_rows(known, _ints(rows, "process") << 32 | _ints(rows, "shape")), 0)))
+        rows.with_columns(item=pl.Series(take_or(of_known, find_rows(known, _ints(rows, "process") << 32 | _ints(rows, "shape")), 0)))
         for rows in kernels
     )
     of_copies = (
@@ -173,7 +173,7 @@ def _ran(profile: Tables, items: pl.DataFrame, launches: pl.DataFrame) -> Iterat
     )
     for ran in chain(of_kernels, of_copies):
         launch = index.find(*(ran[name].to_numpy() for name in JOIN))
-        stack, variant = (taken(launches[name].to_numpy(), launch, 0) for name in ("stack", "variant"))
+        stack, variant = (take_or(launches[name].to_numpy(), launch, 0) for name in ("stack", "variant"))
         yield (
             _of_graphs(ran.with_columns(pl.Series("launch", launch), pl.Series("stack", stack), pl.Series("variant", variant)), captured)
             .with_columns(pl.col("start_ns", "end_ns").clip(upper_bound=LATEST).cast(pl.Int64))

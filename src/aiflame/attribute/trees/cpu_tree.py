@@ -5,11 +5,11 @@ from __future__ import annotations
 import polars as pl
 
 from aiflame.attribute.analysis import Analysis
-from aiflame.attribute.forest import Growth, Places
+from aiflame.attribute.forest import NodeIds, TreeBuilder
 from aiflame.attribute.meaning.context import of_samples
-from aiflame.attribute.meaning.fused_split import spread
+from aiflame.attribute.meaning.fused_split import split_over_ops
 from aiflame.attribute.metrics import CLOCK
-from aiflame.attribute.prefixes import Prefix, grow_prefix
+from aiflame.attribute.prefixes import Prefix, add_prefix
 from aiflame.attribute.stacks.functions import functions, hang
 from aiflame.attribute.stacks.innermost_lines import instruction_frames, line_frames
 from aiflame.attribute.stacks.process_frames import NO_THREAD
@@ -48,7 +48,7 @@ def cpu_tree(
         counted = pl.col(metric.name)
     measured = samples.group_by(key).agg(value=counted.sum().cast(pl.Int64)).sort(key).collect()
     if meaning is not None:
-        divided = spread(measured, measured["value"].to_numpy(), meaning.compiled, meaning.forests)
+        divided = split_over_ops(measured, measured["value"].to_numpy(), meaning.compiled, meaning.forests)
         measured, forests = divided.rows.with_columns(value=pl.Series(divided.division.value)), divided.forests
         metric = divided.label(metric)
     states, measured = state_frames(trie, measured)
@@ -61,7 +61,7 @@ def cpu_tree(
         measured = measured.join(of_stacks, on=["process", "stack"], how="left").with_columns(running).drop("row")
         endings.append(frames)
 
-    def begun(growth: Growth, place: Places) -> Places:
-        return place if by is None or meaning is None else grow_prefix(growth, place, measured, by, forests)
+    def begun(builder: TreeBuilder, place: NodeIds) -> NodeIds:
+        return place if by is None or meaning is None else add_prefix(builder, place, measured, by, forests)
 
     return hang(profile, trie, measured, endings, metric, NO_THREAD, begun, whole=by is None or by.code)

@@ -15,16 +15,16 @@ import polars as pl
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.arrays.apportion import Ints, scaled
 from aiflame.attribute.devices.idle import IDLE, idle
-from aiflame.attribute.devices.places import NO_LAUNCH, family_nodes, grow_inside, item_nodes, launched_at, stand_alone
+from aiflame.attribute.devices.places import NO_LAUNCH_FRAME, add_inside, family_nodes, item_nodes, launched_at, stand_alone
 from aiflame.attribute.devices.samples import DRIVER, Samples, elsewhere, samples
 from aiflame.attribute.devices.scopes import SCOPED, Scopes, scopes
 from aiflame.attribute.devices.work import Work, work
 from aiflame.attribute.energy.gpu_energy import IDLE_ENERGY, energy
-from aiflame.attribute.forest import Forest, Growth, Places
+from aiflame.attribute.forest import Forest, NodeIds, TreeBuilder
 from aiflame.attribute.meaning.context import of_devices
-from aiflame.attribute.meaning.fused_split import Compiled, Spread, spread
+from aiflame.attribute.meaning.fused_split import Compiled, SplitOverOps, split_over_ops
 from aiflame.attribute.metrics import WITH_IDLE
-from aiflame.attribute.prefixes import Prefix, grow_prefix
+from aiflame.attribute.prefixes import Prefix, add_prefix
 from aiflame.attribute.stacks.functions import Functions, functions
 from aiflame.attribute.stacks.table import stack_table
 from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_TIME, LAUNCHES, Metric, Tree, frame_table
@@ -58,9 +58,9 @@ def _whole_tree(plan: _Plan, metric: Metric, measured: Ints, resting: pl.DataFra
     """A metric of kernels and copies as wholes (`measured`: of each site), and of what devices take when idle (`resting`: process, device,
     name, value). `recorded`: by what it is divided inside kernels that have it."""
     profile, done = plan.profile, plan.done
-    growth = Growth()
-    divided = plan.spread(done.sites, measured)
-    place, value = plan.sites(growth, divided.rows, divided.forests), divided.division.value
+    builder = TreeBuilder()
+    divided = plan.split_over_ops(done.sites, measured)
+    place, value = plan.sites(builder, divided.rows, divided.forests), divided.division.value
     metric = divided.label(metric)
     inner, inner_value = place[:0], value[:0]
     scoped = np.zeros(len(done.sites), dtype=np.bool_)
@@ -71,7 +71,7 @@ def _whole_tree(plan: _Plan, metric: Metric, measured: Ints, resting: pl.DataFra
         site = of_kernels[site]
         scoped[site] = True
         row, which, inner_value = divided.divide(site, inner_value)
-        inner = growth.grow(place[row], recorded.forest, node[which])
+        inner = builder.add(place[row], recorded.forest, node[which])
         metric = replace(metric, label=metric.label + SCOPED) if len(inner) else metric
     value = np.where(scoped[divided.division.item], 0, value)
     if detail != "function":
@@ -80,15 +80,15 @@ def _whole_tree(plan: _Plan, metric: Metric, measured: Ints, resting: pl.DataFra
         site, by_samples = _shared_out(sampled, measured)
         value = np.where(np.isin(divided.division.item, site), 0, value)
         row, which, by_samples = divided.divide(site, by_samples)
-        lines = grow_inside(growth, profile, sampled.points, place[row], sampled.placed["point"].to_numpy()[which], detail)
+        lines = add_inside(builder, profile, sampled.points, place[row], sampled.placed["point"].to_numpy()[which], detail)
         metric = replace(metric, label=metric.label + DIVIDED) if len(lines) else metric
         inner, inner_value = np.concatenate([inner, lines]), np.concatenate([inner_value, by_samples])
-    rest = stand_alone(growth, plan.trie, resting, dict.fromkeys(resting["name"].unique(), Kind.GPU_IDLE))
+    rest = stand_alone(builder, plan.trie, resting, dict.fromkeys(resting["name"].unique(), Kind.GPU_IDLE))
     if resting["value"].sum():
         metric = replace(metric, label=metric.label + WITH_IDLE)
     values = np.concatenate([value, inner_value, resting["value"].to_numpy()])
     counts = done.sites["launches"].to_numpy()
-    return growth.finish(
+    return builder.finish(
         (metric, LAUNCHES), {metric.name: (np.concatenate([place, inner, rest]), values), LAUNCHES.name: (place[divided.first()], counts)}
     )
 
@@ -97,12 +97,12 @@ def bytes_tree(profile: Tables, by: Prefix | None = None) -> Tree:
     """Bytes that were copied or filled, under the stacks that asked for it."""
     plan = _Plan.of(profile, by)
     copies = plan.done.sites.filter(pl.col("kind") == int(Kind.GPU_COPY))
-    growth = Growth()
-    divided = plan.spread(copies, copies["bytes"].to_numpy())
-    place = plan.sites(growth, divided.rows, divided.forests)
+    builder = TreeBuilder()
+    divided = plan.split_over_ops(copies, copies["bytes"].to_numpy())
+    place = plan.sites(builder, divided.rows, divided.forests)
     metric = divided.label(BYTES)
     values = {metric.name: (place, divided.division.value), LAUNCHES.name: (place[divided.first()], copies["launches"].to_numpy())}
-    return growth.finish((metric, LAUNCHES), values)
+    return builder.finish((metric, LAUNCHES), values)
 
 
 def samples_tree(profile: Tables, metric: Metric, detail: str = "instruction", by: Prefix | None = None) -> Tree:
@@ -111,29 +111,29 @@ def samples_tree(profile: Tables, metric: Metric, detail: str = "instruction", b
     trie, done = plan.trie, plan.done
     latency = metric.name == GPU_LATENCY.name
     sampled = samples(profile, done, not_issued=latency, detail=detail != "function")
-    growth = Growth()
+    builder = TreeBuilder()
     used, of_placed = np.unique(sampled.placed["site"].to_numpy(), return_inverse=True)
     of_used = np.bincount(of_placed, sampled.placed["value"].to_numpy(), len(used)).astype(np.int64)
-    divided = plan.spread(done.sites[used], of_used)
+    divided = plan.split_over_ops(done.sites[used], of_used)
     metric = divided.label(metric)
     row, which, value = divided.divide(of_placed, sampled.placed["value"].to_numpy())
-    place = plan.sites(growth, divided.rows, divided.forests)[row]
-    place = grow_inside(growth, profile, sampled.points, place, sampled.placed["point"].to_numpy()[which], detail)
+    place = plan.sites(builder, divided.rows, divided.forests)[row]
+    place = add_inside(builder, profile, sampled.points, place, sampled.placed["point"].to_numpy()[which], detail)
 
     lost = sampled.unplaced.with_columns(name=pl.col("why"))
-    ended = stand_alone(growth, trie, lost, dict.fromkeys(lost["why"].unique(), Kind.UNATTRIBUTED))
+    ended = stand_alone(builder, trie, lost, dict.fromkeys(lost["why"].unique(), Kind.UNATTRIBUTED))
     kernel = lost.join(sampled.points.with_row_index("point"), on="point", how="left", maintain_order="left")
     kernel = kernel.select(pl.col("function").alias("name"), "device", "called", kind=pl.lit(int(Kind.GPU_KERNEL), pl.UInt8))
     forest, node = item_nodes(profile, kernel)
-    ended = growth.grow(ended, forest, np.where(kernel["called"].to_numpy(), 0, node))
-    ended = grow_inside(growth, profile, sampled.points, ended, lost["point"].to_numpy(), detail)
+    ended = builder.add(ended, forest, np.where(kernel["called"].to_numpy(), 0, node))
+    ended = add_inside(builder, profile, sampled.points, ended, lost["point"].to_numpy(), detail)
 
     rest = elsewhere(profile).with_columns(name=pl.col("why"))
     rest = rest.clear() if latency else rest
     kinds = {name: Kind.GPU_KERNEL if name == DRIVER else Kind.UNATTRIBUTED for name in rest["why"].unique()}
-    places = np.concatenate([place, ended, stand_alone(growth, trie, rest, kinds)])
+    places = np.concatenate([place, ended, stand_alone(builder, trie, rest, kinds)])
     values = np.concatenate([value, lost["value"].to_numpy(), rest["value"].to_numpy()])
-    return growth.finish((metric,), {metric.name: (places, values)})
+    return builder.finish((metric,), {metric.name: (places, values)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,21 +165,21 @@ class _Plan:
         profile.used(of_devices)
         return _Plan(profile, trie, done, by, meaning.forests, meaning.compiled)
 
-    def spread(self, sites: pl.DataFrame, value: Ints) -> Spread:
+    def split_over_ops(self, sites: pl.DataFrame, value: Ints) -> SplitOverOps:
         """Sites of kernels that a compiler fused, divided over what they were fused from."""
-        return spread(sites, value, self.compiled, self.forests)
+        return split_over_ops(sites, value, self.compiled, self.forests)
 
-    def sites(self, growth: Growth, sites: pl.DataFrame, forests: Mapping[str, Forest]) -> Places:
+    def sites(self, builder: TreeBuilder, sites: pl.DataFrame, forests: Mapping[str, Forest]) -> NodeIds:
         """Where each site's kernel or copy stands."""
         process, thread = (sites[name].to_numpy().astype(np.int64) for name in ("process", "thread"))
-        place = growth.grow(np.zeros(len(sites), dtype=np.int64), self.trie.owners(), 1 + process)
+        place = builder.add(np.zeros(len(sites), dtype=np.int64), self.trie.owners(), 1 + process)
         if self.by is not None:
-            place = grow_prefix(growth, place, sites, self.by, forests)
-        no_launch = Forest.of_frames(frame_table([NO_LAUNCH])[1:])
-        place = growth.grow(place, no_launch, (thread < 0).astype(np.int64))
+            place = add_prefix(builder, place, sites, self.by, forests)
+        no_launch = Forest.of_frames(frame_table([NO_LAUNCH_FRAME])[1:])
+        place = builder.add(place, no_launch, (thread < 0).astype(np.int64))
         if self.by is None or self.by.code:
-            place = launched_at(growth, place, self.profile, self.trie, sites)
-        return growth.grow(place, *item_nodes(self.profile, sites))
+            place = launched_at(builder, place, self.profile, self.trie, sites)
+        return builder.add(place, *item_nodes(self.profile, sites))
 
 
 def _shared_out(sampled: Samples, took: Ints) -> tuple[Ints, Ints]:

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import polars as pl
 
-from aiflame.analyze.kernel.annotate import Annotation, Place, annotator
+from aiflame.analyze.kernel.annotate import Annotation, CodeLine, annotator
 from aiflame.analyze.kernel.choice import Kernel, kernels
 from aiflame.analyze.kernel.source_text import SourceTexts
 from aiflame.profile.tables import OpenedProfile
@@ -188,7 +188,7 @@ class _Rows(Generic[Row]):
         return self._place[row]
 
 
-def _chain(chain: Iterable[Place], places: _Rows[tuple[int, int, int, int]], files: _Rows[str], functions: _Rows[str]) -> int:
+def _chain(chain: Iterable[CodeLine], places: _Rows[tuple[int, int, int, int]], files: _Rows[str], functions: _Rows[str]) -> int:
     above = 0
     for place in reversed(list(chain)):
         above = places.place((above, files.place(place.file), place.line, functions.place(place.function)))

@@ -1,4 +1,4 @@
-"""Serves a report on loopback, to the person who has its address alone.
+"""Serves a report on 127.0.0.1, under a path with a random token.
 
 Other programs on the machine can reach the port, and any web page can make a browser send requests to it. So the path begins with a random
 token, and the Host must name this machine: a name of an attacker's that resolves to 127.0.0.1 would make the answers theirs to read. What

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from aiflame.analyze.amounts import share
-from aiflame.analyze.kernel.annotate import Place, Reasons
+from aiflame.analyze.kernel.annotate import CodeLine, Reasons
 from aiflame.resolve.device.stall_reasons import SELECTED
 from aiflame.resolve.names.readable import clean
 
@@ -99,6 +99,6 @@ def place_name(file: str, line: int) -> str:
     return f"{file.rsplit('/', 1)[-1]}:{line}" if line else file.rsplit("/", 1)[-1]
 
 
-def chain_text(callers: Sequence[Place]) -> str:
+def chain_text(callers: Sequence[CodeLine]) -> str:
     """`← attn.py:88 ← model.py:12`: what the code was inlined into."""
     return harmless(" ".join(f"← {place_name(place.file, place.line)}" for place in callers))

@@ -24,7 +24,7 @@ _NOT_ISSUED_BESIDE = 170
 _SMALL_GAP = 4
 """So many lines without code between two with code are shown; of a longer gap a mark."""
 _SMALL_FOLD = 2
-"""So many cold instructions are shown rather than told."""
+"""Runs of up to this many cold instructions are listed; longer ones become one row."""
 _CONTEXT = 2
 """Instructions shown around a hot one where there are no source lines to read."""
 _INDENT = 4

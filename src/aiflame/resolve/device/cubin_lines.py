@@ -36,14 +36,14 @@ class File:
     """Its size when it was compiled, 0 when unknown."""
 
 
-class Place(NamedTuple):
+class DeviceLine(NamedTuple):
     function: str
     """As compiled; "" for the function that the code belongs to."""
     file: File
     line: int
 
 
-Chain = tuple[Place, ...]
+Chain = tuple[DeviceLine, ...]
 """Outermost first: the function itself, then what was inlined."""
 
 
@@ -77,11 +77,11 @@ class Sequence:
         return self._chains[row]
 
     def _chain(self, row: int) -> Chain:
-        chain: list[Place] = []
+        chain: list[DeviceLine] = []
         while True:
             one = self._rows[row]
             inlined = 0 < one.context <= row  # of what comes later it cannot be a part
-            chain.append(Place(self._name(one.name) if inlined else "", self._unit.file(one.file), one.line))
+            chain.append(DeviceLine(self._name(one.name) if inlined else "", self._unit.file(one.file), one.line))
             if not inlined or len(chain) == DEEPEST:
                 return tuple(place for place in reversed(chain) if place.line > 0)
             row = one.context - 1

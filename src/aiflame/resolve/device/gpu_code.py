@@ -16,7 +16,7 @@ from aiflame.profile.door import Folder
 from aiflame.profile.store import Profile
 from aiflame.resolve.device import device_code
 from aiflame.resolve.device.cubin import Cubin, Function
-from aiflame.resolve.device.cubin_lines import Chain, File, Place
+from aiflame.resolve.device.cubin_lines import Chain, DeviceLine, File
 from aiflame.resolve.device.kernel_families import family
 from aiflame.resolve.device.kernel_names import full_name, own_name, short_name
 from aiflame.resolve.device.nvdisasm import Code, Listing, disassemble, tools
@@ -249,7 +249,7 @@ class _Lines:
                 yield number, depth, names[raw], clean(place.file.path), _line(place)
 
 
-def _line(place: Place) -> int:
+def _line(place: DeviceLine) -> int:
     return min(place.line, 0xFFFFFFFF)
 
 

@@ -20,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 
 from aiflame.resolve.device.cubin import Cubin
-from aiflame.resolve.device.cubin_lines import DEEPEST, Chain, CubinLines, File, Place
+from aiflame.resolve.device.cubin_lines import DEEPEST, Chain, CubinLines, DeviceLine, File
 from aiflame.resolve.files.outside import Outside
 
 PTX_LINES = ".nv_debug_line_sass"
@@ -145,7 +145,7 @@ def _chain(
             return ()
         places.append((next(iter(candidates)), int(number)))
     files = [(known.get(path) or File(path, 0), line) for path, line in reversed(places)]
-    return tuple(Place(function_at(file, line) if depth else "", file, line) for depth, (file, line) in enumerate(files))
+    return tuple(DeviceLine(function_at(file, line) if depth else "", file, line) for depth, (file, line) in enumerate(files))
 
 
 def _functions(file: File, outside: Outside) -> list[tuple[int, int, str]]:

@@ -22,7 +22,7 @@ _NAMELESS = frozenset({"", "?", "<unknown>"})
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourceLine:
     """One function of an address's chain."""
 
     name: str
@@ -54,7 +54,7 @@ class DebugLines:
         except (SymbolicError, StopIteration, OSError, UnicodeError):
             return
 
-    def lookup(self, address: int) -> list[Place]:
+    def lookup(self, address: int) -> list[SourceLine]:
         """Outermost function first; empty when there is no line information."""
         if self._cache is None or address < self._first:
             return []
@@ -64,7 +64,7 @@ class DebugLines:
             return []
         # symbolic stretches a function without a size to the next one: believe only what has a file.
         places = [
-            Place(
+            SourceLine(
                 "" if location.symbol in _NAMELESS else location.symbol,
                 location.full_path or "",
                 location.line,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from aiflame.resolve.files.elf_file import ElfFile
-from aiflame.resolve.native.debug_lines import DebugLines, Place
+from aiflame.resolve.native.debug_lines import DebugLines, SourceLine
 
 _PROGRAM = "import sys; sys.path[:] = {path!r}; from aiflame.resolve.native.debug_lines_apart import answer; answer()"
 _SECONDS = 600
@@ -25,7 +25,7 @@ _BOUNDS = {resource.RLIMIT_AS: 8 << 30, resource.RLIMIT_CPU: 120, resource.RLIMI
 _LONGEST_TEXT = 64 << 10
 
 
-def chains_apart(elf: ElfFile, addresses: list[int]) -> list[list[Place]] | None:
+def chains_apart(elf: ElfFile, addresses: list[int]) -> list[list[SourceLine]] | None:
     """For each address what `DebugLines.lookup` says; None when that process did not come to its end."""
     content = elf.content()
     if isinstance(content, bytes):
@@ -65,11 +65,11 @@ def answer() -> None:
         print(json.dumps([astuple(place) for place in chain]))
 
 
-def _short(place: Place) -> Place:
-    return Place(place.name[:_LONGEST_TEXT], place.file[:_LONGEST_TEXT], place.line, place.cplusplus)
+def _short(place: SourceLine) -> SourceLine:
+    return SourceLine(place.name[:_LONGEST_TEXT], place.file[:_LONGEST_TEXT], place.line, place.cplusplus)
 
 
-def _read(said: IO[bytes], count: int) -> list[list[Place]] | None:
+def _read(said: IO[bytes], count: int) -> list[list[SourceLine]] | None:
     said.seek(0)
-    chains = [[Place(*place) for place in json.loads(line)] for line in said]
+    chains = [[SourceLine(*place) for place in json.loads(line)] for line in said]
     return chains if len(chains) == count else None

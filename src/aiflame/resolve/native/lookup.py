@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiflame.resolve.files.code_files import Code
-from aiflame.resolve.native.debug_lines import DebugLines, Place, too_much
+from aiflame.resolve.native.debug_lines import DebugLines, SourceLine, too_much
 from aiflame.resolve.native.debug_lines_apart import chains_apart
 from aiflame.resolve.native.elf_symbols import ElfSymbols
 
@@ -17,7 +17,7 @@ from aiflame.resolve.native.elf_symbols import ElfSymbols
 class Found:
     """What an address is. Without any name, `chain` is empty."""
 
-    chain: tuple[Place, ...]
+    chain: tuple[SourceLine, ...]
     """The function itself, then what was inlined into it, innermost last."""
     start: int
     """Of the function; -1 when unknown."""
@@ -31,16 +31,16 @@ def look_up(module: str, code: Code, addresses: NDArray[np.uint64]) -> tuple[lis
     for function, chain in zip(symbols.lookup(addresses), chains, strict=True):
         if function and function.name:
             # The symbol names the function the same way with and without DWARF.
-            outer = chain[0] if chain else Place("", "", 0, False)
-            chain[:1] = [Place(function.name, outer.file, outer.line, outer.cplusplus)]
+            outer = chain[0] if chain else SourceLine("", "", 0, False)
+            chain[:1] = [SourceLine(function.name, outer.file, outer.line, outer.cplusplus)]
         elif chain and not chain[0].name:
             chain = []
         found.append(Found(tuple(chain), function.start if function else -1))
     return found, f"{module} {why}: its frames have no lines" if why else ""
 
 
-def _chains(code: Code, addresses: list[int]) -> tuple[list[list[Place]], str]:
-    none: list[list[Place]] = [[] for _ in addresses]
+def _chains(code: Code, addresses: list[int]) -> tuple[list[list[SourceLine]], str]:
+    none: list[list[SourceLine]] = [[] for _ in addresses]
     elf = next((elf for elf in (code.binary, code.debug) if elf and elf.line_bytes), None)
     if elf is None:
         return none, ""
