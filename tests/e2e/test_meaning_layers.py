@@ -12,7 +12,7 @@ import pytest
 from recording import PYTHON, Recorder
 from torch_programs import needs_torch, program
 
-from aiflame.attribute.arrays.lookup import Ints
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.backward import ForwardOf, origins
 from aiflame.attribute.meaning.events import sample_items
 from aiflame.attribute.meaning.layers import StackLayers, layers

@@ -7,17 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays.lookup import find_rows
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.stacks.table import StackKeys
 from aiflame.attribute.stacks.word_trie import word_trie
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.frame_words import is_frame_of
 from aiflame.profile.tables import Tables
-
-Ints = NDArray[np.int64]
 
 _FOREIGN = re.compile(
     r"(^|/)(site|dist)-packages/|(^|/)lib(64)?/python\d|^<|^$|(^|/)aiflame/(target|intra)/|/torchinductor_[^/]+/|/c[a-z2-7]{51}\.py$"

@@ -16,6 +16,7 @@ from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.arrays.chunks import arrays
 from aiflame.attribute.arrays.lookup import find_rows
+from aiflame.attribute.arrays.types import U32, Ints
 from aiflame.attribute.devices.inside import kernel_names
 from aiflame.attribute.devices.launches import LaunchTable
 from aiflame.attribute.devices.records import NO_THREAD_ROW
@@ -30,8 +31,6 @@ from aiflame.attribute.stacks.process_frames import process_frames, with_ranks
 from aiflame.memory import give_back_freed_memory
 from aiflame.profile.tables import Tables
 
-Ints = NDArray[np.int64]
-U32 = NDArray[np.uint32]
 J = TypeVar("J", bound="DeviceJoin")
 
 BY_CODE_AND_MEANING = Prefix(("phase", "layer", "op"), code=True)

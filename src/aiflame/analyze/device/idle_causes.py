@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from aiflame.analyze.device.device_join import DeviceJoin, Launches
 from aiflame.analyze.places import place_of
-from aiflame.analyze.spans import Ints, Spans, union
+from aiflame.analyze.spans import Spans, union
 from aiflame.attribute.arrays.chunks import take_or
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.meaning.steps import DATA, OPTIMIZER, automatic_regions
 from aiflame.profile.kinds import Kind

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.analyze.device.device_join import DeviceJoin, Ints
+from aiflame.analyze.device.device_join import DeviceJoin
 from aiflame.analyze.device.idle_causes import SAYS, Cause, Threads, causes, places_of_calls, sampled
 from aiflame.analyze.device.occupancy import Device
 from aiflame.analyze.layer_groups import collapsed
@@ -20,6 +20,7 @@ from aiflame.analyze.spans import Spans, gaps, union
 from aiflame.analyze.step_times import steady
 from aiflame.attribute.arrays.chunks import PIECE
 from aiflame.attribute.arrays.row_keys import packed
+from aiflame.attribute.arrays.types import Ints
 
 LONGEST = 200
 """Single gaps that are listed."""

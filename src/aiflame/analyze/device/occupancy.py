@@ -14,8 +14,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.analyze.device.device_join import DeviceJoin
-from aiflame.analyze.spans import Ints, Spans, union
+from aiflame.analyze.spans import Spans, union
 from aiflame.analyze.step_times import steady
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.families import COLLECTIVE
 from aiflame.profile.kinds import Kind
 

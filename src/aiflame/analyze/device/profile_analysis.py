@@ -9,13 +9,14 @@ import numpy as np
 import polars as pl
 
 from aiflame.analyze.cpu_facts import CpuFacts, cpu_facts
-from aiflame.analyze.device.device_join import BY_CODE_AND_MEANING, DeviceJoin, Ints
+from aiflame.analyze.device.device_join import BY_CODE_AND_MEANING, DeviceJoin
 from aiflame.analyze.device.idle_gaps import IdleGaps, idle_gaps
 from aiflame.analyze.device.occupancy import Device, devices, per_step
 from aiflame.analyze.device.stalls import stalls
 from aiflame.analyze.step_times import steady
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays import nodes
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.devices.work import work
 from aiflame.attribute.meaning.context import release_samples
 from aiflame.attribute.metrics import CLOCK

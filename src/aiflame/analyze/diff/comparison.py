@@ -22,6 +22,7 @@ from aiflame.analyze.device.profile_analysis import ProfileAnalysis
 from aiflame.analyze.diff.per_step import Values, values
 from aiflame.analyze.step_times import steady, step_times
 from aiflame.attribute.arrays.apportion import scaled
+from aiflame.attribute.arrays.types import Floats
 from aiflame.attribute.groupings import compared_by
 from aiflame.attribute.meaning.fused_kernels import ESTIMATED
 from aiflame.attribute.metrics import CLOCK, COMPARED, METRIC_ROWS, METRICS, OF_GPU, SAMPLED
@@ -46,7 +47,6 @@ ROWS = {
     "beyond": pl.Boolean,  # more than noise; null where that is not known
     "only": pl.String,  # "base" or "new" where the other has nothing of it, else ""
 }
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,10 @@ from functools import cached_property
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.devices.inside import kernel_names
 from aiflame.profile.tables import Tables
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 _TABLES = ("kernels", "scopes", "paths", "launches", "times", "ctas", "warps", "spans")
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from aiflame.analyze.intra.data import Bools, Inside, Ints, Line
+from aiflame.analyze.intra.data import Inside, Line
 from aiflame.analyze.intra.kinds import Row, is_copy, is_copy_wait, is_math
 from aiflame.analyze.intra.roles import roles_of_spans
+from aiflame.attribute.arrays.types import Ints, Mask
 
 ALIKE = 0.1
 """Waits are for a copy if there are as many of them, but for this part (rings that wrapped)."""
@@ -122,7 +123,7 @@ def slot_times(inside: Inside, told: Flow) -> list[Slot]:
     return [Slot(number, float(full), float(empty)) for number, (full, empty) in enumerate(zip(*means, strict=True))]
 
 
-def _frame(line: Line, scope: Ints, mine: Bools) -> pl.DataFrame:
+def _frame(line: Line, scope: Ints, mine: Mask) -> pl.DataFrame:
     """Spans, each with its number among those of its scope and warp, from the end."""
     row = np.flatnonzero(mine)
     cta, begin = line.cta[row], line.begin[row]

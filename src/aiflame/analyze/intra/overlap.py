@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aiflame.analyze.intra.data import Bools, Inside, Ints, Line
+from aiflame.analyze.intra.data import Inside, Line
 from aiflame.analyze.intra.flow import Flow
 from aiflame.analyze.intra.kinds import (
     OWN_COPY_WAITS,
@@ -29,6 +29,7 @@ from aiflame.analyze.intra.kinds import (
 )
 from aiflame.analyze.intra.roles import roles_of_spans
 from aiflame.analyze.spans import Spans, both, union, without
+from aiflame.attribute.arrays.types import Ints, Mask
 
 _NUMBER = re.compile(r" #\d+$")
 
@@ -173,7 +174,7 @@ def _worked(inside: Inside, line: Line, handed_on: Flow) -> Spans:
     return union(after, until)
 
 
-def _in_flight(line: Line, issue: Bools, wait: Bools, later: int) -> tuple[Ints, Ints]:
+def _in_flight(line: Line, issue: Mask, wait: Mask, later: int) -> tuple[Ints, Ints]:
     """From each issue to the end of the n-th wait after it on the same warp; those that nobody waits for have no end and are left out."""
     issues, waits = np.flatnonzero(issue), np.flatnonzero(wait)
     at = np.searchsorted(waits, issues) + later - 1
@@ -183,7 +184,7 @@ def _in_flight(line: Line, issue: Bools, wait: Bools, later: int) -> tuple[Ints,
     return line.begin[issues[same]], line.end[found[same]]
 
 
-def _begin_after(line: Line, mine: Bools, of: Bools) -> Ints:
+def _begin_after(line: Line, mine: Mask, of: Mask) -> Ints:
     """When the next of some spans begins on the same warp; else 0."""
     rows, others = np.flatnonzero(mine), np.flatnonzero(of)
     if not len(others):

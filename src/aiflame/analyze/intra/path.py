@@ -11,18 +11,16 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from aiflame.analyze.intra.data import Bools, Inside, Ints
+from aiflame.analyze.intra.data import Inside
 from aiflame.analyze.intra.flow import NO_WAIT_NS, Flow
 from aiflame.analyze.intra.kinds import is_role_wait, waits_for_its_math
 from aiflame.analyze.intra.roles import RolesOfSpans, roles_of_spans
+from aiflame.attribute.arrays.types import Floats, Ints, Mask
 
 MOST_CTAS = 64
 """They do the same: as many are walked, evenly spread."""
 IN_FLIGHT = "copies in flight"
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +96,7 @@ def role_path(inside: Inside, copies: Flow | None) -> RolePath | None:
     return RolePath(len(chosen), sorted(parts, key=lambda one: (-one.share, one.role, one.scope)))
 
 
-def _unwaited(scope: Ints, took: Floats, waits: Bools) -> Floats:
+def _unwaited(scope: Ints, took: Floats, waits: Mask) -> Floats:
     """Of each span: what its scope takes where nobody has to wait, twice over."""
     least = np.zeros(256)
     for number in np.unique(scope[waits]).tolist():
@@ -119,15 +117,15 @@ def _issued(copies: Flow | None, chosen: Ints) -> dict[int, int]:
     return {row: latest[cta, number] for row, cta, number in at if (cta, number) in latest}
 
 
-def _leaves(inside: Inside, scope: Ints, kinds: set[int]) -> Bools:
+def _leaves(inside: Inside, scope: Ints, kinds: set[int]) -> Mask:
     line = inside.line
     alone = np.ones(len(scope), dtype=np.bool_)
     alone[:-1] = (line.unit[1:] != line.unit[:-1]) | (line.begin[1:] >= line.end[:-1])
-    found: Bools = alone & np.isin(scope, list(kinds))
+    found: Mask = alone & np.isin(scope, list(kinds))
     return found
 
 
-def _warps(inside: Inside, told: RolesOfSpans, cta: int, waits: Bools, real: Bools, leaves: Bools) -> dict[int, _Warp]:
+def _warps(inside: Inside, told: RolesOfSpans, cta: int, waits: Mask, real: Mask, leaves: Mask) -> dict[int, _Warp]:
     """Of each role the first warp that was recorded: the others do the same."""
     line = inside.line
     low, high = np.searchsorted(line.cta, [cta, cta + 1])

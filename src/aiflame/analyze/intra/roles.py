@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from aiflame.analyze.intra.data import Bools, Inside, Ints, Line
+from aiflame.analyze.intra.data import Inside, Line
 from aiflame.analyze.intra.kinds import is_role_wait
 from aiflame.analyze.spans import Spans, union, without
+from aiflame.attribute.arrays.types import Ints, Mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class RolesOfSpans:
     names: tuple[str, ...]
     role: Ints
     """Of each span of the line, in the order of `names`; -1: of no role."""
-    whole: Bools
+    whole: Mask
     """Of each span of the line: it is what a warp does as this role, from its begin to its end."""
 
 
@@ -87,7 +88,7 @@ def roles(inside: Inside, critical: Mapping[str, float]) -> list[Role]:
     return sorted(found, key=lambda one: (-one.critical, one.name))
 
 
-def _working(line: Line, mine: Bools, waits: Bools) -> Spans:
+def _working(line: Line, mine: Mask, waits: Mask) -> Spans:
     """Warps are kept apart first, then laid upon each other."""
     units, dense = np.unique(line.unit, return_inverse=True)
     move = (dense - line.cta) * line.step

@@ -12,11 +12,9 @@ from typing import Literal
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from aiflame.analyze.spans import Spans, union
 
-Ints = NDArray[np.int64]
 Rule = Literal["devices", "samples", "calls"]
 
 

@@ -12,14 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from aiflame.attribute.arrays.types import Floats, Ints
 from aiflame.profile.rank_of import NONE, ranks_of
 from aiflame.profile.ranked import Ranked
 from aiflame.profile.shifts import SAME, Shift
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 FEW = 4
 """Meetings: fewer than that only say what is impossible."""

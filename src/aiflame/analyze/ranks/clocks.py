@@ -10,13 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aiflame.analyze.ranks.clock_estimate import Meetings, clocks
 from aiflame.analyze.ranks.facts import RankFacts
+from aiflame.attribute.arrays.types import Ints
 from aiflame.profile.shifts import SAME, Shift
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from aiflame.analyze.device.device_join import DeviceJoin
 from aiflame.analyze.labels import gathered
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.context import of_calls
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.meaning.families import COLLECTIVE
@@ -26,9 +27,6 @@ from aiflame.attribute.meaning.steps import Steps
 from aiflame.profile.codes import CallBackend, CallKind
 from aiflame.profile.frame_words import is_backward_column
 from aiflame.profile.tables import Tables
-
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 class Sort(IntEnum):

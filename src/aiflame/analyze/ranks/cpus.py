@@ -12,10 +12,11 @@ import polars as pl
 
 from aiflame.analyze.labels import gathered
 from aiflame.analyze.places import place_of, place_text, places, short_place
-from aiflame.analyze.ranks.activity import ITEMS, SITES, Activity, Cause, Ints, holes
+from aiflame.analyze.ranks.activity import ITEMS, SITES, Activity, Cause, holes
 from aiflame.analyze.ranks.collectives import Communication
 from aiflame.analyze.spans import Spans, union
 from aiflame.attribute.analysis import Analysis
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.context import of_samples
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.meaning.phases import Phase

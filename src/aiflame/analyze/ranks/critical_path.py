@@ -16,7 +16,8 @@ import polars as pl
 
 from aiflame.analyze.ranks.clocks import Clocks
 from aiflame.analyze.ranks.facts import RankFacts
-from aiflame.analyze.ranks.meetings import LATE_NS, Floats, Ints, Meetings
+from aiflame.analyze.ranks.meetings import LATE_NS, Meetings
+from aiflame.attribute.arrays.types import Floats, Ints
 from aiflame.attribute.meaning.phases import NAMES, Phase
 
 BLOCKED = 0.2

@@ -11,9 +11,10 @@ from aiflame.analyze.device.idle_causes import Threads, causes, sampled
 from aiflame.analyze.device.occupancy import Device
 from aiflame.analyze.device.profile_analysis import ProfileAnalysis
 from aiflame.analyze.places import place_text, short_place
-from aiflame.analyze.ranks.activity import ITEMS, SITES, Activity, Cause, Ints
+from aiflame.analyze.ranks.activity import ITEMS, SITES, Activity, Cause
 from aiflame.analyze.spans import Spans, gaps, union
 from aiflame.attribute.arrays.row_keys import packed
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.families import COLLECTIVE
 from aiflame.attribute.meaning.phases import NAMES, Phase
 from aiflame.profile.kinds import Kind

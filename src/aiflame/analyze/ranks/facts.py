@@ -14,11 +14,12 @@ import numpy as np
 import polars as pl
 
 from aiflame.analyze.device.profile_analysis import profile_analysis
-from aiflame.analyze.ranks.activity import Activity, Cause, Ints, Rule, taken_out
+from aiflame.analyze.ranks.activity import Activity, Cause, Rule, taken_out
 from aiflame.analyze.ranks.collectives import Communication, communication
 from aiflame.analyze.ranks.cpus import on_cpus
 from aiflame.analyze.ranks.devices import on_devices
 from aiflame.analyze.spans import Spans, union
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.phases import Phase
 from aiflame.profile.meta import Meta
 from aiflame.profile.tables import Tables

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from aiflame.analyze.ranks.clocks import Clocks
 from aiflame.analyze.ranks.facts import RankFacts
+from aiflame.attribute.arrays.types import Floats, Ints
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 LATE_NS = 10_000
 """Less than this is the noise of clocks and of launching."""
 MEETINGS = {

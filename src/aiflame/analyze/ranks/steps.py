@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from aiflame.analyze.ranks.facts import RankFacts
 from aiflame.analyze.ranks.meetings import lower_median
 from aiflame.analyze.ranks.stragglers import Late
+from aiflame.attribute.arrays.types import Floats
 
-Floats = NDArray[np.float64]
 MOST_COLUMNS = 600
 MOST_CELLS = 300_000
 """Ranks × columns."""

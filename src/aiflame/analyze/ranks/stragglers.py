@@ -11,7 +11,8 @@ import polars as pl
 
 from aiflame.analyze.ranks.activity import SAYS, Cause
 from aiflame.analyze.ranks.facts import CAUSES, RankFacts
-from aiflame.analyze.ranks.meetings import LATE_NS, Ints, Meetings, lower_median, times_of
+from aiflame.analyze.ranks.meetings import LATE_NS, Meetings, lower_median, times_of
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.phases import NAMES, Phase
 
 OFTEN = 3.0

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from aiflame.attribute.arrays.types import Floats, Ints
 
 CELLS = 4 << 20
 """So many cells of a matrix are worked on at once."""

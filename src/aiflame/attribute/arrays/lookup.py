@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aiflame.attribute.arrays import nodes
-
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
+from aiflame.attribute.arrays.types import Ints, Mask
 
 
 def find(keys: Ints, wanted: Ints) -> tuple[Ints, Mask]:

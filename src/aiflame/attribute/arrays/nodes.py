@@ -11,7 +11,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from aiflame.attribute.arrays.types import Ints
+
 Parents = NDArray[np.int32]
 
 

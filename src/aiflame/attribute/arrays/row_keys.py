@@ -10,8 +10,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.arrays import nodes
+from aiflame.attribute.arrays.types import Ints
 
-Ints = NDArray[np.int64]
 _BITS = 62
 
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from aiflame.attribute.arrays.apportion import scaled
 from aiflame.attribute.arrays.row_keys import firsts, in_order, summed
+from aiflame.attribute.arrays.types import Ints
 
-Ints = NDArray[np.int64]
 MOST_ROWS = 2_000_000
 """Of moments, and of slots: more are too many for a page."""
 MOST_BINS = 1 << 18

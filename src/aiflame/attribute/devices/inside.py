@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from aiflame.attribute.arrays.apportion import Ints
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.forest import Forest
 from aiflame.attribute.tree import FRAME_COLUMNS
 from aiflame.profile.kinds import Kind

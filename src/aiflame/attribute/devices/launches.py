@@ -9,10 +9,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.arrays.chunks import arrays
-from aiflame.attribute.arrays.row_keys import Ints, packed
+from aiflame.attribute.arrays.row_keys import packed
+from aiflame.attribute.arrays.types import U32, Ints
 from aiflame.profile.tables import Tables
 
-U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]
 _Owner = tuple[int, int]
 """A process and an API."""

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute.arrays.apportion import Ints
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.devices.inside import kernel_names, levels
 from aiflame.attribute.forest import Forest, NodeIds, TreeBuilder
 from aiflame.attribute.meaning.families import families

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.arrays.chunks import count, pieces, take_or
 from aiflame.attribute.arrays.lookup import find_rows
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.devices.graphs import captured_stacks
 from aiflame.attribute.devices.launches import LaunchTable
 from aiflame.attribute.meaning.context import BRINGS, CONTEXT, Meaning
@@ -39,7 +40,6 @@ _RAN = ["process", "api", "correlation", "node", "item", "start_ns", "end_ns", "
 _OF_CAPTURE = ("phase", "layer", "op")
 _NOTHING = {"step": -1, "phase": int(Phase.OTHER), BRINGS: False}
 """Of what has no known launch; of the rest of CONTEXT 0."""
-Ints = NDArray[np.int64]
 Columns = dict[str, NDArray[Any]]
 """By name, a value for each that ran."""
 

@@ -13,8 +13,9 @@ from functools import cache, partial
 import numpy as np
 import polars as pl
 
-from aiflame.attribute.arrays.apportion import Cells, Ints, divide, joined
+from aiflame.attribute.arrays.apportion import Cells, divide, joined
 from aiflame.attribute.arrays.row_keys import ordered, summed
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.devices.stall_samples import UNKNOWN, sampled_functions, samples_of_counter, stall_reasons
 from aiflame.attribute.devices.windows import LATEST, overlaps
 from aiflame.attribute.devices.work import Work

@@ -12,7 +12,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute.arrays.apportion import Ints, scaled
+from aiflame.attribute.arrays.apportion import scaled
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.forest import Forest
 from aiflame.attribute.tree import Frame, frame_table
 from aiflame.profile.kinds import Kind

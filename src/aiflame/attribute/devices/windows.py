@@ -10,8 +10,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.arrays.time_bins import Sums
+from aiflame.attribute.arrays.types import Ints
 
-Ints = NDArray[np.int64]
 Times = NDArray[np.uint64] | NDArray[np.int64]
 
 MOST_LANES = 64

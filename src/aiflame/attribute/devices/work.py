@@ -11,7 +11,8 @@ import polars as pl
 from aiflame.attribute.analysis import Analysis, once_for
 from aiflame.attribute.arrays.chunks import PIECE
 from aiflame.attribute.arrays.row_keys import packed
-from aiflame.attribute.devices.records import Columns, Ints, Records
+from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.devices.records import Columns, Records
 from aiflame.attribute.meaning.context import CONTEXT, Meaning, of_devices
 from aiflame.attribute.prefixes import Prefix
 from aiflame.profile.tables import Tables

@@ -14,12 +14,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.arrays.apportion import scaled
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.devices.work import Work
 from aiflame.attribute.energy.power import GPUS, Looks, looks, places
 from aiflame.profile.tables import Tables
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 IDLE_ENERGY = "[GPU idle energy]"
 
 

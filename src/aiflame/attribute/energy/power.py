@@ -13,11 +13,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from aiflame.attribute.arrays.types import Ints
 from aiflame.errors import AiflameError
 from aiflame.profile.tables import Tables
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 GPUS = ("nvidia", "amd", "intel")
 """Sources whose devices kernels run on."""
 CPUS = "rapl"

@@ -19,7 +19,8 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute.arrays import nodes
-from aiflame.attribute.arrays.lookup import Ints, Mask, find
+from aiflame.attribute.arrays.lookup import find
+from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.meaning.gradient_sums import gradient_sums
 from aiflame.attribute.meaning.layers import StackLayers
 from aiflame.attribute.meaning.op_names import same_op

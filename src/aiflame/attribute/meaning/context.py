@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.analysis import Analysis, once, once_for
 from aiflame.attribute.arrays.row_keys import by_time
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.forest import Forest
 from aiflame.attribute.meaning.backward import origins
 from aiflame.attribute.meaning.events import LATEST, call_items, forward_calls, ints, launch_items, mother_threads, node_items, sample_items
@@ -36,7 +37,6 @@ from aiflame.profile.frame_words import is_backward
 from aiflame.profile.kinds import Kind
 from aiflame.profile.tables import Tables
 
-Ints = NDArray[np.int64]
 CONTEXT = ("step", "phase", "layer", "op", "region")
 """Columns of what is told of an item: `step` (-1: none), `phase` (Phase), and nodes of the forests of layers, ops and regions (0: none)."""
 BRINGS = "brings"

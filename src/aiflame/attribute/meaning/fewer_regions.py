@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute.arrays import nodes
-from aiflame.attribute.arrays.apportion import Ints
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.forest import Forest
 from aiflame.attribute.tree import FRAME_COLUMNS
 

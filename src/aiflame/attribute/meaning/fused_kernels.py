@@ -12,7 +12,8 @@ import polars as pl
 
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays.apportion import divide
-from aiflame.attribute.arrays.lookup import Ints, find
+from aiflame.attribute.arrays.lookup import find
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.stacks.table import stack_table
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.frame_words import is_frame_of, module_of_native

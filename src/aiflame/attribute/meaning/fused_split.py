@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from aiflame.attribute.arrays.lookup import Ints
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.forest import Forest
 from aiflame.attribute.meaning.fused_kernels import ESTIMATED, Division, KernelOrigins
 from aiflame.attribute.tree import Frame, Metric, frame_table

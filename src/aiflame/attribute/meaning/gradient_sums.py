@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from aiflame.attribute.arrays.lookup import Ints, latest
+from aiflame.attribute.arrays.lookup import latest
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.profile.tables import Tables
 

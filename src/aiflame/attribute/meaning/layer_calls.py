@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute.analysis import Analysis, once
-from aiflame.attribute.arrays.lookup import Ints, Mask, latest
+from aiflame.attribute.arrays.lookup import latest
+from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.profile.frame_words import torch_thread_column
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays import nodes
-from aiflame.attribute.arrays.lookup import Ints
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.forest import Forest
 from aiflame.attribute.meaning.layer_calls import LayerCalls, layer_calls
 from aiflame.attribute.meaning.layer_names import LayerNames, Module, ModulePath

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.profile.tables import Tables
 
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 FEWEST = 3
 """What comes less often is not said to repeat."""
 OF_ALL = 0.9

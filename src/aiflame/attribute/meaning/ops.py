@@ -13,7 +13,7 @@ import numpy as np
 
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays import nodes
-from aiflame.attribute.arrays.lookup import Ints
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.torch_frames import TorchFrames, torch_frames
 from aiflame.attribute.stacks.table import StackKeys
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
+from aiflame.attribute.arrays.types import Ints, Mask
+
 LONGEST_TURN = 20
 """Optimizers that are called more often than this in a row do not take turns within a step: each call is one."""
 

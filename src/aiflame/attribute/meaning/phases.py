@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays import nodes
+from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.forest import Forest
 from aiflame.attribute.stacks.functions import Functions, functions
 from aiflame.attribute.tree import Frame, frame_table
 from aiflame.profile.kinds import Kind
-
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 class Phase(IntEnum):

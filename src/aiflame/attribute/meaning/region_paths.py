@@ -8,14 +8,12 @@ from itertools import pairwise
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.forest import Forest
 from aiflame.attribute.tree import FRAME_COLUMNS
 from aiflame.profile.codes import RegionKind
 from aiflame.profile.kinds import Kind
-
-Ints = NDArray[np.int64]
 
 _WHOLE_PROCESS = -1
 """As a thread: one without regions of its own is in the frames of its process all the same."""

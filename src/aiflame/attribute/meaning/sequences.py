@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aiflame.attribute.arrays.lookup import Ints, Mask, find, latest
+from aiflame.attribute.arrays.lookup import find, latest
+from aiflame.attribute.arrays.types import Ints, Mask
 
 NEAR = 4096
 """Neighbours of a node are no further away than this."""

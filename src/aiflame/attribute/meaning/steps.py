@@ -13,14 +13,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.analysis import Analysis, once
+from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.meaning.model_calls import Calls, calls_by_launches, outermost_calls
 from aiflame.attribute.meaning.optimizers import ends_of_cycles, outermost, with_skipped
 from aiflame.profile.codes import RegionApi
 from aiflame.profile.tables import Tables
 
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 DOMAIN, OPTIMIZER, DATA = "aiflame", "optimizer", "data"
 NO_NODE = 0xFFFFFFFF
 """Sequence number of nodes that collect gradients (AccumulateGrad): no forward code made them."""

@@ -10,7 +10,7 @@ import polars as pl
 
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays import nodes
-from aiflame.attribute.arrays.lookup import Ints, Mask
+from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.meaning.op_names import op_of_node, op_of_symbol
 from aiflame.attribute.stacks.word_trie import WordTrie, word_trie
 from aiflame.profile.codes import FrameKind

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute.analysis import Analysis
-from aiflame.attribute.arrays.apportion import Ints
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.forest import Forest, TreeBuilder
 from aiflame.attribute.meaning.context import of_samples
 from aiflame.attribute.meaning.fewer_regions import fewer_regions

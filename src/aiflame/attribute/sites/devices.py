@@ -9,8 +9,9 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute.analysis import Analysis
-from aiflame.attribute.arrays.apportion import Ints, scaled
+from aiflame.attribute.arrays.apportion import scaled
 from aiflame.attribute.arrays.row_keys import summed
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.devices.idle import IDLE, Device, Gaps, idle_times, summed_up
 from aiflame.attribute.devices.places import NO_LAUNCH_FRAME, add_inside, family_nodes, item_nodes, launched_at
 from aiflame.attribute.devices.samples import DRIVER, Ran, Samples, elsewhere, samples

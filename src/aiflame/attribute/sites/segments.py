@@ -10,10 +10,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.arrays import nodes
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.forest import Forest
 from aiflame.attribute.tree import FRAME_COLUMNS, ROOT, Tree
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

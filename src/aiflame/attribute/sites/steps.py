@@ -9,7 +9,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute.arrays.apportion import Ints
 from aiflame.attribute.arrays.row_keys import ordered, summed
 from aiflame.attribute.arrays.time_bins import (
     MOST_ROWS,
@@ -22,6 +21,7 @@ from aiflame.attribute.arrays.time_bins import (
     in_slots,
     standing_for_all,
 )
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.devices.work import Work
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.tree import GPU_STALLS, GPU_TIME

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from aiflame.attribute.arrays.row_keys import ordered, summed
 from aiflame.attribute.arrays.time_bins import Bins
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.forest import Forest, NodeIds, TreeBuilder
 from aiflame.attribute.groupings import GROUPING_ROWS, RANK, GroupingRow
 from aiflame.attribute.sites.segments import Segment, forest_of, segments
@@ -26,7 +26,6 @@ from aiflame.attribute.transforms.reshape import without_nodes
 from aiflame.attribute.tree import Metric
 from aiflame.profile.kinds import Kind
 
-Ints = NDArray[np.int64]
 CONTEXTS = ("phase", "layer", "op", "region", "family")
 """Segments of meaning: where a place has sites with a node in one, those without stand under `[no layer]` …"""
 INSIDE = "inside"

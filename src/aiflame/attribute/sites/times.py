@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from aiflame.attribute.arrays.apportion import Ints
 from aiflame.attribute.arrays.row_keys import ordered, summed
 from aiflame.attribute.arrays.time_bins import Bins, by_density, coarser_bins, in_bins, wide_enough
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.devices.idle import IDLE, Device, Gaps
 from aiflame.attribute.devices.samples import DRIVER, DROPPED, MOST_SAMPLES, Samples, counted
 from aiflame.attribute.devices.work import Work

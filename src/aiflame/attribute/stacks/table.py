@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays import nodes
-from aiflame.attribute.arrays.lookup import Ints, Mask, find_rows
+from aiflame.attribute.arrays.lookup import find_rows
+from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.profile.frame_words import FrameWords, layer_rows
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays import nodes
-from aiflame.attribute.arrays.lookup import Ints
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.stacks.table import StackTable, stack_table
 
 

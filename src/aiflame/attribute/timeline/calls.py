@@ -7,6 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.arrays.row_keys import by_time, packed
+from aiflame.attribute.arrays.types import U32, Ints
 from aiflame.attribute.devices.work import JOIN
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.timeline.context import Contexts
@@ -17,8 +18,6 @@ from aiflame.attribute.timeline.work import Launched
 from aiflame.profile.codes import SyncKind
 from aiflame.profile.tables import Tables
 
-Ints = NDArray[np.int64]
-U32 = NDArray[np.uint32]
 OVERLAP = "Calls that overlap others"
 """A thread makes one call after the other: where records say otherwise, they are damaged."""
 _WAITS = {SyncKind.EVENT: "[wait for an event]", SyncKind.STREAM: "[wait for a stream]", SyncKind.CONTEXT: "[wait for a device]"}

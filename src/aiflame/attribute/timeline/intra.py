@@ -9,9 +9,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.devices.inside import kernel_names
 from aiflame.attribute.timeline.spans import lanes
-from aiflame.attribute.timeline.tables import LATEST, Ints, Making, Owners, SliceKind, TrackKind
+from aiflame.attribute.timeline.tables import LATEST, Making, Owners, SliceKind, TrackKind
 from aiflame.profile.tables import Tables
 
 MOST = 60_000

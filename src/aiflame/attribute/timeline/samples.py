@@ -7,6 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.analysis import Analysis
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.context import Meaning, of_samples
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.stacks.sample_time import sample_ns
@@ -17,7 +18,6 @@ from aiflame.attribute.timeline.stacks import Stacks
 from aiflame.attribute.timeline.tables import Making, Owners, SliceKind
 from aiflame.profile.tables import Tables
 
-Ints = NDArray[np.int64]
 DEEPEST = 200
 """Functions of a stack beyond these are not shown."""
 BRIDGED = 20

@@ -11,8 +11,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.arrays import nodes
+from aiflame.attribute.arrays.types import Ints
 
-Ints = NDArray[np.int64]
 PIECE = 1 << 20
 
 

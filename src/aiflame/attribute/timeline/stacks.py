@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.arrays import nodes
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.stacks.functions import functions
 from aiflame.attribute.stacks.word_trie import WordTrie, word_trie
 from aiflame.attribute.transforms.noise import interpreter_noise
@@ -18,7 +19,6 @@ from aiflame.profile.codes import FrameKind
 from aiflame.profile.frame_words import is_frame_of
 from aiflame.profile.tables import Tables
 
-Ints = NDArray[np.int64]
 LINES = 4
 """Innermost lines that are told of a stack."""
 _NOT_TOLD = (

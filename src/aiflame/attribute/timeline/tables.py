@@ -12,9 +12,8 @@ from itertools import islice
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from aiflame.attribute.arrays.types import Ints
 
 
 class TrackKind(IntEnum):

@@ -15,6 +15,7 @@ from aiflame.attribute.arrays.chunks import pieces as pieces_of
 from aiflame.attribute.arrays.chunks import take_or
 from aiflame.attribute.arrays.lookup import find_rows
 from aiflame.attribute.arrays.row_keys import by_time, packed
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.devices.graphs import captured_stacks
 from aiflame.attribute.devices.inside import kernel_names
 from aiflame.attribute.devices.launches import LaunchIndex
@@ -32,7 +33,6 @@ from aiflame.attribute.timeline.tables import Making, Owners, SliceKind, TrackKi
 from aiflame.profile.codes import CopyKind
 from aiflame.profile.tables import Tables
 
-Ints = NDArray[np.int64]
 NO_DEVICE = "[unknown device]"
 _NUMBERS = ("registers", "static_shared", "dynamic_shared", "local_bytes")
 FACTS = ("layer", "op", "phase", "stack", "captured", "grid", "block", *_NUMBERS, "bytes", "full_name")

@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiflame.attribute.arrays import nodes
+from aiflame.attribute.arrays.types import Mask
 from aiflame.attribute.tree import Tree, assemble, merged
 from aiflame.errors import AiflameError
-
-Mask = NDArray[np.bool_]
 
 
 def hide_nodes(tree: Tree, hidden: Mask) -> Tree:

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from aiflame.attribute.arrays.apportion import scaled
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.energy.power import CPUS, Looks, looks
 from aiflame.attribute.metrics import CLOCK
 from aiflame.attribute.prefixes import Prefix
@@ -22,7 +22,6 @@ from aiflame.attribute.trees.cpu_tree import cpu_tree
 from aiflame.profile.kinds import Kind
 from aiflame.profile.tables import Tables
 
-Ints = NDArray[np.int64]
 ELSEWHERE = Frame("[energy of idle CPUs and of other programs]", Kind.UNATTRIBUTED)
 
 

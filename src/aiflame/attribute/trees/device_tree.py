@@ -13,7 +13,8 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute.analysis import Analysis
-from aiflame.attribute.arrays.apportion import Ints, scaled
+from aiflame.attribute.arrays.apportion import scaled
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.devices.idle import IDLE, idle
 from aiflame.attribute.devices.places import NO_LAUNCH_FRAME, add_inside, family_nodes, item_nodes, launched_at, stand_alone
 from aiflame.attribute.devices.samples import DRIVER, Samples, elsewhere, samples

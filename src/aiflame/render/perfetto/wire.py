@@ -13,8 +13,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from aiflame.attribute.arrays.types import Ints
+
 Bytes = NDArray[np.uint8]
-Ints = NDArray[np.int64]
 Numbers = NDArray[np.integer]
 Words = NDArray[np.uint64]
 _VARINT, _I64, _LEN = 0, 1, 2

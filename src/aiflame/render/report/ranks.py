@@ -6,14 +6,13 @@ import dataclasses
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aiflame.analyze.ranks.page import RankPage, ShownPath
 from aiflame.analyze.ranks.steps import StepMap
+from aiflame.attribute.arrays.types import Ints
 from aiflame.render.report.blocks import Values, block
 from aiflame.render.report.overview import stored_tables
 
-Ints = NDArray[np.int64]
 WORK, COMMUNICATION, DECIDES = 0, 1, 2
 """What a stretch of a critical path is."""
 

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.timeline.tables import SliceKind, Timeline, TrackKind
 from aiflame.attribute.timeline.whole import timeline as timeline_of
 from aiflame.profile.kinds import Kind
@@ -23,7 +24,6 @@ from aiflame.render.report.timeline_counters import counters
 from aiflame.render.report.timeline_lanes import Lanes, lanes
 from aiflame.render.report.timeline_merge import Spans, merged_apart
 
-Ints = NDArray[np.int64]
 MOST = 1_100_000
 """Slices in a page, with a quarter more for layers: about 6 MB of it."""
 SMALL = (SliceKind.CALL, SliceKind.OP)

@@ -11,13 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from aiflame.attribute.arrays.types import Floats, Ints
 from aiflame.attribute.timeline.tables import Timeline, TrackKind
 from aiflame.render.report.blocks import Values
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 MOST_POINTS = 300_000
 """Of all counters together: about 1 MB of a page."""

@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.timeline.tables import SliceKind, TrackKind
 
-Ints = NDArray[np.int64]
 _PLACE = {
     SliceKind.STEP: 0,
     SliceKind.PHASE: 1,

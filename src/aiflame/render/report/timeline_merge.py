@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from aiflame.attribute.arrays.types import Ints
+
 FINER = 7
 """Powers of two by which the first bin that is tried is shorter than a span would be if there were one after another."""
 
