@@ -235,9 +235,7 @@ class TestSources:
 def test_the_sources_of_a_kernel_are_in_its_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     store = profile(tmp_path / "p", (LINES, SCALE))
     monkeypatch.setattr(
-        monkeypatch.setattr(
-            "aiflame.resolve.device.sources._read", lambda file, folders, outside: Source((DATA / Path(file.path).name).read_bytes())
-        )
+        "aiflame.resolve.device.sources._read", lambda file, folders, outside: Source((DATA / Path(file.path).name).read_bytes())
     )
     write(store)
     assert store.table("sources").rows() == [("/tmp/aiflame-kernels/kernels.cu", (DATA / "kernels.cu").read_text())]
