@@ -35,11 +35,11 @@ from intra_kernels import (
 from profiles import sealed, stack
 from test_attribute import CODES, MAIN, PROCESSES, PYMAIN, SYMBOLS, THREADS, WORK
 
-import aiflame.resolve.intra as resolved
-from aiflame.analyze.findings import findings
-from aiflame.analyze.intra import IntraKernel, intra
+import aiflame.resolve.device.intra_tables as resolved
+from aiflame.analyze.findings.biggest import findings
+from aiflame.analyze.intra.kernels import IntraKernel, intra
+from aiflame.analyze.overview.summary import summarize
 from aiflame.analyze.spans import Spans, both, union, without
-from aiflame.analyze.summary import summarize
 from aiflame.errors import AiflameError
 from aiflame.intra import captures
 from aiflame.profile.door import Folder

@@ -12,12 +12,11 @@ from made_ranks import MS, Made, job
 from rich.console import Console
 from spool_files import busy_process, ended_profile
 
-from aiflame.analyze.fan_out import here
-from aiflame.analyze.rank_sources import sources
-from aiflame.analyze.ranks import ranks
-from aiflame.cli.ranks import parse_size
-from aiflame.errors import AiflameError
-from aiflame.render.ranks_table import print_ranks
+from aiflame.analyze.ranks.comparison import ranks
+from aiflame.analyze.ranks.fan_out import here
+from aiflame.analyze.ranks.sources import sources
+from aiflame.recorder.options import parse_size
+from aiflame.render.terminal.ranks_table import print_ranks
 
 SLEEPS = Made(sleeps={(2, 2): 20})
 
@@ -81,9 +80,9 @@ def test_sizes_are_read(size: str, bytes_: int) -> None:
 
 
 @pytest.mark.parametrize("size", ["", "much", "0", "-1G", "2X"])
-def test_what_is_no_size_is_refused(size: str) -> None:
-    with pytest.raises(AiflameError, match="--memory"):
-        parse_size(size)
+def test_what_is_no_size_is_refused(size: str, path: Path) -> None:
+    result = run_aiflame("ranks", str(path), f"--memory={size}")
+    assert (result.status, result.err) == (1, f"aiflame: --memory {size}: name a size like 2G or 500M\n")
 
 
 def test_other_commands_list_and_draw_and_write_by_rank(path: Path, tmp_path: Path) -> None:

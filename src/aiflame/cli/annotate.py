@@ -5,17 +5,17 @@ from __future__ import annotations
 from argparse import ArgumentTypeError, Namespace
 from pathlib import Path
 
-from aiflame.analyze.annotate import annotate
-from aiflame.analyze.annotate_json import to_json
-from aiflame.analyze.kernel_choice import hottest, kernels
-from aiflame.analyze.source_text import SourceTexts
+from aiflame.analyze.kernel.annotate import annotate
+from aiflame.analyze.kernel.annotate_json import to_json
+from aiflame.analyze.kernel.choice import hottest, kernels
+from aiflame.analyze.kernel.source_text import SourceTexts
 from aiflame.cli.arguments import add_json, add_ranks, add_source_path
 from aiflame.cli.parser import Parser, UsageError, number
 from aiflame.cli.say import say_json
 from aiflame.cli.view import opened, source_folder
 from aiflame.errors import AiflameError
 from aiflame.profile.opening import SUFFIX
-from aiflame.render.annotate import LEAST_PERCENT, print_annotation
+from aiflame.render.terminal.annotate import LEAST_PERCENT, print_annotation
 
 DESCRIPTION = "Why is this GPU kernel slow? Shows its source and its instructions side by side, and what its warps waited for at each."
 EXAMPLES = ("aiflame annotate attention", 'aiflame annotate run.aiflame "^gemm_.*" --sass')

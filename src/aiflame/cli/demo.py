@@ -14,17 +14,18 @@ from pathlib import Path
 
 import aiflame
 from aiflame.analyze.top import top
-from aiflame.analyze.ways import sentence, ways
-from aiflame.attribute.transforms import hide_interpreter_noise, without_idle
+from aiflame.attribute.transforms.filters import without_idle
+from aiflame.attribute.transforms.noise import hide_interpreter_noise
 from aiflame.attribute.tree import CPU_TIME, GPU_TIME
 from aiflame.cli.arguments import add_output
+from aiflame.cli.demo_comparison import sentence, ways
 from aiflame.cli.parser import Parser, number
 from aiflame.cli.say import say
 from aiflame.errors import AiflameError
 from aiflame.recorder import Place, RecordOptions
 from aiflame.recorder import run as record
-from aiflame.render import svg
-from aiflame.render.table import print_top
+from aiflame.render.flame_svg import svg
+from aiflame.render.terminal.top_table import print_top
 
 DESCRIPTION = (
     "What does a profile show? Records a bundled workload, one matrix product in three ways, by CUDA, by OpenCL or on the CPU, and shows"

@@ -6,19 +6,19 @@ from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 
-from aiflame.analyze.diff import at_one_period, compare, to_json
-from aiflame.analyze.facts import facts
+from aiflame.analyze.device.profile_analysis import profile_analysis
+from aiflame.analyze.diff.comparison import at_one_period, compare, to_json
 from aiflame.attribute.groupings import compared_by
 from aiflame.attribute.metrics import COMPARED
-from aiflame.attribute.transforms import diff as diff_tree
+from aiflame.attribute.transforms.difference import diff as diff_tree
 from aiflame.cli.arguments import add_base_ranks, add_json, add_ranks
 from aiflame.cli.parser import Parser, UsageError, number
 from aiflame.cli.say import say, say_json
 from aiflame.cli.view import View, opened, view
 from aiflame.errors import AiflameError
 from aiflame.profile.tables import OpenedProfile
-from aiflame.render import svg
-from aiflame.render.diff_table import print_comparison
+from aiflame.render.flame_svg import svg
+from aiflame.render.terminal.diff_table import print_comparison
 
 DESCRIPTION = "What got slower or faster between two recordings of a program, and is it more than noise?"
 EXAMPLES = ("aiflame diff before.aiflame after.aiflame --by layer", "aiflame diff job.aiflame --base-ranks 0 --ranks 3")
@@ -50,7 +50,7 @@ def run(options: Namespace) -> None:
         raise AiflameError("compare with what? name a second profile, or ranks of the one with --base-ranks and --ranks")
     before, after = _Side.of(options.base, options.base_ranks), _Side.of(options.new or options.base, options.ranks)
     metric, by = options.metric or "", options.by or ""
-    comparison = compare(facts(before.profile), facts(after.profile), metric, by)
+    comparison = compare(profile_analysis(before.profile), profile_analysis(after.profile), metric, by)
     if options.json:
         say_json(to_json(comparison, everything=options.all))
     else:

@@ -14,7 +14,7 @@ from aiflame.cli.say import say_json
 from aiflame.json_text import json_text
 from aiflame.recorder.checkup import checkup
 from aiflame.recorder.finding import Finding, State
-from aiflame.render.terminal import Terminal
+from aiflame.render.terminal.console import Terminal
 
 DESCRIPTION = "What can aiflame record on this machine? Tells what works, what does not, and the one command that mends it."
 EXAMPLES = ("aiflame doctor",)

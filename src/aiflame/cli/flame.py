@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from aiflame.attribute.transforms import diff, inverted_for_reading, merge_recursion
+from aiflame.attribute.transforms.difference import diff
+from aiflame.attribute.transforms.invert import inverted_for_reading
+from aiflame.attribute.transforms.recursion import merge_recursion
 from aiflame.cli.arguments import (
     add_base_ranks,
     add_baseline,
@@ -20,8 +22,8 @@ from aiflame.cli.parser import Parser
 from aiflame.cli.say import say
 from aiflame.cli.view import selected
 from aiflame.errors import AiflameError
-from aiflame.render import svg
-from aiflame.render.table import idle_note
+from aiflame.render.flame_svg import svg
+from aiflame.render.terminal.top_table import idle_note
 
 DESCRIPTION = "Where did the time go, and who called it? Draws the flame graph, or the difference of two, as one SVG file for a browser."
 EXAMPLES = (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from aiflame.analyze.intra import intra, to_json
+from aiflame.analyze.intra.kernels import intra, to_json
 from aiflame.cli.arguments import add_json, add_profile, add_ranks, add_rows
 from aiflame.cli.parser import Parser
 from aiflame.cli.say import say_json
 from aiflame.cli.view import opened
 from aiflame.json_text import json_text
-from aiflame.render.intra_table import print_intra
+from aiflame.render.terminal.intra_table import print_intra
 
 DESCRIPTION = (
     "What happens inside Triton kernels that were recorded with --intra? Shows their scopes, the overlap of copies and math, waits, roles"

@@ -9,8 +9,8 @@ from aiflame.cli.browser import show
 from aiflame.cli.parser import Parser, number
 from aiflame.cli.say import say
 from aiflame.cli.view import of_ranks, opened, source_folder
-from aiflame.render.report import Report
-from aiflame.render.server import Server
+from aiflame.render.report.document import Report
+from aiflame.render.report.server import Server
 
 DESCRIPTION = (
     "Where did the time go, and why? Shows the report in the browser, served on this machine alone, until Ctrl-C: findings, flame graph,"

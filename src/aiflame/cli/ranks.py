@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
 from rich.progress import Progress
 
-from aiflame.analyze import fan_out
-from aiflame.analyze.rank_facts import Partial
-from aiflame.analyze.rank_sources import sources
-from aiflame.analyze.ranks import ranks, to_json
+from aiflame.analyze.ranks import fan_out
+from aiflame.analyze.ranks.comparison import ranks, to_json
+from aiflame.analyze.ranks.facts import Partial
+from aiflame.analyze.ranks.sources import sources
 from aiflame.cli.arguments import add_json, add_ranks, add_rows
 from aiflame.cli.parser import Parser
 from aiflame.cli.say import say_json
@@ -20,8 +19,9 @@ from aiflame.errors import AiflameError
 from aiflame.json_text import json_text
 from aiflame.profile.opening import newest
 from aiflame.profile.rank_numbers import parse_ranks
-from aiflame.render.ranks_table import print_ranks
-from aiflame.render.terminal import Terminal
+from aiflame.recorder.options import parse_size
+from aiflame.render.terminal.console import Terminal
+from aiflame.render.terminal.ranks_table import print_ranks
 
 DESCRIPTION = (
     "Which ranks of a parallel job do the others wait for, and why? Shows what each rank did, how much communication is exposed, who came"
@@ -29,7 +29,6 @@ DESCRIPTION = (
 )
 EXAMPLES = ("mpirun -n 4 aiflame record -o job.aiflame -- python train.py", "aiflame ranks job.aiflame")
 _ROWS = 20
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def add_arguments(parser: Parser) -> None:
@@ -50,7 +49,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> None:
-    bound = parse_size(options.memory)
+    bound = _bound(options.memory)
     found, notes = sources(options.profiles or [newest(Path())])
     if options.ranks:
         wanted = parse_ranks(options.ranks)
@@ -68,12 +67,15 @@ def run(options: Namespace) -> None:
         print_ranks(answer, options.rows)
 
 
-def parse_size(size: str) -> int:
-    """`2G`, `500M` → bytes."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", size, re.IGNORECASE)
-    if match is None or not float(match[1]):
-        raise AiflameError(f"--memory {size}: name a size like 2G or 500M")
-    return int(float(match[1]) * _UNITS[match[2].upper()])
+def _bound(memory: str) -> int:
+    """Bytes, at least one."""
+    try:
+        size = parse_size(memory)
+    except AiflameError:
+        size = 0
+    if not size:
+        raise AiflameError(f"--memory {memory}: name a size like 2G or 500M")
+    return size
 
 
 def _with_progress(work: Callable[[Callable[[float], None]], Partial]) -> Partial:

@@ -10,7 +10,7 @@ from aiflame.cli.parser import Parser
 from aiflame.cli.say import say
 from aiflame.cli.view import of_ranks, opened, source_folder
 from aiflame.memory import keep_freed_memory
-from aiflame.render.report import write
+from aiflame.render.report.document import write
 
 DESCRIPTION = "How do I show this profile to somebody else? Writes the report as one HTML file, which opens without a network."
 EXAMPLES = ("aiflame report -o run.html", "aiflame report after.aiflame --baseline before.aiflame")

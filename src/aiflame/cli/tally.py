@@ -10,7 +10,7 @@ from aiflame.cli.parser import Parser
 from aiflame.cli.say import say_json
 from aiflame.cli.view import opened
 from aiflame.json_text import json_text
-from aiflame.render.tally_table import print_tally
+from aiflame.render.terminal.tally_table import print_tally
 
 DESCRIPTION = (
     "Which calls did the program make, and what did they cost? Adds up the traced calls of each runtime (how often, how long, how many"

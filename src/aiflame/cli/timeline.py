@@ -10,8 +10,8 @@ from aiflame.cli.say import say
 from aiflame.cli.view import opened
 from aiflame.errors import AiflameError
 from aiflame.memory import keep_freed_memory
-from aiflame.render import perfetto
 from aiflame.render.output import new_file
+from aiflame.render.perfetto import trace as perfetto
 
 DESCRIPTION = (
     "What ran when? Writes threads, layers, streams, kernels and copies in time, as a trace that opens in the Perfetto UI"

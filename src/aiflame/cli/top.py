@@ -13,7 +13,7 @@ from aiflame.cli.arguments import add_json, add_metric, add_profile, add_ranks, 
 from aiflame.cli.parser import Parser
 from aiflame.cli.say import say_json
 from aiflame.cli.view import selected
-from aiflame.render.table import print_steps, print_top
+from aiflame.render.terminal.top_table import print_steps, print_top
 
 DESCRIPTION = "What takes the most time? Lists the heaviest kernels, functions, layers or lines, one row each."
 EXAMPLES = (
