@@ -20,7 +20,7 @@ WORKERS := -n $(shell nproc)
 .PHONY: demo test guests lint wheel build clean
 
 demo: build
-	$(BIN)/python -m aiflame.cli.main demo
+	$(BIN)/python -m aiflame demo
 
 test: build $(VENV)/.test-tools $(GUESTS)/.few
 	AIFLAME_TEST_PROGRAMS=$(CURDIR)/build/dev/tests/collector $(BIN)/python -m pytest $(WORKERS) $(PYTEST)
