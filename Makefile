@@ -3,11 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 GUESTS := .guests
-PACKAGES := polars numpy symbolic capstone typer rich
+PACKAGES := polars numpy symbolic capstone rich
 ifeq ($(shell uname -sm),Linux x86_64)
 PACKAGES += nvidia-cuda-nvdisasm
 endif
-TOOLS := pytest pytest-rerunfailures pytest-xdist pybind11 hypothesis mypy ruff clang-format cmake ninja scikit-build-core build wheel pyelftools playwright
+TOOLS := pytest pytest-rerunfailures pytest-xdist pybind11 hypothesis mypy ruff clang-format cmake ninja scikit-build-core build wheel pyelftools playwright shtab
 # The vendor's headers: no toolkit is needed to build.
 HEADERS := nvidia-cuda-cupti==13.0.* nvidia-cuda-runtime==13.0.* nvidia-cuda-crt==13.0.*
 # torch at one version: a bare `torch` brings gigabytes of CUDA.
@@ -20,7 +20,7 @@ WORKERS := -n $(shell nproc)
 .PHONY: demo test guests lint wheel build clean
 
 demo: build
-	$(BIN)/python -m aiflame.cli.main demo
+	$(BIN)/python -m aiflame demo
 
 test: build $(VENV)/.test-tools $(GUESTS)/.few
 	AIFLAME_TEST_PROGRAMS=$(CURDIR)/build/dev/tests/collector $(BIN)/python -m pytest $(WORKERS) $(PYTEST)

@@ -23,7 +23,7 @@ from typing import Any
 from synthetic_profile import Size, write
 
 RESULTS = Path(__file__).parent / "results" / "timeline.json"
-COMMAND = "import sys; from aiflame.cli.timeline import timeline; from pathlib import Path; timeline(Path(sys.argv[1]), Path(sys.argv[2]))"
+COMMAND = [sys.executable, "-m", "aiflame", "timeline"]
 PEER = """
 import sys
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
@@ -55,7 +55,7 @@ def main() -> int:
         for kernels in options.kernels:
             profile = Path(folder) / "p.aiflame"
             write(profile, Size(kernels, stacks=min(20_000, max(2000, kernels // 500))))
-            runs.append({"kernels": kernels, **measured([sys.executable, "-c", COMMAND, str(profile), str(trace)], trace)})
+            runs.append({"kernels": kernels, **measured([*COMMAND, str(profile), "-o", str(trace)], trace)})
             print(json.dumps(runs[-1]), flush=True)
         peer = measured([sys.executable, "-c", PEER, str(options.peer_kernels), str(trace)], trace)
         if peer:

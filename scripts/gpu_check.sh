@@ -11,9 +11,8 @@
 #   AIFLAME_TEST_PROGRAMS=DIR   where liblaunch_capture.so of the test build lies, for `capture` (default: build/dev/tests/collector)
 #
 # Wheels needed besides what torch brings: aiflame, polars, polars-runtime-32, symbolic, cffi, pycparser, milksnake, capstone,
-# nvidia-cuda-nvdisasm, typer, pydantic, pydantic-core, annotated-types, typing-inspection, typing-extensions, annotated-doc, shellingham,
-# rich, markdown-it-py, mdurl, pygments; for the tests pytest, pluggy, iniconfig, packaging. NVRTC comes with torch or the toolkit; where
-# it does not, add nvidia-cuda-nvrtc.
+# nvidia-cuda-nvdisasm, rich, markdown-it-py, mdurl, pygments; for the tests pytest, pluggy, iniconfig, packaging. NVRTC comes with torch or
+# the toolkit; where it does not, add nvidia-cuda-nvrtc.
 #
 # A part that fails does not stop the others; the exit status tells whether any did.
 set -u

@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import aiflame
+from aiflame.cli import commands
 from aiflame.cli.main import guarded
 from aiflame.errors import AiflameError
 from aiflame.profile.schema import TABLES
@@ -39,15 +40,8 @@ def run(arguments: list[str]) -> str:
     """What a command says, its error with it. Other errors than those for people are errors of the test."""
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), contextlib.suppress(SystemExit):
-        guarded(_command, arguments)
+        guarded(commands.run, arguments)
     return said.getvalue()
-
-
-def _command(arguments: list[str]) -> int:
-    from aiflame.cli.commands import app
-
-    app(args=arguments, prog_name="aiflame")
-    return 0
 
 
 def of_python(path: str) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from sampled_kernels import Sampled, line, profile
 
-from aiflame.cli.main import _run, guarded
+from aiflame.cli.commands import run
+from aiflame.cli.main import guarded
 
 KERNEL = Sampled("gemm", [(16 * at, f"NOP {at}", line(4), {"wait": 1 + 99 * (at == 3)}) for at in range(8)])
 
@@ -24,7 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def call(*arguments: str) -> int:
     try:
-        return guarded(_run, ["annotate", *arguments])
+        return guarded(run, ["annotate", *arguments])
     except SystemExit as end:
         return int(end.code or 0)
 
@@ -59,7 +60,7 @@ def test_instructions_are_folded_until_all_are_asked_for(folder: Path, capsys: p
         (("gemm", "--cubin", "12"), 1, "aiflame: gemm was not sampled in cubin 0000000000000012: use a1b2c3d4e5f60718"),
         (("gemm", "--cubin", "xyz"), 2, "a cubin is named by 16 hexadecimal digits"),
         (("a", "b", "c"), 2, "put the kernel's name in quotes"),
-        ((), 2, "Missing argument"),
+        ((), 2, "aiflame: annotate needs the name of a kernel"),
     ],
 )
 def test_a_wrong_call_is_one_line(
@@ -68,4 +69,5 @@ def test_a_wrong_call_is_one_line(
     assert call(*arguments) == status
     told = capsys.readouterr()
     assert says in told.err
+    assert told.err.count("\n") == 1
     assert told.out == ""

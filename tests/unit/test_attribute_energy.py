@@ -7,19 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from calling import run_aiflame
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import Row, ran
 from telemetries import MS, S, counter, told
 from test_attribute_gpu import GPU, OTHER, UNDER, kernel, lines, profile
-from typer.testing import CliRunner
 
 from aiflame.analyze.overview.summary import summarize
 from aiflame.attribute.sites.devices import device_sites
 from aiflame.attribute.transforms.filters import without_idle
 from aiflame.attribute.tree import Tree
 from aiflame.attribute.trees.build import metrics, tree
-from aiflame.cli.commands import app
 from aiflame.errors import AiflameError
 from aiflame.render.report.facts_block import facts_makers
 
@@ -279,10 +278,11 @@ def test_the_summary_has_energy(tmp_path: Path) -> None:
 # The commands
 
 
-def test_commands_show_joules(tmp_path: Path) -> None:
+def test_commands_show_joules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     path = profile(tmp_path, **TWO, **told(("nvidia", GPU, "energy", "J", counter(power, 6 * S)))).path
-    run = CliRunner().invoke(app, ["top", str(path), "--metric", "energy"], env={"COLUMNS": "120"})
-    assert run.exit_code == 0, run.output
-    assert "1 kJ" in run.output
-    assert "100 J" in run.output
-    assert "[GPU idle energy]" in run.output
+    run = run_aiflame("top", str(path), "--metric", "energy")
+    assert run.status == 0, run.err
+    assert "1 kJ" in run.out
+    assert "100 J" in run.out
+    assert "[GPU idle energy]" in run.out

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from stories import Story
 
-from aiflame.cli.main import _run, guarded
+from aiflame.cli.commands import run
+from aiflame.cli.main import guarded
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def call(*arguments: str) -> int:
     try:
-        return guarded(_run, ["diff", *arguments])
+        return guarded(run, ["diff", *arguments])
     except SystemExit as end:
         return int(end.code or 0)
 
@@ -72,7 +73,9 @@ def test_samples_and_bytes_are_compared_and_drawn_too(
     ("arguments", "status", "says"),
     [
         (("1.aiflame", "p.aiflame", "--metric", "gpu-time"), 1, "aiflame: the second profile has no gpu-time, only cpu-time"),
-        (("1.aiflame", "2.aiflame", "--by", "rank"), 1, "aiflame: cannot compare gpu-time by 'rank': use kernel, op, layer"),
+        (("1.aiflame", "2.aiflame", "--by", "copy"), 1, "aiflame: cannot compare gpu-time by 'copy': use kernel, op, layer"),
+        (("1.aiflame", "2.aiflame", "--by", "rank"), 2, "aiflame: diff --by: 'rank' is none of kernel, op, layer"),
+        ((), 2, "aiflame: diff needs two profiles: aiflame diff BASE NEW"),
         (("1.aiflame", "3.aiflame"), 1, "aiflame: 3.aiflame does not exist"),
         (("1.aiflame", "2.aiflame", "-o", "no/d.svg"), 1, "aiflame: cannot write no/d.svg: no such file or directory"),
         (("1.aiflame",), 1, "aiflame: compare with what? name a second profile"),

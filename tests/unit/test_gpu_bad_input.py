@@ -13,7 +13,8 @@ from sampled_kernels import CODE, Sampled, line, profile
 from test_attribute import SYMBOLS
 
 from aiflame.attribute.trees.build import tree
-from aiflame.cli.main import _run, guarded
+from aiflame.cli.commands import run as run_command
+from aiflame.cli.main import guarded
 from aiflame.profile.meta import Meta
 from aiflame.resolve.device.gpu_code import write_gpu_tables
 
@@ -30,7 +31,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
     def run(*arguments: str) -> tuple[int, str, str]:
         try:
-            status = guarded(_run, list(arguments))
+            status = guarded(run_command, list(arguments))
         except SystemExit as end:
             status = int(end.code or 0)
         return status, *capsys.readouterr()

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from stories import MAIN, Story
 
-from aiflame.cli.main import _run, guarded
+from aiflame.cli.commands import run as run_command
+from aiflame.cli.main import guarded
 
 AMOUNTS = {"gpu-time": 160_000, "gpu-stalls": 40, "bytes": 5000}
 """Of the story, in ns, samples and bytes."""
@@ -33,7 +34,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
     def run(*arguments: str) -> str:
         try:
-            status = guarded(_run, [*arguments])
+            status = guarded(run_command, [*arguments])
         except SystemExit as end:
             status = int(end.code or 0)
         out, err = capsys.readouterr()

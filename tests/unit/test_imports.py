@@ -99,8 +99,8 @@ RECORDING = ("aiflame", "aiflame.cli.main", "aiflame.cli.record", "aiflame.recor
 
 NOT_BEFORE_THE_PROGRAM = {
     *("dataclasses", "inspect", "typing", "threading", "subprocess", "shutil", "tempfile", "hashlib", "ctypes", "socket", "logging"),
-    *("numpy", "polars", "typer", "click", "rich"),
-    *("aiflame.api", "aiflame.cli.commands", "aiflame.cli.recorded", "aiflame.recorder.end", "aiflame.recorder.telemetry"),
+    *("numpy", "polars", "rich"),
+    *("aiflame.api", "aiflame.cli.recorded", "aiflame.recorder.end", "aiflame.recorder.telemetry"),
     *(
         "aiflame.profile.schema",
         "aiflame.profile.codes",

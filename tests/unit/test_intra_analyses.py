@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from calling import run_aiflame
 from intra_captures import Cta, Kernel, scope, spans
 from intra_kernels import (
     BEGIN_NS,
@@ -33,14 +34,12 @@ from intra_kernels import (
 )
 from profiles import sealed, stack
 from test_attribute import CODES, MAIN, PROCESSES, PYMAIN, SYMBOLS, THREADS, WORK
-from typer.testing import CliRunner
 
 import aiflame.resolve.device.intra_tables as resolved
 from aiflame.analyze.findings.biggest import findings
 from aiflame.analyze.intra.kernels import IntraKernel, intra
 from aiflame.analyze.overview.summary import summarize
 from aiflame.analyze.spans import Spans, both, union, without
-from aiflame.cli.commands import app
 from aiflame.errors import AiflameError
 from aiflame.intra import captures
 from aiflame.profile.door import Folder
@@ -308,10 +307,10 @@ def test_names_that_a_program_chose_do_no_harm(tmp_path: Path) -> None:
     hostile = [scope(0, "\x1b[31m<script>alert(1)</script>\n\x00" + "x" * 9000, file="a\x07b.py"), scope(1, "[bold]/[/]")]
     kernel = Kernel("k\x1b[2J", hostile, warps=1)
     found = profile_of(tmp_path / "p.aiflame", kernel.frame(), kernel.launch(Cta(0, warps={0: spans((0, 0, 9), (1, 20, 30))})))
-    answer = CliRunner().invoke(app, ["intra", str(found.path)])
-    assert answer.exit_code == 0
-    assert "\x1b" not in answer.output
-    assert "[bold]/[/]" in answer.output
+    answer = run_aiflame("intra", str(found.path))
+    assert answer.status == 0
+    assert "\x1b" not in answer.out
+    assert "[bold]/[/]" in answer.out
 
 
 def test_captures_are_read_once_and_go(tmp_path: Path) -> None:
@@ -323,8 +322,8 @@ def test_captures_are_read_once_and_go(tmp_path: Path) -> None:
 
 def test_the_answer_as_json_has_what_was_worked_out(tmp_path: Path) -> None:
     found = profile_of(tmp_path / "p.aiflame", gemm(ONE_STAGE, one_stage))
-    answer = CliRunner().invoke(app, ["intra", str(found.path), "gem", "--json"])
-    told = json.loads(answer.output)[0]
+    answer = run_aiflame("intra", str(found.path), "gem", "--json")
+    told = json.loads(answer.out)[0]
     assert told["overlap"]["bound_ns"] == pytest.approx(told["took_ns"] * told["overlap"]["bound"])
     assert {finding["kind"] for finding in told["findings"]} >= {"no-overlap", "wait"}
 

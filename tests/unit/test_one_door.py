@@ -40,6 +40,7 @@ WHAT_OTHERS_OPEN = {
     "analyze/kernel/source_text.py": "sources below the folder of --source-path, which the reader named",
     "cli/browser.py": "a page of our own in a private folder",
     "cli/demo.py": "aiflame.open",
+    "cli/describe.py": "our own documentation",
     "cli/sealer.py": "aiflame.open",
     "cli/view.py": "aiflame.open",
     "exchange/collapsed.py": "the stacks that the user named",

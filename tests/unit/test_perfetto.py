@@ -13,15 +13,14 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from calling import run_aiflame
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import sealed
 from timelines import Program
-from typer.testing import CliRunner
 
 from aiflame.attribute.timeline.tables import Timeline
 from aiflame.attribute.timeline.whole import timeline
-from aiflame.cli.commands import app
 from aiflame.profile.codes import RegionApi, RegionKind
 from aiflame.profile.meta import Clocks
 from aiflame.profile.store import Profile
@@ -225,18 +224,17 @@ def test_letters_that_are_none_are_replaced() -> None:
 @pytest.mark.parametrize("rows", [[], [{"pid": 5}]])
 def test_profiles_without_anything_give_a_trace(tmp_path: Path, rows: list[dict[str, int]]) -> None:
     sealed(tmp_path / "p.aiflame", processes=rows)
-    done = CliRunner().invoke(app, ["timeline", str(tmp_path / "p.aiflame"), "-o", str(tmp_path / "t.pftrace")])
-    assert done.exit_code == 0, done.output
+    done = run_aiflame("timeline", str(tmp_path / "p.aiflame"), "-o", str(tmp_path / "t.pftrace"))
+    assert done.status == 0, done.err
     assert events((tmp_path / "t.pftrace").read_bytes()) == []
 
 
 def test_an_output_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     Program().profile(tmp_path)
-    done = CliRunner().invoke(app, ["timeline", str(tmp_path / "p.aiflame"), "-o", str(tmp_path / "nowhere" / "t.pftrace")])
-    assert done.exit_code == 1
-    assert (
-        str(done.exception) == f"cannot write {tmp_path / 'nowhere' / 't.pftrace'}: no such file or directory: choose another place with -o"
-    )
+    done = run_aiflame("timeline", str(tmp_path / "p.aiflame"), "-o", str(tmp_path / "nowhere" / "t.pftrace"))
+    assert done.status == 1
+    nowhere = tmp_path / "nowhere" / "t.pftrace"
+    assert done.err == f"aiflame: cannot write {nowhere}: no such file or directory: choose another place with -o\n"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
@@ -244,8 +242,8 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     program = Program()
     program.launch(1, 2)
     program.profile(tmp_path)
-    done = CliRunner().invoke(app, ["timeline", str(tmp_path / "p.aiflame"), "-o", "/dev/full"])
-    assert str(done.exception) == "cannot write /dev/full: no space left on device: choose another place with -o"
+    done = run_aiflame("timeline", str(tmp_path / "p.aiflame"), "-o", "/dev/full")
+    assert done.err == "aiflame: cannot write /dev/full: no space left on device: choose another place with -o\n"
 
 
 def test_a_trace_that_was_not_finished_is_not_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,8 +254,8 @@ def test_a_trace_that_was_not_finished_is_not_left_behind(tmp_path: Path, monkey
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(perfetto, "write_profile", half)
-    done = CliRunner().invoke(app, ["timeline", str(tmp_path / "p.aiflame"), "-o", str(tmp_path / "t.pftrace")])
-    assert done.exit_code == 1
+    done = run_aiflame("timeline", str(tmp_path / "p.aiflame"), "-o", str(tmp_path / "t.pftrace"))
+    assert done.status == 1
     assert not (tmp_path / "t.pftrace").exists()
 
 
@@ -267,8 +265,8 @@ def test_a_truncated_table_is_one_line(tmp_path: Path) -> None:
     program.profile(tmp_path)
     part = next((tmp_path / "p.aiflame" / "tables" / "kernels").iterdir())
     os.truncate(part, part.stat().st_size // 2)
-    done = CliRunner().invoke(app, ["timeline", str(tmp_path / "p.aiflame"), "-o", str(tmp_path / "t.pftrace")])
-    assert "is damaged (its checksum is wrong)" in str(done.exception)
+    done = run_aiflame("timeline", str(tmp_path / "p.aiflame"), "-o", str(tmp_path / "t.pftrace"))
+    assert "is damaged (its checksum is wrong)" in done.err
     assert not (tmp_path / "t.pftrace").exists()
 
 

@@ -7,16 +7,14 @@ import json
 from pathlib import Path
 
 import pytest
+from calling import run_aiflame
 from made_ranks import MS, Made, job
 from rich.console import Console
 from spool_files import busy_process, ended_profile
-from typer.testing import CliRunner
 
 from aiflame.analyze.ranks.comparison import ranks
 from aiflame.analyze.ranks.fan_out import here
 from aiflame.analyze.ranks.sources import sources
-from aiflame.cli.commands import app
-from aiflame.errors import AiflameError
 from aiflame.recorder.options import parse_size
 from aiflame.render.terminal.ranks_table import print_ranks
 
@@ -64,16 +62,16 @@ def test_a_recording_that_nothing_has_read_yet_is_sealed_and_named_first(tmp_pat
 
 
 def test_json_goes_to_stdout_alone(path: Path) -> None:
-    result = CliRunner().invoke(app, ["ranks", str(path), "--json", "--ranks", "0,2", "--memory", "1M"])
-    told = json.loads(result.stdout)
+    result = run_aiflame("ranks", str(path), "--json", "--ranks", "0,2", "--memory", "1M")
+    told = json.loads(result.out)
     assert [row["rank"] for row in told["rows"]] == [0, 2]
     assert told["stragglers"][0]["rank"] == 2
 
 
 def test_ranks_that_there_are_none_of_are_an_error(path: Path) -> None:
-    result = CliRunner().invoke(app, ["ranks", str(path), "--ranks", "7"])
-    assert isinstance(result.exception, AiflameError)
-    assert "--ranks 7" in str(result.exception)
+    result = run_aiflame("ranks", str(path), "--ranks", "7")
+    assert result.status == 1
+    assert "--ranks 7" in result.err
 
 
 @pytest.mark.parametrize(("size", "bytes_"), [("2G", 2 << 30), ("500M", 500 << 20), ("1.5GiB", 3 << 29), ("4096", 4096)])
@@ -83,20 +81,19 @@ def test_sizes_are_read(size: str, bytes_: int) -> None:
 
 @pytest.mark.parametrize("size", ["", "much", "0", "-1G", "2X"])
 def test_what_is_no_size_is_refused(size: str, path: Path) -> None:
-    result = CliRunner().invoke(app, ["ranks", str(path), f"--memory={size}"])
-    assert isinstance(result.exception, AiflameError)
-    assert str(result.exception) == f"--memory {size}: name a size like 2G or 500M"
+    result = run_aiflame("ranks", str(path), f"--memory={size}")
+    assert (result.status, result.err) == (1, f"aiflame: --memory {size}: name a size like 2G or 500M\n")
 
 
 def test_other_commands_list_and_draw_and_write_by_rank(path: Path, tmp_path: Path) -> None:
     """Rank 2 sleeps, all ranks compute alike."""
-    top = json.loads(CliRunner().invoke(app, ["top", str(path), "--by", "rank", "--json"]).stdout)
+    top = json.loads(run_aiflame("top", str(path), "--by", "rank", "--json").out)
     assert [row["name"] for row in top["rows"]] == ["rank 0", "rank 1", "rank 2", "rank 3"]
     assert {row["total"] for row in top["rows"]} == {top["total"] // 4}
     stacks, drawn = tmp_path / "stacks.txt", tmp_path / "flame.svg"
-    assert CliRunner().invoke(app, ["export", str(path), "--by", "rank", "-o", str(stacks)]).exit_code == 0
+    assert run_aiflame("export", str(path), "--by", "rank", "-o", str(stacks)).status == 0
     assert {line.partition(";")[0] for line in stacks.read_text().splitlines()} == {f"rank {rank}" for rank in range(4)}
-    assert CliRunner().invoke(app, ["flame", str(path), "--by", "rank", "-o", str(drawn)]).exit_code == 0
+    assert run_aiflame("flame", str(path), "--by", "rank", "-o", str(drawn)).status == 0
     assert "rank 3" in drawn.read_text()
 
 
@@ -104,6 +101,6 @@ def test_a_rank_is_compared_with_a_rank(tmp_path: Path) -> None:
     """Rank 1 computes 30 ms more in each backward of layer 2."""
     path = job(tmp_path / "job.aiflame", Made(ranks=2, longer={(1, 2): 30}))
     given = ["diff", str(path), "--base-ranks", "0", "--ranks", "1", "--metric", "cpu-time", "--by", "phase", "--all", "--json"]
-    told = json.loads(CliRunner().invoke(app, given).stdout)
+    told = json.loads(run_aiflame(*given).out)
     rows = {row["name"]: (row["base"] / MS, row["new"] / MS, row["beyond"]) for row in told["differences"][0]["rows"]}
     assert rows == {"Backward": (30, 60, True), "Forward": (30, 30, False), "Optimizer": (5, 5, False)}

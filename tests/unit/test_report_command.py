@@ -8,7 +8,8 @@ import pytest
 from report_profiles import training
 
 from aiflame.cli import report as command
-from aiflame.cli.main import _run, guarded
+from aiflame.cli.commands import run
+from aiflame.cli.main import guarded
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def call(*arguments: str) -> int:
     try:
-        return guarded(_run, ["report", *arguments])
+        return guarded(run, ["report", *arguments])
     except SystemExit as end:
         return int(end.code or 0)
 
@@ -52,7 +53,7 @@ def test_the_path_is_all_that_goes_to_stdout(folder: Path, capsys: pytest.Captur
         (("missing.aiflame",), 1, "aiflame: missing.aiflame does not exist"),
         (("p.aiflame", "-o", "no/r.html"), 1, "aiflame: cannot write no/r.html: no such file or directory: choose another place with -o"),
         (("p.aiflame", "--baseline", "missing.aiflame"), 1, "aiflame: missing.aiflame does not exist"),
-        (("p.aiflame", "--nothing"), 2, "Usage:"),
+        (("p.aiflame", "--nothing"), 2, "aiflame: report has no option --nothing: see aiflame report -h"),
     ],
 )
 def test_what_is_wrong_is_one_line(
@@ -61,5 +62,5 @@ def test_what_is_wrong_is_one_line(
     assert call(*arguments) == status
     out, error = capsys.readouterr()
     assert (out, error.startswith(told)) == ("", True)
-    assert status == 2 or error.count("\n") == 1
+    assert error.count("\n") == 1
     assert not (folder / "report.html").exists()

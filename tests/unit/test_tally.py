@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from calling import run_aiflame
 from profiles import ran, sealed
 from rich.console import Console
-from typer.testing import CliRunner
 
 from aiflame.analyze.tally import DEVICE, HOST, LAUNCH, TRAFFIC, Section, tally, to_json
-from aiflame.cli.commands import app
 from aiflame.profile.codes import CallBackend, CopyKind, GpuApi, SyncKind
 from aiflame.profile.store import Profile
 from aiflame.render.terminal.tally_table import print_tally
@@ -158,8 +157,8 @@ def test_whatever_damaged_records_say_they_are_added_up(tmp_path: Path) -> None:
 
 
 def test_as_json(profile: Profile) -> None:
-    done = CliRunner().invoke(app, ["tally", str(profile.path), "--json"])
-    told = json.loads(done.stdout)
+    done = run_aiflame("tally", str(profile.path), "--json")
+    told = json.loads(done.out)
     assert told == to_json(tally(profile))
     assert [(one["kind"], one["backend"]) for one in told] == [
         (HOST, "CUDA"),

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aiflame
-from aiflame.cli.record import record
+from aiflame.cli.commands import run
 from aiflame.errors import AiflameError
 from aiflame.profile.control import ControlPage
 from aiflame.profile.door import Folder
@@ -304,7 +304,7 @@ def test_a_killed_recorder_loses_nothing_that_it_wrote(profile: Path) -> None:
 @pytest.mark.parametrize(("options", "there"), [([], True), (["--telemetry", "off"], False)])
 def test_a_recording_has_looks_at_the_machine_unless_they_are_off(tmp_path: Path, options: list[str], there: bool) -> None:
     path = tmp_path / "p.aiflame"
-    assert record(["-q", "-o", str(path), *options, "--", "sleep", "0.5"]) == 0
+    assert run(["record", "-q", "-o", str(path), *options, "--", "sleep", "0.5"]) == 0
     opened = aiflame.open(path)
     assert opened.store.has("telemetry") == there
     if there:

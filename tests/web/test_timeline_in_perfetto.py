@@ -15,7 +15,7 @@ from perfetto_ui import Opened, opened
 import aiflame
 from aiflame.attribute.timeline.tables import SliceKind
 from aiflame.attribute.timeline.whole import timeline
-from aiflame.cli import timeline as command
+from aiflame.cli.commands import run
 from aiflame.profile.codes import RegionApi, RegionKind
 from aiflame.profile.store import Profile
 from aiflame.recorder.library import collector
@@ -36,7 +36,7 @@ for step in range(3):
 def traced(profile: Path) -> Path:
     """Written by the command."""
     target = profile.with_suffix(".pftrace")
-    command.timeline(profile, target)
+    assert run(["timeline", str(profile), "-o", str(target)]) == 0
     return target
 
 

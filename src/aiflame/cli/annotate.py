@@ -2,53 +2,61 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError, Namespace
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from aiflame.analyze.kernel.annotate import annotate as ask
+from aiflame.analyze.kernel.annotate import annotate
 from aiflame.analyze.kernel.annotate_json import to_json
 from aiflame.analyze.kernel.choice import hottest, kernels
 from aiflame.analyze.kernel.source_text import SourceTexts
+from aiflame.cli.arguments import add_json, add_ranks, add_source_path
+from aiflame.cli.parser import Parser, UsageError, number
 from aiflame.cli.say import say_json
-from aiflame.cli.view import Ranks, SourcePath, opened, source_folder
+from aiflame.cli.view import opened, source_folder
 from aiflame.errors import AiflameError
 from aiflame.profile.opening import SUFFIX
 from aiflame.render.terminal.annotate import LEAST_PERCENT, print_annotation
 
+DESCRIPTION = "Why is this GPU kernel slow? Shows its source and its instructions side by side, and what its warps waited for at each."
+EXAMPLES = ("aiflame annotate attention", 'aiflame annotate run.aiflame "^gemm_.*" --sass')
 
-def annotate(
-    names: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="[PROFILE] KERNEL",
-            show_default=False,
-            help="The profile (default: the newest here), and the kernel: its name, a part of it, or a regular expression.",
-        ),
-    ],
-    cubin: Annotated[
-        str, typer.Option("--cubin", metavar="CRC", help="Which of the cubins that have the kernel (default: the hottest).")
-    ] = "",
-    sass: Annotated[bool, typer.Option("--sass", help="In the order of the code, each instruction with its source line.")] = False,
-    least: Annotated[
-        float, typer.Option("--least", min=0, max=100, metavar="PERCENT", help="Fold instructions with less of the samples; 0 shows all.")
-    ] = LEAST_PERCENT,
-    source_path: SourcePath = None,
-    ranks: Ranks = "",
-    json: Annotated[bool, typer.Option("--json", help="Machine-readable, to stdout.")] = False,
-) -> None:
-    """Show a kernel's source and SASS side by side, and what its warps waited for."""
+
+def add_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="[PROFILE] KERNEL",
+        help="the profile (default: the newest one here), and the kernel: its name, a part of it, or a regular expression",
+    )
+    parser.add_argument("--sass", action="store_true", help="list instructions in the order of the code, each with its source line")
+    parser.add_argument(
+        "--least",
+        type=number(0, 100, float),
+        default=LEAST_PERCENT,
+        metavar="PERCENT",
+        help=f"fold instructions that have less of the samples; 0 shows all (default: {LEAST_PERCENT:g})",
+    )
+    parser.add_argument("--cubin", type=_crc, metavar="CRC", help="which of the cubins that have the kernel (default: the hottest)")
+    add_source_path(parser)
+    add_ranks(parser)
+    add_json(parser)
+
+
+def run(options: Namespace) -> None:
+    names: list[str] = options.names
+    if not names:
+        raise UsageError("annotate needs the name of a kernel: aiflame annotate KERNEL; aiflame top --by kernel lists them")
     if len(names) > 2:
-        raise typer.BadParameter(f"expected [PROFILE] KERNEL, not {len(names)} names: put the kernel's name in quotes")
-    profile = opened(Path(names[0]) if len(names) == 2 or _is_profile(names[0]) else None, ranks)
+        raise UsageError(f"annotate takes [PROFILE] KERNEL, not {len(names)} names: put the kernel's name in quotes")
+    profile = opened(Path(names[0]) if len(names) == 2 or _is_profile(names[0]) else None, options.ranks)
     if len(names) == 1 and _is_profile(names[0]):
         raise AiflameError(f"which kernel of {names[0]}? {hottest(kernels(profile.store))}")
-    answer = ask(profile.store, names[-1], _crc(cubin), SourceTexts(profile.store, source_folder(source_path)))
-    if json:
+    sources = SourceTexts(profile.store, source_folder(options.source_path))
+    answer = annotate(profile.store, names[-1], options.cubin, sources)
+    if options.json:
         say_json(to_json(answer))
     else:
-        print_annotation(answer, least, by_code=sass)
+        print_annotation(answer, options.least, by_code=options.sass)
 
 
 def _is_profile(name: str) -> bool:
@@ -59,4 +67,4 @@ def _crc(text: str) -> int | None:
     try:
         return int(text, 16) if text else None
     except ValueError:
-        raise typer.BadParameter(f"--cubin {text}: a cubin is named by 16 hexadecimal digits") from None
+        raise ArgumentTypeError(f"{text!r} names no cubin: a cubin is named by 16 hexadecimal digits") from None

@@ -1,70 +1,106 @@
-"""The table of commands."""
+"""The table of commands. Their modules are imported when they are called, so that `aiflame -h` and `aiflame record` start at once."""
 
 from __future__ import annotations
 
-import io
 import sys
-from typing import cast
+from collections.abc import Mapping
+from importlib import import_module
 
-import typer
+from aiflame.cli.parser import Parser, UsageError, meant, near
+from aiflame.errors import AiflameError
 
-from aiflame.cli import annotate, demo, diff, doctor, export, flame, intra, ranks, report, tally, timeline, top
-from aiflame.cli import open as opening
-from aiflame.errors import harmless
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from aiflame.cli.command import Command
 
-app = typer.Typer(
-    help="AI flame graphs for everyone: where did the time go, and why?",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-app.command("open")(opening.open_report)
-app.command("report")(report.report)
-app.command("flame")(flame.flame)
-app.command("top")(top.top)
-app.command("annotate")(annotate.annotate)
-app.command("tally")(tally.tally)
-app.command("intra")(intra.intra)
-app.command("diff")(diff.diff)
-app.command("timeline")(timeline.timeline)
-app.command("ranks")(ranks.ranks)
-app.command("export")(export.export)
-app.command("doctor")(doctor.doctor)
-app.command("demo")(demo.demo)
-
-_USAGE = typer.BadParameter.__mro__[1]
-"""Click's error for wrong arguments, or that of the copy of Click in newer versions of Typer."""
+DESCRIPTION = "AI flame graphs for everyone: where did the time go, and why?"
+GROUPS: Mapping[str, Mapping[str, str]] = {
+    "record": {
+        "record": "record a program and all its child processes",
+        "demo": "record a small bundled workload and show where its time went",
+        "doctor": "tell what can be recorded on this machine and how to mend the rest",
+    },
+    "read a profile": {
+        "open": "show the report in the browser",
+        "top": "list the heaviest kernels, functions, layers or lines",
+        "flame": "draw the flame graph as one interactive SVG file",
+        "annotate": "show a GPU kernel's source and instructions side by side",
+        "diff": "tell what got slower or faster between two recordings",
+        "tally": "add up calls of runtimes, kernels and bytes moved",
+        "ranks": "tell which ranks of a parallel job the others wait for, and why",
+        "intra": "look inside Triton kernels: scopes, overlap, waits, roles",
+    },
+    "write files": {
+        "report": "write the report as one HTML file that opens without a network",
+        "timeline": "write a timeline for the Perfetto UI",
+        "export": "write stacks for speedscope or flamegraph.pl",
+        "completion": "print the completion of commands and options for your shell",
+    },
+}
+"""Each command and its line of help. The order is that of `aiflame -h`."""
+COMMANDS: Mapping[str, str] = {name: help for group in GROUPS.values() for name, help in group.items()}
 
 
 def run(arguments: list[str]) -> int:
-    """The exit status. Typer would print wrong arguments as they are, and a file's name may be among them."""
-    try:
-        return int(app(args=arguments, prog_name="aiflame", standalone_mode=False) or 0)
-    except typer.Abort:
-        print("aiflame: aborted", file=sys.stderr)
-        return 1
-    except Exception as error:
-        if not isinstance(error, _USAGE):
-            raise
-        shown = io.StringIO()
-        cast(typer.BadParameter, error).show(file=shown)
-        print("\n".join(map(harmless, shown.getvalue().rstrip("\n").split("\n"))), file=sys.stderr)
+    """The exit status."""
+    name, *rest = arguments or [""]
+    if name in COMMANDS:
+        command = load(name)
+        return command.run(parser(name, command).parse(rest)) or 0
+    if name == "--version":
+        from aiflame.version import VERSION
+
+        print(f"aiflame {VERSION}")
+        return 0
+    if name in ("-h", "--help"):
+        print(overview())
+        return 0
+    if not name:
+        print(overview(), file=sys.stderr)
         return 2
+    raise UsageError(_unknown(name))
 
 
-@app.command("record", context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
-def _record(context: typer.Context) -> None:
-    """Record a program and all its child processes: aiflame record -- COMMAND ..."""
-    from aiflame.cli.record import record
+def load(name: str) -> Command:
+    try:
+        command: Command = import_module(f"aiflame.cli.{name}")
+    except ModuleNotFoundError as error:  # of a machine that records only
+        package = (error.name or "aiflame").partition(".")[0]
+        if package == "aiflame":
+            raise
+        raise AiflameError(f"{name} needs {package}, which is not installed: pip install aiflame") from None
+    return command
 
-    raise typer.Exit(record(context.args))
+
+def parser(name: str, command: Command) -> Parser:
+    result = Parser(f"aiflame {name}", command.DESCRIPTION, command.EXAMPLES)
+    command.add_arguments(result)
+    return result
 
 
-@app.callback(invoke_without_command=True)
-def _version(version: bool = typer.Option(False, "--version", help="Print the version and leave.")) -> None:
-    if version:
-        from aiflame import __version__
+def overview() -> str:
+    width = max(map(len, COMMANDS)) + 2
+    lines = ["usage: aiflame COMMAND [options]", "", DESCRIPTION]
+    for group, commands in GROUPS.items():
+        lines += ["", f"{group}:", *(f"  {name:{width}}{help}" for name, help in commands.items())]
+    lines += [
+        "",
+        "options:",
+        f"  {'-h, --help':{width}}show this help; after a command, the help of that command",
+        f"  {'--version':{width}}print the version",
+        "",
+        "first steps:",
+        "  aiflame record -- python train.py",
+        "  aiflame open",
+    ]
+    return "\n".join(lines)
 
-        typer.echo(f"aiflame {__version__}")
-        raise typer.Exit
+
+def _unknown(name: str) -> str:
+    if name.startswith("-"):
+        names = near(name, ("--help", "--version"))
+        return f"there is no option {name}: {meant(names) if names else 'aiflame -h lists what there is'}"
+    if name.rstrip("/").endswith(".aiflame"):
+        return f"{name} is no command: did you mean aiflame open {name}?"
+    names = near(name, list(COMMANDS))
+    return f"there is no command {name}: {meant(names) if names else 'aiflame -h lists them'}"

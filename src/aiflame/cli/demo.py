@@ -7,28 +7,35 @@ import os
 import subprocess
 import sys
 import tempfile
+from argparse import Namespace
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 import aiflame
 from aiflame.analyze.top import top
 from aiflame.attribute.transforms.filters import without_idle
 from aiflame.attribute.transforms.noise import hide_interpreter_noise
 from aiflame.attribute.tree import CPU_TIME, GPU_TIME
+from aiflame.cli.arguments import add_output
 from aiflame.cli.demo_comparison import sentence, ways
+from aiflame.cli.parser import Parser, number
 from aiflame.cli.say import say
 from aiflame.errors import AiflameError
-from aiflame.recorder import Place, RecordOptions, run
+from aiflame.recorder import Place, RecordOptions
+from aiflame.recorder import run as record
 from aiflame.render.flame_svg import svg
 from aiflame.render.terminal.top_table import print_top
 
+DESCRIPTION = (
+    "What does a profile show? Records a bundled workload, one matrix product in three ways, by CUDA, by OpenCL or on the CPU, and shows"
+    " where its time went."
+)
+EXAMPLES = ("aiflame demo", "aiflame demo --device cpu --seconds 2")
 DEFAULT = Path("aiflame-demo.aiflame")
 FUNCTIONS = ("matmul_basic", "matmul_blocked", "matmul_tiled")
 _ROWS = 10
+_SECONDS = 6.0
 _PROBE_SECONDS = 60
 
 
@@ -41,17 +48,24 @@ class DemoDevice(str, Enum):
 _LABELS = {DemoDevice.CUDA: "a GPU by CUDA", DemoDevice.OPENCL: "OpenCL", DemoDevice.CPU: "the CPU"}
 
 
-def demo(
-    device: Annotated[DemoDevice | None, typer.Option(help="What multiplies (default: the best that is here).")] = None,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The profile; its SVG lies beside it.")] = DEFAULT,
-    seconds: Annotated[float, typer.Option(min=0.1, help="How long the workload runs.")] = 6.0,
-) -> None:
-    """Record a bundled workload, one matrix product in three ways, and show where its time went."""
-    chosen = device or _best_device()
-    say(f"Recording {seconds:g} s of one matrix product in three ways on {_LABELS[chosen]} ...")
+def add_arguments(parser: Parser) -> None:
+    devices = [device.value for device in DemoDevice]
+    parser.add_choice(
+        "--device", choices=devices, metavar="DEVICE", help=f"{', '.join(devices)} (default: the first of these that works here)"
+    )
+    add_output(parser, str(DEFAULT), "the profile; its flame graph is written beside it")
+    parser.add_argument(
+        "--seconds", type=number(0.1, of=float), default=_SECONDS, metavar="S", help=f"how long the workload runs (default: {_SECONDS:g})"
+    )
+
+
+def run(options: Namespace) -> None:
+    output: Path = options.output
+    chosen = DemoDevice(options.device) if options.device else _best_device()
+    say(f"Recording {options.seconds:g} s of one matrix product in three ways on {_LABELS[chosen]} ...")
     with _workplace():
-        command = [sys.executable, "-m", "aiflame.demo.matmul", "--device", chosen.value, "--seconds", str(seconds)]
-        status = run(command, Place(output, output), RecordOptions(), overwrite=output == DEFAULT).status
+        command = [sys.executable, "-m", "aiflame.demo.matmul", "--device", chosen.value, "--seconds", str(options.seconds)]
+        status = record(command, Place(output, output), RecordOptions(), overwrite=output == DEFAULT).status
         if status != 0:
             raise AiflameError(f"the workload ended with status {status}: what it said stands above")
         _show(output, chosen)

@@ -2,55 +2,61 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from aiflame.analyze.device.profile_analysis import profile_analysis
 from aiflame.analyze.diff.comparison import at_one_period, compare, to_json
 from aiflame.attribute.groupings import compared_by
 from aiflame.attribute.metrics import COMPARED
 from aiflame.attribute.transforms.difference import diff as diff_tree
+from aiflame.cli.arguments import add_base_ranks, add_json, add_ranks
+from aiflame.cli.parser import Parser, UsageError, number
 from aiflame.cli.say import say, say_json
-from aiflame.cli.view import BaseRanks, Ranks, View, opened, view
+from aiflame.cli.view import View, opened, view
 from aiflame.errors import AiflameError
 from aiflame.profile.tables import OpenedProfile
 from aiflame.render.flame_svg import svg
 from aiflame.render.terminal.diff_table import print_comparison
 
+DESCRIPTION = "What got slower or faster between two recordings of a program, and is it more than noise?"
+EXAMPLES = ("aiflame diff before.aiflame after.aiflame --by layer", "aiflame diff job.aiflame --base-ranks 0 --ranks 3")
 ROWS, ROWS_OF_ONE = 10, 30
-_GROUPINGS = ", ".join(dict.fromkeys(by for metric in COMPARED for by in compared_by(metric)))
+_GROUPINGS = tuple(dict.fromkeys(by for metric in COMPARED for by in compared_by(metric)))
 
 
-def diff(
-    base: Annotated[Path, typer.Argument(metavar="BASE", help="The profile of before.")],
-    new: Annotated[Path | None, typer.Argument(metavar="NEW", help="The profile of now (with --base-ranks: or BASE again).")] = None,
-    metric: Annotated[str, typer.Option("--metric", help=f"{', '.join(COMPARED)} (default: gpu-time where kernels ran).")] = "",
-    by: Annotated[str, typer.Option("--by", help=f"{_GROUPINGS} (default: the first four that the metric has).")] = "",
-    rows: Annotated[
-        int | None, typer.Option("-n", "--rows", min=1, help=f"How many rows (default: {ROWS}; with --by {ROWS_OF_ONE}).")
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also what is within the noise.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Machine-readable, to stdout.")] = False,
-    ranks: Ranks = "",
-    base_ranks: BaseRanks = "",
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="SVG", help="Also draw the flame graph of the difference.")
-    ] = None,
-) -> None:
-    """Show what got slower or faster between two recordings of a program, and whether it is more than noise."""
-    if new is None and not base_ranks:
+def add_arguments(parser: Parser) -> None:
+    parser.add_argument("base", nargs="?", type=Path, metavar="BASE", help="the profile of before")
+    parser.add_argument("new", nargs="?", type=Path, metavar="[NEW]", help="the profile of now (with --base-ranks, default: BASE)")
+    parser.add_choice(
+        "--metric", choices=COMPARED, metavar="METRIC", help=f"{', '.join(COMPARED)} (default: gpu-time where kernels ran, else cpu-time)"
+    )
+    parser.add_choice(
+        "--by", choices=_GROUPINGS, metavar="GROUPING", help=f"{', '.join(_GROUPINGS)} (default: the first four that the metric has)"
+    )
+    parser.add_argument("-n", "--rows", type=number(1), metavar="N", help=f"rows of each table (default: {ROWS}; with --by {ROWS_OF_ONE})")
+    parser.add_argument("--all", action="store_true", help="also list differences within the noise")
+    add_ranks(parser)
+    add_base_ranks(parser)
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="also draw the flame graph of the difference, as SVG")
+    add_json(parser)
+
+
+def run(options: Namespace) -> None:
+    if options.base is None:
+        raise UsageError("diff needs two profiles: aiflame diff BASE NEW")
+    if options.new is None and not options.base_ranks:
         raise AiflameError("compare with what? name a second profile, or ranks of the one with --base-ranks and --ranks")
-    before, after = _Side.of(base, base_ranks), _Side.of(new or base, ranks)
+    before, after = _Side.of(options.base, options.base_ranks), _Side.of(options.new or options.base, options.ranks)
+    metric, by = options.metric or "", options.by or ""
     comparison = compare(profile_analysis(before.profile), profile_analysis(after.profile), metric, by)
-    if json:
-        say_json(to_json(comparison, everything=everything))
+    if options.json:
+        say_json(to_json(comparison, everything=options.all))
     else:
-        print_comparison(comparison, rows or (ROWS_OF_ONE if by else ROWS), everything=everything)
-    if output is not None:
-        _draw(before, after, metric, output, told=not json)
+        print_comparison(comparison, options.rows or (ROWS_OF_ONE if by else ROWS), everything=options.all)
+    if options.output is not None:
+        _draw(before, after, metric, options.output, told=not options.json)
 
 
 @dataclass(frozen=True, slots=True)

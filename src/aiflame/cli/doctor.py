@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from dataclasses import asdict
-from typing import Annotated
 
-import typer
 from rich.table import Table
 from rich.text import Text
 
+from aiflame.cli.arguments import add_json
+from aiflame.cli.parser import Parser
 from aiflame.cli.say import say_json
 from aiflame.json_text import json_text
 from aiflame.recorder.checkup import checkup
 from aiflame.recorder.finding import Finding, State
 from aiflame.render.terminal.console import Terminal
 
+DESCRIPTION = "What can aiflame record on this machine? Tells what works, what does not, and the one command that mends it."
+EXAMPLES = ("aiflame doctor",)
 _MARKS = {State.WORKS: ("✓", "green"), State.LIMITED: ("!", "yellow"), State.ABSENT: ("–", "dim"), State.BROKEN: ("✗", "red")}
 
 
-def doctor(json: Annotated[bool, typer.Option("--json", help="Machine-readable, to stdout.")] = False) -> None:
-    """Say what works here, what does not, and how to mend it."""
+def add_arguments(parser: Parser) -> None:
+    add_json(parser)
+
+
+def run(options: Namespace) -> int:
+    """1 where something that recording needs is broken."""
     findings = checkup()
-    if json:
+    if options.json:
         say_json(json_text([asdict(finding) for finding in findings], indent=1))
     else:
         _print(findings)
-    if any(finding.state is State.BROKEN for finding in findings):
-        raise typer.Exit(1)
+    return int(any(finding.state is State.BROKEN for finding in findings))
 
 
 def _print(findings: list[Finding]) -> None:

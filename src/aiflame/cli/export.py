@@ -4,50 +4,44 @@ from __future__ import annotations
 
 import io
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Mapping
-from enum import Enum
 from pathlib import Path
-from typing import Annotated, TextIO
-
-import typer
+from typing import TextIO
 
 from aiflame.attribute.tree import Tree
-from aiflame.cli.view import Detail, Focus, Grouping, Idle, MetricName, ProfilePath, Ranks, Raw, view
+from aiflame.cli.arguments import add_detail, add_grouping, add_metric, add_profile, add_ranks, add_selection
+from aiflame.cli.parser import Parser
+from aiflame.cli.view import selected
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed, speedscope
 from aiflame.render.output import new_file
 
-
-class Format(str, Enum):
-    COLLAPSED = "collapsed"
-    SPEEDSCOPE = "speedscope"
-
-
-_WRITERS: Mapping[Format, Callable[[Tree, str, TextIO], None]] = {
-    Format.COLLAPSED: collapsed.write,
-    Format.SPEEDSCOPE: speedscope.write,
-}
+DESCRIPTION = "How does another tool show this profile? Writes its stacks in that tool's format."
+EXAMPLES = ("aiflame export --to speedscope -o run.speedscope.json", "aiflame export run.aiflame | flamegraph.pl > run.svg")
+_WRITERS: Mapping[str, Callable[[Tree, str, TextIO], None]] = {"collapsed": collapsed.write, "speedscope": speedscope.write}
 
 
-def export(
-    profile: ProfilePath = None,
-    to: Annotated[Format, typer.Option("--to", help="The format.")] = Format.COLLAPSED,
-    metric: MetricName = "",
-    by: Grouping = "code",
-    detail: Detail = "",
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="File to write (default: stdout).")] = None,
-    only: Focus = "",
-    raw: Raw = False,
-    no_idle: Idle = False,
-    ranks: Ranks = "",
-) -> None:
-    """Write the profile for another tool."""
-    shown = view(profile, metric, by, detail, raw, only, no_idle, ranks)
-    if output is None:
-        _WRITERS[to](shown.tree, shown.metric, sys.stdout)
+def add_arguments(parser: Parser) -> None:
+    add_profile(parser, also=", or a file of collapsed stacks")
+    parser.add_choice("--to", choices=_WRITERS, default="collapsed", metavar="FORMAT", help=f"{', '.join(_WRITERS)} (default: collapsed)")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the file to write (default: stdout)")
+    add_metric(parser)
+    add_grouping(parser)
+    add_detail(parser)
+    add_selection(parser)
+    add_ranks(parser)
+
+
+def run(options: Namespace) -> None:
+    write = _WRITERS[options.to]
+    shown = selected(options, options.by)
+    if options.output is None:
+        write(shown.tree, shown.metric, sys.stdout)
         return
     try:
-        with new_file(output) as data, io.TextIOWrapper(data, encoding="utf-8") as file:
-            _WRITERS[to](shown.tree, shown.metric, file)
+        with new_file(options.output) as data, io.TextIOWrapper(data, encoding="utf-8") as file:
+            write(shown.tree, shown.metric, file)
     except OSError as error:
-        raise AiflameError(f"cannot write {output}: {(error.strerror or str(error)).lower()}: choose another place with -o") from None
+        reason = (error.strerror or str(error)).lower()
+        raise AiflameError(f"cannot write {options.output}: {reason}: choose another place with -o") from None

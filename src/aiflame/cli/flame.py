@@ -2,55 +2,74 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
+from argparse import Namespace
 
 from aiflame.attribute.transforms.difference import diff
 from aiflame.attribute.transforms.invert import inverted_for_reading
 from aiflame.attribute.transforms.recursion import merge_recursion
+from aiflame.cli.arguments import (
+    add_base_ranks,
+    add_baseline,
+    add_detail,
+    add_grouping,
+    add_metric,
+    add_output,
+    add_profile,
+    add_ranks,
+    add_selection,
+)
+from aiflame.cli.parser import Parser
 from aiflame.cli.say import say
-from aiflame.cli.view import BaseRanks, Detail, Focus, Grouping, Idle, MetricName, ProfilePath, Ranks, Raw, view
+from aiflame.cli.view import selected
 from aiflame.errors import AiflameError
 from aiflame.render.flame_svg import svg
 from aiflame.render.terminal.top_table import idle_note
 
+DESCRIPTION = "Where did the time go, and who called it? Draws the flame graph, or the difference of two, as one SVG file for a browser."
+EXAMPLES = (
+    "aiflame flame -o flame.svg",
+    "aiflame flame after.aiflame --baseline before.aiflame",
+    "aiflame flame --metric gpu-stalls --inverted  # by what kernels wait for",
+)
 
-def flame(
-    profile: ProfilePath = None,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The SVG file.")] = Path("flame.svg"),
-    metric: MetricName = "",
-    by: Grouping = "code",
-    detail: Detail = "",
-    baseline: Annotated[Path | None, typer.Option(metavar="PROFILE", help="Compare with this one: red is more, blue is less.")] = None,
-    inverted: Annotated[bool, typer.Option("--inverted", help="From the leaves up: who calls what is expensive?")] = False,
-    icicle: Annotated[bool, typer.Option("--icicle", help="Draw it hanging down.")] = False,
-    recursion: Annotated[bool, typer.Option("--merge-recursion", help="Fold functions that call themselves.")] = False,
-    only: Focus = "",
-    raw: Raw = False,
-    no_idle: Idle = False,
-    ranks: Ranks = "",
-    base_ranks: BaseRanks = "",
-    title: Annotated[str, typer.Option(help="The title.")] = "Flame graph",
-) -> None:
-    """Draw the flame graph."""
-    shown = view(profile, metric, by, detail, raw, only, no_idle, ranks)
+
+def add_arguments(parser: Parser) -> None:
+    add_profile(parser, also=", or a file of collapsed stacks")
+    add_output(parser, "flame.svg", "the SVG file")
+    add_metric(parser)
+    add_grouping(parser)
+    add_detail(parser)
+    add_baseline(parser)
+    parser.add_argument("--inverted", action="store_true", help="begin with the leaves: who calls what is expensive?")
+    parser.add_argument("--icicle", action="store_true", help="draw it hanging down")
+    parser.add_argument("--merge-recursion", action="store_true", help="fold functions that call themselves")
+    add_selection(parser)
+    add_ranks(parser)
+    add_base_ranks(parser)
+    parser.add_argument("--title", default="Flame graph", metavar="TEXT", help="the title (default: Flame graph)")
+
+
+def run(options: Namespace) -> None:
+    shown = selected(options, options.by)
     tree, subtitle = shown.tree, shown.title
-    if baseline is not None:
-        before = view(baseline, shown.metric, by, detail, raw, only, no_idle, base_ranks)
+    compared = options.baseline is not None
+    if compared:
+        base = Namespace(**{**vars(options), "profile": options.baseline, "metric": shown.metric, "ranks": options.base_ranks})
+        before = selected(base, options.by)
         tree, subtitle = diff(before.tree, tree, shown.metric), f"{shown.of} compared with {before.of}"
-    if recursion:
+    if options.merge_recursion:
         tree = merge_recursion(tree)
-    if inverted:
+    if options.inverted:
         tree = inverted_for_reading(tree)
+    hanging = options.inverted or options.icicle
     try:
-        if baseline is not None:
-            svg.write_diff(tree, output, title=title, subtitle=subtitle, inverted=inverted or icicle)
+        if compared:
+            svg.write_diff(tree, options.output, title=options.title, subtitle=subtitle, inverted=hanging)
         else:
-            svg.write(tree, shown.metric, output, title=title, subtitle=subtitle, inverted=inverted or icicle)
+            svg.write(tree, shown.metric, options.output, title=options.title, subtitle=subtitle, inverted=hanging)
     except OSError as error:
-        raise AiflameError(f"cannot write {output}: {(error.strerror or str(error)).lower()}: choose another place with -o") from None
-    say(output)
+        reason = (error.strerror or str(error)).lower()
+        raise AiflameError(f"cannot write {options.output}: {reason}: choose another place with -o") from None
+    say(options.output)
     if told := idle_note(shown.tree, shown.metric):
         say(told, err=True)

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from argparse import Namespace
 
-import typer
-
-from aiflame.analyze.intra.kernels import intra as ask
-from aiflame.analyze.intra.kernels import to_json
+from aiflame.analyze.intra.kernels import intra, to_json
+from aiflame.cli.arguments import add_json, add_profile, add_ranks, add_rows
+from aiflame.cli.parser import Parser
 from aiflame.cli.say import say_json
-from aiflame.cli.view import Ranks, opened
+from aiflame.cli.view import opened
 from aiflame.json_text import json_text
 from aiflame.render.terminal.intra_table import print_intra
 
+DESCRIPTION = (
+    "What happens inside Triton kernels that were recorded with --intra? Shows their scopes, the overlap of copies and math, waits, roles"
+    " and tails."
+)
+EXAMPLES = ("aiflame record --intra auto -- python train.py", "aiflame intra", "aiflame intra run.aiflame matmul")
 ROWS = 30
 
 
-def intra(
-    profile: Annotated[Path | None, typer.Argument(metavar="PROFILE", help="The profile (default: the newest one here).")] = None,
-    kernel: Annotated[str, typer.Argument(metavar="KERNEL", help="Only kernels with this in their name.")] = "",
-    rows: Annotated[int, typer.Option("-n", "--rows", min=1, help="How many scopes of each kernel.")] = ROWS,
-    ranks: Ranks = "",
-    json: Annotated[bool, typer.Option("--json", help="Machine-readable, to stdout.")] = False,
-) -> None:
-    """Show what happens inside kernels: scopes, overlap of copies and math, waits, roles, tail."""
-    kernels = ask(opened(profile, ranks).store, kernel)
-    if json:
+def add_arguments(parser: Parser) -> None:
+    add_profile(parser)
+    parser.add_argument("kernel", nargs="?", default="", metavar="[KERNEL]", help="only kernels with this in their name")
+    add_rows(parser, ROWS, "scopes of each kernel")
+    add_ranks(parser)
+    add_json(parser)
+
+
+def run(options: Namespace) -> None:
+    kernels = intra(opened(options.profile, options.ranks).store, options.kernel)
+    if options.json:
         say_json(json_text(to_json(kernels)))
     else:
-        print_intra(kernels, rows)
+        print_intra(kernels, options.rows)

@@ -1,4 +1,4 @@
-"""The `aiflame` command. A file per command lies beside this one: it parses, calls, prints."""
+"""The `aiflame` command. A file per command lies beside this one: its arguments, and what it calls and prints."""
 
 from __future__ import annotations
 
@@ -30,12 +30,8 @@ def guarded(run: Callable[[list[str]], int], arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    # Recording must work where only the standard library is, and start fast: it does not go through the table of commands.
     if arguments[:1] == ["record"]:
         gc.disable()  # until the program runs: nothing that starts it is garbage
-        from aiflame.cli.record import record
-
-        return record(arguments[1:])
     from aiflame.cli.commands import run
 
     return run(arguments)

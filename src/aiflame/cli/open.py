@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from argparse import Namespace
 
-import typer
-
+from aiflame.cli.arguments import add_base_ranks, add_baseline, add_profile, add_ranks, add_source_path
 from aiflame.cli.browser import show
+from aiflame.cli.parser import Parser, number
 from aiflame.cli.say import say
-from aiflame.cli.view import BaseRanks, Ranks, SourcePath, of_ranks, opened, source_folder
+from aiflame.cli.view import of_ranks, opened, source_folder
 from aiflame.render.report.document import Report
 from aiflame.render.report.server import Server
 
+DESCRIPTION = (
+    "Where did the time go, and why? Shows the report in the browser, served on this machine alone, until Ctrl-C: findings, flame graph,"
+    " timeline, source and instructions, tables."
+)
+EXAMPLES = ("aiflame open", "aiflame open after.aiflame --baseline before.aiflame")
 
-def open_report(
-    profile: Annotated[Path | None, typer.Argument(metavar="PROFILE", help="The profile (default: the newest profile here).")] = None,
-    baseline: Annotated[Path | None, typer.Option(metavar="PROFILE", help="Compare with this one: red is more, blue is less.")] = None,
-    ranks: Ranks = "",
-    base_ranks: BaseRanks = "",
-    source_path: SourcePath = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1 (default: any that is free).")] = 0,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address alone.")] = False,
-) -> None:
-    """Show the report in a browser; Ctrl-C ends it."""
-    shown = opened(profile, ranks)
-    before = opened(baseline, base_ranks).store if baseline is not None else None
-    found = Report(shown.store, before, of_ranks(shown, ranks), sources=source_folder(source_path))
-    with Server(found, port) as server:
+
+def add_arguments(parser: Parser) -> None:
+    add_profile(parser)
+    add_baseline(parser)
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
+    parser.add_argument("--port", type=number(0, 65535), default=0, metavar="PORT", help="the port on 127.0.0.1 (default: any free one)")
+    add_source_path(parser)
+    add_ranks(parser)
+    add_base_ranks(parser)
+
+
+def run(options: Namespace) -> None:
+    shown = opened(options.profile, options.ranks)
+    before = opened(options.baseline, options.base_ranks).store if options.baseline is not None else None
+    report = Report(shown.store, before, of_ranks(shown, options.ranks), sources=source_folder(options.source_path))
+    with Server(report, options.port) as server:
         say(server.address)
-        if not no_browser:
+        if not options.no_browser:
             for line in show(server.address):
                 say(line, err=True)
         try:

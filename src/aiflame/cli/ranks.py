@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.progress import Progress
 
 from aiflame.analyze.ranks import fan_out
-from aiflame.analyze.ranks.comparison import ranks as ask
-from aiflame.analyze.ranks.comparison import to_json
+from aiflame.analyze.ranks.comparison import ranks, to_json
 from aiflame.analyze.ranks.facts import Partial
 from aiflame.analyze.ranks.sources import sources
+from aiflame.cli.arguments import add_json, add_ranks, add_rows
+from aiflame.cli.parser import Parser
 from aiflame.cli.say import say_json
 from aiflame.errors import AiflameError
 from aiflame.json_text import json_text
@@ -23,39 +23,48 @@ from aiflame.recorder.options import parse_size
 from aiflame.render.terminal.console import Terminal
 from aiflame.render.terminal.ranks_table import print_ranks
 
-Profiles = Annotated[
-    list[Path] | None,
-    typer.Argument(
-        metavar="[PROFILE]...", help="Profiles of one job: one with all ranks, or one for each (default: the newest profile here)."
-    ),
-]
+DESCRIPTION = (
+    "Which ranks of a parallel job do the others wait for, and why? Shows what each rank did, how much communication is exposed, who came"
+    " last to collectives, and the critical path."
+)
+EXAMPLES = ("mpirun -n 4 aiflame record -o job.aiflame -- python train.py", "aiflame ranks job.aiflame")
+_ROWS = 20
 
 
-def ranks(
-    profiles: Profiles = None,
-    only: Annotated[str, typer.Option("--ranks", metavar="0,7", help="These ranks alone: numbers and runs of numbers, 0-3.")] = "",
-    rows: Annotated[int, typer.Option("-n", "--rows", min=1, help="How many rows of each table.")] = 20,
-    memory: Annotated[str, typer.Option("--memory", metavar="SIZE", help="Memory that all processes together may take.")] = "2G",
-    dask: Annotated[str, typer.Option("--dask", metavar="ADDRESS", help="Analyse on this Dask cluster: tcp://HOST:8786.")] = "",
-    json: Annotated[bool, typer.Option("--json", help="Machine-readable, to stdout.")] = False,
-) -> None:
-    """Show what ranks of a parallel job did, who came last to collectives, and why."""
-    bound = _bound(memory)
-    found, notes = sources(profiles or [newest(Path())])
-    if only:
-        wanted = parse_ranks(only)
+def add_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "profiles",
+        nargs="*",
+        type=Path,
+        metavar="[PROFILE ...]",
+        help="profiles of one job: one with all ranks, or one for each rank (default: the newest one here)",
+    )
+    add_ranks(parser)
+    add_rows(parser, _ROWS, "rows of each table")
+    parser.add_argument(
+        "--memory", default="2G", metavar="SIZE", help="how much memory all processes together may take: 500M, 2G (default: 2G)"
+    )
+    parser.add_argument("--dask", default="", metavar="ADDRESS", help="analyse on this Dask cluster: tcp://HOST:8786")
+    add_json(parser)
+
+
+def run(options: Namespace) -> None:
+    bound = _bound(options.memory)
+    found, notes = sources(options.profiles or [newest(Path())])
+    if options.ranks:
+        wanted = parse_ranks(options.ranks)
         found = [source for source in found if source.rank in wanted]
     if not found:
-        raise AiflameError("no rank is there to analyse: " + ("; ".join(notes) or f"--ranks {only} names none of this job"))
-    partial = _with_progress(lambda told: fan_out.on_dask(found, dask, told) if dask else fan_out.here(found, bound, told))
+        raise AiflameError("no rank is there to analyse: " + ("; ".join(notes) or f"--ranks {options.ranks} names none of this job"))
+    partial = _with_progress(lambda told: fan_out.on_dask(found, options.dask, told) if options.dask else fan_out.here(found, bound, told))
     if not partial.facts:
         raise AiflameError("no rank could be analysed: " + "; ".join([*notes, *partial.notes]))
-    answer = ask(partial)
+    answer = ranks(partial)
     answer.notes[:0] = notes
-    if json:
-        say_json(json_text(to_json(answer, rows), indent=1))
-        return
-    print_ranks(answer, rows)
+    if options.json:
+        say_json(json_text(to_json(answer, options.rows), indent=1))
+    else:
+        print_ranks(answer, options.rows)
 
 
 def _bound(memory: str) -> int:

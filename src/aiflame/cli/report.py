@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
+from argparse import Namespace
 
 from aiflame.analyze.amounts import amount
+from aiflame.cli.arguments import add_base_ranks, add_baseline, add_output, add_profile, add_ranks, add_source_path
+from aiflame.cli.parser import Parser
 from aiflame.cli.say import say
-from aiflame.cli.view import BaseRanks, Ranks, SourcePath, of_ranks, opened, source_folder
+from aiflame.cli.view import of_ranks, opened, source_folder
 from aiflame.memory import keep_freed_memory
 from aiflame.render.report.document import write
 
+DESCRIPTION = "How do I show this profile to somebody else? Writes the report as one HTML file, which opens without a network."
+EXAMPLES = ("aiflame report -o run.html", "aiflame report after.aiflame --baseline before.aiflame")
 LARGE = 64 << 20
 """Bytes. Browsers take seconds to open files beyond it."""
 
 
-def report(
-    profile: Annotated[Path | None, typer.Argument(metavar="PROFILE", help="The profile (default: the newest profile here).")] = None,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The HTML file.")] = Path("report.html"),
-    baseline: Annotated[Path | None, typer.Option(metavar="PROFILE", help="Compare with this one: red is more, blue is less.")] = None,
-    ranks: Ranks = "",
-    base_ranks: BaseRanks = "",
-    source_path: SourcePath = None,
-    title: Annotated[str, typer.Option(help="The title (default: the profile's name).")] = "",
-) -> None:
-    """Write the whole report as one HTML file that opens without a network."""
+def add_arguments(parser: Parser) -> None:
+    add_profile(parser)
+    add_output(parser, "report.html", "the HTML file")
+    add_baseline(parser)
+    parser.add_argument("--title", default="", metavar="TEXT", help="the title (default: the profile's name)")
+    add_source_path(parser)
+    add_ranks(parser)
+    add_base_ranks(parser)
+
+
+def run(options: Namespace) -> None:
     keep_freed_memory()
-    shown = opened(profile, ranks)
-    before = opened(baseline, base_ranks).store if baseline is not None else None
-    size = write(shown.store, output, before, title or of_ranks(shown, ranks), source_folder(source_path))
-    say(output)
+    shown = opened(options.profile, options.ranks)
+    before = opened(options.baseline, options.base_ranks).store if options.baseline is not None else None
+    title = options.title or of_ranks(shown, options.ranks)
+    size = write(shown.store, options.output, before, title, source_folder(options.source_path))
+    say(options.output)
     if size > LARGE:
-        say(f"{output} has {amount(size, 'bytes')}: aiflame open shows the same without one large file", err=True)
+        say(f"{options.output} has {amount(size, 'bytes')}: aiflame open shows the same without one large file", err=True)

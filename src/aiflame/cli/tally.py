@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from argparse import Namespace
 
-import typer
-
-from aiflame.analyze.tally import tally as ask
-from aiflame.analyze.tally import to_json
+from aiflame.analyze.tally import tally, to_json
+from aiflame.cli.arguments import add_json, add_profile, add_ranks, add_rows
+from aiflame.cli.parser import Parser
 from aiflame.cli.say import say_json
-from aiflame.cli.view import Ranks, opened
+from aiflame.cli.view import opened
 from aiflame.json_text import json_text
 from aiflame.render.terminal.tally_table import print_tally
 
+DESCRIPTION = (
+    "Which calls did the program make, and what did they cost? Adds up the traced calls of each runtime (how often, how long, how many"
+    " failed), the kernels that ran and the bytes that were moved."
+)
+EXAMPLES = ("aiflame tally", "aiflame tally run.aiflame --extended")
 ROWS = 20
 
 
-def tally(
-    profile: Annotated[Path | None, typer.Argument(metavar="PROFILE", help="The profile (default: the newest one here).")] = None,
-    rows: Annotated[int, typer.Option("-n", "--rows", min=1, help="How many rows of each table.")] = ROWS,
-    extended: Annotated[bool, typer.Option("--extended", help="A row for each thread or device, too.")] = False,
-    ranks: Ranks = "",
-    json: Annotated[bool, typer.Option("--json", help="Machine-readable, to stdout.")] = False,
-) -> None:
-    """Add up the calls of each runtime, what ran on devices, and what was moved."""
-    sections = ask(opened(profile, ranks).store, extended=extended)
-    if json:
+def add_arguments(parser: Parser) -> None:
+    add_profile(parser)
+    add_rows(parser, ROWS, "rows of each table")
+    parser.add_argument("--extended", action="store_true", help="also a row for each thread or device")
+    add_ranks(parser)
+    add_json(parser)
+
+
+def run(options: Namespace) -> None:
+    sections = tally(opened(options.profile, options.ranks).store, extended=options.extended)
+    if options.json:
         say_json(json_text(to_json(sections)))
     else:
-        print_tally(sections, rows)
+        print_tally(sections, options.rows)

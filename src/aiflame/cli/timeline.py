@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from argparse import Namespace
 
-import typer
-
+from aiflame.cli.arguments import add_output, add_profile, add_ranks
+from aiflame.cli.parser import Parser
 from aiflame.cli.say import say
-from aiflame.cli.view import Ranks, opened
+from aiflame.cli.view import opened
 from aiflame.errors import AiflameError
 from aiflame.memory import keep_freed_memory
 from aiflame.render.output import new_file
 from aiflame.render.perfetto import trace as perfetto
 
+DESCRIPTION = (
+    "What ran when? Writes threads, layers, streams, kernels and copies in time, as a trace that opens in the Perfetto UI"
+    " (https://ui.perfetto.dev)."
+)
+EXAMPLES = ("aiflame timeline -o run.pftrace",)
 
-def timeline(
-    profile: Annotated[Path | None, typer.Argument(metavar="PROFILE", help="The profile (default: the newest one here).")] = None,
-    output: Annotated[Path, typer.Option("-o", "--output", help="File to write.")] = Path("timeline.pftrace"),
-    ranks: Ranks = "",
-    no_samples: Annotated[bool, typer.Option("--no-samples", help="Leave out the functions that CPU samples met.")] = False,
-) -> None:
-    """Write a timeline that opens in the Perfetto UI (https://ui.perfetto.dev)."""
+
+def add_arguments(parser: Parser) -> None:
+    add_profile(parser)
+    add_output(parser, "timeline.pftrace", "the trace")
+    parser.add_argument("--no-samples", action="store_true", help="leave out the functions of CPU samples")
+    add_ranks(parser)
+
+
+def run(options: Namespace) -> None:
     keep_freed_memory()
-    shown = opened(profile, ranks)
+    shown = opened(options.profile, options.ranks)
     try:
-        with new_file(output) as file:  # half a trace opens, and misleads
-            slices = perfetto.write_profile(shown.store, shown.meta.started, file, samples=not no_samples)
+        with new_file(options.output) as file:  # half a trace opens, and misleads
+            slices = perfetto.write_profile(shown.store, shown.meta.started, file, samples=not options.no_samples)
     except OSError as error:
-        raise AiflameError(f"cannot write {output}: {(error.strerror or str(error)).lower()}: choose another place with -o") from None
-    say(output)
+        reason = (error.strerror or str(error)).lower()
+        raise AiflameError(f"cannot write {options.output}: {reason}: choose another place with -o") from None
+    say(options.output)
     say(f"{slices:,} slices; open it in https://ui.perfetto.dev, where it stays in your browser", err=True)

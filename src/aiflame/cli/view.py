@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 import aiflame
 from aiflame.analyze.kernel.source_text import SourceFolder
 from aiflame.api import Profile
-from aiflame.attribute.groupings import OF_TREES
-from aiflame.attribute.metrics import METRICS
 from aiflame.attribute.transforms.filters import focus, without_idle
 from aiflame.attribute.transforms.noise import hide_interpreter_noise
 from aiflame.attribute.tree import Tree
@@ -26,31 +22,6 @@ from aiflame.profile.background import take_failures
 from aiflame.profile.door import Folder
 from aiflame.profile.opening import newest
 from aiflame.profile.rank_numbers import parse_ranks, write_ranks
-
-ProfilePath = Annotated[
-    Path | None, typer.Argument(metavar="PROFILE", help="The profile, or a file of collapsed stacks (default: the newest profile here).")
-]
-MetricName = Annotated[str, typer.Option("--metric", help=f"{', '.join(METRICS)} (default: gpu-time where kernels ran).")]
-Grouping = Annotated[str, typer.Option("--by", help=f"How to group: {', '.join(OF_TREES)}.")]
-Detail = Annotated[
-    str,
-    typer.Option(
-        "--detail", help="How deep the leaves go: function, line or instruction (default: instruction for gpu-stalls, else function)."
-    ),
-]
-Idle = Annotated[bool, typer.Option("--no-idle", help="Leave out the time in which a GPU had nothing to do.")]
-Raw = Annotated[bool, typer.Option("--raw", help="Keep interpreter, import and start-up frames.")]
-Focus = Annotated[str, typer.Option("--focus", metavar="REGEX", help="Only what lies under frames whose name matches.")]
-SourcePath = Annotated[
-    Path | None,
-    typer.Option(
-        "--source-path",
-        metavar="DIR",
-        help="Show sources that the profile does not have from this folder: each is looked up below it by the end of its path.",
-    ),
-]
-Ranks = Annotated[str, typer.Option("--ranks", metavar="RANKS", help="Of a parallel job these ranks alone: 0,7 or 0-3 (default: all).")]
-BaseRanks = Annotated[str, typer.Option("--base-ranks", metavar="RANKS", help="The same of the profile that is compared with.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +70,20 @@ def of_ranks(profile: Profile, ranks: str) -> str:
         return name
     numbers = parse_ranks(ranks)
     return f"{name}, rank{'s' if len(numbers) > 1 else ''} {write_ranks(numbers)}"
+
+
+def selected(options: Namespace, by: str) -> View:
+    """What the common arguments ask for (`aiflame.cli.arguments`)."""
+    return view(
+        options.profile,
+        options.metric or "",
+        by,
+        options.detail or "",
+        raw=options.raw,
+        only=options.focus,
+        no_idle=options.no_idle,
+        ranks=options.ranks,
+    )
 
 
 def view(

@@ -103,7 +103,7 @@ def _debug_files() -> Finding:
 
 
 def _tables() -> Finding:
-    missing = [name for name in ("polars", "numpy", "symbolic", "capstone") if not _importable(name)]
+    missing = [name for name in ("polars", "numpy", "symbolic", "capstone", "rich") if not _importable(name)]
     if missing:
         return Finding("reading profiles", State.LIMITED, f"missing: {', '.join(missing)}; recording works", "pip install aiflame")
     return Finding("reading profiles", State.WORKS, "all libraries are installed")

@@ -1,0 +1,72 @@
+"""Arguments that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aiflame.attribute.groupings import OF_TREES
+from aiflame.attribute.metrics import DETAILS, METRICS
+from aiflame.cli.parser import Parser, number
+
+
+def add_profile(parser: Parser, also: str = "") -> None:
+    parser.add_argument("profile", nargs="?", type=Path, metavar="[PROFILE]", help=f"the profile{also} (default: the newest one here)")
+
+
+def add_output(parser: Parser, default: str, what: str) -> None:
+    parser.add_argument("-o", "--output", type=Path, default=Path(default), metavar="FILE", help=f"{what} (default: {default})")
+
+
+def add_metric(parser: Parser) -> None:
+    parser.add_choice(
+        "--metric", choices=METRICS, metavar="METRIC", help=f"{', '.join(METRICS)} (default: gpu-time where kernels ran, else cpu-time)"
+    )
+
+
+def add_grouping(parser: Parser) -> None:
+    parser.add_choice("--by", choices=OF_TREES, default="code", metavar="GROUPING", help=f"group by {', '.join(OF_TREES)} (default: code)")
+
+
+def add_detail(parser: Parser) -> None:
+    parser.add_choice(
+        "--detail",
+        choices=DETAILS,
+        metavar="DETAIL",
+        help=f"how deep stacks go: {', '.join(DETAILS)} (default: instruction for samples of GPU instructions, else function)",
+    )
+
+
+def add_selection(parser: Parser) -> None:
+    """Which frames are shown."""
+    parser.add_argument("--focus", default="", metavar="REGEX", help="only frames whose name matches, and what they call")
+    parser.add_argument("--raw", action="store_true", help="keep frames of the interpreter, of imports and of start-up")
+    parser.add_argument("--no-idle", action="store_true", help="leave out the time in which a GPU had nothing to do")
+
+
+def add_baseline(parser: Parser) -> None:
+    parser.add_argument("--baseline", type=Path, metavar="PROFILE", help="compare with this profile: red is more now, blue is less")
+
+
+def add_ranks(parser: Parser) -> None:
+    parser.add_argument("--ranks", default="", metavar="RANKS", help="only these ranks of a parallel job: 0,7 or 0-3 (default: all)")
+
+
+def add_base_ranks(parser: Parser) -> None:
+    parser.add_argument("--base-ranks", default="", metavar="RANKS", help="only these ranks of the profile that is compared with")
+
+
+def add_source_path(parser: Parser) -> None:
+    parser.add_argument(
+        "--source-path",
+        type=Path,
+        metavar="DIR",
+        help="read sources that the profile does not hold from this folder; a file is looked up by the end of its path",
+    )
+
+
+def add_rows(parser: Parser, default: int, what: str = "rows of the table") -> None:
+    parser.add_argument("-n", "--rows", type=number(1), default=default, metavar="N", help=f"{what} (default: {default})")
+
+
+def add_json(parser: Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")

@@ -1,0 +1,44 @@
+"""`aiflame completion`: the script by which a shell completes commands, options and their values."""
+
+from __future__ import annotations
+
+from argparse import REMAINDER, Namespace
+from pathlib import Path
+
+from aiflame.cli.commands import COMMANDS, load
+from aiflame.cli.parser import Parser
+from aiflame.errors import AiflameError
+
+DESCRIPTION = "Prints the script that has a shell complete the commands of aiflame, their options and their values. It needs shtab."
+EXAMPLES = (
+    "pip install 'aiflame[completion]'",
+    "aiflame completion bash > ~/.local/share/bash-completion/completions/aiflame",
+    "aiflame completion zsh > ~/.zfunc/_aiflame  # where fpath has ~/.zfunc",
+)
+SHELLS = ("bash", "zsh")
+
+
+def add_arguments(parser: Parser) -> None:
+    parser.add_choice("shell", choices=SHELLS, metavar="SHELL", help=" or ".join(SHELLS))
+
+
+def run(options: Namespace) -> None:
+    try:
+        import shtab
+    except ImportError:
+        raise AiflameError("completion needs shtab: pip install 'aiflame[completion]'") from None
+    whole = Parser("aiflame")
+    whole.add_argument("--version", action="store_true", help="print the version")
+    commands = whole.add_subparsers(parser_class=_OfCommand)
+    for name, help in COMMANDS.items():
+        for action in commands.add_parser(name, prog=f"aiflame {name}", help=help).actions():
+            if action.type is Path or action.nargs == REMAINDER:
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+    print(shtab.complete(whole, options.shell))
+
+
+class _OfCommand(Parser):
+    def __init__(self, prog: str, **_: object) -> None:
+        name = prog.removeprefix("aiflame ")
+        super().__init__(prog, COMMANDS[name])  # zsh shows the line of help beside the command
+        load(name).add_arguments(self)
