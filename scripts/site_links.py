@@ -24,6 +24,6 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
         if not path.exists():
             LOG.warning("%s links to %s, which is not there", page.file.src_uri, match[1])
         kind = "tree" if path.is_dir() else "blob"
-        return f"]({config.repo_url}/{kind}/main/{'/'.join(target.parts[1:])}{match[2] or ''})"
+        return f"]({config.extra['repository']}/{kind}/main/{'/'.join(target.parts[1:])}{match[2] or ''})"
 
     return LINK.sub(outside, markdown)
