@@ -24,7 +24,7 @@ from aiflame.api import Profile
 from aiflame.attribute.tree import Tree
 from aiflame.errors import AiflameError
 from aiflame.profile.kinds import Kind
-from aiflame.resolve.stall_reasons import NOT_ISSUED
+from aiflame.resolve.device.stall_reasons import NOT_ISSUED
 
 SAMPLED = ["cubin", "function", "offset"]
 

@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 from synthetic_profile import AUTOGRAD, BEGIN_NS, Size, _Run, _Tables, _Template, _template
 from synthetic_program import Program, program
 
-from aiflame.analyze import fan_out
-from aiflame.analyze.rank_sources import sources
-from aiflame.analyze.ranks import Ranks, ranks, to_json
+from aiflame.analyze.ranks import fan_out
+from aiflame.analyze.ranks.comparison import Ranks, ranks, to_json
+from aiflame.analyze.ranks.sources import sources
 from aiflame.cli.ranks import parse_size
 from aiflame.profile.codes import CallBackend, CallKind
 from aiflame.profile.door import Folder

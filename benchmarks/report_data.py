@@ -25,7 +25,7 @@ MAKE = """
 import json, sys, time
 from pathlib import Path
 from aiflame.profile.opening import open_profile
-from aiflame.render.facts_block import facts_makers
+from aiflame.render.report.facts_block import facts_makers
 
 def taken(made):
     wall, cpu = time.perf_counter(), time.process_time()

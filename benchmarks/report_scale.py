@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 from gpu_common import machine
 
-from aiflame.analyze.facts import facts
+from aiflame.analyze.device.profile_analysis import profile_analysis
 
 RESULTS = Path(__file__).parent / "results" / "report_scale.json"
 SIZES = (100_000, 1_000_000, 10_000_000)
@@ -115,16 +115,16 @@ def staged(path: Path, out: Path) -> None:
 
     import aiflame
     from aiflame.memory import keep_freed_memory
-    from aiflame.render.page import page
-    from aiflame.render.report import Report
-    from aiflame.render.report_code import MOST_IN_A_FILE
+    from aiflame.render.report.code import MOST_IN_A_FILE
+    from aiflame.render.report.document import Report
+    from aiflame.render.report.page import page
 
     keep_freed_memory()  # as the command does
     store = stage("open", lambda: aiflame.open(path).store)
     report = Report(store, most_code=MOST_IN_A_FILE)
-    stage("work of devices", lambda: facts(report.analysis).devices)
-    stage("steps", lambda: facts(report.analysis).per_step)
-    stage("idle gaps", lambda: facts(report.analysis).gaps)
+    stage("work of devices", lambda: profile_analysis(report.analysis).devices)
+    stage("steps", lambda: profile_analysis(report.analysis).per_step)
+    stage("idle gaps", lambda: profile_analysis(report.analysis).gaps)
     stage("rows of tables", lambda: report.tables)
     screen = stage("first screen", report.first_screen)
 

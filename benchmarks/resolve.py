@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "unit"))
 from profiles import native, sealed, stack
 
 from aiflame.resolve import resolve
-from aiflame.resolve.elf_file import ElfFile
+from aiflame.resolve.files.elf_file import ElfFile
 
 RESULTS = Path(__file__).parent / "results" / "resolve.json"
 

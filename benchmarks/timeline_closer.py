@@ -20,9 +20,9 @@ import polars as pl
 from gpu_common import machine
 
 from aiflame.attribute.analysis import Analysis
-from aiflame.attribute.timeline_windows import Windows
+from aiflame.attribute.timeline.windows import Windows
 from aiflame.profile.opening import open_profile
-from aiflame.render.timeline_block import timeline_block
+from aiflame.render.report.timeline_block import timeline_block
 
 RESULTS = Path(__file__).parent / "results" / "timeline_closer.json"
 LENGTHS_MS = (1, 10, 100, 400, 1000)

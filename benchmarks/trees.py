@@ -23,9 +23,14 @@ import numpy as np
 import polars as pl
 
 from aiflame.analyze.top import top
-from aiflame.attribute import transforms
-from aiflame.attribute.build import tree as tree_of
+from aiflame.attribute.transforms.difference import diff
+from aiflame.attribute.transforms.filters import focus, hide, prune, without
+from aiflame.attribute.transforms.grouping import group
+from aiflame.attribute.transforms.invert import invert
+from aiflame.attribute.transforms.noise import hide_interpreter_noise
+from aiflame.attribute.transforms.recursion import merge_recursion
 from aiflame.attribute.tree import CPU_TIME, Frame, Kind, Tree, assemble, frame_table
+from aiflame.attribute.trees.build import tree as tree_of
 from aiflame.exchange import collapsed, speedscope
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.schema import TABLE
@@ -123,15 +128,15 @@ def main() -> int:
         megabytes = file.stat().st_size / 1e6
         steps: dict[str, Callable[[], object]] = {
             "totals": lambda: large.totals(CPU_TIME.name),
-            "hide_interpreter_noise": lambda: transforms.hide_interpreter_noise(large),
-            "hide": lambda: transforms.hide(large, "_1"),
-            "focus": lambda: transforms.focus(large, "_1"),
-            "without": lambda: transforms.without(large, "_11"),
-            "merge_recursion": lambda: transforms.merge_recursion(large),
-            "invert": lambda: transforms.invert(large),
-            "group by module": lambda: transforms.group(large, "module"),
-            "prune": lambda: transforms.prune(large, 1e-4),
-            "diff": lambda: transforms.diff(large, large, CPU_TIME.name),
+            "hide_interpreter_noise": lambda: hide_interpreter_noise(large),
+            "hide": lambda: hide(large, "_1"),
+            "focus": lambda: focus(large, "_1"),
+            "without": lambda: without(large, "_11"),
+            "merge_recursion": lambda: merge_recursion(large),
+            "invert": lambda: invert(large),
+            "group by module": lambda: group(large, "module"),
+            "prune": lambda: prune(large, 1e-4),
+            "diff": lambda: diff(large, large, CPU_TIME.name),
             "top": lambda: top(large),
             "collapsed write": lambda: collapsed.write(large, CPU_TIME.name, io.StringIO()),
             "collapsed read": lambda: collapsed.read(file),

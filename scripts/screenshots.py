@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from playwright.sync_api import sync_playwright
 
 import aiflame
-from aiflame.render.report import write
+from aiflame.render.report.document import write
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "unit"))

@@ -35,7 +35,7 @@ def open(path: str | Path | None = None, progress: Callable[[float], None] | Non
     from aiflame.resolve import complete
 
     def align(job: Ranked) -> Ranked:
-        from aiflame.analyze.aligned import by_meetings
+        from aiflame.analyze.ranks.aligned import by_meetings
 
         return by_meetings(job)
 
@@ -69,6 +69,6 @@ class Profile:
         """The calling-context tree of one metric, grouped by code, its leaves functions, lines or instructions; without a metric or
         detail, what suits the profile and the metric. Metrics: cpu-time, wall-time, gpu-time, gpu-stalls (samples of warps), gpu-latency
         (those in whose cycle nothing was issued), bytes (copied)."""
-        from aiflame.attribute.build import default_metric, tree
+        from aiflame.attribute.trees.build import default_metric, tree
 
         return tree(self.store, metric or default_metric(self.store), by, detail)

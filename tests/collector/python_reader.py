@@ -35,7 +35,7 @@ def load_module(path: Path) -> ModuleType:
     return module
 
 
-lines: Any = load_module(ROOT / "src/aiflame/resolve/python_lines.py")
+lines: Any = load_module(ROOT / "src/aiflame/resolve/python/lines.py")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from recording import PROGRAMS, PYTHON, time_under
 
 from aiflame import open as open_profile
 from aiflame.api import Profile
-from aiflame.attribute.origins import KernelOrigins, kernel_origins
+from aiflame.attribute.meaning.fused_kernels import KernelOrigins, kernel_origins
 from aiflame.attribute.tree import Tree
 from aiflame.profile.store import Profile as Store
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from aiflame.demo import nvrtc
-from aiflame.resolve.cubin import Cubin
-from aiflame.resolve.cubin_lines import CubinLines
+from aiflame.resolve.device.cubin import Cubin
+from aiflame.resolve.device.cubin_lines import CubinLines
 
 HEADERS = next((path for place in sys.path for path in Path(place).glob("nvidia/cu*/include") if (path / "cuda.h").exists()), None)
 KERNELS = Path(nvrtc.__file__).with_name("matmul.cu")

@@ -12,11 +12,11 @@ import pytest
 from recording import PYTHON, Recorder
 from torch_programs import needs_torch, program
 
-from aiflame.attribute.backward import Origins, origins
-from aiflame.attribute.items import sample_items
-from aiflame.attribute.layers import StackLayers, layers
-from aiflame.attribute.lookup import Ints
-from aiflame.attribute.ops import StackOps, ops
+from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.meaning.backward import ForwardOf, origins
+from aiflame.attribute.meaning.events import sample_items
+from aiflame.attribute.meaning.layers import StackLayers, layers
+from aiflame.attribute.meaning.ops import StackOps, ops
 
 pytestmark = needs_torch
 
@@ -70,7 +70,7 @@ class Seen:
     """CPU samples of a training."""
 
     count: Ints
-    origins: Origins
+    origins: ForwardOf
     layers: StackLayers
     ops: StackOps
 

@@ -9,9 +9,9 @@ from recording import PYTHON, Recorder
 from torch_programs import needs_torch, program
 from twin import names
 
-from aiflame.attribute.backward import origins
-from aiflame.attribute.layers import layers
-from aiflame.attribute.ops import ops
+from aiflame.attribute.meaning.backward import origins
+from aiflame.attribute.meaning.layers import layers
+from aiflame.attribute.meaning.ops import ops
 
 pytestmark = needs_torch
 

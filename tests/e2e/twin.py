@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from aiflame.attribute.context import Meaning, of_devices, of_samples
-from aiflame.attribute.growth import Forest
+from aiflame.attribute.forest import Forest
+from aiflame.attribute.meaning.context import Meaning, of_devices, of_samples
 from aiflame.profile.codes import GpuApi
 from aiflame.profile.tables import Tables
 

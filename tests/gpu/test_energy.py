@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from gpu_runs import GpuRun, Recorder
 
-from aiflame.attribute.transforms import without_idle
+from aiflame.attribute.transforms.filters import without_idle
 from aiflame.recorder.sources.nvidia import nvidia_gpus
 
 MICROJOULE = 1e6

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from gpu_runs import GpuRun, Recorder, Result
 
-from aiflame.analyze.intra import intra
+from aiflame.analyze.intra.kernels import intra
 from aiflame.profile.kinds import Kind
 
 pytestmark = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from aiflame.resolve.elf_file import ElfFile
+from aiflame.resolve.files.elf_file import ElfFile
 
 DATA = Path(__file__).parent / "data"
 SCALE = "_Z5scaleIfLi4EEvPT_i"

@@ -6,11 +6,11 @@ from collections import Counter
 
 import numpy as np
 
-from aiflame.attribute.build import tree
-from aiflame.attribute.facts import CONTEXTS, Facts
-from aiflame.attribute.noise import hide_interpreter_noise
-from aiflame.attribute.segments import Segment
+from aiflame.attribute.sites.segments import Segment
+from aiflame.attribute.sites.table import CONTEXTS, SiteTable
+from aiflame.attribute.transforms.noise import hide_interpreter_noise
 from aiflame.attribute.tree import Frame, Tree
+from aiflame.attribute.trees.build import tree
 from aiflame.profile.kinds import Kind
 from aiflame.profile.tables import Tables
 
@@ -20,7 +20,7 @@ INSTRUCTIONS = {Kind.GPU_INSTRUCTION, Kind.GPU_STALL, Kind.GPU_OFFSET}
 DEEPER = {"function": LINES | INSTRUCTIONS, "line": INSTRUCTIONS, "instruction": set()}
 
 
-def stacks_of_facts(facts: Facts, metric: str, by: str, detail: str, also: str = "") -> Counter[Chain]:
+def stacks_of_facts(facts: SiteTable, metric: str, by: str, detail: str, also: str = "") -> Counter[Chain]:
     """The value of each stack. Sites take part that have values of the metric, or of `also`."""
     frames = [Frame(*row) for row in facts.frames.rows()]
     chains = {name: _chains(segment, frames) for name, segment in facts.segments.items()}

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aiflame.resolve.elf_file import COMPRESSED
+from aiflame.resolve.files.elf_file import COMPRESSED
 
 SYMTAB, STRTAB, PROGBITS = 2, 3, 1
 CODE = 0x1000

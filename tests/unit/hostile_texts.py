@@ -27,7 +27,7 @@ from aiflame.profile.door import Folder
 from aiflame.profile.index import Index, write_part
 from aiflame.profile.meta import JobRank, Meta
 from aiflame.profile.opening import open_profile
-from aiflame.render.server import Server
+from aiflame.render.report.server import Server
 
 OBEYED = {
     "\x1b[5m": "blinks",

@@ -10,7 +10,7 @@ from intra_captures import Cta, Kernel, Record, scope, spans, write
 from profiles import Row, ran, sealed
 
 from aiflame.profile.store import Profile
-from aiflame.resolve.intra import write_intra_tables
+from aiflame.resolve.device.intra_tables import write_intra_tables
 
 BEGIN_NS = 10**9
 """Of the first launch, on the device's timer."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from aiflame.attribute.timeline_tables import Making, SliceKind, Timeline, TrackKind
+from aiflame.attribute.timeline.tables import Making, SliceKind, Timeline, TrackKind
 
 ORIGIN = 5_000_000_000_000
 MS = 1_000_000

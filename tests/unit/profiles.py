@@ -21,7 +21,7 @@ from aiflame.profile.opening import open_profile
 from aiflame.profile.schema import TABLE
 from aiflame.profile.spool import empty_frame
 from aiflame.profile.store import Profile
-from aiflame.resolve.outside import Outside
+from aiflame.resolve.files.outside import Outside
 
 Row = dict[str, Any]
 

@@ -17,8 +17,8 @@ import aiflame
 from aiflame.cli.main import guarded
 from aiflame.errors import AiflameError
 from aiflame.profile.schema import TABLES
-from aiflame.render.report import Report
-from aiflame.render.server import Server
+from aiflame.render.report.document import Report
+from aiflame.render.report.server import Server
 
 COMMANDS = (
     ("top",),

@@ -10,20 +10,24 @@ import polars as pl
 import pytest
 from report_profiles import META, training, with_symbols
 
-from aiflame.analyze.facts import facts
-from aiflame.analyze.findings import findings
-from aiflame.analyze.summary import summarize
-from aiflame.analyze.tables import tables
+from aiflame.analyze.device.device_join import BY_CODE_AND_MEANING
+from aiflame.analyze.device.profile_analysis import profile_analysis, release_analysis
+from aiflame.analyze.findings.biggest import findings
+from aiflame.analyze.overview.summary import summarize
+from aiflame.analyze.tables.all import tables
 from aiflame.attribute.analysis import Analysis, once
-from aiflame.attribute.context import of_devices
-from aiflame.attribute.facts_cpu import cpu_facts
-from aiflame.attribute.facts_device import device_facts
-from aiflame.attribute.layers import layers
-from aiflame.attribute.stack_table import stack_table
-from aiflame.attribute.stacks import functions
-from aiflame.attribute.timeline import timeline
+from aiflame.attribute.devices.work import work
+from aiflame.attribute.groupings import PREFIXES
+from aiflame.attribute.meaning.context import of_devices, of_samples, release_samples
+from aiflame.attribute.meaning.layers import layers
+from aiflame.attribute.sites.cpu import cpu_sites
+from aiflame.attribute.sites.devices import device_sites
+from aiflame.attribute.stacks.functions import functions
+from aiflame.attribute.stacks.table import stack_table
+from aiflame.attribute.timeline.whole import timeline
+from aiflame.attribute.trees.build import tree
 from aiflame.profile.tables import Tables
-from aiflame.render.report import Report
+from aiflame.render.report.document import Report
 
 
 class Counting:
@@ -54,8 +58,8 @@ def test_stacks_are_read_once_for_all_that_a_report_asks(counting: Counting) -> 
     summary = summarize(analysis, META)
     findings(analysis, summary)
     tables(analysis)
-    device_facts(analysis)
-    cpu_facts(analysis, "cpu-time")
+    device_sites(analysis)
+    cpu_sites(analysis, "cpu-time")
     timeline(analysis)
     assert counting.reads["stacks"] == 1
 
@@ -84,20 +88,37 @@ def test_a_part_that_was_released_is_built_again(counting: Counting) -> None:
     assert of_devices(analysis) is not before
 
 
+def test_device_work_and_the_meaning_of_samples_are_kept_for_each_grouping_and_clock(counting: Counting) -> None:
+    analysis = Analysis(counting)
+    layer = PREFIXES["layer"]
+    tree(analysis, "gpu-time", by="layer")
+    tree(analysis, "cpu-time", by="layer")
+    before = Counter(counting.reads)
+    assert work(analysis, layer) is work(analysis, layer)
+    assert work(analysis, layer) is not work(analysis, None)
+    assert of_samples(analysis, 0) is of_samples(analysis, 0)
+    assert counting.reads["stacks"] == before["stacks"]
+    assert of_samples.part(0) in analysis._parts
+    release_samples(analysis)
+    assert of_samples.part(0) not in analysis._parts
+
+
 def test_an_analysis_of_devices_that_was_released_can_be_asked_for_again(counting: Counting) -> None:
     analysis = Analysis(counting)
-    first = facts(analysis)
-    analysis.release(facts)
-    assert facts(analysis) is not first
-    assert facts(analysis).sites.equals(first.sites)
+    first = profile_analysis(analysis)
+    release_analysis(analysis)
+    assert profile_analysis(analysis) is not first
+    assert profile_analysis(analysis).sites.equals(first.sites)
 
 
 def test_what_launches_are_of_goes_with_the_last_block_of_a_file_that_needs_it(tmp_path: Path) -> None:
     report = Report(with_symbols(training(tmp_path)))
-    there = [(name, of_devices in report.analysis._parts, facts in report.analysis._parts) for name, _ in _blocks(report)]
-    assert there[0] == ("tables", True, True)
-    assert ("facts.device", True, False) in there
-    assert there[-1][1:] == (False, False)
+    large = (of_devices, profile_analysis, work.part(BY_CODE_AND_MEANING), of_samples.part(0))
+    there = [(name, *(part in report.analysis._parts for part in large)) for name, _ in _blocks(report)]
+    assert there[0][:4] == ("tables", True, True, True)
+    assert ("facts.device", True, False, False, False) in there
+    assert ("facts.cpu", True, False, False, True) in there
+    assert there[-1][1:] == (False, False, False, False)
 
 
 def _blocks(report: Report) -> Iterator[tuple[str, bytes]]:

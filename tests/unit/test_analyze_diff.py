@@ -11,16 +11,18 @@ import pytest
 from rich.console import Console
 from stories import US, Story
 
-from aiflame.analyze import per_step
-from aiflame.analyze.diff import Comparison, Difference, compare, mean_interval, median_interval, to_json
-from aiflame.analyze.facts import Facts, facts
+from aiflame.analyze.device.profile_analysis import ProfileAnalysis, profile_analysis
+from aiflame.analyze.diff import per_step
+from aiflame.analyze.diff.comparison import Comparison, Difference, compare, mean_interval, median_interval, to_json
 from aiflame.errors import AiflameError
-from aiflame.render.diff_table import print_comparison
+from aiflame.render.terminal.diff_table import print_comparison
 
 MLP, ATTN = ("model", "model/layers.0", "model/layers.0.mlp"), ("model", "model/layers.0", "model/layers.0.attn")
 
 
-def run(path: Path, steps: int, gemm: float = 100, softmax: float = 50, noise: float = 0.02, seed: int = 0, warm: float = 5000) -> Facts:
+def run(
+    path: Path, steps: int, gemm: float = 100, softmax: float = 50, noise: float = 0.02, seed: int = 0, warm: float = 5000
+) -> ProfileAnalysis:
     """A training: each step has gemm in `mlp` and softmax in `attn` of about these lengths (µs); the first takes `warm` more."""
     chance = random.Random(seed)
     story, now = Story(), 1000.0
@@ -34,7 +36,7 @@ def run(path: Path, steps: int, gemm: float = 100, softmax: float = 50, noise: f
         story.kernels[-1] |= {"start_ns": round(now * US), "end_ns": round((now + 10) * US), "name": "backward_kernel"}
         now += 10
         story.during("optimizer", now - 15, now - 14)
-    return facts(story.profile(path))
+    return profile_analysis(story.profile(path))
 
 
 def by(comparison: Comparison, name: str) -> Difference:
@@ -91,13 +93,13 @@ def test_what_is_new_or_gone_says_so(tmp_path: Path) -> None:
     assert rows == [("softmax", "base"), ("layer_norm", "new"), ("sgemm", "")]
 
 
-def plain(path: Path, **lengths: float) -> Facts:
+def plain(path: Path, **lengths: float) -> ProfileAnalysis:
     """Kernels, one after another, without steps."""
     story, now = Story(), 0.0
     for name, length in lengths.items():
         story.work(now, now, now + length, name=name)
         now += length
-    return facts(story.profile(path))
+    return profile_analysis(story.profile(path))
 
 
 def test_without_steps_totals_are_compared_and_the_noise_is_not_known(tmp_path: Path) -> None:
@@ -123,7 +125,7 @@ def test_with_few_steps_the_noise_is_not_known(tmp_path: Path) -> None:
 def test_samples_are_compared_by_their_means(tmp_path: Path) -> None:
     """A function with a sample in every third step has no median."""
 
-    def sampled(path: Path, every: int) -> Facts:
+    def sampled(path: Path, every: int) -> ProfileAnalysis:
         story = Story()
         for number in range(41):
             story.during("data", 1000 * number, 1000 * number + 1)
@@ -134,7 +136,7 @@ def test_samples_are_compared_by_their_means(tmp_path: Path) -> None:
             if number % every == 0:
                 story.met(1000 * number + 200, ("train", "/app/train.py", 3), "rare", clock=0)
             story.during("optimizer", 1000 * number + 300, 1000 * number + 301)
-        return facts(story.profile(path))
+        return profile_analysis(story.profile(path))
 
     comparison = compare(sampled(tmp_path / "a", 3), sampled(tmp_path / "b", 1), by="function")
     difference = by(comparison, "function")

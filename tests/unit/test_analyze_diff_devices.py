@@ -11,12 +11,12 @@ import pytest
 from rich.console import Console
 from stories import DEVICE, US, VENDOR, Story
 
-from aiflame.analyze import per_step
-from aiflame.analyze.diff import Comparison, Difference, at_one_period, compare
-from aiflame.analyze.facts import Facts, facts
-from aiflame.analyze.per_step_samples import averaged
-from aiflame.attribute.build import tree
-from aiflame.render.diff_table import print_comparison
+from aiflame.analyze.device.profile_analysis import ProfileAnalysis, profile_analysis
+from aiflame.analyze.diff import per_step
+from aiflame.analyze.diff.comparison import Comparison, Difference, at_one_period, compare
+from aiflame.analyze.diff.per_step_samples import averaged
+from aiflame.attribute.trees.build import tree
+from aiflame.render.terminal.diff_table import print_comparison
 
 STEP = 200
 """µs"""
@@ -26,7 +26,7 @@ REASONS = ("wait", "long_scoreboard", "wait_not_issued")
 
 def sampled(
     path: Path, steps: int, load: float, *, window: int = 1, period: int = 20, noise: float = 0.1, seed: int = 0, warm: int = 10
-) -> Facts:
+) -> ProfileAnalysis:
     """Steps of 200 µs, half of them sgemm, whose warps wait 20 samples a step, and `load` samples for a load; one in four issued nothing.
     A window of sampling is so many steps long. The first one has `warm` times as many."""
     chance = random.Random(seed)
@@ -51,7 +51,7 @@ def sampled(
         for reason, count in enumerate((20, load, 5)):
             row = {"window": number + 1, "function": 1, "offset": 16 * (1 + number % 2), "reason": reason + 1}
             tables["gpu_samples"].append({**row, "count": round(many * count * (1 + noise * chance.uniform(-1, 1)))})
-    return facts(story.profile(path))
+    return profile_analysis(story.profile(path))
 
 
 def by(comparison: Comparison, name: str) -> Difference:
@@ -103,11 +103,11 @@ def test_with_few_windows_the_noise_is_not_known_however_many_steps_there_are(tm
 
 
 def test_without_steps_all_samples_are_compared(tmp_path: Path) -> None:
-    def plain(path: Path, count: int) -> Facts:
+    def plain(path: Path, count: int) -> ProfileAnalysis:
         story = Story()
         story.work(0, 0, 100, name="sgemm")
         story.sampled("sgemm", {"wait": count})
-        return facts(story.profile(path))
+        return profile_analysis(story.profile(path))
 
     stalls = by(compare(plain(tmp_path / "a", 10), plain(tmp_path / "b", 15), "gpu-stalls"), "stall")
     assert stalls.note.startswith("totals of the whole runs, since no steps are known in either profile")
@@ -126,7 +126,7 @@ def test_runs_that_were_sampled_at_different_periods_are_made_comparable(tmp_pat
 
 
 def test_bytes_are_exact_and_compared_by_copy_and_line(tmp_path: Path) -> None:
-    def copying(path: Path, size: int) -> Facts:
+    def copying(path: Path, size: int) -> ProfileAnalysis:
         story = Story()
         for number in range(10):
             now = 1000 * (number + 1)
@@ -139,7 +139,7 @@ def test_bytes_are_exact_and_compared_by_copy_and_line(tmp_path: Path) -> None:
             story.backward()
             story.kernels[-1] |= {"start_ns": (now + 150) * US, "end_ns": (now + 160) * US}
             story.during("optimizer", now + 30, now + 31)
-        return facts(story.profile(path))
+        return profile_analysis(story.profile(path))
 
     comparison = compare(copying(tmp_path / "a", 1000), copying(tmp_path / "b", 4000), "bytes")
     copies = by(comparison, "copy")

@@ -12,13 +12,13 @@ import pytest
 from profiles import sealed
 from sampled_kernels import CODE, CUBIN, LIBRARY, MODEL, VENDOR, Sampled, line, profile
 
-from aiflame.analyze.annotate import Annotation, Count, Place, annotate
-from aiflame.analyze.annotate_json import to_json
-from aiflame.analyze.source_text import Origin, SourceFolder, SourceTexts
+from aiflame.analyze.kernel.annotate import Annotation, CodeLine, Count, annotate
+from aiflame.analyze.kernel.annotate_json import to_json
+from aiflame.analyze.kernel.source_text import Origin, SourceFolder, SourceTexts
 from aiflame.errors import AiflameError
 from aiflame.profile.codes import GpuApi, GpuSampling
 from aiflame.profile.meta import Clocks, Host, Meta
-from aiflame.resolve.stall_reasons import MEANINGS, meaning, short
+from aiflame.resolve.device.stall_reasons import MEANINGS, meaning, short
 
 GEMM = Sampled(
     "_Z4gemmILi4EEvPf",
@@ -83,8 +83,8 @@ def test_inlined_code_is_shown_at_its_own_line_with_what_it_was_inlined_into(tmp
     answer = annotate(profile(tmp_path / "p", INLINED), "softmax")
     thirty = next(at for at in answer.files[1].lines if at.number == 30)
     assert [(block.callers, [one.offset for one in block.instructions]) for block in thirty.blocks] == [
-        ((Place("softmax", CODE, 90),), [0x20]),
-        ((Place("softmax", CODE, 88),), [0x10]),
+        ((CodeLine("softmax", CODE, 90),), [0x20]),
+        ((CodeLine("softmax", CODE, 88),), [0x10]),
     ]
 
 
@@ -102,7 +102,7 @@ def test_a_line_that_code_was_inlined_into_twice_counts_it_once(tmp_path: Path) 
 def test_a_caller_without_a_line_is_a_part_of_the_chain_alone(tmp_path: Path) -> None:
     answer = annotate(profile(tmp_path / "p", Sampled("k", [(0, "NOP", [("k", CODE, 0), ("f", LIBRARY, 7)], {"wait": 3})])), "k")
     assert lines(answer) == {(LIBRARY, 7): (3, 3)}
-    assert answer.instructions[0].chain == (Place("f", LIBRARY, 7), Place("k", CODE, 0))
+    assert answer.instructions[0].chain == (CodeLine("f", LIBRARY, 7), CodeLine("k", CODE, 0))
 
 
 def test_the_kernels_own_file_comes_first_then_the_hottest(tmp_path: Path) -> None:

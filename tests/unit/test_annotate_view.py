@@ -11,10 +11,10 @@ from rich.cells import cell_len
 from rich.console import Console
 from sampled_kernels import CODE, LIBRARY, Sampled, line, profile
 
-from aiflame.analyze.annotate import Count, annotate
+from aiflame.analyze.kernel.annotate import Count, annotate
 from aiflame.profile.store import Profile
-from aiflame.render.annotate import print_annotation
-from aiflame.render.annotate_cells import fitted, harmless, reasons_text
+from aiflame.render.terminal.annotate import print_annotation
+from aiflame.render.terminal.annotate_cells import fitted, harmless, reasons_text
 
 GEMM = Sampled(
     "_Z4gemmILi4EEvPf",

@@ -14,9 +14,9 @@ from profiles import Row, native, python, ran, sealed, stack
 from profiles import _frame as frame_of
 from trees import is_sound
 
-from aiflame.attribute.build import default_metric, metrics, tree
-from aiflame.attribute.transforms import without_idle
+from aiflame.attribute.transforms.filters import without_idle
 from aiflame.attribute.tree import Kind, Tree
+from aiflame.attribute.trees.build import default_metric, metrics, tree
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed
 from aiflame.profile.codes import CopyKind, FrameKind, SampleState

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import Row, native, sealed
 
-from aiflame.attribute.backward import Origins, origins
-from aiflame.attribute.layers import StackLayers, layers
-from aiflame.attribute.ops import StackOps, ops
+from aiflame.attribute.meaning.backward import ForwardOf, origins
+from aiflame.attribute.meaning.layers import StackLayers, layers
+from aiflame.attribute.meaning.ops import StackOps, ops
 from aiflame.attribute.tree import Kind
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.frame_words import AUTOGRAD_BACKWARD as BACKWARD
@@ -109,7 +109,7 @@ class Program:
 
 @dataclass
 class Found:
-    origins: Origins
+    origins: ForwardOf
     layers: StackLayers
     ops: StackOps
     items: pl.DataFrame = field(default_factory=pl.DataFrame)

@@ -8,7 +8,7 @@ import polars as pl
 from made_ranks import LAYERS, Made, tables_of
 from profiles import Row, sealed
 
-from aiflame.attribute.context import of_calls
+from aiflame.attribute.meaning.context import of_calls
 from aiflame.profile.codes import CallBackend
 from aiflame.profile.store import Profile
 

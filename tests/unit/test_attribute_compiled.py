@@ -10,9 +10,9 @@ import pytest
 from profiles import sealed
 from test_provenance import ADD, GELU, NORM, call, op
 
-from aiflame.attribute.compiled import Compiled, Spread, compiled, op_frames, spread
-from aiflame.attribute.growth import Forest
-from aiflame.attribute.origins import kernel_origins
+from aiflame.attribute.forest import Forest
+from aiflame.attribute.meaning.fused_kernels import kernel_origins
+from aiflame.attribute.meaning.fused_split import Compiled, SplitOverOps, compiled, op_frames, split_over_ops
 from aiflame.attribute.tree import CPU_TIME, Frame, frame_table
 from aiflame.profile.kinds import Kind
 
@@ -44,16 +44,16 @@ def path(forest: Forest, node: int) -> str:
     return "/".join(reversed(names))
 
 
-def told(found: Spread) -> list[tuple[int, str, str, int]]:
+def told(found: SplitOverOps) -> list[tuple[int, str, str, int]]:
     layers, ops = found.forests["layer"], found.forests["op"]
     rows = zip(found.division.item.tolist(), *found.rows.select("layer", "op").get_columns(), found.division.value.tolist(), strict=True)
     return [(item, path(layers, layer), path(ops, op), value) for item, layer, op, value in rows]
 
 
-def spread_of(known: Compiled, rows: list[tuple[int, int, int]]) -> Spread:
+def spread_of(known: Compiled, rows: list[tuple[int, int, int]]) -> SplitOverOps:
     """Of (layer, op, value)."""
     frame = pl.DataFrame({"layer": [row[0] for row in rows], "op": [row[1] for row in rows]}, schema={"layer": pl.Int32, "op": pl.Int32})
-    return spread(frame, np.array([row[2] for row in rows], dtype=np.int64), known, forests(known))
+    return split_over_ops(frame, np.array([row[2] for row in rows], dtype=np.int64), known, forests(known))
 
 
 def test_layers_of_a_compiled_model_stand_where_those_of_an_eager_one_do(known: Compiled) -> None:
@@ -79,7 +79,7 @@ def test_kernels_of_no_python_are_told_by_their_name(known: Compiled) -> None:
     rows = pl.DataFrame(
         {"process": [0, 0], "name": ["k2", "other"], "layer": [0, 0], "op": [0, 0]}, schema_overrides={"process": pl.UInt32}
     )
-    found = spread(rows, np.array([5, 6]), known, forests(known))
+    found = split_over_ops(rows, np.array([5, 6]), known, forests(known))
     assert told(found) == [(0, "layers.3", "aten::gelu", 5), (1, "", "", 6)]
 
 
@@ -103,7 +103,7 @@ def test_other_values_of_the_same_rows_are_divided_alike(known: Compiled) -> Non
 
 
 def test_rows_without_ops_are_left_alone(known: Compiled) -> None:
-    found = spread(pl.DataFrame({"region": [1, 2]}), np.array([5, 6]), known, {})
+    found = split_over_ops(pl.DataFrame({"region": [1, 2]}), np.array([5, 6]), known, {})
     assert found.division.value.tolist() == [5, 6]
     place, which, value = found.divide(np.array([1]), np.array([9]))
     assert (place.tolist(), which.tolist(), value.tolist()) == ([1], [0], [9])

@@ -13,12 +13,12 @@ from test_attribute_gpu import REASONS, sample
 from trees import is_sound
 from written_programs import BACKWARD, CALL_IMPL, FETCH, OPTIMIZER_STEP, TENSOR_BACKWARD, TORCH, TRAIN, Program
 
-from aiflame.attribute.build import tree
-from aiflame.attribute.context import of_devices
 from aiflame.attribute.groupings import PREFIXES
+from aiflame.attribute.meaning.context import of_devices
+from aiflame.attribute.meaning.phases import NAMES, Phase
 from aiflame.attribute.metrics import OF_GPU
-from aiflame.attribute.phases import NAMES, Phase
 from aiflame.attribute.tree import Tree
+from aiflame.attribute.trees.build import tree
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed
 from aiflame.profile.codes import RegionApi

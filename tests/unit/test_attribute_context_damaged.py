@@ -11,8 +11,8 @@ from profiles import Row
 from trees import is_sound
 from written_programs import CALL_IMPL, OPTIMIZER_STEP, SCALER_STEP, TENSOR_BACKWARD, TRAIN, Program
 
-from aiflame.attribute.build import tree
 from aiflame.attribute.groupings import PREFIXES
+from aiflame.attribute.trees.build import tree
 from aiflame.profile.codes import RegionApi
 
 TIMES = st.sampled_from([0, 5, 1000, 1010, 1020, 2000, (1 << 63) - 1, (1 << 64) - 1])

@@ -14,14 +14,14 @@ from telemetries import MS, S, counter, told
 from test_attribute_gpu import GPU, OTHER, UNDER, kernel, lines, profile
 from typer.testing import CliRunner
 
-from aiflame.analyze.summary import summarize
-from aiflame.attribute.build import metrics, tree
-from aiflame.attribute.facts_device import device_facts
-from aiflame.attribute.transforms import without_idle
+from aiflame.analyze.overview.summary import summarize
+from aiflame.attribute.sites.devices import device_sites
+from aiflame.attribute.transforms.filters import without_idle
 from aiflame.attribute.tree import Tree
+from aiflame.attribute.trees.build import metrics, tree
 from aiflame.cli.commands import app
 from aiflame.errors import AiflameError
-from aiflame.render.facts_block import facts_makers
+from aiflame.render.report.facts_block import facts_makers
 
 J = 1_000_000
 IDLE = "train.py (4711);[GPU idle energy]"
@@ -256,7 +256,7 @@ def test_families_are_of_kernels_alone(tmp_path: Path) -> None:
 
 def test_the_facts_of_a_report_have_the_tree_s_energy(tmp_path: Path) -> None:
     recorded = profile(tmp_path, **TWO, **told(("nvidia", GPU, "energy", "J", counter(power, 6 * S))))
-    facts = device_facts(recorded)
+    facts = device_sites(recorded)
     assert [metric.name for metric in facts.metrics] == ["gpu-time", "energy"]
     assert facts.leaves["energy"].sum() == tree(recorded, "energy").total("energy")
     names = facts.frames["name"].to_list()

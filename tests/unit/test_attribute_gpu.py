@@ -15,10 +15,10 @@ from profiles import Row, ran, sealed, stack
 from test_attribute import CODES, MAIN, PROCESSES, PYMAIN, SYMBOLS, THREADS, WORK, InMemory, damaged
 from trees import is_sound
 
-from aiflame.attribute.build import metrics, tree
 from aiflame.attribute.metrics import METRIC_ROWS
-from aiflame.attribute.transforms import without_idle
+from aiflame.attribute.transforms.filters import without_idle
 from aiflame.attribute.tree import Kind, Tree
+from aiflame.attribute.trees.build import metrics, tree
 from aiflame.exchange import collapsed
 from aiflame.profile.codes import CopyKind
 from aiflame.profile.store import Profile

@@ -13,10 +13,10 @@ from profiles import stack
 from test_attribute import CODES, MAIN, PROCESSES, PYMAIN, SYMBOLS, THREADS, WORK
 from test_attribute_gpu import LONG, REASONS, UNDER, kernel, lines, sample, window
 
-from aiflame.attribute.build import tree
-from aiflame.attribute.facts_device import device_facts
-from aiflame.attribute.intra import SCOPED
+from aiflame.attribute.devices.scopes import SCOPED
+from aiflame.attribute.sites.devices import device_sites
 from aiflame.attribute.tree import Tree
+from aiflame.attribute.trees.build import tree
 from aiflame.profile.store import Profile
 
 LOOP, DOT, COPY = range(3)
@@ -107,6 +107,6 @@ def test_the_reports_facts_divide_as_the_tree_does(tmp_path: Path, by: str, deta
     }
     ran = [kernel(1, 1000, 2001), kernel(2, 3000, 4000, name="other"), kernel(3, 5000, 5003)]
     made = profile(tmp_path, CAPTURED, kernels=ran, **sampled)
-    facts = device_facts(made)
+    facts = device_sites(made)
     for metric in ("gpu-time", "gpu-stalls"):
         assert stacks_of_facts(facts, metric, by, detail) == stacks_of_tree(made, metric, by, detail)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from profiles import Row, native, python, sealed
 
-from aiflame.attribute.layers import StackLayers, layers
+from aiflame.attribute.meaning.layers import StackLayers, layers
 from aiflame.attribute.tree import Kind
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.frame_words import torch_thread

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from profiles import Row, native, python, sealed
 
-from aiflame.attribute.op_names import op_of_node, op_of_symbol, same_op
-from aiflame.attribute.ops import StackOps, Where, ops
+from aiflame.attribute.meaning.op_names import op_of_node, op_of_symbol, same_op
+from aiflame.attribute.meaning.ops import StackOps, Where, ops
 from aiflame.attribute.tree import Kind
 from aiflame.profile.codes import FrameKind
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from profiles import Row, sealed
 
-from aiflame.attribute.regions import Regions, regions
+from aiflame.attribute.meaning.regions import Regions, regions
 from aiflame.profile.codes import RegionApi, RegionKind
 from aiflame.profile.kinds import Kind
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from written_programs import CALL_IMPL, OPTIMIZER_STEP, SCALER_STEP, TRAIN, Program
 
-from aiflame.attribute.context import of_devices, of_samples
+from aiflame.attribute.meaning.context import of_devices, of_samples
 
 
 def steps(program: Program, path: Path) -> list[int]:

@@ -301,7 +301,7 @@ def test_a_disassembler_that_cannot_be_run_is_none(tree: Tree) -> None:
 
 def test_the_disassembler_is_looked_for_in_the_places_of_resolving(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Both searches, which may not import each other, agree."""
-    from aiflame.resolve import nvdisasm
+    from aiflame.resolve.device import nvdisasm
 
     tree = Tree(tmp_path)
     tool = tree.write("site/nvidia/cu13/bin/nvdisasm", executable=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from aiflame.attribute.clocks import Clock, Meetings, clocks
+from aiflame.analyze.ranks.clock_estimate import Clock, Meetings, clocks
 
 MS, US, HOUR = 1_000_000, 1_000, 3_600_000_000_000
 ENOUGH_NS = 50 * US

@@ -9,9 +9,9 @@ from cubins import DATA, SCALE, cubin, line_of, without
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiflame.resolve.cubin import Cubin
-from aiflame.resolve.cubin_lines import CubinLines
-from aiflame.resolve.elf_file import NotElf
+from aiflame.resolve.device.cubin import Cubin
+from aiflame.resolve.device.cubin_lines import CubinLines
+from aiflame.resolve.files.elf_file import NotElf
 
 
 def lines(data: bytes, name: str) -> list[list[tuple[str, str, int]]]:
@@ -108,7 +108,7 @@ def test_what_is_no_cubin_is_refused(data: bytes):
 def test_a_large_file_is_read_in_parts(monkeypatch: pytest.MonkeyPatch):
     with (DATA / "lines.cubin").open("rb") as file:
         whole = Cubin.of(file)
-        monkeypatch.setattr("aiflame.resolve.cubin.IN_MEMORY", 0)
+        monkeypatch.setattr("aiflame.resolve.device.cubin.IN_MEMORY", 0)
         parts = Cubin.of(file)
     assert whole and parts and whole is not parts
     found = parts.find(SCALE)

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 from cubins import DATA
 
-from aiflame.resolve.cubin import Cubin
-from aiflame.resolve.cubin_lines import CubinLines
-from aiflame.resolve.nvdisasm import tools
+from aiflame.resolve.device.cubin import Cubin
+from aiflame.resolve.device.cubin_lines import CubinLines
+from aiflame.resolve.device.nvdisasm import tools
 
 Chain = list[tuple[str, int]]
 

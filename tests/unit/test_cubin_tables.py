@@ -16,11 +16,11 @@ from test_nvdisasm import PRINT
 
 import aiflame
 from aiflame.profile.store import Profile
-from aiflame.resolve import device_code, gpu_code
-from aiflame.resolve.cubin_lines import File
-from aiflame.resolve.gpu_code import NO_TOOL, add_instructions, write_gpu_tables
-from aiflame.resolve.outside import Source
-from aiflame.resolve.sources import LARGEST, sources
+from aiflame.resolve.device import device_code, gpu_code
+from aiflame.resolve.device.cubin_lines import File
+from aiflame.resolve.device.gpu_code import NO_TOOL, add_instructions, write_gpu_tables
+from aiflame.resolve.device.sources import LARGEST, sources
+from aiflame.resolve.files.outside import Source
 
 LINES, SOFTMAX, UNUSED = 0x10, 0xFEDC_BA98_7654_3210, 0x30
 
@@ -234,6 +234,8 @@ class TestSources:
 
 def test_the_sources_of_a_kernel_are_in_its_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     store = profile(tmp_path / "p", (LINES, SCALE))
-    monkeypatch.setattr("aiflame.resolve.sources._read", lambda file, folders, outside: Source((DATA / Path(file.path).name).read_bytes()))
+    monkeypatch.setattr(
+        "aiflame.resolve.device.sources._read", lambda file, folders, outside: Source((DATA / Path(file.path).name).read_bytes())
+    )
     write(store)
     assert store.table("sources").rows() == [("/tmp/aiflame-kernels/kernels.cu", (DATA / "kernels.cu").read_text())]

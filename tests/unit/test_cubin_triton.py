@@ -8,9 +8,9 @@ import pytest
 from cubins import DATA, cubin, line_of
 from profiles import this_machine
 
-from aiflame.resolve.cubin import Cubin
-from aiflame.resolve.cubin_lines import File
-from aiflame.resolve.triton_lines import TritonCache, caches
+from aiflame.resolve.device.cubin import Cubin
+from aiflame.resolve.device.cubin_lines import File
+from aiflame.resolve.device.triton_lines import TritonCache, caches
 
 LIBRARY = "standard.py"
 

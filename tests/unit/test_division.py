@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiflame.attribute import division
-from aiflame.attribute.division import divide, scaled
-from aiflame.attribute.gpu_windows import overlaps
+from aiflame.attribute.arrays import apportion
+from aiflame.attribute.arrays.apportion import divide, scaled
+from aiflame.attribute.devices.windows import overlaps
 
 
 def ints(*values: int) -> np.ndarray:
@@ -30,7 +30,7 @@ def divided(samples: list[tuple[int, int, int]], ran: list[tuple[int, int, int]]
     return {(int(one), int(other)): int(many) for one, other, many in zip(site, point, value, strict=True) if many}
 
 
-@pytest.mark.parametrize("cells", [division.CELLS, 16])
+@pytest.mark.parametrize("cells", [apportion.CELLS, 16])
 @given(samples=SAMPLES, ran=RAN)
 def test_points_keep_their_samples_and_sites_get_their_part(
     cells: int, samples: list[tuple[int, int, int]], ran: list[tuple[int, int, int]]
@@ -38,7 +38,7 @@ def test_points_keep_their_samples_and_sites_get_their_part(
     """Also where the matrix is worked on in pieces."""
     ran += [(site, window, 1) for site in (0, 2) for window in range(4)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(division, "CELLS", cells)
+        patch.setattr(apportion, "CELLS", cells)
         found = divided(samples, ran)
     points, sites = Counter[int](), Counter[int]()
     for (site, point), value in found.items():
@@ -47,7 +47,7 @@ def test_points_keep_their_samples_and_sites_get_their_part(
     for point, _, count in samples:
         points[point] -= count
     assert not any(points.values())
-    if cells == division.CELLS:
+    if cells == apportion.CELLS:
         whole = Counter[int]()
         expected = Counter[int]()
         for _, window, overlap in ran:

@@ -18,11 +18,11 @@ from test_attribute_gpu import GEMM, GPU, LINES, REASONS, SASS, TABLES, kernel, 
 from test_provenance import ADD, NORM, call
 from written_programs import BACKWARD, CALL_IMPL, TENSOR_BACKWARD, TRAIN, Program
 
-from aiflame.attribute.build import metrics, tree
-from aiflame.attribute.facts import Facts
-from aiflame.attribute.facts_cpu import cpu_facts
-from aiflame.attribute.facts_device import device_facts
 from aiflame.attribute.groupings import GROUPING_ROWS, RANK
+from aiflame.attribute.sites.cpu import cpu_sites
+from aiflame.attribute.sites.devices import device_sites
+from aiflame.attribute.sites.table import SiteTable
+from aiflame.attribute.trees.build import metrics, tree
 from aiflame.profile.store import Profile
 
 MM = "at::_ops::mm::call"
@@ -94,7 +94,7 @@ CPU, GPU_TIME, SAMPLED = ("cpu-time", "wall-time"), "gpu-time", ("gpu-stalls", "
 @dataclass(frozen=True)
 class Recorded:
     profile: Profile
-    facts: dict[str, Facts]
+    facts: dict[str, SiteTable]
     """By metric."""
 
 
@@ -102,9 +102,9 @@ class Recorded:
 def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     made: Profile = PROFILES[request.param](tmp_path_factory.mktemp("facts"))
     there = metrics(made)
-    found = {metric: cpu_facts(made, metric) for metric in there if metric in CPU}
+    found = {metric: cpu_sites(made, metric) for metric in there if metric in CPU}
     if any(metric not in CPU for metric in there):
-        found |= dict.fromkeys([metric for metric in there if metric not in CPU], device_facts(made))
+        found |= dict.fromkeys([metric for metric in there if metric not in CPU], device_sites(made))
     return Recorded(made, found)
 
 
@@ -132,7 +132,7 @@ def test_launches_are_counted_once(recorded: Recorded) -> None:
 
 
 def test_parts_of_what_was_fused_are_a_group(tmp_path: Path) -> None:
-    facts = device_facts(compiled(tmp_path))
+    facts = device_sites(compiled(tmp_path))
     ops = [facts.frames["name"][int(facts.segments["op"].frame[node])] for node in facts.sites["op"]]
     fused = facts.sites.with_columns(pl.Series("name", ops)).filter(pl.col("group").is_duplicated())
     assert fused["group"].n_unique() == 1
@@ -152,7 +152,7 @@ def test_whatever_the_numbers_are_nothing_is_lost(tables: dict[str, list[Row]]) 
     there = metrics(recorded)
     if not there:
         return
-    facts = device_facts(recorded)
+    facts = device_sites(recorded)
     for metric in there:
         assert facts.leaves[metric].sum() == tree(recorded, metric).total(metric)
     assert len(facts.moments) == 0 or facts.moments["bin"].max() < facts.bins.count
@@ -165,6 +165,6 @@ def test_whatever_the_numbers_are_no_sample_is_lost(samples: list[Row], stacks: 
     processes = [{"process": 0, "pid": 1, "command": "a"}, {"process": 1, "pid": 2, "command": "b"}]
     samples = [{**row, "clock": 0, "weight": row["weight"] % 100} for row in samples]
     recorded = InMemory({"processes": processes, "threads": threads, "stacks": stacks, "cpu_samples": samples, "symbols": SYMBOLS})
-    facts = cpu_facts(recorded, "cpu-time")
+    facts = cpu_sites(recorded, "cpu-time")
     total = sum(row["weight"] * row["period_ns"] for row in samples)
     assert facts.leaves["cpu-time"].sum() == facts.moments["cpu-time"].sum() == total

@@ -8,8 +8,8 @@ import pytest
 from test_attribute_context import training
 from test_blocks import opened
 
-from aiflame.attribute.facts_device import device_facts
-from aiflame.render.facts_block import facts_block, facts_makers
+from aiflame.attribute.sites.devices import device_sites
+from aiflame.render.report.facts_block import facts_block, facts_makers
 
 
 @pytest.fixture(scope="module")
@@ -45,4 +45,4 @@ def test_a_block_has_the_columns_that_the_page_reads(made: Path) -> None:
 
 def test_the_same_profile_gives_the_same_bytes(made: Path) -> None:
     recorded = training(made / "twice")
-    assert facts_block(device_facts(recorded)) == facts_block(device_facts(recorded))
+    assert facts_block(device_sites(recorded)) == facts_block(device_sites(recorded))

@@ -14,12 +14,12 @@ from profiles import Row, ran
 from test_attribute_gpu import GEMM, REASONS, kernel, profile, sample, window
 from written_programs import DEVICE, TRAIN, Program
 
-from aiflame.attribute.facts import Facts
-from aiflame.attribute.facts_cpu import cpu_facts
-from aiflame.attribute.facts_device import device_facts
-from aiflame.attribute.fewer_regions import fewer_regions
-from aiflame.attribute.growth import Forest
-from aiflame.attribute.moments import Bins, Steps, Sums, by_density, few_enough, in_bins, in_slots
+from aiflame.attribute.arrays.time_bins import Bins, Steps, Sums, by_density, few_enough, in_bins, in_slots
+from aiflame.attribute.forest import Forest
+from aiflame.attribute.meaning.fewer_regions import fewer_regions
+from aiflame.attribute.sites.cpu import cpu_sites
+from aiflame.attribute.sites.devices import device_sites
+from aiflame.attribute.sites.table import SiteTable
 from aiflame.attribute.tree import Frame, frame_table
 from aiflame.profile.codes import RegionApi
 from aiflame.profile.kinds import Kind
@@ -36,7 +36,7 @@ def rows(of: pl.DataFrame) -> list[tuple[int, ...]]:
     return sorted(of.rows())
 
 
-def kernels(facts: Facts) -> dict[int, str]:
+def kernels(facts: SiteTable) -> dict[int, str]:
     """The kernel or the lone frame of each group."""
     names, found = facts.frames["name"].to_list(), {}
     for group, alone, node in facts.sites.select("group", "alone", "kernel").rows():
@@ -113,7 +113,7 @@ def test_kernels_copies_and_idle_time_lie_where_they_were(tmp_path: Path) -> Non
         "end_ns": 10 * MS,
         "bytes": 7,
     }
-    facts = device_facts(profile(tmp_path, copies=[copy], **ran(kernel(1, MS // 2, 3 * MS), kernel(2, 4 * MS, 5 * MS, "relu"))))
+    facts = device_sites(profile(tmp_path, copies=[copy], **ran(kernel(1, MS // 2, 3 * MS), kernel(2, 4 * MS, 5 * MS, "relu"))))
     assert facts.bins.bin_ns == MS
     name = kernels(facts)
     found: dict[str, dict[int, int]] = {}
@@ -133,7 +133,7 @@ def test_samples_lie_in_their_window_where_their_kernel_ran(tmp_path: Path) -> N
     windows = [window(0, 4 * MS, period_log2=23), window(4 * MS, 8 * MS, dropped=5, period_log2=23), window(8 * MS, 12 * MS)]
     taken = [sample(20), sample(30, function=2), sample(8, in_window=3)]
     functions = [*GEMM, {"cubin": 8, "name": "relu"}]
-    facts = device_facts(profile(tmp_path, gpu_functions=functions, gpu_windows=windows, gpu_samples=taken, **ran(*launched)))
+    facts = device_sites(profile(tmp_path, gpu_functions=functions, gpu_windows=windows, gpu_samples=taken, **ran(*launched)))
     name = kernels(facts)
     found: dict[str, dict[int, int]] = {}
     for group, at, value in facts.moments.select("group", "bin", "gpu-stalls").rows():
@@ -143,7 +143,7 @@ def test_samples_lie_in_their_window_where_their_kernel_ran(tmp_path: Path) -> N
     assert found == {"gemm": {0: 10, 1: 10, 8: 4, 11: 4}, "relu": {3: 30}, "[unattributed: samples dropped]": {6: 5}}
 
 
-def training(path: Path) -> Facts:
+def training(path: Path) -> SiteTable:
     """Each of four steps launches at once what takes 100 ns on the device, which begins with it when the program is done with all."""
     program = Program()
     at = 10_000
@@ -155,7 +155,7 @@ def training(path: Path) -> Facts:
         program.optimizer()
         program.kernels[-1] |= {"start_ns": at, "end_ns": at + 40}
         at += 40
-    return device_facts(program.profile(path))
+    return device_sites(program.profile(path))
 
 
 def test_a_step_is_when_its_work_ran_however_late_that_was(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_step_is_when_its_work_ran_however_late_that_was(tmp_path: Path) -> No
 
 def test_steps_that_are_too_many_are_shown_several_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = training(tmp_path / "whole")
-    monkeypatch.setattr("aiflame.attribute.facts_steps.MOST_ROWS", 60)
+    monkeypatch.setattr("aiflame.attribute.sites.steps.MOST_ROWS", 60)
     facts = training(tmp_path / "few")
     assert facts.slots == 25
     assert (facts.steps["number"].to_list(), facts.steps["end"].to_list()) == ([0, 2], [10_200, 10_400])
@@ -198,7 +198,7 @@ def sampled_steps(path: Path, *ran_ms: tuple[float, float], windows: dict[tuple[
         "gpu_samples": taken,
         "stall_reasons": REASONS,
     }
-    facts = device_facts(program.profile(path))
+    facts = device_sites(program.profile(path))
     return dict(facts.slot_values.group_by("step").agg(pl.col("gpu-stalls").sum()).sort("step").rows())
 
 
@@ -225,7 +225,7 @@ def test_a_sample_counts_whole_where_it_was_taken(tmp_path: Path) -> None:
     for _ in range(3):
         program.now += 2 * MS
         times.append(program.sample(TRAIN, "work"))
-    facts = cpu_facts(program.profile(tmp_path), "cpu-time")
+    facts = cpu_sites(program.profile(tmp_path), "cpu-time")
     assert facts.moments.rows() == [(0, time // MS, 7) for time in times]
     assert facts.sites["first"].to_list() == [times[0] // 1000]
 
@@ -268,13 +268,13 @@ def test_of_many_regions_without_numbers_the_outermost_stays() -> None:
 
 
 def test_regions_of_each_step_do_not_multiply_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aiflame.attribute.fewer_regions.MOST_PLACES", 5)
+    monkeypatch.setattr("aiflame.attribute.meaning.fewer_regions.MOST_PLACES", 5)
     monkeypatch.setattr(fewer_regions, "__defaults__", (5,))
     program = Program()
     for number in range(20):
         with program.region(f"Step.{number}", domain="", api=RegionApi.NVTX):
             program.launch(TRAIN, "work")
-    facts = device_facts(program.profile(tmp_path))
+    facts = device_sites(program.profile(tmp_path))
     found = stacks_of_facts(facts, "gpu-time", "region", "function")
     assert [chain[1].name for chain in found if chain[1].kind == Kind.REGION] == ["Step.*"]
     assert "Step.*" in facts.notes[0]

@@ -11,8 +11,9 @@ import pytest
 from stories import ITEM, LOOP, MAIN, US, Story
 from test_attribute import SYMBOLS
 
-from aiflame.analyze.findings import Finding, findings
-from aiflame.analyze.summary import summarize
+from aiflame.analyze.finding import Finding
+from aiflame.analyze.findings.biggest import findings
+from aiflame.analyze.overview.summary import summarize
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.tree import Kind
 from aiflame.profile.meta import Meta

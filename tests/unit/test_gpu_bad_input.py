@@ -12,10 +12,10 @@ from profiles import Row, ran, sealed
 from sampled_kernels import CODE, Sampled, line, profile
 from test_attribute import SYMBOLS
 
-from aiflame.attribute.build import tree
+from aiflame.attribute.trees.build import tree
 from aiflame.cli.main import _run, guarded
 from aiflame.profile.meta import Meta
-from aiflame.resolve.gpu_code import write_gpu_tables
+from aiflame.resolve.device.gpu_code import write_gpu_tables
 
 LONG = "k" * 10_000
 Call = Callable[..., tuple[int, str, str]]

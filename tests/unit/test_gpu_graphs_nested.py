@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 import pytest
 
-from aiflame.attribute.gpu_graphs_nested import inner_nodes
+from aiflame.attribute.devices.graphs_nested import inner_nodes
 
 
 def node(graph: int, place: int) -> int:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_attribute import InMemory
 
-from aiflame.attribute.gpu_launches import LaunchTable
+from aiflame.attribute.devices.launches import LaunchTable
 
 SMALL = st.integers(0, 2)
 LAUNCHES = st.lists(st.tuples(SMALL, SMALL, SMALL), max_size=8)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from report_profiles import training, with_symbols
 
-from aiflame.analyze.diff import compare
-from aiflame.analyze.facts import facts
+from aiflame.analyze.device.profile_analysis import profile_analysis
+from aiflame.analyze.diff.comparison import compare
 from aiflame.analyze.top import top
-from aiflame.attribute.build import metrics, tree
-from aiflame.attribute.facts_cpu import cpu_facts
-from aiflame.attribute.facts_device import device_facts
 from aiflame.attribute.groupings import GROUPING_ROWS, LISTS, OF_TREES, RANK, compared_by
 from aiflame.attribute.metrics import COMPARED, METRIC_ROWS, METRICS
+from aiflame.attribute.sites.cpu import cpu_sites
+from aiflame.attribute.sites.devices import device_sites
+from aiflame.attribute.trees.build import metrics, tree
 from aiflame.errors import AiflameError
 from aiflame.profile.store import Profile
 
@@ -37,9 +37,9 @@ def test_each_list_is_made_or_says_what_is_lacking(profile: Profile, by: str) ->
 
 
 def test_the_report_has_the_groupings_with_segments(profile: Profile) -> None:
-    on_devices = [one.name for one in device_facts(profile).groupings]
+    on_devices = [one.name for one in device_sites(profile).groupings]
     assert on_devices == [row.name for row in GROUPING_ROWS if row.on_devices and row.name != RANK]
-    on_cpus = [one.name for one in cpu_facts(profile, "cpu-time").groupings]
+    on_cpus = [one.name for one in cpu_sites(profile, "cpu-time").groupings]
     assert on_cpus == [row.name for row in GROUPING_ROWS if row.on_cpus and row.name != RANK]
 
 
@@ -49,8 +49,8 @@ def test_what_is_compared_comes_the_most_telling_first(profile: Profile) -> None
     assert compared_by("bytes") == ("copy", "op", "layer", "line", "phase")
     assert compared_by("wall-time") == ("function", "op", "layer", "line", "phase")
     assert compared_by("energy") == ()
-    known = facts(profile)
-    compared = [one.by for one in compare(known, known, "gpu-time").differences]
+    analysis = profile_analysis(profile)
+    compared = [one.by for one in compare(analysis, analysis, "gpu-time").differences]
     assert compared == [by for by in compared_by("gpu-time")[:4] if by in compared] != []
 
 

@@ -12,18 +12,18 @@ from hostile_elf import CODE, Part, elf, line_program, nested, packed, symbols
 from little_memory import said
 
 from aiflame.profile.door import Folder
-from aiflame.resolve.debug_lines import too_much
-from aiflame.resolve.elf_file import LONGEST_NAME, ElfFile
-from aiflame.resolve.kept import Code
-from aiflame.resolve.native_names import look_up
+from aiflame.resolve.files.code_files import Code
+from aiflame.resolve.files.elf_file import LONGEST_NAME, ElfFile
+from aiflame.resolve.native.debug_lines import too_much
+from aiflame.resolve.native.lookup import look_up
 
 READ = """
 import sys
 import numpy as np
 from aiflame.profile.door import Folder
-from aiflame.resolve.elf_file import ElfFile
-from aiflame.resolve.kept import Code
-from aiflame.resolve.native_names import look_up
+from aiflame.resolve.files.elf_file import ElfFile
+from aiflame.resolve.files.code_files import Code
+from aiflame.resolve.native.lookup import look_up
 limit()
 with Folder.open(sys.argv[1]).file("x") as file:
     found, note = look_up("libx.so", Code(ElfFile.of(file), None), np.array([4096 + 4], np.uint64))

@@ -18,10 +18,18 @@ PUBLIC = {"errors", "json_text", "values", "version"}
 """Any room may import these; they import nothing of ours."""
 PROFILE = {"profile"}
 INTRA = PROFILE | {"intra"}
-RESOLVE = INTRA | {"resolve"}
-ATTRIBUTE = RESOLVE | {"attribute", "memory"}
-ANALYZE = ATTRIBUTE | {"analyze"}
-RENDER = ANALYZE | {"render"}
+NAMES = PROFILE | {"resolve.files", "resolve.names"}
+RESOLVE = INTRA | NAMES | {"resolve", "resolve.native", "resolve.device", "resolve.jit", "resolve.python"}
+TREE = PROFILE | {"attribute", "attribute.arrays"}
+STACKS = RESOLVE | TREE | {"attribute.stacks"}
+MEANING = STACKS | {"attribute.meaning"}
+DEVICES = MEANING | {"attribute.devices"}
+TREES = DEVICES | {"attribute.transforms", "attribute.energy", "attribute.trees"}
+ATTRIBUTE = TREES | {"attribute.sites", "attribute.timeline", "memory"}
+ASKED = ATTRIBUTE | {"analyze"}
+ON_DEVICES = ASKED | {"analyze.device"}
+ANALYZE = ON_DEVICES | {f"analyze.{part}" for part in ("diff", "findings", "intra", "kernel", "overview", "ranks", "tables")}
+RENDER = ANALYZE | {"render", "render.terminal", "render.report", "render.flame_svg", "render.perfetto"}
 RECORDER = PROFILE | {"recorder"}
 EVERYTHING = RENDER | RECORDER | {"exchange", "cli", "api", "demo", ""}
 
@@ -32,22 +40,53 @@ MAY_IMPORT: dict[str, set[str]] = {
     "version": set(),
     "region": set(),
     "memory": set(),
-    "target": {"target"},
-    "profile": PROFILE,
-    "recorder": RECORDER,
-    "intra": INTRA,
+    "target": set(),
+    "profile": set(),
+    "recorder": PROFILE,
+    "intra": PROFILE,
+    "resolve.files": PROFILE,
+    "resolve.names": PROFILE,
+    "resolve.native": NAMES,
+    "resolve.device": NAMES | INTRA,
+    "resolve.jit": NAMES,
+    "resolve.python": NAMES,
     "resolve": RESOLVE,
-    "attribute": ATTRIBUTE,
-    "analyze": ANALYZE,
-    "render": RENDER,
-    "exchange": PROFILE | {"attribute", "exchange"},
-    "demo": {"demo"},
+    "attribute.arrays": set(),
+    "attribute": TREE,
+    "attribute.stacks": RESOLVE | TREE,
+    "attribute.transforms": STACKS,
+    "attribute.meaning": STACKS,
+    "attribute.devices": MEANING,
+    "attribute.energy": DEVICES,
+    "attribute.trees": TREES,
+    "attribute.sites": TREES,
+    "attribute.timeline": DEVICES | {"attribute.transforms", "memory"},
+    "analyze": ATTRIBUTE,
+    "analyze.kernel": ATTRIBUTE,
+    "analyze.device": ASKED,
+    "analyze.intra": ASKED,
+    "analyze.overview": ON_DEVICES,
+    "analyze.diff": ON_DEVICES,
+    "analyze.tables": ON_DEVICES,
+    "analyze.ranks": ON_DEVICES | {"analyze.tables"},
+    "analyze.findings": ON_DEVICES | {"analyze.intra", "analyze.overview", "analyze.ranks"},
+    "render": ANALYZE,
+    "render.flame_svg": ANALYZE | {"render"},
+    "render.perfetto": ANALYZE | {"render"},
+    "render.terminal": ANALYZE | {"render"},
+    "render.report": ANALYZE | {"render"},
+    "exchange": TREE,
+    "demo": set(),
     "cli": EVERYTHING,
     "api": RENDER | RECORDER | {"region"},
     "": {"api", "region"},
     "__main__": {"cli"},
 }
-"""Room (folder, or file of the package itself; "" is `aiflame/__init__.py`) → rooms of ours it may import, beside PUBLIC."""
+"""Room → rooms of ours it may import, beside itself and PUBLIC. A room is a file of the package ("" is `__init__.py`) or a folder.
+Of folders that are DIVIDED each folder in them is a room, and the files that lie beside these are one, by the folder's own name."""
+
+DIVIDED = {room.partition(".")[0] for room in MAY_IMPORT if "." in room}
+MOST_FILES = 30
 
 STANDARD_LIBRARY_ONLY = {"target", "demo", "errors", "json_text", "values", "version", "region", "memory"}
 """Code that runs inside the profiled program, or that it may import: it has nothing but Python."""
@@ -83,7 +122,16 @@ GENERATED = "aiflame_schema.hpp"
 
 def room_of(path: Path) -> str:
     inside = path.relative_to(PACKAGE)
-    return inside.parts[0] if len(inside.parts) > 1 else inside.stem.replace("__init__", "")
+    if len(inside.parts) == 1:
+        return inside.stem.replace("__init__", "")
+    return ".".join(inside.parts[: min(2, len(inside.parts) - 1)]) if inside.parts[0] in DIVIDED else inside.parts[0]
+
+
+def room_of_module(name: str) -> str:
+    """Of a module or package, by its name without `aiflame.`."""
+    parts = name.split(".")
+    within = ".".join(parts[:2])
+    return within if within in MAY_IMPORT else parts[0]
 
 
 def imports(path: Path) -> Iterator[tuple[str, int]]:
@@ -108,12 +156,12 @@ def is_room(name: str) -> bool:
 def forbidden(path: Path) -> list[str]:
     """The imports of a file that its room may not have."""
     room = room_of(path)
-    allowed = MAY_IMPORT[room] | PUBLIC
+    allowed = MAY_IMPORT[room] | PUBLIC | {room}
     wrong = []
     for name, line in imports(path):
         top, _, rest = name.partition(".")
         if top == "aiflame":
-            if rest.partition(".")[0] not in allowed:
+            if room_of_module(rest) not in allowed:
                 wrong.append(f"line {line}: {name}")
         elif room in STANDARD_LIBRARY_ONLY and top not in sys.stdlib_module_names | MADE_BY_THE_COLLECTOR:
             wrong.append(f"line {line}: {name}")
@@ -127,6 +175,20 @@ def test_a_room_imports_only_what_lies_before_it(path: Path) -> None:
 
 def test_every_room_is_in_the_table() -> None:
     assert {room_of(path) for path in FILES} <= set(MAY_IMPORT)
+
+
+def test_no_room_may_import_one_that_may_import_it() -> None:
+    left = {room: allowed - {room} for room, allowed in MAY_IMPORT.items()}
+    while ground := {room for room, allowed in left.items() if not allowed & set(left)}:
+        left = {room: allowed for room, allowed in left.items() if room not in ground}
+    assert set(left) == set()
+
+
+@pytest.mark.parametrize("room", sorted(room for room in MAY_IMPORT if room.partition(".")[0] in DIVIDED))
+def test_a_room_says_what_it_is_for_and_is_no_larger_than_one_can_read(room: str) -> None:
+    folder = PACKAGE / room.replace(".", "/")
+    assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
+    assert len(list(folder.glob("*.py"))) <= MOST_FILES
 
 
 def test_every_dependency_is_imported() -> None:
@@ -169,13 +231,17 @@ def test_the_program_is_started_before_what_takes_long_is_imported(tmp_path: Pat
         ("render/x.py", "from aiflame import exchange", ["line 1: aiflame.exchange"]),
         ("render/x.py", "from aiflame import open", ["line 1: aiflame"]),
         ("attribute/x.py", "import numpy\nfrom aiflame.profile.kinds import Kind", []),
+        ("attribute/arrays/x.py", "from aiflame.attribute.tree import Tree", ["line 1: aiflame.attribute.tree"]),
+        ("attribute/tree.py", "from aiflame.attribute.stacks import functions", ["line 1: aiflame.attribute.stacks"]),
+        ("attribute/devices/x.py", "from aiflame.attribute.meaning.context import BRINGS\nfrom .work import work", []),
+        ("analyze/x.py", "from aiflame.analyze.ranks.facts import of_rank", ["line 1: aiflame.analyze.ranks.facts"]),
         ("target/x.py", "import os, polars", ["line 1: polars"]),
     ],
 )
 def test_the_rules_find_what_breaks_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, wrong: list[str]) -> None:
     monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path)
     for room in MAY_IMPORT:
-        (tmp_path / room).mkdir(exist_ok=True)
+        (tmp_path / room.replace(".", "/")).mkdir(parents=True, exist_ok=True)
     (tmp_path / file).write_text(text)
     assert forbidden(tmp_path / file) == wrong
 

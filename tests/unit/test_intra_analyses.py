@@ -35,11 +35,11 @@ from profiles import sealed, stack
 from test_attribute import CODES, MAIN, PROCESSES, PYMAIN, SYMBOLS, THREADS, WORK
 from typer.testing import CliRunner
 
-import aiflame.resolve.intra as resolved
-from aiflame.analyze.findings import findings
-from aiflame.analyze.intra import IntraKernel, intra
+import aiflame.resolve.device.intra_tables as resolved
+from aiflame.analyze.findings.biggest import findings
+from aiflame.analyze.intra.kernels import IntraKernel, intra
+from aiflame.analyze.overview.summary import summarize
 from aiflame.analyze.spans import Spans, both, union, without
-from aiflame.analyze.summary import summarize
 from aiflame.cli.commands import app
 from aiflame.errors import AiflameError
 from aiflame.intra import captures

@@ -15,11 +15,11 @@ from intra_captures import Cta, Kernel, framed, read_written, scope, spans
 from intra_kernels import profile_of
 from rich.console import Console
 
-from aiflame.analyze.intra import intra
+from aiflame.analyze.intra.kernels import intra
 from aiflame.intra.cta_ring import straight
 from aiflame.intra.decode import MAGIC, Layout, records
 from aiflame.intra.tables import Made, Ran, tables
-from aiflame.render.intra_table import print_intra
+from aiflame.render.terminal.intra_table import print_intra
 
 LOAD = 0
 SCOPES = [scope(LOAD, "load a", "load")]

@@ -9,7 +9,7 @@ import pytest
 from intra_captures import Cta, Kernel, scope, spans
 from intra_kernels import BEGIN_NS, profile_of
 
-from aiflame.analyze.intra import IntraKernel, intra
+from aiflame.analyze.intra.kernels import IntraKernel, intra
 
 ISSUE, COPY, STORE, MATH = 40, 1200, 300, 900
 """Cycles: to issue two loads, until both values are there, to bring these to shared memory, to multiply."""

@@ -9,8 +9,8 @@ import pytest
 from intra_captures import Cta, Kernel, scope, spans
 from intra_kernels import BEGIN_NS, profile_of
 
-from aiflame.analyze.intra import IntraKernel, intra
-from aiflame.analyze.intra_findings import IntraFinding
+from aiflame.analyze.intra.findings import IntraFinding
+from aiflame.analyze.intra.kernels import IntraKernel, intra
 from aiflame.analyze.spans import both, union, without
 
 POLL = 20

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import sealed
 
-from aiflame.attribute.families import families
-from aiflame.resolve.gemm_names import short_gemm
-from aiflame.resolve.kernel_families import FAMILIES, family
-from aiflame.resolve.kernel_names import short_name
+from aiflame.attribute.meaning.families import families
+from aiflame.resolve.device.gemm_names import short_gemm
+from aiflame.resolve.device.kernel_families import FAMILIES, family
+from aiflame.resolve.device.kernel_names import short_name
 
 # fmt: off
 # ruff: noqa: E501

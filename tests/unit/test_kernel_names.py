@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiflame.resolve.cpp_types import path_of, split
-from aiflame.resolve.kernel_names import LONGEST, LONGEST_PLAIN, full_name, short_name
+from aiflame.resolve.device.kernel_names import LONGEST, LONGEST_PLAIN, full_name, short_name
+from aiflame.resolve.names.cpp_types import path_of, split
 
 # fmt: off
 # ruff: noqa: E501

@@ -9,10 +9,10 @@ from typing import Any
 from profiles import Row, ran
 from test_attribute_gpu import GPU, graph, kernel, lines, profile
 
-from aiflame.analyze.kernel_choice import choose
-from aiflame.analyze.kernel_choice import kernels as kernel_list
-from aiflame.attribute.build import tree
-from aiflame.attribute.variants import told_apart
+from aiflame.analyze.kernel.choice import choose
+from aiflame.analyze.kernel.choice import kernels as kernel_list
+from aiflame.attribute.meaning.specializations import told_apart
+from aiflame.attribute.trees.build import tree
 from aiflame.profile.kinds import Kind
 
 

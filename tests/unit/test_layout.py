@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from aiflame.attribute.tree import CPU_TIME, GPU_TIME, Frame, Kind, Tree, frame_table, from_stacks
-from aiflame.render.layout import Layout, lay_out
+from aiflame.render.flame_svg.layout import Layout, lay_out
 
 FRAMES = [Frame(name, Kind.C) for name in ("e", "d", "c", "b", "a")] + [Frame("[unattributed: x]", Kind.UNATTRIBUTED)]
 METRICS = (CPU_TIME, GPU_TIME)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from cubins import SCALE, cubin, fake_nvdisasm
 
-from aiflame.resolve.cubin import Cubin
-from aiflame.resolve.cubin_cut import cut
-from aiflame.resolve.nvdisasm import Code, disassemble, tools
+from aiflame.resolve.device.cubin import Cubin
+from aiflame.resolve.device.cubin_cut import cut
+from aiflame.resolve.device.nvdisasm import Code, disassemble, tools
 
 PRINT = """
 from pathlib import Path

@@ -13,8 +13,8 @@ from profiles import ran, sealed
 from stories import US, Story
 from test_attribute import SYMBOLS, InMemory
 
-from aiflame.analyze.facts import Facts, facts
-from aiflame.analyze.occupancy import STATES, InSteps, occupancy
+from aiflame.analyze.device.occupancy import STATES, InSteps, occupancy
+from aiflame.analyze.device.profile_analysis import ProfileAnalysis, profile_analysis
 
 GPU, OTHER = "NVIDIA H200 [0]", "NVIDIA H200 [1]"
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
@@ -28,8 +28,10 @@ def copy(begin: int, end: int, **more: object) -> dict[str, object]:
     return {"kind": 1, "device": GPU, "api": 2, "start_ns": begin, "end_ns": end, **more}
 
 
-def states(known: Facts) -> list[dict[str, int]]:
-    return [{state: getattr(device, f"{state}_ns") for state in STATES} for device in occupancy(known, known.devices, known.per_step)]
+def states(analysis: ProfileAnalysis) -> list[dict[str, int]]:
+    return [
+        {state: getattr(device, f"{state}_ns") for state in STATES} for device in occupancy(analysis, analysis.devices, analysis.per_step)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,7 @@ def test_each_moment_counts_once_for_the_most_useful_that_went_on(
     tmp_path: Path, kernels: list[dict[str, object]], copies: list[dict[str, object]], took: dict[str, int]
 ) -> None:
     profile = sealed(tmp_path / "p.aiflame", symbols=SYMBOLS, **ran(*kernels), copies=copies)
-    assert states(facts(profile)) == [took]
+    assert states(profile_analysis(profile)) == [took]
 
 
 @COSTLY
@@ -64,12 +66,12 @@ def test_the_four_are_what_single_moments_say(work: list[tuple[int, int, str]]) 
     for moment in range(min(used), max(used) + 1) if used else ():
         state = next((state for state, name in zip(STATES, at, strict=False) if moment in at[name]), "idle")
         expected[state] += 1
-    assert states(facts(profile)) == ([expected] if used else [])
+    assert states(profile_analysis(profile)) == ([expected] if used else [])
 
 
 def test_devices_and_processes_stand_for_themselves(tmp_path: Path) -> None:
     work = ran(kernel(0, 10), kernel(0, 5, device=OTHER), kernel(90, 100, process=1))
-    known = facts(
+    analysis = profile_analysis(
         sealed(
             tmp_path / "p.aiflame",
             processes=[{"pid": 7, "command": "a"}, {"process": 1, "pid": 8, "command": "b"}],
@@ -77,7 +79,7 @@ def test_devices_and_processes_stand_for_themselves(tmp_path: Path) -> None:
             **work,
         )
     )
-    found = [(one.process_name, one.device, one.whole_ns, one.busy_ns) for one in occupancy(known, known.devices, known.per_step)]
+    found = [(one.process_name, one.device, one.whole_ns, one.busy_ns) for one in occupancy(analysis, analysis.devices, analysis.per_step)]
     assert found == [("a (7)", GPU, 10, 10), ("a (7)", OTHER, 5, 5), ("b (8)", GPU, 10, 10)]
 
 
@@ -85,18 +87,18 @@ def test_what_ran_before_its_process_began_is_a_damaged_record(tmp_path: Path) -
     profile = sealed(
         tmp_path / "p.aiflame", processes=[{"pid": 7, "start_ns": 1000}], symbols=SYMBOLS, **ran(kernel(0, 10), kernel(1000, 1010))
     )
-    assert states(facts(profile)) == [{"busy": 10, "communication": 0, "copies": 0, "idle": 0}]
+    assert states(profile_analysis(profile)) == [{"busy": 10, "communication": 0, "copies": 0, "idle": 0}]
 
 
 def test_a_program_without_a_device_has_no_occupancy(tmp_path: Path) -> None:
-    known = facts(sealed(tmp_path / "p.aiflame", symbols=SYMBOLS))
-    assert not known.ran_on_devices
-    assert known.devices == []
-    assert known.per_step.is_empty()
+    analysis = profile_analysis(sealed(tmp_path / "p.aiflame", symbols=SYMBOLS))
+    assert not analysis.ran_on_devices
+    assert analysis.devices == []
+    assert analysis.per_step.is_empty()
 
 
 def steps(story: Story, path: Path) -> list[tuple[int, int, int, int, int]]:
-    rows = facts(story.profile(path)).per_step
+    rows = profile_analysis(story.profile(path)).per_step
     return rows.select("step", *(pl.col(name) // US for name in ("begin_ns", "end_ns", "busy", "idle"))).rows()
 
 
@@ -125,8 +127,8 @@ def test_within_steps_the_first_is_left_out_and_so_is_what_lies_between(tmp_path
     story.now = round(5000 * US)
     story.forward("model", grad=False, start_ns=5000 * US, end_ns=5010 * US)
     train(story, 9000)
-    known = facts(story.profile(tmp_path))
-    (found,) = occupancy(known, known.devices, known.per_step)
+    analysis = profile_analysis(story.profile(tmp_path))
+    (found,) = occupancy(analysis, analysis.devices, analysis.per_step)
     assert found.in_steps == InSteps(2, 140 * US, 120 * US, 0, 0, 20 * US)
     assert (found.whole_ns, found.busy_ns) == ((9090 - 1020) * US, 190 * US)
 
@@ -134,8 +136,8 @@ def test_within_steps_the_first_is_left_out_and_so_is_what_lies_between(tmp_path
 def test_one_step_is_none_that_repeats(tmp_path: Path) -> None:
     story = Story()
     train(story, 1000)
-    known = facts(story.profile(tmp_path))
-    assert [one.in_steps for one in occupancy(known, known.devices, known.per_step)] == [None]
+    analysis = profile_analysis(story.profile(tmp_path))
+    assert [one.in_steps for one in occupancy(analysis, analysis.devices, analysis.per_step)] == [None]
 
 
 def test_a_step_that_none_follows_at_once_ends_with_its_own_work(tmp_path: Path) -> None:

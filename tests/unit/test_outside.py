@@ -21,7 +21,7 @@ from aiflame.profile import claims
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.door import Folder
 from aiflame.profile.meta import Clocks, Host, Meta, Recorder
-from aiflame.resolve.outside import NOTHING, outside_of
+from aiflame.resolve.files.outside import NOTHING, outside_of
 
 DATA = Path(__file__).parent / "data"
 SECRET = "-----BEGIN PRIVATE KEY-----"

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiflame.attribute.packing import packed
+from aiflame.attribute.arrays.row_keys import packed
 
 WIDE = st.sampled_from([0, 1, 2, -1, 2**31, 2**40, 2**61, -(2**61)])
 

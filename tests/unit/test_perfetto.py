@@ -19,13 +19,14 @@ from profiles import sealed
 from timelines import Program
 from typer.testing import CliRunner
 
-from aiflame.attribute.timeline import timeline
-from aiflame.attribute.timeline_tables import Timeline
+from aiflame.attribute.timeline.tables import Timeline
+from aiflame.attribute.timeline.whole import timeline
 from aiflame.cli.commands import app
 from aiflame.profile.codes import RegionApi, RegionKind
 from aiflame.profile.meta import Clocks
 from aiflame.profile.store import Profile
-from aiflame.render import perfetto, wire
+from aiflame.render.perfetto import trace as perfetto
+from aiflame.render.perfetto import wire
 
 CLOCKS = Clocks(1_000, 2_000, 3_000)
 Fields = list[tuple[int, int | bytes]]

@@ -12,7 +12,7 @@ from aiflame.analyze.phases import WHOLE, over_steps, phase_times
 from aiflame.analyze.top import to_json, top
 from aiflame.attribute.tree import GPU_TIME, Frame, Kind, Tree, from_stacks
 from aiflame.errors import AiflameError
-from aiflame.render.table import print_steps
+from aiflame.render.terminal.top_table import print_steps
 
 FIRST, SECOND = Frame("a.py (1)", Kind.PROCESS), Frame("a.py (2)", Kind.PROCESS)
 FORWARD, BACKWARD = Frame("Forward", Kind.PHASE), Frame("Backward", Kind.PHASE)

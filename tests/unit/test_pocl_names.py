@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aiflame.profile.kinds import Kind
-from aiflame.resolve.names import readable
+from aiflame.resolve.names.readable import readable
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import Row, native, python, sealed, stack
 
-from aiflame.attribute.origins import KernelOrigins, kernel_origins
+from aiflame.attribute.meaning.fused_kernels import KernelOrigins, kernel_origins
 from aiflame.profile.kinds import Kind
 from aiflame.profile.store import Profile
-from aiflame.resolve.provenance import kernel_labels, label, provenance, with_kernels
+from aiflame.resolve.fused_ops import kernel_labels, label, provenance, with_kernels
 
 GENERATED = "/tmp/torchinductor_me/ab/cabc.py"
 LIBRARY = "/tmp/torchinductor_me/cd/ccdc.main.so"

@@ -9,10 +9,10 @@ import pytest
 from profiles import ran, sealed
 from test_provenance import ADD, GELU, NORM, call
 
-from aiflame.analyze.annotate import annotate
-from aiflame.analyze.annotate_json import to_json
+from aiflame.analyze.kernel.annotate import annotate
+from aiflame.analyze.kernel.annotate_json import to_json
 from aiflame.profile.store import Profile
-from aiflame.render.annotate_header import header
+from aiflame.render.terminal.annotate_header import header
 
 FUSED = "triton_per_fused_add_native_layer_norm_2"
 

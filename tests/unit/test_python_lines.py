@@ -10,7 +10,7 @@ from types import CodeType
 
 import pytest
 
-from aiflame.resolve.python_lines import line_of
+from aiflame.resolve.python.lines import line_of
 
 RUNNING = sys.hexversion >> 16
 

@@ -13,15 +13,15 @@ from made_ranks import MS, Made, job
 from test_ranked import a_rank, working
 
 import aiflame
-from aiflame.analyze import rank_page as pages
-from aiflame.analyze.fan_out import here
-from aiflame.analyze.rank_facts import STEPS, Partial, of_rank
-from aiflame.analyze.rank_page import RankPage, rank_page
-from aiflame.analyze.rank_profile import answer, facts_of_ranks, rank_numbers
-from aiflame.analyze.rank_sources import sources
-from aiflame.analyze.rank_steps import MOST_COLUMNS, step_map
-from aiflame.analyze.ranks import ranks
-from aiflame.analyze.table import TableOf
+from aiflame.analyze.ranks import page as pages
+from aiflame.analyze.ranks.comparison import ranks
+from aiflame.analyze.ranks.facts import STEPS, Partial, of_rank
+from aiflame.analyze.ranks.fan_out import here
+from aiflame.analyze.ranks.one_profile import answer, facts_of_ranks, rank_numbers
+from aiflame.analyze.ranks.page import RankPage, rank_page
+from aiflame.analyze.ranks.sources import sources
+from aiflame.analyze.ranks.steps import MOST_COLUMNS, step_map
+from aiflame.analyze.tables.table import TableOf
 from aiflame.profile.store import Profile
 
 SLEEPS = Made(sleeps={(2, 1): 20})
@@ -62,7 +62,7 @@ def test_a_rank_that_cannot_be_analysed_is_a_note(tmp_path: Path, monkeypatch: p
             raise ValueError("damaged")
         return of_rank(profile, meta, rank, size)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("aiflame.analyze.rank_profile.of_rank", fails)
+    monkeypatch.setattr("aiflame.analyze.ranks.one_profile.of_rank", fails)
     partial = facts_of_ranks(opened(tmp_path))
     assert [one.rank for one in partial.facts] == [0, 2, 3]
     assert partial.notes == ("rank 1 cannot be analysed: ValueError: damaged",)

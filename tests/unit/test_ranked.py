@@ -13,11 +13,11 @@ import pytest
 from profiles import ran, sealed, stack
 
 import aiflame
-from aiflame.attribute.build import tree
-from aiflame.attribute.clocks import Meetings, aligned
-from aiflame.attribute.facts_cpu import cpu_facts
-from aiflame.attribute.timeline import timeline
-from aiflame.attribute.transforms import diff
+from aiflame.analyze.ranks.clock_estimate import Meetings, aligned
+from aiflame.attribute.sites.cpu import cpu_sites
+from aiflame.attribute.timeline.whole import timeline
+from aiflame.attribute.transforms.difference import diff
+from aiflame.attribute.trees.build import tree
 from aiflame.errors import AiflameError
 from aiflame.profile.codes import CallBackend, CallKind, FrameKind
 from aiflame.profile.door import Folder
@@ -122,7 +122,7 @@ def test_grouped_by_rank_the_rank_stands_for_its_process_and_what_it_started_sta
     assert totals["all;rank 1"] == 7000
     assert totals["all;rank 1;loader (8)"] == 5000
     assert totals["all;rank 1;main thread;work"] == 2000
-    offered = cpu_facts(profile.store, "cpu-time")
+    offered = cpu_sites(profile.store, "cpu-time")
     assert "rank" in [grouping.name for grouping in offered.groupings]
     names = offered.frames["name"].gather(offered.segments["rank"].frame[1:]).to_list()
     assert sorted(names) == ["loader (8)", "loader (8)", "rank 0", "rank 1"]
@@ -132,7 +132,7 @@ def test_without_ranks_grouping_by_them_is_an_error_and_not_offered(tmp_path: Pa
     profile = aiflame.open(sealed(tmp_path / "p.aiflame", None, **working()).path)
     with pytest.raises(AiflameError, match="no ranks"):
         profile.tree("cpu-time", by="rank")
-    assert "rank" not in [grouping.name for grouping in cpu_facts(profile.store, "cpu-time").groupings]
+    assert "rank" not in [grouping.name for grouping in cpu_sites(profile.store, "cpu-time").groupings]
 
 
 def test_ranks_against_ranks_differ_by_what_they_did(tmp_path: Path) -> None:
@@ -214,6 +214,7 @@ def test_drift_moves_late_moments_more() -> None:
     times = pl.DataFrame({"t": [0, 10_000, 20_000]}, schema={"t": pl.UInt64})
     assert times.select(shift.of("t"))["t"].to_list() == [0, 10_100, 20_110]
     assert [shift.moment(time) for time in (0, 10_000, 20_000)] == [0, 10_100, 20_110]
+    assert shift.moments(np.array([0, 10_000, 20_000])).tolist() == [90, 10_100, 20_110]
 
 
 def test_devices_of_several_hosts_are_called_by_their_host(tmp_path: Path) -> None:

@@ -8,15 +8,15 @@ import pytest
 from made_ranks import LAYERS, MS, OPTIMIZER, REDUCE, WORK, Made, job, tables_of, write
 from profiles import Row, sealed
 
-from aiflame.analyze.fan_out import here
-from aiflame.analyze.findings_ranks import rank_findings
-from aiflame.analyze.rank_activity import Cause
-from aiflame.analyze.rank_clocks import Clocks
-from aiflame.analyze.rank_facts import Partial
-from aiflame.analyze.rank_profile import answer as answer_of
-from aiflame.analyze.rank_profile import facts_of_ranks
-from aiflame.analyze.rank_sources import sources
-from aiflame.analyze.ranks import Ranks, ranks, telling, to_json
+from aiflame.analyze.findings.ranks import rank_findings
+from aiflame.analyze.ranks.activity import Cause
+from aiflame.analyze.ranks.clocks import Clocks
+from aiflame.analyze.ranks.comparison import Ranks, ranks, telling, to_json
+from aiflame.analyze.ranks.facts import Partial
+from aiflame.analyze.ranks.fan_out import here
+from aiflame.analyze.ranks.one_profile import answer as answer_of
+from aiflame.analyze.ranks.one_profile import facts_of_ranks
+from aiflame.analyze.ranks.sources import sources
 from aiflame.profile.shifts import Shift
 
 SLEEPS = Made(sleeps={(2, 2): 20})

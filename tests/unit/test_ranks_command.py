@@ -12,13 +12,13 @@ from rich.console import Console
 from spool_files import busy_process, ended_profile
 from typer.testing import CliRunner
 
-from aiflame.analyze.fan_out import here
-from aiflame.analyze.rank_sources import sources
-from aiflame.analyze.ranks import ranks
+from aiflame.analyze.ranks.comparison import ranks
+from aiflame.analyze.ranks.fan_out import here
+from aiflame.analyze.ranks.sources import sources
 from aiflame.cli.commands import app
-from aiflame.cli.ranks import parse_size
 from aiflame.errors import AiflameError
-from aiflame.render.ranks_table import print_ranks
+from aiflame.recorder.options import parse_size
+from aiflame.render.terminal.ranks_table import print_ranks
 
 SLEEPS = Made(sleeps={(2, 2): 20})
 
@@ -82,9 +82,10 @@ def test_sizes_are_read(size: str, bytes_: int) -> None:
 
 
 @pytest.mark.parametrize("size", ["", "much", "0", "-1G", "2X"])
-def test_what_is_no_size_is_refused(size: str) -> None:
-    with pytest.raises(AiflameError, match="--memory"):
-        parse_size(size)
+def test_what_is_no_size_is_refused(size: str, path: Path) -> None:
+    result = CliRunner().invoke(app, ["ranks", str(path), f"--memory={size}"])
+    assert isinstance(result.exception, AiflameError)
+    assert str(result.exception) == f"--memory {size}: name a size like 2G or 500M"
 
 
 def test_other_commands_list_and_draw_and_write_by_rank(path: Path, tmp_path: Path) -> None:

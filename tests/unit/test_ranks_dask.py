@@ -10,8 +10,8 @@ import pytest
 from made_ranks import Made, job
 from test_ranks_facts import plain
 
-from aiflame.analyze.fan_out import here, on_dask
-from aiflame.analyze.rank_sources import Source, sources
+from aiflame.analyze.ranks.fan_out import here, on_dask
+from aiflame.analyze.ranks.sources import Source, sources
 from aiflame.errors import AiflameError
 
 MADE = Made(ranks=3, steps=3, sleeps={(2, 2): 20})

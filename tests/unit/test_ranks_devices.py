@@ -11,11 +11,11 @@ from profiles import Row
 from stories import MAIN, US, Story
 from written_programs import OPTIMIZER_STEP, TRAIN
 
-from aiflame.analyze.collectives import Sort, sort_of
-from aiflame.analyze.fan_out import here
-from aiflame.analyze.rank_activity import Cause
-from aiflame.analyze.rank_sources import sources
-from aiflame.analyze.ranks import Ranks, ranks
+from aiflame.analyze.ranks.activity import Cause
+from aiflame.analyze.ranks.collectives import Sort, sort_of
+from aiflame.analyze.ranks.comparison import Ranks, ranks
+from aiflame.analyze.ranks.fan_out import here
+from aiflame.analyze.ranks.sources import sources
 from aiflame.profile.codes import CallBackend, CallKind
 
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"

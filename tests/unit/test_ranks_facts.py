@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from made_ranks import LAYERS, MS, Made, job, tables_of, write
 from profiles import Row, sealed
 
-from aiflame.analyze.fan_out import AT_LEAST, here, room
-from aiflame.analyze.rank_facts import Partial, RankFacts
-from aiflame.analyze.rank_sources import Source, facts_of, sources
+from aiflame.analyze.ranks.facts import Partial, RankFacts
+from aiflame.analyze.ranks.fan_out import here, room
+from aiflame.analyze.ranks.sources import AT_LEAST, Source, facts_of, sources
 from aiflame.errors import AiflameError
 
 MADE = Made(ranks=5, steps=3, sleeps={(2, 2): 20})

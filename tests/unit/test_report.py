@@ -22,10 +22,10 @@ from report_profiles import HOSTILE, SLOWEST, SOURCE, STEPS, hostile, training
 import aiflame
 from aiflame.errors import AiflameError
 from aiflame.profile.store import Profile
-from aiflame.render import report
-from aiflame.render.page import harmless, page
-from aiflame.render.report import Report, write
-from aiflame.render.report_code import MOST_IN_A_FILE
+from aiflame.render.report import document
+from aiflame.render.report.code import MOST_IN_A_FILE
+from aiflame.render.report.document import Report, write
+from aiflame.render.report.page import harmless, page
 
 
 class Elements(HTMLParser):
@@ -98,7 +98,7 @@ def test_the_first_screen_has_findings_steps_and_panels(trained: Profile) -> Non
 
 
 def test_many_steps_are_thinned_to_the_longest_of_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trained: Profile) -> None:
-    monkeypatch.setattr("aiflame.analyze.step_series.MOST_POINTS", 2)
+    monkeypatch.setattr("aiflame.analyze.overview.step_series.MOST_POINTS", 2)
     first: Any = Report(trained).first_screen()
     (steps,) = first["steps"]
     assert (len(steps["step"]), steps["of"]) == (2, STEPS)
@@ -226,7 +226,7 @@ def test_a_full_disk_leaves_the_old_report_and_one_line(trained: Profile, tmp_pa
         return opened(descriptor, mode, *rest, **more)
 
     monkeypatch.setattr("aiflame.render.output.os.fdopen", open_full)
-    monkeypatch.setattr(report, "page", pieces)
+    monkeypatch.setattr(document, "page", pieces)
     with pytest.raises(AiflameError, match=r"cannot write .*r\.html: no space left on device: choose another place with -o"):
         write(trained, path)
     monkeypatch.undo()
@@ -248,7 +248,7 @@ def test_an_error_inside_leaves_the_old_report(trained: Profile, tmp_path: Path,
     def broken(*_: object) -> bytes:
         raise FileNotFoundError("of our own")
 
-    monkeypatch.setattr(report, "tables_block", broken)
+    monkeypatch.setattr(document, "tables_block", broken)
     with pytest.raises(FileNotFoundError):  # not: "cannot write"
         write(trained, path)
     assert (path.read_text(), names_in(tmp_path)) == ("old", ["r.html"])

@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
-from aiflame.attribute import transforms
+from aiflame.attribute.transforms.filters import focus, hide
+from aiflame.attribute.transforms.invert import invert
+from aiflame.attribute.transforms.recursion import merge_recursion
 from aiflame.attribute.tree import GPU_TIME, Frame, Kind, Tree, from_stacks
-from aiflame.render.page import WEB
+from aiflame.render.report.page import WEB
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "web"))
 import report_facts as facts
@@ -118,19 +120,19 @@ def test_a_tree_has_the_stacks_of_its_facts(ask: Ask, stacks: Stacks) -> None:
 
 
 def test_inverted_as_in_python(ask: Ask, stacks: Stacks) -> None:
-    assert stacks_of(ask(facts_of(stacks), inverted=True)) == stacks_of_tree(transforms.invert(tree_of(stacks)))
+    assert stacks_of(ask(facts_of(stacks), inverted=True)) == stacks_of_tree(invert(tree_of(stacks)))
 
 
 def test_recursion_is_collapsed_as_in_python(ask: Ask, stacks: Stacks) -> None:
-    assert stacks_of(ask(facts_of(stacks), recursion=True)) == stacks_of_tree(transforms.merge_recursion(tree_of(stacks)))
+    assert stacks_of(ask(facts_of(stacks), recursion=True)) == stacks_of_tree(merge_recursion(tree_of(stacks)))
 
 
 def test_hidden_frames_leave_their_callees_in_their_place_as_in_python(ask: Ask, stacks: Stacks) -> None:
-    assert stacks_of(ask(facts_of(stacks), hide="b")) == stacks_of_tree(transforms.hide(tree_of(stacks), "^b$"))
+    assert stacks_of(ask(facts_of(stacks), hide="b")) == stacks_of_tree(hide(tree_of(stacks), "^b$"))
 
 
 def test_merged_names_are_outermost_as_python_focuses(ask: Ask, stacks: Stacks) -> None:
-    assert stacks_of(ask(facts_of(stacks), merge="b")) == stacks_of_tree(transforms.focus(tree_of(stacks), "^b$"))
+    assert stacks_of(ask(facts_of(stacks), merge="b")) == stacks_of_tree(focus(tree_of(stacks), "^b$"))
 
 
 def test_focus_keeps_the_stacks_through_a_frame_whole(ask: Ask, stacks: Stacks) -> None:

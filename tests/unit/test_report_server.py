@@ -23,11 +23,11 @@ import pytest
 from report_profiles import training
 from timeline_blocks import read
 
-from aiflame.attribute.timeline_tables import SliceKind
+from aiflame.attribute.timeline.tables import SliceKind
 from aiflame.cli import browser
 from aiflame.errors import AiflameError
-from aiflame.render.report import Report
-from aiflame.render.server import Server
+from aiflame.render.report.document import Report
+from aiflame.render.report.server import Server
 
 
 @dataclass
@@ -255,7 +255,7 @@ def test_it_listens_on_loopback_alone(served: Served) -> None:
 
 
 def test_many_idle_connections_take_no_more_than_so_many_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aiflame.render.server.MOST_CONNECTIONS", 4)
+    monkeypatch.setattr("aiflame.render.report.server.MOST_CONNECTIONS", 4)
     with running(Report(training(tmp_path))) as served, contextlib.ExitStack() as open_:
         idle = [open_.enter_context(socket.create_connection(("127.0.0.1", served.port), timeout=60)) for _ in range(8)]
         refused = [connection for connection in idle[4:] if connection.recv(1) == b""]
@@ -343,7 +343,7 @@ def test_a_stretch_that_is_none_is_refused_in_one_line(served: Served, query: st
 
 
 def test_a_stretch_with_too_much_in_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aiflame.render.report.MOST_AT_ONCE", 10)
+    monkeypatch.setattr("aiflame.render.report.document.MOST_AT_ONCE", 10)
     with running(Report(training(tmp_path))) as served:
         answer = served.ask("closer?begin=0&end=5000000000")
         assert answer.status == 400

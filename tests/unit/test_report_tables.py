@@ -14,13 +14,14 @@ from stories import DEVICE, ITEM, LOOP, MAIN, US, Story
 from test_attribute import SYMBOLS, InMemory, damaged
 from test_summary import training
 
-from aiflame.analyze.findings import findings
-from aiflame.analyze.occupancy import STATES
-from aiflame.analyze.summary import summarize
-from aiflame.analyze.tables import TableOf, tables
+from aiflame.analyze.device.occupancy import STATES
+from aiflame.analyze.findings.biggest import findings
+from aiflame.analyze.overview.summary import summarize
+from aiflame.analyze.tables.all import tables
+from aiflame.analyze.tables.table import TableOf
 from aiflame.attribute.analysis import Analysis
-from aiflame.attribute.build import tree
 from aiflame.attribute.tree import Kind
+from aiflame.attribute.trees.build import tree
 from aiflame.profile.meta import Meta
 from aiflame.profile.store import Profile
 

@@ -16,7 +16,7 @@ from aiflame.profile.codes import FrameKind
 from aiflame.profile.kinds import Kind
 from aiflame.profile.meta import Clocks, Meta
 from aiflame.profile.store import Profile
-from aiflame.resolve.jit_dumps import JitNames, jitdump, perf_map
+from aiflame.resolve.jit.dumps import JitNames, jitdump, perf_map
 from aiflame.resolve.symbols import resolve
 
 START = 0x7F00_0000_1000

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiflame.profile.kinds import Kind
-from aiflame.resolve.cpp_names import shorten
-from aiflame.resolve.long_names import outline
-from aiflame.resolve.names import LONGEST_FULL, LONGEST_SHORT, readable
-from aiflame.resolve.rust_names import demangle_rust
+from aiflame.resolve.names.cpp_names import shorten
+from aiflame.resolve.names.long_names import outline
+from aiflame.resolve.names.readable import LONGEST_FULL, LONGEST_SHORT, readable
+from aiflame.resolve.names.rust_names import demangle_rust
 
 SHORT = {
     # What deep-learning frameworks are made of.

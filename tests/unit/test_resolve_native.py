@@ -214,7 +214,7 @@ def test_a_file_that_is_gone_is_told_of(tmp_path: Path) -> None:
 def test_debug_information_beyond_the_limit_is_left_out_and_told_of(
     program: Binary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr("aiflame.resolve.debug_lines.LARGEST_DEBUG", most)
+    monkeypatch.setattr("aiflame.resolve.native.debug_lines.LARGEST_DEBUG", most)
     word = native(1, program.marks["leaf"])
     profile = resolved(tmp_path, program.path, program.build_id, word)
     assert names(profile, word) == (["app::outer"] if most == 1 else ["app::outer", "middle", "leaf"])

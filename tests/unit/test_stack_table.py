@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from profiles import native, python, sealed
 
-from aiflame.attribute.stack_table import StackTable, outermost_layers, stack_table
+from aiflame.attribute.stacks.table import StackTable, outermost_layers, stack_table
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.store import Profile
 

@@ -12,12 +12,12 @@ from report_profiles import with_symbols
 from sampled_kernels import VENDOR, Sampled
 from sampled_kernels import profile as sampled
 
-from aiflame.analyze.annotate import annotate
-from aiflame.analyze.kernel_choice import kernels
-from aiflame.analyze.stalls import stalls
-from aiflame.analyze.summary import summarize
+from aiflame.analyze.device.stalls import stalls
+from aiflame.analyze.kernel.annotate import annotate
+from aiflame.analyze.kernel.choice import kernels
+from aiflame.analyze.overview.summary import summarize
 from aiflame.analyze.top import top
-from aiflame.attribute.build import tree
+from aiflame.attribute.trees.build import tree
 from aiflame.profile.store import Profile
 
 DAMAGED = Sampled("k", [(0, "EXIT", (), {"drain": 2, "drain_not_issued": 7}), (16, "MOV R1, R2", (), {"wait": 5, "wait_not_issued": 3})])

@@ -9,8 +9,8 @@ import pytest
 from profiles import sealed
 
 from aiflame.analyze.tally import DEVICE, HOST, TRAFFIC, tally
-from aiflame.attribute.backends import NAMES
-from aiflame.attribute.timeline import timeline
+from aiflame.attribute.timeline.runtime_names import NAMES
+from aiflame.attribute.timeline.whole import timeline
 from aiflame.profile.codes import CallBackend, CopyKind, GpuApi
 from aiflame.profile.store import Profile
 from aiflame.resolve import resolve

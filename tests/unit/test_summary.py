@@ -10,9 +10,9 @@ import pytest
 from stories import DEVICE, MAIN, US, Story
 from test_attribute import SYMBOLS
 
-from aiflame.analyze.summary import MOST_PARTS, Summary, summarize
-from aiflame.attribute.build import tree
-from aiflame.attribute.transforms import without_idle
+from aiflame.analyze.overview.summary import MOST_PARTS, Summary, summarize
+from aiflame.attribute.transforms.filters import without_idle
+from aiflame.attribute.trees.build import tree
 from aiflame.profile.meta import Clocks, Host, Meta
 from aiflame.profile.store import Profile
 

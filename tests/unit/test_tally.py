@@ -15,7 +15,7 @@ from aiflame.analyze.tally import DEVICE, HOST, LAUNCH, TRAFFIC, Section, tally,
 from aiflame.cli.commands import app
 from aiflame.profile.codes import CallBackend, CopyKind, GpuApi, SyncKind
 from aiflame.profile.store import Profile
-from aiflame.render.tally_table import print_tally
+from aiflame.render.terminal.tally_table import print_tally
 
 CUDA, MPI, OPENCL = int(GpuApi.CUDA), int(CallBackend.MPI), int(CallBackend.OPENCL)
 H2D = int(CopyKind.HOST_TO_DEVICE)

@@ -8,7 +8,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from aiflame.render.terminal import Terminal
+from aiflame.render.terminal.console import Terminal
 
 HOSTILE = {
     "escape": "\x1b]0;title\x07",

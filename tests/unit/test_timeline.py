@@ -14,9 +14,9 @@ from profiles import sealed
 from timelines import Program, Shown, check_nesting
 
 import aiflame
-from aiflame.attribute.timeline import timeline
-from aiflame.attribute.timeline_spans import lanes, nested_lanes, pieces
-from aiflame.attribute.timeline_tables import SliceKind, TrackKind
+from aiflame.attribute.timeline.spans import lanes, nested_lanes, pieces
+from aiflame.attribute.timeline.tables import SliceKind, TrackKind
+from aiflame.attribute.timeline.whole import timeline
 from aiflame.profile.codes import AllocationKind, CopyKind, GpuApi, PayloadType, RegionApi, RegionKind, SampleState, SyncKind
 
 CALL, KERNEL, COPY, WAIT = SliceKind.CALL, SliceKind.KERNEL, SliceKind.COPY, SliceKind.WAIT
@@ -378,8 +378,8 @@ def test_pieces_show_the_same_as_the_whole(tmp_path: Path, program: Program, mon
         program.kernel(program.launch(10 * at, 10 * at + 3, "", layer, "mm", thread=1 + at % 2), 10 * at + 5, 10 * at + 9)
     profile = program.profile(tmp_path)
     whole = Shown(timeline(profile))
-    for module in ("timeline_calls", "timeline_work"):
-        monkeypatch.setattr(f"aiflame.attribute.{module}.pieces", lambda cuts, least=5: pieces(cuts, least))
+    for module in ("calls", "work"):
+        monkeypatch.setattr(f"aiflame.attribute.timeline.{module}.pieces", lambda cuts, least=5: pieces(cuts, least))
     cut = Shown(timeline(profile))
     assert cut.slices() == whole.slices()
     check_nesting(cut.timeline)

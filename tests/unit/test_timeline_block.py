@@ -8,8 +8,8 @@ import pytest
 from made_timelines import MS, ORIGIN, stream, training
 from timeline_blocks import read
 
-from aiflame.attribute.timeline_tables import Making, SliceKind, Timeline, TrackKind
-from aiflame.render.timeline_block import timeline_block
+from aiflame.attribute.timeline.tables import Making, SliceKind, Timeline, TrackKind
+from aiflame.render.report.timeline_block import timeline_block
 
 
 def test_every_slice_comes_back_with_its_times() -> None:

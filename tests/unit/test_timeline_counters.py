@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 from made_timelines import MS
 
-from aiflame.attribute.timeline_tables import Making, Timeline, TrackKind
-from aiflame.render.timeline_counters import LEVELS, MOST_EACH, Counters, counters
+from aiflame.attribute.timeline.tables import Making, Timeline, TrackKind
+from aiflame.render.report.timeline_counters import LEVELS, MOST_EACH, Counters, counters
 
 END = 100 * MS
 

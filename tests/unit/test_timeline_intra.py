@@ -12,12 +12,12 @@ from profiles import sealed, stack
 from test_attribute import CODES, MAIN, PROCESSES, PYMAIN, SYMBOLS, THREADS, WORK
 from timelines import Shown, check_nesting
 
-from aiflame.attribute import timeline_intra
-from aiflame.attribute.timeline import timeline
-from aiflame.attribute.timeline_tables import SliceKind, TrackKind
+from aiflame.attribute.timeline import intra
+from aiflame.attribute.timeline.tables import SliceKind, TrackKind
+from aiflame.attribute.timeline.whole import timeline
 from aiflame.profile.meta import Meta
-from aiflame.render import perfetto
-from aiflame.render.timeline_block import timeline_block
+from aiflame.render.perfetto import trace
+from aiflame.render.report.timeline_block import timeline_block
 
 OUTER, INNER, COPY = range(3)
 KERNEL = Kernel("gemm", [scope(OUTER, "outer"), scope(INNER, "inner", line=7), scope(COPY, "copy in flight")], warps=4, recorded=[0, 2])
@@ -72,7 +72,7 @@ def test_a_slice_says_what_it_is_of(tmp_path: Path) -> None:
 
 
 def test_of_very_many_records_the_first_multiprocessors_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timeline_intra, "MOST", 12)
+    monkeypatch.setattr(intra, "MOST", 12)
     found = shown(tmp_path, captured(*(cta(sm, sm, 0) for sm in range(5))))
     assert len(found.slices(SliceKind.SCOPE)) == 12
     assert {name.rpartition("/")[2][:4] for name in found.tracks(TrackKind.INSIDE)[1:]} == {"SM 0", "SM 1"}
@@ -93,6 +93,6 @@ def test_a_profile_without_records_has_no_such_track(tmp_path: Path) -> None:
 def test_it_can_be_written_and_drawn(tmp_path: Path) -> None:
     made = shown(tmp_path, gemm(ONE_STAGE, one_stage)).timeline
     file = io.BytesIO()
-    perfetto.write(made, Meta().started, file)
+    trace.write(made, Meta().started, file)
     assert len(file.getvalue()) > 1000
     assert timeline_block(made)

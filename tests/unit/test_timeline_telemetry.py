@@ -11,11 +11,11 @@ from profiles import sealed
 from telemetries import MS, told
 from test_attribute import SYMBOLS
 
-from aiflame.attribute.timeline import timeline
-from aiflame.attribute.timeline_tables import Timeline, TrackKind
+from aiflame.attribute.timeline.tables import Timeline, TrackKind
+from aiflame.attribute.timeline.whole import timeline
 from aiflame.profile.meta import Clocks
 from aiflame.profile.store import Profile
-from aiflame.render import perfetto
+from aiflame.render.perfetto import trace
 
 GPU = "NVIDIA H200 [0]"
 
@@ -92,7 +92,7 @@ def test_a_profile_without_telemetry_has_no_machine(tmp_path: Path) -> None:
 
 def test_a_trace_has_the_machine_as_a_track_of_no_process(tmp_path: Path) -> None:
     file = io.BytesIO()
-    perfetto.write(timeline(made(tmp_path, ("nvidia", GPU, "power", "W", {0: 70.0}))), Clocks(1, 2, 3), file)
+    trace.write(timeline(made(tmp_path, ("nvidia", GPU, "power", "W", {0: 70.0}))), Clocks(1, 2, 3), file)
     data = file.getvalue()
     assert b"Machine" in data
     assert GPU.encode() in data

@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 from profiles import sealed
 
-from aiflame.attribute.timeline import timeline
-from aiflame.attribute.timeline_tables import SliceKind
+from aiflame.attribute.timeline.tables import SliceKind
+from aiflame.attribute.timeline.whole import timeline
 from aiflame.profile.codes import CallBackend, CallKind
 from aiflame.profile.store import Profile
 from aiflame.resolve import resolve

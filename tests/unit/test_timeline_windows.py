@@ -11,14 +11,14 @@ import pytest
 from timeline_blocks import Read, read
 from timelines import LAYERS, OPS, Program
 
-from aiflame.attribute import timeline_near
 from aiflame.attribute.analysis import Analysis
-from aiflame.attribute.timeline import timeline
-from aiflame.attribute.timeline_tables import Timeline
-from aiflame.attribute.timeline_windows import TooMuch, Windows
+from aiflame.attribute.timeline import near as timeline_near
+from aiflame.attribute.timeline.tables import Timeline
+from aiflame.attribute.timeline.whole import timeline
+from aiflame.attribute.timeline.windows import TooMuch, Windows
 from aiflame.profile.codes import CopyKind, GpuApi, RegionApi, RegionKind, SyncKind
 from aiflame.profile.tables import Tables
-from aiflame.render.timeline_block import timeline_block
+from aiflame.render.report.timeline_block import timeline_block
 
 MOST = 1_000_000
 STEP = 1000

@@ -14,19 +14,12 @@ from hypothesis import strategies as st
 from trees import PROCESS, THREAD, TREES, c, functions, is_sound, paths, py, tree
 
 from aiflame.attribute.groupings import REGROUPS
-from aiflame.attribute.transforms import (
-    diff,
-    focus,
-    group,
-    hide,
-    hide_interpreter_noise,
-    invert,
-    inverted_for_reading,
-    merge_recursion,
-    prune,
-    without,
-    without_idle,
-)
+from aiflame.attribute.transforms.difference import diff
+from aiflame.attribute.transforms.filters import focus, hide, prune, without, without_idle
+from aiflame.attribute.transforms.grouping import group
+from aiflame.attribute.transforms.invert import invert, inverted_for_reading
+from aiflame.attribute.transforms.noise import hide_interpreter_noise
+from aiflame.attribute.transforms.recursion import merge_recursion
 from aiflame.attribute.tree import CPU_TIME, Frame, Kind, Tree, from_stacks
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trees import PROCESS, STACKS, THREAD, TREES, c, is_sound, paths, py, tree
 
-from aiflame.attribute import nodes
+from aiflame.attribute.arrays import nodes
 from aiflame.attribute.tree import CPU_TIME, Frame, Tree, assemble, frame_table, from_stacks
 
 Stack = tuple[tuple[Frame, ...], int]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aiflame.attribute.timeline_tables import SliceKind
+from aiflame.attribute.timeline.tables import SliceKind
 
 
 @dataclass(frozen=True)

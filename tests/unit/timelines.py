@@ -12,8 +12,8 @@ from typing import Any
 import polars as pl
 from profiles import Row, native, python, sealed
 
-from aiflame.attribute.timeline import timeline
-from aiflame.attribute.timeline_tables import SliceKind, Timeline, TrackKind
+from aiflame.attribute.timeline.tables import SliceKind, Timeline, TrackKind
+from aiflame.attribute.timeline.whole import timeline
 from aiflame.profile.codes import FrameKind, GpuApi
 from aiflame.profile.kinds import Kind
 from aiflame.profile.store import Profile

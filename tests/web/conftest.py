@@ -11,7 +11,7 @@ import pytest
 from report_visits import Opener, visits
 from viewer import Viewer
 
-from aiflame.render.report import write
+from aiflame.render.report.document import write
 
 from report_profiles import training  # isort: skip  (on the path that report_visits adds)
 

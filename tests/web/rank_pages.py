@@ -10,13 +10,13 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "unit"))
 
 from made_ranks import Made, job
 
-from aiflame.analyze.fan_out import here
-from aiflame.analyze.rank_facts import Partial
-from aiflame.analyze.rank_page import rank_page
-from aiflame.analyze.rank_profile import answer
-from aiflame.analyze.rank_sources import sources
-from aiflame.render.page import page as report_page
-from aiflame.render.report_ranks import ranks_block
+from aiflame.analyze.ranks.facts import Partial
+from aiflame.analyze.ranks.fan_out import here
+from aiflame.analyze.ranks.one_profile import answer
+from aiflame.analyze.ranks.page import rank_page
+from aiflame.analyze.ranks.sources import sources
+from aiflame.render.report.page import page as report_page
+from aiflame.render.report.ranks import ranks_block
 
 SLEEPS = Made(sleeps={(2, 1): 20})
 """Rank 2 sleeps for 20 ms before the backward work of layer 1."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
-from aiflame.render.page import page as report_page
+from aiflame.render.report.page import page as report_page
 
 PATIENCE_MS = 20_000
 Blocks = Mapping[str, bytes]

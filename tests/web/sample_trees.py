@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from aiflame.attribute.transforms import diff
+from aiflame.attribute.transforms.difference import diff
 from aiflame.attribute.tree import CPU_TIME, GPU_TIME, Frame, Kind, Tree, frame_table, from_stacks
 
 MS = 1_000_000

@@ -9,7 +9,7 @@ import pytest
 import sample_trees as trees
 from viewer import Viewer
 
-from aiflame.render import svg
+from aiflame.render.flame_svg import svg
 
 View = Callable[..., Viewer]
 CHART_WIDTH = 1200 - 20

@@ -10,8 +10,8 @@ import pytest
 from report_visits import Opener
 
 import aiflame
-from aiflame.render import svg
-from aiflame.render.report import write
+from aiflame.render.flame_svg import svg
+from aiflame.render.report.document import write
 
 from hostile_texts import PAYLOAD, SEEN, profiles  # isort: skip  (on the path that report_visits adds)
 

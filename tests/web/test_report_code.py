@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from report_visits import COPIED, Opener, Visit
 
-from aiflame.render.report import write
-from aiflame.render.report_code import MOST_IN_A_FILE
+from aiflame.render.report.code import MOST_IN_A_FILE
+from aiflame.render.report.document import write
 
 from profiles import sealed  # isort: skip  (on the path that report_visits adds)
 from report_profiles import LINES, SOURCE, with_symbols  # isort: skip

@@ -10,8 +10,8 @@ from report_visits import Opener, Visit
 
 import aiflame
 from aiflame.profile.store import Profile
-from aiflame.render.report import Report, write
-from aiflame.render.server import Server
+from aiflame.render.report.document import Report, write
+from aiflame.render.report.server import Server
 
 from report_profiles import HOSTILE, SLOWEST, STEPS, hostile, training  # isort: skip  (on the path that report_visits adds)
 from profiles import sealed  # isort: skip

@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 from report_visits import COPIED, Opener, Visit
 
-from aiflame.analyze.table import Column, TableOf
-from aiflame.render.page import page as report_page
-from aiflame.render.report import write
-from aiflame.render.report_blocks import tables_block
+from aiflame.analyze.tables.table import Column, TableOf
+from aiflame.render.report.document import write
+from aiflame.render.report.overview import tables_block
+from aiflame.render.report.page import page as report_page
 
 from report_profiles import HOSTILE, hostile  # isort: skip  (on the path that report_visits adds)
 from stories import Story  # isort: skip

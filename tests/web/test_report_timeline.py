@@ -16,8 +16,8 @@ import pytest
 from report_facts import Leaf, Site, facts, kernel, process
 from report_pages import Opener, Report, reports
 
-from aiflame.attribute.timeline_tables import Making, TrackKind
-from aiflame.render.timeline_block import timeline_block
+from aiflame.attribute.timeline.tables import Making, TrackKind
+from aiflame.render.report.timeline_block import timeline_block
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "unit"))
 from made_timelines import MS, ORIGIN, stream, training

@@ -14,10 +14,10 @@ import pytest
 from report_pages import PATIENCE_MS, Opener, Report, reports
 from test_report_timeline import lane, shown, x_of
 
-from aiflame.attribute.timeline_tables import Making, SliceKind, Timeline, TrackKind
-from aiflame.attribute.timeline_windows import TooMuch
-from aiflame.render.server import Server
-from aiflame.render.timeline_block import timeline_block
+from aiflame.attribute.timeline.tables import Making, SliceKind, Timeline, TrackKind
+from aiflame.attribute.timeline.windows import TooMuch
+from aiflame.render.report.server import Server
+from aiflame.render.report.timeline_block import timeline_block
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "unit"))
 from made_timelines import MS, ORIGIN

@@ -13,8 +13,8 @@ import pytest
 from perfetto_ui import Opened, opened
 
 import aiflame
-from aiflame.attribute.timeline import timeline
-from aiflame.attribute.timeline_tables import SliceKind
+from aiflame.attribute.timeline.tables import SliceKind
+from aiflame.attribute.timeline.whole import timeline
 from aiflame.cli import timeline as command
 from aiflame.profile.codes import RegionApi, RegionKind
 from aiflame.profile.store import Profile

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from report_visits import Opener, Visit
 
-from aiflame.render.report import write
+from aiflame.render.report.document import write
 
 from slow_layer import KERNEL, LINE, REASON, SLOW, TEXT, profile  # isort: skip  (on the path that report_visits adds)
 

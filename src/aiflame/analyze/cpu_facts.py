@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from aiflame.analyze.named import gathered, layer_paths, op_names, phase_names
+from aiflame.analyze.labels import gathered, phase_names
 from aiflame.analyze.places import place_of, places
 from aiflame.attribute.analysis import Analysis
-from aiflame.attribute.compiled import spread
-from aiflame.attribute.context import of_samples
-from aiflame.attribute.cpu import LONGEST_NS
+from aiflame.attribute.meaning.context import of_samples
+from aiflame.attribute.meaning.fused_split import split_over_ops
 from aiflame.attribute.metrics import CLOCK, METRICS
-from aiflame.attribute.stacks import functions
-from aiflame.attribute.states import state_frames
+from aiflame.attribute.stacks.functions import functions
+from aiflame.attribute.stacks.sample_time import sample_ns
+from aiflame.attribute.stacks.waiting import state_frames
 from aiflame.profile.kinds import Kind
 from aiflame.profile.tables import Tables
 
@@ -29,7 +29,7 @@ class CpuFacts:
     """process, thread, stack, step (-1: none), phase, layer, op, waits ("" or `[OpenMP wait]` …), function, function_kind and module (of
     the innermost function), file, line, caller (innermost line of the program's own source, and its function), value (ns)."""
     steps: pl.DataFrame
-    """As `Facts.steps`."""
+    """As `DeviceJoin.steps`."""
     fused: bool
     """Time of compiled code was divided over what it was made from: an estimate."""
 
@@ -41,13 +41,13 @@ class CpuFacts:
 def cpu_facts(profile: Tables, metric: str) -> CpuFacts:
     assert metric in METRICS
     profile = Analysis.of(profile)
-    trie, known = functions(profile), places(profile)
+    trie, own_lines = functions(profile), places(profile)
     meaning = of_samples(profile, CLOCK[metric])
-    weight = (pl.col("weight").cast(pl.UInt64) * pl.col("period_ns").cast(pl.UInt64)).clip(upper_bound=LONGEST_NS)
+    weight = sample_ns()
     samples = meaning.samples.lazy()
     measured = samples.group_by(_KEY).agg(value=weight.sum().cast(pl.Int64)).sort(_KEY).collect()
     states, measured = state_frames(trie, measured)
-    divided = spread(measured, measured["value"].to_numpy(), meaning.compiled, meaning.forests)
+    divided = split_over_ops(measured, measured["value"].to_numpy(), meaning.compiled, meaning.forests)
     process, thread, stack = (measured[name].cast(pl.Int64).to_numpy() for name in ("process", "thread", "stack"))
     place = place_of(profile, process, thread, stack)
     innermost = trie.frames[trie.frame[trie.of_stacks(process, stack)]]
@@ -58,12 +58,12 @@ def cpu_facts(profile: Tables, metric: str) -> CpuFacts:
         measured.select("process", "thread", "stack", "step")
         .with_columns(waits=waits)
         .hstack(innermost.select(function="name", function_kind="kind", module="module"))
-        .hstack(known.rows[place].select("file", "line", caller="function"))
+        .hstack(own_lines.rows[place].select("file", "line", caller="function"))
     )
     shared = rows[divided.division.item].with_columns(
         phase_names(divided.rows["phase"]),
-        gathered(layer_paths(divided.forests["layer"]), divided.rows["layer"]),
-        gathered(op_names(divided.forests["op"]), divided.rows["op"]),
+        gathered(divided.forests["layer"].paths(), divided.rows["layer"]),
+        gathered(divided.forests["op"].paths(), divided.rows["op"]),
         value=pl.Series(divided.division.value),
     )
     return CpuFacts(metric, shared, meaning.steps, len(shared) > len(measured))

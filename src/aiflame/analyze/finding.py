@@ -19,7 +19,7 @@ class Evidence:
     kernel: str = ""
     """As compiled."""
     table: str = ""
-    """Name of a table (`tables.TableOf.name`)."""
+    """Name of a table (`table.TableOf.name`)."""
     place: str = ""
     """`file:line`, with its folders."""
     column: str = ""

@@ -14,6 +14,12 @@ def collapsed(path: pl.Expr) -> pl.Expr:
     return path.str.replace_all(_INDEX, "${1}*${2}").str.replace_all(_INDEX, "${1}*${2}")
 
 
+def around(path: str) -> list[str]:
+    """`layers.3.attn` → `layers`, `layers.3`, `layers.3.attn`."""
+    names = path.split(".")
+    return [".".join(names[: depth + 1]) for depth in range(len(names))]
+
+
 def search(group: str) -> str:
     """A regular expression that finds the frames of a group's innermost layers: of `layers.*.attn` frames are named `attn`, of `layers.*`
     they are `layers.3`."""

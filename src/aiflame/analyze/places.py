@@ -7,17 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from aiflame.attribute.analysis import Analysis, once
-from aiflame.attribute.lookup import find_rows
-from aiflame.attribute.stack_table import StackKeys
-from aiflame.attribute.words import stack_words
+from aiflame.attribute.arrays.lookup import find_rows
+from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.stacks.table import StackKeys
+from aiflame.attribute.stacks.word_trie import word_trie
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.frame_words import is_frame_of
 from aiflame.profile.tables import Tables
-
-Ints = NDArray[np.int64]
 
 _FOREIGN = re.compile(
     r"(^|/)(site|dist)-packages/|(^|/)lib(64)?/python\d|^<|^$|(^|/)aiflame/(target|intra)/|/torchinductor_[^/]+/|/c[a-z2-7]{51}\.py$"
@@ -57,7 +55,7 @@ def short_place(place: str) -> str:
 def places(profile: Analysis) -> Places:
     """Innermost line of the program's own files; of a library's where a stack has none of the program's. Threads that native code has
     started stand where they were started."""
-    words = stack_words(profile)
+    words = word_trie(profile)
     symbols = profile.table("symbols") if profile.has("symbols") else None
     none = pl.DataFrame([NOWHERE], schema=_SCHEMA, orient="row")
     if symbols is None or not len(words.distinct):
@@ -81,18 +79,18 @@ def places(profile: Analysis) -> Places:
 
 def place_of(profile: Tables, process: Ints, thread: Ints, stack: Ints) -> Ints:
     """Where stacks are in the program's source, as rows of `places`; a stack without Python, where its thread was started."""
-    known = places(profile)
-    place = known.of_stacks(process, stack)
+    own_lines = places(profile)
+    place = own_lines.of_stacks(process, stack)
     if (place > 0).all():
         return place
-    keys, started = _of_threads(profile, known)
+    keys, started = _of_threads(profile, own_lines)
     return np.where(place > 0, place, np.append(started, 0)[find_rows(keys, process << 32 | np.maximum(thread, 0))])
 
 
-def _of_threads(profile: Tables, known: Places) -> tuple[Ints, Ints]:
+def _of_threads(profile: Tables, own_lines: Places) -> tuple[Ints, Ints]:
     """Keys (process << 32 | thread, sorted) of threads, and the place where each was started."""
     threads = (
         profile.table("threads").select(pl.col("process", "id", "creator").cast(pl.Int64)).unique(["process", "id"]).sort("process", "id")
     )
     process, thread, creator = (threads[name].to_numpy() for name in ("process", "id", "creator"))
-    return process << 32 | thread, known.of_stacks(process, creator)
+    return process << 32 | thread, own_lines.of_stacks(process, creator)

@@ -24,8 +24,8 @@ class Steps:
 
 
 def step_times(on_host: pl.DataFrame, on_device: pl.DataFrame) -> pl.DataFrame:
-    """STEP_TIMES in the order of processes and steps. `on_host`: `Facts.steps`; `on_device`: `occupancy.per_step`. With several devices, a
-    step lasts from the first beginning to the last end."""
+    """STEP_TIMES in the order of processes and steps. `on_host`: `DeviceJoin.steps`; `on_device`: `occupancy.per_step`. With several
+    devices, a step lasts from the first beginning to the last end."""
     device = on_device.group_by("process", "step").agg(pl.col("begin_ns").min(), pl.col("end_ns").max())
     host = on_host.select(pl.col("process", "step", "begin_ns", "end_ns").cast(pl.Int64))
     both = pl.concat([device, host.join(device, on=["process", "step"], how="anti")])

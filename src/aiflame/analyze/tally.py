@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from aiflame.attribute.backends import backend_name
-from aiflame.attribute.gpu_inside import kernel_names
-from aiflame.attribute.gpu_work import COPY_NAMES, JOIN, LONGEST_NS, MOST_BYTES
-from aiflame.attribute.owners import process_frames, with_ranks
+from aiflame.attribute.devices.inside import kernel_names
+from aiflame.attribute.devices.records import COPY_NAMES, LONGEST_NS
+from aiflame.attribute.devices.work import JOIN, MOST_BYTES
+from aiflame.attribute.stacks.process_frames import process_frames, with_ranks
+from aiflame.attribute.timeline.runtime_names import backend_name
 from aiflame.profile.codes import CallBackend, GpuApi, SyncKind
 from aiflame.profile.tables import Tables
 

@@ -8,12 +8,14 @@
 
 Whoever asks several questions of a profile makes an Analysis of it and hands that on in the profile's place. With the profile itself
 every question works the same, from the beginning.
+
+A part that there are several of takes one more argument (`once_for`): `of_samples(analysis, clock)`.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 
 import polars as pl
@@ -21,6 +23,7 @@ import polars as pl
 from aiflame.profile.tables import Tables
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 
 class Analysis:
@@ -82,6 +85,29 @@ class Part(Generic[T]):
         return Analysis.of(profile).part(self, self._build)
 
 
+class Parts(Generic[K, T]):
+    """A function of a profile and of one more argument: an `Analysis` keeps a part for each argument."""
+
+    def __init__(self, build: Callable[[Analysis, K], T]) -> None:
+        functools.update_wrapper(self, build)
+        self._build = build
+        self._of: dict[K, Part[T]] = {}
+
+    def __call__(self, profile: Tables, argument: K) -> T:
+        return self.part(argument)(profile)
+
+    def part(self, argument: K) -> Part[T]:
+        """To keep or release it."""
+        if argument not in self._of:
+            self._of[argument] = Part(lambda analysis: self._build(analysis, argument))
+        return self._of[argument]
+
+
 def once(build: Callable[[Analysis], T]) -> Part[T]:
     """Makes a function of an analysis one that is called once for each."""
     return Part(build)
+
+
+def once_for(build: Callable[[Analysis, K], T]) -> Parts[K, T]:
+    """Makes a function of an analysis and of one more argument one that is called once for each of both."""
+    return Parts(build)

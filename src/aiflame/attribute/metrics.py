@@ -10,6 +10,8 @@ from aiflame.attribute.tree import BYTES, CPU_TIME, ENERGY, GPU_LATENCY, GPU_STA
 
 FUNCTION, LINE, INSTRUCTION = DETAILS = ("function", "line", "instruction")
 """How deep the leaves of a tree go."""
+WITH_IDLE = ", with idle time"
+"""At the end of a metric's label, where idle time of devices is counted in."""
 
 
 class Compared(Enum):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from aiflame.attribute.growth import Forest, Growth, Places
+from aiflame.attribute.forest import Forest, NodeIds, TreeBuilder
 from aiflame.attribute.tree import Frame, frame_table
 from aiflame.profile.kinds import Kind
 
@@ -21,8 +21,8 @@ class Prefix:
     """Threads, Python and native functions follow; else only the kernel, or the innermost function."""
 
 
-def grow_prefix(growth: Growth, place: Places, rows: pl.DataFrame, prefix: Prefix, forests: Mapping[str, Forest]) -> Places:
-    """Puts on each place what its row is of. What has no step, layer, op or region stands under `[no step]` … where others have one."""
+def add_prefix(builder: TreeBuilder, place: NodeIds, rows: pl.DataFrame, prefix: Prefix, forests: Mapping[str, Forest]) -> NodeIds:
+    """Adds a frame for each column of the prefix under each node. Rows without a value get `[no step]` … only where siblings have one."""
     for column in prefix.columns:
         node = rows[column].cast(pl.Int64).to_numpy()
         if column == "step":
@@ -30,8 +30,8 @@ def grow_prefix(growth: Growth, place: Places, rows: pl.DataFrame, prefix: Prefi
         forest = forests[column] if column in forests else _steps(int(node.max(initial=0)))
         shared = np.isin(place, np.unique(place[node > 0]))
         none = Forest.of_frames(frame_table([Frame(f"[no {column}]", Kind.UNATTRIBUTED)])[1:])
-        without = growth.grow(place, none, ((node == 0) & shared).astype(np.int64))
-        place = np.where(node == 0, without, growth.grow(place, forest, node))
+        without = builder.add(place, none, ((node == 0) & shared).astype(np.int64))
+        place = np.where(node == 0, without, builder.add(place, forest, node))
     return place
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.attribute import nodes
+from aiflame.attribute.arrays import nodes
 from aiflame.profile.kinds import Kind as Kind
 
 

@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
-from aiflame.analyze.annotate import annotate as ask
-from aiflame.analyze.annotate_json import to_json
-from aiflame.analyze.kernel_choice import hottest, kernels
-from aiflame.analyze.source_text import SourceTexts
+from aiflame.analyze.kernel.annotate import annotate as ask
+from aiflame.analyze.kernel.annotate_json import to_json
+from aiflame.analyze.kernel.choice import hottest, kernels
+from aiflame.analyze.kernel.source_text import SourceTexts
 from aiflame.cli.say import say_json
 from aiflame.cli.view import Ranks, SourcePath, opened, source_folder
 from aiflame.errors import AiflameError
 from aiflame.profile.opening import SUFFIX
-from aiflame.render.annotate import LEAST_PERCENT, print_annotation
+from aiflame.render.terminal.annotate import LEAST_PERCENT, print_annotation
 
 
 def annotate(

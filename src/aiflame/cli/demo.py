@@ -16,14 +16,15 @@ import typer
 
 import aiflame
 from aiflame.analyze.top import top
-from aiflame.analyze.ways import sentence, ways
-from aiflame.attribute.transforms import hide_interpreter_noise, without_idle
+from aiflame.attribute.transforms.filters import without_idle
+from aiflame.attribute.transforms.noise import hide_interpreter_noise
 from aiflame.attribute.tree import CPU_TIME, GPU_TIME
+from aiflame.cli.demo_comparison import sentence, ways
 from aiflame.cli.say import say
 from aiflame.errors import AiflameError
 from aiflame.recorder import Place, RecordOptions, run
-from aiflame.render import svg
-from aiflame.render.table import print_top
+from aiflame.render.flame_svg import svg
+from aiflame.render.terminal.top_table import print_top
 
 DEFAULT = Path("aiflame-demo.aiflame")
 FUNCTIONS = ("matmul_basic", "matmul_blocked", "matmul_tiled")

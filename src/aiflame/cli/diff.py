@@ -8,17 +8,17 @@ from typing import Annotated
 
 import typer
 
-from aiflame.analyze.diff import at_one_period, compare, to_json
-from aiflame.analyze.facts import facts
+from aiflame.analyze.device.profile_analysis import profile_analysis
+from aiflame.analyze.diff.comparison import at_one_period, compare, to_json
 from aiflame.attribute.groupings import compared_by
 from aiflame.attribute.metrics import COMPARED
-from aiflame.attribute.transforms import diff as diff_tree
+from aiflame.attribute.transforms.difference import diff as diff_tree
 from aiflame.cli.say import say, say_json
 from aiflame.cli.view import BaseRanks, Ranks, View, opened, view
 from aiflame.errors import AiflameError
 from aiflame.profile.tables import OpenedProfile
-from aiflame.render import svg
-from aiflame.render.diff_table import print_comparison
+from aiflame.render.flame_svg import svg
+from aiflame.render.terminal.diff_table import print_comparison
 
 ROWS, ROWS_OF_ONE = 10, 30
 _GROUPINGS = ", ".join(dict.fromkeys(by for metric in COMPARED for by in compared_by(metric)))
@@ -44,7 +44,7 @@ def diff(
     if new is None and not base_ranks:
         raise AiflameError("compare with what? name a second profile, or ranks of the one with --base-ranks and --ranks")
     before, after = _Side.of(base, base_ranks), _Side.of(new or base, ranks)
-    comparison = compare(facts(before.profile), facts(after.profile), metric, by)
+    comparison = compare(profile_analysis(before.profile), profile_analysis(after.profile), metric, by)
     if json:
         say_json(to_json(comparison, everything=everything))
     else:

@@ -13,7 +13,7 @@ from aiflame.cli.say import say_json
 from aiflame.json_text import json_text
 from aiflame.recorder.checkup import checkup
 from aiflame.recorder.finding import Finding, State
-from aiflame.render.terminal import Terminal
+from aiflame.render.terminal.console import Terminal
 
 _MARKS = {State.WORKS: ("✓", "green"), State.LIMITED: ("!", "yellow"), State.ABSENT: ("–", "dim"), State.BROKEN: ("✗", "red")}
 

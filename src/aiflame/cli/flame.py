@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
-from aiflame.attribute.transforms import diff, inverted_for_reading, merge_recursion
+from aiflame.attribute.transforms.difference import diff
+from aiflame.attribute.transforms.invert import inverted_for_reading
+from aiflame.attribute.transforms.recursion import merge_recursion
 from aiflame.cli.say import say
 from aiflame.cli.view import BaseRanks, Detail, Focus, Grouping, Idle, MetricName, ProfilePath, Ranks, Raw, view
 from aiflame.errors import AiflameError
-from aiflame.render import svg
-from aiflame.render.table import idle_note
+from aiflame.render.flame_svg import svg
+from aiflame.render.terminal.top_table import idle_note
 
 
 def flame(

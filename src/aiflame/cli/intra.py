@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from aiflame.analyze.intra import intra as ask
-from aiflame.analyze.intra import to_json
+from aiflame.analyze.intra.kernels import intra as ask
+from aiflame.analyze.intra.kernels import to_json
 from aiflame.cli.say import say_json
 from aiflame.cli.view import Ranks, opened
 from aiflame.json_text import json_text
-from aiflame.render.intra_table import print_intra
+from aiflame.render.terminal.intra_table import print_intra
 
 ROWS = 30
 

@@ -10,8 +10,8 @@ import typer
 from aiflame.cli.browser import show
 from aiflame.cli.say import say
 from aiflame.cli.view import BaseRanks, Ranks, SourcePath, of_ranks, opened, source_folder
-from aiflame.render.report import Report
-from aiflame.render.server import Server
+from aiflame.render.report.document import Report
+from aiflame.render.report.server import Server
 
 
 def open_report(

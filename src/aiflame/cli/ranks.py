@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -10,18 +9,19 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from aiflame.analyze import fan_out
-from aiflame.analyze.rank_facts import Partial
-from aiflame.analyze.rank_sources import sources
-from aiflame.analyze.ranks import ranks as ask
-from aiflame.analyze.ranks import to_json
+from aiflame.analyze.ranks import fan_out
+from aiflame.analyze.ranks.comparison import ranks as ask
+from aiflame.analyze.ranks.comparison import to_json
+from aiflame.analyze.ranks.facts import Partial
+from aiflame.analyze.ranks.sources import sources
 from aiflame.cli.say import say_json
 from aiflame.errors import AiflameError
 from aiflame.json_text import json_text
 from aiflame.profile.opening import newest
 from aiflame.profile.rank_numbers import parse_ranks
-from aiflame.render.ranks_table import print_ranks
-from aiflame.render.terminal import Terminal
+from aiflame.recorder.options import parse_size
+from aiflame.render.terminal.console import Terminal
+from aiflame.render.terminal.ranks_table import print_ranks
 
 Profiles = Annotated[
     list[Path] | None,
@@ -29,7 +29,6 @@ Profiles = Annotated[
         metavar="[PROFILE]...", help="Profiles of one job: one with all ranks, or one for each (default: the newest profile here)."
     ),
 ]
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def ranks(
@@ -41,7 +40,7 @@ def ranks(
     json: Annotated[bool, typer.Option("--json", help="Machine-readable, to stdout.")] = False,
 ) -> None:
     """Show what ranks of a parallel job did, who came last to collectives, and why."""
-    bound = parse_size(memory)
+    bound = _bound(memory)
     found, notes = sources(profiles or [newest(Path())])
     if only:
         wanted = parse_ranks(only)
@@ -59,12 +58,15 @@ def ranks(
     print_ranks(answer, rows)
 
 
-def parse_size(size: str) -> int:
-    """`2G`, `500M` → bytes."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", size, re.IGNORECASE)
-    if match is None or not float(match[1]):
-        raise AiflameError(f"--memory {size}: name a size like 2G or 500M")
-    return int(float(match[1]) * _UNITS[match[2].upper()])
+def _bound(memory: str) -> int:
+    """Bytes, at least one."""
+    try:
+        size = parse_size(memory)
+    except AiflameError:
+        size = 0
+    if not size:
+        raise AiflameError(f"--memory {memory}: name a size like 2G or 500M")
+    return size
 
 
 def _with_progress(work: Callable[[Callable[[float], None]], Partial]) -> Partial:

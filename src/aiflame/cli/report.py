@@ -11,7 +11,7 @@ from aiflame.analyze.amounts import amount
 from aiflame.cli.say import say
 from aiflame.cli.view import BaseRanks, Ranks, SourcePath, of_ranks, opened, source_folder
 from aiflame.memory import keep_freed_memory
-from aiflame.render.report import write
+from aiflame.render.report.document import write
 
 LARGE = 64 << 20
 """Bytes. Browsers take seconds to open files beyond it."""

@@ -25,7 +25,7 @@ def main(profile: str, *held: str) -> None:
     with contextlib.suppress(OSError), _turn(Path(profile)):
         import aiflame
         from aiflame.profile.background import leave_failure
-        from aiflame.resolve import held_files
+        from aiflame.resolve.files import held_files
 
         held_files.take(dict(one.split("=") for one in held))
         folder = Folder.open(profile)

@@ -12,7 +12,7 @@ from aiflame.analyze.tally import to_json
 from aiflame.cli.say import say_json
 from aiflame.cli.view import Ranks, opened
 from aiflame.json_text import json_text
-from aiflame.render.tally_table import print_tally
+from aiflame.render.terminal.tally_table import print_tally
 
 ROWS = 20
 

@@ -11,8 +11,8 @@ from aiflame.cli.say import say
 from aiflame.cli.view import Ranks, opened
 from aiflame.errors import AiflameError
 from aiflame.memory import keep_freed_memory
-from aiflame.render import perfetto
 from aiflame.render.output import new_file
+from aiflame.render.perfetto import trace as perfetto
 
 
 def timeline(

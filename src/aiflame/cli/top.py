@@ -14,7 +14,7 @@ from aiflame.attribute.metrics import OF_GPU
 from aiflame.attribute.tree import GPU_STALLS, Kind
 from aiflame.cli.say import say_json
 from aiflame.cli.view import Focus, Idle, MetricName, ProfilePath, Ranks, Raw, view
-from aiflame.render.table import print_steps, print_top
+from aiflame.render.terminal.top_table import print_steps, print_top
 
 _DETAIL = {"line": "line", "stall": "instruction"}
 

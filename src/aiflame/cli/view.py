@@ -10,13 +10,14 @@ from typing import Annotated
 import typer
 
 import aiflame
-from aiflame.analyze.source_text import SourceFolder
+from aiflame.analyze.kernel.source_text import SourceFolder
 from aiflame.api import Profile
-from aiflame.attribute.build import default_metric
 from aiflame.attribute.groupings import OF_TREES
 from aiflame.attribute.metrics import METRICS
-from aiflame.attribute.transforms import focus, hide_interpreter_noise, without_idle
+from aiflame.attribute.transforms.filters import focus, without_idle
+from aiflame.attribute.transforms.noise import hide_interpreter_noise
 from aiflame.attribute.tree import Tree
+from aiflame.attribute.trees.build import default_metric
 from aiflame.cli.progress import SealingLine
 from aiflame.cli.say import say
 from aiflame.errors import AiflameError

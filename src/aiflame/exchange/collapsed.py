@@ -15,7 +15,7 @@ from typing import BinaryIO, TextIO
 import numpy as np
 import polars as pl
 
-from aiflame.attribute import nodes
+from aiflame.attribute.arrays import nodes
 from aiflame.attribute.tree import ROOT, Frame, Metric, Tree, assemble, frame_table
 from aiflame.errors import AiflameError
 from aiflame.profile.kinds import Kind

@@ -7,7 +7,7 @@ from typing import TextIO
 
 import numpy as np
 
-from aiflame.attribute import nodes
+from aiflame.attribute.arrays import nodes
 from aiflame.attribute.tree import Tree
 from aiflame.json_text import json_text
 from aiflame.version import VERSION

@@ -157,7 +157,7 @@ def _wait(waits: Sequence[Op], block: Sequence[Op]) -> _Part:
 
 
 def _copies(ops: Sequence[Op]) -> str:
-    """`copies a, b`; the compiler does not say of all what they are of."""
+    """`copies a, b`. Some copies have no variable name."""
     return " ".join(["copies", ", ".join(dict.fromkeys(op.variable for op in ops if op.variable))]).rstrip()
 
 

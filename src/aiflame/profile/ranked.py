@@ -30,7 +30,7 @@ _OF_CODE = {
     "gpu_lines": ("cubin", "function"),
     "sources": ("path",),
 }
-"""Derived tables that are of no process: what tells of one thing is taken from the first rank that has it."""
+"""Derived tables keyed by code, not by process. Where several ranks have the same key, the first rank's rows are used."""
 _SERIES = "telemetry_series"
 
 
@@ -127,7 +127,7 @@ class Ranked:
         return None, file
 
     def each(self, do: Callable[[Profile], None]) -> Ranked:
-        """Does something with each rank's own profile; the whole after that, without those of which it cannot be done."""
+        """Applies `do` to each rank's profile; returns the whole without the ranks for which it failed, raises if it failed for all."""
         failed = {part.rank: error for part in self.parts if (error := _failure(do, part.store)) is not None}
         if len(failed) == len(self.parts):
             raise next(iter(failed.values()))

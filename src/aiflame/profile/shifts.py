@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from .meta import Meta
 from .schema import TABLES
@@ -32,19 +36,28 @@ class Shift:
         return self.offset_ns == 0 and self.drift == 0.0
 
     def then(self, further: Shift) -> Shift:
-        """Both, one after the other; `further` is small: its drift is of moments that were moved by this one, whose own drift is none."""
+        """This shift followed by `further`. Assumes that this one has no drift."""
         return Shift(self.offset_ns + further.offset_ns, self.drift + further.drift, further.at_ns - self.offset_ns)
 
     def moment(self, time_ns: int) -> int:
-        return max(time_ns + self.offset_ns + round((time_ns - self.at_ns) * self.drift), 0) if time_ns else 0
+        """The moment, moved. 0 is no moment and stays; none lies before 0."""
+        return max(int(self._moved(time_ns, round)), 0) if time_ns else 0
+
+    def moments(self, time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Each of them moved, wherever it comes to lie."""
+        found: NDArray[np.int64] = self._moved(time_ns, lambda lost: np.round(lost).astype(np.int64))
+        return found
 
     def of(self, column: str) -> pl.Expr:
         """The column, moved. 0 is no moment and stays; what would lie before the other host's start is its first nanosecond."""
         time = pl.col(column).cast(pl.Int64)
-        moved = time + self.offset_ns
-        if self.drift:
-            moved = moved + ((time - self.at_ns).cast(pl.Float64) * self.drift).round().cast(pl.Int64)
+        moved: pl.Expr = self._moved(time, lambda lost: lost.round().cast(pl.Int64))
         return pl.when(time == 0).then(0).otherwise(moved.clip(lower_bound=1)).cast(pl.UInt64).alias(column)
+
+    def _moved(self, time: Any, rounded: Callable[[Any], Any]) -> Any:
+        """A number, an array or an expression, moved; `rounded` makes whole numbers of its kind."""
+        moved = time + self.offset_ns
+        return moved + rounded((time - self.at_ns) * self.drift) if self.drift else moved
 
 
 SAME = Shift()

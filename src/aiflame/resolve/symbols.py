@@ -11,14 +11,14 @@ from aiflame.profile.frame_words import taken_apart
 from aiflame.profile.kinds import Kind
 from aiflame.profile.short_lives import ENDED_BEFORE_A_TICK
 from aiflame.profile.store import Profile
-from aiflame.resolve.gpu_code import write_gpu_tables
-from aiflame.resolve.intra import write_intra_tables
-from aiflame.resolve.jit_symbols import address_symbols, method_symbols
-from aiflame.resolve.names import clean
-from aiflame.resolve.native_symbols import native_symbols
-from aiflame.resolve.outside import NOTHING, Outside
-from aiflame.resolve.provenance import kernel_labels, provenance, with_kernels
-from aiflame.resolve.python_names import python_symbols
+from aiflame.resolve.device.gpu_code import write_gpu_tables
+from aiflame.resolve.device.intra_tables import write_intra_tables
+from aiflame.resolve.files.outside import NOTHING, Outside
+from aiflame.resolve.fused_ops import kernel_labels, provenance, with_kernels
+from aiflame.resolve.jit.symbols import address_symbols, method_symbols
+from aiflame.resolve.names.readable import clean
+from aiflame.resolve.native.symbols import native_symbols
+from aiflame.resolve.python.names import python_symbols
 
 SYMBOLS = {
     "process": pl.UInt32,

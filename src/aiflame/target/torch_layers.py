@@ -34,7 +34,7 @@ def install(torch: Any) -> None:
 
 
 def recording_began() -> None:
-    """Rows are new: what was told before is told again when it is met."""
+    """A new recording (or forked child) has empty tables: forget which names were sent."""
     if _names:
         _names.forget()
 

@@ -1,4 +1,4 @@
-// Reads what render/payload.py wrote: base64 of gzip of (u32 length, JSON head, byte planes).
+// Reads what render/flame_svg/payload.py wrote: base64 of gzip of (u32 length, JSON head, byte planes).
 
 export const SVG = "http://www.w3.org/2000/svg";
 export const XHTML = "http://www.w3.org/1999/xhtml";

@@ -1,4 +1,4 @@
-// Amounts and labels as a person reads them; render/units.py has the same rules.
+// Amounts and labels as a person reads them; analyze/amounts.py has the same rules.
 
 const TIMES = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
 const ENERGIES = [[1e12, "MJ"], [1e9, "kJ"], [1e6, "J"], [1e3, "mJ"], [1, "µJ"]];

@@ -4,7 +4,7 @@ import { KIND } from "./facts.js";
 
 const NUMBERED = /^(.+) \(\d+\)$/s;
 
-/** Frames of both, those of the profile first; `rowOf` says which row each frame of the base has. As attribute/difference.py. */
+/** Frames of both, those of the profile first; `rowOf` says which row each frame of the base has. As attribute/transforms/difference.py. */
 export function alignedFrames(now, base) {
   const rows = new Map();
   const add = (frames, row) => {

@@ -44,7 +44,7 @@ export const FLAME_CALLS = {
   },
 };
 
-/** Samples are there for what lies inside a kernel: as attribute/build.py. */
+/** Samples are there for what lies inside a kernel: as attribute/trees/build.py. */
 function usualDetail({ unit }) {
   return unit === "samples" ? "instruction" : "function";
 }

@@ -6,7 +6,7 @@
 import { Growth, longer } from "./growth.js";
 
 export const NEVER = 2 ** 31 - 1;
-const LONGEST_CYCLE = 6; // functions in a cycle that is still seen as recursion, as in attribute/recursion.py
+const LONGEST_CYCLE = 6; // functions in a cycle that is still seen as recursion, as in attribute/transforms/recursion.py
 const CODE = new Set([3, 4, 5]); // Python, C, C++: profile/kinds.py
 const MOST_INVERTED = 1_000_000; // then paths of less than the least share end where they are
 const LEAST_SHARE = 1e-5;
@@ -30,7 +30,7 @@ export function focus(tree, marked) {
   return { ...tree, columns };
 }
 
-/** A run of calls that repeats itself at once (`a a`, `a b a b` …) merged into its first turn, as attribute/recursion.py does. */
+/** A run of calls that repeats itself at once (`a a`, `a b a b` …) merged into its first turn, as attribute/transforms/recursion.py does. */
 export function mergeRecursion(tree, kinds) {
   const { count, parent, frame } = tree;
   const place = new Int32Array(count); // where a node's own value and callees go

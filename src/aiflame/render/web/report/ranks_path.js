@@ -8,7 +8,7 @@ const ROW = 22;
 const WIDTH = 1000;
 const SCALE = 20;
 const MOST_RANKS = 12;
-const CLASSES = ["busy", "communication", "decides", "idle"]; // as render/report_ranks.py numbers what stretches are
+const CLASSES = ["busy", "communication", "decides", "idle"]; // as render/report/ranks.py numbers what stretches are
 const SAYS = ["works", "communicates, and is held up by it", "works, and all others wait"];
 
 export class PathPicture {

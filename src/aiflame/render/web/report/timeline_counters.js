@@ -2,7 +2,7 @@
 
 import { lowerBound } from "./sorted.js";
 
-const LEVELS = 10_000; // as render/timeline_counters.py
+const LEVELS = 10_000; // as render/report/timeline_counters.py
 
 export class Counters {
   #time;

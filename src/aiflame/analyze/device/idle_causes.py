@@ -1,0 +1,219 @@
+"""Why a device had nothing to do: what the thread did meanwhile that launched the work which ended the gap.
+
+The cause of a gap is the first of these that holds:
+
+- the work that ended it had been launched before it began: `device`;
+- the thread waited for data for half of it or more: `data`;
+- the thread was in a call that waits for the device when it began, and launched again soon after: `sync`;
+- the thread was in an optimizer's step for half of it or more: `optimizer`;
+- the thread had launched something just before: `launch`, the time between two launches;
+- else the thread did something of its own: `host`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.analyze.device.device_join import DeviceJoin, Launches
+from aiflame.analyze.places import place_of
+from aiflame.analyze.spans import Spans, union
+from aiflame.attribute.arrays.chunks import take_or
+from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.meaning.events import LATEST
+from aiflame.attribute.meaning.steps import DATA, OPTIMIZER, automatic_regions
+from aiflame.profile.kinds import Kind
+
+
+class Cause(IntEnum):
+    DEVICE = 1
+    DATA = 2
+    SYNC = 3
+    OPTIMIZER = 4
+    LAUNCH = 5
+    HOST = 6
+    UNKNOWN = 7
+
+
+SAYS = {
+    Cause.DEVICE: "between kernels that were launched already",
+    Cause.DATA: "waiting for data",
+    Cause.SYNC: "the program had waited for the GPU",
+    Cause.OPTIMIZER: "the optimizer's Python",
+    Cause.LAUNCH: "waiting for the next launch",
+    Cause.HOST: "other work of the program",
+    Cause.UNKNOWN: "the launch is not known",
+}
+BLOCKING_NS = 50_000
+"""To ask for a copy takes 2 to 10 µs; a call that lasts longer than this waits for the copy's end, as one from pageable memory does."""
+SOON_NS = 1_000_000
+"""After it has waited for the device, a program launches again within this time, unless it does something of its own."""
+BETWEEN_LAUNCHES_NS = 200_000
+"""An op of eager torch costs its thread 5 to 50 µs, with hooks around it some times that; a longer pause is something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """Launches of one thread, in the order of their beginnings."""
+
+    row: NDArray[np.integer] | None
+    """None: all that there are, in their order."""
+    begin: Ints
+
+    def last(self, moment: Ints) -> Ints:
+        """Row of the last that began at or before each moment, -1: none."""
+        at = np.searchsorted(self.begin, moment, side="right") - 1
+        return at if self.row is None else take_or(self.row, at, -1).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """What each thread (process << 32 | thread) did."""
+
+    calls: dict[int, _Calls]
+    waits_for_data: dict[int, Spans]
+    optimizes: dict[int, Spans]
+    samples: dict[int, tuple[Ints, Ints]]
+    """Times and places of its samples."""
+    copies: NDArray[np.bool_]
+    """Which of all launches ask for a copy."""
+
+    @staticmethod
+    def of(join: DeviceJoin) -> Threads:
+        launches = join.launches
+        calls = {}
+        for place, thread in enumerate(launches.threads.tolist()):
+            row = np.flatnonzero(launches.thread == place).astype(np.int32 if len(launches.id) < 1 << 31 else np.int64)
+            if not len(row):
+                continue
+            begin = launches.begin_ns if len(row) == len(launches.id) else launches.begin_ns[row]
+            if (begin[1:] < begin[:-1]).any():
+                order = np.argsort(begin, kind="stable")
+                row, begin = row[order], begin[order]
+            calls[thread] = _Calls(None if begin is launches.begin_ns else row, begin)
+        marked = automatic_regions(join.profile).filter(pl.col("end_ns") < LATEST)
+        return Threads(calls, _regions(marked, DATA), _regions(marked, OPTIMIZER), _samples(join, set(calls)), _copies(join))
+
+
+def _regions(marked: pl.DataFrame, name: str) -> dict[int, Spans]:
+    parts = marked.filter(name=name).partition_by("process", "thread", as_dict=True)
+    return {
+        process << 32 | thread: union(*(rows[side].to_numpy() for side in ("begin_ns", "end_ns")))
+        for (process, thread), rows in parts.items()
+    }
+
+
+def _copies(join: DeviceJoin) -> NDArray[np.bool_]:
+    found = np.zeros(len(join.launches.id), dtype=np.bool_)
+    copying = (join.sites["kind"] == int(Kind.GPU_COPY)).to_numpy()
+    ran = join.work.ran.filter(pl.Series(copying[join.work.ran["site"].to_numpy()])).select("site", "launch")
+    process = join.sites["process"].to_numpy()[ran["site"].to_numpy()]
+    row = join.launches.rows(process, ran["launch"].to_numpy().astype(np.int64))
+    found[row[row >= 0]] = True
+    return found
+
+
+def _samples(join: DeviceJoin, threads: set[int]) -> dict[int, tuple[Ints, Ints]]:
+    """Of wall-clock time where that was sampled: samples of CPU time do not meet a thread that waits."""
+    rows = join.profile.scan("cpu_samples").select(
+        *(pl.col(name).cast(pl.Int64) for name in ("process", "thread", "stack")), "clock", "time_ns"
+    )
+    samples = rows.with_columns(pl.col("time_ns").clip(upper_bound=LATEST).cast(pl.Int64)).collect()
+    if (samples["clock"] == 1).any():
+        samples = samples.filter(pl.col("clock") == 1)
+    samples = samples.filter((pl.col("process") * (1 << 32) + pl.col("thread")).is_in(list(threads))).sort("time_ns")
+    process, thread, stack = (samples[name].to_numpy() for name in ("process", "thread", "stack"))
+    samples = samples.with_columns(place=place_of(join.profile, process, thread, stack))
+    parts = samples.partition_by("process", "thread", as_dict=True)
+    return {process << 32 | thread: (part["time_ns"].to_numpy(), part["place"].to_numpy()) for (process, thread), part in parts.items()}
+
+
+def causes(launches: Launches, threads: Threads, idle: Spans, launch: Ints) -> tuple[NDArray[np.int8], Ints]:
+    """The cause of each gap, which the work of this launch ended; and the call that was waiting for the device when it began, -1: none."""
+    cause = np.full(len(idle), Cause.UNKNOWN, dtype=np.int8)
+    call = np.full(len(idle), -1)
+    queued = (launch >= 0) & (take_or(launches.end_ns, launch, 0) <= idle.begin)
+    cause[queued] = Cause.DEVICE
+    late = np.flatnonzero((launch >= 0) & ~queued)
+    for thread, mother, rows in _by_threads(launches, launch, late):
+        begin, end = idle.begin[rows], idle.end[rows]
+        launched = launches.begin_ns[launch[rows]]
+        half = (end - begin + 1) // 2
+        known = np.full(len(rows), Cause.HOST, dtype=np.int8)
+        calls = threads.calls[thread]
+        before = calls.last(launched - 1)
+        resumed = take_or(launches.end_ns, before, 0)
+        known[(before >= 0) & (launched - resumed <= BETWEEN_LAUNCHES_NS)] = Cause.LAUNCH
+        for one in (mother, thread):
+            known[_within(threads.optimizes, one, begin, end) >= half] = Cause.OPTIMIZER
+        for one in (mother, thread):
+            waiting = _waiting(launches, threads, one, begin)
+            soon = (waiting >= 0) & (waiting != launch[rows]) & (launched - take_or(launches.end_ns, waiting, 0) <= SOON_NS)
+            known[soon], call[rows[soon]] = Cause.SYNC, waiting[soon]
+        for one in (mother, thread):
+            known[_within(threads.waits_for_data, one, begin, end) >= half] = Cause.DATA
+        cause[rows] = known
+    return cause, call
+
+
+def _by_threads(launches: Launches, launch: Ints, rows: Ints) -> Iterator[tuple[int, int, Ints]]:
+    """Rows of each launching thread and the thread that it works for."""
+    thread, mother = launches.thread[launch[rows]], launches.mother[launch[rows]]
+    key = launches.threads.tolist()
+    for one in np.unique(thread).tolist():
+        own = thread == one
+        for other in np.unique(mother[own]).tolist():
+            yield key[one], key[other], rows[own & (mother == other)]
+
+
+def _within(spans: dict[int, Spans], thread: int, begin: Ints, end: Ints) -> Ints:
+    return spans[thread].within(begin, end) if thread in spans else np.zeros(len(begin), dtype=np.int64)
+
+
+def _waiting(launches: Launches, threads: Threads, thread: int, moment: Ints) -> Ints:
+    """The call in which a thread waited for the device at each moment, -1: none."""
+    if thread not in threads.calls:
+        return np.full(len(moment), -1)
+    last = threads.calls[thread].last(moment)
+    begin, end = launches.begin_ns[last], launches.end_ns[last]
+    waits = launches.waits[last] | (threads.copies[last] & (end - begin > BLOCKING_NS))
+    return np.where((last >= 0) & (end >= moment) & waits, last, -1)
+
+
+def places_of_calls(join: DeviceJoin, call: Ints) -> Ints:
+    launches = join.launches
+    thread, stack = launches.threads[launches.thread[call]], launches.stack[call].astype(np.int64)
+    return place_of(join.profile, thread >> 32, thread & 0xFFFFFFFF, stack)
+
+
+def sampled(launches: Launches, threads: Threads, idle: Spans, launch: Ints) -> Ints:
+    """Where the thread was met most often in each gap, before it launched what ended it; 0: nowhere."""
+    none = len(launches.threads)
+    thread, mother = (take_or(of.astype(np.uint32), launch, none) for of in (launches.thread, launches.mother))
+    until = np.minimum(idle.end, take_or(launches.begin_ns, launch, 0))
+    rows, places = [], []
+    for one, (times, place) in threads.samples.items():
+        code = int(np.searchsorted(launches.threads, one))
+        here = slice(*np.searchsorted(times, [idle.begin[0], idle.end[-1]])) if len(idle) else slice(0)
+        times, place = times[here], place[here]
+        at = np.searchsorted(idle.begin, times, side="right") - 1
+        near = np.maximum(at, 0)
+        inside = (at >= 0) & (place > 0)
+        inside &= (times < until[near]) & ((thread[near] == code) | (mother[near] == code)) if len(idle) else False
+        rows.append(at[inside])
+        places.append(place[inside])
+    found = np.zeros(len(idle), dtype=np.int64)
+    met = pl.DataFrame({"gap": np.concatenate([*rows, found[:0]]), "place": np.concatenate([*places, found[:0]])})
+    most = (
+        met.group_by("gap", "place")
+        .agg(many=pl.len())
+        .sort("many", "place", descending=[True, False])
+        .unique("gap", keep="first", maintain_order=True)
+    )
+    found[most["gap"].to_numpy()] = most["place"].to_numpy()
+    return found

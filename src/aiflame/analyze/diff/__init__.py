@@ -1,0 +1,1 @@
+"""Two profiles of one program compared step by step."""

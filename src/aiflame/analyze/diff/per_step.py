@@ -1,0 +1,160 @@
+"""What each kernel, op, layer, line … took in each step: the values that two runs are compared by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.analyze.device.profile_analysis import ProfileAnalysis
+from aiflame.analyze.diff.per_step_samples import averaged, site_samples, steps_a_window
+from aiflame.analyze.step_times import steady
+from aiflame.attribute.devices.work import bytes_of
+from aiflame.attribute.metrics import CLOCK, SAMPLED
+from aiflame.attribute.tree import GPU_TIME
+from aiflame.profile.kinds import Kind
+
+MOST_STEPS = 1000
+"""Steps of one run that are compared, evenly spaced: more say more about the run, but not about what differs from run to run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Of one profile, metric and grouping."""
+
+    names: list[str]
+    total: NDArray[np.float64]
+    """Of each, in the whole profile."""
+    steps: NDArray[np.float64]
+    """A row for each, a column for each step but the first of each process; where samples are divided over the steps of a window, a column
+    for so many of them: their mean."""
+    step_count: int
+    """Steps that are in it."""
+
+    @property
+    def alike(self) -> bool:
+        """A column is several steps."""
+        return self.step_count > int(self.steps.shape[1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What sites had of a metric."""
+
+    whole: pl.DataFrame
+    """site, value; of samples also `reason`"""
+    in_steps: pl.DataFrame
+    """The same with `column`."""
+    columns: pl.DataFrame
+    together: int = 1
+    """Columns that are as long as a window of sampling."""
+
+
+def values(analysis: ProfileAnalysis, metric: str, groupings: Sequence[str]) -> dict[str, Values]:
+    """What each item of each grouping took; items without a name (no layer, no op) are left out."""
+    if metric in CLOCK:
+        return {by: _of_cpus(analysis, metric, by) for by in groupings}
+    measured = _samples(analysis, metric) if metric in SAMPLED else _exact(analysis, metric)
+    return {by: _of_devices(analysis, by, measured, metric not in SAMPLED) for by in groupings}
+
+
+def _exact(analysis: ProfileAnalysis, metric: str) -> _Measured:
+    columns = _columns(analysis.per_step.select("process", "step").unique())
+    if metric == GPU_TIME.name:
+        whole, value = analysis.sites["took"], (analysis.work.ran["end_ns"] - analysis.work.ran["start_ns"]).cast(pl.Int64)
+    else:
+        whole, value = analysis.sites["bytes"], pl.Series(bytes_of(analysis.profile, analysis.work))
+    sites = pl.DataFrame({"site": np.arange(len(whole)), "value": whole})
+    return _Measured(
+        sites if metric == GPU_TIME.name else sites.filter(pl.col("value") > 0), _site_steps(analysis, columns, value), columns
+    )
+
+
+def _samples(analysis: ProfileAnalysis, metric: str) -> _Measured:
+    steps = analysis.per_step.select("process", "step").unique()
+    columns = _columns(steps)
+    taken = site_samples(analysis, metric)
+    # Of very many steps some are compared, which are not neighbours.
+    apart = len(columns) / max(len(steady(steps)), 1)
+    in_steps = taken.join(columns, on=["process", "step"]).select("site", "reason", "column", "value")
+    return _Measured(taken.select("site", "reason", "value"), in_steps, columns, int(np.ceil(steps_a_window(analysis) * apart)))
+
+
+def _of_devices(analysis: ProfileAnalysis, by: str, measured: _Measured, exact: bool) -> Values:
+    if by in ("op", "layer", "phase"):
+        parts = analysis.shared.select("site", "took", name=by)
+    else:
+        name = pl.lit("") if by == "stall" else _site_name(by)
+        parts = analysis.sites.select("took", name=name).with_row_index("site").with_columns(pl.col("site").cast(pl.Int64))
+    whole, took = analysis.sites["took"].to_numpy()[parts["site"].to_numpy()], parts["took"].to_numpy()
+    alone = 1 / parts.select(pl.len().over("site")).to_series().to_numpy()
+    weights = parts.select("site", "name", part=pl.Series(np.where(whole > 0, took / np.maximum(whole, 1), alone)))
+    item = pl.col("reason" if by == "stall" else "name")
+
+    def summed(rows: pl.DataFrame, *key: str) -> pl.DataFrame:
+        value = (pl.col("value") * pl.col("part")).sum()
+        named = weights.join(rows, on="site").with_columns(name=item).filter(pl.col("name") != "")
+        return named.group_by("name", *key).agg(value=value.round() if exact else value)
+
+    totals = summed(measured.whole).rename({"value": "total"}).sort("total", "name", descending=[True, False])
+    found = _values(totals, summed(measured.in_steps, "column"), len(measured.columns))
+    return replace(found, steps=averaged(found.steps, measured.columns["process"].to_numpy(), measured.together))
+
+
+def _site_name(by: str) -> pl.Expr:
+    if by in ("kernel", "copy"):
+        return pl.col("short")
+    if by == "family":
+        return pl.when(pl.col("kind") == int(Kind.GPU_COPY)).then(pl.lit("copy")).otherwise("family")
+    return line_name()
+
+
+def line_name() -> pl.Expr:
+    """`app/train.py:88`: the last two parts of the path, which two checkouts of one program have in common."""
+    short = pl.col("file").str.extract(r"([^/]*/?[^/]*)$")
+    return pl.when(pl.col("file") != "").then(pl.format("{}:{}", short, "line")).otherwise(pl.lit(""))
+
+
+def _site_steps(analysis: ProfileAnalysis, columns: pl.DataFrame, value: pl.Series) -> pl.DataFrame:
+    """site, column, value: what the launches of each site had (`value`: each of what ran) in each step, by the columns of steps."""
+    process, number = (columns[name].to_numpy() for name in ("process", "step"))
+    chosen = np.zeros((len(analysis.process_names), int(number.max(initial=0)) + 2), dtype=np.bool_)
+    chosen[process, number] = True
+    site, step = (analysis.work.ran[name].to_numpy() for name in ("site", "step"))
+    # The last column stands for no step, and for all that are not chosen.
+    inside = chosen[analysis.sites["process"].to_numpy()[site], np.clip(step, -1, chosen.shape[1] - 1)]
+    ran = analysis.work.ran.select("site", "step", value=value).lazy().filter(pl.Series(inside))
+    summed = ran.group_by("site", "step").agg(pl.col("value").sum().cast(pl.Int64)).collect()
+    of_process = summed.with_columns(process=analysis.sites["process"].gather(summed["site"])).cast({"site": pl.Int64, "step": pl.Int64})
+    return of_process.join(columns, on=["process", "step"]).select("site", "column", "value")
+
+
+def _of_cpus(analysis: ProfileAnalysis, metric: str, by: str) -> Values:
+    cpu = analysis.of_clock(metric)
+    names = {"line": line_name(), "function": pl.coalesce(pl.col("waits").replace("", None), pl.col("function"))}
+    rows = cpu.rows.select(
+        "process", pl.col("step").cast(pl.Int64), "value", name=names.get(by, pl.col(by) if by in cpu.rows.columns else None)
+    )
+    rows = rows.filter(pl.col("name") != "")
+    columns = _columns(cpu.steps.select(pl.col("process", "step").cast(pl.Int64)))
+    cells = rows.join(columns, on=["process", "step"]).group_by("name", "column").agg(pl.col("value").sum())
+    totals = rows.group_by("name").agg(total=pl.col("value").sum()).sort("total", "name", descending=[True, False])
+    return _values(totals, cells, len(columns))
+
+
+def _values(totals: pl.DataFrame, cells: pl.DataFrame, count: int) -> Values:
+    """`totals`: name, total; `cells`: name, column, value."""
+    matrix = np.zeros((len(totals), count))
+    placed = cells.join(totals.select("name").with_row_index("row"), on="name")
+    matrix[placed["row"].to_numpy(), placed["column"].to_numpy()] = placed["value"].to_numpy()
+    return Values(totals["name"].to_list(), totals["total"].to_numpy().astype(np.float64), matrix, count)
+
+
+def _columns(steps: pl.DataFrame) -> pl.DataFrame:
+    """process, step, column: steps but the first of each process, at most MOST_STEPS."""
+    usual = steady(steps).sort("process", "step")
+    kept = usual[np.unique(np.linspace(0, len(usual) - 1, min(len(usual), MOST_STEPS)).round().astype(np.int64))] if len(usual) else usual
+    return kept.with_row_index("column").select("process", "step", pl.col("column").cast(pl.Int64))

@@ -1,0 +1,184 @@
+"""Findings about a device that does not compute: idle with its cause, waiting for copies, for other devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from aiflame.analyze.amounts import amount
+from aiflame.analyze.device.idle_causes import Cause
+from aiflame.analyze.device.idle_gaps import IdleGaps
+from aiflame.analyze.device.occupancy import STATES, Occupancy
+from aiflame.analyze.device.profile_analysis import ProfileAnalysis
+from aiflame.analyze.finding import Evidence, Finding
+from aiflame.analyze.layer_groups import escaped
+from aiflame.analyze.places import place_text, short_place
+from aiflame.analyze.step_times import steady
+from aiflame.attribute.devices.records import COPY_NAMES
+from aiflame.attribute.meaning.families import COLLECTIVE
+from aiflame.attribute.tree import BYTES, GPU_TIME
+from aiflame.profile.codes import CopyKind
+from aiflame.profile.kinds import Kind
+
+IDLE = 0.05
+"""Of the time: with less, the device is as good as always busy, and other things promise more."""
+COPYING = 0.05
+COMMUNICATING = 0.1
+"""Some communication is the price of several devices; a tenth that nothing overlaps is worth a look."""
+GAIN_OF_COMMUNICATION = 0.5
+"""Overlap hides a part of it, as far as there is other work to do meanwhile."""
+ITEM_OP = "aten::_local_scalar_dense"
+"""What `.item()`, `float(tensor)`, `if tensor:` and the like run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The time that findings speak of: steps but the first of each process, or all where there are none."""
+
+    label: str
+    """As sentences have it: `of each step`, `of the time`."""
+    whole_ns: int
+    share: dict[str, float]
+    """Of each of `occupancy.STATES`."""
+    steps: int
+    """How many; 0: it speaks of all time."""
+
+    @property
+    def in_steps(self) -> bool:
+        return self.steps > 0
+
+
+def scope(devices: Sequence[Occupancy], per_step: pl.DataFrame) -> Scope:
+    inside = steady(per_step)
+    if not inside.is_empty():
+        times = {state: int(inside[state].sum()) for state in STATES}
+        label = "of each step"
+    else:
+        times = {state: sum(getattr(device, f"{state}_ns") for device in devices) for state in STATES}
+        label = "of the time"
+    whole = sum(times.values())
+    return Scope(label, whole, {state: took / whole if whole else 0.0 for state, took in times.items()}, len(inside))
+
+
+def idle(analysis: ProfileAnalysis, found: IdleGaps, of: Scope) -> Iterator[Finding]:
+    """A finding for each cause that leaves a device idle for a share worth it."""
+    groups = found.groups.with_columns(part=pl.col("step_share" if of.in_steps else "share"))
+    yield from _data(groups, of)
+    yield from _waited(analysis, groups, of)
+    yield from _host(groups, of)
+    yield from _launches(analysis, groups, of)
+
+
+def copies(analysis: ProfileAnalysis, of: Scope) -> Iterator[Finding]:
+    """Copies that no kernel overlaps."""
+    part = of.share["copies"]
+    sites = analysis.sites.filter(pl.col("kind") == int(Kind.GPU_COPY))
+    if part < COPYING or sites.is_empty():
+        return
+    most = (
+        sites.group_by("name", "file", "line")
+        .agg(pl.col("took", "bytes").sum())
+        .sort("took", "name", "file", "line", descending=[True, False, False, False])
+        .row(0, named=True)
+    )
+    place = place_text(most["file"], most["line"])
+    at = f" at {short_place(place)}" if place else ""
+    sentence = f"The GPU waits for copies {part:.0%} {of.label}: most for {most['name']}{at}, {amount(most['bytes'], 'bytes')} in all"
+    name = most["name"]
+    view = Evidence("tables", BYTES.name, "code", f"^{escaped(name)}$", table="copies", place=place, column="short", names=(name,))
+    yield Finding(sentence, part, view, "copies", part)
+
+
+def communication(analysis: ProfileAnalysis, of: Scope) -> Iterator[Finding]:
+    """Collectives that no other kernel overlaps."""
+    part = of.share["communication"]
+    if part < COMMUNICATING:
+        return
+    kernels = analysis.sites.filter(pl.col("family") == COLLECTIVE).group_by("name", "short").agg(pl.col("took").sum())
+    name, short, _ = kernels.sort("took", "name", descending=[True, False]).row(0)
+    sentence = f"The GPU does nothing but communicate {part:.0%} {of.label}: most of it is {short}"
+    view = Evidence("flame", GPU_TIME.name, "family", f"^{COLLECTIVE}$", kernel=name)
+    yield Finding(sentence, part, view, "communication", part * GAIN_OF_COMMUNICATION)
+
+
+def _data(groups: pl.DataFrame, of: Scope) -> Iterator[Finding]:
+    rows = _of(groups, Cause.DATA)
+    part = float(rows["part"].sum())
+    if part < IDLE:
+        return
+    place = _place(rows)
+    at = f" at {short_place(place)}" if place else ""
+    yield Finding(f"GPU idle {part:.0%} {of.label}, waiting for data{at}", part, _gaps(place, Cause.DATA), "idle-data", part)
+
+
+def _waited(analysis: ProfileAnalysis, groups: pl.DataFrame, of: Scope) -> Iterator[Finding]:
+    """Host synchronization, line by line."""
+    lines = _of(groups, Cause.SYNC).group_by("file", "line", maintain_order=True).agg(pl.col("part", "count").sum())
+    for file, line, part, count in lines.sort("part", descending=True).rows():
+        if part < IDLE:
+            return
+        place = place_text(file, line)
+        how = _how(analysis, file, line)
+        at = f" at {short_place(place)}" if place else ""
+        sentence = f"The program waits for the GPU{at}{how}, {count:,} times, and leaves it idle {part:.0%} {of.label}"
+        yield Finding(sentence, part, _gaps(place, Cause.SYNC), "idle-sync", part)
+
+
+def _how(analysis: ProfileAnalysis, file: str, line: int) -> str:
+    """By which call it waits, as far as what is copied there tells."""
+    here = analysis.sites.filter(
+        (pl.col("file") == file) & (pl.col("line") == line) & (pl.col("name") == COPY_NAMES[CopyKind.DEVICE_TO_HOST])
+    )
+    if here.is_empty() or not file:
+        return ""
+    return " (.item() or the like)" if (here["op"] == ITEM_OP).any() else " (a copy to the host)"
+
+
+def _host(groups: pl.DataFrame, of: Scope) -> Iterator[Finding]:
+    rows = _of(groups, Cause.OPTIMIZER)
+    part = float(rows["part"].sum())
+    if part >= IDLE:
+        place = _place(rows)
+        at = f" ({short_place(place)})" if place else ""
+        sentence = f"GPU idle {part:.0%} {of.label} while the optimizer's Python runs{at}"
+        yield Finding(sentence, part, _gaps(place, Cause.OPTIMIZER), "idle-optimizer", part)
+    lines = _of(groups, Cause.HOST).group_by("file", "line", maintain_order=True).agg(pl.col("part").sum())
+    for file, line, part in lines.sort("part", descending=True).head(1).rows():
+        if part >= IDLE:
+            place = place_text(file, line)
+            doing = f"the program runs {short_place(place)}" if place else "the program does other work"
+            yield Finding(f"GPU idle {part:.0%} {of.label} while {doing}", part, _gaps(place, Cause.HOST), "idle-host", part)
+
+
+def _launches(analysis: ProfileAnalysis, groups: pl.DataFrame, of: Scope) -> Iterator[Finding]:
+    """Many kernels, each shorter than the way to it: the host cannot launch fast enough, or the device cannot begin."""
+    rows = groups.filter(pl.col("cause").is_in([Cause.LAUNCH.name.lower(), Cause.DEVICE.name.lower()]))
+    part = float(rows["part"].sum())
+    kernel = (analysis.sites["kind"] == int(Kind.GPU_KERNEL)).to_numpy()
+    launches, took = int(analysis.steady_launches[kernel].sum()), int(analysis.steady_took[kernel].sum())
+    if part < IDLE or not launches:
+        return
+    count = round(launches / of.steps) if of.in_steps else launches
+    layers = rows.filter(pl.col("layer") != "").group_by("layer").agg(pl.col("part").sum()).sort("part", "layer", descending=[True, False])
+    most = f", most in {layers['layer'][0]}" if len(layers) else ""
+    short = f"{count:,} kernels of {amount(round(took / launches), 'ns')} on average"
+    sentence = f"GPU idle {part:.0%} {of.label} between {short}: it waits for launches{most}"
+    place = _place(rows)
+    yield Finding(sentence, part, _gaps(place, Cause.LAUNCH, Cause.DEVICE), "launch-bound", part)
+
+
+def _of(groups: pl.DataFrame, cause: Cause) -> pl.DataFrame:
+    return groups.filter(pl.col("cause") == cause.name.lower())
+
+
+def _place(rows: pl.DataFrame) -> str:
+    """Of the largest part that is at a line of the program's own, if there is one."""
+    known = rows.filter(pl.col("file") != "").sort("own", "part", descending=[True, True])
+    return place_text(known["file"][0], known["line"][0]) if len(known) else ""
+
+
+def _gaps(place: str, *causes: Cause) -> Evidence:
+    names = tuple(cause.name.lower() for cause in causes)
+    return Evidence("tables", GPU_TIME.name, "code", f"^({'|'.join(names)})$", table="idle", place=place, column="cause", names=names)

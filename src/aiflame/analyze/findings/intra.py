@@ -1,0 +1,33 @@
+"""Findings about what lies inside kernels that recorded it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from aiflame.analyze.device.profile_analysis import ProfileAnalysis
+from aiflame.analyze.finding import Evidence, Finding
+from aiflame.analyze.intra.kernels import intra
+from aiflame.analyze.layer_groups import escaped
+from aiflame.attribute.tree import GPU_TIME
+
+LEAST = 0.05
+"""Of GPU time: a kernel below it is not worth a sentence."""
+
+
+def inside(analysis: ProfileAnalysis, busy: float) -> Iterator[Finding]:
+    """Of each kernel what promises most, by its part of GPU time; `busy`: the share of the time in which kernels ran."""
+    if not analysis.profile.has("intra_kernels") or not analysis.profile.table("intra_launches")["records"].sum():
+        return
+    sites = analysis.sites.select("process", "name", took=pl.Series(analysis.steady_took))
+    whole = max(int(sites["took"].sum()), 1)
+    for kernel in intra(analysis.profile):
+        mine = sites.filter((pl.col("process") == kernel.process) & (pl.col("name") == kernel.name))
+        share = int(mine["took"].sum()) / whole
+        told = next((one for one in kernel.findings if one.recoverable > 0), None)
+        if told is None or share < LEAST:
+            continue
+        sentence = f"{kernel.short} takes {share:.0%} of GPU time; inside, {told.sentence}"
+        view = Evidence("flame", GPU_TIME.name, "code", f"^{escaped(kernel.short)}$", kernel=kernel.name, place=told.place)
+        yield Finding(sentence, share, view, f"inside-{told.kind}", share * busy * told.recoverable)

@@ -1,0 +1,132 @@
+"""Findings about kernels: which kind of work takes the GPU's time, in which layers, and what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from aiflame.analyze.device.profile_analysis import ProfileAnalysis
+from aiflame.analyze.device.stalls import by_reason, hottest_place
+from aiflame.analyze.finding import Evidence, Finding
+from aiflame.analyze.layer_groups import collapsed, escaped, search
+from aiflame.analyze.places import place_text, short_place
+from aiflame.attribute.meaning.families import COLLECTIVE
+from aiflame.attribute.tree import GPU_STALLS, GPU_TIME
+from aiflame.profile.kinds import Kind
+from aiflame.resolve.device.stall_reasons import meaning
+
+HOT_GROUP = 0.15
+"""Of GPU time: something is always the largest; below this share, to make it twice as fast wins less than a twelfth."""
+GAIN_OF_GROUP = 0.3
+"""Of a group's time, what is likely to be won: kernels of libraries are good already, so that idle time and waiting come first."""
+HOT_KERNEL = 0.1
+ONE_STALL = 0.4
+"""Of a kernel's samples: one reason stands out, among the twenty that there are."""
+GAIN_OF_STALL = 0.5
+"""Of the time that warps wait: other warps worked meanwhile."""
+BETTER_HALF = 0.5
+NEARLY_ALL = 0.8
+OTHER = "other"
+FEW_SAMPLES = 30
+"""With fewer, the order of stall reasons is chance: the standard error of a share of a half is 9%."""
+
+
+def hot_group(analysis: ProfileAnalysis, busy: float) -> Iterator[Finding]:
+    """The largest family of kernels in layers that are built alike; the kernel, where one is the better half of it. `busy`: the share of
+    the time in which kernels ran."""
+    whole = int(analysis.steady_took.sum())
+    kernels = _kernels(analysis)
+    groups = kernels.group_by("what", "group").agg(pl.col("took").sum()).sort("took", "what", "group", descending=[True, False, False])
+    if not whole or groups.is_empty() or groups["took"][0] < HOT_GROUP * whole:
+        return
+    what, group, took = groups.row(0)
+    inside = kernels.filter((pl.col("what") == what) & (pl.col("group") == group))
+    names = inside.group_by("name", "short").agg(pl.col("took").sum()).sort("took", "name", descending=[True, False])
+    kernel, short, most = names.row(0)
+    if most > BETTER_HALF * took:
+        what, took, inside = f"the kernel {short}", most, inside.filter(pl.col("name") == kernel)
+    where = f" in {group}" if group else ""
+    stall, waiting, place = _top_stall(analysis, inside)
+    if stall:
+        tail = f"; its top stall is {stall}" + (f" at {short_place(place)}" if place else "")
+    else:
+        place = place_text(*_hottest_line(inside))
+        tail = f"; most of it is launched at {short_place(place)}" if place else ""
+    found = search(group) if group else f"^{escaped(inside['family'][0])}$"
+    by = "layer" if group else "family"
+    if stall:
+        evidence = Evidence("kernels", GPU_STALLS.name, by, found, waiting, place=place)
+    else:
+        evidence = Evidence("flame", GPU_TIME.name, by, found, kernel, place=place)
+    share = took / whole
+    sentence = f"{share:.0%} of GPU time{_in_steps(analysis)} is {what}{where}{tail}"
+    yield Finding(sentence, share, evidence, "hot-group", share * busy * GAIN_OF_GROUP)
+
+
+def _kernels(analysis: ProfileAnalysis) -> pl.DataFrame:
+    """name, short, family, file, line, took in steps; `group`: its layer with those that are built alike; `what`: its family, or the kernel
+    itself where that says nothing."""
+    columns = ("name", "short", "kind", "family", "file", "line")
+    sites = analysis.sites.with_row_index("site").select(pl.col("site").cast(pl.Int64), *columns)
+    is_kernel = (pl.col("kind") == int(Kind.GPU_KERNEL)) & (pl.col("family") != COLLECTIVE)
+    what = pl.when(pl.col("family") == OTHER).then(pl.format("the kernel {}", "short")).otherwise("family")
+    kernels = analysis.steady_shared.join(sites, on="site").filter(is_kernel)
+    return kernels.with_columns(group=collapsed(pl.col("layer")), what=what)
+
+
+def hot_stall(analysis: ProfileAnalysis, busy: float) -> Iterator[Finding]:
+    """The largest kernel whose warps wait mostly for one thing."""
+    sites = analysis.sites.with_columns(took=pl.Series(analysis.steady_took))
+    whole = max(int(sites["took"].sum()), 1)
+    kernels = sites.filter(pl.col("kind") == int(Kind.GPU_KERNEL)).group_by("name").agg(pl.col("short").first(), pl.col("took").sum())
+    first = by_reason(analysis.stalls).unique("kernel", keep="first", maintain_order=True)
+    part = pl.col("samples") / pl.col("of_kernel")
+    held = (
+        kernels.join(first, left_on="name", right_on="kernel")
+        .with_columns(part=part, share=pl.col("took") / whole)
+        .filter((pl.col("part") >= ONE_STALL) & (pl.col("share") >= HOT_KERNEL) & (pl.col("of_kernel") >= FEW_SAMPLES))
+        .sort(pl.col("part") * pl.col("took"), "name", descending=[True, False])
+    )
+    for row in held.head(1).iter_rows(named=True):
+        place = place_text(*hottest_place(analysis.stalls, row["name"], row["reason"]))
+        at = f", most at {short_place(place)}" if place else ""
+        held_up = f"{row['part']:.0%} of its samples {_waiting(row['reason'])}{at}"
+        sentence = f"{row['short']} takes {row['share']:.0%} of GPU time{_in_steps(analysis)}; {held_up}"
+        view = Evidence("kernels", GPU_STALLS.name, "code", f"^{escaped(row['short'])}$", kernel=row["name"], place=place)
+        yield Finding(sentence, row["share"], view, "hot-stall", row["share"] * busy * row["part"] * GAIN_OF_STALL)
+
+
+def _in_steps(analysis: ProfileAnalysis) -> str:
+    """Says that shares are of steps alone, where much else ran."""
+    took = int(analysis.sites["took"].sum())
+    return "" if int(analysis.steady_took.sum()) >= NEARLY_ALL * took else " in steps"
+
+
+def _waiting(reason: str) -> str:
+    """`wait for … (long_scoreboard)`, in the plural."""
+    told = meaning(reason).partition(":")[0]
+    return f"are held up by {reason}" + (f" ({told})" if told else "")
+
+
+def _top_stall(analysis: ProfileAnalysis, inside: pl.DataFrame) -> tuple[str, str, str]:
+    """The reason that the group's warps wait for most, the kernel that has most of it, and where that one waits. Samples of a kernel that
+    also ran elsewhere count by its time in the group."""
+    part = (
+        inside.group_by("name")
+        .agg(here=pl.col("took").sum())
+        .join(analysis.sites.group_by("name").agg(all=pl.col("took").sum()), on="name")
+        .select(kernel="name", part=pl.col("here") / pl.col("all").clip(lower_bound=1))
+    )
+    weighed = by_reason(analysis.stalls).join(part, on="kernel").with_columns(weight=pl.col("samples") * pl.col("part"))
+    if weighed["samples"].sum() < FEW_SAMPLES:
+        return "", "", ""
+    reason = weighed.group_by("reason").agg(pl.col("weight").sum()).sort("weight", "reason", descending=[True, False])["reason"][0]
+    kernel = weighed.filter(pl.col("reason") == reason).sort("weight", "kernel", descending=[True, False])["kernel"][0]
+    return reason, kernel, place_text(*hottest_place(analysis.stalls, kernel, reason))
+
+
+def _hottest_line(inside: pl.DataFrame) -> tuple[str, int]:
+    lines = inside.filter(pl.col("file") != "").group_by("file", "line").agg(pl.col("took").sum())
+    row = lines.sort("took", "file", "line", descending=[True, False, False]).select("file", "line").head(1).rows()
+    return row[0] if row else ("", 0)

@@ -1,0 +1,86 @@
+"""Findings about what should be alike and is not: steps, and layers of one kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from aiflame.analyze.amounts import amount
+from aiflame.analyze.finding import Evidence, Finding
+from aiflame.analyze.layer_groups import around, collapsed, escaped
+from aiflame.analyze.step_times import steady
+
+SLOW_STEP = 1.5
+"""Times the median step."""
+SURE = 6.0
+"""Times the usual deviation from the median (scaled MAD): steps that vary by nature have no outliers."""
+MAD_TO_SIGMA = 1.4826
+"""Of a normal distribution."""
+FEW_STEPS = 5
+"""With fewer it is not clear what is usual."""
+SLOW_STEPS = 0.01
+"""Of the time of all steps: what the slow ones took beyond the usual."""
+SLOW_LAYER = 2.0
+"""Times the median of its sisters."""
+FEW_LAYERS = 3
+SLOW_LAYERS = 0.02
+"""Of the time: what the layer took beyond its sisters."""
+
+
+def slow_steps(times: pl.DataFrame, metric: str) -> Iterator[Finding]:
+    """Steps that took much longer than the others; the first step of a process warms up and does not count. `times`: STEP_TIMES."""
+    usual = steady(times)
+    if len(usual) < FEW_STEPS:
+        return
+    took = pl.col("took")
+    median = float(usual.select(took.median()).item())
+    deviation = float(usual.select((took - median).abs().median()).item()) * MAD_TO_SIGMA
+    limit = max(SLOW_STEP * median, median + SURE * deviation)
+    slow = usual.filter(took > limit).sort("took", "process", "step", descending=[True, False, False])
+    lost = float((slow["took"] - median).sum())
+    share = lost / max(int(usual["took"].sum()), 1)
+    if slow.is_empty() or share < SLOW_STEPS:
+        return
+    worst = slow.row(0, named=True)
+    one = f"Step {worst['step']} took {amount(worst['took'], 'ns')}, {worst['took'] / median:.1f} times the median step"
+    more = f"; {len(slow)} of {len(usual)} steps are such, {share:.0%} of the time" if len(slow) > 1 else ""
+    view = Evidence("timeline", metric, "step", f"^Step\\.{worst['step']}$", table="steps")
+    yield Finding(one + more, share, view, "slow-step", share)
+
+
+def slow_layers(parts: pl.DataFrame, metric: str, label: str, scale: float) -> Iterator[Finding]:
+    """A layer that takes much longer than its sisters. `parts`: layer, value; `scale`: share of the time that the values are of."""
+    whole = max(int(parts["value"].sum()), 1)
+    layers = _with_inner(parts.filter(pl.col("layer") != ""))
+    layers = layers.with_columns(group=collapsed(pl.col("layer"))).filter(pl.col("group") != pl.col("layer"))
+    value = pl.col("value")
+    compared = (
+        layers.with_columns(sisters=pl.len().over("group"), usual=value.median().over("group"))
+        .filter((pl.col("sisters") >= FEW_LAYERS) & (pl.col("usual") > 0))
+        .with_columns(over=(value - pl.col("usual")) / whole)
+        .filter((value > SLOW_LAYER * pl.col("usual")) & (pl.col("over") >= SLOW_LAYERS))
+    )
+    if compared.is_empty():
+        return
+    # The innermost of those that lie in each other is the one to blame: what is around it is slow for its sake.
+    most = float(compared.select(pl.col("over").max()).item())
+    blamed = compared.filter(pl.col("over") > most / 2).sort(
+        pl.col("layer").str.count_matches(".", literal=True), "over", "layer", descending=[True, True, False]
+    )
+    row = blamed.row(0, named=True)
+    sentence = (
+        f"{row['layer']} takes {row['value'] / row['usual']:.1f} times what its sisters take: "
+        f"{row['value'] / whole:.0%} of {label}, they {row['usual'] / whole:.1%} each"
+    )
+    alike = row["group"]
+    view = Evidence("tables", metric, "layer", f"^{escaped(alike)}(\\.|$)", table="layers", column="group", names=(alike,))
+    yield Finding(sentence, row["value"] / whole, view, "slow-layer", row["over"] * scale)
+
+
+def _with_inner(parts: pl.DataFrame) -> pl.DataFrame:
+    """layer, value: with what is inside of each layer, at every depth."""
+    own = parts.group_by("layer").agg(pl.col("value").sum())
+    rows = [(layer, value) for path, value in own.rows() for layer in around(path)]
+    whole = pl.DataFrame(rows, schema={"layer": pl.String, "value": pl.Int64}, orient="row")
+    return whole.group_by("layer").agg(pl.col("value").sum())

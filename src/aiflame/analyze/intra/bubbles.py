@@ -1,0 +1,62 @@
+"""What warps stand at the waits of a kernel: each time, and the first time, when a pipeline fills."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from aiflame.analyze.intra.data import Inside
+from aiflame.analyze.intra.kinds import is_about_math, is_arrival
+from aiflame.analyze.intra.roles import role_of_warps
+
+
+@dataclass(frozen=True, slots=True)
+class Bubble:
+    """A wait of a pipeline: what a warp stands there."""
+
+    name: str
+    place: str
+    count: int
+    share: float
+    """Of the time of warps that run it."""
+    fill_ns: float
+    """The first time of each warp, the median."""
+    steady_ns: float
+    """All other times, the mean."""
+    p95_ns: float
+    role: str = ""
+    """Whose wait it is, in a kernel with roles."""
+    of: str = "others"
+    """What is waited for: math, loads, or what others do: copies, barriers."""
+
+
+def bubbles(inside: Inside) -> list[Bubble]:
+    """Waits by what warps stand there, the longest first."""
+    rows = inside.scopes.filter(pl.col("kind").is_in(["wait", "barrier"]))
+    warps = inside.warps.select("launch", "cta", "warp", "covered_ns")
+    roles = role_of_warps(inside)
+    found = []
+    for row in rows.iter_rows(named=True):
+        spans = inside.spans.filter(pl.col("scope") == row["scope"]).sort("launch", "cta", "warp", "begin_ns")
+        if spans.is_empty():
+            continue
+        key = ["launch", "cta", "warp"]
+        of_warp = spans.group_by(key, maintain_order=True).agg(first=pl.col("took_ns").first(), all=pl.col("took_ns").sum())
+        covered = float(of_warp.join(warps, on=key, how="left")["covered_ns"].sum() or 0)
+        rest = spans.filter(pl.int_range(pl.len()).over(key) > 0)["took_ns"]
+        steady = rest if len(rest) else spans["took_ns"]
+        found.append(
+            Bubble(
+                row["name"],
+                f"{row['file']}:{row['line']}" if row["line"] else row["file"],
+                len(spans),
+                float(of_warp["all"].cast(pl.Float64).sum()) / max(covered, 1.0),
+                float(of_warp["first"].median() or 0),  # type: ignore[arg-type]
+                float(steady.mean() or 0),  # type: ignore[arg-type]
+                float(steady.quantile(0.95) or 0),
+                roles.get(int(spans["warp"][0]), ""),
+                "math" if is_about_math(row) else "loads" if is_arrival(row) else "others",
+            )
+        )
+    return sorted(found, key=lambda one: (-one.share, one.name))

@@ -1,0 +1,119 @@
+"""What was recorded inside one kernel: its tables, and spans as arrays whose units (warps of CTAs) are kept apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.devices.inside import kernel_names
+from aiflame.profile.tables import Tables
+
+_TABLES = ("kernels", "scopes", "paths", "launches", "times", "ctas", "warps", "spans")
+
+
+@dataclass(frozen=True)
+class Inside:
+    """One instrumented kernel of a process. Rows of all tables are its own."""
+
+    process: int
+    number: int
+    name: str
+    """As compiled."""
+    short: str
+    kernel: dict[str, int | float | str]
+    """The row of `intra_kernels`."""
+    scopes: pl.DataFrame
+    paths: pl.DataFrame
+    launches: pl.DataFrame
+    times: pl.DataFrame
+    """Of all launches."""
+    ctas: pl.DataFrame
+    """Of launches whose spans are kept, as are the others."""
+    warps: pl.DataFrame
+    spans: pl.DataFrame
+
+    @cached_property
+    def kept(self) -> pl.DataFrame:
+        return self.launches.filter(pl.col("kept"))
+
+    @cached_property
+    def took_ns(self) -> float:
+        """Of a launch, the median: as the device's records have it, else from its first CTA to its last."""
+        told = self.launches.select(took=pl.when(pl.col("end_ns") > 0).then(pl.col("end_ns") - pl.col("start_ns")).otherwise("span_ns"))
+        return float(np.median(told["took"].to_numpy())) if len(told) else 0.0
+
+    @cached_property
+    def is_whole(self) -> bool:
+        """Every CTA of the launches was read."""
+        return len(self.kept) > 0 and bool((self.kept["ctas"] == self.kept["grid"]).all())
+
+    @cached_property
+    def line(self) -> Line:
+        return Line.of(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """All moments of all CTAs on one line: each CTA has a stretch of its own, so that arithmetic on intervals keeps them apart."""
+
+    zero: Ints
+    """of each CTA: the moment of the profile that its stretch begins with, when its launch began (launches may be hours apart)"""
+    step: int
+    """Length of a stretch."""
+    cta: Ints
+    """of each span: its CTA's place in `Inside.ctas`"""
+    unit: Ints
+    """of each span: a number for its warp, rising with the CTA"""
+    begin: Ints
+    end: Ints
+    window_begin: Ints
+    """of each CTA: from here on no record is missing"""
+    window_end: Ints
+    order: Ints
+    """Rows of `Inside.spans` by unit and begin: spans of the line are in this order."""
+
+    @staticmethod
+    def of(inside: Inside) -> Line:
+        key = ["launch", "cta"]
+        ctas = inside.ctas.select(*key, "begin_ns", "done_ns", "end_ns").with_row_index("place")
+        since = inside.warps.group_by(key).agg(since=pl.col("begin_ns").max())
+        ctas = ctas.join(since, on=key, how="left", maintain_order="left").with_columns(pl.coalesce("since", "begin_ns").alias("since"))
+        ctas = ctas.with_columns(zero=pl.col("begin_ns").min().over("launch"))
+        zero = ctas["zero"].to_numpy()
+        spans = inside.spans.select(*key, "warp", "begin_ns", "end_ns").join(ctas.select(*key, "place", "zero"), on=key, how="left")
+        cta = spans["place"].fill_null(0).to_numpy().astype(np.int64)
+        step = int((ctas["end_ns"] - ctas["zero"]).max() or 0) + 1024
+        begin, end = (np.clip((spans[name] - spans["zero"].fill_null(0)).to_numpy(), 0, step - 1) for name in ("begin_ns", "end_ns"))
+        unit = cta << 16 | spans["warp"].to_numpy().astype(np.int64)
+        order = np.lexsort((begin, unit))
+        shift = cta * step
+        window_begin, window_end = ((ctas[name].to_numpy() - zero) + np.arange(len(ctas)) * step for name in ("since", "done_ns"))
+        return Line(
+            zero, step, cta[order], unit[order], (begin + shift)[order], (end + shift)[order], window_begin, window_end, order
+        )  # fmt: skip
+
+
+def insides(profile: Tables) -> Iterator[Inside]:
+    """Of each kernel that was instrumented and launched, those first that took most; of a profile without any, none."""
+    if not profile.has("intra_kernels"):
+        return
+    tables = {name: profile.table(f"intra_{name}") for name in _TABLES}
+    names = dict(kernel_names(profile).select("name", "short").rows())
+    found = []
+    for row in tables["kernels"].iter_rows(named=True):
+        process, number = row["process"], row["kernel"]
+        mine = (pl.col("process") == process) & (pl.col("kernel") == number)
+        launches = tables["launches"].filter(mine)
+        if launches["records"].sum() == 0:
+            continue
+        of_launch = (pl.col("process") == process) & pl.col("launch").is_in(launches["launch"].implode())
+        parts = {name: tables[name].filter(of_launch) for name in ("times", "ctas", "warps", "spans")}
+        told = {name: tables[name].filter(mine) for name in ("scopes", "paths")}
+        short = names.get(row["name"], row["name"])
+        found.append(Inside(process, number, row["name"], short, row, launches=launches, **told, **parts))
+    yield from sorted(found, key=lambda one: (-one.took_ns * len(one.launches), one.process, one.number))

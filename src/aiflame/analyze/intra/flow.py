@@ -1,0 +1,155 @@
+"""Copies that one role of a kernel makes and another waits for.
+
+Who waits for a copy is not recorded. In a loop, the producer's n-th copy is what the n-th wait of a consumer is for; counted from the end,
+where no record is missing. A copy was there when the first of the warps that wait for it went on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from aiflame.analyze.intra.data import Inside, Line
+from aiflame.analyze.intra.kinds import Row, is_copy, is_copy_wait, is_math
+from aiflame.analyze.intra.roles import roles_of_spans
+from aiflame.attribute.arrays.types import Ints, Mask
+
+ALIKE = 0.1
+"""Waits are for a copy if there are as many of them, but for this part (rings that wrapped)."""
+ODD = 2
+"""Or but for so many that lie on the edge of where records are whole."""
+MOST_SLOTS = 16
+NO_WAIT_NS = 50
+"""A wait takes that at most where what it waits for is there: some dozen cycles, and its record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One of a pipeline's buffers: what the roles wait each time for it, the mean."""
+
+    number: int
+    consumer_ns: float
+    """For it to be full."""
+    producer_ns: float
+    """For it to be empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Arrays are of copies, in the order of CTAs and of what was issued when."""
+
+    producer: int
+    """Which role, in the order of `intra_scopes`."""
+    consumers: tuple[int, ...]
+    cta: Ints
+    number: Ints
+    """Of its CTA and scope, from the end: the last is 0."""
+    begin: Ints
+    end: Ints
+    """When the first warp that waits for it went on."""
+    waits: Ints
+    """Rows of the line: spans of consumers that wait for copies."""
+    wait_ctas: Ints
+    wait_numbers: Ints
+    slots: int
+    """Copies that fit at once: as many as the producer is ahead at most. 0: not known."""
+
+
+def flow(inside: Inside) -> Flow | None:
+    """None of a kernel whose roles do not hand copies on."""
+    told = roles_of_spans(inside)
+    if told is None or len(told.names) < 2:
+        return None
+    line, role = inside.line, told.role
+    scope = inside.spans["scope"].to_numpy()[line.order]
+    rows: list[Row] = inside.scopes.to_dicts()
+    copies, waits, math = ([row["scope"] for row in rows if test(row)] for test in (is_copy, is_copy_wait, is_math))
+    multiplies = set(np.unique(role[np.isin(scope, math)]).tolist())
+    copying = np.isin(scope, copies) & (role >= 0) & ~np.isin(role, list(multiplies))
+    if not copying.any():
+        return None
+    producer = int(np.bincount(role[copying]).argmax())
+    copying &= role == producer
+    waiting = np.isin(scope, waits) & (role >= 0) & (role != producer)
+    if not waiting.any():
+        return None
+    issued = _first_warp(line, _frame(line, scope, copying))
+    received = _frame(line, scope, waiting)
+    per_cta, per_warp = (_each(frame, unit) for frame, unit in ((issued, "cta"), (received, "unit")))
+    pairs = per_cta.join(per_warp, how="cross", suffix="_of_wait").filter(
+        (pl.col("each_of_wait") - pl.col("each")).abs() <= pl.max_horizontal(pl.col("each") * ALIKE, ODD)
+    )  # fmt: skip
+    if pairs.is_empty():
+        return None
+    pairs = pairs.select("scope", "scope_of_wait")
+    # A warp that waits for several things each time has all of them with the last; the first warp to have them tells when.
+    of_unit = (
+        issued.select("cta", "scope", "number", "begin")
+        .join(pairs, on="scope")
+        .join(received, left_on=["cta", "scope_of_wait", "number"], right_on=["cta", "scope", "number"], suffix="_of_wait")
+        .group_by("cta", "scope", "number", "begin", "unit")
+        .agg(pl.col("end").max())
+    )
+    found = of_unit.group_by("cta", "scope", "number", "begin").agg(pl.col("end").min()).sort("cta", "begin")
+    used = received.filter(pl.col("scope").is_in(pairs["scope_of_wait"].unique().implode())).sort("row")
+    consumers = tuple(np.unique(role[used["row"].to_numpy()]).tolist())
+    cta, number, begin, end = (found[name].to_numpy() for name in ("cta", "number", "begin", "end"))
+    good = end > begin
+    slots = _slots(found.filter(pl.Series(good)), used)
+    mine, ctas, numbers = (used[name].to_numpy() for name in ("row", "cta", "number"))
+    return Flow(producer, consumers, cta[good], number[good], begin[good], end[good], mine, ctas, numbers, slots)
+
+
+def slot_times(inside: Inside, told: Flow) -> list[Slot]:
+    """What each buffer is waited for, by both sides; none where it is not known how many there are."""
+    if not 1 < told.slots <= MOST_SLOTS:
+        return []
+    line, roles = inside.line, roles_of_spans(inside)
+    assert roles is not None
+    scope = inside.spans["scope"].to_numpy()[line.order]
+    took = inside.spans["took_ns"].to_numpy()[line.order].astype(np.float64)
+    waits = [row["scope"] for row in inside.scopes.to_dicts() if is_copy_wait(row)]
+    for_room = _frame(line, scope, np.isin(scope, waits) & (roles.role == told.producer))
+    if not len(for_room) or np.quantile(took[for_room["row"].to_numpy()], 0.9) <= NO_WAIT_NS:
+        return []  # never so far ahead that it was told how far it may be
+    sides = ((told.waits, told.wait_numbers), (for_room["row"].to_numpy(), for_room["number"].to_numpy()))
+    means = []
+    for row, number in sides:
+        slot = number % told.slots
+        count = np.maximum(np.bincount(slot, minlength=told.slots), 1)
+        means.append(np.bincount(slot, took[row], told.slots) / count)
+    return [Slot(number, float(full), float(empty)) for number, (full, empty) in enumerate(zip(*means, strict=True))]
+
+
+def _frame(line: Line, scope: Ints, mine: Mask) -> pl.DataFrame:
+    """Spans, each with its number among those of its scope and warp, from the end."""
+    row = np.flatnonzero(mine)
+    cta, begin = line.cta[row], line.begin[row]
+    columns = {"row": row, "cta": cta, "unit": line.unit[row], "scope": scope[row].astype(np.int64), "begin": begin, "end": line.end[row]}
+    frame = pl.DataFrame(columns).with_columns(seen=pl.Series(begin >= line.window_begin[cta]))
+    return frame.with_columns(number=(pl.len() - 1 - pl.int_range(pl.len())).over("unit", "scope").cast(pl.Int64))
+
+
+def _each(frame: pl.DataFrame, unit: str) -> pl.DataFrame:
+    """How often each scope ran where no warp's records are missing."""
+    return frame.group_by(unit, "scope").agg(pl.col("seen").sum()).group_by("scope").agg(each=pl.col("seen").median())
+
+
+def _first_warp(line: Line, frame: pl.DataFrame) -> pl.DataFrame:
+    """All warps of a producer record what one of them does."""
+    return frame.filter(pl.col("unit") == pl.col("unit").min().over("cta"))
+
+
+def _slots(copies: pl.DataFrame, waits: pl.DataFrame) -> int:
+    """A buffer is taken from the copy into it until its consumer comes for the next: so many are taken at most."""
+    scope, unit_scope = copies["scope"].mode().min(), waits["scope"].mode().min()
+    mine = copies.filter(pl.col("scope") == scope).select("cta", pl.col("number").alias("copy"), pl.col("begin").alias("at")).sort("at")
+    steps = waits.filter(pl.col("scope") == unit_scope).select("cta", "number", pl.col("begin").alias("at")).sort("at")
+    met = mine.join_asof(steps, on="at", by="cta", strategy="backward", check_sortedness=False).drop_nulls("number")
+    if met.is_empty():
+        return 0
+    # Numbers run down: of the waits that have begun by then, all but the latest are through.
+    taken = met["number"] - met["copy"] + 1
+    return max(round(float(taken.quantile(0.99, "nearest") or 0)), 0)

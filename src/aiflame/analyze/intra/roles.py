@@ -1,0 +1,102 @@
+"""Roles of a warp-specialized kernel (producer, consumer): which warp has which, and how much of its time each works.
+
+A role works while one of its warps is in it and does not wait for another role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from aiflame.analyze.intra.data import Inside, Line
+from aiflame.analyze.intra.kinds import is_role_wait
+from aiflame.analyze.spans import Spans, union, without
+from aiflame.attribute.arrays.types import Ints, Mask
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    name: str
+    warps: tuple[int, ...]
+    time_ns: int
+    """From its begin to its end, over CTAs."""
+    working: float
+    """Of that."""
+    alone: float
+    """Of the time that any role works, what this one works alone."""
+    critical: float
+    """Its part of the critical path, where there is one; else `alone`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RolesOfSpans:
+    names: tuple[str, ...]
+    role: Ints
+    """Of each span of the line, in the order of `names`; -1: of no role."""
+    whole: Mask
+    """Of each span of the line: it is what a warp does as this role, from its begin to its end."""
+
+
+def roles_of_spans(inside: Inside) -> RolesOfSpans | None:
+    """None of a kernel without roles."""
+    told = inside.scopes.filter(pl.col("kind") == "role").sort("scope")
+    if told.is_empty():
+        return None
+    line = inside.line
+    scope = inside.spans["scope"].to_numpy()[line.order]
+    names: list[str] = []
+    role, whole = np.full(len(scope), -1, dtype=np.int64), np.zeros(len(scope), dtype=np.bool_)
+    for number, name in told.select("scope", "name").rows():
+        mine = scope == number
+        if mine.any():
+            role[np.isin(line.unit, np.unique(line.unit[mine]))] = len(names)
+            whole |= mine
+            names.append(name)
+    return RolesOfSpans(tuple(names), role, whole)
+
+
+def role_of_warps(inside: Inside) -> dict[int, str]:
+    """Warp → what it does, in a kernel with roles."""
+    told = roles_of_spans(inside)
+    if told is None:
+        return {}
+    rows = np.flatnonzero(told.whole)
+    return {int(warp): told.names[role] for warp, role in zip(inside.line.unit[rows] & 0xFFFF, told.role[rows], strict=True)}
+
+
+def roles(inside: Inside, critical: Mapping[str, float]) -> list[Role]:
+    """None of a kernel without roles; those first that hold the others up most. `critical`: parts of the critical path by role."""
+    told = roles_of_spans(inside)
+    if told is None or len(told.names) < 2:
+        return []
+    line = inside.line
+    scope = inside.spans["scope"].to_numpy()[line.order]
+    waits = np.isin(scope, [row["scope"] for row in inside.scopes.to_dicts() if is_role_wait(row)])
+    each = [told.whole & (told.role == number) for number in range(len(told.names))]
+    active = [union(line.begin[mine], line.end[mine]) for mine in each]
+    working = [_working(line, mine, waits) for mine in each]
+    anyone = _all(working).total()
+    found = []
+    for place, (name, mine) in enumerate(zip(told.names, each, strict=True)):
+        alone = without(working[place], _all([one for at, one in enumerate(working) if at != place])).total() / max(anyone, 1)
+        warps = tuple(np.unique(line.unit[mine] & 0xFFFF).tolist())
+        time = active[place].total()
+        found.append(Role(name, warps, time, working[place].total() / max(time, 1), alone, critical.get(name, 0.0) if critical else alone))
+    return sorted(found, key=lambda one: (-one.critical, one.name))
+
+
+def _working(line: Line, mine: Mask, waits: Mask) -> Spans:
+    """Warps are kept apart first, then laid upon each other."""
+    units, dense = np.unique(line.unit, return_inverse=True)
+    move = (dense - line.cta) * line.step
+    works = without(union((line.begin + move)[mine], (line.end + move)[mine]), union((line.begin + move)[waits], (line.end + move)[waits]))
+    back = ((units >> 16) - np.arange(len(units)))[works.begin // line.step] * line.step
+    return union(works.begin + back, works.end + back)
+
+
+def _all(parts: list[Spans]) -> Spans:
+    none = np.zeros(0, dtype=np.int64)
+    return union(np.concatenate([none, *(one.begin for one in parts)]), np.concatenate([none, *(one.end for one in parts)]))

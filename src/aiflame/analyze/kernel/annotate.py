@@ -1,0 +1,335 @@
+"""A kernel, taken apart: its launches, and on every source line and instruction how often warps were met there and what they waited for.
+
+A sample stands at the instruction that could not go on, which is seldom the one to blame: a load's latency shows at the load's first user.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import polars as pl
+
+from aiflame.analyze.kernel.choice import Kernel, choose, kernels, took_ns
+from aiflame.analyze.kernel.made_from import kept, made_from
+from aiflame.analyze.kernel.source_text import SourceText, SourceTexts
+from aiflame.attribute.devices.stall_samples import UNKNOWN, sampled_functions, samples_of_counter
+from aiflame.attribute.trees.how_to_record import how_to_sample
+from aiflame.errors import AiflameError
+from aiflame.profile.tables import OpenedProfile
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    samples: int = 0
+    not_issued: int = 0
+    """The part of `samples` in whose cycle the scheduler issued nothing: time that no other warp could use. It is counted apart: a damaged
+    profile may have more of it."""
+
+    def __add__(self, other: Count) -> Count:
+        return Count(self.samples + other.samples, self.not_issued + other.not_issued)
+
+
+Reasons = Mapping[str, Count]
+"""By short name, the most frequent first."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeLine:
+    function: str
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    offset: int
+    sass: str
+    """"" when the code was not disassembled."""
+    count: Count
+    reasons: Reasons
+    chain: tuple[CodeLine, ...]
+    """Innermost first, then what it was inlined into; () when no line is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The instructions of a line that came there by the same way of inlining."""
+
+    callers: tuple[CodeLine, ...]
+    """Innermost first; () for code that was not inlined."""
+    instructions: tuple[Instruction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    file: str
+    number: int
+    text: str | None
+    """None when the file's text is not known."""
+    count: Count
+    inclusive: Count
+    """With what was inlined into this line."""
+    reasons: Reasons
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    source: SourceText
+    count: Count
+    lines: tuple[Line, ...]
+    """Those with code of their own or inlined into them, in the order of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a kernel was launched."""
+
+    device: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    registers: int
+    static_shared: int
+    dynamic_shared: int
+    local_bytes: int
+    launches: int
+    gpu_time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """What was sampled in the whole profile."""
+
+    samples: int = 0
+    dropped: int = 0
+    periods: tuple[int, ...] = ()
+    """Logarithms of the periods in cycles, ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    kernel: Kernel
+    others: tuple[Kernel, ...]
+    """What the question may have meant too."""
+    total_gpu_time_ns: int
+    """of all kernels"""
+    total_samples: int
+    """of all kernels"""
+    shapes: tuple[Shape, ...]
+    """The most frequent first."""
+    sampling: Sampling
+    cubin: int | None
+    """Whose code is shown; None without samples."""
+    versions: Mapping[int, int]
+    """Samples of each cubin that has a function of this name, the hottest first."""
+    count: Count
+    reasons: Reasons
+    instructions: tuple[Instruction, ...]
+    """In the order of the code: all where it was disassembled, else those of which something is known."""
+    files: tuple[SourceFile, ...] = ()
+    """The kernel's own first, then the hottest."""
+    homeless: tuple[Instruction, ...] = ()
+    """Instructions without a source line, where others have one."""
+    notes: tuple[str, ...] = field(default=())
+    made_from: tuple[str, ...] = ()
+    """Of a compiled kernel, the ops that it was fused from."""
+    kept: tuple[str, ...] = ()
+    """Files of the profile with its intermediate representations."""
+
+    @property
+    def disassembled(self) -> bool:
+        return any(instruction.sass for instruction in self.instructions)
+
+
+def annotate(profile: OpenedProfile, wanted: str, cubin: int | None = None, texts: SourceTexts | None = None) -> Annotation:
+    """The kernel that `wanted` names, as compiled in one of its cubins (the one with the most samples). `texts`: of its sources; those that
+    the profile has, without."""
+    found = kernels(profile)
+    kernel, *others = choose(found, wanted)
+    return annotation(profile, kernel, found, _shapes(profile, kernel.name), texts or SourceTexts(profile), cubin, tuple(others))
+
+
+def annotator(profile: OpenedProfile, found: Sequence[Kernel], texts: SourceTexts) -> Callable[[Kernel], Annotation]:
+    """For many kernels of a profile: what they have in common is read once. `found`: all of the profile (`choice.kernels`)."""
+    shapes: dict[str, list[Shape]] = defaultdict(list)
+    for name, shape in _all_shapes(profile):
+        shapes[name].append(shape)
+    return lambda kernel: annotation(profile, kernel, found, tuple(shapes[kernel.name]), texts)
+
+
+def annotation(
+    profile: OpenedProfile,
+    kernel: Kernel,
+    found: Sequence[Kernel],
+    shapes: tuple[Shape, ...],
+    texts: SourceTexts,
+    cubin: int | None = None,
+    others: tuple[Kernel, ...] = (),
+) -> Annotation:
+    samples = _samples(profile, kernel.name)
+    versions = dict(samples.group_by("cubin").agg(pl.col("samples").sum()).sort("samples", "cubin", descending=[True, False]).rows())
+    if cubin is not None and cubin not in versions:
+        known = ", ".join(f"{crc:016x}" for crc in versions)
+        raise AiflameError(f"{kernel.short} was not sampled in cubin {cubin:016x}: " + (f"use {known}" if known else "it has no samples"))
+    chosen = cubin if cubin is not None else next(iter(versions), None)
+    instructions = _instructions(profile, chosen, kernel.name, samples) if chosen is not None else ()
+    files = _files(texts, instructions)
+    return Annotation(
+        kernel,
+        others,
+        sum(other.gpu_time_ns for other in found),
+        sum(other.samples for other in found),
+        shapes,
+        _sampling(profile),
+        chosen,
+        versions,
+        _sum(instruction.count for instruction in instructions),
+        _merged(instruction.reasons for instruction in instructions),
+        instructions,
+        files,
+        tuple(instruction for instruction in instructions if not instruction.chain) if files else (),
+        tuple(_notes(profile, kernel, chosen, instructions)),
+        made_from(profile, kernel.name),
+        kept(profile, kernel.name),
+    )
+
+
+def _shapes(profile: OpenedProfile, name: str) -> tuple[Shape, ...]:
+    return tuple(shape for _, shape in _all_shapes(profile, name))
+
+
+def _all_shapes(profile: OpenedProfile, name: str | None = None) -> Iterator[tuple[str, Shape]]:
+    """Each kernel's, or that one's, the most frequent first."""
+    dimensions = [f"{part}_{axis}" for part in ("grid", "block") for axis in "xyz"]
+    facts = ["registers", "static_shared", "dynamic_shared", "local_bytes"]
+    same = ["device", *dimensions, *facts]
+    shapes = profile.scan("kernel_shapes")
+    if name is not None:
+        shapes = shapes.filter(pl.col("name") == name)
+    # By shape first: there are millions of launches, and few shapes.
+    took = profile.scan("kernels").group_by("process", "shape").agg(launches=pl.len(), time=took_ns())
+    rows = (
+        shapes.select("process", "name", *same, shape="id")
+        .join(took, on=["process", "shape"])
+        .group_by("name", *same)
+        .agg(pl.col("launches").sum(), pl.col("time").sum())
+        .sort("name", "launches", "time", *same, descending=[False, True, True, *[False] * len(same)])
+        .collect()
+        .rows()
+    )
+    for of, *row in rows:
+        yield of, Shape(row[0], (row[1], row[2], row[3]), (row[4], row[5], row[6]), *row[7:])
+
+
+def _samples(profile: OpenedProfile, name: str) -> pl.DataFrame:
+    """cubin, offset, reason (short), samples, not_issued: all processes and windows together."""
+    functions = sampled_functions(profile).lazy().filter(pl.col("name") == name)
+    counters = [
+        samples_of_counter(profile, not_issued=not_issued).rename({"count": column})
+        for column, not_issued in (("samples", False), ("not_issued", True))
+    ]
+    return (
+        pl.concat(counters, how="diagonal")
+        .join(functions, on=["process", "function"])
+        .group_by("cubin", "offset", reason=pl.col("short").fill_null(UNKNOWN))
+        .agg(pl.col("samples", "not_issued").sum())
+        .sort("cubin", "offset", "samples", "reason", descending=[False, False, True, False])
+        .collect()
+    )
+
+
+def _instructions(profile: OpenedProfile, cubin: int, name: str, samples: pl.DataFrame) -> tuple[Instruction, ...]:
+    reasons: dict[int, dict[str, Count]] = defaultdict(dict)
+    for offset, reason, total, part in samples.filter(pl.col("cubin") == cubin).select("offset", "reason", "samples", "not_issued").rows():
+        reasons[offset][reason] = Count(total, part)
+    sass: dict[int, str] = dict(_of_code(profile, "gpu_instructions", cubin, name, ["offset", "sass"]))
+    chains: dict[int, list[CodeLine]] = defaultdict(list)
+    for offset, _, *place in sorted(_of_code(profile, "gpu_lines", cubin, name, ["offset", "depth", "name", "file", "line"]), reverse=True):
+        if place[2] or chains[offset]:  # what the compiler made up has line 0
+            chains[offset].append(CodeLine(*place))
+    return tuple(
+        Instruction(offset, sass.get(offset, ""), _sum(reasons[offset].values()), reasons[offset], tuple(chains[offset]))
+        for offset in sorted({*reasons, *sass, *chains})
+    )
+
+
+def _of_code(profile: OpenedProfile, table: str, cubin: int, name: str, columns: Sequence[str]) -> list[Any]:
+    """Rows of a table that sealing derives from cubins, where it could."""
+    if not profile.has(table):
+        return []
+    return profile.scan(table).filter(pl.col("cubin") == cubin, pl.col("function") == name).select(columns).collect().rows()
+
+
+def _files(texts: SourceTexts, instructions: Sequence[Instruction]) -> tuple[SourceFile, ...]:
+    if not any(instruction.chain for instruction in instructions):
+        return ()
+    inclusive: dict[tuple[str, int], list[Instruction]] = defaultdict(list)
+    for instruction in instructions:
+        for place in dict.fromkeys((place.file, place.line) for place in instruction.chain):
+            inclusive[place].append(instruction)
+    result = []
+    for path, places in groupby(sorted(inclusive), key=lambda place: place[0]):
+        text = texts.of(path)
+        lines = tuple(_line(text, number, inclusive[path, number]) for _, number in places if number)
+        result.append(SourceFile(text, _sum(line.count for line in lines), lines))
+    outermost = [instruction.chain[-1].file for instruction in instructions if instruction.chain]
+    own = max(sorted(set(outermost)), key=outermost.count)
+    return tuple(sorted(result, key=lambda file: (file.source.path != own, -file.count.samples, file.source.path)))
+
+
+def _line(text: SourceText, number: int, within: Sequence[Instruction]) -> Line:
+    """`within`: instructions on this line or inlined into it."""
+    own = [instruction for instruction in within if (instruction.chain[0].file, instruction.chain[0].line) == (text.path, number)]
+    blocks: dict[tuple[CodeLine, ...], list[Instruction]] = defaultdict(list)
+    for instruction in own:
+        blocks[instruction.chain[1:]].append(instruction)
+    hottest_first = sorted(blocks.items(), key=lambda block: (-_sum(one.count for one in block[1]).samples, block[1][0].offset))
+    return Line(
+        text.path,
+        number,
+        text.line(number),
+        _sum(instruction.count for instruction in own),
+        _sum(instruction.count for instruction in within),
+        _merged(instruction.reasons for instruction in own),
+        tuple(Block(callers, tuple(code)) for callers, code in hottest_first),
+    )
+
+
+def _sampling(profile: OpenedProfile) -> Sampling:
+    windows = profile.table("gpu_windows")
+    return Sampling(int(windows["samples"].sum()), int(windows["dropped"].sum()), tuple(sorted(set(windows["period_log2"]))))
+
+
+def _notes(profile: OpenedProfile, kernel: Kernel, cubin: int | None, instructions: Sequence[Instruction]) -> Iterable[str]:
+    """What is not shown, why, and what to do."""
+    if not kernel.samples:
+        yield how_to_sample(profile, kernel.name)
+        return
+    sass, lines = any(instruction.sass for instruction in instructions), any(instruction.chain for instruction in instructions)
+    if not sass and not lines and not _kept(profile, cubin):
+        yield "no SASS and no source lines: the kernel's cubin could not be kept while recording"
+        return
+    if not sass:
+        yield "no SASS: nvdisasm was not found, or could not read this cubin: pip install nvidia-cuda-nvdisasm, then open the profile again"
+    if not lines:
+        yield "no source lines: the kernel was compiled without a line table: compile CUDA C++ with -lineinfo (Triton does so by itself)"
+
+
+def _kept(profile: OpenedProfile, cubin: int | None) -> bool:
+    return bool(profile.scan("cubins").filter(pl.col("crc") == cubin, pl.col("bytes") > 0).head(1).collect().height)
+
+
+def _sum(counts: Iterable[Count]) -> Count:
+    return sum(counts, Count())
+
+
+def _merged(several: Iterable[Reasons]) -> Reasons:
+    total: dict[str, Count] = defaultdict(Count)
+    for reasons in several:
+        for reason, count in reasons.items():
+            total[reason] += count
+    return dict(sorted(total.items(), key=lambda item: (-item[1].samples, item[0])))

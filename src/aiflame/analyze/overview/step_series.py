@@ -1,0 +1,54 @@
+"""How long each step took, one after another, and what its device did meanwhile: for a picture of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from aiflame.analyze.device.occupancy import STATES
+from aiflame.analyze.device.profile_analysis import ProfileAnalysis
+from aiflame.analyze.overview.summary import host_steps
+from aiflame.analyze.step_times import step_times
+
+MOST_POINTS = 1000
+"""A picture is not wider. Of neighbours that share a place, the longest is shown: it is the one that is looked for."""
+MOST_PROCESSES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class StepSeries:
+    """Of one process, in the order of its steps."""
+
+    process: str
+    step: tuple[int, ...]
+    begin_ns: tuple[int, ...]
+    took_ns: tuple[int, ...]
+    states: dict[str, tuple[int, ...]]
+    """What its devices did, on average: STATES of `occupancy`; empty where none was used."""
+    of: int
+    """How many steps it had in all."""
+
+
+def step_series(analysis: ProfileAnalysis) -> list[StepSeries]:
+    on_device = analysis.per_step
+    times = step_times(host_steps(analysis), on_device)
+    states = on_device.group_by("process", "step").agg(pl.col(STATES).mean().round().cast(pl.Int64))
+    rows = times.join(states, on=["process", "step"], how="left", maintain_order="left").with_columns(pl.col(STATES).fill_null(0))
+    found = []
+    for process in rows["process"].unique().sort().head(MOST_PROCESSES).to_list():
+        all_steps = rows.filter(pl.col("process") == process).sort("step")
+        shown = _thinned(all_steps)
+        columns = {name: tuple(shown[name].to_list()) for name in ("step", "begin_ns", "took")}
+        name = analysis.process_names[process] if process < len(analysis.process_names) else ""
+        ran = {state: tuple(shown[state].to_list()) for state in STATES} if not on_device.is_empty() else {}
+        found.append(StepSeries(name, columns["step"], columns["begin_ns"], columns["took"], ran, len(all_steps)))
+    return found
+
+
+def _thinned(steps: pl.DataFrame) -> pl.DataFrame:
+    if len(steps) <= MOST_POINTS:
+        return steps
+    placed = steps.with_columns(place=pl.int_range(pl.len()) * MOST_POINTS // len(steps))
+    longest = placed.filter(pl.col("took") == pl.col("took").max().over("place"))
+    return longest.unique("place", keep="first", maintain_order=True)

@@ -1,0 +1,192 @@
+"""What a person wants to know first of a profile: what ran, on what, for how long; how busy its devices were; what the time was for."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+import polars as pl
+
+from aiflame.analyze.device.occupancy import Occupancy, occupancy
+from aiflame.analyze.device.profile_analysis import ProfileAnalysis, profile_analysis
+from aiflame.analyze.step_times import Steps, over_all, step_times
+from aiflame.attribute.analysis import Analysis
+from aiflame.attribute.devices.samples import elsewhere
+from aiflame.attribute.devices.stall_samples import samples_of_counter
+from aiflame.attribute.metrics import CLOCK, METRICS
+from aiflame.attribute.stacks.process_frames import short_command
+from aiflame.attribute.stacks.sample_time import sample_ns
+from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_TIME
+from aiflame.attribute.trees.build import default_metric, metrics, tree
+from aiflame.profile.kinds import Kind
+from aiflame.profile.meta import Meta
+from aiflame.profile.tables import Tables
+
+MOST_PARTS = 20
+"""Layers, and programs, that a summary lists; the tables have all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    name: str
+    pid: int
+    python: str
+    """`3.12`, "" for a program without Python."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricTotal:
+    name: str
+    label: str
+    unit: str
+    total: int
+    """Of GPU time: of kernels and copies, without idle time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    name: str
+    value: int
+    share: float
+    """Of the metric's total."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    command: str
+    started: str
+    """ISO 8601 in UTC, "" when unknown."""
+    duration_ns: int
+    exit_status: int | None
+    complete: bool
+    host: str
+    cpu: str
+    cores: int
+    system: str
+    """Of the operating system: `Linux 6.1`."""
+    aiflame: str
+    """Version that recorded it."""
+    programs: tuple[Program, ...]
+    """The first MOST_PARTS."""
+    processes: int
+    threads: int
+    devices: tuple[str, ...]
+    notes: tuple[str, ...]
+    """What could not be recorded or read."""
+    metric: str
+    """The one that `phases`, `layers` and `unattributed` are of; "" where there is none."""
+    metrics: tuple[MetricTotal, ...]
+    occupancy: tuple[Occupancy, ...]
+    steps: Steps | None
+    phases: tuple[Part, ...]
+    layers: tuple[Part, ...]
+    """The longest, innermost: what is inside another layer is not counted for that."""
+    unattributed: float
+    """Share of the metric whose code is not known."""
+    estimated: bool
+    """The time of fused kernels was divided over layers by an estimate."""
+
+
+def summarize(profile: Tables, meta: Meta) -> Summary:
+    profile = Analysis.of(profile)
+    analysis = profile_analysis(profile)
+    metric = default_metric(profile) if metrics(profile) else ""
+    parts = _parts(analysis, metric)
+    processes = profile.table("processes").sort("process")
+    return Summary(
+        command=shlex.join(meta.command),
+        started=_started(meta),
+        duration_ns=_duration(meta, analysis),
+        exit_status=meta.exit_status,
+        complete=meta.complete,
+        host=meta.host.name,
+        cpu=meta.host.cpu,
+        cores=meta.host.cores,
+        system=meta.host.kernel,
+        aiflame=meta.version,
+        programs=tuple(
+            Program(short_command(command, exe), pid, f"{python >> 8}.{python & 0xFF}" if python else "")
+            for pid, python, command, exe in processes.head(MOST_PARTS).select("pid", "python", "command", "exe").rows()
+        ),
+        processes=len(processes),
+        threads=int(profile.scan("threads").select(pl.len()).collect().item()),
+        devices=tuple(profile.table("kernel_shapes")["device"].unique().sort()),
+        notes=tuple(dict.fromkeys([*meta.degraded, *profile.table("notes")["text"].to_list()])),
+        metric=metric,
+        metrics=tuple(_totals(analysis)),
+        occupancy=tuple(occupancy(analysis, analysis.devices, analysis.per_step)),
+        steps=over_all(step_times(host_steps(analysis), analysis.per_step)),
+        phases=_largest(parts, "phase", None),
+        layers=_largest(parts.filter(pl.col("layer") != ""), "layer", MOST_PARTS, int(parts["value"].sum())),
+        unattributed=_unattributed(analysis, metric),
+        estimated=analysis.fused if metric == GPU_TIME.name else bool(analysis.cpu and analysis.cpu.fused),
+    )
+
+
+def _parts(analysis: ProfileAnalysis, metric: str) -> pl.DataFrame:
+    """phase, layer, value"""
+    if metric in CLOCK and analysis.cpu is not None:
+        return analysis.cpu.rows.select("phase", "layer", "value")
+    return analysis.shared.select("phase", "layer", value="took")
+
+
+def _largest(parts: pl.DataFrame, by: str, most: int | None, whole: int | None = None) -> tuple[Part, ...]:
+    summed = parts.group_by(by).agg(pl.col("value").sum()).filter(pl.col("value") > 0).sort("value", by, descending=[True, False])
+    whole = whole or int(summed["value"].sum())
+    return tuple(Part(name, value, value / whole) for name, value in summed.head(most or len(summed)).rows())
+
+
+def host_steps(analysis: ProfileAnalysis) -> pl.DataFrame:
+    return analysis.steps if analysis.ran_on_devices or analysis.cpu is None else analysis.cpu.steps
+
+
+def _totals(analysis: ProfileAnalysis) -> list[MetricTotal]:
+    profile, found = analysis.profile, []
+    for name in metrics(profile):
+        metric = METRICS[name]
+        if name in CLOCK:
+            ticks = profile.scan("cpu_samples").filter(pl.col("clock") == CLOCK[name])
+            value = sample_ns()
+            total = int(ticks.select(value.sum()).collect().item())
+        elif name == GPU_TIME.name:
+            total = int(analysis.sites["took"].sum())
+        elif name == BYTES.name:
+            total = int(analysis.sites.filter(pl.col("kind") == int(Kind.GPU_COPY))["bytes"].sum())
+        elif name == ENERGY.name:
+            total = tree(profile, name).total(name)
+        else:
+            total = _samples(profile, latency=name == GPU_LATENCY.name)
+        found.append(MetricTotal(name, metric.label, metric.unit, total))
+    return found
+
+
+def _samples(profile: Tables, *, latency: bool) -> int:
+    total = int(samples_of_counter(profile, not_issued=latency).select(pl.col("count").sum()).collect().item())
+    return total if latency else total + int(elsewhere(profile)["value"].sum())
+
+
+def _unattributed(analysis: ProfileAnalysis, metric: str) -> float:
+    """Of GPU time: without a launch; of CPU time: without a stack."""
+    if metric in CLOCK and analysis.cpu is not None:
+        rows, lost, value = analysis.cpu.rows, pl.col("stack") == 0, "value"
+    else:
+        rows, lost, value = analysis.work.sites, (pl.col("thread") < 0) & (pl.col("captured") == 0), "took"
+    total = int(rows[value].sum()) if not rows.is_empty() else 0
+    return int(rows.filter(lost)[value].sum()) / total if total else 0.0
+
+
+def _started(meta: Meta) -> str:
+    at = meta.started.realtime_ns
+    return datetime.fromtimestamp(at // 1_000_000_000, timezone.utc).isoformat() if 0 < at < 1 << 62 else ""
+
+
+def _duration(meta: Meta, analysis: ProfileAnalysis) -> int:
+    """Of the recording; where its end is not known, of what was seen."""
+    if meta.ended is not None:
+        return max(meta.ended.monotonic_ns - meta.started.monotonic_ns, 0)
+    ends = [int(device.every.end[-1]) for device in analysis.devices]
+    samples = analysis.profile.scan("cpu_samples").select(pl.col("time_ns").max()).collect().item()
+    ends += [int(samples)] if samples else []
+    begins = analysis.profile.table("processes")["start_ns"]
+    return max(max(ends) - int(begins.min()), 0) if ends and len(begins) else 0  # type: ignore[arg-type]

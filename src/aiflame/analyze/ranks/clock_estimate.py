@@ -1,0 +1,190 @@
+"""How far the clocks of hosts are apart, by the collectives that their ranks met in.
+
+Nobody leaves a barrier or an all-reduce before all have come. Each such meeting bounds the difference of two clocks from both sides, each
+bound as far off as its message took; and all leave at nearly the same time. Where both sides are close, the middle between the closest
+bounds is taken, as NTP does: what latency varies by falls out. Where one side is far off, since the same rank always comes last, the median
+of how they leave decides. A clock that runs faster than another gives a line instead of a constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from aiflame.attribute.arrays.types import Floats, Ints
+from aiflame.profile.rank_of import NONE, ranks_of
+from aiflame.profile.ranked import Ranked
+from aiflame.profile.shifts import SAME, Shift
+
+FEW = 4
+"""Meetings: fewer than that only say what is impossible."""
+CLOSE_NS = 100_000
+"""Bounds that are so close to each other are better than how ranks leave, however alike they leave."""
+FASTEST = 1e-3
+"""No clock runs faster or slower by more."""
+_WINDOWS, _LEAST_WINDOWS, _IN_WINDOW = 64, 8, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Meetings:
+    """Collectives that nobody leaves before all have come, as each who took part saw them: a row each."""
+
+    rank: Ints
+    number: Ints
+    """of the collective, the same for all who took part and for no other"""
+    begin_ns: Ints
+    end_ns: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """How a clock reads on that of the first."""
+
+    shift: Shift
+    half_width_ns: int | None
+    """It cannot be further off than that, up or down; None: nobody met anybody"""
+    spread_ns: int
+    """how differently ranks leave, as a standard deviation"""
+    meetings: int
+    refused: int
+    """meetings that contradict the rest: they were taken for one and are not, or a clock was set"""
+    by_leaving: bool = False
+    """Somebody always came last: the median of how they leave decided."""
+
+    @property
+    def residual_ns(self) -> int | None:
+        """What remains uncertain."""
+        return self.spread_ns if self.by_leaving else self.half_width_ns
+
+
+FIRST = Clock(SAME, 0, 0, 0, 0)
+UNKNOWN = Clock(SAME, None, 0, 0, 0)
+
+
+def clocks(meetings: Meetings, clock_of: Mapping[int, int] | None = None) -> dict[int, Clock]:
+    """For each clock how it reads on the one with the lowest number. `clock_of`: of each rank; without, each has its own."""
+    ranks, row = np.unique(meetings.rank, return_inverse=True)
+    of_rank = np.array([rank if clock_of is None else clock_of[int(rank)] for rank in ranks], dtype=np.int64)
+    numbers = sorted({*of_rank.tolist(), *(clock_of.values() if clock_of else ())})
+    seen = _seen(meetings, of_rank[row] if len(row) else of_rank, numbers)
+    found = dict.fromkeys(numbers[:1], FIRST)
+    while waiting := [number for number in numbers if number not in found]:
+        nearest = {number: _nearest(seen, number, found) for number in waiting}
+        if not any(met for _, met in nearest.values()):
+            return found | dict.fromkeys(waiting, UNKNOWN)
+        placed = {number: _next_to(found[other], _fit(seen[other], seen[number])) for number, (other, met) in nearest.items() if met}
+        found |= placed
+    return {number: found[number] for number in numbers}
+
+
+def aligned(profile: Ranked, meetings: Meetings) -> tuple[Ranked, dict[int, Clock]]:
+    """The profile with the clocks of its hosts moved by what their ranks met in; and for each rank how its clock read before that.
+
+    `meetings` are as they are read from this profile."""
+    hosts = list(dict.fromkeys(part.host for part in profile.parts))
+    of_process = [hosts.index(part.host) for part in profile.parts for _ in range(part.shown)]
+    ranks = ranks_of(profile.table("processes"), profile.table("ranks")).tolist()
+    clock_of: dict[int, int] = {}
+    for rank, host in zip(ranks, of_process, strict=True):
+        if rank != NONE:
+            clock_of.setdefault(rank, host)
+    if len(hosts) < 2:
+        return profile, dict.fromkeys(clock_of, FIRST)
+    known = np.isin(meetings.rank, list(clock_of))
+    found = clocks(Meetings(meetings.rank[known], meetings.number[known], meetings.begin_ns[known], meetings.end_ns[known]), clock_of)
+    moved = profile.moved({host: found[number].shift for number, host in enumerate(hosts) if number in found})
+    return moved, {rank: found[number] for rank, number in clock_of.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the ranks of one clock saw of collectives, on that clock."""
+
+    number: Ints
+    """ascending, each once"""
+    came: Ints
+    """when the last of them came"""
+    left: Ints
+    """when the first of them left"""
+
+
+def _seen(meetings: Meetings, clock: Ints, numbers: list[int]) -> dict[int, _Seen]:
+    order = np.lexsort((meetings.number, clock))
+    key = np.stack([clock[order], meetings.number[order]])
+    first = np.flatnonzero(np.append(True, (key[:, 1:] != key[:, :-1]).any(axis=0)))[: len(order)]
+    came = np.maximum.reduceat(meetings.begin_ns[order], first) if len(first) else meetings.begin_ns
+    left = np.minimum.reduceat(meetings.end_ns[order], first) if len(first) else meetings.end_ns
+    of, number = key[:, first]
+    ends = np.searchsorted(of, [*numbers, np.iinfo(np.int64).max])
+    parts = zip(numbers, ends[:-1], ends[1:], strict=True)
+    return {each: _Seen(number[begin:end], came[begin:end], left[begin:end]) for each, begin, end in parts}
+
+
+def _nearest(seen: Mapping[int, _Seen], number: int, found: Mapping[int, Clock]) -> tuple[int, int]:
+    """Of the clocks that are known the first, where they met often, else the one that was met most; and how often."""
+    met = {other: len(np.intersect1d(seen[number].number, seen[other].number, assume_unique=True)) for other in found}
+    first = next(iter(found))
+    best = first if met[first] >= FEW else max(met, key=lambda other: met[other])
+    return best, met[best]
+
+
+def _fit(first: _Seen, other: _Seen) -> Clock:
+    """How `other` reads on `first`."""
+    _, mine, its = np.intersect1d(first.number, other.number, assume_unique=True, return_indices=True)
+    at = int(np.median(other.left[its]))
+    time = (other.left[its] - at).astype(np.float64)
+    leaving = (first.left[mine] - other.left[its]).astype(np.float64)
+    drift = _drift(time, leaving)
+    leaving = leaving - drift * time
+    least = np.sort(first.came[mine] - other.left[its] - drift * time)[::-1]
+    most = np.sort(first.left[mine] - other.came[its] - drift * (other.came[its] - at))
+    # As few as possible of those that contradict each other are refused.
+    fits = np.flatnonzero(least <= most)
+    if not len(fits):
+        return Clock(SAME, None, 0, len(mine), len(mine))
+    refused = int(fits[0])
+    low, high = float(least[refused]), float(most[refused])
+    half = max(high - low, float(least[0] - most[0])) / 2
+    middle = float(np.median(leaving))
+    spread = 1.4826 * float(np.median(np.abs(leaving - middle)))
+    by_leaving = len(mine) >= FEW and half > max(CLOSE_NS, 4 * spread)
+    offset = float(np.clip(middle, low, high)) if by_leaving else (low + high) / 2
+    if len(mine) < FEW:
+        offset = float(np.clip(0.0, low, high))
+    return Clock(Shift(round(offset), drift, at), round(half), round(spread), len(mine), refused, by_leaving)
+
+
+def _drift(time: Floats, leaving: Floats) -> float:
+    """How much faster one clock runs: the median slope between medians of stretches. 0 unless a line fits much better than a constant."""
+    windows = min(_WINDOWS, len(time) // _IN_WINDOW)
+    if windows < _LEAST_WINDOWS:
+        return 0.0
+    order = np.argsort(time, kind="stable")
+    parts = [(float(np.median(time[part])), float(np.median(leaving[part]))) for part in np.array_split(order, windows)]
+    at, value = np.array(parts).T
+    one, two = np.triu_indices(windows, 1)
+    apart = at[two] - at[one]
+    slopes = (value[two] - value[one])[apart > 0] / apart[apart > 0]
+    slope = float(np.median(slopes)) if len(slopes) else 0.0
+    straight = value - slope * at
+    rest, before = (float(np.median(np.abs(each - np.median(each)))) for each in (straight, value))
+    return slope if rest < 0.7 * before and abs(slope) < FASTEST else 0.0
+
+
+def _next_to(known: Clock, fit: Clock) -> Clock:
+    """A clock that was read on one that is known, on the first."""
+    if known.half_width_ns is None or fit.half_width_ns is None:
+        return UNKNOWN if known.half_width_ns is None else fit
+    one, two = fit.shift, known.shift
+    offset = one.offset_ns + two.offset_ns + round((one.at_ns + one.offset_ns - two.at_ns) * two.drift)
+    shift = Shift(offset, one.drift + two.drift, one.at_ns)
+    return Clock(
+        shift,
+        fit.half_width_ns + known.half_width_ns,
+        round(float(np.hypot(fit.spread_ns, known.spread_ns))),
+        fit.meetings,
+        fit.refused,
+        fit.by_leaving or known.by_leaving,
+    )

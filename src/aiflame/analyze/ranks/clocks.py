@@ -1,0 +1,71 @@
+"""The clocks of ranks: CLOCK_MONOTONIC counts from the start of each host.
+
+CLOCK_REALTIME tells how far hosts are apart, as well as they keep it; the collectives that their ranks met in, better
+(`analyze/ranks/clock_estimate.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from aiflame.analyze.ranks.clock_estimate import Meetings, clocks
+from aiflame.analyze.ranks.facts import RankFacts
+from aiflame.attribute.arrays.types import Ints
+from aiflame.profile.shifts import SAME, Shift
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """Of each rank. Who is not in it has the first rank's clock."""
+
+    shifts: Mapping[int, Shift] = field(default_factory=dict)
+    residual_ns: Mapping[int, int | None] = field(default_factory=dict)
+    """By which it may still be wrong, of ranks on another host than the first; None: nothing tells."""
+
+    def moved(self, rank: int, moments: Ints) -> Ints:
+        """On the clock of the first rank."""
+        return self.shifts.get(rank, SAME).moments(moments)
+
+
+def clocks_of(facts: Sequence[RankFacts]) -> Clocks:
+    """Ranks of one boot of one host have one clock."""
+    return _clocks(facts, {one.rank: Shift(one.realtime_ns - facts[0].realtime_ns) for one in facts})
+
+
+def residuals_of(facts: Sequence[RankFacts]) -> dict[int, int | None]:
+    """The residuals of clocks that were put together before."""
+    return dict(_clocks(facts, dict.fromkeys((one.rank for one in facts), SAME)).residual_ns)
+
+
+def _clocks(facts: Sequence[RankFacts], rough: Mapping[int, Shift]) -> Clocks:
+    """`rough`: how each rank's clock reads on the first one's, to milliseconds."""
+    hosts = list(dict.fromkeys((one.host, one.boot) for one in facts))
+    if len(hosts) < 2:
+        return Clocks()
+    found = clocks(_meetings(facts, rough), {one.rank: hosts.index((one.host, one.boot)) for one in facts})
+    shifts, residuals = {}, {}
+    for one in facts:
+        host = hosts.index((one.host, one.boot))
+        if host:
+            shifts[one.rank] = rough[one.rank].then(found[host].shift)
+            residuals[one.rank] = found[host].residual_ns
+    return Clocks(shifts, residuals)
+
+
+def _meetings(facts: Sequence[RankFacts], rough: Mapping[int, Shift]) -> Meetings:
+    """All collectives that nobody leaves before all have come."""
+    groups: dict[str, int] = {}
+    parts = []
+    for one in facts:
+        code = np.array([groups.setdefault(group, len(groups)) for group in one.slots["group"]], dtype=np.int64)
+        rows = one.collectives
+        kept = one.slots["meets"].to_numpy()[rows["slot"].to_numpy()] if len(rows) else np.zeros(0, dtype=np.bool_)
+        number = (
+            code[rows["slot"].to_numpy()] << 32 | rows["number"].to_numpy().astype(np.int64) if len(rows) else np.zeros(0, dtype=np.int64)
+        )
+        moments = [rough[one.rank].moments(rows[side].to_numpy()[kept]) for side in ("begin_ns", "end_ns")]
+        parts.append((np.full(int(kept.sum()), one.rank), number[kept], *moments))
+    return Meetings(*(np.concatenate(column) for column in zip(*parts, strict=True)))

@@ -1,0 +1,326 @@
+"""The collectives of a rank: calls and kernels with which all members of a group work together, and which of different ranks are one.
+
+The n-th collective of a group is the same on all its members: a group is told by its backend, its members, and how many groups with these
+members were there before it, since no two processes have the same handle for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.analyze.device.device_join import DeviceJoin
+from aiflame.analyze.labels import gathered
+from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.meaning.context import of_calls
+from aiflame.attribute.meaning.events import LATEST
+from aiflame.attribute.meaning.families import COLLECTIVE
+from aiflame.attribute.meaning.phases import Phase
+from aiflame.attribute.meaning.steps import Steps
+from aiflame.profile.codes import CallBackend, CallKind
+from aiflame.profile.frame_words import is_backward_column
+from aiflame.profile.tables import Tables
+
+
+class Sort(IntEnum):
+    """What a call or a kernel of communication does."""
+
+    NONE = 0
+    """It communicates not at all: initialisation, bookkeeping."""
+    MEETS = 1
+    """Nobody leaves before all have come: all-reduce, all-gather, barrier …"""
+    ROOTED = 2
+    """One member gives or gets: a broadcast, a reduction to one. Who comes late holds up that one, or those after it."""
+    PAIR = 3
+    """Between two, or a wait for something that was begun before."""
+
+
+_SORTS = (
+    (Sort.MEETS, "all-reduce", r"allreduce|crossdevicereduce|multimem|(?:one|two)shot"),
+    (Sort.MEETS, "reduce-scatter", r"reducescatter"),
+    (Sort.MEETS, "all-gather", r"allgather"),
+    (Sort.MEETS, "all-to-all", r"alltoall"),
+    (Sort.MEETS, "barrier", r"barrier"),
+    (Sort.ROOTED, "broadcast", r"bcast|broadcast"),
+    (Sort.ROOTED, "reduce", r"reduce(?!local)"),
+    (Sort.ROOTED, "gather", r"gather"),
+    (Sort.ROOTED, "scatter", r"scatter"),
+    (Sort.ROOTED, "scan", r"scan"),
+    (Sort.PAIR, "send/receive", r"send|recv|probe|mrecv"),
+    (Sort.PAIR, "wait", r"wait|fence"),
+)
+"""Words in a name, small and without anything but letters; the first that is found decides."""
+_BEGINS_ONLY = re.compile(r"MPI_I(?!nit|nfo|nter)[a-z]|MPI_.*_init(_c)?$")
+"""Calls of MPI that return before anything was communicated: a wait is what takes time."""
+COMMUNICATES = (int(CallBackend.MPI), int(CallBackend.NCCL), int(CallBackend.TORCH))
+NAMES = ["", *(name for _, name, _ in _SORTS)]
+COLLECTIVES = {
+    "group": pl.String,
+    "number": pl.Int64,
+    "name": pl.String,  # of NAMES
+    "meets": pl.Boolean,  # Sort.MEETS
+    "begin_ns": pl.Int64,
+    "end_ns": pl.Int64,
+    "bytes": pl.Int64,
+    "thread": pl.Int64,  # process << 32 | row of `threads`
+    "blocking": pl.Boolean,  # its thread was in it all the time
+    "step": pl.Int64,  # -1: none
+    "phase": pl.Int64,  # Phase, in which it was begun; Communication where nothing else tells
+    "layer": pl.String,
+}
+_CALLS = ("process", "thread", "group", "sort", "bytes", "begin_ns", "end_ns", "blocking", "id", "enqueues")
+
+
+@dataclass(frozen=True, slots=True)
+class Communication:
+    collectives: pl.DataFrame
+    """COLLECTIVES, in the order of their beginnings."""
+    pairs: pl.DataFrame
+    """begin_ns, end_ns, thread and blocking of the other communication: sends, receives, waits."""
+
+
+def sort_of(name: str) -> tuple[Sort, str]:
+    """What a function or a kernel of this name does, and its name for reading."""
+    row = _row(name)
+    return (_SORTS[row - 1][0], NAMES[row]) if row else (Sort.NONE, "")
+
+
+def communication(join: DeviceJoin, size: int) -> Communication:
+    """Of one rank. `size`: processes of the job, 0: unknown."""
+    calls = _calls(join.profile, size)
+    told = _Kernels.of(join)
+    rows = _of_devices(join, calls, told) if len(told.begin) else _of_cpus(join.profile, calls)
+    sorts = np.array([Sort.NONE, *(sort for sort, _, _ in _SORTS)])[rows["sort"].to_numpy()]
+    collective = np.isin(sorts, (Sort.MEETS, Sort.ROOTED))
+    rows = rows.with_columns(meets=pl.Series(sorts == Sort.MEETS), name=gathered(NAMES, rows["sort"]))
+    found = rows.filter(pl.Series(collective)).sort("begin_ns", maintain_order=True)
+    numbered = found.with_columns(number=pl.int_range(pl.len()).over("group"))
+    return Communication(
+        numbered.select(pl.col(name).cast(kind) for name, kind in COLLECTIVES.items()),
+        rows.filter(pl.Series(sorts == Sort.PAIR)).select("begin_ns", "end_ns", "thread", "blocking"),
+    )
+
+
+def calls_that_meet(profile: Tables, size: int) -> pl.DataFrame:
+    """process, group, number, begin_ns, end_ns of calls that nobody has behind him before all have come; of all ranks in the profile. What
+    torch.distributed does meanwhile counts too, as its row ends when it is done."""
+    calls = _calls(profile, size)
+    sorts = np.array([Sort.NONE, *(sort for sort, _, _ in _SORTS)])[calls["sort"].to_numpy()]
+    collective = calls.with_columns(meets=pl.Series(sorts == Sort.MEETS)).filter(pl.Series(np.isin(sorts, (Sort.MEETS, Sort.ROOTED))))
+    numbered = collective.with_columns(number=pl.int_range(pl.len()).over("process", "group"))
+    return numbered.filter("meets", ~pl.col("enqueues")).select("process", "group", "number", "begin_ns", "end_ns")
+
+
+@lru_cache(maxsize=1 << 14)
+def _row(name: str) -> int:
+    if _BEGINS_ONLY.match(name):
+        name = "wait"
+    plain = re.sub(r"[^a-z]", "", name.lower())
+    return next((row for row, (_, _, words) in enumerate(_SORTS, 1) if re.search(words, plain)), 0)
+
+
+def _calls(profile: Tables, size: int) -> pl.DataFrame:
+    """_CALLS of all calls that communicate; `sort` is a row of NAMES; `enqueues`: it puts kernels on a stream, which then communicate."""
+    names = profile.table("call_names").filter(pl.col("backend").is_in(COMMUNICATES))
+    backend = names["backend"].to_list()
+    # torch's own rows of what NCCL or MPI did are told by these, where they were traced.
+    inner = {"nccl": CallBackend.NCCL, "mpi": CallBackend.MPI}
+    sorts = [
+        0 if of == CallBackend.TORCH and inner.get(name.partition(":")[0].lower()) in backend else _row(name)
+        for of, name in names.select("backend", "name").rows()
+    ]
+    enqueues = (pl.col("backend") == int(CallBackend.NCCL)) | pl.col("name").str.to_lowercase().str.starts_with("nccl:")
+    names = names.select("process", pl.col("id").alias("name"), "backend", enqueues=enqueues, sort=pl.Series(sorts, dtype=pl.Int64)).filter(
+        pl.col("sort") > 0
+    )
+    rows = profile.scan("calls").join(names.lazy(), on=["process", "name"])
+    groups = _groups(profile, size)
+    backends = pl.col("backend").replace_strict({int(one): one.name.lower() for one in CallBackend}, default="", return_dtype=pl.String)
+    unknown = pl.concat_str(backends, pl.lit(" [unknown group]"))
+    return (
+        rows.join(groups.lazy(), on=["process", "group"], how="left", maintain_order="left")
+        .select(
+            pl.col("process", "id").cast(pl.Int64),
+            thread=pl.col("process").cast(pl.Int64) * (1 << 32) + pl.col("thread").cast(pl.Int64),
+            group=pl.coalesce("key", unknown),
+            sort="sort",
+            bytes=pl.col("bytes").clip(upper_bound=LATEST).cast(pl.Int64),
+            begin_ns=pl.col("begin_ns").clip(upper_bound=LATEST).cast(pl.Int64),
+            end_ns=pl.col("end_ns").clip(upper_bound=LATEST).cast(pl.Int64),
+            blocking=pl.col("kind") == int(CallKind.BLOCKING),
+            enqueues="enqueues",
+        )
+        .with_columns(end_ns=pl.max_horizontal("begin_ns", "end_ns"))
+        .sort("begin_ns", "process", "id")
+        .select(_CALLS)
+        .collect()
+    )
+
+
+def _groups(profile: Tables, size: int) -> pl.DataFrame:
+    """process, group (row of `groups`), and `key`: what the group is called on all its members."""
+    rows = profile.table("groups").sort("process", "id")
+    members = [
+        "all" if _is_all(raw, count, size) else _named(np.frombuffer(raw, dtype=np.uint32))
+        for raw, count in rows.select("members", "size").rows()
+    ]
+    backends = {int(one): one.name.lower() for one in CallBackend}
+    named = rows.select("process", group="id").with_columns(
+        key=pl.Series(
+            [f"{backends.get(of, '')} {who}" for of, who in zip(rows["backend"].to_list(), members, strict=True)], dtype=pl.String
+        )
+    )
+    place = pl.int_range(pl.len()).over("process", "key")
+    return named.with_columns(key=pl.when(place > 0).then(pl.concat_str("key", pl.lit(" #"), place + 1)).otherwise("key"))
+
+
+def _is_all(members: bytes, count: int, size: int) -> bool:
+    return not members or (count == size and sorted(np.frombuffer(members, dtype=np.uint32).tolist()) == list(range(size)))
+
+
+def _named(members: NDArray[np.uint32]) -> str:
+    """`0-3`, `0-12/4`; of others the first, how many, and a digest, since there may be thousands."""
+    every = members.tolist()
+    step = every[1] - every[0] if len(every) > 1 else 1
+    if step > 0 and every == list(range(every[0], every[-1] + 1, step)):
+        return f"{every[0]}-{every[-1]}" + (f"/{step}" if step > 1 else "") if len(every) > 1 else str(every[0])
+    if len(every) <= 8:
+        return ",".join(map(str, every))
+    return f"{every[0]},{every[1]}… ({len(every)}, {hashlib.sha256(members.tobytes()).hexdigest()[:8]})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Kernels:
+    """Collective kernels that ran: those of a launching thread together, in the order of their launches."""
+
+    begin: Ints
+    end: Ints
+    site: Ints
+    step: Ints
+    thread: Ints
+    launched: Ints
+    """When; the kernel's own beginning where its launch is not known."""
+
+    @staticmethod
+    def of(join: DeviceJoin) -> _Kernels:
+        site = join.work.ran["site"].to_numpy().astype(np.int64)
+        row = np.flatnonzero((join.sites["family"] == COLLECTIVE).to_numpy()[site]) if len(site) else site
+        ran = join.work.ran[row]
+        begin, end, step = (ran[name].cast(pl.Int64).to_numpy() for name in ("start_ns", "end_ns", "step"))
+        at = join.launches.rows(join.sites["process"].to_numpy()[site[row]], ran["launch"].cast(pl.Int64).to_numpy())
+        launched = np.where(at >= 0, np.append(join.launches.begin_ns, 0)[at], begin)
+        threads = join.launches.threads[join.launches.thread[at]] if len(join.launches.thread) else at
+        thread = np.where(at >= 0, threads, -1)
+        order = np.lexsort((begin, launched, thread))
+        return _Kernels(*(column[order] for column in (begin, end, site[row], step, thread, launched)))
+
+
+def _of_devices(join: DeviceJoin, calls: pl.DataFrame, ran: _Kernels) -> pl.DataFrame:
+    """Kernels say when communication began and ended; the calls that launched them which group it was, and how much."""
+    first, last = _kernels_of_calls(calls, ran)
+    there = first >= 0
+    # A call stands for all its kernels; what was launched by no known call stands for itself.
+    covered = np.zeros(len(ran.begin) + 1, dtype=np.int64)
+    np.add.at(covered, first[there], 1)
+    np.add.at(covered, last[there] + 1, -1)
+    alone = np.flatnonzero(np.cumsum(covered)[:-1] == 0)
+    names = join.sites["name"].to_list()
+    layers, phases = _around(join, ran)
+    inside = pl.Series(there)
+    of_calls_ = calls.filter(inside).with_columns(
+        begin_ns=pl.Series(ran.begin[first[there]]),
+        end_ns=pl.Series(np.maximum.reduceat(np.append(ran.end, 0), np.stack([first, last + 1], axis=1)[there].ravel())[::2])
+        if there.any()
+        else pl.Series([], dtype=pl.Int64),
+        blocking=pl.lit(False),
+        step=pl.Series(ran.step[first[there]]),
+        phase=pl.Series(phases[first[there]]),
+        layer=gathered(layers, pl.Series("layer", first[there])),
+    )
+    of_kernels = pl.DataFrame(
+        {
+            "sort": np.array([_row(name) or _row("send") for name in names], dtype=np.int64)[ran.site[alone]],
+            "bytes": np.zeros(len(alone), dtype=np.int64),
+            "begin_ns": ran.begin[alone],
+            "end_ns": ran.end[alone],
+            "thread": ran.thread[alone],
+            "blocking": np.zeros(len(alone), dtype=np.bool_),
+            "step": ran.step[alone],
+            "phase": phases[alone],
+            "layer": gathered(layers, pl.Series("layer", alone)),
+        }
+    ).with_columns(group=pl.lit("kernels ") + gathered([sort_of(name)[1] or name for name in names], pl.Series("group", ran.site[alone])))
+    rest = calls.filter(~inside & ~pl.col("enqueues"))
+    moment = rest["begin_ns"].to_numpy()
+    thread = rest["thread"].to_numpy()
+    others = rest.with_columns(
+        step=pl.Series(Steps(join.steps).of(thread >> 32, thread & 0xFFFFFFFF, moment)),
+        phase=pl.lit(int(Phase.COMMUNICATION), pl.Int64),
+        layer=pl.lit(""),
+    )
+    columns = of_kernels.columns
+    return pl.concat([part.select(columns) for part in (of_calls_, of_kernels, others)], how="vertical_relaxed")
+
+
+def _kernels_of_calls(calls: pl.DataFrame, ran: _Kernels) -> tuple[Ints, Ints]:
+    """The first and the last kernel that each call launched, -1: none. A kernel is of the call of its thread that began last before its
+    launch; calls that launch nothing are of a group whose kernel the next one launches."""
+    thread, begin = calls["thread"].to_numpy(), calls["begin_ns"].to_numpy()
+    first, last = np.full(len(calls), -1), np.full(len(calls), -1)
+    device = calls["enqueues"].to_numpy()
+    for one in np.unique(ran.thread[ran.thread >= 0]).tolist():
+        own = np.flatnonzero((thread == one) & device)
+        kernels = np.flatnonzero(ran.thread == one)
+        if not len(own) or not len(kernels):
+            continue
+        at = np.searchsorted(begin[own], ran.launched[kernels], side="right") - 1
+        for side, order in ((first, slice(None, None, -1)), (last, slice(None))):
+            known = at >= 0
+            side[own[at[known][order]]] = kernels[known][order]
+        follows = np.where(first[own] >= 0, np.arange(len(own)), len(own))
+        nearest = np.minimum.accumulate(follows[::-1])[::-1]
+        lent = (first[own] < 0) & (nearest < len(own))
+        first[own[lent]], last[own[lent]] = first[own[nearest[lent]]], last[own[nearest[lent]]]
+    return first, last
+
+
+def _around(join: DeviceJoin, ran: _Kernels) -> tuple[list[str], Ints]:
+    """The layer of each collective kernel, and the phase in which it was launched: that of the work launched before it, as its own is
+    always Communication."""
+    site = join.work.ran["site"].to_numpy().astype(np.int64)
+    phase_of = {"Data loading": 1, "Forward": 2, "Backward": 3, "Optimizer": 4}
+    of_site = np.array([phase_of.get(name, 0) for name in join.sites["phase"].to_list()], dtype=np.int64)
+    at = join.launches.rows(join.sites["process"].to_numpy()[site], join.work.ran["launch"].cast(pl.Int64).to_numpy())
+    told = np.flatnonzero((at >= 0) & (of_site[site] > 0))
+    when = join.launches.begin_ns[at[told]]
+    if (when[1:] < when[:-1]).any():
+        order = np.argsort(when, kind="stable")
+        told, when = told[order], when[order]
+    before = np.searchsorted(when, ran.launched, side="right") - 1
+    layers = join.sites["layer"].to_list()
+    if not len(told):
+        return [layers[one] for one in ran.site.tolist()], np.full(len(ran.site), int(Phase.COMMUNICATION))
+    near = site[told[np.maximum(before, 0)]]
+    beside = np.where(before >= 0, near, ran.site).tolist()
+    found = [layers[own] or layers[other] for own, other in zip(ran.site.tolist(), beside, strict=True)]
+    return found, np.where(before >= 0, of_site[near], int(Phase.COMMUNICATION))
+
+
+def _of_cpus(profile: Tables, calls: pl.DataFrame) -> pl.DataFrame:
+    meaning = of_calls(profile, calls)
+    told = meaning.samples.select("process", pl.col("id").cast(pl.Int64), "autograd", "step", "phase", "layer")
+    rows = calls.join(told, on=["process", "id"], how="left", maintain_order="left")
+    backward = is_backward_column() & pl.col("phase").is_in([int(Phase.COMMUNICATION), int(Phase.OTHER)])
+    rows = rows.with_columns(
+        pl.col("step").fill_null(-1),
+        phase=pl.when(backward).then(int(Phase.BACKWARD)).otherwise("phase").cast(pl.Int64),
+        layer=gathered(meaning.forests["layer"].paths(), rows["layer"].fill_null(0)),
+    )
+    return rows.with_columns(phase=pl.when(pl.col("phase") == int(Phase.OTHER)).then(int(Phase.COMMUNICATION)).otherwise("phase"))

@@ -1,0 +1,152 @@
+"""All ranks of a job together: what each did with its time, who came last to collectives and why, and the critical path of its steps."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from aiflame.analyze.finding import Finding
+from aiflame.analyze.ranks.activity import SAYS, Cause
+from aiflame.analyze.ranks.clocks import Clocks, clocks_of
+from aiflame.analyze.ranks.critical_path import Path, critical_paths
+from aiflame.analyze.ranks.facts import TIMES, Partial, RankFacts
+from aiflame.analyze.ranks.losses import exposed, on_the_path, slow
+from aiflame.analyze.ranks.meetings import Meetings, meetings
+from aiflame.analyze.ranks.row import Row
+from aiflame.analyze.ranks.stragglers import Late, Straggler, stragglers
+from aiflame.analyze.spans import union
+from aiflame.attribute.meaning.phases import NAMES, Phase
+
+
+@dataclass(frozen=True, slots=True)
+class InPhase:
+    """Times of a phase of a step, each the median of all ranks and steps; `slowest`: the rank whose own median is the longest."""
+
+    phase: str
+    whole_ns: int
+    compute_ns: int
+    exposed_ns: int
+    idle_ns: int
+    slowest: int
+    slowest_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    rows: list[Row]
+    phases: list[InPhase]
+    met: int
+    """Collectives that several ranks were recorded in."""
+    stragglers: list[Straggler]
+    lates: list[Late]
+    """Those first that cost most."""
+    paths: list[Path]
+    """Of each step."""
+    findings: list[Finding]
+    residual_ns: dict[int, int | None]
+    """By which the clocks of ranks on other hosts than the first may still be wrong; None: nothing tells."""
+    notes: list[str]
+
+
+def ranks(partial: Partial, clocks: Clocks | None = None) -> Ranks:
+    """`clocks`: how those of the ranks read; without, what `clocks_of` finds."""
+    facts = partial.facts
+    clocks = clocks or clocks_of(facts)
+    met = meetings(facts, clocks)
+    whole = round(statistics.median(one.whole_ns for one in facts)) if facts else 0
+    slowing, lates = stragglers(facts, met, whole)
+    paths = critical_paths(facts, met, clocks)
+    found = [*slow(slowing, len(facts)), *on_the_path(paths, len(facts))]
+    rows = _rows(facts, met, lates)
+    found += exposed(rows, met, slowing)
+    notes = [*partial.notes, *_notes(facts, met)]
+    found.sort(key=lambda finding: (-finding.recoverable, finding.sentence))
+    return Ranks(rows, _phases(facts), len(met), slowing, lates, paths, found, dict(clocks.residual_ns), notes)
+
+
+def _rows(facts: tuple[RankFacts, ...], met: Meetings, lates: list[Late]) -> list[Row]:
+    waiting = met.arrival + np.maximum(met.waited, 0)
+    last: dict[int, tuple[int, int]] = {}
+    for late in lates:
+        if late.why is not None:
+            times, lost = last.get(late.rank, (0, 0))
+            last[late.rank] = times + 1, lost + late.own_ns
+    rows = []
+    for column, one in enumerate(facts):
+        there = met.place[:, column] >= 0
+        wait = union(met.arrival[there, column].astype(np.int64), waiting[there, column].astype(np.int64)).total()
+        spent = dict(zip(TIMES, one.times, strict=True))
+        steps = one.steps.filter(pl.col("step") >= 0)["step"].n_unique()
+        rows.append(
+            Row(
+                one.rank, one.host, one.rule, steps, one.whole_ns, spent["compute"], spent["communication"], spent["exposed"],
+                spent["copies"], spent["idle"], min(wait, spent["exposed"]), *last.get(one.rank, (0, 0)),
+            )
+        )  # fmt: skip
+    return rows
+
+
+def _phases(facts: tuple[RankFacts, ...]) -> list[InPhase]:
+    """Steps but the first of each rank, which warms up; all where there is one alone."""
+    medians = []
+    for one in facts:
+        steps = one.steps.filter(pl.col("step") >= 0)
+        usual = steps.filter(pl.col("step") > pl.col("step").min())
+        spent = (usual if len(usual) else steps).with_columns(whole=pl.sum_horizontal("compute", "exposed", "copies", "idle"))
+        median = spent.group_by("phase").agg(pl.col("whole", "compute", "exposed", "idle").median())
+        medians.append(median.with_columns(rank=pl.lit(one.rank, pl.Int64)))
+    if not medians:
+        return []
+    every = pl.concat(medians).sort("rank")
+    found = []
+    for (phase,), rows in sorted(every.partition_by("phase", as_dict=True).items(), key=lambda item: int(item[0][0])):
+        slowest = rows.sort("whole", "rank", descending=[True, False]).row(0, named=True)
+        whole, compute, hidden, idle = (round(float(np.median(rows[name].to_numpy()))) for name in ("whole", "compute", "exposed", "idle"))
+        name = NAMES[Phase(phase)] if phase else ""
+        found.append(InPhase(name, whole, compute, hidden, idle, slowest["rank"], round(slowest["whole"])))
+    return found
+
+
+def _notes(facts: tuple[RankFacts, ...], met: Meetings) -> list[str]:
+    notes = []
+    silent = [one.rank for one in facts if one.collectives.is_empty()]
+    if silent and len(facts) > 1:
+        notes.append(
+            f"no collectives were recorded in {_list(silent)}: nothing tells how it waited for others (`--trace` chooses what is traced)"
+        )
+    if met.unlike:
+        notes.append(f"{met.unlike:,} collectives are left out: ranks disagree about what the n-th of their group was")
+    rules = {one.rule for one in facts if not one.collectives.is_empty()}
+    if "calls" in rules:
+        notes.append("without CPU samples, a rank counts as computing whenever it is in no call that communicates")
+    return notes
+
+
+def _list(numbers: list[int]) -> str:
+    shown = ", ".join(map(str, numbers[:8])) + (f" … ({len(numbers)})" if len(numbers) > 8 else "")
+    return f"rank {shown}" if len(numbers) == 1 else f"ranks {shown}"
+
+
+def to_json(found: Ranks, rows: int) -> dict[str, Any]:
+    """Plain values; at most `rows` of the collectives that somebody was late to, and of the paths those of the median and longest step."""
+    told = asdict(replace(found, lates=found.lates[:rows], paths=[]))
+    for row, one in zip(told["rows"], found.rows, strict=True):
+        row["overlap"] = one.overlap
+    for straggler, named in zip(told["stragglers"], found.stragglers, strict=True):
+        straggler["reason"] = named.reason
+    for late in (*told["lates"], *told["stragglers"]):
+        if late["why"] is not None:
+            cause = Cause(late["why"]["cause"])
+            late["why"] |= {"cause": cause.name.lower(), "says": SAYS[cause]}
+    told["paths"] = [asdict(path) for path in telling(found.paths)]
+    return told
+
+
+def telling(paths: list[Path]) -> list[Path]:
+    """The path of the median step and that of the longest; the first step, which warms up, only where there is no other."""
+    usual = sorted(paths[1:] or paths, key=lambda path: (path.took_ns, path.step))
+    return list({path.step: path for path in (usual[(len(usual) - 1) // 2], usual[-1])}.values()) if usual else []

@@ -1,0 +1,128 @@
+"""The facts of many ranks: in processes here, within a bound of memory, or on a Dask cluster. Both run the same function, and merge what it
+gives as it comes."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+from aiflame.analyze.ranks.facts import Partial
+from aiflame.analyze.ranks.sources import AT_LEAST, Source, facts_of, needed
+from aiflame.errors import AiflameError
+
+KEPT = 1 << 20
+"""Memory that the facts of a rank take once they are made, about: a row for each collective, some for layers and steps."""
+AFTER = 500
+"""Ranks that a process analyses before a new one takes its place: memory allocators give not all back."""
+Progress = Callable[[float], None]
+
+
+def here(found: Sequence[Source], memory: int, progress: Progress | None = None, processes: int | None = None) -> Partial:
+    """In as many processes as there are CPUs, and as `memory` (bytes, all of them together) has room for."""
+    at_once = room(found, memory, processes or len(os.sched_getaffinity(0)))
+    if at_once < 2 or len(found) < 2:
+        return _merged(map(facts_of, found), len(found), progress)
+    with _threads(max(1, len(os.sched_getaffinity(0)) // at_once)), _pool(at_once) as pool:
+        try:
+            return _merged(_as_they_come(pool, found, 2 * at_once), len(found), progress)
+        except BrokenProcessPool:
+            why = "a process that read a rank was ended, most likely for want of memory: ask for less with --memory"
+            raise AiflameError(why) from None
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def room(found: Sequence[Source], memory: int, most: int) -> int:
+    """How many ranks are analysed at once: the largest are what counts."""
+    each = max((needed(source) for source in found), default=AT_LEAST)
+    left = memory - AT_LEAST - KEPT * len(found)
+    return max(1, min(most, len(found), left // each))
+
+
+def on_dask(found: Sequence[Source], address: str, progress: Progress | None = None) -> Partial:
+    """On a cluster whose workers see the same files under the same names, and have aiflame."""
+    try:
+        dask: Any = importlib.import_module("distributed")
+    except ImportError:
+        raise AiflameError("--dask needs the package `distributed`: pip install 'aiflame[dask]'") from None
+    try:
+        client = dask.Client(address, timeout=20)
+    except (OSError, ValueError) as error:
+        raise AiflameError(
+            f"no Dask scheduler answers at {address} ({str(error).partition(chr(10))[0]}): name one, tcp://HOST:8786"
+        ) from None
+    with client:
+        futures = client.map(facts_of, list(found), pure=False, batch_size=256)
+        done = dask.as_completed(futures, with_results=True, raise_errors=False)
+        names = {future.key: source.name for future, source in zip(futures, found, strict=True)}
+        del futures  # what is merged may be forgotten by the scheduler
+        return _merged((_told(future, result, names) for future, result in done), len(found), progress)
+
+
+def _told(future: Any, result: Any, names: dict[str, str]) -> Partial:
+    """What a worker gave; what it died of is a note."""
+    if future.status == "finished":
+        assert isinstance(result, Partial)
+        return result
+    return Partial(notes=(f"{names[future.key]} could not be analysed on the cluster: {result}",))
+
+
+def _pool(processes: int) -> ProcessPoolExecutor:
+    """Neither fork nor forkserver: what runs here may have threads, and Polars does not survive a fork."""
+    spawn = multiprocessing.get_context("spawn")
+    if sys.version_info >= (3, 11):
+        return ProcessPoolExecutor(processes, mp_context=spawn, max_tasks_per_child=AFTER)
+    return ProcessPoolExecutor(processes, mp_context=spawn)
+
+
+def _as_they_come(pool: ProcessPoolExecutor, found: Sequence[Source], waiting: int) -> Iterator[Partial]:
+    """Few are asked for ahead, so that results do not pile up."""
+    rest = iter(found)
+    running: set[Future[Partial]] = set()
+    while True:
+        for source in rest:
+            running.add(pool.submit(facts_of, source))
+            if len(running) >= waiting:
+                break
+        if not running:
+            return
+        done, running = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            yield future.result()
+
+
+def _merged(parts: Iterator[Partial], many: int, progress: Progress | None) -> Partial:
+    """In any order: of equal size at a time, so that each is touched a few times only."""
+    waiting: list[tuple[int, Partial]] = []
+    for number, part in enumerate(parts, 1):
+        size = 1
+        while waiting and waiting[-1][0] == size:
+            part = waiting.pop()[1].merged(part)
+            size *= 2
+        waiting.append((size, part))
+        if progress is not None:
+            progress(number / many)
+    whole = Partial()
+    for _, part in waiting:
+        whole = whole.merged(part)
+    return whole
+
+
+@contextlib.contextmanager
+def _threads(many: int) -> Iterator[None]:
+    """Polars in the processes has so many threads each; it asks the environment when it is imported."""
+    before = os.environ.get("POLARS_MAX_THREADS")
+    os.environ["POLARS_MAX_THREADS"] = str(many)
+    try:
+        yield
+    finally:
+        os.environ.pop("POLARS_MAX_THREADS")
+        if before is not None:
+            os.environ["POLARS_MAX_THREADS"] = before

@@ -1,0 +1,187 @@
+"""The collectives of all ranks side by side: a row for each, a column for each rank. Who came when, who waited, who came last.
+
+A rank's lateness is its arrival less the median one. What of it is its own: the rank's own time since the collective before, less the
+median of that; the rest it brought along. What others did more of before, while they waited for it, is owed to it. Own times need no
+common clock, arrivals do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.analyze.ranks.clocks import Clocks
+from aiflame.analyze.ranks.facts import RankFacts
+from aiflame.attribute.arrays.types import Floats, Ints
+
+LATE_NS = 10_000
+"""Less than this is the noise of clocks and of launching."""
+MEETINGS = {
+    "group": pl.String,
+    "number": pl.Int64,
+    "name": pl.String,
+    "step": pl.Int64,
+    "position": pl.Int64,
+    "phase": pl.Int64,
+    "layer": pl.String,
+    "bytes": pl.Int64,
+    "ranks": pl.Int64,  # that were recorded in it
+    "first_ns": pl.Int64,  # on the common clock
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Meetings:
+    """Collectives that at least two ranks were recorded in, and that nobody leaves before all have come. Arrays: meetings × ranks, ns, NaN
+    where a rank was not in it."""
+
+    rows: pl.DataFrame
+    """MEETINGS, in the order of their first arrivals."""
+    ranks: tuple[int, ...]
+    origin_ns: int
+    """Of `arrival` and `end`, on the common clock."""
+    arrival: Floats
+    end: Floats
+    own: Floats
+    """The rank's own time before it arrived, since the collective before."""
+    exposed: Floats
+    place: NDArray[np.int64]
+    """Row of the rank's collectives, -1: none."""
+    unlike: int
+    """Meetings that had other names in other ranks: they are not the same, and left out."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def last(self) -> Ints:
+        """The column of who came last."""
+        return np.argmax(np.nan_to_num(self.arrival, nan=-np.inf), axis=1) if len(self) else np.zeros(0, dtype=np.int64)
+
+    @property
+    def waited(self) -> Floats:
+        """How long each rank waited for the last one; no longer than it was in the collective."""
+        came = self.arrival.max(axis=1, initial=-np.inf, where=~np.isnan(self.arrival))
+        waited: Floats = np.minimum(came[:, None], self.end) - self.arrival
+        return waited
+
+    @property
+    def late(self) -> Floats:
+        late: Floats = self.arrival - lower_median(self.arrival)
+        return late
+
+    @property
+    def own_late(self) -> Floats:
+        """What of that came about since the collective before; 0 for who came in time."""
+        """What of a rank's lateness came about since the collective before."""
+        late, excess = self.late, self.own - lower_median(self.own)
+        owed = np.zeros(len(self.ranks))
+        found = np.zeros_like(late)
+        for row in range(len(self)):
+            there = ~np.isnan(late[row])
+            behind = there & (late[row] > LATE_NS)
+            less = np.where(there, excess[row], 0.0) + owed
+            found[row, behind] = np.minimum(late[row], less)[behind]
+            # Others did what they had left while they waited: a late rank that does the same after them is not later for that.
+            owed = np.where(behind, np.minimum(less, 0.0), np.where(there, 0.0, owed))
+        return np.maximum(found, 0.0)
+
+
+def lower_median(values: Floats) -> Floats:
+    """The lower median of each row: with two ranks, the one that came first is the measure of the other."""
+    ordered = np.sort(values, axis=1)  # NaN last
+    known = (~np.isnan(values)).sum(axis=1)
+    at = np.maximum((known - 1) // 2, 0)
+    return np.take_along_axis(ordered, at[:, None], axis=1)
+
+
+def meetings(facts: Sequence[RankFacts], clocks: Clocks) -> Meetings:
+    names, keys = _distinct(facts)
+    shape = (len(names), len(facts))
+    origin = min(
+        (int(clocks.moved(one.rank, one.collectives["begin_ns"].to_numpy()).min()) for one in facts if len(one.collectives)), default=0
+    )
+    arrival, end, own, exposed = (np.full(shape, np.nan) for _ in range(4))
+    place = np.full(shape, -1)
+    for column, (one, (row, kept)) in enumerate(zip(facts, keys, strict=True)):
+        begins = one.collectives["begin_ns"].to_numpy()[kept]
+        arrival[row, column] = clocks.moved(one.rank, begins) - origin
+        end[row, column] = clocks.moved(one.rank, one.collectives["end_ns"].to_numpy()[kept]) - origin
+        own[row, column] = one.collectives["own"].to_numpy()[kept]
+        exposed[row, column] = one.collectives["exposed"].to_numpy()[kept]
+        place[row, column] = kept
+    many = (place >= 0).sum(axis=1)
+    common = np.flatnonzero(many > 1)
+    rows = _rows(facts, keys, names, many)
+    first = np.nanmin(arrival[common], axis=1) if len(common) else np.zeros(0)
+    order = np.argsort(first, kind="stable")
+    common = common[order]
+    rows = rows[common].with_columns(first_ns=pl.Series(first[order].astype(np.int64) + origin))
+    unlike = rows["unlike"].to_numpy()
+    rows, common = rows.filter(pl.Series(~unlike)), common[~unlike]
+    return Meetings(
+        rows.select(pl.col(name).cast(kind) for name, kind in MEETINGS.items()),
+        tuple(one.rank for one in facts),
+        origin,
+        arrival[common],
+        end[common],
+        own[common],
+        exposed[common],
+        place[common],
+        int(unlike.sum()),
+    )
+
+
+def _distinct(facts: Sequence[RankFacts]) -> tuple[pl.DataFrame, list[tuple[Ints, Ints]]]:
+    """group and number of each collective that meets, and for each rank the rows of its own, with which of its collectives they are."""
+    groups: dict[str, int] = {}
+    parts = []
+    for one in facts:
+        code = np.array([groups.setdefault(group, len(groups)) for group in one.slots["group"]], dtype=np.int64)
+        slot = one.collectives["slot"].to_numpy()
+        kept = np.flatnonzero(one.slots["meets"].to_numpy()[slot]) if len(slot) else np.zeros(0, dtype=np.int64)
+        parts.append((code[slot[kept]] << 32 | one.collectives["number"].to_numpy()[kept].astype(np.int64), kept))
+    known = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *(key for key, _ in parts)]))
+    names = pl.DataFrame({"group": pl.Series(list(groups), dtype=pl.String).gather(known >> 32), "number": known & 0xFFFFFFFF})
+    return names, [(np.searchsorted(known, key), kept) for key, kept in parts]
+
+
+def _rows(facts: Sequence[RankFacts], keys: list[tuple[Ints, Ints]], names: pl.DataFrame, many: Ints) -> pl.DataFrame:
+    """What each is, as the first rank that was in it says; and whether others say otherwise."""
+    size = len(names)
+    kinds: dict[str, int] = {}
+    of = np.full(size, -1)
+    told = np.full((size, 3), -1)  # column of the rank, its slot, its row
+    unlike = np.zeros(size, dtype=np.bool_)
+    for column, (one, (row, kept)) in enumerate(zip(facts, keys, strict=True)):
+        kind = np.array([kinds.setdefault(name, len(kinds)) for name in one.slots["name"]], dtype=np.int64)
+        slot = one.collectives["slot"].to_numpy()[kept].astype(np.int64)
+        mine = kind[slot] if len(slot) else slot
+        unlike[row] |= (of[row] >= 0) & (of[row] != mine)
+        new = of[row] < 0
+        of[row[new]] = mine[new]
+        told[row[new]] = np.stack([np.full(int(new.sum()), column), slot[new], kept[new]], axis=1)
+    parts = []
+    for column in np.unique(told[:, 0]).tolist():
+        at = np.flatnonzero(told[:, 0] == column)
+        one = facts[column]
+        slots = one.slots[told[at, 1]].select("name", pl.col("position", "phase").cast(pl.Int64), "layer")
+        parts.append(
+            slots.hstack(one.collectives[told[at, 2]].select(pl.col("step", "bytes").cast(pl.Int64))).with_columns(at=pl.Series(at))
+        )
+    wanted = ("name", "position", "phase", "layer", "step", "bytes")
+    empty = pl.DataFrame(schema={**{name: MEETINGS[name] for name in wanted}, "at": pl.Int64})
+    return names.hstack(pl.concat([empty, *parts]).sort("at").drop("at")).with_columns(ranks=pl.Series(many), unlike=pl.Series(unlike))
+
+
+def times_of(facts: Sequence[RankFacts], met: Meetings, column: str) -> Floats:
+    """A column of `facts.COLLECTIVES` for each meeting and rank."""
+    found = np.full(met.place.shape, np.nan)
+    for at, one in enumerate(facts):
+        there = met.place[:, at] >= 0
+        found[there, at] = one.collectives[column].to_numpy()[met.place[there, at]]
+    return found

@@ -1,0 +1,54 @@
+"""The ranks that are in one opened profile, whose times are on one clock already: what its report shows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from aiflame.analyze.ranks.clocks import Clocks, residuals_of
+from aiflame.analyze.ranks.comparison import Ranks, ranks
+from aiflame.analyze.ranks.facts import Partial, of_rank
+from aiflame.analyze.ranks.sources import OfProcesses, or_note
+from aiflame.profile.meta import Meta
+from aiflame.profile.rank_of import NONE, ranks_of
+from aiflame.profile.ranked import Ranked
+from aiflame.profile.tables import OpenedProfile, Tables
+
+
+def rank_numbers(profile: Tables) -> list[int]:
+    """Those that processes of it have."""
+    if not profile.has("ranks"):
+        return []
+    found = ranks_of(profile.table("processes").sort("process"), profile.table("ranks"))
+    return sorted({*found.tolist()} - {NONE})
+
+
+def facts_of_ranks(profile: OpenedProfile) -> Partial:
+    """One rank after another, so that no more than one is in memory; who cannot be read is a note."""
+    partial, size = Partial(), len(rank_numbers(profile))
+    for rank, tables, meta in _each(profile):
+        name = f"rank {rank}"
+        partial = partial.merged(
+            or_note(name, name, lambda rank=rank, tables=tables, meta=meta: [of_rank(tables, meta, rank, size)])  # type: ignore[misc]
+        )
+    return partial
+
+
+def answer(partial: Partial) -> Ranks:
+    """What `facts_of_ranks` found, put together."""
+    return ranks(partial, Clocks(residual_ns=residuals_of(partial.facts)))
+
+
+def _each(profile: OpenedProfile) -> Iterator[tuple[int, Tables, Meta]]:
+    """Each rank's tables. Those of a rank that was recorded into a folder of its own are read from there alone."""
+    for part in _parts(profile):
+        meta = part.parts[0].store.meta if isinstance(part, Ranked) else part.meta
+        numbers = ranks_of(part.table("processes").sort("process"), part.table("ranks")).tolist()
+        for rank in sorted({*numbers} - {NONE}):
+            yield rank, OfProcesses(part, tuple(at for at, number in enumerate(numbers) if number == rank)), meta
+
+
+def _parts(profile: OpenedProfile) -> Sequence[OpenedProfile]:
+    """Of a profile of many folders, each alone: its moments are moved as in the whole, its processes have their own numbers."""
+    if not isinstance(profile, Ranked):
+        return [profile]
+    return [Ranked(profile.folder, [part]) for part in profile.parts]

@@ -1,0 +1,1 @@
+"""Tables of a profile for a person to sort and filter. `all.tables` is the way in."""

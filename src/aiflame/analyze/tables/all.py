@@ -1,0 +1,21 @@
+"""The tables of a profile for a person to sort and filter: kernels, ops, layers, phases, copies, idle gaps; functions and lines."""
+
+from __future__ import annotations
+
+from aiflame.analyze.device.profile_analysis import profile_analysis
+from aiflame.analyze.tables.code import code_tables
+from aiflame.analyze.tables.gpu import copies_table, kernels_table
+from aiflame.analyze.tables.idle import gaps_table, idle_table, steps_table
+from aiflame.analyze.tables.meaning import meaning_tables
+from aiflame.analyze.tables.table import TableOf
+from aiflame.profile.tables import Tables
+
+
+def tables(profile: Tables) -> list[TableOf]:
+    """Those that have rows, the most telling first."""
+    analysis = profile_analysis(profile)
+    found: list[TableOf] = []
+    if analysis.ran_on_devices:
+        found += [kernels_table(analysis, analysis.stalls), copies_table(analysis), idle_table(analysis), gaps_table(analysis)]
+    found += [*meaning_tables(analysis), steps_table(analysis), *code_tables(analysis)]
+    return [table for table in found if not table.rows.is_empty()]

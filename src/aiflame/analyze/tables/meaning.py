@@ -1,0 +1,60 @@
+"""What the time was for, as tables: layers, ops, phases. Of GPU time where a device was used, else of CPU time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from aiflame.analyze.device.profile_analysis import ProfileAnalysis
+from aiflame.analyze.layer_groups import collapsed
+from aiflame.analyze.tables.table import Column, TableOf, number, share, table_of, text
+from aiflame.attribute.meaning.phases import NAMES as PHASES
+from aiflame.attribute.meaning.phases import Phase
+
+_BY_PHASE = {
+    "forward": PHASES[Phase.FORWARD],
+    "backward": PHASES[Phase.BACKWARD],
+}
+
+
+def meaning_tables(analysis: ProfileAnalysis) -> Iterator[TableOf]:
+    """Without a row for what has no layer or op; tables that would have no other row are empty."""
+    parts, label = _parts(analysis)
+    whole = max(int(parts["value"].sum()), 1)
+    split = tuple(number(name, name.title(), "ns") for name in _BY_PHASE)
+    launches = (number("launches", "Launches"),) if "launches" in parts.columns else ()
+    values: tuple[Column, ...] = (number("total", label, "ns"), share("share", f"% of {label}"))
+    layers = parts.filter(pl.col("layer") != "").with_columns(group=collapsed(pl.col("layer")))
+    yield table_of(
+        "layers",
+        "Layers",
+        (text("layer", "Layer"), text("group", "Alike"), *values, *split, *launches),
+        _summed(layers, ["layer", "group"], whole),
+    )
+    groups = _summed(layers, ["group"], whole)
+    if len(groups) < layers["layer"].n_unique():
+        alike = layers.group_by("group").agg(layers=pl.col("layer").n_unique().cast(pl.Int64))
+        columns = (text("group", "Layers alike"), number("layers", "Layers"), *values, *split, *launches)
+        yield table_of("layer-groups", "Layers that are alike", columns, groups.join(alike, on="group", maintain_order="left"))
+    yield table_of("ops", "Ops", (text("op", "Op"), *values, *launches), _summed(parts.filter(pl.col("op") != ""), ["op"], whole))
+    phases = _summed(parts, ["phase"], whole)
+    if len(phases) > 1:
+        yield table_of("phases", "Phases", (text("phase", "Phase"), *values, *launches), phases)
+
+
+def _parts(analysis: ProfileAnalysis) -> tuple[pl.DataFrame, str]:
+    if analysis.ran_on_devices or analysis.cpu is None:
+        launches = analysis.sites.select("launches").with_row_index("site").with_columns(pl.col("site").cast(pl.Int64))
+        first = pl.col("site").is_first_distinct()
+        parts = analysis.shared.join(launches, on="site", how="left", maintain_order="left")
+        return parts.select("phase", "layer", "op", value="took", launches=pl.when(first).then("launches").otherwise(0)), "GPU time"
+    return analysis.cpu.rows.select("phase", "layer", "op", "value"), "CPU time" if analysis.cpu.metric == "cpu-time" else "Wall-clock time"
+
+
+def _summed(parts: pl.DataFrame, by: list[str], whole: int) -> pl.DataFrame:
+    value = pl.col("value")
+    sums = {name: value.filter(pl.col("phase") == phase).sum() for name, phase in _BY_PHASE.items()}
+    counts = [pl.col("launches").sum()] if "launches" in parts.columns else []
+    rows = parts.group_by(by).agg(*counts, total=value.sum(), **sums)
+    return rows.with_columns(share=pl.col("total") / whole).sort("total", *by, descending=[True, *[False] * len(by)])

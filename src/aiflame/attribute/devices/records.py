@@ -1,0 +1,199 @@
+"""What ran on devices, a piece at a time: kernels, then copies, each with its launch and what it was of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.attribute.arrays.chunks import count, pieces, take_or
+from aiflame.attribute.arrays.lookup import find_rows
+from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.devices.graphs import captured_stacks
+from aiflame.attribute.devices.launches import LaunchTable
+from aiflame.attribute.meaning.context import BRINGS, CONTEXT, Meaning
+from aiflame.attribute.meaning.families import COLLECTIVE, families
+from aiflame.attribute.meaning.phases import Phase
+from aiflame.attribute.meaning.specializations import Specializations
+from aiflame.profile.codes import CopyKind
+from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
+
+COPY_NAMES = {
+    CopyKind.HOST_TO_DEVICE: "[copy host→device]",
+    CopyKind.DEVICE_TO_HOST: "[copy device→host]",
+    CopyKind.DEVICE_TO_DEVICE: "[copy device→device]",
+    CopyKind.FILL: "[fill]",
+    CopyKind.MAP: "[map]",
+    CopyKind.PEER: "[copy device→other device]",
+}
+LONGEST_NS = 1 << 50
+"""No kernel runs for more than this, 13 days, unless its record is damaged."""
+NO_THREAD_ROW = -1
+"""`thread` of what has no known launch."""
+
+_RAN = ["process", "api", "correlation", "node", "item", "start_ns", "end_ns", "bytes"]
+_OF_CAPTURE = ("phase", "layer", "op")
+_NOTHING = {"step": -1, "phase": int(Phase.OTHER), BRINGS: False}
+"""Of what has no known launch; of the rest of CONTEXT 0."""
+Columns = dict[str, NDArray[Any]]
+"""By name, a value for each that ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """What runs: distinct kernels, and kinds of copies on their devices, by number."""
+
+    rows: pl.DataFrame
+    """item, name, device, kind"""
+    shapes: pl.DataFrame
+    """process, shape, item: sorted"""
+    copies: pl.DataFrame
+    """copy, device, item"""
+
+    @staticmethod
+    def of(profile: Tables) -> Items:
+        shapes = profile.table("kernel_shapes").select("process", "name", "device", shape="id").unique(["process", "shape"], keep="first")
+        copies = profile.scan("copies").select("kind", "device").unique().collect()
+        names = pl.col("kind").replace_strict(
+            {int(kind): name for kind, name in COPY_NAMES.items()}, default="[copy]", return_dtype=pl.String
+        )
+        copies = copies.select("device", name=names, copy="kind")
+        kernel, copy = pl.lit(int(Kind.GPU_KERNEL), dtype=pl.UInt8), pl.lit(int(Kind.GPU_COPY), dtype=pl.UInt8)
+        unknown = pl.DataFrame({"name": "[unknown kernel]", "device": ""}).select("name", "device", kind=kernel)
+        found = pl.concat([shapes.select("name", "device", kind=kernel), copies.select("name", "device", kind=copy)]).unique()
+        items = pl.concat([unknown, found]).with_row_index("item")
+        of_shapes = shapes.join(items.filter(kind=int(Kind.GPU_KERNEL)), on=["name", "device"]).select("process", "shape", "item")
+        of_copies = copies.join(items.filter(kind=int(Kind.GPU_COPY)), on=["name", "device"]).select("copy", "device", "item")
+        return Items(items, of_shapes.sort("process", "shape"), of_copies.unique(["copy", "device"]))
+
+    def of_shape(self, process: NDArray[np.uint32], shape: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """0, an unknown kernel, where there is none."""
+        known, asked = (
+            each.astype(np.int64) << 32 | number for each, number in ((self._ints("process"), self._ints("shape")), (process, shape))
+        )
+        return take_or(self.shapes["item"].to_numpy(), find_rows(known, asked), 0)
+
+    def _ints(self, name: str) -> Ints:
+        return self.shapes[name].to_numpy().astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Kernels and copies, and all that is joined with them."""
+
+    profile: Tables
+    items: Items
+    specializations: Specializations
+    meaning: Meaning | None
+    """None where no column of CONTEXT is asked for."""
+    _launches: LaunchTable
+    _captured: pl.DataFrame
+    _context: Columns
+    """CONTEXT and BRINGS of launches, in the order of their table: that in which `meaning` has them."""
+    _brought: NDArray[np.bool_]
+    """Which items are copies to a device."""
+    _collective: NDArray[np.bool_]
+
+    @staticmethod
+    def of(profile: Tables, meaning: Meaning | None) -> Records:
+        items = Items.of(profile)
+        launches = LaunchTable.of(profile)
+        names = items.rows["name"]
+        collective = [name for name, family in families(profile, names).items() if family == COLLECTIVE]
+        return Records(
+            profile,
+            items,
+            Specializations.of(profile, items.rows),
+            meaning,
+            launches,
+            captured_stacks(profile),
+            _in_order(meaning.launches, launches) if meaning is not None else {},
+            (names == COPY_NAMES[CopyKind.HOST_TO_DEVICE]).to_numpy(),
+            names.is_in(collective).to_numpy(),
+        )
+
+    def __len__(self) -> int:
+        return sum(count(self.profile.scan(name)) for name in ("kernels", "copies"))
+
+    def pieces(self) -> Iterator[Columns]:
+        """All kernels, then all copies: _RAN; a damaged end is none."""
+        longest = pl.col("start_ns") + LONGEST_NS
+        end = pl.max_horizontal("start_ns", pl.min_horizontal("end_ns", longest))
+        common = [pl.col("process"), pl.col("api").cast(pl.UInt32), *map(pl.col, ("correlation", "node", "start_ns")), end.alias("end_ns")]
+        for piece in pieces(self.profile.scan("kernels").select(*common, "shape")):
+            item = self.items.of_shape(piece["process"].to_numpy(), piece["shape"].to_numpy())
+            yield _columns(piece.with_columns(item=pl.Series(item), bytes=pl.lit(0, dtype=pl.UInt64)))
+        for piece in pieces(self.profile.scan("copies").select(*common, "kind", "device", "bytes")):
+            known = piece.join(
+                self.items.copies, left_on=["kind", "device"], right_on=["copy", "device"], how="left", maintain_order="left"
+            )
+            yield _columns(known.with_columns(pl.col("item").fill_null(0)))
+
+    def told(self, ran: Columns) -> Columns:
+        """Of each that ran: process, thread, stack, graph (it ran for a graph's node), captured (see `captured_stacks`), item,
+        specialization, launch (its number), and where meaning was asked for CONTEXT. A graph's kernels have the step and region of their
+        replay; phase, layer and op are those of their capture."""
+        launches = self._launches
+        launch = launches.find(ran["process"], ran["api"], ran["correlation"])
+        graph = ran["node"] != 0
+        made = self._made(ran, graph)
+        captured = np.zeros(len(graph), dtype=np.uint32)
+        variant = take_or(launches.variant, launch, 0) if len(launches.variant) else captured.copy()
+        at = made["row"].to_numpy()
+        captured[at], variant[at] = (made[name].fill_null(0).to_numpy() for name in ("captured", "variant"))
+        told = {
+            "process": ran["process"],
+            "thread": _or(launches.thread, launch, NO_THREAD_ROW),
+            "stack": take_or(launches.stack, launch, 0),
+            "graph": graph,
+            "captured": captured,
+            "item": ran["item"],
+            "specialization": self.specializations.numbers(ran["process"], variant, ran["item"]),
+            "launch": take_or(launches.id, launch, 0),
+        }
+        return told | self._meant(ran["item"], launch, made) if self.meaning is not None else told
+
+    def _made(self, ran: Columns, graph: NDArray[np.bool_]) -> pl.DataFrame:
+        """Of those that ran for a graph's node: row, and as `captured_stacks`."""
+        row = np.flatnonzero(graph)
+        of_graphs = pl.DataFrame({"row": row, "process": ran["process"][row], "node": ran["node"][row]})
+        return of_graphs.join(self._captured, on=["process", "node"], how="left", maintain_order="left")
+
+    def _meant(self, item: NDArray[np.uint32], launch: Ints, made: pl.DataFrame) -> Columns:
+        assert self.meaning is not None
+        told = {name: _or(column, launch, _NOTHING.get(name, 0)) for name, column in self._context.items()}
+        brings = told.pop(BRINGS).astype(np.bool_)
+        nodes = self.meaning.nodes.select("process", *_OF_CAPTURE, made="node")
+        known = made.select("process", "row", "made").join(nodes, on=["process", "made"]) if len(made) else made.clear()
+        for name in _OF_CAPTURE if len(known) else ():
+            told[name][known["row"].to_numpy()] = known[name].to_numpy()
+        told["phase"][self._brought[item] & brings] = int(Phase.DATA)
+        told["phase"][self._collective[item]] = int(Phase.COMMUNICATION)
+        return told
+
+
+def _columns(piece: pl.DataFrame) -> Columns:
+    return {name: piece[name].to_numpy() for name in _RAN}
+
+
+def _or(column: NDArray[Any], row: Ints, nothing: int) -> NDArray[Any]:
+    """The value of each row as a signed number, of -1 another one."""
+    signed = np.int64 if column.dtype.itemsize > 2 and column.dtype.kind == "u" else np.int32
+    if not len(column):
+        return np.full(len(row), nothing, dtype=signed)
+    return np.where(row < 0, signed(nothing), column[row].astype(signed))
+
+
+def _in_order(told: pl.DataFrame, launches: LaunchTable) -> Columns:
+    """What meaning says of launches, in the order of their table: that in which it asked about them."""
+    key = ["process", "id"]
+    there = len(told) == len(launches.id) and all(np.array_equal(told[name].to_numpy(), getattr(launches, name)) for name in key)
+    if not there:
+        rows = pl.DataFrame({name: getattr(launches, name) for name in key}).cast({name: told.schema[name] for name in key})
+        told = rows.join(told, on=key, how="left", maintain_order="left")
+    return {name: told[name].to_numpy() for name in (*CONTEXT, BRINGS)}

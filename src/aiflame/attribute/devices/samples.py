@@ -1,0 +1,255 @@
+"""Samples of warps, divided over the launches of the kernel that they were taken in.
+
+A sample knows its function and its window of time. Within a window, the samples of a function are divided over its launches on that
+device by the time that these ran in the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+
+import numpy as np
+import polars as pl
+
+from aiflame.attribute.arrays.apportion import Cells, divide, joined
+from aiflame.attribute.arrays.row_keys import ordered, summed
+from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.devices.stall_samples import UNKNOWN, sampled_functions, samples_of_counter, stall_reasons
+from aiflame.attribute.devices.windows import LATEST, overlaps
+from aiflame.attribute.devices.work import Work
+from aiflame.attribute.meaning.specializations import kept_apart
+from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
+
+NO_KERNEL = "[unattributed: no kernel ran in the sample's window]"
+NO_CALLER = "[unattributed: called by an unknown kernel]"
+DROPPED = "[unattributed: samples dropped]"
+DRIVER = "[kernels of the driver]"
+MOST_SAMPLES = 1 << 40
+"""No window has more, unless it is damaged."""
+_DEVICE = ["process", "device"]
+_CODE = ["cubin", "function", "offset", "reason"]
+_UNPLACED = {"process": pl.UInt32, "device": pl.String, "point": pl.UInt32, "why": pl.String, "value": pl.Int64}
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    points: pl.DataFrame
+    """What was sampled: cubin, function (as compiled), offset, reason (short), and `called`: it is no kernel but called by one."""
+    placed: pl.DataFrame
+    """site (row of `Work.sites`), point (row of `points`), value"""
+    unplaced: pl.DataFrame
+    """process, device, why (a name for the frame), point, value: those whose launch is not known"""
+
+
+def samples(
+    profile: Tables, work: Work, *, not_issued: bool = False, detail: bool = True, offsets: bool = True, ran: Ran | None = None
+) -> Samples:
+    """All samples, or those in whose cycle the scheduler issued nothing: a part of them that the device counts a second time.
+
+    Without `detail`, the points are functions alone; without `offsets`, functions and reasons. Who asks for several may give what is the
+    same for all: `ran` of this work.
+    """
+    ran = ran or Ran(work)
+    kernels = work.sites.with_row_index("site").filter(pl.col("kind") == int(Kind.GPU_KERNEL))
+    taken = counted(profile, not_issued, detail, offsets)
+    points = taken.select(_CODE).unique().sort(_CODE)
+    points = points.with_columns(called=~pl.col("function").is_in(kernels["name"].unique().implode()))
+    taken = taken.join(points.with_row_index("point"), on=_CODE, maintain_order="left").drop("offset", "reason")
+    kernels, taken = kept_apart(profile, kernels, taken)
+    windows = profile.table("gpu_windows").select("process", "device", "begin_ns", "end_ns", window="id")
+    by_device = kernels.partition_by(_DEVICE, as_dict=True)
+    cells, missed = [], [pl.DataFrame(schema=_UNPLACED)]
+    for (process, device), here in taken.partition_by(_DEVICE, as_dict=True).items():
+        known = by_device.get((process, device), kernels.clear())
+        placed, unplaced = _Device.of(known, windows.filter(process=process, device=device), ran).place(here)
+        cells.append(placed)
+        for why, point, value in unplaced:
+            rows = pl.DataFrame({"point": point.astype(np.uint32), "value": value})
+            missed.append(
+                rows.select(
+                    pl.lit(process, pl.UInt32).alias("process"), pl.lit(device).alias("device"), "point", pl.lit(why).alias("why"), "value"
+                )
+            )
+    site, point, value = joined(cells)
+    found = summed(pl.DataFrame({"site": site, "point": point, "value": value}), ("site", "point"))
+    lost = pl.concat(missed).group_by(*_DEVICE, "why", "point").agg(pl.col("value").sum())
+    return Samples(points, found, lost.sort(*_DEVICE, "why", "point"))
+
+
+def elsewhere(profile: Tables) -> pl.DataFrame:
+    """process, device, why, value: samples that were lost, or taken in kernels of the driver's own."""
+    count = {DROPPED: "dropped", DRIVER: "foreign"}
+    sums = [pl.col(column).clip(upper_bound=MOST_SAMPLES).sum().cast(pl.Int64).alias(why) for why, column in count.items()]
+    summed = profile.scan("gpu_windows").group_by(_DEVICE).agg(sums).collect()
+    return summed.unpivot(list(count), index=_DEVICE, variable_name="why").filter(pl.col("value") > 0).sort(*_DEVICE, "why")
+
+
+def counted(profile: Tables, not_issued: bool, detail: bool, offsets: bool = True) -> pl.DataFrame:
+    """process, device, window, cubin, function, offset, reason, count: samples of one of a reason's two counters."""
+    reasons, functions = stall_reasons(profile), sampled_functions(profile)
+    windows = profile.table("gpu_windows").select("process", "device", window="id").unique(["process", "window"], keep="first")
+    # Sorting by the places of names among all names is much quicker than sorting by names.
+    reasons, functions, windows = (
+        rows.with_columns(pl.Series(f"{name}_at", _places(rows[name])))
+        for rows, name in ((reasons, "short"), (functions, "name"), (windows, "device"))
+    )
+    kept = ["short", "short_at", *["offset"][: int(offsets)]] if detail else []
+    where = [
+        pl.col("offset") if detail and offsets else pl.lit(0, pl.UInt32).alias("offset"),
+        (pl.col("short").fill_null(UNKNOWN) if detail else pl.lit("")).alias("reason"),
+    ]
+    found = (
+        samples_of_counter(profile, not_issued=not_issued, reasons=reasons)
+        .group_by("process", "window", "function", *kept)
+        .agg(pl.col("count").sum())
+        .join(functions.lazy(), on=["process", "function"], how="left")
+        .join(windows.lazy(), on=["process", "window"], how="left")
+        .select(
+            "process",
+            pl.col("device").fill_null(""),
+            "window",
+            pl.col("cubin").fill_null(0),
+            pl.col("name").fill_null("").alias("function"),
+            "count",
+            *where,
+            pl.col("device_at", "name_at", *kept[1:2]).fill_null(0),
+        )
+        .filter(pl.col("count") > 0)
+        .collect()
+    )
+    in_order = ordered(found, ("process", "device_at", "name_at", "cubin", "window", "offset", *kept[1:2]))
+    return in_order.drop("device_at", "name_at", *kept[1:2])
+
+
+def _places(names: pl.Series) -> Ints:
+    """The place of each text among all of them in their order, from 1; 0 for no text."""
+    known = names.filter(names != "").unique().sort()
+    place = pl.DataFrame({"name": known, "at": np.arange(1, len(known) + 1)})
+    at = names.rename("name").to_frame().join(place, on="name", how="left", maintain_order="left")["at"]
+    return at.fill_null(0).to_numpy()
+
+
+class Ran:
+    """Caches the overlap of sites with sampling windows."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._known: dict[tuple[bytes, bytes, int], pl.DataFrame] = {}
+
+    def overlaps(self, sites: Ints, windows: pl.DataFrame, reach: int) -> pl.DataFrame:
+        """`windows.overlaps` of these sites with `windows` (begin_ns, end_ns). Reach 0 is the windows as they are, 1 each as wide as it
+        and its neighbours, 2 each back to the beginning of the one before."""
+        begin, until = (np.minimum(windows[name].to_numpy(), LATEST).astype(np.int64) for name in ("begin_ns", "end_ns"))
+        key = sites.tobytes(), begin.tobytes() + until.tobytes(), reach
+        if key not in self._known:
+            chosen = np.zeros(len(self._work.sites), dtype=np.bool_)
+            chosen[sites] = True
+            rows = np.flatnonzero(chosen[self._work.ran["site"].to_numpy()])
+            site, start, end = (self._work.ran[name].to_numpy()[rows] for name in ("site", "start_ns", "end_ns"))
+            length = np.maximum(until - begin, 0)
+            order = np.argsort(begin, kind="stable")
+            before = np.zeros_like(begin)
+            before[order[1:]] = begin[order[:-1]]
+            opens, closes = ((begin, until), (begin - length, until + length), (before, until))[reach]
+            self._known[key] = overlaps(site.astype(np.int64), start, end, opens, closes)
+        return self._known[key]
+
+
+REACHES = 3
+Shares = Mapping[str, Cells]
+"""For each kernel: site, window, overlap."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Device:
+    """When each kernel ran in the windows of sampling, on one device and for one process."""
+
+    kernels: frozenset[str]
+    reaches: tuple[Callable[[], Shares], ...]
+    """First the windows as they are; then each as wide as it and its neighbours, for the kernels' clock and the windows' differ a little;
+    then each back to the beginning of the one before: samples may come late."""
+
+    @staticmethod
+    def of(kernels: pl.DataFrame, windows: pl.DataFrame, ran: Ran) -> _Device:
+        number = windows["window"].cast(pl.Int64)
+
+        @cache
+        def found(reach: int) -> Shares:
+            rows = ran.overlaps(_ints(kernels, "site"), windows, reach)
+            named = rows.with_columns(window=number.gather(rows["window"])).join(kernels.select("site", "name"), on="site")
+            parts = named.partition_by("name", as_dict=True)
+            return {name: (_ints(one, "site"), _ints(one, "window"), _ints(one, "overlap")) for (name,), one in parts.items()}
+
+        return _Device(frozenset(kernels["name"]), tuple(partial(found, reach) for reach in range(REACHES)))
+
+    def place(self, taken: pl.DataFrame) -> tuple[Cells, list[tuple[str, Ints, Ints]]]:
+        """The samples on their sites; and those that have none: why, point, value."""
+        window, point, count = (_ints(taken, name) for name in ("window", "point", "count"))
+        cells, unplaced = [], []
+        for rows, kernels in self._functions(taken):
+            at, many = window[rows], count[rows]
+            shares = self._shares(np.unique(at), kernels)
+            has = np.isin(at, shares[1])
+            if has.any():
+                cells.append(divide(point[rows][has], at[has], many[has], *shares))
+            if not has.all():
+                unplaced.append((NO_KERNEL if kernels else NO_CALLER, point[rows][~has], many[~has]))
+        return joined(cells), unplaced
+
+    def _functions(self, taken: pl.DataFrame) -> Iterator[tuple[slice, list[str]]]:
+        """The rows of each function, and the kernels that they belong to: for a function that is called, the one that its name tells
+        (`$kernel$function`), else all of its cubin."""
+        in_cubin: dict[int, set[str]] = {}
+        for cubin, name in taken.select("cubin", "function").unique().rows():
+            if name in self.kernels:
+                in_cubin.setdefault(cubin, set()).add(name)
+        # A kernel's records do not tell its cubin: those of equal name are one.
+        own = pl.when(pl.col("function").is_in(self.kernels)).then(0).otherwise("cubin")
+        runs = taken.select(pl.struct("function", cubin=own).rle().alias("run")).unnest("run")
+        begin = 0
+        for length, key in zip(runs["len"].to_list(), runs["value"].to_list(), strict=True):
+            name = key["function"]
+            caller = name.split("$")[1] if name.startswith("$") else ""
+            known = [one for one in (name, caller) if one in self.kernels][:1]
+            yield slice(begin, begin + length), known or sorted(in_cubin.get(key["cubin"], ()))
+            begin += length
+
+    def _shares(self, windows: Ints, kernels: list[str]) -> Cells:
+        """How long each site of these kernels ran in each of the windows, or near it where none did; else when they last ran."""
+        cells = [self._of(self.reaches[0](), kernels, windows)]
+        for reach in self.reaches[1:]:
+            windows = np.setdiff1d(windows, cells[-1][1])
+            if len(windows):
+                cells.append(self._of(reach(), kernels, windows))
+        cells.append(self._last_time(kernels, np.setdiff1d(windows, cells[-1][1])))
+        return joined(cells)
+
+    def _last_time(self, kernels: list[str], windows: Ints) -> Cells:
+        """For each of the windows, how long each site of these kernels ran in the last window before it in which they did: some samples
+        come only when sampling ends. Windows are numbered in the order of time."""
+        site, window, overlap = _of_kernels(self.reaches[0](), kernels)
+        order = np.argsort(window, kind="stable")
+        known = window[order]
+        upto = np.searchsorted(known, windows)
+        has = upto > 0
+        first = np.searchsorted(known, known[upto[has] - 1])
+        count = upto[has] - first
+        rows = order[np.repeat(first - np.concatenate([[0], np.cumsum(count)[:-1]]), count) + np.arange(count.sum())]
+        return site[rows], np.repeat(windows[has], count), overlap[rows]
+
+    @staticmethod
+    def _of(shares: Shares, kernels: list[str], windows: Ints) -> Cells:
+        site, window, overlap = _of_kernels(shares, kernels)
+        kept = np.isin(window, windows)
+        return site[kept], window[kept], overlap[kept]
+
+
+def _of_kernels(shares: Shares, kernels: list[str]) -> Cells:
+    return joined([shares[name] for name in kernels if name in shares])
+
+
+def _ints(frame: pl.DataFrame, name: str) -> Ints:
+    return frame[name].to_numpy().astype(np.int64)

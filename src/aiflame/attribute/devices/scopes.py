@@ -1,0 +1,92 @@
+"""Scopes as frames inside their kernel: the time that it really took, divided as its recorded launches divided theirs.
+
+What is the warps' own in a scope, without the scopes inside of it, is its weight; what lies in no scope is the kernel's own. What goes on
+beside the warp (a copy that is on its way) is no part of any warp's time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.attribute.arrays.apportion import scaled
+from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.forest import Forest
+from aiflame.attribute.tree import Frame, frame_table
+from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
+
+SCOPED = ", divided inside kernels by what they recorded"
+_KEY = ["process", "name"]
+_PARTS = ("region", "role", "loop")
+"""They are not of one operation."""
+_WEIGHTS = {"process": pl.UInt32, "name": pl.String, "node": pl.Int64, "weight": pl.Int64}
+
+
+@dataclass(frozen=True, slots=True)
+class Scopes:
+    forest: Forest
+    weights: pl.DataFrame
+    """process, name (of a kernel, as compiled), node (of the forest, 0: the kernel's own), weight"""
+
+    def divide(self, ran: pl.DataFrame, value: Ints) -> tuple[Ints, Ints, Ints]:
+        """The value of each row (`process`, `name`) that has scopes, divided: row, node, value. Sums do not change."""
+        rows = ran.select(pl.col("process").cast(pl.UInt32), "name").with_row_index("row")
+        found = rows.join(self.weights, on=_KEY).sort("row", "node")
+        row, node = found["row"].to_numpy().astype(np.int64), found["node"].to_numpy()
+        return row, node, scaled(row, found["weight"].to_numpy(), value[row])
+
+
+def scopes(profile: Tables) -> Scopes:
+    """Without scopes for a profile that has no records from inside kernels."""
+    none = Scopes(Forest.of_frames(frame_table([])[1:]), pl.DataFrame(schema=_WEIGHTS))
+    if not profile.has("intra_times"):
+        return none
+    kernel = ["process", "kernel"]
+    kernels = profile.table("intra_kernels").select(*kernel, "name")
+    launches = profile.table("intra_launches").select(*kernel, "launch", "warp_ns")
+    times = profile.table("intra_times").join(launches.drop("warp_ns"), on=["process", "launch"])
+    own = times.group_by(*kernel, "path").agg(weight=pl.col("own_ns").sum())
+    paths = profile.table("intra_paths").join(own, on=[*kernel, "path"]).filter(~pl.col("beside")).sort(*kernel, "path")
+    if paths.is_empty():
+        return none
+    told = paths.join(profile.table("intra_scopes").unique([*kernel, "scope"]), on=[*kernel, "scope"], how="left", maintain_order="left")
+    forest, node = Forest.of_chains(_parents(told), _frames(told))
+    inside = told.select(*kernel, pl.Series("node", node), "weight")
+    rest = launches.group_by(kernel).agg(whole=pl.col("warp_ns").sum()).join(inside.group_by(kernel).agg(pl.col("weight").sum()), on=kernel)
+    outside = rest.select(
+        *kernel, pl.lit(0, pl.Int64).alias("node"), weight=(pl.col("whole") - pl.col("weight")).clip(lower_bound=0)
+    )  # fmt: skip
+    weights = (
+        pl.concat([inside, outside])
+        .join(kernels, on=kernel)
+        .group_by(*_KEY, "node")
+        .agg(pl.col("weight").sum().round().cast(pl.Int64))
+        .filter(pl.col("weight").sum().over(_KEY) > 0)
+        .sort(*_KEY, "node")
+    )
+    return Scopes(forest, weights.select(list(_WEIGHTS)))
+
+
+def _parents(told: pl.DataFrame) -> NDArray[np.int64]:
+    """The row of the path around each, -1: none. Numbers of paths are of their kernel."""
+    rows = {key: row for row, key in enumerate(told.select("process", "kernel", "path").rows())}
+    around = told.select("process", "kernel", "parent").rows()
+    return np.array([rows.get(key, -1) for key in around], dtype=np.int64)
+
+
+def _frames(told: pl.DataFrame) -> pl.DataFrame:
+    frames = [
+        Frame(
+            name or f"scope {number}",
+            Kind.GPU_SCOPE,
+            file or "",
+            line or 0,
+            full_name=f"{name} ({op})" if op and kind not in _PARTS else "",
+        )
+        for name, number, file, line, op, kind in told.select("name", "scope", "file", "line", "op", "kind").rows()
+    ]
+    return frame_table(frames)[1:]

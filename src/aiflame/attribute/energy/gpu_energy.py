@@ -1,0 +1,134 @@
+"""What kernels and copies took of their device's energy.
+
+Between two looks at a device its energy is known. While nothing of ours ran, it is idle energy, and so is what the device takes when idle,
+for the part of the time in which nothing ran. The rest belongs to what ran, in proportion to the time that each ran between these looks.
+Numbers are whole µJ; all of a device add up to what it took from the first look to the last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.attribute.arrays.apportion import scaled
+from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.devices.work import Work
+from aiflame.attribute.energy.power import GPUS, Looks, looks, places
+from aiflame.profile.tables import Tables
+
+IDLE_ENERGY = "[GPU idle energy]"
+
+
+@dataclass(frozen=True, slots=True)
+class Energy:
+    sites: Ints
+    """Of each row of `Work.sites`, in µJ."""
+    idle: pl.DataFrame
+    """process, device, value (µJ): of each device that was looked at and had work"""
+    counted: bool
+    """By the devices themselves; else some of it is power times time."""
+    ran_ns: int
+    """Total GPU time, and the part of it for which no energy was measured."""
+    unknown_ns: int
+
+    @property
+    def label(self) -> str:
+        """What is to be said of it, behind a comma."""
+        told = "" if self.counted else ", from power and time"
+        part = self.unknown_ns / max(self.ran_ns, 1)
+        return f"{told}, without {'<0.1' if part < 0.001 else f'{100 * part:.1f}'}% of GPU time that was not measured" if part else told
+
+
+def energy(profile: Tables, work: Work) -> Energy:
+    found = looks(profile, *GPUS)
+    site = work.ran["site"].to_numpy().astype(np.int64)
+    start, end = (work.ran[name].cast(pl.Int64, strict=False).fill_null(0).to_numpy() for name in ("start_ns", "end_ns"))
+    of_site = places(profile, found, work.sites)
+    taken, idle = np.zeros(len(work.sites), dtype=np.int64), []
+    took = int((end - start).sum())
+    known = 0
+    for row, one in enumerate(found):
+        mine = np.flatnonzero((of_site[site] == row) & (end > start))
+        if not len(mine):
+            continue
+        shared = share_out(one, start[mine], end[mine], site[mine], len(work.sites))
+        taken += shared.sites
+        known += shared.known_ns
+        idle.append(_of_processes(work.sites, of_site == row, shared.idle, one.device))
+    schema = {"process": pl.UInt32(), "device": pl.String(), "value": pl.Int64()}
+    rows = pl.concat(idle) if idle else pl.DataFrame(schema=schema)
+    return Energy(taken, rows, all(found[row].counted for row in set(of_site.tolist()) - {-1}), took, took - known)
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    sites: Ints
+    idle: int
+    """µJ"""
+    known_ns: int
+    """Of what ran, how much ran between looks."""
+
+
+def share_out(device: Looks, start: Ints, end: Ints, site: Ints, sites: int) -> Shared:
+    """What one device took, divided over what ran there."""
+    origin = device.time_ns[0]
+    edge = device.time_ns - origin
+    start, end = start - origin, end - origin
+    length, taken = np.diff(edge), np.diff(device.energy)
+    ran = np.diff(_sum_until(edge, start, end))
+    busy = np.diff(_sum_until(edge, *_union(start, end)))
+    power = _idle_power(length, taken, busy)
+    resting = np.minimum(taken, np.rint(power * (length - busy)).astype(np.int64))
+    idle = np.where(busy == 0, taken, resting)
+    working = taken - idle
+    # A device works at the same pace for all that runs between two looks: energy is a line in time, and each takes its rise along it.
+    reached = np.concatenate([[0.0], np.cumsum(np.divide(working * length, ran, out=np.zeros(len(ran)), where=ran > 0))])
+    each = np.interp(end, edge, reached) - np.interp(start, edge, reached)
+    of_sites = np.bincount(site, each, sites)
+    whole = int(working.sum())
+    shares = np.rint(of_sites * 1e3).astype(np.int64)
+    return Shared(scaled(np.zeros(sites, dtype=np.int64), shares, np.array([whole])), int(idle.sum()), int(ran.sum()))
+
+
+def _sum_until(moments: Ints, start: Ints, end: Ints) -> Ints:
+    """How long all of these ran before each of the moments, those that ran together counted each."""
+    begun, ended = np.sort(start), np.sort(end)
+    before, after = np.searchsorted(begun, moments), np.searchsorted(ended, moments)
+    # Sums may go round 2^64: their differences are right.
+    sums, ends = np.concatenate([[0], np.cumsum(begun)]), np.concatenate([[0], np.cumsum(ended)])
+    found: Ints = (before * moments - sums[before]) - (after * moments - ends[after])
+    return found
+
+
+def _union(start: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """When any of them ran."""
+    order = np.argsort(start, kind="stable")
+    start, reached = start[order], np.maximum.accumulate(end[order])
+    first = np.flatnonzero(np.concatenate([[True], start[1:] > reached[:-1]]))
+    last = np.concatenate([first[1:] - 1, [len(start) - 1]])
+    return start[first], reached[last]
+
+
+def _idle_power(length: Ints, taken: Ints, busy: Ints) -> float:
+    """µJ a ns while nothing runs: the median of the looks without work between the first work and the last, else of all such looks; 0 where
+    there is none, and all energy belongs to what ran."""
+    free = np.flatnonzero((busy == 0) & (length > 0))
+    if not len(free):
+        return 0.0
+    worked = np.flatnonzero(busy > 0)
+    between = free[(free > worked[0]) & (free < worked[-1])] if len(worked) else free
+    chosen = between if len(between) else free
+    power = taken[chosen] / length[chosen]
+    order = np.argsort(power, kind="stable")
+    upto = np.cumsum(length[chosen][order])
+    return float(power[order][np.searchsorted(upto, upto[-1] / 2)])
+
+
+def _of_processes(sites: pl.DataFrame, here: NDArray[np.bool_], value: int, device: str) -> pl.DataFrame:
+    """A device's idle energy on the processes that used it, by how long their work took."""
+    named = sites.filter(pl.Series(here)).group_by("process").agg(pl.col("took").sum(), pl.col("device").first()).sort("process")
+    parts = scaled(np.zeros(len(named), dtype=np.int64), named["took"].to_numpy(), np.array([value]))
+    return named.select("process", "device", value=pl.Series(parts, dtype=pl.Int64))

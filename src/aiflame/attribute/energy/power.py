@@ -1,0 +1,148 @@
+"""What devices and CPUs took, by the looks that were taken at them (telemetry): energy that only grows, at moments.
+
+A counter of energy is preferred; without one, it is power times time. A counter may be renewed more rarely than it is looked at: what
+counts are the moments at which it had grown.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.attribute.arrays.types import Ints
+from aiflame.errors import AiflameError
+from aiflame.profile.tables import Tables
+
+GPUS = ("nvidia", "amd", "intel")
+"""Sources whose devices kernels run on."""
+CPUS = "rapl"
+_VENDORS = {
+    "nvidia": re.compile("NVIDIA|GeForce|Tesla|Quadro", re.I),
+    "amd": re.compile("AMD|gfx|Radeon", re.I),
+    "intel": re.compile("Intel"),
+}
+_NO_GPU = re.compile("cpu|pthread|Xeon|EPYC|Ryzen|Core\\(TM\\)", re.I)
+_NUMBERED = re.compile(r"(.*) \[(\d+)\]")
+_LATEST = (1 << 62) - 1
+_MOST, _MOST_WATTS = 1e11, 1e5
+"""No device has taken so many joules, or takes so many watts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """At one device."""
+
+    source: str
+    device: str
+    identity: str
+    time_ns: Ints
+    """Two or more, growing."""
+    energy: Ints
+    """Taken since the first look, in µJ: 0 first, never falling."""
+    counted: bool
+    """By the device itself; else power times time."""
+
+
+def measured(profile: Tables, *sources: str) -> bool:
+    """Whether there are values that tell of energy."""
+    try:
+        series = _series(profile, sources)
+        return not series.is_empty() and not series.lazy().join(profile.scan("telemetry"), on="series", how="semi").collect().is_empty()
+    except AiflameError:
+        return False  # who asks for the tree is told
+
+
+def unreadable(profile: Tables, source: str) -> bool:
+    """There are counters, which could not be read."""
+    return not _series(profile, (source,)).is_empty() and not measured(profile, source)
+
+
+def looks(profile: Tables, *sources: str) -> list[Looks]:
+    """At each device of these sources; RAPL's parts of a package (cores, memory) are counted in their package or beside it."""
+    series = _series(profile, sources)
+    if series.is_empty():
+        return []
+    found = []
+    sound = pl.col("value").is_finite() & (pl.col("value").abs() < _MOST) & (pl.col("time_ns") < _LATEST)
+    values = profile.scan("telemetry").filter(pl.col("series").is_in(series["series"].to_list()) & sound).collect()
+    for (source, device, identity), rows in series.group_by("source", "device", "identity", maintain_order=True):
+        by_name = dict(rows.select("name", "series").rows())
+        for name in ("energy", "power"):
+            here = values.filter(pl.col("series") == by_name.get(name, -1)).unique("time_ns", keep="last").sort("time_ns")
+            if len(here) > 1:
+                time_ns = here["time_ns"].cast(pl.Int64).to_numpy()
+                made = _counted if name == "energy" else _timed
+                found.append(Looks(str(source), str(device), str(identity), *made(time_ns, here["value"].to_numpy()), name == "energy"))
+                break
+    return found
+
+
+def _series(profile: Tables, sources: tuple[str, ...]) -> pl.DataFrame:
+    """series, source, device, name, identity"""
+    if not profile.has("telemetry_series") or not profile.has("telemetry"):
+        return pl.DataFrame(schema={"series": pl.UInt32, **dict.fromkeys(("source", "device", "name", "identity"), pl.String)})
+    told = profile.table("telemetry_series").filter(pl.col("source").is_in(sources), pl.col("name").is_in(["energy", "power"]))
+    # A package's cores are within it; its memory is beside it.
+    return told.filter((pl.col("source") != CPUS) | pl.col("device").str.contains(r"(^|: )package[^ ]*( dram)?$|(^|: )dram$"))
+
+
+def _counted(time_ns: Ints, joules: NDArray[np.float64]) -> tuple[Ints, Ints]:
+    grown = np.rint(np.maximum(np.diff(joules), 0) * 1e6).astype(np.int64)  # a counter that was set back counts from there
+    energy = np.concatenate([[0], np.cumsum(grown)])
+    kept = np.concatenate([[True], grown > 0])
+    time_ns, energy, last = time_ns[kept], energy[kept], time_ns[-1]
+    if len(time_ns) == 1:
+        return np.array([time_ns[0], last]), np.array([0, 0])
+    time_ns[-1] = last  # what it took after it was renewed for the last time is not told
+    return time_ns, energy
+
+
+def _timed(time_ns: Ints, watts: NDArray[np.float64]) -> tuple[Ints, Ints]:
+    watts = np.clip(watts, 0, _MOST_WATTS)
+    taken = (watts[1:] + watts[:-1]) / 2 * np.diff(time_ns) * 1e-3
+    return time_ns, np.concatenate([[0], np.rint(np.cumsum(np.maximum(taken, 0)))]).astype(np.int64)
+
+
+def places(profile: Tables, found: list[Looks], sites: pl.DataFrame) -> Ints:
+    """For each of these sites (process, device) the row of its device in `found`; -1: it was not looked at.
+
+    NVIDIA's are told by their address, since CUDA numbers those that a program may see; without addresses by name and number, and others
+    only where there is one of their vendor."""
+    address = {}
+    if profile.has("gpu_devices"):
+        address = {
+            (process, device): pci for process, device, pci in profile.table("gpu_devices").select("process", "device", "address").rows()
+        }
+    used = sites.select("process", "device").unique(maintain_order=True)
+    rows = [_place(found, device, address.get((process, device), "")) for process, device in used.rows()]
+    numbered = used.with_columns(row=pl.Series(rows, dtype=pl.Int64))
+    placed = sites.select("process", "device").join(numbered, on=["process", "device"], how="left", maintain_order="left")
+    return placed["row"].to_numpy().astype(np.int64)
+
+
+def _place(found: list[Looks], device: str, address: str) -> int:
+    if address:
+        # In a profile of several hosts their names stand before those of devices.
+        at = [row for row, one in enumerate(found) if _same_address(one.identity, address) and _host(one.device) == _host(device)]
+        if any(one.source == "nvidia" and one.identity for one in found):
+            return at[0] if at else -1
+    numbered = _NUMBERED.fullmatch(device)
+    exact = [row for row, one in enumerate(found) if one.device == device]
+    vendor = [row for row, one in enumerate(found) if _VENDORS[one.source].search(device) and not _NO_GPU.search(device)]
+    if len(exact) == 1:
+        return exact[0]
+    return vendor[0] if len(vendor) == 1 and (not numbered or numbered[2] == "0") else -1
+
+
+def _host(device: str) -> str:
+    return device.rpartition(": ")[0]
+
+
+def _same_address(identity: str, address: str) -> bool:
+    """`GPU-… 00000000:1B:00.0` and `0000:1b:00.0`: domains are written at different lengths."""
+    written = identity.rpartition(" ")[2].lower()
+    return bool(written) and written.lstrip("0") == address.lower().lstrip("0")

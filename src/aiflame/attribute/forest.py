@@ -1,0 +1,135 @@
+"""A tree in the making: stacks, kernels and what lies inside them are put on top of what is there already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.attribute.arrays import nodes
+from aiflame.attribute.tree import FRAME_COLUMNS, ROOT, Metric, Tree, assemble, frame_table, merged
+
+NodeIds = NDArray[np.int64]
+"""Numbers of nodes of a tree in the making."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forest:
+    """What may be put on top of a node: stacks as one trie, callers first and level by level. Node 0 stands for nothing at all."""
+
+    frames: pl.DataFrame
+    """FRAME_COLUMNS"""
+    parent: NDArray[np.int32]
+    """-1 for node 0, 0 for an outermost frame."""
+    frame: NDArray[np.uint32]
+    """Row of `frames`."""
+
+    @staticmethod
+    def of_frames(frames: pl.DataFrame) -> Forest:
+        """Each frame on its own: the node of row n is n + 1."""
+        rows = np.arange(-1, len(frames))
+        return Forest(frames, np.where(rows < 0, -1, 0).astype(np.int32), np.maximum(rows, 0).astype(np.uint32))
+
+    @staticmethod
+    def of_chains(parent: NDArray[np.int64], frames: pl.DataFrame) -> tuple[Forest, NDArray[np.int64]]:
+        """A forest of loose nodes, `parent` of each as the number of another, -1 for none, and its frame; and the node of each."""
+        size = len(parent)
+        columns = list(FRAME_COLUMNS)
+        distinct = frames.select(columns).unique(maintain_order=True)
+        row = frames.join(distinct.with_row_index("row"), on=columns, how="left", maintain_order="left")["row"].to_numpy()
+        above = np.concatenate([[-1], np.where(parent < 0, 0, parent + 1)]).astype(np.int32)
+        merged, frame, place = nodes.merge_siblings(above, np.concatenate([[0], row]).astype(np.uint32))
+        return Forest(distinct, merged, frame), place[1 : size + 1].astype(np.int64)
+
+    def paths(self) -> list[str]:
+        """Of each node the names of its frames from the outermost on, `layers.3.attn`; "" for node 0."""
+        names = self.frames["name"].to_list()
+        paths = [""]
+        for above, frame in zip(self.parent[1:].tolist(), self.frame[1:].tolist(), strict=True):
+            paths.append(f"{paths[above]}.{names[frame]}" if above > 0 else names[frame])
+        return paths
+
+    def within(self, outer: NDArray[np.int64], inner: NDArray[np.int64]) -> tuple[Forest, NDArray[np.int64]]:
+        """Each `inner` path put on top of its `outer` one, without the beginning that both share: a forest that has these too, and their
+        nodes."""
+        result = np.where(inner > 0, inner, outer)
+        both = (inner > 0) & (outer > 0) & (inner != outer)
+        wanted = inner[both] << 32 | outer[both]
+        pairs = nodes.with_callers(self.parent, nodes.distinct(wanted))
+        node, part = pairs >> 32, pairs & 0xFFFFFFFF
+        shared, above = np.zeros(len(pairs), dtype=np.bool_), part
+        while above.any():
+            shared |= above == node
+            above = np.maximum(self.parent[above], 0)
+        number = np.where(shared, part, len(self.parent) + np.cumsum(~shared) - 1)
+        caller = self.parent[node].astype(np.int64)
+        at = np.minimum(np.searchsorted(pairs, caller << 32 | part), max(len(pairs) - 1, 0))
+        parent = np.where(caller > 0, number[at], part)[~shared]
+        merged, frame, place = nodes.merge_siblings(
+            np.concatenate([self.parent, parent]).astype(np.int32),
+            np.concatenate([self.frame, self.frame[node[~shared]]]).astype(np.uint32),
+        )
+        result[both] = number[np.searchsorted(pairs, wanted)]
+        return Forest(self.frames, merged, frame), place[result].astype(np.int64)
+
+
+class TreeBuilder:
+    """Nodes are only ever added under nodes that are there."""
+
+    def __init__(self) -> None:
+        root = frame_table([])
+        assert root.row(0) == tuple(ROOT)
+        self._frames = [root]
+        self._frame_count = 1
+        self._known: dict[int, tuple[pl.DataFrame, int]] = {}
+        self._parent: list[NDArray[np.int64]] = [np.array([-1])]
+        self._frame: list[NDArray[np.int64]] = [np.array([0])]
+        self._size = 1
+
+    def __len__(self) -> int:
+        return self._size
+
+    def add(self, place: NodeIds, forest: Forest, leaf: NDArray[np.int64]) -> NodeIds:
+        """Puts the stacks that end at the forest's nodes `leaf` on the nodes `place`; where each ends then. Equal stacks on one node are
+        put there once a call, and leaf 0 stays where it is."""
+        ended = place.astype(np.int64, copy=True)
+        has = leaf > 0
+        if not has.any():
+            return ended
+        ground, which = np.unique(ended[has], return_inverse=True)
+        wanted = leaf[has].astype(np.int64) << 32 | which
+        # A pair is a node of the forest as it stands on one node of ours. Pairs sort callers first, as forests do.
+        pairs = nodes.with_callers(forest.parent, nodes.distinct(wanted))
+        node, on = pairs >> 32, pairs & 0xFFFFFFFF
+        caller = forest.parent[node].astype(np.int64)
+        above = self._size + np.searchsorted(pairs, caller << 32 | on)
+        ended[has] = self._size + np.searchsorted(pairs, wanted)
+        self._parent.append(np.where(caller == 0, ground[on], above))
+        self._frame.append(self._first_row(forest) + forest.frame[node].astype(np.int64))
+        self._size += len(pairs)
+        return ended
+
+    def finish(self, metrics: tuple[Metric, ...], values: Mapping[str, tuple[NodeIds, NDArray[np.int64]]]) -> Tree:
+        """The Tree; for each metric, values and the nodes that they belong to."""
+        gathered = {name: nodes.gather(place, value.astype(np.int64), self._size) for name, (place, value) in values.items()}
+        return assemble(*self._loose(), gathered, metrics)
+
+    def build(self) -> tuple[Tree, NodeIds]:
+        """The Tree without any metric, and the node that each place became."""
+        tree, place = merged(*self._loose())
+        return tree, place.astype(np.int64)
+
+    def _loose(self) -> tuple[pl.DataFrame, NDArray[np.int32], NDArray[np.uint32]]:
+        return pl.concat(self._frames), np.concatenate(self._parent).astype(np.int32), np.concatenate(self._frame).astype(np.uint32)
+
+    def _first_row(self, forest: Forest) -> int:
+        """Where the forest's frames begin among all: a forest that is used again has them there already."""
+        key = id(forest.frames)
+        if key not in self._known:
+            self._known[key] = forest.frames, self._frame_count
+            self._frames.append(forest.frames.select(list(FRAME_COLUMNS)))
+            self._frame_count += len(forest.frames)
+        return self._known[key][1]

@@ -1,0 +1,197 @@
+"""From work of the backward pass to the forward code that made its autograd node.
+
+A node is known by torch's number of the thread that made it and its number in that thread's sequence. Forward work knows the node that its
+thread made last: an op makes its node before it runs, so that what it launches has the node's number, and the layer of its stack. What a
+node did not launch itself in the forward pass (`chunk` launches nothing, its gradient does) is told by `layer_calls`: which module's call
+made a node. CPU samples meet few of these moments, so that theirs is always the layer that a call tells, and the stack that of forward work
+of the same layer and op.
+
+Where nothing tells, a node lies between its neighbours in the sequence: in their layer, or in what the paths of both share. Sums of
+gradients are of what the layers of the nodes share that gave the gradients (`gradient_sums`). Where these are not told, and hooks: they
+run between nodes and belong to the node before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from aiflame.attribute.arrays import nodes
+from aiflame.attribute.arrays.lookup import find
+from aiflame.attribute.arrays.types import Ints, Mask
+from aiflame.attribute.meaning.gradient_sums import gradient_sums
+from aiflame.attribute.meaning.layers import StackLayers
+from aiflame.attribute.meaning.op_names import same_op
+from aiflame.attribute.meaning.ops import StackOps, Where
+from aiflame.attribute.meaning.sequences import Moments, Sequences
+from aiflame.profile.frame_words import is_backward, torch_thread
+from aiflame.profile.tables import Tables
+
+COMPILED = "CompiledFunction"
+"""The node of a whole compiled graph: its ops are those that run inside of it."""
+_NO_NUMBER = 0xFFFFFFFF
+"""`sequence` of nodes that add up the gradient of a parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardOf:
+    """For each item, forward work too."""
+
+    backward: Mask
+    """It is work of a node of the backward pass, or between nodes. Modules that are called there are none: their code is run anew."""
+    stack: Ints
+    """The stack to take a Python line from: its own; of backward work the forward stack of the same process that made the node, 0 where
+    none is known."""
+    layer: Ints
+    """Its layer path (node of the layers' forest), 0: none. Of backward work that of its node, or what the node's neighbours share."""
+    op: Ints
+    """Its op (row of the ops' names), 0: none. Of backward work the forward op that made its node."""
+
+
+def origins(profile: Tables, items: pl.DataFrame, layers: StackLayers, ops: StackOps) -> ForwardOf:
+    """`items`: process, thread, stack, time_ns, autograd, sequence, and `gpu`: it is a launch or a graph's node, no CPU sample."""
+    columns = (
+        items[name].to_numpy().astype(np.int64, copy=False) for name in ("process", "thread", "stack", "time_ns", "autograd", "sequence")
+    )
+    process, thread, stack, time_ns, autograd, sequence = columns
+    # There may be tens of millions of items: small numbers are kept small.
+    place, own = ops.places(process, stack), layers.of_stacks(process, stack)
+    op, node_op = (ops.at(column.astype(np.int32), place) for column in (ops.op, ops.node))
+    where = ops.at(ops.where.astype(np.int8), place)
+    del place
+    told = is_backward(autograd)
+    backward = told | (where == Where.ENGINE) | ((where == Where.NODE) & (autograd == 0))
+    placed = ~backward | (where == Where.RECOMPUTED)  # the stack itself tells the layer
+
+    same = _same_ops(ops)
+    thread_of_torch = torch_thread(process, autograd)
+    owner = np.searchsorted(nodes.distinct(thread_of_torch), thread_of_torch)
+    del thread_of_torch
+    sequences = Sequences.of_forward(
+        Moments(owner, sequence, time_ns, process << 32 | thread, same[op]),
+        np.flatnonzero((autograd > 0) & ~backward),
+    )
+    asked = np.flatnonzero(told & ~placed & (sequence != _NO_NUMBER))
+    gpu = items["gpu"].to_numpy().astype(np.bool_)
+    maker = np.full(len(items), -1, dtype=np.int32 if len(items) < 1 << 31 else np.int64)
+    layer, known = np.where(placed, own, 0), placed.copy()
+    of_nodes = _OfNodes(layers, own, process, autograd, gpu)
+    maker[asked], layer[asked], known[asked] = of_nodes.find(sequences, asked, same[node_op[asked]])
+    _add_sums(profile, of_nodes, sequences, process << 32 | thread, asked, layer, known)
+    _fill(process << 32 | thread, time_ns, gpu, backward, known, layer, layers)
+    layer = np.where(backward & ~known & (layer == 0), own, layer)
+
+    in_node = np.flatnonzero(backward & ~placed & (where != Where.ENGINE))
+    op[in_node] = _forward_ops(ops, node_op[in_node], np.where(maker[in_node] >= 0, op[maker[in_node]], 0), op[in_node])
+    line = np.where(placed, stack, np.where(maker >= 0, stack[maker], 0))
+    lost = np.flatnonzero(backward & (line == 0) & (layer > 0))
+    line[lost] = _alike(process, stack, layer, same[op], np.flatnonzero(~backward), lost)
+    return ForwardOf(backward & ~placed, line, layer, op)
+
+
+def _same_ops(ops: StackOps) -> Ints:
+    """For each op a number that it shares with its in-place form and with what the name of its node tells; 0 for none."""
+    numbers: dict[str, int] = {"": 0}
+    return np.array([numbers.setdefault(same_op(name), len(numbers)) for name in ops.names], dtype=np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class _OfNodes:
+    """The layers that nodes are of."""
+
+    layers: StackLayers
+    own: Ints
+    """Of each item the layer of its stack; and its process, `autograd` and `gpu`."""
+    process: Ints
+    autograd: Ints
+    gpu: Mask
+
+    def find(self, sequences: Sequences, asked: Ints, op: Ints) -> tuple[Ints, Ints, Mask]:
+        """Of the node of each asked item: the forward item that made it, -1 if none is known, its layer, and whether that is known."""
+        maker = sequences.makers(asked, op)
+        made = maker >= 0
+        layer, known = np.where(made, self.own[maker], 0), made.copy()
+        layer[~made], known[~made] = self._between_neighbours(sequences, asked[~made])
+        called = np.flatnonzero(~self.gpu[asked] | ~made)
+        of_call, by_call = self._by_calls(sequences, asked[called])
+        layer[called[by_call]], known[called[by_call]] = of_call[by_call], True
+        return maker, layer, known
+
+    def _between_neighbours(self, sequences: Sequences, asked: Ints) -> tuple[Ints, Mask]:
+        """The layer that the neighbours of each node share, and whether there are any."""
+        before, after = sequences.neighbours(asked)
+        one, other = self.own[np.where(before >= 0, before, after)], self.own[np.where(after >= 0, after, before)]
+        there = (before >= 0) | (after >= 0)
+        return np.where(there, self.layers.shared(one, other), 0), there
+
+    def _by_calls(self, sequences: Sequences, asked: Ints) -> tuple[Ints, Mask]:
+        """The layer of the call that made each node, and whether calls tell it. A node that no call made is of no module where others are
+        told: on a GPU around it, since older profiles tell of none from the first launch on."""
+        calls, path = self.layers.calls, self.layers.call_path
+        if not len(path):
+            return np.zeros(len(asked), dtype=np.int64), np.zeros(len(asked), dtype=np.bool_)
+        thread = torch_thread(self.process[asked], self.autograd[asked])
+        sequence, time_ns = sequences.of.sequence[asked], sequences.of.time_ns[asked]
+        call = calls.of_nodes(thread, sequence, time_ns)
+        others = np.where(self.gpu[asked], calls.around(thread, sequence, time_ns), calls.cover(thread, time_ns))
+        return np.where(call >= 0, path[call], 0), (call >= 0) | others
+
+
+def _add_sums(profile: Tables, of_nodes: _OfNodes, sequences: Sequences, thread: Ints, asked: Ints, layer: Ints, known: Mask) -> None:
+    """A tensor's gradients are summed up as they come, from the op that used it last to the one that did so first: each sum is of the
+    innermost layer in which its own node and the first one were made. What was used in between lies in that layer, too."""
+    of = sequences.of
+    first = gradient_sums(profile).first_node(thread[asked], of.time_ns[asked], of_nodes.autograd[asked] << 32 | of.sequence[asked])
+    sums = asked[first >= 0]
+    if not len(sums):
+        return
+    sequence = of.sequence.copy()
+    sequence[sums] = first[first >= 0]
+    _, of_first, there = of_nodes.find(replace(sequences, of=replace(of, sequence=sequence)), sums, 0 * sums)
+    there &= known[sums]
+    layer[sums[there]] = of_nodes.layers.shared(layer[sums[there]], of_first[there])
+
+
+def _fill(owner: Ints, time_ns: Ints, gpu: Mask, backward: Mask, known: Mask, layer: Ints, layers: StackLayers) -> None:
+    """Work between nodes: all launches are seen, so theirs is the layer of the launch before; of CPU samples few are, so that theirs is
+    what the samples before and after share. Forward work of the thread ends a backward pass."""
+    if not (backward & ~known).any():
+        return
+    order = np.lexsort((time_ns, owner))
+    place = np.arange(len(order))
+    new_owner = np.append(True, np.diff(owner[order]) != 0)[: len(order)]
+    anchor = (backward & known)[order]
+    stop = (~backward)[order]
+    since = np.maximum.accumulate(np.where(stop | new_owner, place, 0))
+    before = np.maximum.accumulate(np.where(anchor, place, -1))
+    before = np.where((before >= since) & ~stop, before, -1)
+    ends = np.append(new_owner[1:], True)[: len(order)]
+    until = np.minimum.accumulate(np.where(stop | ends, place, len(order))[::-1])[::-1]
+    after = np.minimum.accumulate(np.where(anchor, place, len(order))[::-1])[::-1]
+    after = np.where((after <= until) & ~stop, after, -1)
+    wanted = np.flatnonzero((backward & ~known)[order] & (before >= 0))
+    one = layer[order[before[wanted]]]
+    second = np.where(gpu[order[wanted]] | (after[wanted] < 0), before[wanted], after[wanted])
+    layer[order[wanted]] = layers.shared(one, layer[order[second]])
+    known[order[wanted]] = True
+
+
+def _forward_ops(ops: StackOps, node: Ints, maker: Ints, own: Ints) -> Ints:
+    """The forward op of work in a node: as the node is called, else that which launched there in the forward pass, else what runs."""
+    compiled = np.array([name == COMPILED for name in ops.names])[node]
+    named = np.where(compiled, own, node)
+    return np.where(named > 0, named, np.where(maker > 0, maker, np.where(own > 0, own, node)))
+
+
+def _alike(process: Ints, stack: Ints, layer: Ints, same: Ints, forward: Ints, asked: Ints) -> Ints:
+    """The first stack of forward work with the layer and the op of each asked item; 0 for none."""
+    forward = forward[(layer[forward] > 0) & (same[forward] > 0)]
+    place = process << 32 | layer
+    places = nodes.distinct(place[forward])
+    at, there = find(places, place[asked])
+    key = np.searchsorted(places, place[forward]) << 32 | same[forward]
+    order = np.argsort(key, kind="stable")
+    found, alike = find(key[order], at << 32 | same[asked])
+    return np.where(there & alike, np.append(stack[forward][order], 0)[found], 0)

@@ -1,0 +1,245 @@
+"""Assigns a step, phase, layer, op and region to each launch, graph node, traced call and CPU sample.
+
+What the stack alone tells is told once for each stack (`layers`, `ops`, `phases.marks`); what depends on the moment, for each item.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.attribute.analysis import Analysis, once, once_for
+from aiflame.attribute.arrays.row_keys import by_time
+from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.forest import Forest
+from aiflame.attribute.meaning.backward import origins
+from aiflame.attribute.meaning.events import LATEST, call_items, forward_calls, ints, launch_items, mother_threads, node_items, sample_items
+from aiflame.attribute.meaning.fused_kernels import kernel_origins
+from aiflame.attribute.meaning.fused_split import Compiled, compiled, op_frames
+from aiflame.attribute.meaning.layer_calls import layer_calls
+from aiflame.attribute.meaning.layers import StackLayers, layers
+from aiflame.attribute.meaning.ops import StackOps, ops
+from aiflame.attribute.meaning.phases import Marks, Phase, Told, marks, phase_forest, phases
+from aiflame.attribute.meaning.regions import Regions, regions
+from aiflame.attribute.meaning.steps import DATA, OPTIMIZER, Seen, Steps, automatic_regions, steps
+from aiflame.attribute.meaning.torch_frames import torch_frames
+from aiflame.attribute.metrics import CLOCK
+from aiflame.attribute.stacks.functions import functions
+from aiflame.attribute.stacks.table import outermost_layers, stack_table
+from aiflame.attribute.stacks.word_trie import word_trie
+from aiflame.attribute.tree import Frame, frame_table
+from aiflame.profile.frame_words import is_backward
+from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
+
+CONTEXT = ("step", "phase", "layer", "op", "region")
+"""Columns of what is told of an item: `step` (-1: none), `phase` (Phase), and nodes of the forests of layers, ops and regions (0: none)."""
+BRINGS = "brings"
+"""Beside them: if the item copies to a device, its phase is data loading."""
+MOTHER = "mother"
+"""Beside them: the thread that it works for (see `events.mother_threads`)."""
+_OF_SAMPLES = ("process", "thread", "id", "stack", "state", "weight", "period_ns", "time_ns")
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """The items of a profile with what they are of, and the forests that the columns name nodes of."""
+
+    launches: pl.DataFrame
+    """process, id (of the launch), CONTEXT, BRINGS, MOTHER"""
+    nodes: pl.DataFrame
+    """process, node (made at a stack), CONTEXT: layer, op and phase are those of its capture"""
+    samples: pl.DataFrame
+    """process, thread, id, stack, state, weight, period_ns, time_ns, CONTEXT; in the order of the table"""
+    forests: dict[str, Forest]
+    """Of phases, layers, ops and regions."""
+    compiled: Compiled
+    """Whose ops stand for all that a compiled kernel was fused from, until they are divided."""
+    steps: pl.DataFrame
+    """When each step began and ended (`steps.Steps.rows`)."""
+
+
+@once
+def of_devices(profile: Analysis) -> Meaning:
+    """What launches and nodes of graphs are of."""
+    launched = launch_items(profile).drop("api")
+    made = node_items(profile)
+    items = launched if made.is_empty() else pl.concat([launched, made], how="diagonal", rechunk=True)
+    profile.part(profile_steps, lambda analysis: _steps(analysis, items[: len(launched)]))
+    known = _Known(profile)
+    columns_of, regions_of = known.context(items, captured=np.arange(len(items)) >= len(launched))
+    told = items.hstack(columns_of)
+    nodes = told[len(launched) :] if len(made) else told.clear().with_columns(node=pl.lit(None, made.schema["node"]))
+    return known.used(Meaning(told[: len(launched)], nodes, told.clear(), known.forests(regions_of), known.compiled, known.steps.rows))
+
+
+def release_samples(profile: Analysis) -> None:
+    """Frees what CPU samples are of."""
+    for clock in CLOCK.values():
+        profile.release(of_samples.part(clock))
+
+
+def of_calls(profile: Tables, of: pl.DataFrame) -> Meaning:
+    """What these traced calls (`process`, `id`) are of, apart from all others: they stand in the column `samples`, with their `id`."""
+    items = call_items(profile, of)
+    known = _Known(Analysis.of(profile))
+    columns, regions_of = known.context(items, np.zeros(len(items), dtype=np.bool_), mother_threads(items, forward_calls(profile)))
+    told = items.hstack(columns)
+    return known.used(Meaning(told.clear(), told.clear(), told, known.forests(regions_of), known.compiled, known.steps.rows))
+
+
+@once_for
+def of_samples(profile: Analysis, clock: int) -> Meaning:
+    """What the CPU samples of a clock are of."""
+    items = sample_items(profile, clock)
+    known = _Known(profile)
+    columns, regions_of = known.context(items, captured=np.zeros(len(items), dtype=np.bool_))
+    told = items.select(_OF_SAMPLES).hstack(columns.select(CONTEXT))
+    return known.used(Meaning(told.clear(), told.clear(), told, known.forests(regions_of), known.compiled, known.steps.rows))
+
+
+@once
+def profile_steps(profile: Analysis) -> Steps:
+    """The steps of all threads: launches tell all of the programs that have some; of others there are CPU samples."""
+    return _steps(profile, launch_items(profile))
+
+
+def _steps(profile: Analysis, launched: pl.DataFrame) -> Steps:
+    rest = sample_items(profile).join(launched.select("process").unique(), on="process", how="anti")
+    known = _Known(profile)
+    both = [(launched, True), (rest, False)]
+    return steps(profile, {key: seen for items, exact in both for key, seen in known.seen(items, exact).items()})
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known of a profile's stacks and threads, before any item is asked about."""
+
+    profile: Analysis
+
+    def context(self, items: pl.DataFrame, captured: NDArray[np.bool_], mother: Ints | None = None) -> tuple[pl.DataFrame, Forest]:
+        """CONTEXT, MOTHER and BRINGS of each item, and the forest of regions; `captured`: it is a graph's node, which does not run when it
+        is made; `mother`: the thread that it works for, where the items alone do not tell. What autograd's thread marks lies within the
+        regions of that one."""
+        process, thread, stack, time_ns, autograd = ints(items, "process", "thread", "stack", "time_ns", "autograd")
+        mother = mother_threads(items) if mother is None else mother
+        step = np.where(captured, -1, self.steps.of(process, mother, time_ns))
+        # There may be ten million items: only what is needed of each is held.
+        origin = replace(origins(self.profile, items, self._layers, self._ops), stack=stack[:0])
+        _, group = np.unique(process << 32 | mother, return_inverse=True)
+        told = Told(
+            order=np.lexsort((time_ns, captured, group)),
+            group=group << 1 | captured,
+            time_ns=time_ns,
+            static=self._marks.phase[self._node(process, stack)],
+            backward=is_backward(autograd),
+            layer=self._root(process, stack) > 0,
+            op=origin.op > 0,
+            step=step,
+            anywhere=captured,
+            region=self._automatic(process, mother, time_ns),
+        )
+        self.profile.release(torch_frames)  # layers and ops are there now
+        phase, brings = phases(told)
+        around = np.where(mother != thread, self._regions.paths(process, mother, time_ns), 0)
+        regions_of, region = self._regions.forest.within(around, self._regions.paths(process, thread, time_ns))
+        op = np.where(origin.backward & (origin.op > 0), origin.op + len(self._ops.names) - 1, origin.op)
+        made = self.compiled.origins.of_stacks(process, stack)
+        op = np.where(made > 0, self.compiled.first - 1 + made, op)
+        columns = {"step": step, "phase": phase, "layer": origin.layer, "op": op, "region": region}
+        known = pl.DataFrame({name: column.astype(np.int32) for name, column in columns.items()})
+        return known.with_columns(pl.Series(MOTHER, mother.astype(np.uint32)), pl.Series(BRINGS, brings)), regions_of
+
+    def forests(self, regions_of: Forest) -> dict[str, Forest]:
+        names = self._ops.names[1:]
+        op = frame_table([Frame(name, Kind.OP) for name in (*names, *(f"{name} (backward)" for name in names))])[1:]
+        op = pl.concat([op, op_frames(self.compiled.origins)])
+        return {
+            "phase": phase_forest(),
+            "layer": self._layers.forest,
+            "op": Forest.of_frames(op),
+            "region": regions_of,
+        }
+
+    @cached_property
+    def compiled(self) -> Compiled:
+        return compiled(self.profile, kernel_origins(self.profile), 2 * (len(self._ops.names) - 1))
+
+    def used(self, meaning: Meaning) -> Meaning:
+        """The meaning; what each stack tells is freed, unless others share it."""
+        for part in (stack_table, word_trie, layers, ops, regions, marks, kernel_origins, outermost_layers, layer_calls):
+            self.profile.used(part)
+        return meaning
+
+    @property
+    def steps(self) -> Steps:
+        return profile_steps(self.profile)
+
+    def seen(self, items: pl.DataFrame, exact: bool) -> dict[tuple[int, int], Seen]:
+        process, thread, stack, time_ns, autograd, sequence = ints(items, "process", "thread", "stack", "time_ns", "autograd", "sequence")
+        node = self._node(process, stack)
+        static, root = self._marks.phase[node], self._root(process, stack)
+        backward = (static == Phase.BACKWARD) | (is_backward(autograd) & np.isin(static, (0, Phase.FORWARD)))
+        mother = mother_threads(items)
+        key = process << 32 | mother
+        # There may be ten million launches: those that are in order already are not copied.
+        order = by_time(key, time_ns, time_ns)
+        ordered = key if order is None else key[order]
+        first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(key)]).tolist()
+        found = {}
+        for begin, end in pairwise([*first, len(key)]):
+            rows = slice(begin, end) if order is None else order[begin:end]
+            forward = root[rows] > 0
+            found[int(ordered[begin] >> 32), int(ordered[begin] & 0xFFFFFFFF)] = Seen(
+                time_ns[rows],
+                backward[rows],
+                forward & ~backward[rows],
+                self._marks.scaler[node[rows]],
+                sequence[rows],
+                stack[rows],
+                root[rows],
+                thread[rows] == mother[rows],
+                exact,
+            )
+        return found
+
+    def _automatic(self, process: Ints, thread: Ints, time_ns: Ints) -> NDArray[np.int8]:
+        """The phase of the automatic region that a thread is in."""
+        found = np.zeros(len(process), dtype=np.int8)
+        for (of_process, of_thread), rows in automatic_regions(self.profile).partition_by("process", "thread", as_dict=True).items():
+            here = np.flatnonzero((process == of_process) & (thread == of_thread))
+            for name, phase in ((DATA, Phase.DATA), (OPTIMIZER, Phase.OPTIMIZER)):
+                named = rows.filter((pl.col("name") == name) & (pl.col("end_ns") < LATEST))
+                begin, end = named["begin_ns"].to_numpy(), np.maximum.accumulate(named["end_ns"].to_numpy())
+                if len(begin):
+                    at = np.searchsorted(begin, time_ns[here], side="right") - 1
+                    found[here[(at >= 0) & (time_ns[here] < end[np.maximum(at, 0)])]] = phase
+        return found
+
+    def _root(self, process: Ints, stack: Ints) -> Ints:
+        """The outermost layer of each stack, 0 where there is none."""
+        return stack_table(self.profile).keys.at(outermost_layers(self.profile), process, stack)
+
+    def _node(self, process: Ints, stack: Ints) -> Ints:
+        return functions(self.profile).of_stacks(process, stack)
+
+    @property
+    def _marks(self) -> Marks:
+        return marks(self.profile)
+
+    @property
+    def _layers(self) -> StackLayers:
+        return layers(self.profile)
+
+    @property
+    def _ops(self) -> StackOps:
+        return ops(self.profile)
+
+    @property
+    def _regions(self) -> Regions:
+        return regions(self.profile)

@@ -1,0 +1,146 @@
+"""What the time of compiled kernels belongs to: a kernel that a compiler fused from several ops is divided over them.
+
+The division is an estimate: by the bytes that each op would move on its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from aiflame.attribute.analysis import Analysis, once
+from aiflame.attribute.arrays.apportion import divide
+from aiflame.attribute.arrays.lookup import find
+from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.stacks.table import stack_table
+from aiflame.profile.codes import FrameKind
+from aiflame.profile.frame_words import is_frame_of, module_of_native
+from aiflame.profile.tables import Tables
+from aiflame.resolve.fused_ops import Provenance, provenance
+
+ESTIMATED = ", fused kernels divided by estimated bytes"
+"""Goes to the label of a metric that was divided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """Values over the parts of what they were measured of; a value of what is not compiled stays whole."""
+
+    item: Ints
+    """Row of the value that was divided; sorted."""
+    part: Ints
+    """Row of `KernelOrigins.parts`, -1: not compiled."""
+    value: Ints
+    """Whole numbers; those of an item sum up to its value."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelOrigins:
+    """Everything that compiled code of a profile was made from, in sets: a set is what one call of one kernel was fused from."""
+
+    parts: pl.DataFrame
+    """`set` (u32, from 1; sorted), `op` (`aten::native_layer_norm`), `layer` (path below the module whose call was compiled: below the
+    innermost layer of the stack; empty: that module itself), `outer` (path of the compiled code's outermost layer, which `layer` begins
+    with: to be cut off where the stack has no layer at all), `type` (class of the layer), `file`, `line`, `function`, `code` (the line's
+    text), `backward` (bool), `share` (i64, at least 1)."""
+    labels: list[str]
+    """For each set its ops as a person reads them: `fused: aten::add, aten::native_layer_norm (layers.3.norm)`; of set 0 empty."""
+    key: Ints
+    """process << 32 | stack id, sorted: stacks that run in generated code."""
+    of_key: Ints
+    """For each key its set."""
+    kernels: pl.DataFrame
+    """`process`, `kernel` (name as compiled), `set`: of all calls of kernels with that name together."""
+
+    def of_stacks(self, process: Ints, stack: Ints) -> Ints:
+        """The set of each stack, 0 where it runs no compiled code."""
+        at, there = find(self.key, process << 32 | stack)
+        return np.append(self.of_key, 0)[np.where(there, at, -1)]
+
+    def of_kernels(self, process: Ints, stack: Ints, name: pl.Series) -> Ints:
+        """The set of each kernel (its name as compiled) launched at a stack: by the stack, else by the name."""
+        found = self.of_stacks(process, stack)
+        if not len(self.kernels):
+            return found
+        wanted = pl.DataFrame({"process": process.astype(np.uint32), "kernel": name})
+        by_name = wanted.join(self.kernels, on=["process", "kernel"], how="left", maintain_order="left")["set"].fill_null(0)
+        return np.where(found > 0, found, by_name.to_numpy().astype(np.int64))
+
+    def divide(self, sets: Ints, value: Ints) -> Division:
+        """Each value divided over the parts of its set, by their shares. Of the values of a set together each part has its share to
+        within a few units, however small the values are."""
+        of_set = self.parts["set"].to_numpy().astype(np.int64)
+        share = self.parts["share"].to_numpy().astype(np.int64)
+        value = value.astype(np.int64)
+        first, end = np.searchsorted(of_set, sets), np.searchsorted(of_set, sets, side="right")
+        several = (end - first > 1) & (value != 0)
+        whole = np.flatnonzero(~several)
+        items, parts, values = [whole], [np.where(end > first, first, -1)[whole]], [value[whole]]
+        for number in np.unique(sets[several]).tolist():
+            item = np.flatnonzero(several & (sets == number))
+            part = np.arange(*np.searchsorted(of_set, [number, number + 1]))
+            site, point, cell = divide(item, 0 * item, value[item], part, 0 * part, share[part])
+            items, parts, values = [*items, point], [*parts, site], [*values, cell]
+        item, row, amount = (np.concatenate(each) for each in (items, parts, values))
+        order = np.lexsort((row, item))
+        return Division(item[order], row[order], amount[order])
+
+
+@once
+def kernel_origins(profile: Analysis) -> KernelOrigins:
+    """What is known of all compiled code of the profile; without any, every stack has set 0."""
+    told = provenance(profile.table("kernel_origins"))
+    key, of_key = _of_stacks(profile, told)
+    kernels = _joined(told, told.calls, "kernel")
+    return KernelOrigins(told.parts, told.labels, key, of_key, kernels)
+
+
+def _of_stacks(profile: Tables, told: Provenance) -> tuple[Ints, Ints]:
+    """The innermost frame of generated Python decides, by its line; in threads that have none (OpenMP's), the innermost function of a
+    library that was made for one kernel."""
+    none = np.zeros(0, dtype=np.int64)
+    if told.calls.is_empty():
+        return none, none
+    stacks = stack_table(profile)
+    if stacks.rows.is_empty():
+        return none, none
+    python, native = _python_frames(profile, told), _native_frames(profile, told, stacks.rows)
+    found = np.zeros(len(stacks.caller), dtype=np.int64)
+    for frames in (native, python):
+        at = stacks.rows.join(frames, on=["process", "frame"], how="left", maintain_order="left")["set"]
+        place = stacks.nearest(at.is_not_null().to_numpy())
+        inherited = at.fill_null(0).to_numpy().astype(np.int64)[np.maximum(place, 0)]
+        found = np.where(place >= 0, inherited, found)
+    kept = found > 0
+    return stacks.keys.key[kept], found[kept]
+
+
+def _python_frames(profile: Tables, told: Provenance) -> pl.DataFrame:
+    """Frame words of generated Python (process, frame), with their set: 0 at lines that call no kernel."""
+    files = told.calls.select("process", "file").unique()
+    lines = _joined(told, told.calls.filter(pl.col("line") > 0), "file", "line")
+    words = (
+        profile.table("symbols")
+        .filter(is_frame_of(FrameKind.PYTHON))
+        .select("process", "frame", "file", "line")
+        .join(files, on=["process", "file"])
+    )
+    return words.join(lines, on=["process", "file", "line"], how="left").select("process", "frame", pl.col("set").fill_null(0))
+
+
+def _native_frames(profile: Tables, told: Provenance, stacks: pl.DataFrame) -> pl.DataFrame:
+    libraries = _joined(told, told.calls.filter(pl.col("library") != ""), "library")
+    modules = profile.table("modules").select("process", "path", module="id").join(
+        libraries, left_on=["process", "path"], right_on=["process", "library"]
+    )  # fmt: skip
+    words = stacks.filter(is_frame_of(FrameKind.NATIVE)).select("process", "frame").unique().with_columns(module=module_of_native())
+    return words.join(modules, on=["process", "module"]).unique(["process", "frame"]).select("process", "frame", "set")
+
+
+def _joined(told: Provenance, calls: pl.DataFrame, *keys: str) -> pl.DataFrame:
+    """The set of all calls that have the same `keys` in a process."""
+    groups = calls.group_by("process", *keys, maintain_order=True).agg(pl.col("set").unique().sort())
+    sets = pl.Series("set", [told.joint(each.to_list()) for each in groups["set"]], pl.UInt32)
+    return groups.with_columns(sets)

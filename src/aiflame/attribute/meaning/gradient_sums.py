@@ -1,0 +1,51 @@
+"""Sums of gradients: what autograd's engine adds up between two nodes, for a tensor that several ops have used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from aiflame.attribute.arrays.lookup import latest
+from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.meaning.events import LATEST
+from aiflame.profile.tables import Tables
+
+
+@dataclass(frozen=True, slots=True)
+class GradientSums:
+    """In the order of thread and time; those of a thread are made one after another."""
+
+    thread: Ints
+    """process << 32 | row of `threads`"""
+    begin: Ints
+    end: Ints
+    last: Ints
+    """The node that gave the gradient which is added: autograd << 32 | number in its sequence, as items have it."""
+    first: Ints
+    """The number of the node that gave the first one, in the same sequence: the op that used the tensor last."""
+
+    def first_node(self, thread: Ints, time_ns: Ints, node: Ints) -> Ints:
+        """Of items, by thread, time and node: the number of the first node of the sum that each is part of; -1 where it is of none."""
+        at = latest(self.thread, self.begin, thread, time_ns)
+        # With a last one that none is of, for those that have none.
+        last, end, first = np.append(self.last, -1), np.append(self.end, -1), np.append(self.first, -1)
+        return np.where((last[at] == node) & (time_ns <= end[at]), first[at], -1)
+
+
+def gradient_sums(profile: Tables) -> GradientSums:
+    """All sums that a profile tells of."""
+    rows = (
+        profile.scan("gradient_sums")
+        .with_columns(pl.col("begin_ns", "end_ns").clip(upper_bound=LATEST), pl.col("process", "thread", "autograd").cast(pl.Int64))
+        .select(
+            (pl.col("process") * (1 << 32) + pl.col("thread")).alias("thread"),
+            pl.col("begin_ns", "end_ns").cast(pl.Int64),
+            (pl.col("autograd") * (1 << 32) + pl.col("last").cast(pl.Int64)).alias("last"),
+            pl.col("first").cast(pl.Int64),
+        )
+        .sort("thread", "begin_ns")
+        .collect()
+    )
+    return GradientSums(*(rows[name].to_numpy() for name in rows.columns))

@@ -1,0 +1,100 @@
+"""Calls of modules, and the nodes of the backward graph that each made: which call a node is of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from aiflame.attribute.analysis import Analysis, once
+from aiflame.attribute.arrays.lookup import latest
+from aiflame.attribute.arrays.types import Ints, Mask
+from aiflame.attribute.meaning.events import LATEST
+from aiflame.profile.frame_words import torch_thread_column
+
+_SEQUENCES = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCalls:
+    """Calls that made nodes, in the order of process, thread number and time. Calls of a thread are nested."""
+
+    process: Ints
+    layer: Ints
+    """Row of `layers`."""
+    parent: Ints
+    """The call around each, -1 for none."""
+    end: Ints
+    """First sequence number that is not of it; beyond 32 bits where numbers began again."""
+    owner: Ints
+    """The thread of each line (`frame_words.torch_thread`)."""
+    started: Ints
+    """When each line began. A line is the calls of a thread until sequence numbers begin again."""
+    key: Ints
+    """line << 32 | first sequence number, sorted."""
+
+    def of_nodes(self, thread: Ints, sequence: Ints, time_ns: Ints) -> Ints:
+        """The innermost call that made each node, which was seen at a later time; -1 where none is known. `thread`: as `owner`."""
+        line = latest(self.owner, self.started, thread, time_ns)
+        found = self._innermost(line, sequence)
+        # Numbers that began again since: the node may be of before.
+        earlier = np.where((line > 0) & (found < 0), line - 1, -1)
+        same = (earlier >= 0) & (np.append(self.owner, -1)[earlier] == thread)
+        return np.where(same, self._innermost(np.where(same, earlier, -1), sequence), found)
+
+    def cover(self, thread: Ints, time_ns: Ints) -> Mask:
+        """True if any module call was recorded on the thread before that time; a node outside all calls then belongs to no module."""
+        return latest(self.owner, self.started, thread, time_ns) >= 0
+
+    def around(self, thread: Ints, sequence: Ints, time_ns: Ints) -> Mask:
+        """Whether calls of a thread were told before and after each node in its sequence: then what is of none of them is of no module."""
+        line = latest(self.owner, self.started, thread, time_ns)
+        after = np.searchsorted(self.key, line << 32 | sequence, side="right")
+        lines = np.append(self.key >> 32, -1)
+        told: Mask = (line >= 0) & (lines[after] == line) & (lines[after - 1] == line)
+        return told
+
+    def _innermost(self, line: Ints, sequence: Ints) -> Ints:
+        if not len(self.key):
+            return np.full(len(line), -1)
+        at = np.searchsorted(self.key, line << 32 | sequence, side="right") - 1
+        at = np.where((line >= 0) & (at >= 0) & (self.key[at] >> 32 == line), at, -1)
+        while True:
+            over = (at >= 0) & (self.end[at] <= sequence)
+            if not over.any():
+                return at
+            at = np.where(over, self.parent[at], at)
+
+
+@once
+def layer_calls(profile: Analysis) -> LayerCalls:
+    """All calls of modules that a profile tells of."""
+    rows = (
+        profile.scan("layer_calls")
+        .with_columns(pl.col("begin_ns", "end_ns").clip(upper_bound=LATEST))
+        .select(
+            pl.col("process", "layer", "sequence_begin", "begin_ns", "end_ns").cast(pl.Int64),
+            nodes=(pl.col("sequence_end").cast(pl.Int64) - pl.col("sequence_begin").cast(pl.Int64)) % _SEQUENCES,
+            owner=torch_thread_column(),
+        )
+        .filter(pl.col("nodes").is_between(1, _SEQUENCES // 2))
+        .sort("owner", "begin_ns", pl.col("end_ns").neg())
+        .collect()
+    )
+    process, layer, begin, began, ended, nodes, owner = (rows[name].to_numpy() for name in rows.columns)
+    first = np.append(True, (owner[1:] != owner[:-1]) | (begin[1:] < begin[:-1]))[: len(rows)]
+    line = np.cumsum(first) - 1
+    parent = _around(owner, ended)
+    return LayerCalls(process, layer, parent, begin + nodes, owner[first], began[first], line << 32 | begin)
+
+
+def _around(owner: Ints, ended: Ints) -> Ints:
+    """The nearest call before each, of the same owner, that ended no earlier; -1 for none. All at once: who asks a call that ended
+    earlier goes on to the one that this call asks."""
+    around = np.arange(len(owner)) - 1
+    while True:
+        passed: Mask = (around >= 0) & (owner[around] == owner) & (ended[around] < ended)
+        if not passed.any():
+            return np.where((around >= 0) & (owner[around] == owner), around, -1)
+        around = np.where(passed, around[around], around)

@@ -1,0 +1,144 @@
+"""What the modules of a model are called, and the frames that a chain of calls of modules gives: `layers.3`, then `attn`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import polars as pl
+
+from aiflame.attribute.tree import Frame
+from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
+
+Module = tuple[int, int]
+"""process, row of `layers`"""
+
+_WRAPPERS = frozenset(["_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module", "_forward_module", "_original_module"])
+"""Children that are what a person calls the module itself."""
+_WRAPPED = "module"
+"""The same of DistributedDataParallel, and of others; as a name of its own it may stand anywhere else."""
+_WRAPPER_CLASSES = ("DataParallel", "DistributedDataParallel", "AveragedModel", "DeepSpeedEngine", "Float16Module", "Wrapper")
+_CONTAINERS = ("ModuleList", "ModuleDict")
+"""They are never called, but give a name to what is in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModulePath:
+    """Where a module hangs in a model."""
+
+    root: Module
+    path: tuple[str, ...]
+    """From the root, without wrappers."""
+
+
+class LayerNames:
+    """The models of a profile. `called`: the modules whose calls the profile shows."""
+
+    def __init__(self, profile: Tables, called: Iterable[Module]) -> None:
+        self._called = set(called)
+        self._classes = _classes(profile)
+        self._places: dict[Module, list[ModulePath]] = {}
+        self._at: dict[ModulePath, Module] = {}
+        """The module at each place; of a wrapper and what it wraps the latter."""
+        self._is_called: set[ModulePath] = set()
+        self._read(profile)
+
+    def class_of(self, module: Module) -> str:
+        """Its class without the Python module."""
+        return self._classes.get(module, "").rpartition(".")[2] or "[unknown layer]"
+
+    def places(self, module: Module) -> list[ModulePath]:
+        """Where a module hangs, in the order in which it was told."""
+        return self._places.get(module, [])
+
+    def inside(self, module: Module, outer: ModulePath | None) -> ModulePath | None:
+        """The place of a module that is called inside of another: below that one if it hangs there, else in the same model, else where it
+        was found first, if possible in a model that is no part of another one."""
+        places = self.places(module)
+        if outer is not None:
+            here = [place for place in places if place.root == outer.root]
+            below = [place for place in here if place.path[: len(outer.path)] == outer.path]
+            if below:
+                return min(below, key=lambda place: len(place.path))
+            if here:
+                return here[0]
+        whole = [place for place in places if all(other.root == place.root for other in self.places(place.root))]
+        return next(iter(whole or places), None)
+
+    def frames(self, place: ModulePath, begin: int = 0) -> list[Frame]:
+        """The frames of a place, without the first `begin` components of its path."""
+        frames, name = [], ""
+        for end in range(begin + 1, len(place.path) + 1):
+            at = ModulePath(place.root, place.path[:end])
+            name = f"{name}.{place.path[end - 1]}" if name else place.path[end - 1]
+            if end == len(place.path) or not self._is_mere_name(at, place.path[end]):
+                frames.append(self._frame(name, at))
+                name = ""
+        return frames
+
+    def root_frame(self, place: ModulePath, number: int = 0) -> Frame:
+        """The class of a place's model. `number` tells models of one class apart."""
+        root = self._at.get(ModulePath(place.root, ()), place.root)
+        name = self.class_of(root)
+        return Frame(f"{name} ({number})" if number > 1 else name, Kind.LAYER, full_name=self._full_class(root))
+
+    def class_frame(self, module: Module) -> Frame:
+        """A module that hangs nowhere."""
+        return Frame(self.class_of(module), Kind.LAYER, full_name=self._full_class(module))
+
+    def _frame(self, name: str, at: ModulePath) -> Frame:
+        module = self._at.get(at)
+        path = ".".join(at.path)
+        full = f"{path} ({self._classes.get(module, '')})" if module is not None and self._classes.get(module) else path
+        return Frame(name, Kind.LAYER, full_name="" if full == name else full)
+
+    def _full_class(self, module: Module) -> str:
+        full = self._classes.get(module, "")
+        return "" if full == self.class_of(module) else full
+
+    def _is_mere_name(self, at: ModulePath, child: str) -> bool:
+        """A container whose calls are never seen: its name goes with that of what is in it."""
+        if at in self._is_called:
+            return False
+        module = self._at.get(at)
+        return module is None or child.isdecimal() or self.class_of(module).endswith(_CONTAINERS)
+
+    def _read(self, profile: Tables) -> None:
+        names = profile.table("layer_names").sort("process", "id").select("process", "layer", "root", "path").rows()
+        wrappers = {(process, root, path) for process, layer, root, path in names if self._is_wrapper((process, layer))}
+        longest: dict[ModulePath, int] = {}
+        for process, layer, root, path in names:
+            module, place = (process, layer), ModulePath((process, root), _unwrapped(process, root, path, wrappers))
+            known = self._places.setdefault(module, [])
+            if place not in known:
+                known.append(place)
+            if len(path) >= longest.get(place, 0):
+                longest[place] = len(path)
+                self._at[place] = module
+            if module in self._called:
+                self._is_called.add(place)
+
+    def _is_wrapper(self, module: Module) -> bool:
+        return self.class_of(module).endswith(_WRAPPER_CLASSES)
+
+
+def _unwrapped(process: int, root: int, path: str, wrappers: set[tuple[int, int, str]]) -> tuple[str, ...]:
+    """The components of a path that are no wrappers'. `wrappers`: process, root and path of each."""
+    kept: list[str] = []
+    above = ""
+    for part in path.split(".") if path else []:
+        wraps = part in _WRAPPERS or (part == _WRAPPED and (not kept or (process, root, above) in wrappers))
+        if not wraps:
+            kept.append(part)
+        above = f"{above}.{part}" if above else part
+    return tuple(kept)
+
+
+def _classes(profile: Tables) -> dict[Module, str]:
+    """The class of each module; with its Python module where it has a name, which knows that."""
+    classes: dict[Module, str] = {}
+    for table, row in (("layers", "id"), ("layer_names", "layer")):
+        known = profile.table(table).filter(pl.col("type") != "").select("process", row, "type")
+        classes.update({(process, layer): name for process, layer, name in known.rows()})
+    return classes

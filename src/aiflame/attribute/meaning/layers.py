@@ -1,0 +1,163 @@
+"""Which layer of a model each stack lies in: the modules whose `forward` runs there, as a path of names.
+
+A path has a frame for each name, `layers.3` and then `attn`; what runs in a model itself stands under the model's class. Where a process
+runs several models, the class is the first frame of all. A module that is no child of the one around it follows with a path of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from aiflame.attribute.analysis import Analysis, once
+from aiflame.attribute.arrays import nodes
+from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.forest import Forest
+from aiflame.attribute.meaning.layer_calls import LayerCalls, layer_calls
+from aiflame.attribute.meaning.layer_names import LayerNames, Module, ModulePath
+from aiflame.attribute.meaning.torch_frames import torch_frames
+from aiflame.attribute.stacks.table import StackKeys
+from aiflame.attribute.tree import Frame, frame_table
+from aiflame.profile.frame_words import layer_rows
+
+
+@dataclass(frozen=True, slots=True)
+class StackLayers:
+    forest: Forest
+    """Layer paths, a frame (Kind.LAYER) for each name: `layers.3`, then `attn`. Node 0: no layer."""
+    stacks: StackKeys
+    path: Ints
+    """For each row of `stacks` its node of `forest`. Inside the backward pass: that of the modules that are called there, if there are
+    any."""
+    calls: LayerCalls
+    call_path: Ints
+    """For each call its node of `forest`."""
+
+    def of_stacks(self, process: Ints, stack: Ints) -> Ints:
+        """The layer path of each stack, 0 where the profile has no such stack."""
+        return self.stacks.at(self.path, process, stack)
+
+    def shared(self, one: Ints, other: Ints) -> Ints:
+        """The path that two paths have in common, 0 for none."""
+        return _common(self.forest.parent, one, other)
+
+
+@once
+def layers(profile: Analysis) -> StackLayers:
+    """The layer path of every stack of the profile."""
+    frames = torch_frames(profile)
+    words, calls = frames.words, layer_calls(profile)
+    at = nodes.nearest(words.parent, frames.layer)
+    met = np.flatnonzero(frames.layer)
+    boundary = nodes.nearest(words.parent, frames.layer | frames.engine | frames.in_node, strict=True)[met]
+    outer = np.where((boundary >= 0) & frames.layer[boundary], np.searchsorted(met, boundary), -1)
+    row = layer_rows(words.distinct["frame"].to_numpy()[words.word[met]])
+    process = words.distinct["process"].to_numpy()[words.word[met]].astype(np.int64)
+
+    # Chains of modules, of stacks and of calls alike: few, however many stacks and calls there are.
+    module = np.concatenate([process << 32 | row, calls.process << 32 | calls.layer])
+    parent = np.concatenate([outer, np.where(calls.parent >= 0, calls.parent + len(met), -1)])
+    known = nodes.distinct(module)
+    which = np.searchsorted(known, module)
+    above = np.concatenate([[-1], parent + 1]).astype(np.int32)
+    chains, chain_module, place = nodes.merge_siblings(above, np.concatenate([[0], which]).astype(np.uint32))
+    modules = [(number >> 32, number & 0xFFFFFFFF) for number in known.tolist()]
+    of_chains = [modules[row] for row in chain_module.tolist()[1:]]
+    forest, of_chain = _paths(LayerNames(profile, modules), chains.tolist()[1:], of_chains)
+
+    path = of_chain[place[1:]]
+    of_node = np.where(at >= 0, np.append(path, 0)[np.searchsorted(met, np.maximum(at, 0))], 0)
+    return StackLayers(forest, words.stacks.keys, of_node[1:], calls, path[len(met) :])
+
+
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """A chain of modules, one called inside of the other."""
+
+    own: int
+    """The loose node of what lies in its innermost module."""
+    base: int
+    """That on which the modules inside of it stand; -1 for none."""
+    place: ModulePath | None
+
+
+def _paths(names: LayerNames, parent: list[int], module: list[Module]) -> tuple[Forest, Ints]:
+    """The frames of chains, given by their parents' numbers and innermost modules: a forest, and the node of each chain. Chains count from
+    1, and 0 is the empty one."""
+    places: list[ModulePath | None] = [None]
+    found: list[ModulePath | None] = [None]
+    for around, each in zip(parent, module, strict=True):
+        found.append(names.inside(each, places[around]))
+        places.append(found[-1] or places[around])
+    numbers = _models(names, places)
+    grown = _Loose()
+    chains = [_Chain(-1, -1, None)]
+    for around, each, place in zip(parent, module, found[1:], strict=True):
+        chains.append(_chain(names, grown, numbers, chains[around], each, place))
+    forest, of_loose = Forest.of_chains(np.array(grown.parent, dtype=np.int64), frame_table(grown.frames)[1:])
+    return forest, np.append(of_loose, 0)[[chain.own for chain in chains]]
+
+
+def _chain(
+    names: LayerNames, grown: _Loose, numbers: Mapping[Module, int], outer: _Chain, module: Module, place: ModulePath | None
+) -> _Chain:
+    if place is None:
+        node = grown.add(outer.base, [names.class_frame(module)])
+        return _Chain(node, node, outer.place)
+    around = outer.place
+    if around is not None and place.root == around.root and place.path[: len(around.path)] == around.path:
+        if place.path == around.path:
+            return outer
+        node = grown.add(outer.base, names.frames(place, len(around.path)))
+        return _Chain(node, node, place)
+    base = outer.base
+    if place.root in numbers and (around is None or around.root != place.root):
+        base = grown.add(base, [names.root_frame(place, numbers[place.root])])
+    if place.path:
+        node = grown.add(base, names.frames(place))
+        return _Chain(node, node, place)
+    return _Chain(base if base != outer.base else grown.add(base, [names.root_frame(place)]), base, place)
+
+
+class _Loose:
+    """Frames in the making, one on top of another."""
+
+    def __init__(self) -> None:
+        self.parent: list[int] = []
+        self.frames: list[Frame] = []
+
+    def add(self, base: int, frames: list[Frame]) -> int:
+        for frame in frames:
+            self.parent.append(base)
+            self.frames.append(frame)
+            base = len(self.frames) - 1
+        return base
+
+
+def _models(names: LayerNames, places: list[ModulePath | None]) -> dict[Module, int]:
+    """Models whose class stands first: those of a process that runs several. A module without children is none. With the number of each
+    among those of its class."""
+    roots = sorted({place.root for place in places if place is not None and place.path})
+    several: dict[int, int] = {}
+    for process, _ in roots:
+        several[process] = several.get(process, 0) + 1
+    numbers: dict[Module, int] = {}
+    met: dict[tuple[int, str], int] = {}
+    for root in roots:
+        if several[root[0]] > 1:
+            key = root[0], names.root_frame(ModulePath(root, ())).name
+            met[key] = numbers[root] = met.get(key, 0) + 1
+    return numbers
+
+
+def _common(parent: Ints | np.ndarray, one: Ints, other: Ints) -> Ints:
+    """The deepest node at or above both: nodes have greater numbers than what they stand on."""
+    one, other = one.copy(), other.copy()
+    while True:
+        more, less = one > other, other > one
+        if not (more | less).any():
+            return one
+        one = np.where(more, np.maximum(parent[one], 0), one)
+        other = np.where(less, np.maximum(parent[other], 0), other)

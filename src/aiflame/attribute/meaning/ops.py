@@ -1,0 +1,88 @@
+"""Which op each stack is of: `aten::addmm`.
+
+The op is the innermost one of the stack, as in torch.profiler's own times: of `linear`, which calls `addmm`, the time lies in `addmm`.
+The outermost one inside the innermost Python function is what the program called. Overloads are left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from aiflame.attribute.analysis import Analysis, once
+from aiflame.attribute.arrays import nodes
+from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.meaning.torch_frames import TorchFrames, torch_frames
+from aiflame.attribute.stacks.table import StackKeys
+
+_ENDS = -1
+"""Stands for a frame inside of which an op outside of it is none."""
+
+
+class Where(IntEnum):
+    """Where a stack is, as seen from torch's backward pass."""
+
+    FORWARD = 0
+    """not in it"""
+    ENGINE = 1
+    """in the engine that runs it, between its nodes: sums of gradients, hooks"""
+    NODE = 2
+    """in a node"""
+    RECOMPUTED = 3
+    """in a module that is called inside of it: activation checkpointing, functions whose backward calls modules"""
+
+
+@dataclass(frozen=True, slots=True)
+class StackOps:
+    names: list[str]
+    """Of each op; op 0 is none, and its name is empty."""
+    stacks: StackKeys
+    op: Ints
+    """For each row of `stacks` its row of `names`: the op that ran."""
+    called: Ints
+    """The op that Python called."""
+    node: Ints
+    """Of stacks in a node of the backward pass: the forward op that made it."""
+    where: Ints
+    """Where"""
+
+    def of_stacks(self, process: Ints, stack: Ints) -> Ints:
+        """The op of each stack, 0 where the profile has no such stack."""
+        return self.at(self.op, self.places(process, stack))
+
+    def places(self, process: Ints, stack: Ints) -> Ints:
+        """The row of each stack, -1 where the profile has no such stack."""
+        return self.stacks.find(process, stack)
+
+    @staticmethod
+    def at(value: Ints, places: Ints) -> Ints:
+        """What a column says of these places, 0 of none."""
+        return np.append(value, 0)[places]
+
+
+@once
+def ops(profile: Analysis) -> StackOps:
+    """The op of every stack of the profile."""
+    frames = torch_frames(profile)
+    words = frames.words
+    boundary = frames.layer | frames.engine | frames.in_node | frames.imports
+    begins = np.where(frames.op > 0, frames.op, np.where(boundary, _ENDS, 0))
+    op = words.nearest(begins)
+    # Called is an op with nothing but native code between it and Python, or whatever else ends what is outside.
+    outer = nodes.nearest(words.parent, (begins != 0) | frames.python, strict=True)
+    first = (frames.op > 0) & ((outer < 0) | (frames.op[outer] == 0) | frames.python[outer])
+    called = words.nearest(np.where(first, frames.op, np.where(boundary, _ENDS, 0)))
+    node = words.nearest(np.where(frames.node > 0, frames.node, np.where(boundary, _ENDS, 0)))
+    found = (np.maximum(value, 0)[1:] for value in (op, called, node, _where(frames)))
+    return StackOps(frames.names, words.stacks.keys, *found)
+
+
+def _where(frames: TorchFrames) -> Ints:
+    words = frames.words
+    backward = frames.engine | frames.in_node
+    plain = np.where(frames.layer, 4, np.where(frames.in_node, int(Where.NODE), np.where(frames.engine, int(Where.ENGINE), 0)))
+    nearest = words.nearest(plain)
+    inside = nodes.nearest(words.parent, backward) >= 0
+    return np.where(nearest == 4, np.where(inside, int(Where.RECOMPUTED), int(Where.FORWARD)), nearest)

@@ -1,0 +1,65 @@
+"""Where steps end, from the calls of optimizers: which of them take turns, and which ends the turn."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiflame.attribute.arrays.types import Ints, Mask
+
+LONGEST_TURN = 20
+"""Optimizers that are called more often than this in a row do not take turns within a step: each call is one."""
+
+
+def outermost(begin: Ints, end: Ints) -> Mask:
+    """Calls, in the order of their beginnings, that do not lie inside another: an optimizer may call others."""
+    reached = np.concatenate([[-1], np.maximum.accumulate(end)[:-1]])[: len(end)]
+    mask: Mask = begin >= reached
+    return mask
+
+
+def ends_of_cycles(optimizer: NDArray[np.uint64]) -> tuple[Mask, bool]:
+    """Of calls in the order of time, by the optimizer that each is of: the ones that end a step, and whether only one optimizer counts.
+
+    An optimizer that is called once, where others are again and again, was only set up.
+    """
+    names, which, count = np.unique(optimizer, return_inverse=True, return_counts=True)
+    once = (count == 1) & (count.max(initial=0) >= 3)
+    kept = np.flatnonzero(~once[which])
+    turn = which[kept]
+    ends = np.zeros(len(optimizer), dtype=np.bool_)
+    for begin, end in _segments(turn):
+        ends[kept[begin:end][_ends(turn[begin:end])]] = True
+    return ends, len(names) - int(once.sum()) == 1
+
+
+def with_skipped(ends: Ints, backward: Ints, scaler: Ints) -> Ints:
+    """The ends, and those of steps whose optimizer a gradient scaler did not call: the scaler's work after backward work, before the next
+    backward and with no end in between."""
+    what = np.concatenate([np.full(len(times), kind) for kind, times in enumerate((ends, backward, scaler))])
+    when = np.concatenate([ends, backward, scaler])
+    order = np.lexsort((what, when))
+    what, when = what[order], when[order]
+    last = np.flatnonzero(np.append(what[1:] != what[:-1], True)[: len(what)])  # of each run
+    run = np.concatenate([[0], what[last], [1]])
+    skipped = (run[1:-1] == 2) & (run[:-2] == 1) & (run[2:] == 1)
+    return np.sort(np.concatenate([ends, when[last][skipped] + 1]))
+
+
+def _segments(turn: NDArray[np.integer]) -> list[tuple[int, int]]:
+    """Stretches of calls whose optimizers are called in no other."""
+    last = np.zeros(int(turn.max(initial=-1)) + 1, dtype=np.int64)
+    last[turn] = np.arange(len(turn))
+    reach = np.maximum.accumulate(last[turn])
+    ends = (np.flatnonzero(reach == np.arange(len(turn))) + 1).tolist()
+    return list(zip([0, *ends[:-1]], ends, strict=True)) if ends else []
+
+
+def _ends(turn: NDArray[np.integer]) -> Mask:
+    """The optimizer that is called last in the first turn, that is, the one whose first call is the latest, ends each turn."""
+    end_of_run = np.append(turn[1:] != turn[:-1], True)[: len(turn)]
+    names, first = np.unique(turn, return_index=True)
+    if len(names) == 1 or len(turn) > LONGEST_TURN * int(end_of_run.sum()):
+        return np.ones(len(turn), dtype=np.bool_)
+    mask: Mask = end_of_run & (turn == names[np.argmax(first)])
+    return mask

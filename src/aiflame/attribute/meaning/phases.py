@@ -1,0 +1,171 @@
+"""Which part of a program's work something is of: loading data, forward, backward, optimizer, communication."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.attribute.analysis import Analysis, once
+from aiflame.attribute.arrays import nodes
+from aiflame.attribute.arrays.types import Ints, Mask
+from aiflame.attribute.forest import Forest
+from aiflame.attribute.stacks.functions import Functions, functions
+from aiflame.attribute.tree import Frame, frame_table
+from aiflame.profile.kinds import Kind
+
+
+class Phase(IntEnum):
+    """In the order in which a step has them; 0: not known yet."""
+
+    DATA = 1
+    FORWARD = 2
+    BACKWARD = 3
+    OPTIMIZER = 4
+    COMMUNICATION = 5
+    OTHER = 6
+
+
+NAMES = {
+    Phase.DATA: "Data loading",
+    Phase.FORWARD: "Forward",
+    Phase.BACKWARD: "Backward",
+    Phase.OPTIMIZER: "Optimizer",
+    Phase.COMMUNICATION: "Communication",
+    Phase.OTHER: "Other",
+}
+
+
+def phase_forest() -> Forest:
+    """A frame each: the node of a phase is its number."""
+    return Forest.of_frames(frame_table([Frame(NAMES[phase], Kind.PHASE) for phase in Phase])[1:])
+
+
+_SCALER = r"(^|/)torch/(cuda/)?amp/grad_scaler\.py$"
+_PYTHON: tuple[tuple[Phase, str, str], ...] = (
+    (Phase.FORWARD, r"(^|/)torch/nn/modules/module\.py$", r"(^|\.)_?(wrapped_)?_?call_impl$"),
+    (Phase.BACKWARD, r"(^|/)torch/autograd/__init__\.py$", r"^(backward|grad)$"),
+    (Phase.BACKWARD, r"(^|/)torch/autograd/graph\.py$", r"^_engine_run_backward$"),
+    (Phase.BACKWARD, r"(^|/)torch/autograd/function\.py$", r"(^|\.)BackwardCFunction\.apply$"),
+    (Phase.BACKWARD, r"(^|/)torch/_tensor\.py$", r"(^|\.)backward$"),
+    (Phase.OPTIMIZER, r"(^|/)torch/optim/", r""),
+    (Phase.OPTIMIZER, r"(^|/)torch/distributed/optim/", r"(^|\.)(step|zero_grad)$"),
+    (Phase.OPTIMIZER, r"(^|/)torch/nn/utils/clip_grad\.py$", r""),
+    (Phase.OPTIMIZER, r"(^|/)torch/nn/modules/module\.py$", r"(^|\.)zero_grad$"),
+    (Phase.OPTIMIZER, _SCALER, r"(^|\.)(step|_maybe_opt_step|unscale_|update)$"),
+    (Phase.DATA, r"(^|/)torch/utils/data/", r""),
+    (Phase.COMMUNICATION, r"(^|/)torch/distributed/(distributed_c10d|c10d_logger|_functional_collectives)\.py$", r""),
+    (Phase.COMMUNICATION, r"(^|/)torch/distributed/(nn/functional\.py$|fsdp/|_composable/|algorithms/)", r""),
+)
+"""Functions of Python that tell a phase: file, name. What is inside is of that phase, unless something further inside tells another."""
+_NATIVE: tuple[tuple[Phase, str], ...] = (
+    (Phase.BACKWARD, r"^torch::autograd::(python::Python)?Engine::|^THPEngine_run_backward"),
+    (Phase.COMMUNICATION, r"^c10d::(Reducer|ProcessGroup|Work|ops|Backend)"),
+)
+_SCALER_ENDS = r"(^|\.)(step|update)$"
+_NOTHING_YET = r"(^|\.)(__init__|<module>|add_param_group|state_dict|load_state_dict)$"
+"""An optimizer that is made, saved or loaded; a file that is imported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What the stacks themselves tell, for each node of the trie of functions."""
+
+    phase: NDArray[np.int8]
+    """0: nothing."""
+    scaler: Mask
+    """In GradScaler.step or update: a step of an optimizer ends here, even when the scaler leaves it out."""
+
+
+@once
+def marks(profile: Analysis) -> Marks:
+    """Phases by the innermost function that tells one; inside of backward, forward work is recomputation."""
+    trie = functions(profile)
+    told, scaler = _functions(trie.frames)
+    of_node = told[trie.frame]
+    of_node[: trie.processes + 1] = 0
+    inner = _nearest(trie, of_node, of_node > 0)
+    outer = _nearest(trie, of_node, (of_node > 0) & (of_node != Phase.FORWARD))
+    kept = (inner == Phase.FORWARD) & np.isin(outer, (Phase.BACKWARD, Phase.DATA))
+    return Marks(np.where(kept, outer, inner), nodes.nearest(trie.parent, scaler[trie.frame]) >= 0)
+
+
+def _nearest(trie: Functions, phase: NDArray[np.int8], mark: Mask) -> NDArray[np.int8]:
+    at = nodes.nearest(trie.parent, mark)
+    return np.where(at >= 0, phase[at], np.int8(0))
+
+
+def _functions(frames: pl.DataFrame) -> tuple[NDArray[np.int8], Mask]:
+    """For each function the phase that it tells, and whether it is the scaler's."""
+    python = pl.col("kind") == int(Kind.PYTHON)
+    native = pl.col("kind").is_in([int(Kind.C), int(Kind.CPP)])
+    file = pl.when(~pl.col("name").str.contains(_NOTHING_YET)).then("file").otherwise(pl.lit(""))
+    told = pl.lit(0)
+    for phase, where, which in reversed(_PYTHON):
+        told = pl.when(python & file.str.contains(where) & _named(which)).then(int(phase)).otherwise(told)
+    for phase, which in _NATIVE:
+        told = pl.when(native & pl.col("name").str.contains(which)).then(int(phase)).otherwise(told)
+    scaler = python & file.str.contains(_SCALER) & pl.col("name").str.contains(_SCALER_ENDS)
+    found = frames.lazy().select(told=told.cast(pl.Int8), scaler=scaler).collect()
+    return found["told"].to_numpy().copy(), found["scaler"].to_numpy()
+
+
+def _named(pattern: str) -> pl.Expr:
+    return pl.lit(True) if not pattern else pl.col("name").str.contains(pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is known of each item (a launch, a graph's node or a CPU sample) before its phase is."""
+
+    order: Ints
+    """Its items in the order of time, those of a thread and of the threads that work for it together."""
+    group: Ints
+    """Which of these threads."""
+    time_ns: Ints
+    static: NDArray[np.int8]
+    """Marks.phase of its stack."""
+    backward: Mask
+    """Work of a backward node."""
+    layer: Mask
+    op: Mask
+    step: Ints
+    """-1: in none."""
+    anywhere: Mask
+    """Nodes of graphs: they were captured outside of steps, and run inside."""
+    region: NDArray[np.int8]
+    """The phase of the automatic region around it: DATA, OPTIMIZER, or 0."""
+
+
+def phases(told: Told) -> tuple[NDArray[np.int8], Mask]:
+    """The phase of each item; and whether, if it is a copy to a device, it brings data that the next forward work needs."""
+    sure = told.static.copy()
+    sure[(sure == 0) & (told.region > 0)] = told.region[(sure == 0) & (told.region > 0)]
+    sure[told.backward & np.isin(sure, (0, Phase.FORWARD))] = Phase.BACKWARD
+    sure[(sure == 0) & told.layer] = Phase.FORWARD
+    before, after = _neighbours(told, np.where(np.isin(sure, (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)), sure, 0))
+    open_ = sure == 0
+    inside = (told.step >= 0) | told.anywhere
+    loss = open_ & inside & told.op & (before != Phase.BACKWARD) & ((told.step >= 0) | (before == Phase.FORWARD))
+    brings = open_ & inside & (before != Phase.FORWARD) & ((after == Phase.FORWARD) | (before != Phase.BACKWARD))
+    return np.where(loss, np.int8(Phase.FORWARD), np.where(open_, np.int8(Phase.OTHER), sure)), brings
+
+
+def _neighbours(told: Told, sure: NDArray[np.int8]) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+    """For each item the phase of the last one before it, and of the first after it, on its thread and in its step, that is known."""
+    order, size = told.order, len(told.order)
+    known, step, group = sure[order] > 0, told.step[order], told.group[order]
+    place = np.arange(size)
+    last = np.maximum.accumulate(np.where(known, place, -1))
+    first = np.minimum.accumulate(np.where(known, place, size)[::-1])[::-1]
+    found = []
+    for at in (last, first):
+        near = np.clip(at, 0, max(size - 1, 0))
+        fits = (at == near) & (step[near] == step) & (group[near] == group) if size else np.zeros(0, dtype=np.bool_)
+        phase = np.zeros(size, dtype=np.int8)
+        phase[order] = np.where(fits, sure[order][near], 0) if size else phase
+        found.append(phase)
+    return found[0], found[1]

@@ -1,0 +1,238 @@
+"""Steps of training and inference: what a program does again and again, found from what it does.
+
+Training: a step ends where an optimizer's does; several optimizers that take turns make one step. Inference: a step is a call of the
+outermost layer. Where what repeats is not clear, there is no step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.attribute.analysis import Analysis, once
+from aiflame.attribute.arrays.types import Ints, Mask
+from aiflame.attribute.meaning.events import LATEST
+from aiflame.attribute.meaning.model_calls import Calls, calls_by_launches, outermost_calls
+from aiflame.attribute.meaning.optimizers import ends_of_cycles, outermost, with_skipped
+from aiflame.profile.codes import RegionApi
+from aiflame.profile.tables import Tables
+
+DOMAIN, OPTIMIZER, DATA = "aiflame", "optimizer", "data"
+NO_NODE = 0xFFFFFFFF
+"""Sequence number of nodes that collect gradients (AccumulateGrad): no forward code made them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    rows: pl.DataFrame
+    """process, thread, step (from 0 in each process, by their beginnings), begin_ns, end_ns"""
+
+    def of(self, process: Ints, thread: Ints, time_ns: Ints) -> Ints:
+        """The step that each moment of a thread is in, -1: none. A thread without steps has those of its process, if all these are of one
+        thread."""
+        found = np.full(len(process), -1, dtype=np.int64)
+        stepping = self.rows.partition_by("process", "thread", as_dict=True)
+        for (of_process, of_thread), rows in stepping.items():
+            others = [other for one, other in stepping if one == of_process and other != of_thread]
+            here = process == of_process
+            here = here & (thread == of_thread) if others else here
+            begin, end, step = (rows[name].to_numpy() for name in ("begin_ns", "end_ns", "step"))
+            at = np.searchsorted(begin, time_ns[here], side="right") - 1
+            near = np.maximum(at, 0)
+            found[here] = np.where((at >= 0) & (time_ns[here] < end[near]), step[near], -1)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is known of a thread and of those that work for it, each in the order of time: of its launches, or of its CPU samples in a
+    program without launches."""
+
+    time_ns: Ints
+    backward: Mask
+    layer: Mask
+    scaler: Mask
+    sequence: Ints
+    stack: Ints
+    root: Ints
+    """Outermost layer that it is in, 0: none."""
+    own: Mask
+    """Of the thread itself."""
+    exact: bool
+    """Of launches: nothing is missing."""
+
+    def within(self, low: int, high: int) -> slice:
+        """The items later than `low`, not later than `high`."""
+        begin, end = np.searchsorted(self.time_ns, (low, high), side="right").tolist()
+        return slice(begin, end)
+
+
+def steps(profile: Tables, seen: dict[tuple[int, int], Seen]) -> Steps:
+    """`seen`: for each process and thread."""
+    marked = automatic_regions(profile)
+    found: list[tuple[int, int, int, int]] = []
+    for process in sorted({process for process, _ in seen} | set(marked["process"])):
+        here = {thread: of for (one, thread), of in seen.items() if one == process}
+        own = marked.filter(process=process)
+        launches_tell_all = any(of.exact for of in here.values())
+        calls = {} if launches_tell_all else outermost_calls(profile, process)
+        rows = _training(own, here, calls)
+        if not rows and not any(of.backward.any() for of in here.values()):
+            rows = _inference(here, calls)
+        found += [(process, thread, begin, end) for thread, begin, end in rows if begin < end]
+    table = pl.DataFrame(found, schema=dict.fromkeys(("process", "thread", "begin_ns", "end_ns"), pl.Int64), orient="row")
+    number = pl.int_range(pl.len()).over("process").alias("step")
+    return Steps(table.sort("process", "begin_ns", "thread").with_columns(number).sort("process", "thread", "begin_ns"))
+
+
+@once
+def automatic_regions(profile: Analysis) -> pl.DataFrame:
+    """process, thread, name, payload, begin_ns, end_ns of the regions that aiflame itself saw. One without an end has not ended yet."""
+    columns = {"process": pl.Int64, "thread": pl.Int64, "name": pl.String, "payload": pl.UInt64, "begin_ns": pl.Int64, "end_ns": pl.Int64}
+    if not profile.has("regions"):
+        return pl.DataFrame(schema=columns)
+    ends = profile.scan("region_ends").group_by("process", pl.col("region").alias("id")).agg(pl.col("end_ns").min())
+    return (
+        profile.scan("regions")
+        .filter((pl.col("api") == int(RegionApi.AUTOMATIC)) & (pl.col("domain") == DOMAIN) & pl.col("name").is_in([OPTIMIZER, DATA]))
+        .join(ends, on=["process", "id"], how="left")
+        .with_columns(pl.col("end_ns").fill_null(LATEST), pl.col("begin_ns").clip(upper_bound=LATEST))
+        .with_columns(pl.col("end_ns").clip("begin_ns", LATEST))
+        .select(pl.col(name).cast(kind) for name, kind in columns.items())
+        .sort("process", "thread", "begin_ns")
+        .collect()
+    )
+
+
+def _training(marked: pl.DataFrame, seen: dict[int, Seen], calls: dict[int, Calls]) -> list[tuple[int, int, int]]:
+    """thread, begin and end of each step."""
+    found = []
+    for (thread,), rows in (
+        marked.filter(pl.col("name") == OPTIMIZER, pl.col("end_ns") < LATEST).partition_by("thread", as_dict=True).items()
+    ):
+        rows = rows.filter(pl.Series(outermost(rows["begin_ns"].to_numpy(), rows["end_ns"].to_numpy())))
+        data = marked.filter(name=DATA, thread=thread)["begin_ns"].to_numpy()
+        loop = _Loop(seen.get(thread, _NOTHING), calls.get(thread, Calls.none()), data)
+        found += [(thread, begin, end) for begin, end in loop.steps(rows["payload"].to_numpy(), rows["end_ns"].to_numpy())]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """One thread that trains."""
+
+    seen: Seen
+    calls: Calls
+    data: Ints
+    """When it began to wait for data."""
+
+    def steps(self, optimizer: NDArray[np.uint64], ended: Ints) -> list[tuple[int, int]]:
+        kept, sole = ends_of_cycles(optimizer)
+        ends = ended[kept]
+        if not len(ends):
+            return []
+        works = self._works(ends)
+        if works.mean() >= 0.5:
+            ends = ends[works]
+        elif self.seen.exact and len(ends) < 3:
+            return []
+        if sole:
+            backward, scaler = self.seen.time_ns[self.seen.backward], self.seen.time_ns[self.seen.scaler]
+            ends = with_skipped(ends, backward, scaler)
+        late = self.seen.time_ns[self.seen.backward]
+        unfinished = late[late > ends[-1]]
+        if len(unfinished):
+            ends = np.append(ends, unfinished[-1] + 1)
+        return self._begun(ends, whole=len(ends) - (len(unfinished) > 0))
+
+    def _works(self, ends: Ints) -> Mask:
+        """Whether there is backward work, or a call of a layer that prepares some, between each end and the one before it."""
+        backward = self.seen.time_ns[self.seen.backward]
+        graded = self.calls.end_ns[self.calls.graded]
+        many = np.searchsorted(np.sort(np.concatenate([backward, graded])), ends, side="right")
+        return np.diff(many, prepend=0) > 0
+
+    def _begun(self, ends: Ints, whole: int) -> list[tuple[int, int]]:
+        """A step begins where the last one ended, but for evaluation in between: forward work whose autograd nodes no backward of the step
+        uses, where there is more of it than in other steps (a teacher's forward, or what is done to inputs, is in all). `whole`: how many
+        steps came to their end."""
+        begins = [-1, *ends[:-1].tolist()]
+        lead = [self._evaluated(begin, end, step < whole) for step, (begin, end) in enumerate(zip(begins, ends.tolist(), strict=True))]
+        if whole > 1:
+            usual = sorted(map(len, lead[:whole]))[(whole - 1) // 2]
+        else:  # nothing to compare with: evaluation is a pass through the whole model
+            usual = len(lead[0]) if 2 * len(lead[0]) < self._layer_works(ends[0]) else 0
+        found, last = [], -1
+        for times, end in zip(lead, ends.tolist(), strict=True):
+            over = len(times) - usual
+            begin = self._first_work(int(times[over - 1]) if over > 0 else -1, end) if over > 0 or last < 0 else last
+            found.append((begin, end))
+            last = end
+        return found
+
+    def _evaluated(self, low: int, high: int, whole: bool) -> Ints:
+        """When work of layers without use for backward was done, before the first that has some."""
+        if len(self.calls.end_ns):
+            recorded = slice(*np.searchsorted(self.calls.end_ns, (low, high), side="right").tolist())
+            graded = self.calls.graded[recorded]
+            return self.calls.end_ns[recorded][: int(np.argmax(graded))] if graded.any() else self.calls.end_ns[:0]
+        here = self.seen.within(low, high)
+        backward, sequence, time_ns = self.seen.backward[here], self.seen.sequence[here], self.seen.time_ns[here]
+        used = sequence[backward & (sequence != NO_NODE)] if whole else self._nodes_before(here.start) + 1
+        layer = self.seen.layer[here]
+        if not self.seen.exact or not (used > 0).any() or not layer.any():
+            return time_ns[:0]
+        forward = sequence[layer]
+        return time_ns[layer][: int(np.argmax(forward >= used.min()))]
+
+    def _layer_works(self, high: int) -> int:
+        """How often something was done for layers, counted as `_evaluated` counts, up to a moment."""
+        if len(self.calls.end_ns):
+            return int(np.searchsorted(self.calls.end_ns, high, side="right"))
+        return int(self.seen.layer[self.seen.within(-1, high)].sum())
+
+    def _nodes_before(self, item: int) -> Ints:
+        """The number of the newest node of all that was seen before."""
+        known = self.seen.sequence[:item]
+        known = known[known != NO_NODE]
+        return np.array([known.max()]) if len(known) else known
+
+    def _made_nodes(self, here: slice) -> Ints:
+        """When forward work was done that backward work, which is the last of these, uses; there may be no layers."""
+        backward, sequence = self.seen.backward[here], self.seen.sequence[here]
+        used = sequence[backward & (sequence != NO_NODE)]
+        made = backward if not (used > 0).any() else backward | (sequence >= used.min())
+        return self.seen.time_ns[here][made]
+
+    def _first_work(self, low: int, high: int) -> int:
+        """Where a step begins that does not follow another: with the data for its first layer, else with that layer."""
+        here = self.seen.within(low, high)
+        layer = self.seen.time_ns[here][self.seen.layer[here]]
+        called = self.calls.begin_ns[slice(*np.searchsorted(self.calls.begin_ns, (low, high), side="left").tolist())]
+        firsts = [int(times[0]) for times in (called, layer, self._made_nodes(here)) if len(times)]
+        first = min(firsts, default=high)
+        waits = self.data[(self.data > low) & (self.data <= first)]
+        return int(waits[-1]) if len(waits) else first
+
+
+def _inference(seen: dict[int, Seen], calls: dict[int, Calls]) -> list[tuple[int, int, int]]:
+    """The calls of the one outermost layer that the one thread calls again and again."""
+    if calls:
+        repeated = {thread: of.repeated() for thread, of in calls.items()}
+    else:
+        repeated = {
+            thread: calls_by_launches(of.time_ns[of.own], of.stack[of.own], of.root[of.own]).repeated()
+            for thread, of in seen.items()
+            if of.exact and (of.root > 0).any()
+        }
+    if len(repeated) != 1:
+        return []
+    ((thread, found),) = repeated.items()
+    return [(thread, begin, end) for begin, end in zip(found.begin_ns.tolist(), found.end_ns.tolist(), strict=True)]
+
+
+_INTS, _BOOLS = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.bool_)
+_NOTHING = Seen(_INTS, _BOOLS, _BOOLS, _BOOLS, _INTS, _INTS, _INTS, _BOOLS, exact=False)

@@ -1,0 +1,286 @@
+"""The facts of devices: kernels, copies and their samples, with all that they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from aiflame.attribute.analysis import Analysis
+from aiflame.attribute.arrays.apportion import scaled
+from aiflame.attribute.arrays.row_keys import summed
+from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.devices.idle import IDLE, Device, Gaps, idle_times, summed_up
+from aiflame.attribute.devices.places import NO_LAUNCH_FRAME, add_inside, family_nodes, item_nodes, launched_at
+from aiflame.attribute.devices.samples import DRIVER, Ran, Samples, elsewhere, samples
+from aiflame.attribute.devices.scopes import Scopes, scopes
+from aiflame.attribute.devices.work import Work, work_with
+from aiflame.attribute.energy.gpu_energy import IDLE_ENERGY, Energy, energy
+from aiflame.attribute.forest import Forest, TreeBuilder
+from aiflame.attribute.groupings import ALONE, UNLAUNCHED
+from aiflame.attribute.meaning.context import BRINGS, CONTEXT, Meaning, of_devices
+from aiflame.attribute.meaning.fewer_regions import fewer_regions
+from aiflame.attribute.meaning.fused_split import SplitOverOps, split_over_ops
+from aiflame.attribute.metrics import METRIC_ROWS, METRICS, OF_GPU, SAMPLED
+from aiflame.attribute.prefixes import Prefix
+from aiflame.attribute.sites.segments import forest_of
+from aiflame.attribute.sites.table import INSIDE, Gathered, SiteTable, groupings_of, put_in_order, without_noise
+from aiflame.attribute.sites.times import device_times
+from aiflame.attribute.stacks.functions import Functions, functions
+from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, LAUNCHES, Frame, Metric, frame_table
+from aiflame.attribute.trees.build import metrics
+from aiflame.attribute.trees.rank_groups import grouped_by_rank, has_ranks
+from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
+
+BY = Prefix(("phase", "layer", "op", "region"), code=True)
+MOMENTS_OF = {name: (row.moments or row.metric).name for name, row in METRIC_ROWS.items() if row.on_devices}
+_ITEM = ["name", "device", "kind", "readable", "told"]
+_LONE = ["process", "why", "device", "function"]
+
+
+def device_sites(profile: Tables) -> SiteTable:
+    """What devices did."""
+    profile = Analysis.of(profile)
+    there = [name for name in metrics(profile) if name in OF_GPU]
+    trie = functions(profile)
+    meaning = of_devices(profile)
+    profile.used(of_devices)
+    fewer = fewer_regions(meaning.launches, meaning.forests["region"])
+    launches = fewer.of(meaning.launches.select("process", "id", *CONTEXT, BRINGS))  # there may be very many
+    meaning = replace(meaning, launches=launches, forests={**meaning.forests, "region": fewer.forest})
+    del launches
+    code, done = _by_frames(profile, trie, work_with(profile, BY, meaning))
+    meaning = replace(meaning, launches=meaning.launches.clear(), nodes=meaning.nodes.clear())
+    ran = Ran(done)
+    sampled = {name: samples(profile, done, not_issued=name == GPU_LATENCY.name, ran=ran) for name in SAMPLED if name in there}
+    recorded = scopes(profile)
+    inside, of_points, of_scopes = _inside(profile, sampled, recorded)
+    parts = _Parts.of(done.sites, meaning)
+    resting = idle_times(done, profile.table("processes"))
+    taken = energy(profile, done) if ENERGY.name in there else None
+    lone, lone_values = _lone(profile, resting, sampled, taken)
+
+    forests, sites = _sites(profile, parts, done.sites, lone)
+    values = [parts.whole(done.sites, taken)]
+    for name, of in sampled.items():
+        placed = parts.placed(of, of_points[name], name)
+        if name == GPU_STALLS.name:
+            values = [parts.timed(values[0], placed)]
+        values.append(placed)
+    values[0] = parts.scoped(values[0], recorded, of_scopes)
+    for name, rows in lone_values.items():
+        point = np.append(of_points[name], 0)[_ints(rows, "point")] if name in of_points else np.zeros(len(rows), dtype=np.int64)
+        values.append(pl.DataFrame({"site": len(parts.sites) + _ints(rows, "lone"), INSIDE: point, name: rows["value"]}))
+    blank = pl.DataFrame(schema=dict.fromkeys(("site", INSIDE, *there, LAUNCHES.name), pl.Int64))
+    leaves = pl.concat([blank, *(rows.cast(pl.Int64) for rows in values)], how="diagonal").select(blank.columns).fill_null(0)
+
+    when = device_times(profile, done, meaning.steps, sampled.get(GPU_STALLS.name), lone, resting)
+    sites = sites.join(when.first, on="group", how="left", maintain_order="left").with_columns(pl.col("first").fill_null(0))
+    forests |= {"process": trie.owners(), "code": code, INSIDE: inside}
+    groupings = groupings_of(lambda row: row.on_devices, ranks=has_ranks(profile))
+    gathered = Gathered(*grouped_by_rank(profile, forests, sites), leaves, when, fewer.notes)
+    return put_in_order("device", tuple(_metric(name, taken) for name in there), MOMENTS_OF, groupings, gathered)
+
+
+def _metric(name: str, taken: Energy | None) -> Metric:
+    """What is to be said of energy is known by now."""
+    known = METRICS[name]
+    return replace(known, label=known.label + taken.label) if name == ENERGY.name and taken is not None else known
+
+
+def _by_frames(profile: Tables, trie: Functions, done: Work) -> tuple[Forest, Work]:
+    """The same work, its sites told apart by the functions that launched and no longer by their instructions; `code` is a node of the
+    forest, which has no noise."""
+    sites = done.sites
+    builder = TreeBuilder()
+    place = builder.add(np.zeros(len(sites), dtype=np.int64), trie.owners(), 1 + _ints(sites, "process"))
+    place = launched_at(builder, place, profile, trie, sites)
+    forest, code = without_noise(builder, place)
+    same = ["process", UNLAUNCHED, "code", *_ITEM, *BY.columns]
+    merged = (
+        sites.with_columns(pl.Series("code", code), (pl.col("thread") < 0).cast(pl.Int64).alias(UNLAUNCHED))
+        .with_row_index("old")
+        .group_by(same, maintain_order=True)
+        .agg(pl.col("took", "launches", "bytes").sum(), "old")
+    )
+    old = merged["old"]
+    number = np.zeros(len(sites), dtype=np.uint32)
+    number[old.explode().to_numpy()] = np.repeat(np.arange(len(merged), dtype=np.uint32), old.list.len().to_numpy())
+    ran = done.ran.with_columns(site=pl.Series(number).gather(done.ran["site"])).rechunk()
+    return forest, Work(merged.drop("old"), ran)
+
+
+def _inside(profile: Tables, sampled: Mapping[str, Samples], recorded: Scopes) -> tuple[Forest, dict[str, Ints], Ints]:
+    """What lies inside kernels, as a forest; for each metric the node of each of its points; and that of each node of recorded scopes."""
+    builder = TreeBuilder()
+    counts = {name: len(of.points) for name, of in sampled.items()}
+    place = np.zeros(sum(counts.values()), dtype=np.int64)
+    if sampled:
+        points = pl.concat([of.points for of in sampled.values()])
+        place = add_inside(builder, profile, points, place, np.arange(len(points)), "instruction")
+    nodes = np.arange(len(recorded.forest.parent))
+    of_scopes = builder.add(np.zeros(len(nodes), dtype=np.int64), recorded.forest, nodes)
+    tree, at = builder.build()
+    ends = np.cumsum(list(counts.values()), dtype=np.int64)
+    return forest_of(tree), dict(zip(counts, np.split(at[place], ends[:-1]) if counts else [], strict=True)), at[of_scopes]
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Sites, those of compiled kernels divided over what they were fused from: a group of parts for each."""
+
+    divided: SplitOverOps
+    part: Ints
+    """For each of the divided rows its row of `sites`: parts of a group that are of the same layer and op are one."""
+    sites: pl.DataFrame
+    """Those of the divided rows, and `group`, `weight`, `took`"""
+
+    @staticmethod
+    def of(sites: pl.DataFrame, meaning: Meaning) -> _Parts:
+        divided = split_over_ops(sites, sites["took"].to_numpy(), meaning.compiled, meaning.forests)
+        rows = divided.rows.select("layer", "op").with_columns(group=pl.Series(divided.division.item))
+        same = rows.with_row_index("row").select(pl.col("row").min().over("group", "layer", "op"))["row"].to_numpy()
+        first, part = np.unique(same, return_inverse=True)
+        took = np.bincount(part, divided.division.value, len(first)).astype(np.int64)
+        group = divided.division.item[first]
+        several = np.bincount(group, minlength=len(sites))[group] > 1
+        weight = np.where(several, np.maximum(took, 1), 1)
+        return _Parts(
+            divided, part, divided.rows[first].with_columns(group=pl.Series(group), weight=pl.Series(weight), took=pl.Series(took))
+        )
+
+    def whole(self, sites: pl.DataFrame, taken: Energy | None) -> pl.DataFrame:
+        """site, and what is known of kernels and copies as wholes. A launch counts once, at the first part."""
+        _, first = np.unique(self.sites["group"].to_numpy(), return_index=True)
+        launches = np.zeros(len(self.sites), dtype=np.int64)
+        launches[first] = sites["launches"].to_numpy()
+        columns = {GPU_TIME.name: self.sites["took"], BYTES.name: self._divided(_ints(sites, "bytes")), LAUNCHES.name: launches}
+        if taken is not None:
+            columns[ENERGY.name] = self._divided(taken.sites)
+        return pl.DataFrame({"site": np.arange(len(self.sites)), INSIDE: 0, **columns})
+
+    def _divided(self, of_sites: Ints) -> Ints:
+        """A value of each site, on its parts."""
+        row, _, value = self.divided.divide(np.arange(len(of_sites)), of_sites)
+        found = np.zeros(len(self.sites), dtype=np.int64)
+        np.add.at(found, self.part[row], value)
+        return found
+
+    def placed(self, sampled: Samples, of_points: Ints, metric: str) -> pl.DataFrame:
+        """site, inside and the metric, in the order of sites and points: samples, divided as their sites are."""
+        site, point, value = (_ints(sampled.placed, name) for name in ("site", "point", "value"))
+        row, which, value = self.divided.divide(site, value)
+        rows = pl.DataFrame({"site": self.part[row], "point": point[which], metric: value})
+        rows = summed(rows, ("site", "point"))
+        return rows.select("site", pl.Series(INSIDE, of_points[_ints(rows, "point")]), metric)
+
+    def timed(self, whole: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
+        """`whole`, the time (and energy) of each site that was sampled divided by its samples over what lies inside."""
+        site, stalls = _ints(placed, "site"), _ints(placed, GPU_STALLS.name)
+        sampled = np.zeros(len(self.sites), dtype=np.bool_)
+        sampled[site] = True
+        inner, rest = placed.select("site", INSIDE), whole
+        for name in (GPU_TIME.name, ENERGY.name):
+            if name in whole.columns:
+                took = _ints(whole, name)
+                inner = inner.with_columns(pl.Series(name, scaled(site, stalls, took[site])))
+                rest = rest.with_columns(pl.Series(name, np.where(sampled, 0, took)))
+        return pl.concat([rest.cast(pl.Int64), inner.cast(pl.Int64)], how="diagonal")
+
+    def scoped(self, whole: pl.DataFrame, recorded: Scopes, of_scopes: Ints) -> pl.DataFrame:
+        """`whole`, the time of kernels that recorded scopes divided by these, in the place of samples."""
+        kernels = np.flatnonzero(self.sites["kind"].to_numpy() == int(Kind.GPU_KERNEL))
+        if not len(recorded.weights) or not len(kernels):
+            return whole
+        row, node, value = recorded.divide(self.sites[kernels], _ints(self.sites, "took")[kernels])
+        site = kernels[row]
+        elsewhere = ~np.isin(_ints(whole, "site"), site)
+        time = pl.Series(GPU_TIME.name, np.where(elsewhere, whole[GPU_TIME.name].fill_null(0).to_numpy(), 0))
+        inner = pl.DataFrame({"site": site, INSIDE: of_scopes[node], GPU_TIME.name: value})
+        return pl.concat([whole.with_columns(time).cast(pl.Int64), inner.cast(pl.Int64)], how="diagonal")
+
+
+def _lone(
+    profile: Tables, resting: Mapping[Device, Gaps], sampled: Mapping[str, Samples], taken: Energy | None
+) -> tuple[pl.DataFrame, dict[str, pl.DataFrame]]:
+    """What stands on its process itself (process, why, device, function that was sampled: "" for none, kind), and the values of it for
+    each metric: lone (row), point, value."""
+    found = {GPU_TIME.name: [summed_up(resting).with_columns(why=pl.lit(IDLE), kind=pl.lit(int(Kind.GPU_IDLE)))]}
+    if taken is not None:
+        found[ENERGY.name] = [taken.idle.with_columns(why=pl.lit(IDLE_ENERGY), kind=pl.lit(int(Kind.GPU_IDLE)))]
+    for name, of in sampled.items():
+        function = pl.when("called").then(pl.lit("")).otherwise("function").alias("function")
+        lost = of.unplaced.join(of.points.with_row_index("point"), on="point", how="left", maintain_order="left")
+        found[name] = [lost.select("process", "device", "why", "point", "value", function)]
+    if GPU_STALLS.name in sampled:
+        kind = pl.when(pl.col("why") == DRIVER).then(int(Kind.GPU_KERNEL)).otherwise(int(Kind.UNATTRIBUTED))
+        found[GPU_STALLS.name].append(elsewhere(profile).with_columns(kind=kind))
+    columns = {
+        "process": pl.UInt32,
+        "why": pl.String,
+        "device": pl.String,
+        "function": pl.String,
+        "kind": pl.UInt8,
+        "point": pl.Int64,
+        "value": pl.Int64,
+    }
+    rows = {
+        name: pl.concat(
+            [pl.DataFrame(schema=columns), *(each.cast({c: t for c, t in columns.items() if c in each.columns}) for each in of)],
+            how="diagonal",
+        )
+        for name, of in found.items()
+    }
+    rows = {
+        name: of.with_columns(
+            pl.col("function").fill_null(""), pl.col("point").fill_null(-1), pl.col("kind").fill_null(int(Kind.UNATTRIBUTED))
+        )
+        for name, of in rows.items()
+    }
+    lone = pl.concat(list(rows.values())).select(*_LONE, "kind").unique(_LONE, maintain_order=True)
+    numbered = lone.with_row_index("lone").drop("kind")
+    return lone, {name: of.join(numbered, on=_LONE, maintain_order="left").select("lone", "point", "value") for name, of in rows.items()}
+
+
+def _sites(profile: Tables, parts: _Parts, whole: pl.DataFrame, lone: pl.DataFrame) -> tuple[dict[str, Forest], pl.DataFrame]:
+    """Forests of segments, and the sites' nodes, group and weight; those that stand alone last, each a group."""
+    own = parts.sites
+    kernel = pl.lit(int(Kind.GPU_KERNEL), pl.UInt8)
+    sampled = lone.filter(pl.col("function") != "").select("device", name="function", kind=kernel)
+    kernels, kernel_node = item_nodes(profile, pl.concat([own.select(_ITEM), sampled], how="diagonal"))
+    families, family = family_nodes(profile, own["name"])
+    reasons = lone.select("why", "kind", "device").unique(maintain_order=True)
+    alone = Forest.of_frames(frame_table([Frame(why, Kind(kind), module=device) for why, kind, device in reasons.rows()])[1:])
+    reason = lone.join(reasons.with_row_index("node", offset=1), on=["why", "kind", "device"], how="left", maintain_order="left")["node"]
+    of_lone = np.zeros(len(lone), dtype=np.int64)
+    of_lone[(lone["function"] != "").to_numpy()] = kernel_node[len(own) :]
+
+    mine = own.select(
+        (pl.col("process").cast(pl.Int64) + 1).alias("process"),
+        *(pl.col(name).cast(pl.Int64) for name in (*BY.columns, UNLAUNCHED, "code", "group", "weight")),
+        family=pl.Series(family),
+        kernel=pl.Series(kernel_node[: len(own)]),
+    )
+    others = lone.select(
+        (pl.col("process").cast(pl.Int64) + 1).alias("process"),
+        pl.Series(ALONE, reason, dtype=pl.Int64),
+        kernel=pl.Series(of_lone),
+        group=pl.int_range(len(whole), len(whole) + pl.len(), dtype=pl.Int64),
+        weight=pl.lit(1, pl.Int64),
+    )
+    forests = {
+        ALONE: alone,
+        **{name: parts.divided.forests[name] for name in BY.columns},
+        "family": families,
+        UNLAUNCHED: Forest.of_frames(frame_table([NO_LAUNCH_FRAME])[1:]),
+        "kernel": kernels,
+    }
+    return forests, pl.concat([mine.cast(pl.Int64), others], how="diagonal").fill_null(0)
+
+
+def _ints(rows: pl.DataFrame, name: str) -> Ints:
+    found: Ints = rows[name].cast(pl.Int64).to_numpy()
+    return found

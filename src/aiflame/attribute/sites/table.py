@@ -1,0 +1,152 @@
+"""The facts that every view of where time went is computed from: what ran from where, with what values, and when.
+
+Trees are one grouping of one metric; facts are all of them at once. A *site* names a node in each of several *segments*; its *leaves* are
+its values by what lies inside of it; *moments* and *slots* say when they fell. The segments of a grouping put on each other, leaf by
+leaf, give the chains of frames and the sums of `build.tree`, without noise. What is divided by an estimate (samples over launches,
+compiled kernels over ops) is divided at sites here, and may differ by its rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from aiflame.attribute.arrays.row_keys import ordered, summed
+from aiflame.attribute.arrays.time_bins import Bins
+from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.forest import Forest, NodeIds, TreeBuilder
+from aiflame.attribute.groupings import GROUPING_ROWS, RANK, GroupingRow
+from aiflame.attribute.sites.segments import Segment, forest_of, segments
+from aiflame.attribute.sites.times import Times
+from aiflame.attribute.transforms.noise import hidden_noise
+from aiflame.attribute.transforms.reshape import without_nodes
+from aiflame.attribute.tree import Metric
+from aiflame.profile.kinds import Kind
+
+CONTEXTS = ("phase", "layer", "op", "region", "family")
+"""Segments of meaning: where a place has sites with a node in one, those without stand under `[no layer]` …"""
+INSIDE = "inside"
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    name: str
+    label: str
+    segments: tuple[str, ...]
+
+
+def groupings_of(segments: Callable[[GroupingRow], tuple[str, ...]], *, ranks: bool) -> tuple[Grouping, ...]:
+    """The groupings that have segments in a domain. `ranks`: the profile has some."""
+    rows = [row for row in GROUPING_ROWS if segments(row) and (ranks or row.name != RANK)]
+    return tuple(Grouping(row.name, row.label, segments(row)) for row in rows)
+
+
+@dataclass(frozen=True, slots=True)
+class SiteTable:
+    domain: str
+    """device, cpu or wall"""
+    metrics: tuple[Metric, ...]
+    moments_of: Mapping[str, str]
+    """For each metric, the one whose moments and slots tell when its values fell."""
+    groupings: tuple[Grouping, ...]
+    frames: pl.DataFrame
+    """FRAME_COLUMNS; row 0 is unused"""
+    segments: Mapping[str, Segment]
+    """Also `inside`."""
+    sites: pl.DataFrame
+    """A node for each segment; `first`: µs after the origin; `group`, `weight`"""
+    leaves: pl.DataFrame
+    """site, inside (node), a value for each metric, and on devices `launches`"""
+    bins: Bins
+    moments: pl.DataFrame
+    """group, bin, and values: sorted by bin"""
+    slots: int
+    """Parts of a step."""
+    steps: pl.DataFrame
+    """number (of the first that the row stands for), process (node), begin, end (ns after the origin)"""
+    slot_values: pl.DataFrame
+    """group, step (row of `steps`), slot, and values"""
+    notes: tuple[str, ...]
+    window_ns: int
+    """How long a window of GPU sampling usually is, 0: none. Samples know their kernel and their window, not their launch."""
+    period_log2: int
+    """A warp was looked at every 2^n cycles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What a domain has gathered, its nodes still those of forests that have more."""
+
+    forests: Mapping[str, Forest]
+    """Of the segments, and of `inside`."""
+    sites: pl.DataFrame
+    """As `SiteTable.sites`, groups numbered in any way from 0"""
+    leaves: pl.DataFrame
+    """As `SiteTable.leaves`"""
+    times: Times
+    notes: tuple[str, ...]
+
+
+def put_in_order(
+    domain: str, metrics: tuple[Metric, ...], moments_of: Mapping[str, str], groupings: tuple[Grouping, ...], got: Gathered
+) -> SiteTable:
+    """Sites in the order of their code, groups in the order of their sites: neighbours are alike, and pack well."""
+    names = [name for name in got.forests if name != INSIDE]
+    parts = {name: (got.forests[name], _ints(got.sites, name)) for name in names}
+    parts[INSIDE] = got.forests[INSIDE], _ints(got.leaves, INSIDE)
+    times, steps = got.times, got.times.steps
+    parts["process"] = parts["process"][0], np.concatenate([parts["process"][1], _ints(steps, "process")])
+    frames, found, node = segments(parts)
+    at, of_steps = np.split(node["process"], [len(got.sites)])
+    node["process"] = at
+
+    order = np.lexsort([node[name] for name in (*CONTEXTS, "kernel", "code", "process") if name in node])
+    group = _ints(got.sites, "group")[order]
+    _, first = np.unique(group, return_index=True)
+    new_group = np.zeros(int(group.max(initial=-1)) + 1, dtype=np.int64)
+    new_group[group[np.sort(first)]] = np.arange(len(first))
+    columns = {name: node[name][order] for name in names}
+    rest = {name: _ints(got.sites, name)[order] for name in ("first", "weight")}
+    sites = pl.DataFrame({**columns, **rest, "group": new_group[group]})
+    place = np.zeros(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+
+    values = [name for name in got.leaves.columns if name not in ("site", INSIDE)]
+    leaves = got.leaves.with_columns(site=pl.Series(place[_ints(got.leaves, "site")]), inside=pl.Series(node[INSIDE]))
+    leaves = summed(leaves.select("site", INSIDE, *values), ("site", INSIDE))
+    moments = times.moments.with_columns(group=pl.Series(new_group[_ints(times.moments, "group")]))
+    slot_values = times.slot_values.with_columns(group=pl.Series(new_group[_ints(times.slot_values, "group")]))
+    steps = steps.with_columns(process=pl.Series(of_steps, dtype=pl.Int64))
+    return SiteTable(
+        domain,
+        metrics,
+        moments_of,
+        groupings,
+        frames,
+        found,
+        sites,
+        leaves,
+        times.bins,
+        ordered(moments, ("bin", "group")),
+        times.slots,
+        steps,
+        ordered(slot_values, ("step", "slot", "group")),
+        (*got.notes, *times.notes),
+        times.window_ns,
+        times.period_log2,
+    )
+
+
+def without_noise(builder: TreeBuilder, code: NodeIds) -> tuple[Forest, Ints]:
+    """What has grown on processes, as a forest without them and without noise; and the node of each place."""
+    tree, place = builder.build()
+    shown, at = without_nodes(tree, hidden_noise(tree) | (tree.kinds() == Kind.PROCESS))
+    return forest_of(shown), at[place[code]].astype(np.int64)
+
+
+def _ints(rows: pl.DataFrame, name: str) -> Ints:
+    found: Ints = rows[name].cast(pl.Int64).to_numpy()
+    return found

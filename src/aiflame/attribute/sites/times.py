@@ -1,0 +1,172 @@
+"""When the values of facts fell: moments and slots, of devices by the times of kernels, of CPUs by those of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from aiflame.attribute.arrays.row_keys import ordered, summed
+from aiflame.attribute.arrays.time_bins import Bins, by_density, coarser_bins, in_bins, wide_enough
+from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.devices.idle import IDLE, Device, Gaps
+from aiflame.attribute.devices.samples import DRIVER, DROPPED, MOST_SAMPLES, Samples, counted
+from aiflame.attribute.devices.work import Work
+from aiflame.attribute.meaning.events import LATEST
+from aiflame.attribute.sites.steps import device_slots, sample_slots
+from aiflame.attribute.tree import GPU_STALLS, GPU_TIME
+from aiflame.profile.tables import Tables
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    bins: Bins
+    first: pl.DataFrame
+    """group, first (µs after the origin)"""
+    moments: pl.DataFrame
+    """group, bin, and values"""
+    slots: int
+    steps: pl.DataFrame
+    """STEPS: `number` of the first that a row stands for, `process` as a node, ns after the origin"""
+    slot_values: pl.DataFrame
+    """group, step (row of `steps`), slot, and values"""
+    notes: tuple[str, ...]
+    window_ns: int = 0
+    """How long a window of sampling usually is; 0 where nothing was sampled in windows."""
+    period_log2: int = 0
+
+
+def device_times(
+    profile: Tables, done: Work, steps: pl.DataFrame, sampled: Samples | None, lone: pl.DataFrame, resting: Mapping[Device, Gaps]
+) -> Times:
+    """Groups are the sites of `done`, then the rows of `lone` (facts_device); `resting`: when devices were idle."""
+    group, start, end = _ints(done.ran, "site"), _moments(done.ran, "start_ns"), _moments(done.ran, "end_ns")
+    fine = Bins.of(_origin(profile, start), int(end.max(initial=0)))
+    bins = wide_enough(group, start, fine)
+    lone = lone.with_row_index("group", offset=len(done.sites))
+    idle_group = {
+        (process, device): number for number, process, device in lone.filter(why=IDLE).select("group", "process", "device").rows()
+    }
+    idle = {idle_group[key]: (key[0], since.astype(np.int64), until.astype(np.int64)) for key, (since, until) in resting.items()}
+    moments = [in_bins(group, start, end, bins)]
+    for number, (_, since, until) in idle.items():
+        moments.append(in_bins(np.zeros(len(since), dtype=np.int64), since, until, bins).with_columns(group=pl.lit(number, pl.Int64)))
+    found, bins = coarser_bins(pl.concat(moments), bins)
+    timed = found.rename({"value": GPU_TIME.name})
+    found = timed if sampled is None else _with_samples(profile, done, found, bins, sampled, lone)
+    first = np.full(len(done.sites), LATEST)
+    np.minimum.at(first, group, start)
+    seen = pl.DataFrame({"group": np.arange(len(first)), "first": np.maximum(first - bins.origin_ns, 0) // 1000})
+    slots = device_slots(done, steps, (group, start, end), idle, bins, found)
+    window = (0, 0) if sampled is None else (window_length(profile), period_log2(profile))
+    return Times(bins, seen, found, slots.slots, slots.steps, slots.values, (*_width(bins, fine), *slots.notes), *window)
+
+
+def window_length(profile: Tables) -> int:
+    """How long a window of sampling usually is; 0 where there is none."""
+    begin, end = (pl.col(name).clip(upper_bound=LATEST).cast(pl.Int64) for name in ("begin_ns", "end_ns"))
+    return int(profile.scan("gpu_windows").select((end - begin).filter(end > begin).median()).collect().item() or 0)
+
+
+def period_log2(profile: Tables) -> int:
+    """A warp was looked at every 2^n cycles: in most of the windows, by their samples."""
+    by_period = profile.scan("gpu_windows").group_by("period_log2").agg(pl.col("samples").sum(), windows=pl.len())
+    found = by_period.sort("samples", "windows", "period_log2", descending=True).collect()
+    return int(found["period_log2"][0]) if len(found) else 0
+
+
+def sample_times(profile: Tables, metric: str, items: pl.DataFrame, steps: pl.DataFrame) -> Times:
+    """`items`: process, group, step, time_ns, value. A sample counts whole at its moment."""
+    group, time = _ints(items, "group"), _moments(items, "time_ns")
+    fine = Bins.of(_origin(profile, time), int(time.max(initial=0)) + 1)
+    bins = wide_enough(group, time, fine)
+    rows = items.select("group", "value", bin=pl.Series(bins.at(time)))
+    moments, bins = coarser_bins(rows.group_by("group", "bin").agg(pl.col("value").sum()), bins)
+    first = (
+        pl.DataFrame({"group": group, "first": np.maximum(time - bins.origin_ns, 0) // 1000}).group_by("group").agg(pl.col("first").min())
+    )
+    slots = sample_slots(items, steps, bins, metric)
+    moments = moments.rename({"value": metric})
+    return Times(bins, first, moments, slots.slots, slots.steps, slots.values, (*_width(bins, fine), *slots.notes))
+
+
+def _width(bins: Bins, wanted: Bins) -> list[str]:
+    return [f"moments are {bins.bin_ns / 1e6:g} ms wide, that they be not too many"] if bins.bin_ns > wanted.bin_ns else []
+
+
+def _origin(profile: Tables, start: Ints) -> int:
+    """When the first process began, or what was seen first of all."""
+    began = profile.table("processes")["start_ns"].to_numpy()
+    return int(min((began.min() if len(began) else LATEST), start.min(initial=LATEST)))
+
+
+def _with_samples(profile: Tables, done: Work, moments: pl.DataFrame, bins: Bins, sampled: Samples, lone: pl.DataFrame) -> pl.DataFrame:
+    """Moments (group, bin, value) with those of samples: the samples of a window lie where the kernels of their name ran in it; of each
+    site there are as many as it has in all."""
+    total = np.bincount(_ints(sampled.placed, "site"), _ints(sampled.placed, "value"), len(done.sites) + len(lone)).astype(np.int64)
+    name = ["process", "device", "name"]
+    kernels = done.sites.select(name).unique(maintain_order=True).with_row_index("kernel")
+    of_group = done.sites.with_row_index("group").join(kernels, on=name).select(pl.col("group").cast(pl.Int64), "kernel")
+    moments = ordered(moments.join(of_group, on="group", how="left", maintain_order="left"), ("group", "bin"))
+    density = _density(profile, kernels, moments.drop_nulls("kernel"), bins)
+    moments = moments.join(density, on=["kernel", "bin"], how="left", maintain_order="left")
+    value = by_density(moments, moments["density"].fill_null(0.0), total)
+    timed = moments.select("group", "bin", pl.col("value").alias(GPU_TIME.name), value.alias(GPU_STALLS.name))
+    return summed(pl.concat([timed, _elsewhere(profile, bins, lone)], how="diagonal").fill_null(0), ("group", "bin"))
+
+
+def _density(profile: Tables, kernels: pl.DataFrame, moments: pl.DataFrame, bins: Bins) -> pl.DataFrame:
+    """kernel, bin, density: samples in each ns that a kernel of that name ran."""
+    ran = summed(moments.select("kernel", "bin", "value"), ("kernel", "bin"))
+    windows = (
+        profile.table("gpu_windows")
+        .select("process", "device", "begin_ns", "end_ns", window="id")
+        .unique(["process", "window"], keep="first")
+    )
+    taken = (
+        counted(profile, not_issued=False, detail=False)
+        .join(kernels, left_on=["process", "device", "function"], right_on=["process", "device", "name"])
+        .join(windows, on=["process", "device", "window"])
+    )
+    begin, until = _moments(taken, "begin_ns"), _moments(taken, "end_ns")
+    first = bins.at(begin)
+    last = np.maximum(bins.at(until - 1), first)
+    many = last - first + 1
+    row = np.repeat(np.arange(len(taken)), many)
+    bin_ = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(many) - many, many)
+    opens = bins.origin_ns + bin_ * bins.bin_ns
+    shared = np.minimum(opens + bins.bin_ns, until[row]) - np.maximum(opens, begin[row])
+    cells = pl.DataFrame({"row": row, "bin": bin_, "shared": np.maximum(shared, 0)}).with_columns(
+        kernel=taken["kernel"].gather(row), count=taken["count"].gather(row)
+    )
+    weight = pl.col("shared") * pl.col("value")
+    return (
+        cells.join(ran, on=["kernel", "bin"])
+        .with_columns(many=pl.col("count") * weight / weight.sum().over("row"))
+        .group_by("kernel", "bin")
+        .agg(density=pl.col("many").fill_nan(0.0).sum() / pl.col("value").first())
+    )
+
+
+def _elsewhere(profile: Tables, bins: Bins, lone: pl.DataFrame) -> pl.DataFrame:
+    """Samples that were lost or taken in the driver's kernels, in the middle of their windows."""
+    windows = profile.table("gpu_windows")
+    middle = bins.at((_moments(windows, "begin_ns") + _moments(windows, "end_ns")) // 2)
+    count = {DROPPED: "dropped", DRIVER: "foreign"}
+    sums = [pl.col(column).clip(upper_bound=MOST_SAMPLES).cast(pl.Int64).sum().alias(why) for why, column in count.items()]
+    summed = windows.with_columns(bin=pl.Series(middle)).group_by("process", "device", "bin").agg(sums)
+    rows = summed.unpivot(list(count), index=["process", "device", "bin"], variable_name="why", value_name=GPU_STALLS.name)
+    rows = rows.filter(pl.col(GPU_STALLS.name) > 0).join(lone.filter(pl.col("function") == ""), on=["process", "device", "why"])
+    return rows.select(pl.col("group").cast(pl.Int64), "bin", GPU_STALLS.name)
+
+
+def _moments(rows: pl.DataFrame, name: str) -> Ints:
+    found: Ints = np.minimum(rows[name].to_numpy(), LATEST).astype(np.int64)
+    return found
+
+
+def _ints(rows: pl.DataFrame, name: str) -> Ints:
+    found: Ints = rows[name].cast(pl.Int64).to_numpy()
+    return found

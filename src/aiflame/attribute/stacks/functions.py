@@ -1,0 +1,166 @@
+"""From a profile's stacks to tree nodes: frame words become functions, and what was measured hangs under process, thread and stack.
+
+A profile's stacks are a trie of frame words (return addresses, byte-code offsets). Here it becomes a trie of functions once,
+inlined ones included; a measurement then only touches the nodes that it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.attribute.analysis import Analysis, once
+from aiflame.attribute.arrays import nodes
+from aiflame.attribute.forest import Forest, NodeIds, TreeBuilder
+from aiflame.attribute.stacks.process_frames import process_frames, thread_frames, with_ranks
+from aiflame.attribute.stacks.table import StackKeys, stack_table
+from aiflame.attribute.tree import FRAME_COLUMNS, Frame, Metric, Tree, frame_table
+from aiflame.profile.codes import FrameKind
+from aiflame.profile.frame_words import code_of_python, frame_kinds, is_frame_of
+from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
+
+LOST_CALLERS = Frame("[unattributed: callers lost]", Kind.UNATTRIBUTED)
+NO_NAME = Frame("[unknown]", Kind.C)
+
+
+@dataclass(frozen=True, slots=True)
+class Functions:
+    """The stacks of all processes as one trie: node 0 is the root, node 1 + p process p, below them functions."""
+
+    frames: pl.DataFrame
+    parent: NDArray[np.int32]
+    frame: NDArray[np.uint32]
+    processes: int
+    stacks: StackKeys
+    """Those of the processes."""
+    innermost: NDArray[np.int32]
+    """For each row of `stacks`, the node of the stack's innermost function."""
+
+    def of_stacks(self, process: NDArray[np.int64], stack: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The node of each stack; that of its process where the profile has no such stack."""
+        at = self.stacks.find(process, stack)
+        found = np.append(self.innermost, 0)[at]
+        return np.where(at >= 0, found, 1 + process).astype(np.int64)
+
+    def on_threads(self, process: NDArray[np.int64], stack: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The same as nodes of `forest`: 0 where the profile has no such stack."""
+        node = self.of_stacks(process, stack)
+        return np.where(node > self.processes, node, 0)
+
+    def owners(self) -> Forest:
+        """The processes: the node of process p is 1 + p."""
+        return Forest.of_frames(self.frames[: self.processes + 1][1:])
+
+    def forest(self) -> Forest:
+        """The functions without their processes, by the same nodes; those of the processes stand for nothing."""
+        parent = np.where(self.parent > self.processes, self.parent, np.int32(0))
+        parent[0] = -1
+        return Forest(self.frames, parent, self.frame)
+
+
+@once
+def functions(profile: Analysis) -> Functions:
+    """The trie of functions of a profile."""
+    processes = frame_table(process_frames(with_ranks(profile.table("processes"), profile.table("ranks"))))
+    size = len(processes) - 1
+    stacks = stack_table(profile).of_processes_before(size)
+    names, of_words = _functions_of_words(profile, stacks.rows.select("process", "frame").unique())
+    frames = pl.concat([processes, frame_table([LOST_CALLERS])[1:], names])
+
+    rows = stacks.rows.with_row_index("stack").join(of_words, on=["process", "frame"]).sort("stack", "depth")
+    stack = rows["stack"].to_numpy()
+    node = np.arange(1 + 2 * size, 1 + 2 * size + len(rows))  # after the root, the processes and "callers lost" of each process
+    last = np.append(stack[1:] != stack[:-1], True)[: len(rows)]
+    end = node[last]
+    outermost = np.roll(last, 1)
+
+    process = stacks.keys.key >> 32
+    parent = node - 1
+    begins = np.where(stacks.rows["parent"].to_numpy() == 0, 1 + process, 1 + size + process)
+    parent[outermost] = np.where(stacks.caller >= 0, end[stacks.caller], begins)
+
+    each = np.arange(size)
+    all_parent = np.concatenate([[-1], 0 * each, 1 + each, parent]).astype(np.int32)
+    all_frame = np.concatenate([[0], 1 + each, 0 * each + 1 + size, 2 + size + rows["function"].to_numpy()]).astype(np.uint32)
+    # A layer is no function: what it calls is called by the function outside of it.
+    is_function = np.append(np.ones(1 + 2 * size, dtype=np.bool_), frame_kinds(rows["frame"].to_numpy()) != FrameKind.LAYER)
+    if not is_function.all():
+        outside = nodes.nearest(all_parent, is_function)
+        all_parent, end = np.where(all_parent >= 0, outside[all_parent], np.int32(-1)), outside[end]
+    merged_parent, merged_frame, place = nodes.merge_siblings(all_parent, all_frame)
+    return Functions(frames, merged_parent, merged_frame, size, stacks.keys, place[end])
+
+
+def hang(
+    profile: Tables,
+    trie: Functions,
+    measured: pl.DataFrame,
+    endings: list[pl.DataFrame],
+    metric: Metric,
+    no_thread: Frame,
+    begun: Callable[[TreeBuilder, NodeIds], NodeIds],
+    *,
+    whole: bool,
+) -> Tree:
+    """The Tree of `measured`: columns process, thread, stack, value, and for each of `endings` (tables of frames that follow the
+    stack, outermost first) a column `ending0`, `ending1` … with its row, null for none. `no_thread` stands for thread 0.
+
+    `begun` puts what it likes on the places of processes; then comes the `whole` stack on its thread, or its innermost function alone."""
+    builder = TreeBuilder()
+    process, thread, stack = (measured[column].to_numpy().astype(np.int64) for column in ("process", "thread", "stack"))
+    place = builder.add(np.zeros(len(measured), dtype=np.int64), trie.owners(), 1 + process)
+    place = begun(builder, place)
+    node = trie.on_threads(process, stack)
+    if whole:
+        place = add_threads(builder, place, profile, process, thread, no_thread)
+        place = builder.add(place, trie.forest(), node)
+    else:
+        place = builder.add(place, Forest.of_frames(trie.frames), np.where(node > 0, trie.frame[node].astype(np.int64) + 1, 0))
+    for number, table in enumerate(endings):
+        place = builder.add(place, Forest.of_frames(table), measured[f"ending{number}"].cast(pl.Int64).fill_null(-1).to_numpy() + 1)
+    return builder.finish((metric,), {metric.name: (place, measured["value"].to_numpy())})
+
+
+def add_threads(
+    builder: TreeBuilder, place: NodeIds, profile: Tables, process: NDArray[np.int64], thread: NDArray[np.int64], no_thread: Frame
+) -> NodeIds:
+    """Puts a thread on each of these places of processes; thread -1 stays where it is."""
+    threads, which = np.unique(process << 32 | np.maximum(thread, 0), return_inverse=True)
+    wanted = pl.DataFrame({"process": threads >> 32, "thread": threads & 0xFFFFFFFF})
+    frames = thread_frames(profile.table("threads"), profile.table("thread_ends"), profile.table("processes"), wanted, no_thread)
+    return builder.add(place, Forest.of_frames(frame_table(frames)[1:]), np.where(thread >= 0, 1 + which, 0))
+
+
+def _functions_of_words(profile: Tables, words: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Distinct functions as frames, and for each frame word its functions: process, frame, depth, function (row)."""
+    first_lines = profile.table("codes").select("process", code="id", first_line="first_line").unique(["process", "code"])
+    named = (
+        words.join(profile.table("symbols"), on=["process", "frame"], how="left")
+        .with_columns(
+            code=pl.when(is_frame_of(FrameKind.PYTHON)).then(code_of_python()),
+        )
+        .join(first_lines, on=["process", "code"], how="left")
+        .with_columns(
+            pl.col("depth").fill_null(0),
+            pl.col("name").fill_null(NO_NAME.name),
+            pl.col("kind").fill_null(int(NO_NAME.kind)),
+            pl.col("file", "module", "full_name").fill_null(""),
+            pl.coalesce("first_line", "line").fill_null(0).cast(pl.UInt32).alias("line"),
+            pl.col("approximate").fill_null(False),
+        )
+    )
+    # Only Python says where a function begins; elsewhere `line` is a line in it, and the least one met stands for it.
+    same = ["name", "kind", "module", "full_name", "approximate"]
+    python = pl.col("first_line").is_not_null()
+    named = named.with_columns(
+        file=pl.when(python).then("file").otherwise(pl.col("file").min().over(same)),
+        line=pl.when(python).then("line").otherwise(pl.col("line").min().over(same)),
+    )
+    distinct = named.select(list(FRAME_COLUMNS)).unique(maintain_order=True).with_row_index("function")
+    of_words = named.join(distinct, on=list(FRAME_COLUMNS)).select("process", "frame", "depth", "function")
+    return distinct.drop("function").select(pl.col(name).cast(type_) for name, type_ in FRAME_COLUMNS.items()), of_words

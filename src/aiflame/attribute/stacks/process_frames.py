@@ -1,0 +1,81 @@
+"""The frames of processes and threads: how they are called in a tree."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+import polars as pl
+
+from aiflame.attribute.tree import Frame
+from aiflame.profile.kinds import Kind
+from aiflame.profile.rank_of import NONE, ranks_of
+
+INTERPRETER_MODULE = r"^(lib)?python[\d.]*[a-z]*(\.so[.\d]*)?$"
+"""Modules that are the Python interpreter."""
+NO_THREAD = Frame("[unattributed: thread not recorded]", Kind.UNATTRIBUTED)
+
+
+def process_frames(processes: pl.DataFrame) -> list[Frame]:
+    """One frame for each row of `processes`, such as `train.py (4711)`; where ranks are known (`with_ranks`) `rank 3: train.py (4711)`."""
+    return [Frame(f"{name} ({pid})", Kind.PROCESS) for name, pid in zip(process_names(processes), processes["pid"], strict=True)]
+
+
+def process_names(processes: pl.DataFrame) -> list[str]:
+    """The same without the numbers. Both in the order of the rows, which is that of the processes."""
+    rank = processes["rank"] if "rank" in processes.columns else [NONE] * len(processes)
+    names = [short_command(command, exe) for command, exe in processes.select("command", "exe").rows()]
+    return [name if of == NONE else f"rank {of}: {name}" for name, of in zip(names, rank, strict=True)]
+
+
+def with_ranks(processes: pl.DataFrame, ranks: pl.DataFrame) -> pl.DataFrame:
+    """The table `processes` in order, with the rank of each (`rank_of.NONE` without)."""
+    return processes.sort("process").with_columns(rank=pl.Series(ranks_of(processes, ranks), dtype=pl.Int64))
+
+
+def short_command(command: str, exe: str) -> str:
+    """What a person calls a program: the script or module that an interpreter runs, else the program's own name."""
+    words = [word for word in command.split("\0") if word]
+    if not words:
+        return PurePath(exe).name or "[unknown]"
+    program = PurePath(words[0]).name
+    if not program.startswith("python"):
+        return program
+    rest = iter(words[1:])
+    for word in rest:
+        if word == "-m":
+            return f"-m {next(rest, '')}".strip()
+        if word == "-c":
+            return f"{program} -c"
+        if word in ("-W", "-X"):
+            next(rest, None)
+        elif not word.startswith("-") or word == "-":
+            return PurePath(word).name
+    return program
+
+
+def thread_frames(threads: pl.DataFrame, ends: pl.DataFrame, processes: pl.DataFrame, wanted: pl.DataFrame, none: Frame) -> list[Frame]:
+    """One frame for each row of `wanted` (process, thread): its latest name, with its tid where several threads share the name.
+
+    `none` stands for threads that the profile does not know.
+    """
+    late = ends.filter(pl.col("name") != "").unique(["process", "thread"], keep="last").select("process", id="thread", late="name")
+    main = processes.select("process", tid="pid", main=pl.lit(True))
+    known = (
+        threads.select("process", "id", "tid", "name")
+        .join(late, on=["process", "id"], how="left")
+        .join(main, on=["process", "tid"], how="left")
+        .with_columns(name=pl.when("main").then(pl.lit("main thread")).otherwise(pl.coalesce("late", "name")))
+        .with_columns(shared=pl.len().over("process", "name") > 1)
+        .with_columns(name=pl.when(pl.col("name") == "").then(pl.lit("thread")).otherwise("name"))
+        .with_columns(name=pl.when("shared").then(pl.format("{} ({})", "name", "tid")).otherwise("name"))
+    )
+    names = {(process, thread): name for process, thread, name in known.select("process", "id", "name").rows()}
+    found = map(names.get, wanted.select("process", "thread").rows())
+    return [none if name is None else Frame(name, Kind.THREAD) for name in found]
+
+
+def unnumbered(frames: pl.DataFrame) -> pl.DataFrame:
+    """Frames with the numbers of processes, threads and ranks taken away."""
+    owner = frames["kind"].is_in([Kind.PROCESS, Kind.THREAD])
+    name = pl.col("name").str.replace(r"^(.+) \(\d+\)$", "${1}").str.replace(r"^rank \d+: ", "").str.replace(r"^rank \d+$", "rank")
+    return frames.with_columns(name=pl.when(owner).then(name).otherwise("name"))

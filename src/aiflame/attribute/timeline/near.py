@@ -1,0 +1,92 @@
+"""The rows of a table that tell what was in a stretch of time, found without reading the rest of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import polars as pl
+
+from aiflame.attribute.devices.work import JOIN
+
+AROUND_NS = 20_000_000
+"""What is so near to a stretch is read with it: what overlaps others at its edge then lies where it lies in the whole, if nothing ran for a
+moment of that time."""
+_NEIGHBOURS = 100_000
+"""Numbers of launches that are further apart than this are looked up one by one."""
+_LAUNCH = [pl.col(name).cast(pl.UInt32) if name == "api" else pl.col(name) for name in JOIN]
+"""JOIN, of one type in every table."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Things that have a place (`keys`) and a time each. Tables are read with `row`, the place of each row, beside their columns."""
+
+    table: pl.LazyFrame
+    keys: tuple[str, ...]
+    begin: str
+    end: str
+
+    def many(self, begin: int, end: int) -> int:
+        """How many are in a stretch of time."""
+        found: int = self._touching(begin, end).select(pl.len()).collect().item()
+        return found
+
+    def near(self, begin: int, end: int) -> pl.DataFrame:
+        """Those in a stretch of time and close to it; and of each place the last one before it and the first one after it: what they are
+        both of goes on between them."""
+        found = self._touching(begin - AROUND_NS, end + AROUND_NS).collect()
+        at = pl.col(self.begin)
+        there = found.group_by(self.keys).agg(before=(at <= begin).any(), after=(at >= end).any())
+        places = self._reach.join(there, on=self.keys, how="left")
+        before = places.filter(~pl.col("before").fill_null(False), pl.col("first") <= begin)
+        after = places.filter(~pl.col("after").fill_null(False), pl.col("last") >= end)
+        ended, begun = pl.col("last") <= begin, pl.col("first") >= end
+        edges = [
+            *(self._at(before.filter(ended), "last"), self._at(after.filter(begun), "first")),
+            *(self._edge(before.filter(~ended), at <= begin, at.max()), self._edge(after.filter(~begun), at >= end, at.min())),
+        ]
+        return both(found, *edges)
+
+    def of(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Those that belong to the same launches as `rows` of another table."""
+        keys = rows.lazy().select(_LAUNCH).unique().sort("process", "correlation")
+        new = (pl.col("process").diff() != 0) | (pl.col("correlation").diff() > _NEIGHBOURS)
+        wanted = keys.with_columns(group=new.fill_null(True).cum_sum()).collect()
+        bounds = wanted.group_by("process", "group").agg(low=pl.col("correlation").min(), high=pl.col("correlation").max())
+        found = [
+            self.table.filter(pl.col("process") == process, pl.col("correlation").is_between(low, high)).join(
+                wanted.lazy(), left_on=_LAUNCH, right_on=JOIN, how="semi"
+            )
+            for process, _, low, high in bounds.rows()
+        ]
+        return both(self.table.clear().collect(), *pl.collect_all(found))
+
+    def _touching(self, begin: int, end: int) -> pl.LazyFrame:
+        begin, end = max(begin, 0), max(end, 0)
+        # An end that is damaged lies before its begin.
+        return self.table.filter((pl.col(self.end) > begin) | (pl.col(self.begin) > begin), pl.col(self.begin) < end)
+
+    @cached_property
+    def _reach(self) -> pl.DataFrame:
+        """When the first and the last at each place began."""
+        return self.table.group_by(self.keys).agg(first=pl.col(self.begin).min(), last=pl.col(self.begin).max()).collect()
+
+    def _edge(self, places: pl.DataFrame, beyond: pl.Expr, nearest: pl.Expr) -> pl.DataFrame:
+        if places.is_empty():
+            return places.clear()
+        here = self.table.filter(beyond).join(places.lazy(), on=self.keys, how="semi")
+        return self._at(here.group_by(self.keys).agg(nearest.alias("at")).collect(), "at")
+
+    def _at(self, places: pl.DataFrame, moment: str) -> pl.DataFrame:
+        """Those that began at each place at its `moment`."""
+        if places.is_empty():
+            return places.clear()
+        when = places[moment]
+        near = self.table.filter(pl.col(self.begin).is_between(when.min(), when.max()))
+        return near.join(places.lazy(), left_on=[*self.keys, self.begin], right_on=[*self.keys, moment], how="semi").collect()
+
+
+def both(*found: pl.DataFrame) -> pl.DataFrame:
+    """Each row once, in the table's order."""
+    return pl.concat([each for each in found if len(each)] or [found[0]]).unique("row").sort("row")

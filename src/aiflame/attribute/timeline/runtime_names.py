@@ -1,0 +1,21 @@
+"""Display names of traced runtimes."""
+
+from __future__ import annotations
+
+from aiflame.profile.codes import CallBackend
+
+NAMES = {
+    CallBackend.CUDA: "CUDA",
+    CallBackend.OPENCL: "OpenCL",
+    CallBackend.MPI: "MPI",
+    CallBackend.OPENMP: "OpenMP",
+    CallBackend.NCCL: "NCCL",
+    CallBackend.TORCH: "torch.distributed",
+    CallBackend.LEVEL_ZERO: "Level Zero",
+    CallBackend.HIP: "HIP",
+}
+
+
+def backend_name(number: int) -> str:
+    """That of a `CallBackend`; of one that a newer recorder knows, a word for it."""
+    return {int(backend): name for backend, name in NAMES.items()}.get(number, "Other")

@@ -1,0 +1,148 @@
+"""How slices lie on tracks: paths that follow each other become nested spans; what overlaps without nesting is put on tracks of its own."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.attribute.arrays import nodes
+from aiflame.attribute.arrays.types import Ints
+
+PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A level of every item's path."""
+
+    kind: int
+    """of the slices that it makes"""
+    value: NDArray[np.integer]
+    """for each item; negative: its path has none here, what follows takes its place"""
+
+
+def path_spans(track: Ints, begin: Ints, end: Ints, levels: Iterable[Level]) -> tuple[pl.DataFrame, NDArray[np.uint16]]:
+    """Spans around items, which lie beside each other, by track and begin, and have a path each: neighbours with the same beginning of
+    their paths are in one, from the begin of the first to the end of the last (track, begin_ns, end_ns, depth, kind, value). And each
+    item's depth."""
+    depth = np.zeros(len(track), dtype=np.uint16)
+    changes = np.append(True, track[1:] != track[:-1])[: len(track)]
+    found = []
+    for level in levels:
+        value = level.value
+        changes[1:] |= value[1:] != value[:-1]
+        first = np.flatnonzero(changes)
+        last = np.append(first[1:], len(track))[: len(first)] - 1
+        there = value[first] >= 0
+        first, last = first[there], last[there]
+        found.append(
+            pl.DataFrame(
+                {
+                    "track": track[first].astype(np.uint32),
+                    "begin_ns": begin[first],
+                    "end_ns": end[last],
+                    "depth": depth[first],
+                    "kind": np.full(len(first), level.kind, dtype=np.uint8),
+                    "value": value[first].astype(np.int32),
+                }
+            )
+        )
+        depth += (value >= 0).astype(np.uint16)
+    return pl.concat(found), depth
+
+
+def pieces(cuts: NDArray[np.bool_], least: int = PIECE) -> Iterator[slice]:
+    """Items in pieces of at least so many, each from one of `cuts` to before another: memory is that of a piece."""
+    places = np.flatnonzero(cuts)
+    begin = 0
+    while begin < len(cuts):
+        at = int(np.searchsorted(places, begin + least))
+        end = int(places[at]) if at < len(places) else len(cuts)
+        yield slice(begin, end)
+        begin = end
+
+
+def ancestors(parent: NDArray[np.int32], node: Ints, most: int) -> Iterable[Ints]:
+    """The node at each depth on the way from the root to each `node` (0: the root, nowhere), outermost first; -1 where the way has ended.
+    At most so many."""
+    depth = nodes.depths(parent)
+    used, which = np.unique(node, return_inverse=True)
+    deepest = min(int(depth[used].max(initial=0)), most)
+    for wanted in range(1, deepest + 1):
+        at = used.astype(np.int64)
+        while (deeper := depth[at] > wanted).any():
+            at[deeper] = parent[at[deeper]]
+        yield np.where(depth[at] == wanted, at, -1)[which]
+
+
+def lanes(group: NDArray[np.integer], begin: Ints, end: Ints) -> Ints:
+    """Intervals by group and begin: the lane of each, so that those of one group and lane do not overlap. Most need the first alone."""
+    lane = np.zeros(len(group), dtype=np.int64)
+    if not len(group):
+        return lane
+    new = np.append(True, group[1:] != group[:-1])
+    if not (~new[1:] & (begin[1:] < end[:-1])).any():
+        return lane
+    # Within a group the end that was reached so far: groups are kept apart by what no moment exceeds.
+    number = np.cumsum(new) - 1
+    order = np.unique(end)
+    rank = np.searchsorted(order, end) + number * (len(order) + 1)
+    reached = np.maximum.accumulate(rank)
+    before = np.append(-1, reached[:-1])
+    mine = np.searchsorted(order, begin, side="right") + number * (len(order) + 1)
+    overlaps = ~new & (before >= mine)
+    if not overlaps.any():
+        return lane
+    # Only stretches in which something overlaps are looked at one by one.
+    starts = np.flatnonzero(~overlaps)
+    stretch = np.cumsum(~overlaps) - 1
+    for one in np.unique(stretch[overlaps]).tolist():
+        low = int(starts[one])
+        high = int(starts[one + 1]) if one + 1 < len(starts) else len(group)
+        lane[low:high] = _lanes_of_stretch(begin[low:high].tolist(), end[low:high].tolist())
+    return lane
+
+
+def _lanes_of_stretch(begin: list[int], end: list[int]) -> list[int]:
+    """Each in the lowest lane that is free."""
+    free: list[int] = []
+    busy: list[tuple[int, int]] = []
+    made, found = 0, []
+    for start, stop in zip(begin, end, strict=True):
+        while busy and busy[0][0] <= start:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        if free:
+            lane = heapq.heappop(free)
+        else:
+            lane, made = made, made + 1
+        heapq.heappush(busy, (stop, lane))
+        found.append(lane)
+    return found
+
+
+def nested_lanes(group: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """Intervals by group, begin and, the longer first, end: the lane of each, so that those of one group and lane lie beside or inside each
+    other; and how many of its lane lie around it."""
+    lane, depth = [], []
+    open_lanes: list[list[int]] = []
+    last = None
+    for of, start, stop in zip(group.tolist(), begin.tolist(), end.tolist(), strict=True):
+        if of != last:
+            open_lanes, last = [], of
+        for number, around in enumerate(open_lanes):  # noqa: B007
+            while around and around[-1] <= start:
+                around.pop()
+            if not around or stop <= around[-1]:
+                break
+        else:
+            number, around = len(open_lanes), []
+            open_lanes.append(around)
+        lane.append(number)
+        depth.append(len(around))
+        around.append(stop)
+    return np.array(lane, dtype=np.int64), np.array(depth, dtype=np.int64)

@@ -1,0 +1,286 @@
+"""The tables of a timeline, and their making: tracks, what lies on them, names and facts.
+
+All times are CLOCK_MONOTONIC in nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import islice
+
+import numpy as np
+import polars as pl
+
+from aiflame.attribute.arrays.types import Ints
+
+
+class TrackKind(IntEnum):
+    """What a track shows. In this order tracks stand below each other."""
+
+    PROCESS = 1
+    """nothing itself: those of its threads and devices stand below it"""
+    THREAD = 2
+    """steps, phases, layers, ops and, innermost, calls that give a device work or wait for it; without a GPU by CPU samples"""
+    REGIONS = 3
+    """what the program marked on a thread, or (below a process) of the whole process"""
+    SAMPLES = 4
+    """functions that CPU samples met on a thread; all those of a process stand below one SAMPLES track without slices"""
+    DEVICE = 5
+    """nothing itself: a device as one process uses it"""
+    PURPOSE = 6
+    """steps, phases, layers and ops that the kernels of a stream are of"""
+    STREAM = 7
+    """kernels and copies"""
+    COUNTER = 8
+    """`points`"""
+    MACHINE = 9
+    """nothing itself: of the machine, or of one of its devices; no process"""
+    INSIDE = 10
+    """scopes that a kernel recorded, a track for each warp of a multiprocessor, below one of its launch without slices"""
+
+
+class SliceKind(IntEnum):
+    STEP = 1
+    PHASE = 2
+    LAYER = 3
+    OP = 4
+    CALL = 5
+    """a row of `launches`"""
+    WAIT = 6
+    """a row of `syncs`, inside of its call"""
+    KERNEL = 7
+    """a row of `kernels`"""
+    COPY = 8
+    """a row of `copies`"""
+    REGION = 9
+    """a row of `regions`"""
+    MARK = 10
+    """the same, a moment"""
+    FUNCTION = 11
+    """consecutive CPU samples in a function"""
+    TRACED = 12
+    """a row of `calls`"""
+    SCOPE = 13
+    """a row of `intra_spans`"""
+
+
+TRACKS: Mapping[str, type[pl.DataType]] = {
+    "track": pl.UInt32,  # its row
+    "parent": pl.Int32,  # row of the track that it stands below, -1 for processes and the machine
+    "kind": pl.UInt8,  # TrackKind
+    "process": pl.UInt32,
+    "thread": pl.UInt32,  # row of `threads`; 0: of no thread, or of one that was not recorded
+    "number": pl.UInt32,  # pid, tid or number of the stream
+    "name": pl.String,  # for reading; tracks that together show one thing (their slices overlap) have the same name and parent
+    "full_name": pl.String,  # of a process its arguments, separated by NUL
+    "unit": pl.String,  # of a counter: bytes, %, W …, or empty
+    "begin_ns": pl.Int64,  # of a process or thread: when it was first seen, else 0
+}
+SLICES: Mapping[str, type[pl.DataType]] = {
+    "track": pl.UInt32,
+    "begin_ns": pl.Int64,
+    "end_ns": pl.Int64,  # never before its begin
+    "depth": pl.UInt16,  # number of slices of the same track around it
+    "kind": pl.UInt8,  # SliceKind
+    "name": pl.UInt32,  # row of `names`
+    "facts": pl.UInt32,  # `set` in `facts`, 0: none
+    "step": pl.Int32,  # of calls, kernels and copies; -1: none
+    "flow": pl.UInt32,  # of a call: the first of the arrows to what it had run; of a kernel or copy: the arrow that ends here; 0: none
+    "flows": pl.UInt32,  # of a call: how many arrows, numbered one after the other, begin here
+}
+POINTS: Mapping[str, type[pl.DataType]] = {"track": pl.UInt32, "time_ns": pl.Int64, "value": pl.Float64}
+FACTS: Mapping[str, type[pl.DataType]] = {
+    "set": pl.UInt32,  # from 1, sorted; slices with the same facts share a set
+    "key": pl.String,  # several rows with one key beside each other are a list
+    "text": pl.String,  # null where `number` tells
+    "number": pl.UInt64,
+}
+LATEST = (1 << 62) - 1
+"""No moment is later, unless its record is damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    tracks: pl.DataFrame
+    """TRACKS; a track stands after its parent."""
+    slices: pl.DataFrame
+    """SLICES: those of a track together, by begin and depth; they lie beside or inside each other."""
+    points: pl.DataFrame
+    """POINTS, by track and time: a value holds until the next."""
+    names: pl.Series
+    facts: pl.DataFrame
+    """FACTS"""
+    without: frozenset[SliceKind]
+    """Kinds of slices that were left out."""
+
+
+class Making:
+    """A timeline that grows. `taker` is given what there is whenever slices have come, and it is forgotten then: a part, in which tracks,
+    names and sets of facts are those that no part before had."""
+
+    def __init__(self, without: frozenset[SliceKind] = frozenset(), taker: Callable[[Timeline], None] | None = None) -> None:
+        self.without = without
+        self._taker = taker
+        self._given = (0, 0)
+        """How many tracks and names were given away."""
+        self._tracks: list[tuple[object, ...]] = []
+        self._slices: list[pl.DataFrame] = []
+        self._points: list[pl.DataFrame] = []
+        self._facts: list[pl.DataFrame] = []
+        self._sets = 0
+        self._names: dict[str, int] = {}
+        self._texts: list[str] = []
+
+    def track(
+        self,
+        kind: TrackKind,
+        parent: int,
+        process: int,
+        name: str,
+        *,
+        thread: int = 0,
+        number: int = 0,
+        full_name: str = "",
+        unit: str = "",
+        begin_ns: int = 0,
+    ) -> int:
+        row = len(self._tracks)
+        self._tracks.append((row, parent, int(kind), process, thread, number, name, full_name, unit, begin_ns))
+        return row
+
+    def name_of_track(self, row: int) -> str:
+        return str(self._tracks[row][6])
+
+    def names(self, texts: Iterable[str]) -> Ints:
+        """The row of each text."""
+        known = self._names
+        return np.array([known.setdefault(text, len(known)) for text in texts], dtype=np.int64)
+
+    def name(self, row: int) -> str:
+        """The text of a row."""
+        if len(self._texts) < len(self._names):
+            self._texts = list(self._names)
+        return self._texts[row]
+
+    def facts(self, sets: pl.DataFrame, keys: Sequence[str]) -> Ints:
+        """Makes a set of each row of a table with these columns: texts, numbers, and lists of texts. Empty texts and nulls tell nothing.
+        The number of each row's set."""
+        first = self._sets + 1
+        self._sets += len(sets)
+        numbered = sets.with_columns(pl.int_range(first, first + len(sets), dtype=pl.UInt32).alias("set"), pl.lit(0).alias("at"))
+        parts = []
+        for place, key in enumerate(keys):
+            value = numbered.select("set", pl.lit(place).alias("at"), pl.lit(key).alias("key"), value=key)
+            if sets.schema[key] == pl.List(pl.String):
+                value = value.explode("value")
+            text = sets.schema[key].is_numeric()
+            told = pl.col("value").is_not_null() if text else pl.col("value").str.len_bytes() > 0
+            none = pl.lit(None)
+            text_of, number_of = (none, pl.col("value")) if text else (pl.col("value"), none)
+            parts.append(
+                value.filter(told).select("set", "at", "key", text=text_of.cast(pl.String), number=number_of.cast(pl.UInt64, strict=False))
+            )
+        self._facts.append(pl.concat(parts).sort("set", "at", maintain_order=True).select(list(FACTS)))
+        return np.arange(first, first + len(sets))
+
+    def slices(self, *rows: pl.DataFrame) -> None:
+        """All slices of some tracks, as tables with columns of SLICES; what is not there is 0 (-1: step)."""
+        nothing = {"facts": 0, "step": -1, "flow": 0, "flows": 0}
+        parts = [
+            each.select(
+                (pl.col(name) if name in each.columns else pl.lit(nothing[name]).alias(name)).cast(kind) for name, kind in SLICES.items()
+            )
+            for each in rows
+            if len(each)
+        ]
+        if self.without:
+            left_out = [int(kind) for kind in self.without]
+            parts = [each.filter(~pl.col("kind").is_in(left_out)) for each in parts]
+        if not parts:
+            return
+        # Of slices that begin together the outer one comes first, and one that ends at once before one that lasts.
+        self._slices.append(pl.concat(parts).sort("track", "begin_ns", "depth", "end_ns", maintain_order=True))
+        if self._taker is not None:
+            self._taker(self._part(points=[]))
+
+    def points(self, rows: pl.DataFrame) -> None:
+        self._points.append(rows.select(pl.col(name).cast(kind) for name, kind in POINTS.items()))
+
+    def finish(self) -> Timeline:
+        """All, or what was not given away."""
+        return self._part(self._points)
+
+    def _part(self, points: list[pl.DataFrame]) -> Timeline:
+        tracks, names = self._given
+        self._given = len(self._tracks), len(self._names)
+        part = Timeline(
+            pl.DataFrame(self._tracks[tracks:], schema=TRACKS, orient="row"),
+            pl.concat(self._slices or [pl.DataFrame(schema=SLICES)], rechunk=False),
+            pl.concat(points or [pl.DataFrame(schema=POINTS)]).sort("track", "time_ns", maintain_order=True),
+            pl.Series("name", list(islice(self._names, names, None)), dtype=pl.String),
+            pl.concat(self._facts or [pl.DataFrame(schema=FACTS)]),
+            self.without,
+        )
+        self._slices, self._facts = [], []
+        return part
+
+
+_NOT_RECORDED = "[thread not recorded]"
+
+
+class Owners:
+    """The tracks of processes and threads, made when something is put on them."""
+
+    def __init__(self, making: Making, processes: pl.DataFrame, names: Mapping[int, str], threads: pl.DataFrame) -> None:
+        self._making = making
+        self._processes = {row["process"]: row for row in processes.unique("process", keep="first").iter_rows(named=True)}
+        self._names = names
+        self._threads = {(row["process"], row["id"]): row for row in threads.iter_rows(named=True)}
+        self._of_process: dict[int, int] = {}
+        self._of_thread: dict[tuple[int, int], int] = {}
+        self._keys: dict[int, tuple[int, int]] = {}
+        self._of_samples: dict[int, int] = {}
+
+    def process(self, process: int) -> int:
+        if process not in self._of_process:
+            row = self._processes.get(process, {"pid": 0, "command": "", "start_ns": 0})
+            self._of_process[process] = self._making.track(
+                TrackKind.PROCESS,
+                -1,
+                process,
+                self._names.get(process, "[process not recorded]"),
+                number=row["pid"],
+                full_name=row["command"],
+                begin_ns=min(row["start_ns"], LATEST),
+            )
+        return self._of_process[process]
+
+    def thread(self, process: int, thread: int) -> int:
+        key = process, thread
+        if key not in self._of_thread:
+            row = self._threads.get(key)
+            name, number, begin = (row["name"], row["tid"], row["start_ns"]) if row else (_NOT_RECORDED, 0, 0)
+            self._of_thread[key] = self._making.track(
+                TrackKind.THREAD, self.process(process), process, name, thread=thread, number=number, begin_ns=min(begin, LATEST)
+            )
+            self._keys[self._of_thread[key]] = key
+        return self._of_thread[key]
+
+    def samples(self, track: int) -> int:
+        """The track of the samples of the thread with this track."""
+        process, thread = self._keys[track]
+        if process not in self._of_samples:
+            self._of_samples[process] = self._making.track(TrackKind.SAMPLES, self.process(process), process, "Sampled stacks")
+        row = self._threads.get((process, thread))
+        name, number = (row["name"], row["tid"]) if row else (_NOT_RECORDED, 0)
+        return self._making.track(TrackKind.SAMPLES, self._of_samples[process], process, name, thread=thread, number=number)
+
+    def threads(self, process: Ints, thread: Ints) -> Ints:
+        """The track of each."""
+        key = process << 32 | thread
+        first = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])  # a thread's rows often follow each other
+        distinct, which = np.unique(key[first], return_inverse=True)
+        tracks = np.array([self.thread(one >> 32, one & 0xFFFFFFFF) for one in distinct.tolist()], dtype=np.int64)
+        return np.repeat(tracks[which], np.diff(first, append=len(key)))

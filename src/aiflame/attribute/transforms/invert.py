@@ -1,0 +1,36 @@
+"""The tree bottom-up: what the time was spent in, and below it who called that."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aiflame.attribute.arrays import nodes
+from aiflame.attribute.transforms.reshape import hide_nodes
+from aiflame.attribute.tree import Tree, assemble
+from aiflame.profile.kinds import Kind
+
+
+def inverted_for_reading(tree: Tree) -> Tree:
+    """Inverted, but a GPU's samples begin with their reasons: an offset says nothing without the kernel that it lies in."""
+    return invert(hide_nodes(tree, tree.kinds() == Kind.GPU_OFFSET))
+
+
+def invert(tree: Tree) -> Tree:
+    """Every stack turned round, its value at its end; inverting twice gives the tree back.
+
+    The nodes of all stacks that carry a value climb together, one caller a round, and meet where they came the same way.
+    """
+    source = np.flatnonzero(np.any([value != 0 for value in tree.values.values()], axis=0))
+    cursor, place = source.astype(np.int64), np.zeros(len(source), dtype=np.int64)
+    parents, frames, made = [np.array([-1])], [np.array([0])], 1
+    climbing = np.flatnonzero(cursor > 0)
+    while len(climbing):
+        met, which = np.unique(place[climbing] << 32 | tree.frame[cursor[climbing]], return_inverse=True)
+        parents.append(met >> 32)
+        frames.append(met & 0xFFFFFFFF)
+        place[climbing] = made + which
+        made += len(met)
+        cursor[climbing] = tree.parent[cursor[climbing]]
+        climbing = climbing[cursor[climbing] > 0]
+    values = {name: nodes.gather(place, value[source], made) for name, value in tree.values.items()}
+    return assemble(tree.frames, np.concatenate(parents).astype(np.int32), np.concatenate(frames).astype(np.uint32), values, tree.metrics)

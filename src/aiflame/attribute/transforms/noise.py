@@ -1,0 +1,152 @@
+"""Hiding what the program's author did not write: the interpreter at work, imports, how programs and threads begin, our own library,
+and how a GPU's driver does what it was called for."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.attribute.arrays import nodes
+from aiflame.attribute.stacks.process_frames import INTERPRETER_MODULE
+from aiflame.attribute.transforms.reshape import hide_nodes
+from aiflame.attribute.tree import Tree
+from aiflame.profile.kinds import Kind
+
+_NATIVE = [int(Kind.C), int(Kind.CPP)]
+_DETAIL = [int(Kind.CPU_LINE), int(Kind.CPU_INSTRUCTION)]
+
+_SUFFIX = r"(\.(cold|part|constprop|isra|lto_priv|llvm)[.\d]*)*$"
+"""What compilers append to a function's name."""
+
+_CALLS = (
+    r"^(_?PyEval_\w+|_PyEval\w*|_TAIL_CALL_\w+"
+    r"|_?PyObject_(Call\w*|Vectorcall\w*|FastCall\w*|MakeTpCall)|_PyObject_\w*Call\w*|_?PyVectorcall\w*"
+    r"|_?PyFunction_\w*(Call|call)\w*|_?PyCFunction_\w*(Call|call)\w*|_?PyMethod\w*_\w*(Call|call)\w*"
+    r"|_?PyRun_\w+|_PyRun_\w+|_?PyImport_\w+|Py_RunMain|Py_BytesMain|Py_Main|pymain_\w+)"
+)
+"""CPython's evaluation loop, calls, imports and start, by names that no other library has."""
+
+_CALLS_LOCAL = (
+    r"^(main|call_function|do_call_core|function_code_fastcall|object_vacall|vectorcall_\w+|method_vectorcall\w*|method_call"
+    r"|cfunction_call\w*|cfunction_vectorcall\w*|slot_tp_(call|init|new|iternext)|slot_nb_\w+|slot_sq_\w+|slot_mp_\w+|type_call|type_vectorcall"
+    r"|wrapper_call|wrapperdescr_\w+|wrap_\w+|property_descr_get|partial_(call|vectorcall)\w*|classmethoddescr_call"
+    r"|gen_send_ex\w*|gen_iternext|gen_send|context_run|run_mod|run_eval_code_obj|pyrun_\w+|exec_code_in_module|builtin_exec\w*|builtin___import__\w*"
+    r"|import_\w+|thread_run|pythread_wrapper|t_bootstrap|bounded_\w+)"
+)
+"""The same for functions that are private to the interpreter: only where they lie in it."""
+
+_START = (
+    r"^(_start|__libc_start_main\w*|__libc_start_call_main|start_thread|__?clone3?|clone3?|__GI___clone3?|thread_start"
+    r"|execute_native_thread_routine)(@.*)?"
+)
+_BETWEEN = r"^(libaiflame(_mpi|_hip|_level_zero)?\b.*\.so|_ctypes\..*so|libffi\b.*)"
+"""Our own library, and what lies between Python and a foreign function."""
+_DRIVER = r"^lib(cuda|cudart|cupti|nvidia-[\w-]+|nvperf_\w+)\b[^/]*\.so"
+_DRIVER_INSIDE = (
+    r"^(libcudart_static_[0-9a-f]+|__cudart\w*"
+    r"|cuda(Launch|Memcpy|Memset|Mem|Malloc|Free|Graph|Stream|Event|Device|Func|Get|Set|Ctx|Host|Occupancy)[A-Z]?\w*)"
+)
+"""What functions of the runtime are called where it is a part of the program itself."""
+_DRIVER_API = r"^_*cu(da)?[A-Z]\w*"
+_BENEATH_ALL = r"^(ld-linux|ld-musl|libc|libpthread|libdl|librt|libstdc\+\+|libgcc_s)\b[^/]*\.so"
+_BEFORE_START = (Kind.ROOT, Kind.PROCESS, Kind.THREAD, Kind.BOUNDARY)
+_IMPORT_FILES = r"^<frozen (importlib|zipimport|runpy)|[/\\]importlib[/\\](_bootstrap\w*|__init__)\.py$|[/\\]runpy\.py$|^runpy\.py$"
+_TARGET_FILES = r"(^|[/\\])aiflame[/\\](target[/\\]\w+|intra[/\\](runtime|launch_hooks))\.py$"
+"""The Python that we run inside the program. (Not what copies records out of a GPU: such copies are to be known as ours.)"""
+_THREAD_START = r"^(Thread\.)?(_bootstrap|_bootstrap_inner|run)$"
+
+
+def hide_interpreter_noise(tree: Tree) -> Tree:
+    """The tree as its author thinks of it. Time spent in hidden functions counts for what called them; totals stay. The raw tree is
+    untouched, so that nothing is lost."""
+    return hide_nodes(tree, hidden_noise(tree))
+
+
+def hidden_noise(tree: Tree) -> NDArray[np.bool_]:
+    """The nodes that are hidden: functions, and what lies inside them."""
+    noise = interpreter_noise(tree)
+    # Lines and instructions of a hidden native function are hidden with it; a line of Python (no module) is what one wants to see.
+    detail = tree.frames.select(pl.col("kind").is_in(_DETAIL)).to_series().to_numpy()[tree.frame]
+    native = (tree.frames["module"] != "").to_numpy()[tree.frame]
+    owner = nodes.nearest(tree.parent, ~detail)
+    hidden: NDArray[np.bool_] = noise | (detail & native & noise[owner])
+    return hidden
+
+
+def interpreter_noise(tree: Tree) -> NDArray[np.bool_]:
+    """The nodes of functions that are hidden."""
+    noise: NDArray[np.bool_] = is_noise(tree.frames).to_numpy()[tree.frame] | _inside_driver(tree)
+    noise |= _nameless_interpreter(tree)
+    noise |= _nameless_start(tree, noise)
+    noise[0] = False
+    return noise
+
+
+def _nameless_interpreter(tree: Tree) -> NDArray[np.bool_]:
+    """A stripped interpreter's private functions, in stacks with Python functions: which of those called tells more."""
+    unknown = _unknown_of(tree, INTERPRETER_MODULE)
+    if not unknown.any():
+        return unknown
+    python = tree.kinds() == Kind.PYTHON
+    place, count = nodes.preorder(tree.parent)
+    before = np.zeros(len(tree) + 1, dtype=np.int64)
+    before[place + 1] = python
+    before = before.cumsum()
+    around = (before[place + count] > before[place]) | (nodes.nearest(tree.parent, python) >= 0)
+    nameless: NDArray[np.bool_] = unknown & around
+    return nameless
+
+
+def _nameless_start(tree: Tree, noise: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The C library's private functions that begin a stack and call others: how a program or a thread starts."""
+    nameless = _unknown_of(tree, _BENEATH_ALL)
+    if not nameless.any():
+        return nameless
+    base = nodes.nearest(tree.parent, ~(nameless | noise), strict=True)
+    calls = np.zeros(len(tree), dtype=np.bool_)
+    calls[tree.parent[1:]] = True
+    start: NDArray[np.bool_] = nameless & calls & np.isin(tree.kinds()[np.maximum(base, 0)], _BEFORE_START)
+    return start
+
+
+def _unknown_of(tree: Tree, module: str) -> NDArray[np.bool_]:
+    unknown = pl.col("kind").is_in(_NATIVE) & pl.col("name").str.starts_with("[unknown]") & pl.col("module").str.contains(module)
+    mask: NDArray[np.bool_] = tree.frames.select(unknown).to_series().to_numpy()[tree.frame]
+    return mask
+
+
+def _inside_driver(tree: Tree) -> NDArray[np.bool_]:
+    """Of each stretch of a GPU's driver the first function of its interface stays, or the first of all where none has a name. Functions
+    of the C library within a stretch stay too: they say what the driver waits for."""
+    native, name, module = pl.col("kind").is_in(_NATIVE), pl.col("name"), pl.col("module")
+    interface = name.str.contains(_DRIVER_API + r"(@.*)?$")
+    driver = native & (module.str.contains(_DRIVER) | name.str.contains(_DRIVER_INSIDE))
+    entry = driver & interface
+    outside = ~driver & ~(native & module.str.contains(_BENEATH_ALL))
+    is_driver, is_entry, is_outside = (tree.frames.select(which).to_series().to_numpy()[tree.frame] for which in (driver, entry, outside))
+    if not is_driver.any():
+        return is_driver
+    last = nodes.nearest(tree.parent, is_entry | is_outside, strict=True)
+    called = (last >= 0) & is_entry[last]
+    above = is_driver[np.maximum(tree.parent, 0)]
+    inside: NDArray[np.bool_] = is_driver & (called | (above & ~is_entry))
+    return inside
+
+
+def is_noise(frames: pl.DataFrame) -> pl.Series:
+    """Functions that are noise wherever they stand."""
+    name, file, module = (pl.col(column) for column in ("name", "file", "module"))
+    native = pl.col("kind").is_in(_NATIVE) & (
+        name.str.contains(_CALLS + _SUFFIX)
+        | (name.str.contains(_CALLS_LOCAL + _SUFFIX) & module.str.contains(INTERPRETER_MODULE))
+        | name.str.contains(_START + "$")
+        | name.str.starts_with("aiflame::")
+        | module.str.contains(_BETWEEN)
+    )
+    python = (pl.col("kind") == int(Kind.PYTHON)) & (
+        file.str.contains(_IMPORT_FILES)
+        | file.str.contains(_TARGET_FILES)
+        | (file.str.contains(r"(^|[/\\])threading\.py$") & name.str.contains(_THREAD_START))
+    )
+    return frames.select(native | python).to_series()

@@ -1,0 +1,89 @@
+"""The tree of a profile: which metric, grouped by what, how deep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from aiflame.attribute.energy.power import CPUS, GPUS, measured
+from aiflame.attribute.groupings import FAMILY, OF_TREES, PREFIXES, RANK, REGROUPS
+from aiflame.attribute.metrics import CLOCK, DETAILS, METRIC_ROWS, METRICS, OF_GPU, SAMPLED
+from aiflame.attribute.prefixes import Prefix
+from aiflame.attribute.transforms.grouping import group
+from aiflame.attribute.tree import BYTES, CPU_TIME, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, Tree
+from aiflame.attribute.trees.cpu_energy import cpu_energy_tree
+from aiflame.attribute.trees.cpu_tree import cpu_tree
+from aiflame.attribute.trees.device_tree import bytes_tree, energy_tree, samples_tree, time_tree
+from aiflame.attribute.trees.how_to_record import LONGER, how_to_record, is_empty
+from aiflame.attribute.trees.rank_groups import by_rank
+from aiflame.errors import AiflameError
+from aiflame.profile.tables import Tables
+
+
+def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: str | None = None) -> Tree:
+    """The calling-context tree of one metric, raw: every frame as recorded. Without a metric, the profile's own (`default_metric`);
+    without a detail, the metric's.
+
+    `by` is one of `groupings.OF_TREES`.
+    """
+    metric = metric or default_metric(profile)
+    _known("metric", metric, METRICS)
+    _known("grouping", by, OF_TREES)
+    detail = detail or METRIC_ROWS[metric].detail
+    _known("detail", detail, DETAILS)
+    there = metrics(profile)
+    if metric not in there:
+        if not there:
+            raise AiflameError(f"this profile has no {metric}, nor anything else: the program ended too soon to be sampled; {LONGER}")
+        raise AiflameError(f"this profile has no {metric}, only {', '.join(there)}: for {metric}, {how_to_record(profile, metric)}")
+    if by == FAMILY and (metric not in OF_GPU or GPU_TIME.name not in there):
+        raise AiflameError(f"families are of GPU kernels, and {metric} is not: use --metric {GPU_TIME.name}, or another grouping")
+    raw = _raw(profile, metric, detail, PREFIXES.get(by))
+    if by == RANK:
+        return by_rank(raw, profile)
+    return group(raw, by) if by in REGROUPS else raw
+
+
+def default_metric(profile: Tables) -> str:
+    """GPU time where kernels ran, else the first that the profile has, else CPU time."""
+    there = metrics(profile)
+    if GPU_TIME.name in there and not is_empty(profile, "kernels"):
+        return GPU_TIME.name
+    return next((name for name in there if name in CLOCK), CPU_TIME.name)
+
+
+def metrics(profile: Tables) -> list[str]:
+    """The metrics that the profile has values of. A damaged table counts as one with values: who asks for them is told."""
+    try:
+        clocks = set(profile.scan("cpu_samples").select(pl.col("clock").unique()).collect()["clock"])
+    except AiflameError:
+        clocks = {CLOCK[CPU_TIME.name]}
+    there = [name for name, clock in CLOCK.items() if clock in clocks]
+    copied = not is_empty(profile, "copies")
+    if ran := copied or not is_empty(profile, "kernels"):
+        there.append(GPU_TIME.name)
+    if not is_empty(profile, "gpu_samples"):
+        there += [GPU_STALLS.name, GPU_LATENCY.name]
+    if copied:
+        there.append(BYTES.name)
+    if measured(profile, *GPUS) if ran else CPU_TIME.name in there and measured(profile, CPUS):
+        there.append(ENERGY.name)
+    return there
+
+
+def _raw(profile: Tables, metric: str, detail: str, by: Prefix | None) -> Tree:
+    if metric == GPU_TIME.name:
+        return time_tree(profile, detail, by)
+    if metric == BYTES.name:
+        return bytes_tree(profile, by)
+    if metric in SAMPLED:
+        return samples_tree(profile, METRICS[metric], detail, by)
+    if metric == ENERGY.name:
+        return energy_tree(profile, detail, by) if GPU_TIME.name in metrics(profile) else cpu_energy_tree(profile, detail, by)
+    return cpu_tree(profile, METRICS[metric], detail, by)
+
+
+def _known(what: str, name: str, known: Iterable[str]) -> None:
+    if name not in known:
+        raise AiflameError(f"unknown {what} {name!r}: use {', '.join(known)}")

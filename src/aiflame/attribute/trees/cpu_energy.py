@@ -1,0 +1,95 @@
+"""What CPU samples took of the energy of their packages, and of the memory beside them.
+
+Between two looks at a package its energy is divided by CPU time: over the samples of then, and what the machine's CPUs did beside them.
+Which package a sample ran on is not known, so that all samples have a part in each. Numbers are whole µJ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import polars as pl
+
+from aiflame.attribute.arrays.apportion import scaled
+from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.energy.power import CPUS, Looks, looks
+from aiflame.attribute.metrics import CLOCK
+from aiflame.attribute.prefixes import Prefix
+from aiflame.attribute.stacks.sample_time import sample_ns
+from aiflame.attribute.tree import CPU_TIME, ENERGY, Frame, Tree, assemble, frame_table
+from aiflame.attribute.trees.cpu_tree import cpu_tree
+from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
+
+ELSEWHERE = Frame("[energy of idle CPUs and of other programs]", Kind.UNATTRIBUTED)
+
+
+def cpu_energy_tree(profile: Tables, detail: str = "function", by: Prefix | None = None) -> Tree:
+    samples = (
+        profile.scan("cpu_samples")
+        .filter(pl.col("clock") == CLOCK[CPU_TIME.name])
+        .select(
+            "process",
+            "id",
+            "time_ns",
+            ns=sample_ns().cast(pl.Int64),
+        )
+        .sort("time_ns", "process", "id")
+        .collect()
+    )
+    time_ns = samples["time_ns"].clip(upper_bound=(1 << 62) - 1).cast(pl.Int64).to_numpy()
+    taken, elsewhere = np.zeros(len(samples), dtype=np.int64), 0
+    work = _busy(profile)
+    for package in looks(profile, CPUS):
+        mine, rest = _share_out(package, time_ns, samples["ns"].to_numpy(), work)
+        taken, elsewhere = taken + mine, elsewhere + rest
+    tree = cpu_tree(profile, ENERGY, detail, by, samples.select("process", "id", energy=pl.Series(taken)))
+    return _beside(tree, ELSEWHERE, {tree.metrics[0].name: elsewhere})
+
+
+def _share_out(package: Looks, time_ns: Ints, ran: Ints, work: tuple[Ints, Ints]) -> tuple[Ints, int]:
+    """What each sample (by time) took, and what is left."""
+    edge, taken = package.time_ns, np.diff(package.energy)
+    at = np.searchsorted(edge, time_ns, side="left") - 1  # a sample is of the time before it
+    here = np.flatnonzero((at >= 0) & (at < len(taken)))
+    of_samples = np.bincount(at[here], ran[here], len(taken))
+    busy = np.diff(np.interp(edge, *work)) if len(work[0]) else np.zeros(len(taken))
+    part = np.divide(of_samples, np.maximum(of_samples, busy), out=np.zeros(len(taken)), where=of_samples > 0)
+    mine = np.rint(taken * part).astype(np.int64)
+    found = np.zeros(len(time_ns), dtype=np.int64)
+    found[here] = scaled(at[here], ran[here], mine[at[here]])
+    return found, int((taken - mine).sum())
+
+
+def _busy(profile: Tables) -> tuple[Ints, Ints]:
+    """Moments, and how long all CPUs together had run until then, in ns."""
+    none = np.zeros(0, dtype=np.int64)
+    series = profile.table("telemetry_series").filter(pl.col("source") == "cpu", pl.col("name").is_in(["user", "system"]))
+    whole = series.filter(pl.col("device") == "")["series"].to_list()
+    cores = series.filter(pl.col("device").str.starts_with("core "))["device"].n_unique()
+    rows = (
+        profile.scan("telemetry")
+        .filter(pl.col("series").is_in(whole))
+        .group_by("time_ns")
+        .agg(pl.col("value").sum())
+        .sort("time_ns")
+        .with_columns(pl.col("time_ns").cast(pl.Int64))
+        .collect()
+    )
+    if len(rows) < 2 or not cores:
+        return none, none
+    time_ns = rows["time_ns"].to_numpy()
+    grown = rows["value"].to_numpy()[:-1] / 100 * cores * np.diff(time_ns)
+    return time_ns, np.concatenate([[0], np.cumsum(grown)]).astype(np.int64)
+
+
+def _beside(tree: Tree, frame: Frame, values: Mapping[str, int]) -> Tree:
+    """The tree with one more frame on its root."""
+    return assemble(
+        pl.concat([tree.frames, frame_table([frame])[1:]]),
+        np.append(tree.parent, 0).astype(np.int32),
+        np.append(tree.frame, len(tree.frames)).astype(np.uint32),
+        {name: np.append(value, values.get(name, 0)) for name, value in tree.values.items()},
+        tree.metrics,
+    )

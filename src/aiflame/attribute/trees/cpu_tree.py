@@ -1,0 +1,67 @@
+"""CPU time and wall-clock time by code: process → thread → Python and native functions → what it waits on, or line and instruction."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from aiflame.attribute.analysis import Analysis
+from aiflame.attribute.forest import NodeIds, TreeBuilder
+from aiflame.attribute.meaning.context import of_samples
+from aiflame.attribute.meaning.fused_split import split_over_ops
+from aiflame.attribute.metrics import CLOCK
+from aiflame.attribute.prefixes import Prefix, add_prefix
+from aiflame.attribute.stacks.functions import functions, hang
+from aiflame.attribute.stacks.innermost_lines import instruction_frames, line_frames
+from aiflame.attribute.stacks.process_frames import NO_THREAD
+from aiflame.attribute.stacks.sample_time import sample_ns
+from aiflame.attribute.stacks.table import stack_table
+from aiflame.attribute.stacks.waiting import state_frames
+from aiflame.attribute.tree import CPU_TIME, Metric, Tree
+from aiflame.profile.codes import SampleState
+from aiflame.profile.tables import Tables
+
+
+def cpu_tree(
+    profile: Tables, metric: Metric, detail: str = "function", by: Prefix | None = None, worth: pl.DataFrame | None = None
+) -> Tree:
+    """The tree of the samples of one clock. `worth` (process, id, and a column of the metric's name): what samples of CPU time count
+    instead of time. `detail` is "function", "line" or "instruction": how far it goes inside the innermost
+    function. `by`: what stands between the process and the code; without code, only the innermost function is left of it."""
+    profile = Analysis.of(profile)
+    trie = functions(profile)
+    key = ["process", "thread", "stack", "state"]
+    clock = CLOCK[CPU_TIME.name if worth is not None else metric.name]
+    if by is None:
+        profile.used(stack_table)
+        samples, meaning = profile.scan("cpu_samples").filter(pl.col("clock") == clock), None
+    else:
+        meaning = of_samples(profile, clock)
+        profile.used(of_samples.part(clock))
+        samples = meaning.samples.lazy()
+        key += by.columns
+        if not by.code:
+            samples = samples.with_columns(thread=pl.lit(0, pl.UInt32))
+    counted = sample_ns()
+    if worth is not None:
+        same = [pl.col(name).cast(worth.schema[name]) for name in ("process", "id")]
+        samples = samples.join(worth.lazy(), left_on=same, right_on=["process", "id"])
+        counted = pl.col(metric.name)
+    measured = samples.group_by(key).agg(value=counted.sum().cast(pl.Int64)).sort(key).collect()
+    if meaning is not None:
+        divided = split_over_ops(measured, measured["value"].to_numpy(), meaning.compiled, meaning.forests)
+        measured, forests = divided.rows.with_columns(value=pl.Series(divided.division.value)), divided.forests
+        metric = divided.label(metric)
+    states, measured = state_frames(trie, measured)
+    endings = [states]
+    finer = {"function": (), "line": (line_frames,), "instruction": (line_frames, instruction_frames)}[detail]
+    for make in finer:
+        frames, of_stacks = make(profile, measured.select("process", "stack").unique())
+        ending = f"ending{len(endings)}"
+        running = pl.when(pl.col("state") == SampleState.ON_CPU).then("row").alias(ending)
+        measured = measured.join(of_stacks, on=["process", "stack"], how="left").with_columns(running).drop("row")
+        endings.append(frames)
+
+    def begun(builder: TreeBuilder, place: NodeIds) -> NodeIds:
+        return place if by is None or meaning is None else add_prefix(builder, place, measured, by, forests)
+
+    return hang(profile, trie, measured, endings, metric, NO_THREAD, begun, whole=by is None or by.code)

@@ -1,0 +1,189 @@
+"""What devices did, by code: process → thread → the functions that launched → `-` → kernel or copy → what lies inside the kernel.
+
+GPU time and bytes are exact: each record names its launch. Samples, and time inside kernels, are divided (`gpu_samples`), and so is energy
+(`gpu_energy`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from aiflame.attribute.analysis import Analysis
+from aiflame.attribute.arrays.apportion import scaled
+from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.devices.idle import IDLE, idle
+from aiflame.attribute.devices.places import NO_LAUNCH_FRAME, add_inside, family_nodes, item_nodes, launched_at, stand_alone
+from aiflame.attribute.devices.samples import DRIVER, Samples, elsewhere, samples
+from aiflame.attribute.devices.scopes import SCOPED, Scopes, scopes
+from aiflame.attribute.devices.work import Work, work
+from aiflame.attribute.energy.gpu_energy import IDLE_ENERGY, energy
+from aiflame.attribute.forest import Forest, NodeIds, TreeBuilder
+from aiflame.attribute.meaning.context import of_devices
+from aiflame.attribute.meaning.fused_split import Compiled, SplitOverOps, split_over_ops
+from aiflame.attribute.metrics import WITH_IDLE
+from aiflame.attribute.prefixes import Prefix, add_prefix
+from aiflame.attribute.stacks.functions import Functions, functions
+from aiflame.attribute.stacks.table import stack_table
+from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_TIME, LAUNCHES, Metric, Tree, frame_table
+from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
+
+DIVIDED = ", divided inside kernels by their samples"
+
+
+def time_tree(profile: Tables, detail: str = "function", by: Prefix | None = None) -> Tree:
+    """GPU time, and the time that devices were idle. What lies inside a kernel gets its part of the kernel's time by its samples; where the
+    kernel recorded what lies inside, by that.
+
+    `by`: what stands between the process and the code, or in its place."""
+    plan = _Plan.of(profile, by)
+    resting = idle(plan.done, profile.table("processes"))
+    return _whole_tree(
+        plan, GPU_TIME, plan.done.sites["took"].to_numpy(), resting.with_columns(name=pl.lit(IDLE)), detail, scopes(profile)
+    )  # fmt: skip
+
+
+def energy_tree(profile: Tables, detail: str = "function", by: Prefix | None = None) -> Tree:
+    """What devices took, in µJ: `gpu_energy` says how it is divided. Otherwise as `time_tree`."""
+    plan = _Plan.of(profile, by)
+    taken = energy(profile, plan.done)
+    metric = replace(ENERGY, label=ENERGY.label + taken.label)
+    return _whole_tree(plan, metric, taken.sites, taken.idle.with_columns(name=pl.lit(IDLE_ENERGY)), detail)
+
+
+def _whole_tree(plan: _Plan, metric: Metric, measured: Ints, resting: pl.DataFrame, detail: str, recorded: Scopes | None = None) -> Tree:
+    """A metric of kernels and copies as wholes (`measured`: of each site), and of what devices take when idle (`resting`: process, device,
+    name, value). `recorded`: by what it is divided inside kernels that have it."""
+    profile, done = plan.profile, plan.done
+    builder = TreeBuilder()
+    divided = plan.split_over_ops(done.sites, measured)
+    place, value = plan.sites(builder, divided.rows, divided.forests), divided.division.value
+    metric = divided.label(metric)
+    inner, inner_value = place[:0], value[:0]
+    scoped = np.zeros(len(done.sites), dtype=np.bool_)
+    if recorded is not None and len(recorded.weights):
+        is_kernel = done.sites["kind"].to_numpy() == Kind.GPU_KERNEL
+        of_kernels = np.flatnonzero(is_kernel)
+        site, node, inner_value = recorded.divide(done.sites.filter(pl.Series(is_kernel)), measured[of_kernels])
+        site = of_kernels[site]
+        scoped[site] = True
+        row, which, inner_value = divided.divide(site, inner_value)
+        inner = builder.add(place[row], recorded.forest, node[which])
+        metric = replace(metric, label=metric.label + SCOPED) if len(inner) else metric
+    value = np.where(scoped[divided.division.item], 0, value)
+    if detail != "function":
+        sampled = samples(profile, done)
+        sampled = replace(sampled, placed=sampled.placed.filter(pl.Series(~scoped[sampled.placed["site"].to_numpy()])))
+        site, by_samples = _shared_out(sampled, measured)
+        value = np.where(np.isin(divided.division.item, site), 0, value)
+        row, which, by_samples = divided.divide(site, by_samples)
+        lines = add_inside(builder, profile, sampled.points, place[row], sampled.placed["point"].to_numpy()[which], detail)
+        metric = replace(metric, label=metric.label + DIVIDED) if len(lines) else metric
+        inner, inner_value = np.concatenate([inner, lines]), np.concatenate([inner_value, by_samples])
+    rest = stand_alone(builder, plan.trie, resting, dict.fromkeys(resting["name"].unique(), Kind.GPU_IDLE))
+    if resting["value"].sum():
+        metric = replace(metric, label=metric.label + WITH_IDLE)
+    values = np.concatenate([value, inner_value, resting["value"].to_numpy()])
+    counts = done.sites["launches"].to_numpy()
+    return builder.finish(
+        (metric, LAUNCHES), {metric.name: (np.concatenate([place, inner, rest]), values), LAUNCHES.name: (place[divided.first()], counts)}
+    )
+
+
+def bytes_tree(profile: Tables, by: Prefix | None = None) -> Tree:
+    """Bytes that were copied or filled, under the stacks that asked for it."""
+    plan = _Plan.of(profile, by)
+    copies = plan.done.sites.filter(pl.col("kind") == int(Kind.GPU_COPY))
+    builder = TreeBuilder()
+    divided = plan.split_over_ops(copies, copies["bytes"].to_numpy())
+    place = plan.sites(builder, divided.rows, divided.forests)
+    metric = divided.label(BYTES)
+    values = {metric.name: (place, divided.division.value), LAUNCHES.name: (place[divided.first()], copies["launches"].to_numpy())}
+    return builder.finish((metric, LAUNCHES), values)
+
+
+def samples_tree(profile: Tables, metric: Metric, detail: str = "instruction", by: Prefix | None = None) -> Tree:
+    """Samples of warps. Dropped ones and those in the driver's kernels stand for themselves, under their process."""
+    plan = _Plan.of(profile, by)
+    trie, done = plan.trie, plan.done
+    latency = metric.name == GPU_LATENCY.name
+    sampled = samples(profile, done, not_issued=latency, detail=detail != "function")
+    builder = TreeBuilder()
+    used, of_placed = np.unique(sampled.placed["site"].to_numpy(), return_inverse=True)
+    of_used = np.bincount(of_placed, sampled.placed["value"].to_numpy(), len(used)).astype(np.int64)
+    divided = plan.split_over_ops(done.sites[used], of_used)
+    metric = divided.label(metric)
+    row, which, value = divided.divide(of_placed, sampled.placed["value"].to_numpy())
+    place = plan.sites(builder, divided.rows, divided.forests)[row]
+    place = add_inside(builder, profile, sampled.points, place, sampled.placed["point"].to_numpy()[which], detail)
+
+    lost = sampled.unplaced.with_columns(name=pl.col("why"))
+    ended = stand_alone(builder, trie, lost, dict.fromkeys(lost["why"].unique(), Kind.UNATTRIBUTED))
+    kernel = lost.join(sampled.points.with_row_index("point"), on="point", how="left", maintain_order="left")
+    kernel = kernel.select(pl.col("function").alias("name"), "device", "called", kind=pl.lit(int(Kind.GPU_KERNEL), pl.UInt8))
+    forest, node = item_nodes(profile, kernel)
+    ended = builder.add(ended, forest, np.where(kernel["called"].to_numpy(), 0, node))
+    ended = add_inside(builder, profile, sampled.points, ended, lost["point"].to_numpy(), detail)
+
+    rest = elsewhere(profile).with_columns(name=pl.col("why"))
+    rest = rest.clear() if latency else rest
+    kinds = {name: Kind.GPU_KERNEL if name == DRIVER else Kind.UNATTRIBUTED for name in rest["why"].unique()}
+    places = np.concatenate([place, ended, stand_alone(builder, trie, rest, kinds)])
+    values = np.concatenate([value, lost["value"].to_numpy(), rest["value"].to_numpy()])
+    return builder.finish((metric,), {metric.name: (places, values)})
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What ran, and how it is grouped."""
+
+    profile: Tables
+    trie: Functions
+    done: Work
+    by: Prefix | None
+    forests: Mapping[str, Forest]
+    compiled: Compiled | None = None
+
+    @staticmethod
+    def of(profile: Tables, by: Prefix | None) -> _Plan:
+        profile = Analysis.of(profile)
+        trie = functions(profile)
+        if by is None:
+            profile.used(stack_table)
+        done = work(profile, by)
+        profile.used(work.part(by))
+        if by is None:
+            return _Plan(profile, trie, done, None, {})
+        if by.columns == ("family",):
+            forest, node = family_nodes(profile, done.sites["name"])
+            done = replace(done, sites=done.sites.with_columns(family=pl.Series(node)))
+            return _Plan(profile, trie, done, by, {"family": forest})
+        meaning = of_devices(profile)
+        profile.used(of_devices)
+        return _Plan(profile, trie, done, by, meaning.forests, meaning.compiled)
+
+    def split_over_ops(self, sites: pl.DataFrame, value: Ints) -> SplitOverOps:
+        """Sites of kernels that a compiler fused, divided over what they were fused from."""
+        return split_over_ops(sites, value, self.compiled, self.forests)
+
+    def sites(self, builder: TreeBuilder, sites: pl.DataFrame, forests: Mapping[str, Forest]) -> NodeIds:
+        """Where each site's kernel or copy stands."""
+        process, thread = (sites[name].to_numpy().astype(np.int64) for name in ("process", "thread"))
+        place = builder.add(np.zeros(len(sites), dtype=np.int64), self.trie.owners(), 1 + process)
+        if self.by is not None:
+            place = add_prefix(builder, place, sites, self.by, forests)
+        no_launch = Forest.of_frames(frame_table([NO_LAUNCH_FRAME])[1:])
+        place = builder.add(place, no_launch, (thread < 0).astype(np.int64))
+        if self.by is None or self.by.code:
+            place = launched_at(builder, place, self.profile, self.trie, sites)
+        return builder.add(place, *item_nodes(self.profile, sites))
+
+
+def _shared_out(sampled: Samples, took: Ints) -> tuple[Ints, Ints]:
+    """What each site that was sampled took, by its samples: the site and the value of each row of `sampled.placed`."""
+    site = sampled.placed["site"].to_numpy()
+    return site, scaled(site, sampled.placed["value"].to_numpy(), took[site])

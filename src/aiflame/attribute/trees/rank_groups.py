@@ -1,0 +1,104 @@
+"""Grouping by rank: `rank 3` in the place of its process; what that process has started stands under it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.attribute.forest import Forest
+from aiflame.attribute.groupings import RANK
+from aiflame.attribute.stacks.process_frames import process_frames, with_ranks
+from aiflame.attribute.tree import Frame, Tree, assemble, frame_table
+from aiflame.errors import AiflameError
+from aiflame.profile.kinds import Kind
+from aiflame.profile.rank_of import NONE
+from aiflame.profile.tables import Tables
+
+
+def has_ranks(profile: Tables) -> bool:
+    return bool((with_ranks(profile.table("processes"), profile.table("ranks"))["rank"] != NONE).any())
+
+
+def by_rank(tree: Tree, profile: Tables) -> Tree:
+    """A tree whose processes are the outermost frames, by rank."""
+    known = _Known.of(profile)
+    if not known.ranks:
+        raise AiflameError("this profile has no ranks: it is of a program that no launcher (mpirun, srun, torchrun) started")
+    of_name = dict(zip(known.names, range(len(known.names)), strict=True))
+    outer = np.flatnonzero((tree.parent == 0) & (tree.kinds() == Kind.PROCESS))
+    process = [of_name.get(str(name), -1) for name in tree.frames["name"].gather(tree.frame[outer])]
+    frames = pl.concat([tree.frames, frame_table([Frame(name, Kind.PROCESS) for name in (*map(_called, known.ranks), *known.plain)])[1:]])
+
+    first = 1 + len(known.ranks)
+    parent = np.where(tree.parent > 0, tree.parent + first - 1, 0)
+    parent[0] = -1
+    frame = tree.frame.copy()
+    for node, at in zip(outer.tolist(), process, strict=True):
+        if at >= 0 and known.rank[at] != NONE:
+            rank = known.ranks.index(known.rank[at])
+            parent[node] = 0 if known.main[at] else 1 + rank
+            frame[node] = len(tree.frames) + (rank if known.main[at] else len(known.ranks) + at)
+    return assemble(
+        frames,
+        np.concatenate([[-1], np.zeros(len(known.ranks)), parent[1:]]).astype(np.int32),
+        np.concatenate([[0], len(tree.frames) + np.arange(len(known.ranks)), frame[1:]]).astype(np.uint32),
+        {name: np.concatenate([value[:1], np.zeros(len(known.ranks), np.int64), value[1:]]) for name, value in tree.values.items()},
+        tree.metrics,
+    )
+
+
+def rank_forest(profile: Tables) -> tuple[Forest, NDArray[np.int64]]:
+    """The same as a forest, and the node of each process."""
+    known = _Known.of(profile)
+    frames, parent = [Frame(_called(rank), Kind.PROCESS) for rank in known.ranks], [-1] * len(known.ranks)
+    place = []
+    for process, rank in enumerate(known.rank):
+        if rank != NONE and known.main[process]:
+            place.append(known.ranks.index(rank))
+            continue
+        place.append(len(frames))
+        frames.append(Frame(known.plain[process], Kind.PROCESS))
+        parent.append(known.ranks.index(rank) if rank != NONE else -1)
+    forest, node = Forest.of_chains(np.array(parent, dtype=np.int64), frame_table(frames)[1:])
+    return forest, node[np.array(place, dtype=np.int64)]
+
+
+def grouped_by_rank(profile: Tables, forests: Mapping[str, Forest], sites: pl.DataFrame) -> tuple[Mapping[str, Forest], pl.DataFrame]:
+    """Of facts, the segment `rank` for each site, by its node of `process`; where there are no ranks, nothing is added."""
+    if not has_ranks(profile):
+        return forests, sites
+    forest, node = rank_forest(profile)
+    process = sites["process"].to_numpy() - 1
+    return {**forests, RANK: forest}, sites.with_columns(pl.Series(RANK, np.append(node, 0)[np.minimum(process, len(node))]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Of each process, in their order."""
+
+    names: list[str]
+    """as trees without this grouping have them"""
+    plain: list[str]
+    """without the rank"""
+    rank: list[int]
+    main: list[bool]
+    """It was there first of its rank: the rank stands for it."""
+    ranks: list[int]
+    """all there are, sorted"""
+
+    @staticmethod
+    def of(profile: Tables) -> _Known:
+        processes = with_ranks(profile.table("processes"), profile.table("ranks"))
+        rank = processes["rank"].to_list()
+        begun = processes.with_row_index("row").filter(pl.col("rank") != NONE).sort("start_ns", "row")
+        first = set(begun.unique("rank", keep="first", maintain_order=True)["row"].to_list())
+        names, plain = ([frame.name for frame in process_frames(each)] for each in (processes, processes.drop("rank")))
+        return _Known(names, plain, rank, [row in first for row in range(len(rank))], sorted(set(rank) - {NONE}))
+
+
+def _called(rank: int) -> str:
+    return f"rank {rank}"

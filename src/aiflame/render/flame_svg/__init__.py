@@ -1,0 +1,1 @@
+"""The flame graph as one SVG file."""

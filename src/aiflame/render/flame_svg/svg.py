@@ -1,0 +1,153 @@
+"""The flame graph as one SVG file: interactive in a browser, a still picture everywhere else, nothing fetched from anywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiflame.analyze.amounts import amount, share
+from aiflame.attribute.arrays import nodes
+from aiflame.attribute.tree import Kind, Tree
+from aiflame.render.bundle import bundle
+from aiflame.render.clean_text import cleaned_text
+from aiflame.render.colors import DIFF_STEPS, LABEL, SHADES, TONES, kind_class, palette_css, shade_of
+from aiflame.render.flame_svg import still
+from aiflame.render.flame_svg.layout import MAX_NODES, Layout, lay_out
+from aiflame.render.flame_svg.payload import encode
+from aiflame.render.output import new_file
+
+
+def write(
+    tree: Tree,
+    metric: str,
+    out: IO[str] | Path,
+    title: str,
+    subtitle: str,
+    inverted: bool = False,
+    max_nodes: int = MAX_NODES,
+    min_share: float = 0.0,
+) -> None:
+    """Draw `tree`, widths by `metric`. Frames below `min_share` (0…1) of the total are folded into their callers."""
+    layout = lay_out(tree, (metric,), max_nodes, min_share)
+    kinds = tree.frames["kind"].to_numpy()
+    shades = np.asarray(shade_of(tree.frames["name"].to_list()), dtype=np.int64)
+    css = (kinds * np.int64(SHADES) + shades)[layout.frame]
+    chips = _kind_chips(layout, kinds[layout.frame])
+    _write(tree, (metric,), layout, css, chips, out, title, subtitle, inverted)
+
+
+def write_diff(
+    tree: Tree,
+    out: IO[str] | Path,
+    title: str,
+    subtitle: str,
+    inverted: bool = False,
+    max_nodes: int = MAX_NODES,
+    min_share: float = 0.0,
+) -> None:
+    """Draw a tree with the metrics `base` and `new`: red grew, blue shrank, widths by `new`.
+
+    What is only in the base has no width; the file says how much that is and shows it when widths are switched to the base.
+    """
+    layout = lay_out(tree, ("new", "base"), max_nodes, min_share)
+    css = diff_steps(layout.total[1], layout.total[0]) + len(DIFF_STEPS)
+    _write(tree, ("new", "base"), layout, css, _diff_chips(), out, title, subtitle, inverted)
+
+
+def diff_steps(base: NDArray[np.int64], new: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How much each node changed, as a step of `DIFF_STEPS`: its difference over the larger of both values."""
+    change = (new - base) / np.maximum(np.maximum(new, base), 1)
+    steps = np.searchsorted(np.asarray(DIFF_STEPS), np.abs(change), side="right")
+    return np.where(change < 0, -steps, steps).astype(np.int64)
+
+
+def _write(
+    tree: Tree,
+    metrics: tuple[str, ...],
+    layout: Layout,
+    css: NDArray[np.int64],
+    chips: list[still.Chip],
+    out: IO[str] | Path,
+    title: str,
+    subtitle: str,
+    inverted: bool,
+) -> None:
+    differential = len(metrics) > 1
+    unit = tree.metric(metrics[0]).unit
+    label, whole = tree.metric(metrics[0]).label, amount(int(layout.total[0, 0]), unit)
+    facts = " · ".join(filter(None, (subtitle, whole if label in subtitle else f"{label} {whole}")))
+    head: dict[str, object] = {
+        "title": cleaned_text(title),
+        "facts": cleaned_text(facts),
+        "inverted": inverted,
+        "shades": SHADES,
+        "unit": unit,
+        "metrics": [tree.metric(name).label for name in metrics],
+        "kinds": {int(kind): tone.label for kind, tone in TONES.items()},
+        "kindOrder": [int(kind) for kind in TONES],
+        "diffSteps": list(DIFF_STEPS) if differential else [],
+    }
+    picture = still.draw(tree, layout, css, title, facts, chips, inverted)
+    web = Path(__file__).parents[1] / "web"
+    script = bundle(web, "main.js")
+    style = (web / "style.css").read_text(encoding="utf-8").replace("LABEL_COLOR", LABEL)
+    # A media rule, not a media attribute: librsvg heeds neither and would apply what the attribute guards.
+    dark_rules = (web / "dark.css").read_text(encoding="utf-8") + palette_css("dark", differential)
+    dark = f"@media (prefers-color-scheme: dark) {{\n{dark_rules}\n}}"
+    text = "\n".join(
+        (
+            '<?xml version="1.0" encoding="UTF-8"?>',
+            f'<svg xmlns="http://www.w3.org/2000/svg" id="aiflame" width="{still.WIDTH}" height="{picture.height}"'
+            f' viewBox="0 0 {still.WIDTH} {picture.height}" role="img" aria-labelledby="aiflame-title">',
+            f'<title id="aiflame-title">{still.shown(title, 200)}</title>',
+            f"<style>{_cdata(style + palette_css('light', differential))}</style>",
+            f'<style id="aiflame-dark">{_cdata(dark)}</style>',
+            f'<g id="aiflame-still"><rect class="paper" width="100%" height="100%"/>\n{picture.svg}\n</g>',
+            f'<metadata id="aiflame-data">{encode(tree, layout, head)}</metadata>',
+            f"<script>{_cdata(script)}</script>",
+            "</svg>\n",
+        )
+    )
+    if isinstance(out, Path):
+        with new_file(out) as file:
+            file.write(text.encode())
+    else:
+        out.write(text)
+
+
+def _kind_chips(layout: Layout, kinds: NDArray[np.uint8]) -> list[still.Chip]:
+    shares = kind_totals(layout, kinds)
+    whole = int(layout.total[0, 0])
+    return [
+        still.Chip(f"s{kind_class(kind, 2)}", tone.label, share(shares[kind], whole))
+        for kind, tone in TONES.items()
+        if kind is not Kind.ROOT and shares[kind] > 0
+    ]
+
+
+def kind_totals(layout: Layout, kinds: NDArray[np.uint8]) -> list[int]:
+    """For each kind what is spent in or below a frame of it; a frame inside another of its kind does not count again."""
+    bit = np.uint32(1) << kinds.astype(np.uint32)
+    enclosing = np.zeros(len(layout), dtype=np.uint32)
+    for level in nodes.levels(layout.depth):
+        above = np.maximum(layout.parent[level], 0)
+        enclosing[level] = enclosing[above] | bit[above]
+    enclosing[0] = 0
+    outermost = (enclosing & bit) == 0
+    totals = np.zeros(len(Kind), dtype=np.int64)
+    np.add.at(totals, kinds[outermost], layout.total[0][outermost])
+    return [int(total) for total in totals]
+
+
+def _diff_chips() -> list[still.Chip]:
+    reach = len(DIFF_STEPS)
+    names = {-reach: "gone", -2: "less", 0: "same", 2: "more", reach: "new"}
+    return [still.Chip(f"s{step + reach}", name, "") for step, name in names.items()]
+
+
+def _cdata(text: str) -> str:
+    """Our own script and style: they hold no `]]>`, which `tests/unit/test_svg.py` checks."""
+    return f"<![CDATA[\n{text}\n]]>"

@@ -1,0 +1,1 @@
+"""The report: the page, its blocks of data, and the server that hands them out."""

@@ -1,0 +1,153 @@
+"""A profile as a report: one HTML file, or the parts of it that a server hands out when they are asked for."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+
+from aiflame.analyze.device.profile_analysis import release_analysis
+from aiflame.analyze.kernel.source_text import SourceFolder, SourceTexts
+from aiflame.analyze.ranks.one_profile import answer, facts_of_ranks, rank_numbers
+from aiflame.analyze.ranks.page import RankPage, rank_page
+from aiflame.analyze.tables.all import tables
+from aiflame.analyze.tables.table import TableOf
+from aiflame.attribute.analysis import Analysis
+from aiflame.attribute.meaning.context import release_samples
+from aiflame.attribute.timeline.windows import Windows
+from aiflame.errors import AiflameError
+from aiflame.memory import give_back_freed_memory
+from aiflame.profile.tables import OpenedProfile
+from aiflame.render.output import new_file
+from aiflame.render.report.code import MOST_IN_A_FILE, Code
+from aiflame.render.report.facts_block import facts_makers
+from aiflame.render.report.overview import first_screen, tables_block
+from aiflame.render.report.page import page
+from aiflame.render.report.ranks import ranks_block
+from aiflame.render.report.timeline_block import of_profile as timeline_block_of
+from aiflame.render.report.timeline_block import timeline_block
+
+WHOLE = 1 << 30
+"""More pages of kernels than any profile has."""
+MOST_AT_ONCE = 400_000
+"""Kernels, launches and samples that are read for a closer look at the timeline: a second or two."""
+
+
+class Report:
+    """What a report has in it. Parts are made when they are asked for: a person sees the first screen before the rest is there."""
+
+    def __init__(
+        self,
+        profile: OpenedProfile,
+        baseline: OpenedProfile | None = None,
+        title: str = "",
+        most_code: int = WHOLE,
+        sources: SourceFolder | None = None,
+    ) -> None:
+        self.profile, self.baseline = profile, baseline
+        self.title = title or profile.path.name
+        self._most_code, self._sources = most_code, sources
+        self.analysis = Analysis(profile)
+
+    def first_screen(self) -> dict[str, object]:
+        """What the page shows at once, and the names of its `blocks`."""
+        shown = first_screen(self.profile, self.analysis, self.tables, self.baseline, lambda: self.ranks.found)
+        return {**shown, "title": self.title, "blocks": self.names}
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Of all blocks, those that the first screen's links lead to first."""
+        return [*self._makers, *self.code.names]
+
+    def block(self, name: str) -> bytes:
+        make = self._makers.get(name)
+        if make is None and name not in self.names:
+            raise AiflameError(f"this report has no data called {name}")
+        return make() if make is not None else self.code.block(name)
+
+    def closer(self, begin: int, end: int) -> bytes:
+        """The block of a stretch of the timeline (ns), with everything that is there."""
+        return timeline_block(self._windows.timeline(begin, end, MOST_AT_ONCE), window=(begin, end), counted=self._windows.counters)
+
+    def blocks(self) -> Iterator[tuple[str, bytes]]:
+        """All, one after another. What the first ones share is let go before the large ones are made: there may be millions of launches."""
+        for name in self.names:
+            self.analysis.shared = name != "timeline"  # the last that needs what launches are of
+            yield name, self.block(name)
+            if name == "tables":
+                release_analysis(self.analysis)
+                self.__dict__.pop("tables", None)
+            if name in self._makers:
+                give_back_freed_memory()
+
+    @cached_property
+    def _makers(self) -> dict[str, Callable[[], bytes]]:
+        makers: dict[str, Callable[[], bytes]] = {"tables": self._tables_block} if self.tables else {}
+        if len(rank_numbers(self.profile)) > 1:
+            makers["ranks"] = self._ranks_block
+        makers |= {f"facts.{domain}": make for domain, make in facts_makers(self.analysis).items()}
+        if self.baseline is not None:
+            makers |= {f"base.{domain}": make for domain, make in facts_makers(self.baseline).items()}
+        return {**makers, "timeline": self._timeline_block}
+
+    def _tables_block(self) -> bytes:
+        return tables_block(self.tables, self.profile.meta.started.monotonic_ns)
+
+    def _ranks_block(self) -> bytes:
+        made = ranks_block(self.ranks, self.profile.meta.started.monotonic_ns)
+        del self.ranks
+        return made
+
+    def _timeline_block(self) -> bytes:
+        made = timeline_block_of(self.analysis)
+        release_samples(self.analysis)  # no other block needs what they are of
+        return made
+
+    @cached_property
+    def ranks(self) -> RankPage:
+        """What its ranks did: the first screen has some of it, their page all."""
+        partial = facts_of_ranks(self.profile)
+        return rank_page(partial, answer(partial))
+
+    @cached_property
+    def _windows(self) -> Windows:
+        return Windows(self.analysis)
+
+    @cached_property
+    def tables(self) -> list[TableOf]:
+        return tables(self.analysis)
+
+    @cached_property
+    def code(self) -> Code:
+        return Code(self.profile, self._most_code, SourceTexts(self.profile, self._sources))
+
+
+def write(
+    profile: OpenedProfile, path: Path, baseline: OpenedProfile | None = None, title: str = "", sources: SourceFolder | None = None
+) -> int:
+    """Writes the report as one file, which is there as a whole or not at all; returns its size in bytes."""
+    report = Report(profile, baseline, title, MOST_IN_A_FILE, sources)
+    return _write(path, page(report.title, report.first_screen(), report.blocks()))
+
+
+def _write(path: Path, pieces: Iterator[str]) -> int:
+    size = 0
+    with contextlib.ExitStack() as stack:
+        with _as_error(path):
+            file = stack.enter_context(new_file(path))
+        for piece in pieces:
+            with _as_error(path):
+                size += file.write(piece.encode())
+        with _as_error(path):
+            file.flush()
+            stack.pop_all().close()
+    return size
+
+
+@contextlib.contextmanager
+def _as_error(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise AiflameError(f"cannot write {path}: {(error.strerror or str(error)).lower()}: choose another place with -o") from None

@@ -1,0 +1,99 @@
+"""The blocks `facts.device`, `facts.cpu` and `facts.wall` of a report: tables of sites (`attribute/sites/table.py`) as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from aiflame.attribute.metrics import OF_GPU
+from aiflame.attribute.sites.cpu import cpu_sites
+from aiflame.attribute.sites.devices import device_sites
+from aiflame.attribute.sites.table import CONTEXTS, Grouping, SiteTable
+from aiflame.attribute.tree import CPU_TIME, ENERGY, WALL_TIME
+from aiflame.attribute.trees.build import metrics
+from aiflame.profile.kinds import Kind
+from aiflame.profile.tables import Tables
+from aiflame.render.colors import TONES
+from aiflame.render.report.blocks import Values, block
+
+
+def facts_makers(profile: Tables) -> dict[str, Callable[[], bytes]]:
+    """For each domain that the profile has values of (`device`, `cpu`, `wall`), what makes its block."""
+    there = set(metrics(profile))
+
+    makers: dict[str, tuple[bool, Callable[[], bytes]]] = {
+        "device": (bool(there & (OF_GPU - {ENERGY.name})), lambda: facts_block(device_sites(profile))),
+        "cpu": (CPU_TIME.name in there, lambda: facts_block(cpu_sites(profile, CPU_TIME.name))),
+        "wall": (WALL_TIME.name in there, lambda: facts_block(cpu_sites(profile, WALL_TIME.name))),
+    }
+    return {domain: make for domain, (has, make) in makers.items() if has}
+
+
+def facts_block(facts: SiteTable) -> bytes:
+    """One domain's block."""
+    columns, in_order = _columns(facts)
+    return block(_head(facts), columns, frozenset(in_order))
+
+
+def _head(facts: SiteTable) -> Mapping[str, object]:
+    kinds = sorted(set(facts.frames["kind"][1:]))
+    return {
+        "metrics": [{"name": one.name, "unit": one.unit, "label": one.label} for one in facts.metrics],
+        "moments": dict(facts.moments_of),
+        "segments": [name for name in facts.segments if name != "inside"],
+        "contexts": [name for name in CONTEXTS if name in facts.segments],
+        "groupings": [{"name": one.name, "label": one.label, "segments": one.segments} for one in _groupings(facts)],
+        "bins": {"origin_ns": facts.bins.origin_ns, "bin_ns": facts.bins.bin_ns, "count": facts.bins.count},
+        "slots": facts.slots,
+        "window_ns": facts.window_ns,
+        "period_log2": facts.period_log2,
+        "kinds": {str(kind): TONES[Kind(kind)].label for kind in kinds},
+        "notes": facts.notes,
+    }
+
+
+def _groupings(facts: SiteTable) -> list[Grouping]:
+    """Those of the facts; where there are steps, also as by layer with steps around. Slots tell how much of a site each step had, so that
+    steps need no segment of their own."""
+    found = list(facts.groupings)
+    layer = next((one for one in found if one.name == "layer"), None)
+    if len(facts.steps) and layer is not None:
+        at = layer.segments.index("phase")
+        found.append(Grouping("step", "Step", (*layer.segments[:at], "step", *layer.segments[at:])))
+    return found
+
+
+def _columns(facts: SiteTable) -> tuple[dict[str, Values], list[str]]:
+    """The columns, and those whose neighbours differ little."""
+    frames = facts.frames
+    columns: dict[str, Values] = {
+        "frame.name": frames["name"],
+        "frame.full": frames["full_name"],
+        "frame.kind": frames["kind"].to_numpy(),
+        "frame.line": frames["line"].to_numpy(),
+    }
+    for name in ("file", "module"):
+        distinct = frames.select(name).unique(maintain_order=True).with_row_index("row")
+        columns[name] = distinct[name]
+        columns[f"frame.{name}"] = frames.join(distinct, on=name, how="left", maintain_order="left")["row"].to_numpy()
+    in_order = ["frame.file", "frame.module", "frame.kind", "frame.line"]
+    for name, segment in facts.segments.items():
+        columns[f"{name}.parent"], columns[f"{name}.frame"] = segment.parent, segment.frame
+        in_order.append(f"{name}.parent")
+    tables = {"site": facts.sites, "leaf": facts.leaves, "moment": facts.moments, "step": facts.steps, "slot": facts.slot_values}
+    for table, rows in tables.items():
+        for name in rows.columns:
+            columns[f"{table}.{name}"] = rows[name].to_numpy()
+    in_order += [f"site.{name}" for name in ("process", "code", "kernel", "phase", "layer", "op", "region", "family", "group", "first")]
+    in_order += [
+        "leaf.site",
+        "leaf.inside",
+        "moment.bin",
+        "moment.group",
+        "step.number",
+        "step.begin",
+        "step.end",
+        "slot.step",
+        "slot.slot",
+        "slot.group",
+    ]
+    return columns, in_order

@@ -1,0 +1,116 @@
+"""The report's page: style, scripts and data in one HTML text that asks the network for nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from aiflame.attribute.tree import Kind
+from aiflame.render.bundle import bundle
+from aiflame.render.clean_text import cleaned_text
+from aiflame.render.colors import DIFF_STEPS, LABEL, SEARCH, SHADES, TONES, diff_fill, fill
+
+WEB = Path(__file__).parents[1] / "web"
+_REPORT = WEB / "report"
+
+
+def page(title: str, summary: Mapping[str, object] | None, blocks: Iterable[tuple[str, bytes]] = ()) -> Iterator[str]:
+    """The page in pieces, to be written one after another. `summary` names its `blocks`, which lie in the page; without a summary, the page
+    asks its server for that, and for each block."""
+    script, worker, style = bundle(WEB, "report/main.js"), bundle(WEB, "report/worker.js"), _style()
+    before, after = (_REPORT / "page.html").read_text(encoding="utf-8").split("{blocks}\n")
+    yield _filled(
+        before,
+        csp=policy(script, style, served=summary is None),
+        title=html.escape(cleaned_text(title)),
+        style=style,
+        summary=_json(summary),
+        palette=_json(palette()),
+        worker=_script(worker),
+        script=_script(script),
+    )
+    for name, data in blocks:
+        yield f'<script type="text/plain" class="block" data-name="{html.escape(name)}">'
+        yield base64.b64encode(data).decode()
+        yield "</script>\n"
+    yield after
+
+
+def served_policy() -> str:
+    """What a served page may do; the page itself says the same."""
+    return policy(bundle(WEB, "report/main.js"), _style(), served=True)
+
+
+def policy(script: str, style: str, *, served: bool) -> str:
+    """Nothing but our own script and style runs; a served page may ask its own server alone."""
+    return (
+        f"default-src 'none'; script-src '{_hash(script)}'; worker-src blob:; style-src '{_hash(style)}'; img-src data:; "
+        f"connect-src {chr(39)}{'self' if served else 'none'}{chr(39)}; base-uri 'none'; form-action 'none'"
+    )
+
+
+def palette() -> dict[str, dict[int | str, list[str]]]:
+    """theme → kind → the colour of each shade; and those of labels, of what a search finds, and of changes from gone to new."""
+    return {theme: {**_kinds(theme), **_others(theme)} for theme in ("light", "dark")}
+
+
+def _kinds(theme: str) -> dict[int | str, list[str]]:
+    return {int(kind): [fill(kind, shade, theme) for shade in range(SHADES)] for kind in TONES if isinstance(kind, Kind)}
+
+
+def _others(theme: str) -> dict[int | str, list[str]]:
+    reach = len(DIFF_STEPS)
+    changes = [diff_fill(step, theme) for step in range(-reach, reach + 1)]
+    return {"label": [LABEL], "match": [SEARCH[theme]], "changes": changes, "steps": [str(step) for step in DIFF_STEPS]}
+
+
+def _style() -> str:
+    """report.css, then what the views have of their own."""
+    first = _REPORT / "report.css"
+    style = "".join(file.read_text(encoding="utf-8") for file in [first, *sorted(set(_REPORT.glob("*.css")) - {first})])
+    assert "</" not in style
+    return style
+
+
+def harmless(value: object) -> object:
+    """A value for JSON, all texts in it cleaned."""
+    if isinstance(value, str):
+        return cleaned_text(value)
+    if isinstance(value, Mapping):
+        return {key: harmless(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [harmless(one) for one in value]
+    return value
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _json(value: object) -> str:
+    """JSON that no HTML can hide in."""
+    return (
+        json.dumps(harmless(value), ensure_ascii=False, separators=(",", ":"))
+        .replace("<", "\\u003c")
+        .replace("\u2028", "\\u2028")
+        .replace("\u2029", "\\u2029")
+    )
+
+
+def _script(text: str) -> str:
+    assert "</script" not in text.lower() and "<!--" not in text
+    return text
+
+
+def _filled(text: str, **values: str) -> str:
+    """In one pass, so that no value is looked into."""
+    parts = text.split("{")
+    found = [parts[0]]
+    for part in parts[1:]:
+        name, _, rest = part.partition("}")
+        found += [values[name], rest]
+    return "".join(found)

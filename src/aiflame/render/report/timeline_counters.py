@@ -1,0 +1,111 @@
+"""Counters in the block `timeline`: power, utilization, memory …, as points that hold until the next one.
+
+There may be millions of points. Of a counter with many, each stretch of time keeps its first and last, its lowest and its highest: whatever
+is drawn is as high and as low as what was counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from aiflame.attribute.arrays.types import Floats, Ints
+from aiflame.attribute.timeline.tables import Timeline, TrackKind
+from aiflame.render.report.blocks import Values
+
+MOST_POINTS = 300_000
+"""Of all counters together: about 1 MB of a page."""
+MOST_EACH, LEAST_EACH = 2400, 100
+MOST_COUNTERS = 1000
+LEVELS = 10_000
+"""A value is stored as one of so many between the counter's floor and its top."""
+PROCESSES = "Processes"
+"""The group of what is not of the machine."""
+_BELOW = " › "
+_OF_A_BIN = 4
+_FROM_LEAST = ("°C", "MHz")
+"""Units whose 0 is far from what is ever seen."""
+_FULL_PERCENT = 20.0
+"""Percent that reach this have a scale up to 100."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    head: list[dict[str, object]]
+    """group, label, whether it is of the machine, unit, floor, top, count (of points) of each, in the order of the timeline's tracks."""
+    columns: Mapping[str, Values]
+    """`point.gap` (ns from the point before, or from the origin) and `point.value` (level), counter by counter."""
+    thinned: bool
+    """A shorter stretch would show more."""
+
+
+def counters(timeline: Timeline, begin: int, end: int) -> Counters:
+    """Of the stretch [begin, end)."""
+    tracks, points = timeline.tracks, timeline.points
+    shown = tracks.filter(pl.col("kind") == int(TrackKind.COUNTER))["track"].to_numpy()[:MOST_COUNTERS]
+    of, time, value = points["track"].to_numpy(), points["time_ns"].to_numpy(), points["value"].to_numpy()
+    most = min(max(MOST_POINTS // max(len(shown), 1), LEAST_EACH), MOST_EACH)
+    names, parents = tracks["name"].to_list(), tracks["parent"].to_list()
+    units, kinds = tracks["unit"].to_list(), tracks["kind"].to_list()
+    head: list[dict[str, object]] = []
+    gaps, levels = [], []
+    thinned = False
+    for track in shown.tolist():
+        first, last = np.searchsorted(of, [track, track + 1])
+        when, what = _within(time[first:last], value[first:last], begin, end)
+        if not len(when):
+            continue
+        kept = _kept(when, what, begin, end, most)
+        thinned |= len(kept) < len(when)
+        floor, top = _scale(value[first:last], units[track])
+        owner = _path(names, parents, parents[track])
+        machine = kinds[parents[track]] == TrackKind.MACHINE
+        told = {
+            "group": owner.partition(_BELOW)[2] or owner if machine else PROCESSES,
+            "label": names[track] if machine else f"{owner}: {names[track]}",
+            "machine": machine,
+        }
+        head.append({**told, "unit": units[track], "floor": floor, "top": top, "count": len(kept)})
+        gaps.append(np.diff(when[kept], prepend=begin))
+        levels.append(np.round((what[kept] - floor) / max(top - floor, 1e-300) * LEVELS).astype(np.int64))
+    nothing = [np.zeros(0, dtype=np.int64)]
+    return Counters(head, {"point.gap": np.concatenate(gaps or nothing), "point.value": np.concatenate(levels or nothing)}, thinned)
+
+
+def _path(names: list[str], parents: list[int], track: int) -> str:
+    found = []
+    while track >= 0:
+        found.append(names[track])
+        track = parents[track]
+    return _BELOW.join(reversed(found))
+
+
+def _within(time: Ints, value: Floats, begin: int, end: int) -> tuple[Ints, Floats]:
+    """The points in a stretch; the value that holds at its beginning is one."""
+    first, last = np.searchsorted(time, [begin, end])
+    first = max(int(np.searchsorted(time, begin, side="right")) - 1, 0) if len(time) else first
+    return np.maximum(time[first:last], begin).astype(np.int64), value[first:last]
+
+
+def _kept(time: Ints, value: Floats, begin: int, end: int, most: int) -> Ints:
+    """Rows: all, or of each of some bins four."""
+    if len(time) <= most:
+        return np.arange(len(time))
+    bins = most // _OF_A_BIN
+    of = np.minimum((time - begin) * bins // max(end - begin, 1), bins - 1)
+    starts = np.flatnonzero(np.append(True, of[1:] != of[:-1]))
+    ends = np.append(starts[1:], len(of)) - 1
+    by_value = np.lexsort((value, of))
+    return np.unique(np.concatenate([starts, ends, by_value[starts], by_value[ends]]))
+
+
+def _scale(value: Floats, unit: str) -> tuple[float, float]:
+    """Of all that was counted, so that each stretch has the same."""
+    least, most = float(value.min()), float(value.max())
+    if unit == "%" and least >= 0 and _FULL_PERCENT <= most <= 100:
+        return 0.0, 100.0
+    floor = least if unit in _FROM_LEAST else min(least, 0.0)
+    return floor, most if most > floor else floor + 1

@@ -1,0 +1,84 @@
+"""Merging short slices that lie beside each other, where there are more than a page can hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiflame.attribute.arrays.types import Ints
+
+FINER = 7
+"""Powers of two by which the first bin that is tried is shorter than a span would be if there were one after another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """By lane and begin."""
+
+    lane: Ints
+    begin: Ints
+    end: Ints
+    row: NDArray[np.integer]
+    """The slice that it is; of several merged ones, the longest."""
+    count: NDArray[np.integer]
+    """How many slices it stands for."""
+    busy: Ints
+    """How long they took together."""
+
+
+def merged_apart(spans: Spans, detail: NDArray[np.bool_], most: int) -> tuple[Spans, int, int]:
+    """At most so many, and a quarter more: `detail` gives way first, as far as to that quarter. The bins of detail and of the rest."""
+    rest = len(detail) - int(detail.sum())
+    if rest == len(detail):
+        found, bin_ns = merged(spans, most)
+        return found, 0, bin_ns
+    kept, detail_ns = merged(_chosen(spans, np.flatnonzero(detail)), max(most // 4, most - rest))
+    others, rest_ns = merged(_chosen(spans, np.flatnonzero(~detail)), most)
+    both = Spans(*(np.concatenate([getattr(kept, name), getattr(others, name)]) for name in Spans.__slots__))
+    return _chosen(both, np.argsort(both.lane, kind="stable")), detail_ns, rest_ns
+
+
+def _chosen(spans: Spans, rows: Ints) -> Spans:
+    return Spans(*(getattr(spans, name)[rows] for name in Spans.__slots__))
+
+
+def merged(spans: Spans, most: int) -> tuple[Spans, int]:
+    """At most so many, or where even long ones are more, these: slices shorter than a bin that begin in the same one become a span; and the
+    bin's length, 0: none was merged."""
+    if len(spans.lane) <= most:
+        return spans, 0
+    reach = int(spans.end.max() - spans.begin.min())
+    bin_ns = 1 << max(0, (reach // max(most, 1)).bit_length() - FINER)
+    while bin_ns <= 2 * reach:
+        first = _firsts(spans, bin_ns)
+        if len(first) <= most:
+            return _merged(spans, first), bin_ns
+        bin_ns *= 2
+    return _merged(spans, _firsts(spans, bin_ns)), bin_ns
+
+
+def _firsts(spans: Spans, bin_ns: int) -> Ints:
+    """The rows at which a span begins that others may be merged with."""
+    long = spans.end - spans.begin >= bin_ns
+    place = spans.begin // bin_ns
+    new = long.copy()
+    new[:1] = True
+    new[1:] |= long[:-1] | (spans.lane[1:] != spans.lane[:-1]) | (place[1:] != place[:-1])
+    return np.flatnonzero(new)
+
+
+def _merged(spans: Spans, first: Ints) -> Spans:
+    took = spans.end - spans.begin
+    many = np.diff(first, append=len(took))
+    longest = took == np.repeat(np.maximum.reduceat(took, first), many)
+    at = np.minimum.reduceat(np.where(longest, np.arange(len(took)), len(took)), first)
+    return Spans(
+        spans.lane[first],
+        spans.begin[first],
+        np.maximum.reduceat(spans.end, first),
+        spans.row[at],
+        np.add.reduceat(spans.count, first),
+        np.add.reduceat(spans.busy, first),
+    )

@@ -1,0 +1,83 @@
+"""What got slower and what got faster, as tables for the terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from aiflame.analyze.amounts import amount
+from aiflame.analyze.diff.comparison import Change, Comparison, Difference
+from aiflame.attribute.groupings import GROUPINGS
+from aiflame.render.terminal.console import Terminal
+from aiflame.render.terminal.top_table import GAP, MEDIUM
+
+SLOWER, FASTER = "red", "green"
+NAME_WIDTH = 20
+"""Columns that a name has at least."""
+
+
+def print_comparison(comparison: Comparison, rows: int, *, everything: bool = False, console: Console | None = None) -> None:
+    """Print the step, then a table for each grouping; without `everything`, differences that are noise are only counted."""
+    console = console or Terminal()
+    if comparison.step is not None:
+        console.print(_step_line(comparison.step))
+        console.print()
+    for number, difference in enumerate(comparison.differences):
+        if number:
+            console.print()
+        _print(difference, rows, everything, console)
+
+
+def _step_line(step: Change) -> Text:
+    change = step.new - step.base
+    line = Text.assemble("Step: ", (amount(round(step.base), "ns"), "bold"), " before, ", (amount(round(step.new), "ns"), "bold"), " now (")
+    line.append(_percent(step.base, step.new), SLOWER if change > 0 else FASTER if change < 0 else "")
+    line.append("; the noise is not known)" if step.beyond is None else ")" if step.beyond else ", within the noise)")
+    return line
+
+
+def _print(difference: Difference, rows: int, everything: bool, console: Console) -> None:
+    told = difference.rows if everything else difference.told()
+    hidden = len(difference.rows) - len(told)
+    what = GROUPINGS[difference.by].heading
+    if told.is_empty():
+        none = "no difference beyond the noise" if hidden and difference.rows["beyond"].is_not_null().any() else "no difference"
+        console.print(Text(f"{what}: {none} ({difference.note})", "dim"))
+        return
+    wide = console.width >= MEDIUM
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
+    for heading in ("Before", "Now", "Difference", "") if wide else ("Difference", ""):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column(what, no_wrap=True, overflow="ellipsis", min_width=NAME_WIDTH)
+    for row in told.head(rows).iter_rows(named=True):
+        change = row["difference"]
+        style = "dim" if row["beyond"] is False or not change else SLOWER if change > 0 else FASTER
+        sign = "+" if change > 0 else "−" if change < 0 else ""
+        cells = [Text(sign + _amount(abs(change), difference.unit), style), Text(_kind(row), style)]
+        if wide:
+            cells = [Text(_amount(row[side], difference.unit)) for side in ("base", "new")] + cells
+        table.add_row(*cells, Text(row["name"], "dim" if row["beyond"] is False else ""))
+    console.print(table)
+    more = [f"{len(told) - rows:,} more"] if len(told) > rows else []
+    noise = int((~difference.rows["beyond"]).sum()) if hidden else 0
+    more += [f"{noise:,} within the noise (--all shows them)"] if noise else []
+    more += [f"{hidden - noise:,} the same"] if hidden > noise else []
+    console.print(Text("; ".join([f"{difference.label}, {difference.note}", *more]), "dim"))
+
+
+def _amount(value: float, unit: str) -> str:
+    """Of samples, a step may have less than one."""
+    return f"{value:.3g} {unit}" if unit == "samples" and value < 100 else amount(round(value), unit)
+
+
+def _kind(row: dict[str, object]) -> str:
+    only = {"base": "gone", "new": "new"}.get(str(row["only"]))
+    return only or _percent(float(str(row["base"])), float(str(row["new"])))
+
+
+def _percent(base: float, new: float) -> str:
+    if not base:
+        return ""
+    change = 100 * (new - base) / base
+    return f"×{new / base:.1f}" if change >= 1000 else f"{change:+.1f}%".replace("-", "−")

@@ -1,0 +1,133 @@
+"""Answers as tables for the terminal: aligned, with bars where there is room for them, plain in a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from aiflame.analyze.amounts import amount, share
+from aiflame.analyze.idle_share import idle_share
+from aiflame.analyze.phases import WHOLE
+from aiflame.attribute.groupings import GROUPINGS
+from aiflame.attribute.tree import Metric, Tree
+from aiflame.profile.kinds import Kind
+from aiflame.render.terminal.console import Terminal
+from aiflame.resolve.device.stall_reasons import meaning
+
+BAR, GAP = 16, 2
+NARROW, MEDIUM, WIDE = 40, 72, 100
+"""Columns of the terminal from which on the table also has the share with callees, its amount and the place, and bars."""
+STYLES = {
+    Kind.PYTHON: "magenta",
+    Kind.C: "red",
+    Kind.CPP: "yellow",
+    Kind.OS_KERNEL: "dark_orange",
+    Kind.GPU_KERNEL: "cyan",
+    Kind.GPU_LINE: "cyan",
+    Kind.GPU_SCOPE: "cyan",
+    Kind.GPU_STALL: "green",
+    Kind.GPU_COPY: "blue",
+    Kind.GPU_IDLE: "bright_black",
+    Kind.CPU_LINE: "yellow",
+    Kind.WAIT: "blue",
+    Kind.STEP: "magenta",
+    Kind.PHASE: "magenta",
+    Kind.LAYER: "magenta",
+    Kind.REGION: "magenta",
+    Kind.OP: "yellow",
+    Kind.FAMILY: "cyan",
+    Kind.UNATTRIBUTED: "bright_black",
+}
+
+
+def print_top(answer: pl.DataFrame, tree: Tree, metric: str, by: str = "function", console: Console | None = None) -> None:
+    """Print the rows of `analyze.top`, heaviest first."""
+    console = console or Terminal()
+    console.print(top_table(answer, tree, metric, by, console.width))
+    kind = tree.metric(metric)
+    console.print(Text(f"{kind.label}: {amount(tree.total(metric), kind.unit)} in all", style="dim"))
+    if told := idle_note(tree, metric):
+        console.print(Text(told, style="dim"))
+
+
+def print_steps(steps: pl.DataFrame, metric: Metric, console: Console | None = None) -> None:
+    """Print what steps took, and each of their phases (`analyze.phases.over_steps`)."""
+    console = console or Terminal()
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
+    for heading in ("Total", "Shortest", "Median", "Longest"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("In a step", no_wrap=True, overflow="ellipsis")
+    for phase, count, *values in steps.select("phase", "steps", "total", "min", "median", "max").rows():
+        name = Text(f"Step ({count:,} steps)", "bold") if phase == WHOLE else Text(phase, STYLES[Kind.PHASE])
+        table.add_row(*(amount(value, metric.unit) for value in values), name)
+    console.print(table)
+    console.print()
+
+
+def idle_note(tree: Tree, metric: str) -> str:
+    """Where idle time leaves little room for the rest: how to do without it."""
+    part = idle_share(tree, metric)
+    return f"The GPU was idle in {100 * part:.1f}% of it: --no-idle leaves that out" if part > 0.5 else ""
+
+
+def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int) -> Table:
+    """The table, for a terminal of this width."""
+    unit, whole = tree.metric(metric).unit, tree.total(metric)
+    own, total = answer["self"].to_list(), answer["total"].to_list()
+    numbers = {"Self": [amount(value, unit) for value in own], "%": [share(value, whole) for value in own]}
+    if width >= WIDE:
+        longest = max([*own, 1])
+        numbers[""] = [bar(value / longest, BAR) for value in own]
+    # Kernels and stalls call nothing: their totals are what they took themselves.
+    if width >= MEDIUM and own != total:
+        numbers["Total"] = [amount(value, unit) for value in total]
+    if width >= NARROW and own != total:
+        numbers["% total"] = [share(value, whole) for value in total]
+    if "launches" in answer.columns and width >= MEDIUM:
+        numbers["Launches"] = [f"{count:,}" if count else "" for count in answer["launches"]]
+    if "mean" in answer.columns and width >= MEDIUM:
+        numbers["Mean"] = ["" if mean is None else amount(round(mean), unit) for mean in answer["mean"]]
+    texts = {GROUPINGS[by].heading: [Text(name, STYLES.get(Kind(kind), "")) for name, kind in answer.select("name", "kind").rows()]}
+    if by in ("function", "line") and width >= MEDIUM:
+        texts["Where"] = [Text(where(*place), "dim") for place in answer.select("file", "line", "module").rows()]
+    if by == "stall" and width >= MEDIUM:
+        texts["Meaning"] = [Text(meaning(name), "dim") for name in answer["name"]]
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
+    left = width
+    for heading, cells in numbers.items():
+        taken = BAR if not heading else max([len(heading), *map(len, cells)])
+        table.add_column(heading, justify="right" if heading else "left", style="" if heading else "green", width=taken, no_wrap=True)
+        left -= taken + GAP
+    # rich would narrow all columns alike; numbers must stay whole, so the texts share what is left.
+    wanted = [max([len(heading), *(text.cell_len for text in cells)]) for heading, cells in texts.items()]
+    for heading, taken in zip(texts, shared_widths(wanted, left - GAP * len(texts)), strict=True):
+        table.add_column(heading, no_wrap=True, overflow="ellipsis", width=taken)
+    for row in zip(*numbers.values(), *texts.values(), strict=True):
+        table.add_row(*row)
+    return table
+
+
+def shared_widths(wanted: Sequence[int], width: int) -> list[int]:
+    """Widths within `width`: the first text may take three fifths, and more where the second leaves some."""
+    first = max(1, min(wanted[0], width - sum(min(other, width * 2 // 5) for other in wanted[1:])))
+    return [first, *(max(1, min(other, width - first)) for other in wanted[1:])]
+
+
+def bar(part: float, width: int) -> str:
+    """A bar of eighths of a character: a part of 1 fills the width."""
+    eighths = round(max(0.0, min(1.0, part)) * width * 8)
+    rest = eighths % 8
+    return "█" * (eighths // 8) + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
+
+
+def where(file: str, line: int, module: str) -> str:
+    """Where a function is: its file's last two parts and line, else its library."""
+    if not file:
+        return module
+    short = "/".join(file.rsplit("/", 2)[-2:])
+    return f"{short}:{line}" if line else short

@@ -1,0 +1,158 @@
+"""What kernels recorded inside themselves → the tables of `profile.tables_intra`. The captures go once these are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.errors import AiflameError
+from aiflame.intra.captures import FOLDER, SUFFIX, Captures, Kernel, Launch, pids, read
+from aiflame.intra.tables import Ran, tables
+from aiflame.profile.door import Folder
+from aiflame.profile.store import Profile
+from aiflame.profile.tables_intra import TABLES
+from aiflame.resolve.names.readable import clean
+
+_TEXTS = ("name", "file", "op", "pass", "arch", "triton")
+_LATEST = 1 << 62
+NEAR = 1000
+"""Launches of a name among which one that was taken is looked for."""
+
+
+def write_intra_tables(profile: Profile, progress: Callable[[float], None] = lambda share: None) -> list[str]:
+    """Nothing is written where nothing was captured. Returns what is missing, a line each."""
+    found = pids(profile.folder.folder(FOLDER))
+    if not found:
+        return []
+    made: dict[str, list[pl.DataFrame]] = {name: [] for name in TABLES}
+    done: list[int] = []
+    notes: list[str] = []
+    for place, pid in enumerate(found):
+        try:
+            captures = read(profile.folder.folder(FOLDER), pid)
+        except (OSError, AiflameError) as error:
+            notes.append(f"what kernels of process {pid} recorded cannot be read: {error}")
+            continue
+        process = _process(profile, captures)
+        names = {kernel.name for kernel in captures.kernels.values()}
+        of_process = tables(process, captures, _Starts.of(profile, process, names).find)
+        notes += of_process.notes
+        done.append(pid)
+        for name, frame in of_process.tables.items():
+            made[name].append(_readable(frame))
+        progress((place + 1) / len(found))
+    if not made["intra_kernels"]:
+        return notes
+    for name, parts in made.items():
+        profile.write_table(name, pl.concat(parts))
+    if profile.is_ours:
+        _remove(profile.folder, done)
+    return notes
+
+
+def _remove(profile: Folder, pids: list[int]) -> None:
+    """The files of these processes; the folder stays with what could not be read."""
+    with suppress(OSError):
+        for pid in pids:
+            profile.folder(FOLDER).remove(f"{pid}{SUFFIX}")
+        if not profile.folder(FOLDER).entries():
+            profile.remove_tree(FOLDER)
+
+
+def _readable(frame: pl.DataFrame) -> pl.DataFrame:
+    """Texts that a program chose: a terminal and a viewer must survive them."""
+    return frame.with_columns(pl.col(name).map_elements(clean, pl.String) for name in _TEXTS if name in frame.columns and len(frame))
+
+
+def _process(profile: Profile, captures: Captures) -> int:
+    """The row of the process: of those with its number (a program that calls exec keeps it) the last that began before the first launch."""
+    rows = profile.table("processes").select("process", "pid", "start_ns").filter(pl.col("pid") == captures.pid).sort("start_ns")
+    if rows.is_empty():
+        return 0
+    begun = [launch.begin_ns for launch in captures.launches if launch.begin_ns]
+    before = rows.filter(pl.col("start_ns") <= min(begun)) if begun else rows
+    return int((before if len(before) else rows)["process"][-1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """Of one name, in the order of their launches: an array for each column."""
+
+    launched: NDArray[np.int64]
+    correlation: NDArray[np.uint64]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    registers: NDArray[np.int64]
+    shared: NDArray[np.int64]
+
+    def at(self, correlation: int) -> int | None:
+        found = np.flatnonzero(self.correlation == correlation)
+        return int(found[0]) if len(found) else None
+
+    def launched_from(self, begin_ns: int, build: tuple[int, int], taken: set[int]) -> int | None:
+        """The first that nobody has taken; of its build where one of those near is: several kernels may have one name."""
+        start = int(np.searchsorted(self.launched, begin_ns))
+        of_build = (self.registers[start:] == build[0]) & (self.shared[start:] == build[1])
+        if not of_build[:NEAR].any():
+            of_build[:] = True
+        return next((start + int(place) for place in np.flatnonzero(of_build) if start + int(place) not in taken), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Starts:
+    """When kernels of a process ran, by name and the moment of their launch."""
+
+    by_name: dict[str, _Runs]
+    taken: dict[str, set[int]]
+
+    @staticmethod
+    def of(profile: Profile, process: int, names: set[str]) -> _Starts:
+        key = ["process", "api", "correlation"]
+        shapes = (
+            profile.scan("kernel_shapes")
+            .filter(pl.col("name").is_in(list(names)))
+            .select("process", "name", "registers", "dynamic_shared", shape="id")
+        )
+        launches = profile.scan("launches").select(pl.col(*key).cast(pl.UInt64), launched="begin_ns").unique(key, keep="first")
+        ran: pl.DataFrame = (
+            profile.scan("kernels")
+            .filter((pl.col("process") == process) & (pl.col("start_ns") < _LATEST) & (pl.col("end_ns") < _LATEST))
+            .join(shapes, on=["process", "shape"])
+            .with_columns(pl.col(*key).cast(pl.UInt64))
+            .join(launches, on=key, how="left")
+            .select(
+                "name",
+                "correlation",
+                pl.col("start_ns", "end_ns", "registers", "dynamic_shared").cast(pl.Int64),
+                launched=pl.coalesce("launched", "start_ns").cast(pl.Int64),
+            )
+            .sort("name", "launched", "start_ns")
+            .collect()
+        )
+        columns = ("launched", "correlation", "start_ns", "end_ns", "registers", "dynamic_shared")
+        parts = ran.partition_by("name", as_dict=True)
+        by_name = {str(name): _Runs(*(rows[column].to_numpy() for column in columns)) for (name,), rows in parts.items()}
+        return _Starts(by_name, {name: set() for name in by_name})
+
+    def find(self, kernel: Kernel, launch: Launch) -> Ran | None:
+        """By its number if the program knew it, else the first launch of that name from when the program said that it launches."""
+        runs = self.by_name.get(kernel.name)
+        if runs is None:
+            return None
+        if launch.correlation:
+            at = runs.at(launch.correlation)
+        elif launch.begin_ns:
+            build = kernel.instrumented.registers, kernel.instrumented.shared
+            at = runs.launched_from(launch.begin_ns, build, self.taken[kernel.name])
+        else:
+            at = None
+        if at is None:
+            return None
+        self.taken[kernel.name].add(at)
+        start, end = int(runs.start_ns[at]), int(runs.end_ns[at])
+        return Ran(start, max(end, start))

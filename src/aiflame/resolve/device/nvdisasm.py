@@ -1,0 +1,195 @@
+"""SASS, by NVIDIA's disassembler: no other program knows the instructions of its GPUs."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiflame.resolve.device.cubin_cut import cut, identity, name_of
+
+_WHOLE_RUN_S = 600.0
+_ONE_RUN_S = 30.0
+_BYTES_A_SECOND = 16 << 10
+"""Of code, at the very least: measured 400 KB a second and a start of 0.5 s."""
+_BATCH_BYTES = (64 << 10, 512 << 10)
+_BATCH_FUNCTIONS = 200
+_RETRIES = 32
+"""Runs a tool gets to find the functions on which it fails."""
+
+_SECTION = re.compile(r"\s*\.section\s+\.text\.(f\d+)\b")
+_INSTRUCTION = re.compile(r"\s*/\*([0-9a-f]{4,8})\*/\s+(.*?)\s*;?\s*$")
+_LABEL = re.compile(r"(\.L_x_\d+):")
+_TARGET = re.compile(r"`\((\.L_x_\d+|f\d+)\)")
+_SPACES = re.compile(r"\s{2,}")
+_HOLE = "\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A section of code, to be disassembled."""
+
+    header: bytes
+    """The first 64 bytes of its cubin."""
+    code: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    offset: int
+    """In its section."""
+    _text: str
+    target: int | None = None
+    """The offset that it names, to jump or to call."""
+
+    def text(self, target: str) -> str:
+        """As a person reads it, with `target` for what it names."""
+        return self._text.replace(_HOLE, target)
+
+
+Listing = list[Instruction]
+
+
+def tools() -> list[Path]:
+    """Every nvdisasm of this machine, in the order to be tried: the wheel's, the toolkit's, Triton's."""
+    found = {path.resolve(): path for path in reversed(list(_candidates())) if path.is_file() and os.access(path, os.X_OK)}
+    return list(reversed(found.values()))
+
+
+def disassemble(
+    codes: Sequence[Code], tools: Sequence[Path], progress: Callable[[float], None] = lambda share: None, limit_s: float = _WHOLE_RUN_S
+) -> dict[int, Listing]:
+    """The instructions of each section, by its place in `codes`; what no tool could do is not there."""
+    done: dict[int, Listing] = {}
+    workers = len(os.sched_getaffinity(0))
+    deadline = time.monotonic() + limit_s
+    with tempfile.TemporaryDirectory(prefix="aiflame-") as folder, ThreadPoolExecutor(workers) as pool:
+        for tool in tools:
+            run = _Tool(tool, Path(folder), codes, deadline)
+            batches = _batches(codes, [number for number in range(len(codes)) if number not in done], workers)
+            for future in as_completed([pool.submit(run, batch) for batch in batches]):
+                done.update(future.result())
+                progress(len(done) / len(codes))
+    return done
+
+
+def _candidates() -> Iterator[Path]:
+    for folder in sys.path:
+        if folder:
+            yield from sorted(Path(folder).glob("nvidia/*/bin/nvdisasm"), reverse=True)
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if root := os.environ.get(variable):
+            yield Path(root) / "bin/nvdisasm"
+    if path := shutil.which("nvdisasm"):
+        yield Path(path)
+    yield Path("/usr/local/cuda/bin/nvdisasm")
+    yield from sorted(Path("/usr/local").glob("cuda-*/bin/nvdisasm"), reverse=True)
+    try:
+        triton = importlib.util.find_spec("triton")
+    except (ImportError, ValueError):
+        return
+    for folder in (triton.submodule_search_locations or ()) if triton else ():
+        yield Path(folder) / "backends/nvidia/bin/nvdisasm"
+
+
+def _batches(codes: Sequence[Code], numbers: Sequence[int], workers: int) -> Iterator[list[int]]:
+    """Sections that go into one file: enough to be worth a start of the tool, few enough for every core to have some."""
+    total = sum(len(codes[number].code) for number in numbers)
+    most = min(max(total // (2 * workers), _BATCH_BYTES[0]), _BATCH_BYTES[1])
+    batch: list[int] = []
+    size = 0
+    for number in sorted(numbers, key=lambda number: identity(codes[number].header)):
+        full = size >= most or len(batch) >= _BATCH_FUNCTIONS
+        if batch and (full or identity(codes[number].header) != identity(codes[batch[0]].header)):
+            yield batch
+            batch, size = [], 0
+        batch.append(number)
+        size += len(codes[number].code)
+    if batch:
+        yield batch
+
+
+class _Tool:
+    """One nvdisasm, run on batches from several threads."""
+
+    def __init__(self, path: Path, folder: Path, codes: Sequence[Code], deadline: float) -> None:
+        self._path, self._folder, self._codes, self._deadline = path, folder, codes, deadline
+        self._retries = _RETRIES
+        # In a program that is being recorded, what we start shall not be.
+        self._environment = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "AIFLAME_PROFILE")}
+
+    def __call__(self, batch: list[int]) -> dict[int, Listing]:
+        """One function on which the tool fails takes those behind it along: then each half is tried alone."""
+        whole, text = self._run(batch)
+        found = _read(text, whole or len(batch) == 1)
+        done = {number: found[name_of(place)] for place, number in enumerate(batch) if found.get(name_of(place))}
+        left = [number for number in batch if number not in done]
+        if left and len(batch) > 1 and self._retries > 0:
+            self._retries -= 2
+            middle = (len(left) + 1) // 2
+            for half in (left[:middle], left[middle:]):
+                done.update(self(half) if half else {})
+        return done
+
+    def _run(self, batch: list[int]) -> tuple[bool, str]:
+        """Whether all went well, and what it printed."""
+        size = sum(len(self._codes[number].code) for number in batch)
+        limit = min(_ONE_RUN_S + size / _BYTES_A_SECOND, self._deadline - time.monotonic())
+        file = self._folder / f"{self._path.parent.parent.name}-{batch[0]}-{len(batch)}.cubin"
+        try:
+            file.write_bytes(cut(self._codes[batch[0]].header, [self._codes[number].code for number in batch]))
+            # -ndf: no analysis of the data flow, which serves the tool's annotations and may fail.
+            command = [str(self._path), "-c", "-ndf", str(file)]
+            result = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=max(limit, 0), env=self._environment, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return False, ""
+        finally:
+            file.unlink(missing_ok=True)
+        return result.returncode == 0, result.stdout.decode("utf-8", "replace")
+
+
+def _read(text: str, whole: bool) -> dict[str, Listing]:
+    """Name → instructions. Of a listing that broke off, the last section is left out."""
+    found: dict[str, Listing] = {}
+    labels: dict[tuple[str, str], int] = {}
+    waiting: list[str] = []
+    name = ""
+    for line in text.splitlines():
+        if match := _INSTRUCTION.match(line):
+            offset = int(match[1], 16)
+            labels.update(((name, label), offset) for label in waiting)
+            waiting.clear()
+            if name:
+                found[name].append(Instruction(offset, match[2]))
+        elif match := _LABEL.match(line):
+            waiting.append(match[1])
+        elif match := _SECTION.match(line):
+            name = match[1]
+            found[name] = []
+            waiting.clear()
+    if not whole:
+        found.pop(name, None)
+    return {name: [_aimed(one, name, labels) for one in listing] for name, listing in found.items()}
+
+
+def _aimed(one: Instruction, name: str, labels: dict[tuple[str, str], int]) -> Instruction:
+    """With the offset that its label stands for: labels are the tool's own invention."""
+    text = one.text("")
+    if "  " in text:
+        text = _SPACES.sub(" ", text)
+    match = _TARGET.search(text) if "`" in text else None
+    target = None if match is None else 0 if match[1] == name else labels.get((name, match[1]))
+    if match is None or target is None:
+        return Instruction(one.offset, text)
+    return Instruction(one.offset, text[: match.start()] + _HOLE + text[match.end() :], target)

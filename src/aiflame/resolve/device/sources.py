@@ -1,0 +1,61 @@
+"""The text of source files, kept in the profile when it is completed: generated ones are gone soon, and nobody reads others later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aiflame.resolve.device.cubin_lines import File
+from aiflame.resolve.files.outside import Outside, Source
+from aiflame.resolve.names.readable import clean
+
+LARGEST = 2 << 20
+ALL = 64 << 20
+
+
+@dataclass(slots=True)
+class Sources:
+    text: dict[str, str] = field(default_factory=dict)
+    """By path, as the lines name it."""
+    notes: list[str] = field(default_factory=list)
+
+
+def sources(files: Iterable[File], folders: Sequence[str], outside: Outside) -> Sources:
+    """What can be read of them; `folders`: where a path that is relative may start."""
+    found = Sources()
+    changed, room = [], ALL
+    for file in sorted(files, key=lambda file: (file.path, file.bytes)):
+        name = clean(file.path)
+        if not file.path or name in found.text:
+            continue
+        source = _read(file, folders, outside)
+        if source.changed:
+            changed.append(name)
+        elif source.content is not None and len(source.content) <= room and (text := _text(source.content)) is not None:
+            found.text[name] = text
+            room -= len(source.content)
+    changed = [name for name in dict.fromkeys(changed) if name not in found.text]
+    if changed:
+        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        found.notes.append(f"{changed[0]}{more} changed after GPU code was compiled from it: its text is not kept")
+    return found
+
+
+def _read(file: File, folders: Sequence[str], outside: Outside) -> Source:
+    path = Path(file.path)
+    if not path.is_absolute() and not file.bytes:
+        return Source()  # too little to be sure which one it is
+    candidates = [path] if path.is_absolute() else [Path(folder) / path for folder in folders if folder.startswith("/")]
+    found = [outside.source(candidate, file.bytes, LARGEST) for candidate in candidates]
+    return next((source for source in found if source.content is not None), next((source for source in found if source.changed), Source()))
+
+
+def _text(data: bytes) -> str | None:
+    """None for what is no text."""
+    if b"\0" in data:
+        return None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")

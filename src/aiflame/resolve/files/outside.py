@@ -1,0 +1,146 @@
+"""The one place that knows which files beside a profile may be read, and that opens them.
+
+A profile names files: binaries, their debug files, source files, what run-time compilers wrote. One that came from a stranger could name
+the reader's private ones. So they are read only while a profile is completed that this user recorded on this machine
+(`profile/claims.py`), and only when they are surely what ran. Whoever opens a profile later gets what was stored in it then.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiflame.profile import claims
+from aiflame.profile.store import Profile
+from aiflame.resolve.files import held_files
+from aiflame.resolve.files.elf_file import ElfFile
+
+DEBUG_ROOTS = (Path("/usr/lib/debug"),)
+LARGEST_SOURCE = 64 << 20
+"""Of a source or PTX file; larger ones are made by generators and read by nobody."""
+
+_SOURCES = frozenset(
+    {
+        ".asm", ".c", ".cc", ".cl", ".cpp", ".cu", ".cuh", ".cxx", ".f", ".f90", ".h", ".hh", ".hip", ".hpp",
+        ".hxx", ".inc", ".inl", ".ipp", ".jl", ".m", ".mojo", ".ptx", ".py", ".pyi", ".pyx", ".rs", ".s", ".tcc", ".ttgir", ".ttir",
+    }
+)  # fmt: skip
+_SLACK_S = 0.01
+"""File systems stamp files with the last tick of a coarse clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    content: bytes | None = None
+    changed: bool = False
+    """It is there, but is no longer what was compiled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What may be read beside a profile while its names are looked up."""
+
+    allowed: bool = False
+    began: float = 0
+    """When the recording began, seconds since 1970; 0: unknown, and nothing is old enough."""
+    ended: float = 0
+    generated: tuple[Path, ...] = ()
+    """Folders into which the program's compilers write sources while it runs."""
+    debug_roots: tuple[Path, ...] = DEBUG_ROOTS
+
+    def elf(self, path: Path) -> ElfFile | None:
+        """A binary or debug file. The caller compares its build id, or what it was when it was mapped."""
+        return ElfFile.open(path) if self.allowed else None
+
+    def held(self, inode: int, device: int) -> ElfFile | None:
+        """A binary that the recorder left to us, open."""
+        return held_files.elf(inode, device) if self.allowed else None
+
+    def source(self, path: Path, size: int, largest: int = LARGEST_SOURCE) -> Source:
+        """A source file, as it was when its code was compiled. `size`: in bytes, as the compiler wrote it down; 0: unknown, and then the
+        file's name must be one of a source file."""
+        if not self.allowed or not path.is_absolute():
+            return Source()
+        try:
+            real = path.resolve(strict=True)
+        except (OSError, ValueError, RuntimeError):
+            return Source()
+        if not size and real.suffix.lower() not in _SOURCES:
+            return Source()
+        content, status = _regular(real, largest)
+        if content is None or status is None:
+            return Source()
+        if (size and len(content) != size) or not self._old_enough(real, status.st_mtime):
+            return Source(changed=True)
+        return Source(content)
+
+    def compiled(self, path: Path, largest: int) -> bytes | None:
+        """A file from a compiler's cache. The caller compares it with what the profile has."""
+        return _regular(path, largest)[0] if self.allowed else None
+
+    def written_by_process(self, paths: Iterable[Path], since: float, largest: int) -> bytes | None:
+        """The first of `paths` that is a regular file of this user's, not a link, and not older than the process (`since`)."""
+        if not self.allowed or not since:
+            return None
+        for path in paths:
+            content, status = _regular(path, largest)
+            if content is not None and status is not None and status.st_uid == os.geteuid() and status.st_mtime >= since - _SLACK_S:
+                return content
+        return None
+
+    def _old_enough(self, path: Path, changed: float) -> bool:
+        if not self.began:
+            return False
+        if changed <= self.began:
+            return True
+        return changed <= self.ended and any(path.is_relative_to(folder) for folder in self.generated)
+
+
+NOTHING = Outside()
+
+
+def outside_of(profile: Profile, debug_roots: Sequence[Path] = DEBUG_ROOTS) -> Outside:
+    """All that may be read if this user recorded the profile on this machine; else nothing."""
+    if not claims.proven(profile.folder, profile.meta.id):
+        return NOTHING
+    began, ended = profile.meta.started, profile.meta.ended
+    return Outside(
+        allowed=True,
+        began=began.realtime_ns / 1e9,
+        ended=ended.realtime_ns / 1e9 if ended else time.time(),  # unknown when the recorder died
+        generated=tuple(generated_folders()),
+        debug_roots=tuple(debug_roots),
+    )
+
+
+def generated_folders() -> Iterator[Path]:
+    """Where compilers keep what they generated, links on the way to it resolved."""
+    for text in ("~/.triton", os.environ.get("TRITON_HOME"), os.environ.get("TRITON_CACHE_DIR"), os.environ.get("TORCHINDUCTOR_CACHE_DIR"),
+                 os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm", "~/.cache"):  # fmt: skip
+        if text:
+            yield Path(os.path.realpath(Path(text).expanduser()))
+
+
+def _regular(path: Path, largest: int) -> tuple[bytes, os.stat_result] | tuple[None, None]:
+    """The content of a regular file of at most `largest` bytes; its last component is not followed, and a pipe not waited for."""
+    try:
+        if not stat.S_ISREG(path.lstat().st_mode):  # to open a device may do something
+            return None, None
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None, None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > largest:
+            return None, None
+        with open(descriptor, "rb", closefd=False) as file:
+            content = file.read(largest + 1)
+    except OSError:
+        return None, None
+    finally:
+        os.close(descriptor)
+    return (content, status) if len(content) <= largest else (None, None)

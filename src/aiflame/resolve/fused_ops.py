@@ -1,0 +1,175 @@
+"""What compiled kernels were made from, as recorded in `kernel_origins`: sets of ops, and which call of which kernel has which set.
+
+A row's JSON was written inside the program by another version of us perhaps, or is damaged: what does not parse is passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from aiflame.resolve.names.readable import LONGEST_FULL, clean, cut
+
+PARTS = {
+    "set": pl.UInt32,
+    "op": pl.String,
+    "layer": pl.String,
+    "outer": pl.String,
+    "type": pl.String,
+    "file": pl.String,
+    "line": pl.UInt32,
+    "function": pl.String,
+    "code": pl.String,
+    "backward": pl.Boolean,
+    "share": pl.Int64,
+}
+CALLS = {
+    "process": pl.UInt32,
+    "kernel": pl.String,
+    "compiler": pl.String,
+    "module": pl.String,
+    "file": pl.String,
+    "line": pl.UInt32,
+    "library": pl.String,
+    "set": pl.UInt32,
+}
+LARGEST_SHARE = 1 << 40
+XLA = "xla"
+
+_TEXTS = ("op", "layer", "outer", "type", "file", "function", "code")
+_Part = tuple[str, str, str, str, str, int, str, str, bool, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    parts: pl.DataFrame
+    """PARTS: the ops of each set, numbered from 1."""
+    calls: pl.DataFrame
+    """CALLS: a call of a kernel in generated code; `line` 0 where it is not known; `library`: path of what a C++ kernel was built into."""
+    labels: list[str]
+    """For each set what it is for reading; of set 0 empty."""
+
+    def joint(self, sets: list[int]) -> int:
+        """The union of these sets, built when the profile was read."""
+        return self._joint.get(tuple(sorted(set(sets))), 0)
+
+    _joint: dict[tuple[int, ...], int] = field(default_factory=dict)
+
+
+def provenance(origins: pl.DataFrame) -> Provenance:
+    """`origins`: the table `kernel_origins`."""
+    sets = _Sets()
+    calls: list[tuple[object, ...]] = []
+    for process, kernel, compiler, module, file, text in origins.select(
+        "process", "kernel", "compiler", "module", "file", "origins"
+    ).iter_rows():
+        told = _parsed(text)
+        found = sets.number(tuple(_part(op) for op in told.get("ops", ()) if isinstance(op, dict)))
+        line = _whole(told.get("line"), (1 << 32) - 1)
+        kernel = _as_compiled(kernel) if compiler == XLA else kernel
+        if found:
+            calls.append((process, kernel, compiler, module, file, line, _text(told.get("library")), found))
+    frame = pl.DataFrame(calls, schema=CALLS, orient="row").unique(maintain_order=True)
+    for keys in (["process", "file", "line"], ["process", "library"], ["process", "kernel"]):
+        for group in frame.group_by(keys).agg(pl.col("set").unique().sort())["set"]:
+            sets.join(tuple(group.to_list()))
+    return Provenance(pl.DataFrame(list(sets.rows()), schema=PARTS, orient="row"), frame, sets.labels(), sets.joint)
+
+
+def label(parts: list[tuple[str, str]]) -> str:
+    """(op, layer) pairs as `fused: aten::add (layers.2), aten::native_layer_norm (layers.3.norm)`."""
+    named = list(dict.fromkeys(f"{op} ({layer})" if layer else op for op, layer in parts))
+    return ("fused: " if len(named) > 1 else "") + ", ".join(named)
+
+
+def kernel_labels(told: Provenance) -> dict[str, str]:
+    """For each kernel's name all that its calls are made from."""
+    found: dict[str, dict[int, None]] = {}
+    for kernel, number in told.calls.select("kernel", "set").iter_rows():
+        found.setdefault(kernel, {})[number] = None
+    ops: dict[int, list[tuple[str, str]]] = {}
+    for number, op, layer in told.parts.select("set", "op", "layer").iter_rows():
+        ops.setdefault(number, []).append((op, layer))
+    return {kernel: cut(label([pair for number in sets for pair in ops[number]]), LONGEST_FULL) for kernel, sets in found.items()}
+
+
+def with_kernels(symbols: pl.DataFrame, modules: pl.DataFrame, told: Provenance) -> pl.DataFrame:
+    """Inductor builds each C++ kernel into a library of its own, whose function is called `kernel`: here it gets the kernel's name, and
+    what that was made from for a full name. `symbols` has process, id (of the module), name and full_name."""
+    built = told.calls.filter(pl.col("library") != "").select("process", "library", "kernel").unique(["process", "library"], keep="first")
+    if built.is_empty():
+        return symbols
+    labels = kernel_labels(told)
+    names = built.join(modules.select("process", "id", library="path"), on=["process", "library"]).select(
+        "process", "id", "kernel", made_from=pl.col("kernel").replace_strict(labels, return_dtype=pl.String)
+    )
+    inside = pl.col("kernel").is_not_null() & pl.col("name").str.contains(r"^kernel(_py)?\b")
+    named = pl.col("name").str.replace("kernel", pl.col("kernel"), literal=True)
+    return (
+        symbols.join(names.unique(["process", "id"]), on=["process", "id"], how="left", maintain_order="left")
+        .with_columns(
+            name=pl.when(inside).then(named).otherwise("name"),
+            full_name=pl.when(inside).then(pl.format("{}: {}", named, "made_from")).otherwise("full_name"),
+        )
+        .drop("kernel", "made_from")
+    )
+
+
+def _as_compiled(instruction: str) -> str:
+    """The name of a kernel that XLA makes for an instruction."""
+    return re.sub(r"[^\w]", "_", instruction)
+
+
+class _Sets:
+    """Equal sets are one."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[_Part, ...], int] = {(): 0}
+        self.joint: dict[tuple[int, ...], int] = {}
+
+    def number(self, parts: tuple[_Part, ...]) -> int:
+        return self._known.setdefault(parts, len(self._known))
+
+    def join(self, sets: tuple[int, ...]) -> None:
+        if sets in self.joint:
+            return
+        if len(sets) == 1:
+            self.joint[sets] = sets[0]
+            return
+        all_parts = list(self._known)
+        self.joint[sets] = self.number(tuple(dict.fromkeys(part for each in sets for part in all_parts[each])))
+
+    def rows(self) -> Iterator[tuple[object, ...]]:
+        for parts, number in self._known.items():
+            for part in parts:
+                yield (number, *part)
+
+    def labels(self) -> list[str]:
+        return [label([(part[0], part[1]) for part in parts]) for parts in self._known]
+
+
+def _parsed(text: str | None) -> dict[str, Any]:
+    try:
+        told = json.loads(text or "")
+    except (ValueError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) and isinstance(told.get("ops", []), list) else {}
+
+
+def _part(op: dict[str, Any]) -> _Part:
+    name, layer, outer, kind, file, function, code = (_text(op.get(key)) for key in _TEXTS)
+    line, share = _whole(op.get("line"), (1 << 32) - 1), max(1, _whole(op.get("bytes"), LARGEST_SHARE))
+    return name or "[unknown op]", layer, outer, kind, file, line, function, code, op.get("backward") is True, share
+
+
+def _text(value: object) -> str:
+    return clean(value) if isinstance(value, str) else ""
+
+
+def _whole(value: object, most: int) -> int:
+    return min(max(value, 0), most) if isinstance(value, int) and not isinstance(value, bool) else 0

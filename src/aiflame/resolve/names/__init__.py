@@ -1,0 +1,1 @@
+"""Mangled names of functions as names for reading."""

@@ -1,0 +1,53 @@
+"""Addresses of one module → functions, inline chains, lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiflame.resolve.files.code_files import Code
+from aiflame.resolve.native.debug_lines import DebugLines, SourceLine, too_much
+from aiflame.resolve.native.debug_lines_apart import chains_apart
+from aiflame.resolve.native.elf_symbols import ElfSymbols
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What an address is. Without any name, `chain` is empty."""
+
+    chain: tuple[SourceLine, ...]
+    """The function itself, then what was inlined into it, innermost last."""
+    start: int
+    """Of the function; -1 when unknown."""
+
+
+def look_up(module: str, code: Code, addresses: NDArray[np.uint64]) -> tuple[list[Found], str]:
+    """For each address, in order; and a line for a person when debug information is there but was not read."""
+    symbols = ElfSymbols(code.binary, code.debug)
+    chains, why = _chains(code, addresses.tolist())
+    found = []
+    for function, chain in zip(symbols.lookup(addresses), chains, strict=True):
+        if function and function.name:
+            # The symbol names the function the same way with and without DWARF.
+            outer = chain[0] if chain else SourceLine("", "", 0, False)
+            chain[:1] = [SourceLine(function.name, outer.file, outer.line, outer.cplusplus)]
+        elif chain and not chain[0].name:
+            chain = []
+        found.append(Found(tuple(chain), function.start if function else -1))
+    return found, f"{module} {why}: its frames have no lines" if why else ""
+
+
+def _chains(code: Code, addresses: list[int]) -> tuple[list[list[SourceLine]], str]:
+    none: list[list[SourceLine]] = [[] for _ in addresses]
+    elf = next((elf for elf in (code.binary, code.debug) if elf and elf.line_bytes), None)
+    if elf is None:
+        return none, ""
+    if why := too_much(elf):
+        return none, why
+    if elf.of_profile:
+        chains = chains_apart(elf, addresses)
+        return (none, "has debug information that cannot be read") if chains is None else (chains, "")
+    lines = DebugLines(elf)
+    return [lines.lookup(address) for address in addresses], ""

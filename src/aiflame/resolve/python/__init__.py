@@ -1,0 +1,1 @@
+"""Python frames as qualified names, files and lines."""
