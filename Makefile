@@ -17,7 +17,7 @@ TEST_PACKAGES := torch==2.13.0 triton==3.6.0 pybind11 intel-openmp nvtx ittapi n
 # A file of tests at a time on each core; those that time live programs last, one after the other (tests/conftest.py).
 WORKERS := -n $(shell nproc)
 
-.PHONY: demo test guests lint wheel build clean
+.PHONY: demo test guests lint site wheel build clean
 
 demo: build
 	$(BIN)/python -m aiflame demo
@@ -34,6 +34,10 @@ lint: build
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $(wildcard native/*.?pp native/*/*.?pp tests/collector/*.?pp tests/collector/*/*.?pp)
+
+# The pages of docs/ as a site that loads nothing from elsewhere. A link that leads nowhere, or a page in no menu, fails.
+site: $(VENV)/.site-tools
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 wheel: $(VENV)/.ready
 	$(BIN)/python -m build --wheel --outdir dist .
@@ -56,6 +60,10 @@ $(VENV)/.test-tools: $(VENV)/.ready
 	$(BIN)/python scripts/test_tools.py $(TEST_PACKAGES)
 	$(BIN)/python scripts/test_interpreter.py 3.14 $(VENV)/interpreters/3.14
 	$(BIN)/python scripts/test_old_system.py $(VENV)/old-system
+	touch $@
+
+$(VENV)/.site-tools: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet mkdocs-material
 	touch $@
 
 # Other people's programs, which tests record: ten for `make test`, the rest for `make guests`.

@@ -1,4 +1,4 @@
-"""What the collector makes inside the profiled program; docs/architecture.md tells what each function is for."""
+"""What the collector makes inside the profiled program; docs/internals/meaning.md describes each function."""
 
 from collections.abc import Callable
 
