@@ -33,7 +33,7 @@ def written(tree: Tree, metric: str = "cpu-time", title: str = "T", subtitle: st
 
 
 def data_of(text: str) -> tuple[dict[str, Any], dict[str, list[np.ndarray]]]:
-    """The head and the columns, read as web/data.js reads them."""
+    """The head and the columns, read as web/flame_svg/data.js reads them."""
     node = ElementTree.fromstring(text).find(f"{SVG}metadata")
     assert node is not None and node.text
     raw = gzip.decompress(base64.b64decode(node.text))

@@ -6,7 +6,7 @@ import { onKey } from "./keys.js";
 import { Model } from "./model.js";
 import { change, Details, facts, Header, Help, Tooltip } from "./panels.js";
 import { readState, writeState } from "./state.js";
-import { clip, percent } from "./text.js";
+import { clip, percent } from "../text.js";
 
 class App {
   constructor(svg, model) {
