@@ -1,6 +1,6 @@
 // A baseline's frames among those of the profile: the same function has one row, whatever its line and its process's number.
 
-import { KIND } from "./sites.js";
+import { KIND } from "../shared/kinds.js";
 
 const NUMBERED = /^(.+) \(\d+\)$/s;
 

@@ -3,11 +3,12 @@
 // A tree is {count, parent, frame, columns, first}: node 0 is the root, a parent comes before its children; `columns` are the nodes' own
 // values (of the metric, of launches, of the base), `first` is when each first ran. Every function gives a new tree and changes none.
 
+import { KIND } from "../shared/kinds.js";
 import { Growth, longer } from "./growth.js";
 
 export const NEVER = 2 ** 31 - 1;
 const LONGEST_CYCLE = 6; // functions in a cycle that is still seen as recursion, as in attribute/transforms/recursion.py
-const CODE = new Set([3, 4, 5]); // Python, C, C++: profile/kinds.py
+const CODE = new Set([KIND.PYTHON, KIND.C, KIND.CPP]);
 const MOST_INVERTED = 1_000_000; // then paths of less than the least share end where they are
 const LEAST_SHARE = 1e-5;
 

@@ -1,10 +1,8 @@
 // When what ran did so: the moments and slots of a block of facts.
 
+import { KIND } from "../shared/kinds.js";
 import { lowerBound } from "../shared/sorted.js";
 
-// As profile/kinds.py numbers them.
-const PYTHON = 3;
-const GPU_IDLE = 20;
 const PATHS = new Set(["layer"]); // segments whose nodes are named by their whole way
 
 export class Moments {
@@ -116,8 +114,8 @@ export class Moments {
     const kind = this.columns["frame.kind"];
     for (const segment of this.head.segments) {
       const { [`site.${segment}`]: node, [`${segment}.frame`]: frame } = this.columns;
-      if (!node || !frame.some((one) => kind[one] === GPU_IDLE)) continue;
-      for (let site = 0; site < node.length; site++) if (kind[frame[node[site]]] === GPU_IDLE) this.idle[this.group[site]] = 1;
+      if (!node || !frame.some((one) => kind[one] === KIND.GPU_IDLE)) continue;
+      for (let site = 0; site < node.length; site++) if (kind[frame[node[site]]] === KIND.GPU_IDLE) this.idle[this.group[site]] = 1;
     }
   }
 
@@ -154,7 +152,7 @@ export class Moments {
     if (this.functionOf) return this.functionOf;
     const { "code.parent": parent, "code.frame": frame, "frame.kind": kind, "site.code": code } = this.columns;
     const of = new Int32Array(parent.length);
-    for (let node = 1; node < parent.length; node++) of[node] = kind[frame[node]] === PYTHON ? frame[node] : of[parent[node]];
+    for (let node = 1; node < parent.length; node++) of[node] = kind[frame[node]] === KIND.PYTHON ? frame[node] : of[parent[node]];
     this.functionOf = Int32Array.from(code, (node) => of[node]);
     return this.functionOf;
   }

@@ -1,14 +1,12 @@
 // A block of facts, read once: forests of frames, sites that name a node in each, leaves with their values. And how a tree grows from them.
 
+import { KIND } from "../shared/kinds.js";
 import { Growth, longer } from "./growth.js";
 import { NEVER } from "./nodes.js";
 import { stepParts } from "./site_shares.js";
 
-// As profile/kinds.py numbers them.
-export const KIND = { ROOT: 0, PROCESS: 1, THREAD: 2, UNATTRIBUTED: 18, GPU_IDLE: 20, STEP: 21 };
-const LINES = new Set([9, 13]); // of GPU kernels and of native functions
-const INSTRUCTIONS = new Set([10, 11, 12, 14]); // with stalls and offsets
-const GPU_OFFSET = 12;
+const LINES = new Set([KIND.GPU_LINE, KIND.CPU_LINE]);
+const INSTRUCTIONS = new Set([KIND.GPU_INSTRUCTION, KIND.GPU_STALL, KIND.GPU_OFFSET, KIND.CPU_INSTRUCTION]);
 const MOST_EXPECTED = 1 << 22; // nodes to make room for beforehand
 
 /** What is in a block of facts. `frames` are its own and those that views add: the root's, `[no layer]` …, steps. */
@@ -83,7 +81,7 @@ export function hiddenFrames(kinds, { detail, inverted }, hide) {
     const kind = kinds[frame];
     const deeper = INSTRUCTIONS.has(kind) ? detail !== "instruction" : LINES.has(kind) && detail === "function";
     // Inverted, a GPU's samples begin with what they waited for: an offset says nothing without its kernel.
-    hidden[frame] = deeper || (inverted && kind === GPU_OFFSET) || hide?.[frame] ? 1 : 0;
+    hidden[frame] = deeper || (inverted && kind === KIND.GPU_OFFSET) || hide?.[frame] ? 1 : 0;
   }
   return hidden;
 }

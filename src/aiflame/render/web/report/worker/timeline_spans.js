@@ -1,5 +1,6 @@
 // The slices of a block of the timeline, in lanes, and the answers to what is seen of them.
 
+import { SLICE } from "../shared/kinds.js";
 import { lowerBound } from "../shared/sorted.js";
 
 const GROUP = 64; // slices of which the longest is known beforehand
@@ -184,7 +185,7 @@ export class Spans {
 
   step(time) {
     const lanes = this.columns["lane.kind"];
-    for (const kind of [1, 2, 9]) {
+    for (const kind of [SLICE.STEP, SLICE.PHASE, SLICE.REGION]) {
       for (let lane = 0; lane < lanes.length; lane++) {
         if (lanes[lane] !== kind) continue;
         const row = this.nearest(lane, time);
@@ -196,7 +197,7 @@ export class Spans {
 
   /** The step of median length of the first thread that has some. */
   usualStep() {
-    const lane = this.columns["lane.kind"].indexOf(1);
+    const lane = this.columns["lane.kind"].indexOf(SLICE.STEP);
     if (lane < 0) return null;
     const length = this.columns["slice.length"];
     const rows = Array.from({ length: this.first[lane + 1] - this.first[lane] }, (_, at) => this.first[lane] + at);
@@ -231,7 +232,7 @@ export class Spans {
 
 /** Kernels and copies. */
 function isWork(kind) {
-  return kind === 7 || kind === 8;
+  return kind === SLICE.KERNEL || kind === SLICE.COPY;
 }
 
 /** sums[row]: of all before that row. */

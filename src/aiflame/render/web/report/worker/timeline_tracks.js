@@ -1,6 +1,9 @@
 // Which tracks and lanes there are, of the whole timeline and of stretches of it that were read closer, where there may be more.
 
-const ALIKE = { 8: 7, 10: 9 }; // kinds that share lanes: copies with kernels, marks with regions
+import { SLICE } from "../shared/kinds.js";
+
+/** Kinds that share lanes: copies with kernels, marks with regions. */
+const ALIKE = { [SLICE.COPY]: SLICE.KERNEL, [SLICE.MARK]: SLICE.REGION };
 
 export class Tracks {
   tracks = [];

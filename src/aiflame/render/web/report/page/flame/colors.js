@@ -1,5 +1,7 @@
 // Colours of frames in the theme that is shown, each a number: drawing sorts by it.
 
+import { KIND } from "../../shared/kinds.js";
+
 const SHADES = 6;
 const MATCH = 900;
 const CHANGES = 1000; // …+12: from gone to new
@@ -36,12 +38,12 @@ export class Colors {
   css(color) {
     if (color === MATCH) return this.match;
     if (color >= CHANGES) return this.palette.changes[color - CHANGES];
-    return (this.palette[Math.floor(color / SHADES)] ?? this.palette[18])[color % SHADES];
+    return (this.palette[Math.floor(color / SHADES)] ?? this.palette[KIND.UNATTRIBUTED])[color % SHADES];
   }
 
   /** For a legend. */
   ofKind(kind) {
-    return (this.palette[kind] ?? this.palette[18])[2];
+    return (this.palette[kind] ?? this.palette[KIND.UNATTRIBUTED])[2];
   }
 
   ofChange(step) {

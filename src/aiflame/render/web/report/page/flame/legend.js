@@ -2,6 +2,7 @@
 
 import { element } from "../ui/dom.js";
 import { describe, readChoices, writeChoices } from "../../shared/frame_choices.js";
+import { KIND_ORDER } from "../../shared/kinds.js";
 import { clip, percent } from "../../../text.js";
 
 const CHANGES = [["gone", "gone"], ["less", "less"], ["same", "same"], ["more", "more"], ["new", "new"]];
@@ -185,10 +186,7 @@ function rangeText(range, bins) {
   return `${seconds(Math.min(from, to)).toFixed(digits)} s – ${seconds(Math.max(from, to) + 1).toFixed(digits)} s`;
 }
 
-/** From what contains to what is contained: as render/colors.TONES. */
-const ORDER = [1, 2, 21, 22, 15, 16, 23, 24, 3, 4, 5, 13, 6, 17, 7, 8, 25, 9, 19, 14, 10, 11, 12, 20, 18];
-
 function rank(kind) {
-  const at = ORDER.indexOf(kind);
-  return at < 0 ? ORDER.length : at;
+  const at = KIND_ORDER.indexOf(kind);
+  return at < 0 ? KIND_ORDER.length : at;
 }

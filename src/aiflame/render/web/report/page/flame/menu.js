@@ -4,9 +4,10 @@ import { element } from "../ui/dom.js";
 import { addChoice } from "./legend.js";
 import { collapsed } from "./collapsed_stack.js";
 import { exactly, writeChoices } from "../../shared/frame_choices.js";
+import { KIND } from "../../shared/kinds.js";
 
-const GPU_KERNEL = 8; // as profile/kinds.py
-const IN_KERNEL = new Set([GPU_KERNEL, 9, 10, 11, 12]); // with its lines, instructions, stalls, offsets
+/** A kernel, and what lies inside of one. */
+const IN_KERNEL = new Set([KIND.GPU_KERNEL, KIND.GPU_SCOPE, KIND.GPU_LINE, KIND.GPU_INSTRUCTION, KIND.GPU_STALL, KIND.GPU_OFFSET]);
 
 /** [action, label, key]; null: a line between. */
 const ITEMS = [
@@ -108,7 +109,9 @@ export class ActionMenu {
 /** The kernel that a frame is or lies in, or "". */
 export function kernelOf(model, node) {
   let kernel = "";
-  for (let at = node; at >= 0 && IN_KERNEL.has(model.kind(at)); at = model.parent[at]) if (model.kind(at) === GPU_KERNEL) kernel = model.name(at);
+  for (let at = node; at >= 0 && IN_KERNEL.has(model.kind(at)); at = model.parent[at]) {
+    if (model.kind(at) === KIND.GPU_KERNEL) kernel = model.name(at);
+  }
   return kernel;
 }
 

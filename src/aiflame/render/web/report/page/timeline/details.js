@@ -4,11 +4,11 @@ import { amount, percent } from "../../../text.js";
 import { element } from "../ui/dom.js";
 import { button, table } from "../ui/elements.js";
 import { exactly } from "../../shared/frame_choices.js";
+import { SLICE } from "../../shared/kinds.js";
 import { knownOf } from "./words.js";
 import { moment } from "../ui/time_text.js";
 
 const MOST = 8;
-const KERNEL = 7;
 
 export class Details {
   constructor(app, on) {
@@ -27,7 +27,7 @@ export class Details {
     const label = about.kinds[slice.kind].label;
     const actions = [button("Fit", () => this.on.fit(slice.begin, slice.end), "Zoom to it (Enter)")];
     actions.push(button("◂", () => this.on.choose(slice.before), "The one before (←)"), button("▸", () => this.on.choose(slice.after), "The next (→)"));
-    if (this.app.blocks.includes("facts.device") && slice.kind === KERNEL) {
+    if (this.app.blocks.includes("facts.device") && slice.kind === SLICE.KERNEL) {
       actions.push(button("In the flame graph", () => this.app.go("flame", { metric: "gpu-time", search: exactly(slice.name) })));
     }
     const words = element("dl");
@@ -35,7 +35,7 @@ export class Details {
       words.append(element("div", {}, element("dt", {}, word), element("dd", {}, ...texts.map((text) => element("div", {}, text)))));
     }
     this.#show(slice, element("h2", {}, element("span", {}, slice.name), element("small", {}, label)), actions, words);
-    if (slice.kind === KERNEL) this.#offerSource(slice);
+    if (slice.kind === SLICE.KERNEL) this.#offerSource(slice);
     const layer = slice.facts.layer ? `, layer ${slice.facts.layer[0]}` : "";
     this.app.say(`${slice.name}, ${amount(slice.end - slice.begin, "ns")}${slice.step >= 0 ? `, step ${slice.step}` : ""}${layer}`);
   }
