@@ -9,7 +9,7 @@ const MANY = 15_000; // slices that are looked at closely at once
 const PATCHES = 6;
 const SHORT = 1 / 8; // of the whole: where a stretch is no longer, counters may be had finer
 
-export class Patched {
+export class RefinedTimeline {
   #tracks = new Tracks();
   #patches = []; // the newest last
   #names = new Map();

@@ -3,7 +3,7 @@
 import { KIND } from "../shared/kinds.js";
 import { arrange } from "./arrange.js";
 import { alignedFrames, unnumbered } from "./baseline.js";
-import { Facts, hiddenFrames, idleShare, tree } from "./sites.js";
+import { SiteTable, hiddenFrames, idleShare, tree } from "./sites.js";
 import { marked, readChoices } from "../shared/frame_choices.js";
 import { callees, callers, focus, invert, merge, mergeRecursion } from "./nodes.js";
 import { chosenParts, restParts } from "./site_shares.js";
@@ -58,11 +58,11 @@ async function open(blocks, domain, withBase) {
 
 async function read(blocks, domain, withBase) {
   if (!withBase) {
-    const facts = new Facts(await blocks.get(`facts.${domain}`));
+    const facts = new SiteTable(await blocks.get(`facts.${domain}`));
     return { key: domain, facts, base: null, frames: facts.frames, labels: facts.kinds };
   }
   const { facts } = await open(blocks, domain, false);
-  const other = new Facts(await blocks.get(`base.${domain}`));
+  const other = new SiteTable(await blocks.get(`base.${domain}`));
   const { frames, rowOf } = alignedFrames(facts.frames, other.frames);
   return { key: `${domain} base`, facts, base: { facts: other, frameOf: rowOf }, frames, labels: { ...other.kinds, ...facts.kinds } };
 }

@@ -1,12 +1,12 @@
 // What the worker answers for the view timeline.
 
 import { readBlock } from "../shared/blocks.js";
-import { Patched } from "./refined_timeline.js";
+import { RefinedTimeline } from "./refined_timeline.js";
 
 let reading;
 
 function timeline(blocks) {
-  reading ??= blocks.get("timeline").then((block) => new Patched(block));
+  reading ??= blocks.get("timeline").then((block) => new RefinedTimeline(block));
   return reading;
 }
 

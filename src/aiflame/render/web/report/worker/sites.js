@@ -10,7 +10,7 @@ const INSTRUCTIONS = new Set([KIND.GPU_INSTRUCTION, KIND.GPU_STALL, KIND.GPU_OFF
 const MOST_EXPECTED = 1 << 22; // nodes to make room for beforehand
 
 /** What is in a block of facts. `frames` are its own and those that views add: the root's, `[no layer]` …, steps. */
-export class Facts {
+export class SiteTable {
   constructor({ head, columns }) {
     this.head = head;
     this.columns = columns;

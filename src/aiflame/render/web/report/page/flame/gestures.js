@@ -5,7 +5,7 @@ import { ROW } from "./canvas.js";
 const CLICK_PX = 4; // a press that moves less is a click
 const LONG_PRESS_MS = 500;
 
-export class Hands {
+export class Gestures {
   #pointers = new Map();
   #pressed = null;
   #long = 0;

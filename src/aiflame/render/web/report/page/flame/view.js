@@ -3,7 +3,7 @@
 import { Chart } from "./canvas.js";
 import { Colors } from "./colors.js";
 import { Details } from "./details.js";
-import { Hands } from "./gestures.js";
+import { Gestures } from "./gestures.js";
 import { KEYS, onKey } from "./keys.js";
 import { Chips, Legend } from "./legend.js";
 import { ActionMenu } from "./menu.js";
@@ -48,7 +48,7 @@ class FlameView {
     const below = [this.details, this.tooltip, this.menu].map((one) => one.body);
     this.body = element("section.flame", { "aria-label": "Flame graph" }, ...above, this.stage, this.empty, ...below);
     this.body.flame = this; // for whoever wants to know what is drawn
-    new Hands(this);
+    new Gestures(this);
     this.#size.observe(this.stage);
     this.stage.addEventListener("focus", () => this.#focused());
     this.stage.addEventListener("blur", () => this.chart.draw());

@@ -1,9 +1,9 @@
-// What hands do on the heat map: drag from cell to cell, click, wheel.
+// Gestures on the heat map: drag from cell to cell, click, wheel.
 
 const STILL = 4; // px that a click may move
 
 /** @param on {cellAt(x, y, clamp), hover(cell, x, y), drag(from, to, done), click(cell), zoom(factor, x), pan(columns)} */
-export function hands(canvas, on) {
+export function listen(canvas, on) {
   let from = null;
   let moved = false;
   const place = (event) => {

@@ -8,7 +8,7 @@ import { moment } from "../ui/time_text.js";
 
 const TITLES = { kernel: "Kernels", function: "Python functions", layer: "Layers", phase: "Phases" };
 
-export class Strip {
+export class SelectionBar {
   constructor(app, on) {
     this.app = app;
     this.on = on;

@@ -8,10 +8,10 @@ import { scale } from "./colors.js";
 import { StepGrid, TimeGrid } from "./grid.js";
 import { Legend } from "./legend.js";
 import { LEFT, Picture, TOP } from "./picture.js";
-import { Strip } from "./selection_bar.js";
+import { SelectionBar } from "./selection_bar.js";
 import { hoverText, howKnown, legendText, named } from "./words.js";
 import { between } from "../ui/time_text.js";
-import { hands } from "./gestures.js";
+import { listen } from "./gestures.js";
 
 class Scope {
   constructor(app) {
@@ -34,13 +34,13 @@ class Scope {
     this.canvas = element("canvas.sc-canvas", { tabIndex: 0 });
     this.canvas.setAttribute("role", "application");
     this.tip = element("div.sc-tip", { hidden: true });
-    this.strip = new Strip(app, { open: () => this.#open(), compare: () => this.#open({ against: "rest" }), timeline: () => this.#openTimeline(), clear: () => this.#select(null) });
+    this.selectionBar = new SelectionBar(app, { open: () => this.#open(), compare: () => this.#open({ against: "rest" }), timeline: () => this.#openTimeline(), clear: () => this.#select(null) });
     this.note = element("p.sc-note");
-    this.body.append(this.note, element("div.sc-picture", {}, this.canvas, this.tip), this.strip.body);
+    this.body.append(this.note, element("div.sc-picture", {}, this.canvas, this.tip), this.selectionBar.body);
     this.picture = new Picture(this.canvas);
     this.sizes = new ResizeObserver(() => this.#change());
     this.anchor = null; // the cell at which a selection begins
-    hands(this.canvas, {
+    listen(this.canvas, {
       cellAt: (x, y, clamp) => (this.grid ? this.picture.cellAt(x, y, this.grid, clamp) : null),
       hover: (cell, x, y) => this.#hover(cell, x, y),
       drag: (from, to, done) => this.#drag(from, to, done),
@@ -95,7 +95,7 @@ class Scope {
 
   #none() {
     this.grid = null;
-    this.strip.say("Nothing in this report says when it ran.");
+    this.selectionBar.say("Nothing in this report says when it ran.");
   }
 
   async #values({ name, domain }, by) {
@@ -220,8 +220,8 @@ class Scope {
   }
 
   #tell(aloud) {
-    if (!this.selection) this.strip.nothing(this.by);
-    else this.strip.selected({ grid: this.grid, metric: this.metric, selection: this.selection, given: this.#given(this.selection), aloud });
+    if (!this.selection) this.selectionBar.nothing(this.by);
+    else this.selectionBar.selected({ grid: this.grid, metric: this.metric, selection: this.selection, given: this.#given(this.selection), aloud });
   }
 
   /** What the worker is asked about a selection. */
@@ -237,7 +237,7 @@ class Scope {
   }
 
   #openTimeline() {
-    this.strip.openTimeline();
+    this.selectionBar.openTimeline();
   }
 
   async #hover(cell, x, y) {

@@ -1,4 +1,4 @@
-// What hands do on the timeline's canvas: drag, wheel, pinch, click and double click, told in the canvas's own places.
+// Gestures on the timeline's canvas: drag, wheel, pinch, click and double click, told in the canvas's own places.
 
 const STILL = 4; // px that a click may move
 
