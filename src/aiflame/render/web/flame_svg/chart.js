@@ -1,7 +1,7 @@
 // Draws the rows that are in view; narrow neighbours become one bar, so that the outline stays true at any width.
 
-import { SVG, XHTML } from "./data.js";
 import { clip, percent, Ruler } from "../text.js";
+import { SVG, XHTML } from "./data.js";
 
 export const ROW = 17;
 const BAR = 16;

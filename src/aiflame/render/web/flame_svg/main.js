@@ -1,12 +1,12 @@
 // Puts the parts together: every action makes a new state, the state is shown and written into the address.
 
+import { clip, percent } from "../text.js";
 import { Chart, element, ROW } from "./chart.js";
 import { unpack } from "./data.js";
 import { onKey } from "./keys.js";
 import { Model } from "./model.js";
 import { change, Details, facts, Header, Help, Tooltip } from "./panels.js";
 import { readState, writeState } from "./state.js";
-import { clip, percent } from "../text.js";
 
 class App {
   constructor(svg, model) {

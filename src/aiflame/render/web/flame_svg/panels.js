@@ -1,7 +1,7 @@
 // What surrounds the frames: header with tools and legend, the line of details, the tooltip, the help. HTML inside foreignObject.
 
-import { element, html } from "./chart.js";
 import { amount, clip, percent } from "../text.js";
+import { element, html } from "./chart.js";
 
 const TOOLS = [
   // name, label, what it does, is it a switch

@@ -1,9 +1,5 @@
 // The app: a header, the views, and the address that says which is shown and how.
 
-import { readAddress, writeAddress } from "./ui/address.js";
-import { Data, firstScreen } from "./ui/data.js";
-import { element } from "./ui/dom.js";
-import { Failure, Help, Theme } from "./ui/chrome.js";
 import { view as code } from "./code/view.js";
 import { view as flame } from "./flame/view.js";
 import { view as overview } from "./overview/view.js";
@@ -11,6 +7,10 @@ import { view as ranks } from "./ranks/view.js";
 import { view as scope } from "./scope/view.js";
 import { view as tables } from "./tables/view.js";
 import { view as timeline } from "./timeline/view.js";
+import { readAddress, writeAddress } from "./ui/address.js";
+import { Failure, Help, Theme } from "./ui/chrome.js";
+import { Data, firstScreen } from "./ui/data.js";
+import { element } from "./ui/dom.js";
 
 const VIEWS = [overview, flame, scope, timeline, code, tables, ranks];
 const PATIENCE_MS = 150; // what is there sooner needs no progress line

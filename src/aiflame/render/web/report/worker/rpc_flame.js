@@ -1,12 +1,12 @@
 // What the worker answers for the flame graph: `domain` (what its facts hold), `frames` (all of them, once), `flame` (a tree, laid out).
 
+import { marked, readChoices } from "../shared/frame_choices.js";
 import { KIND } from "../shared/kinds.js";
 import { arrange } from "./arrange.js";
 import { alignedFrames, unnumbered } from "./baseline.js";
-import { SiteTable, hiddenFrames, idleShare, tree } from "./sites.js";
-import { marked, readChoices } from "../shared/frame_choices.js";
 import { callees, callers, focus, invert, merge, mergeRecursion } from "./nodes.js";
 import { chosenParts, restParts } from "./site_shares.js";
+import { SiteTable, hiddenFrames, idleShare, tree } from "./sites.js";
 
 const LAST = new Set([KIND.GPU_IDLE, KIND.UNATTRIBUTED]); // among siblings by name
 

@@ -1,8 +1,8 @@
 // What the worker answers for the view tables: `tables` (what there is), `table` (one, sorted and filtered: how many rows), `rows` (some
 // of those rows), `csv` (all of them, as text). Other views have tables in a block of their own (`block`).
 
-import { csvOf } from "./csv.js";
 import { readChoices } from "../shared/frame_choices.js";
+import { csvOf } from "./csv.js";
 
 const SAMPLED = 400; // rows that tell how wide a column is
 const collator = new Intl.Collator("en", { numeric: true });

@@ -5,8 +5,8 @@ import { CODE_CALLS } from "./rpc_code.js";
 import { FLAME_CALLS } from "./rpc_flame.js";
 import { RANK_CALLS } from "./rpc_ranks.js";
 import { SCOPE_CALLS } from "./rpc_scope.js";
-import { TIMELINE_CALLS } from "./rpc_timeline.js";
 import { TABLE_CALLS } from "./rpc_tables.js";
+import { TIMELINE_CALLS } from "./rpc_timeline.js";
 
 /** Each call: (blocks, given) → answer, or {answer, transfer: [buffers]}. */
 const CALLS = { ...FLAME_CALLS, ...SCOPE_CALLS, ...TIMELINE_CALLS, ...CODE_CALLS, ...TABLE_CALLS, ...RANK_CALLS };

@@ -1,11 +1,11 @@
 // One kernel: what is known of it, its source beside its instructions, and the way from one to the other.
 
 import { percent } from "../../../text.js";
-import { factsOf } from "./kernel_facts.js";
-import { legend, stallBar, stallWords } from "./stalls.js";
 import { copy } from "../ui/copying.js";
 import { element } from "../ui/dom.js";
 import { Listing } from "../ui/listing.js";
+import { factsOf } from "./kernel_facts.js";
+import { legend, stallBar, stallWords } from "./stalls.js";
 
 export class KernelPage {
   #app;

@@ -1,8 +1,8 @@
 // Kernels: a list, the hottest first, and beside it the source and the instructions of one.
 
 import { amount, percent } from "../../../text.js";
-import { KernelPage } from "./kernel_page.js";
 import { element, wide } from "../ui/dom.js";
+import { KernelPage } from "./kernel_page.js";
 
 const MOST_LISTED = 400; // rows in the page; the filter finds the others
 

@@ -1,8 +1,8 @@
 // The line under the picture: the frame at hand in words, what can be done with it, and what a search has matched.
 
+import { percent } from "../../../text.js";
 import { element } from "../ui/dom.js";
 import { kernelOf, openSource } from "./menu.js";
-import { percent } from "../../../text.js";
 
 export class Details {
   #node = 0;

@@ -1,9 +1,9 @@
 // The legend, which filters, and the chips that say what the graph leaves out.
 
-import { element } from "../ui/dom.js";
+import { clip, percent } from "../../../text.js";
 import { describe, readChoices, writeChoices } from "../../shared/frame_choices.js";
 import { KIND_ORDER } from "../../shared/kinds.js";
-import { clip, percent } from "../../../text.js";
+import { element } from "../ui/dom.js";
 
 const CHANGES = [["gone", "gone"], ["less", "less"], ["same", "same"], ["more", "more"], ["new", "new"]];
 

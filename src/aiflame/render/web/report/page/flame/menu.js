@@ -1,10 +1,10 @@
 // What can be done with a frame: a menu at the pointer, and the actions behind it.
 
-import { element } from "../ui/dom.js";
-import { addChoice } from "./legend.js";
-import { collapsed } from "./collapsed_stack.js";
 import { exactly, writeChoices } from "../../shared/frame_choices.js";
 import { KIND } from "../../shared/kinds.js";
+import { element } from "../ui/dom.js";
+import { collapsed } from "./collapsed_stack.js";
+import { addChoice } from "./legend.js";
 
 /** A kernel, and what lies inside of one. */
 const IN_KERNEL = new Set([KIND.GPU_KERNEL, KIND.GPU_SCOPE, KIND.GPU_LINE, KIND.GPU_INSTRUCTION, KIND.GPU_STALL, KIND.GPU_OFFSET]);

@@ -1,8 +1,8 @@
 // The whole graph, small, with the shown part as a box that can be dragged: only while less than the whole is shown.
 
 import { element } from "../ui/dom.js";
-import { bars, Layer } from "./paint.js";
 import { ROW } from "./canvas.js";
+import { bars, Layer } from "./paint.js";
 
 const TALL = 46; // px
 

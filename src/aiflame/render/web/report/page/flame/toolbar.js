@@ -1,9 +1,9 @@
 // The toolbar: metric, grouping, search, and one menu for how the graph is drawn.
 
+import { shortLabel } from "../../../text.js";
 import { element } from "../ui/dom.js";
 import { toMatch } from "./keys.js";
 import { metricsOf } from "./state.js";
-import { shortLabel } from "../../../text.js";
 
 const PATIENT_NODES = 200_000; // in a larger tree a search waits until the typing pauses
 const PAUSE_MS = 120;

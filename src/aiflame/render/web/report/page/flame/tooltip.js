@@ -1,7 +1,7 @@
 // What a frame is, beside the pointer.
 
-import { element } from "../ui/dom.js";
 import { amount, clip, percent } from "../../../text.js";
+import { element } from "../ui/dom.js";
 
 export class Tooltip {
   #node = -1;

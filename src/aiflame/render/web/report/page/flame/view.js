@@ -1,5 +1,8 @@
 // The flame graph: asks the worker for the tree that the address describes, and puts its parts together around the picture.
 
+import { amount, percent } from "../../../text.js";
+import { copy } from "../ui/copying.js";
+import { element } from "../ui/dom.js";
 import { Chart } from "./canvas.js";
 import { Colors } from "./colors.js";
 import { Details } from "./details.js";
@@ -14,9 +17,6 @@ import { Stage, windowOf, writeWindow } from "./stage.js";
 import { domainOf, domainsOf, growsDown, question, readState, writeState } from "./state.js";
 import { Toolbar } from "./toolbar.js";
 import { Tooltip } from "./tooltip.js";
-import { amount, percent } from "../../../text.js";
-import { copy } from "../ui/copying.js";
-import { element } from "../ui/dom.js";
 
 const SETTLE_MS = 250; // a gesture that pauses for so long is over
 

@@ -1,8 +1,8 @@
 // What stands out: a sentence each, its number, and a way to what shows it.
 
 import { percent } from "../../../text.js";
-import { element } from "../ui/dom.js";
 import { writeChoices } from "../../shared/frame_choices.js";
+import { element } from "../ui/dom.js";
 
 const VIEWS = {
   flame: "Show it in the flame graph",

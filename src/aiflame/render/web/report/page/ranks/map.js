@@ -2,8 +2,8 @@
 // one canvas.
 
 import { amount } from "../../../text.js";
-import { element } from "../ui/dom.js";
 import { lowerBound } from "../../shared/sorted.js";
+import { element } from "../ui/dom.js";
 
 const LEFT = 64;
 const BOTTOM = 20;

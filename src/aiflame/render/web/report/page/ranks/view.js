@@ -2,14 +2,14 @@
 // of a step.
 
 import { amount, percent } from "../../../text.js";
+import { writeChoices } from "../../shared/frame_choices.js";
+import { lowerBound } from "../../shared/sorted.js";
 import { copy } from "../ui/copying.js";
 import { element } from "../ui/dom.js";
 import { button, Choice } from "../ui/elements.js";
-import { writeChoices } from "../../shared/frame_choices.js";
 import { RankMap } from "./map.js";
 import { legend, parts, PathPicture } from "./path.js";
 import { RankTable } from "./table.js";
-import { lowerBound } from "../../shared/sorted.js";
 
 const STATES = [
   ["compute", "compute"],

@@ -3,8 +3,8 @@
 import { amount, percent } from "../../../text.js";
 import { element } from "../ui/dom.js";
 import { button, table } from "../ui/elements.js";
-import { possible, valued } from "./words.js";
 import { moment } from "../ui/time_text.js";
+import { possible, valued } from "./words.js";
 
 const TITLES = { kernel: "Kernels", function: "Python functions", layer: "Layers", phase: "Phases" };
 

@@ -3,15 +3,15 @@
 import { amount, shortLabel } from "../../../text.js";
 import { element } from "../ui/dom.js";
 import { Choice, button } from "../ui/elements.js";
+import { between } from "../ui/time_text.js";
 import { chosenOf } from "./choices.js";
 import { scale } from "./colors.js";
+import { listen } from "./gestures.js";
 import { StepGrid, TimeGrid } from "./grid.js";
 import { Legend } from "./legend.js";
 import { LEFT, Picture, TOP } from "./picture.js";
 import { SelectionBar } from "./selection_bar.js";
 import { hoverText, howKnown, legendText, named } from "./words.js";
-import { between } from "../ui/time_text.js";
-import { listen } from "./gestures.js";
 
 class Scope {
   constructor(app) {

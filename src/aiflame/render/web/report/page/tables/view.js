@@ -1,10 +1,10 @@
 // Tables to sort and filter; a row leads to where its time is shown.
 
 import { clip, percent } from "../../../text.js";
+import { readChoices } from "../../shared/frame_choices.js";
 import { copy, download } from "../ui/copying.js";
 import { element } from "../ui/dom.js";
 import { Grid } from "../ui/grid.js";
-import { readChoices } from "../../shared/frame_choices.js";
 import { leadOf } from "./leads.js";
 
 const TYPING_MS = 120;

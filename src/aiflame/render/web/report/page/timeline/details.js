@@ -1,12 +1,12 @@
 // Below the timeline: what is known of the chosen slice, or what ran in the selected time.
 
 import { amount, percent } from "../../../text.js";
-import { element } from "../ui/dom.js";
-import { button, table } from "../ui/elements.js";
 import { exactly } from "../../shared/frame_choices.js";
 import { SLICE } from "../../shared/kinds.js";
-import { knownOf } from "./words.js";
+import { element } from "../ui/dom.js";
+import { button, table } from "../ui/elements.js";
 import { moment } from "../ui/time_text.js";
+import { knownOf } from "./words.js";
 
 const MOST = 8;
 

@@ -1,8 +1,8 @@
 // Draws the timeline: a ruler, labels, and the pieces of each lane that the worker has found.
 
 import { counted, Ruler } from "../../../text.js";
-import { LANE } from "./layout.js";
 import { moment, tickStep } from "../ui/time_text.js";
+import { LANE } from "./layout.js";
 
 export const RULER = 26;
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
