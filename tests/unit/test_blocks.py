@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiflame.render.report import blocks
-from aiflame.render.report.blocks import block
+from aiflame.render import blocks
+from aiflame.render.blocks import block
 
-SHARED = Path(blocks.__file__).parents[1] / "web" / "report" / "shared"
+WEB = Path(blocks.__file__).parent / "web"
 NODE = shutil.which("node")
 HEAD = {"notes": ["</script>", "\u2028"], "bins": {"count": 3}}
 MOST = (1 << 53) - 1
@@ -98,7 +98,7 @@ def test_the_same_columns_are_the_same_bytes() -> None:
 def read_by_the_page(packed: bytes, path: Path) -> dict[str, Any]:
     (path / "block").write_bytes(packed)
     # A folder of its own says that these are modules.
-    shutil.copy(SHARED / "blocks.js", path / "blocks.mjs")
+    shutil.copy(WEB / "blocks.js", path / "blocks.mjs")
     script = """
         import { readFileSync } from "node:fs";
         import { readBlock, fromBase64 } from "./blocks.mjs";

@@ -1,6 +1,6 @@
 // What the worker answers for the view timeline.
 
-import { readBlock } from "../shared/blocks.js";
+import { readBlock } from "../../blocks.js";
 import { RefinedTimeline } from "./refined_timeline.js";
 
 let reading;

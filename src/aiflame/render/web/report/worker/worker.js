@@ -1,6 +1,6 @@
 // The page's other thread: reads blocks and answers calls, so that the page itself never waits.
 
-import { readBlock } from "../shared/blocks.js";
+import { readBlock } from "../../blocks.js";
 import { CODE_CALLS } from "./rpc_code.js";
 import { FLAME_CALLS } from "./rpc_flame.js";
 import { RANK_CALLS } from "./rpc_ranks.js";

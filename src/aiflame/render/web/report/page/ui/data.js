@@ -1,6 +1,6 @@
 // What views ask for: every question goes to the worker, which alone reads blocks.
 
-import { fromBase64 } from "../../shared/blocks.js";
+import { fromBase64 } from "../../../blocks.js";
 
 export class Data {
   #worker;

@@ -7,7 +7,7 @@ byte of each value a plane, lowest first: planes of small numbers are runs of ze
 - `delta`: each value's difference from the one before (the first from 0), folded so that small ones of either sign are small
 - `text`: `planes` is the number of bytes; UTF-8 texts one after another, and before it a column of their lengths, called `NAME.length`
 
-`wide` columns hold values of 2^31 or more, and stay below 2^53. `render/web/report/shared/blocks.js` reads them.
+`wide` columns hold values of 2^31 or more, and stay below 2^53. `render/web/blocks.js` reads them.
 """
 
 from __future__ import annotations
