@@ -1,7 +1,9 @@
 // Draws the rows that are in view; narrow neighbours become one bar, so that the outline stays true at any width.
 
 import { clip, percent, Ruler } from "../text.js";
-import { SVG, XHTML } from "./data.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+const XHTML = "http://www.w3.org/1999/xhtml";
 
 export const ROW = 17;
 const BAR = 16;

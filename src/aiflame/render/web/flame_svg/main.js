@@ -1,8 +1,8 @@
 // Puts the parts together: every action makes a new state, the state is shown and written into the address.
 
+import { fromBase64, readBlock } from "../blocks.js";
 import { clip, percent } from "../text.js";
 import { Chart, element, ROW } from "./chart.js";
-import { unpack } from "./data.js";
 import { onKey } from "./keys.js";
 import { Model } from "./model.js";
 import { change, Details, facts, Header, Help, Tooltip } from "./panels.js";
@@ -258,7 +258,7 @@ async function start() {
   // An old browser keeps the still picture.
   if (typeof DecompressionStream === "undefined") return;
   const source = document.getElementById("aiflame-data");
-  const model = new Model(await unpack(source.textContent));
+  const model = new Model(await readBlock(fromBase64(source.textContent)));
   source.textContent = "";
   new App(svg, model);
 }

@@ -4,14 +4,14 @@
 export class Model {
   constructor({ head, columns }) {
     this.head = head;
-    this.frames = head.frames;
-    this.count = head.nodes;
-    this.frame = columns.frame[0];
-    this.own = columns.own;
+    this.frames = framesOf(columns);
+    this.frame = columns["node.frame"];
+    this.count = this.frame.length;
+    this.own = head.metrics.map((_, metric) => columns[`node.own.${metric}`]);
     this.metric = 0;
     this.differential = head.diffSteps.length > 0;
-    this.#connect(columns.depth[0]);
-    this.totals = this.own.map((own, metric) => this.#total(own, columns.folded[metric]));
+    this.#connect(columns["node.depth"]);
+    this.totals = this.own.map((own, metric) => this.#total(own, columns[`node.folded.${metric}`]));
     this.#findChildren();
     this.css = this.#classes();
     this.group = this.#groups();
@@ -252,4 +252,9 @@ export class Model {
     }
     return { inclusive, own };
   }
+}
+
+function framesOf(columns) {
+  const named = ["name", "full", "kind", "shade", "file", "module", "line", "approximate"].map((name) => [name, columns[`frame.${name}`]]);
+  return { ...Object.fromEntries(named), files: columns.file, modules: columns.module };
 }
