@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiflame.render.report import blocks
-from aiflame.render.report.blocks import block
+from aiflame.render import blocks
+from aiflame.render.blocks import block
 
-WEB = Path(blocks.__file__).parents[1] / "web" / "report"
+WEB = Path(blocks.__file__).parent / "web"
 NODE = shutil.which("node")
 HEAD = {"notes": ["</script>", "\u2028"], "bins": {"count": 3}}
 MOST = (1 << 53) - 1

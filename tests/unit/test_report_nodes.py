@@ -30,8 +30,8 @@ Ask = Callable[..., dict[str, Any]]
 
 SCRIPT = """
 import { readFileSync } from "node:fs";
-import { readBlock } from "./report/blocks.js";
-import { FLAME_CALLS } from "./report/calls_flame.js";
+import { readBlock } from "./blocks.js";
+import { FLAME_CALLS } from "./report/worker/rpc_flame.js";
 const [files, given] = JSON.parse(readFileSync(0, "utf-8"));
 const blocks = { get: (name) => readBlock(readFileSync(files[name])) };
 const base = "base.device" in files;

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import io
-import json
 import re
-import struct
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +12,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from test_blocks import opened
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "web"))
 import sample_trees as trees
@@ -32,43 +30,34 @@ def written(tree: Tree, metric: str = "cpu-time", title: str = "T", subtitle: st
     return out.getvalue()
 
 
-def data_of(text: str) -> tuple[dict[str, Any], dict[str, list[np.ndarray]]]:
-    """The head and the columns, read as web/data.js reads them."""
+def data_of(text: str) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+    """The head of the block in the file, and its columns."""
     node = ElementTree.fromstring(text).find(f"{SVG}metadata")
     assert node is not None and node.text
-    raw = gzip.decompress(base64.b64decode(node.text))
-    (length,) = struct.unpack_from("<I", raw)
-    head = json.loads(raw[4 : 4 + length])
-    at, columns = 4 + length, {}
-    for name, planes in head["columns"]:
-        octets = np.frombuffer(raw, np.uint8, planes * head["nodes"], at).reshape(planes, -1).astype(np.int64)
-        at += planes * head["nodes"]
-        columns.setdefault(name, []).append((octets << (8 * np.arange(planes)[:, None])).sum(axis=0))
-    assert at == len(raw)
-    return head, columns
+    return opened(base64.b64decode(node.text))
 
 
 def test_the_data_is_the_tree() -> None:
-    head, columns = data_of(written(trees.small()))
-    names = [head["frames"]["name"][frame] for frame in columns["frame"][0]]
+    _, columns = data_of(written(trees.small()))
+    names = [columns["frame.name"][frame] for frame in columns["node.frame"]]
     assert names == ["all", "main", "idle_wait", "work", "Gemm", "work"]
-    assert columns["depth"][0].tolist() == [0, 1, 2, 2, 3, 4]
-    assert (columns["own"][0] // trees.MS).tolist() == [0, 0, 300, 100, 400, 200]
-    frame = columns["frame"][0][4]
-    assert head["frames"]["modules"][head["frames"]["module"][frame]] == "libmath.so"
-    assert head["frames"]["kind"][frame] == Kind.CPP
+    assert columns["node.depth"] == [0, 1, 2, 2, 3, 4]
+    assert [value // trees.MS for value in columns["node.own.0"]] == [0, 0, 300, 100, 400, 200]
+    frame = columns["node.frame"][4]
+    assert columns["module"][columns["frame.module"][frame]] == "libmath.so"
+    assert columns["frame.kind"][frame] == Kind.CPP
 
 
 def test_values_of_any_size_survive() -> None:
     huge = 2**52 + 12345
     _, columns = data_of(written(from_stacks([([Frame("f", Kind.C)], huge), ([], 1)], CPU_TIME)))
-    assert columns["own"][0].tolist() == [1, huge]
+    assert columns["node.own.0"] == [1, huge]
 
 
 def test_folded_frames_are_counted() -> None:
     head, columns = data_of(written(trees.small(), min_share=0.25))
     assert head["foldedNodes"] == 1
-    assert (columns["folded"][0] // trees.MS).tolist() == [0, 0, 0, 0, 200]
+    assert [value // trees.MS for value in columns["node.folded.0"]] == [0, 0, 0, 0, 200]
 
 
 def test_a_file_and_a_stream_get_the_same(tmp_path: Path) -> None:
@@ -138,9 +127,10 @@ def test_steps_of_a_difference() -> None:
 def test_a_difference_draws_the_new_and_tells_both() -> None:
     out = io.StringIO()
     svg.write_diff(trees.difference(), out, "T", "")
-    head, columns = data_of(out.getvalue())
+    _, columns = data_of(out.getvalue())
     own = {
-        head["frames"]["name"][frame]: (int(new), int(base)) for frame, new, base in zip(columns["frame"][0], *columns["own"], strict=True)
+        columns["frame.name"][frame]: (new, base)
+        for frame, new, base in zip(columns["node.frame"], columns["node.own.0"], columns["node.own.1"], strict=True)
     }
     assert own["gone"] == (0, 100 * trees.MS)
     assert own["grown"] == (600 * trees.MS, 300 * trees.MS)

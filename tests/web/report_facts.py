@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute.tree import Frame, Kind
+from aiflame.render.blocks import block
 from aiflame.render.colors import TONES
-from aiflame.render.report.blocks import block
 
 SEGMENTS = ("process", "alone", "code", "kernel", "phase", "layer", "op", "region", "family")
 GROUPINGS = {

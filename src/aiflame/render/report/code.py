@@ -13,7 +13,7 @@ from aiflame.analyze.kernel.annotate import Annotation, CodeLine, annotator
 from aiflame.analyze.kernel.choice import Kernel, kernels
 from aiflame.analyze.kernel.source_text import SourceTexts
 from aiflame.profile.tables import OpenedProfile
-from aiflame.render.report.blocks import Values, block
+from aiflame.render.blocks import Values, block
 from aiflame.resolve.device.stall_reasons import meaning
 
 MOST_IN_A_FILE = 50

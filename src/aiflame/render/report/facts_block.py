@@ -12,8 +12,8 @@ from aiflame.attribute.tree import CPU_TIME, ENERGY, WALL_TIME
 from aiflame.attribute.trees.build import metrics
 from aiflame.profile.kinds import Kind
 from aiflame.profile.tables import Tables
+from aiflame.render.blocks import Values, block
 from aiflame.render.colors import TONES
-from aiflame.render.report.blocks import Values, block
 
 
 def facts_makers(profile: Tables) -> dict[str, Callable[[], bytes]]:

@@ -18,7 +18,7 @@ from aiflame.analyze.ranks.comparison import Ranks
 from aiflame.analyze.tables.table import Column, TableOf
 from aiflame.attribute.analysis import Analysis
 from aiflame.profile.tables import OpenedProfile
-from aiflame.render.report.blocks import Values, block
+from aiflame.render.blocks import Values, block
 
 SHARE = 10**9
 """A share of 1, as blocks have it: whole numbers."""

@@ -15,14 +15,15 @@ from aiflame.render.clean_text import cleaned_text
 from aiflame.render.colors import DIFF_STEPS, LABEL, SEARCH, SHADES, TONES, diff_fill, fill
 
 WEB = Path(__file__).parents[1] / "web"
-_REPORT = WEB / "report"
+_PAGE = WEB / "report" / "page"
+_MAIN, _WORKER = "report/page/main.js", "report/worker/worker.js"
 
 
 def page(title: str, summary: Mapping[str, object] | None, blocks: Iterable[tuple[str, bytes]] = ()) -> Iterator[str]:
     """The page in pieces, to be written one after another. `summary` names its `blocks`, which lie in the page; without a summary, the page
     asks its server for that, and for each block."""
-    script, worker, style = bundle(WEB, "report/main.js"), bundle(WEB, "report/worker.js"), _style()
-    before, after = (_REPORT / "page.html").read_text(encoding="utf-8").split("{blocks}\n")
+    script, worker, style = bundle(WEB, _MAIN), bundle(WEB, _WORKER), _style()
+    before, after = (_PAGE / "page.html").read_text(encoding="utf-8").split("{blocks}\n")
     yield _filled(
         before,
         csp=policy(script, style, served=summary is None),
@@ -42,7 +43,7 @@ def page(title: str, summary: Mapping[str, object] | None, blocks: Iterable[tupl
 
 def served_policy() -> str:
     """What a served page may do; the page itself says the same."""
-    return policy(bundle(WEB, "report/main.js"), _style(), served=True)
+    return policy(bundle(WEB, _MAIN), _style(), served=True)
 
 
 def policy(script: str, style: str, *, served: bool) -> str:
@@ -70,8 +71,8 @@ def _others(theme: str) -> dict[int | str, list[str]]:
 
 def _style() -> str:
     """report.css, then what the views have of their own."""
-    first = _REPORT / "report.css"
-    style = "".join(file.read_text(encoding="utf-8") for file in [first, *sorted(set(_REPORT.glob("*.css")) - {first})])
+    first = _PAGE / "report.css"
+    style = "".join(file.read_text(encoding="utf-8") for file in [first, *sorted(_PAGE.glob("*/*.css"))])
     assert "</" not in style
     return style
 

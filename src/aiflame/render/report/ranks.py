@@ -10,7 +10,7 @@ import numpy as np
 from aiflame.analyze.ranks.page import RankPage, ShownPath
 from aiflame.analyze.ranks.steps import StepMap
 from aiflame.attribute.arrays.types import Ints
-from aiflame.render.report.blocks import Values, block
+from aiflame.render.blocks import Values, block
 from aiflame.render.report.overview import stored_tables
 
 WORK, COMMUNICATION, DECIDES = 0, 1, 2

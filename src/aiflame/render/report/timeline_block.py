@@ -17,9 +17,9 @@ from aiflame.attribute.timeline.tables import SliceKind, Timeline, TrackKind
 from aiflame.attribute.timeline.whole import timeline as timeline_of
 from aiflame.profile.kinds import Kind
 from aiflame.profile.tables import Tables
+from aiflame.render.blocks import MOST as LARGEST
+from aiflame.render.blocks import Values, block
 from aiflame.render.colors import shade_of
-from aiflame.render.report.blocks import MOST as LARGEST
-from aiflame.render.report.blocks import Values, block
 from aiflame.render.report.timeline_counters import counters
 from aiflame.render.report.timeline_lanes import Lanes, lanes
 from aiflame.render.report.timeline_merge import Spans, merged_apart

@@ -14,7 +14,7 @@ import polars as pl
 
 from aiflame.attribute.arrays.types import Floats, Ints
 from aiflame.attribute.timeline.tables import Timeline, TrackKind
-from aiflame.render.report.blocks import Values
+from aiflame.render.blocks import Values
 
 MOST_POINTS = 300_000
 """Of all counters together: about 1 MB of a page."""

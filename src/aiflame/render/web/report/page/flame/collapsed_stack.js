@@ -1,0 +1,13 @@
+// A frame's stack as a line of collapsed stacks, as exchange/collapsed.py writes them: `outer;inner;innermost 42`.
+
+import { COLLAPSED_MARKS, KIND } from "../../shared/kinds.js";
+
+export function collapsed(model, node) {
+  return `${model.stack(node).map((one) => written(model, one)).join(";")} ${model.width[node]}`;
+}
+
+function written(model, node) {
+  const kind = model.kind(node);
+  const name = model.name(node).replace(/;/g, ":").replace(/[\r\n\0]/g, " ");
+  return `${kind === KIND.PYTHON ? "py::" : ""}${name}${COLLAPSED_MARKS[kind] ?? ""}`;
+}

@@ -1,0 +1,192 @@
+// The legend, which filters, and the chips that say what the graph leaves out.
+
+import { clip, percent } from "../../../text.js";
+import { describe, readChoices, writeChoices } from "../../shared/frame_choices.js";
+import { KIND_ORDER } from "../../shared/kinds.js";
+import { element } from "../ui/dom.js";
+
+const CHANGES = [["gone", "gone"], ["less", "less"], ["same", "same"], ["more", "more"], ["new", "new"]];
+
+export class Legend {
+  constructor(view) {
+    this.view = view;
+    this.body = element("div.flame-legend", { role: "group", "aria-label": "Kinds of frames" });
+    this.model = null;
+    this.shares = null;
+  }
+
+  /** Whether a node is highlighted, or null where all are. */
+  test(lit) {
+    if (!lit) return null;
+    const { view } = this;
+    const chosen = new Set(lit.split(";"));
+    if (view.model.differential) return (node) => chosen.has(this.#change(node));
+    const kinds = new Set(Object.entries(view.model.labels).filter(([, label]) => chosen.has(label)).map(([kind]) => Number(kind)));
+    return (node) => kinds.has(view.model.kind(node));
+  }
+
+  update() {
+    const { view } = this;
+    const { model } = view;
+    if (this.model !== model) {
+      this.model = model;
+      this.shares = model.differential ? this.#changes() : model.kindShares();
+    }
+    this.body.replaceChildren(...(model.differential ? this.#changeChips() : this.#kindChips()));
+  }
+
+  #kindChips() {
+    const { model, chart, state } = this.view;
+    const lit = new Set(state.lit.split(";"));
+    const { inclusive, own } = this.shares;
+    const whole = model.width[0];
+    const kinds = [...inclusive.keys()].filter((kind) => kind > 0 && inclusive[kind] > 0).sort((one, other) => rank(one) - rank(other));
+    return kinds.map((kind) => {
+      const label = model.labels[kind] ?? `kind ${kind}`;
+      const title =
+        `${percent(inclusive[kind], whole)} in or below ${label} frames, ${percent(own[kind], whole)} in themselves. ` +
+        "Click: highlight. Shift-click: hide";
+      return this.#chip(label, chart.colors.ofKind(kind), percent(inclusive[kind], whole), title, lit.has(label), label);
+    });
+  }
+
+  #changeChips() {
+    const { model, chart, state } = this.view;
+    const { steps } = chart.colors;
+    const lit = new Set(state.lit.split(";"));
+    const step = { gone: -steps.length, less: -3, same: 0, more: 3, new: steps.length };
+    const chips = CHANGES.map(([name, label]) => {
+      const { own, count } = this.shares[name];
+      const whole = name === "gone" ? model.base[0] : model.width[0];
+      const of = name !== "gone" ? "widths" : model.against ? "rest" : "baseline";
+      const title = `${count.toLocaleString("en-US")} frames. Share of the ${of} that lies in them. Click: highlight`;
+      return this.#chip(label, chart.colors.ofChange(step[name]), percent(own, whole), title, lit.has(name), name);
+    });
+    if (this.shares.gone.count > 0 && !model.byBase) {
+      const show = () => this.view.change({ widths: "base" });
+      chips.push(element("button.flame-note", { type: "button", onclick: show }, "Show what is gone"));
+    }
+    return chips;
+  }
+
+  #chip(label, color, share, title, on, key) {
+    const swatch = element("i.flame-swatch");
+    swatch.style.background = color;
+    const given = { type: "button", title, "aria-label": `${label}, ${share}`, dataset: { kind: key } };
+    const chip = element("button.flame-kind", given, swatch, element("span", {}, label), element("b", {}, share));
+    chip.setAttribute("aria-pressed", String(on));
+    chip.addEventListener("click", (event) => this.#clicked(key, event.shiftKey));
+    return chip;
+  }
+
+  #clicked(key, hide) {
+    const { view } = this;
+    if (hide && !view.model.differential) {
+      addChoice(view, "hide", { what: "kind", text: key });
+      return;
+    }
+    const lit = new Set(view.state.lit.split(";").filter(Boolean));
+    if (!lit.delete(key)) lit.add(key);
+    view.change({ lit: [...lit].join(";") });
+  }
+
+  #change(node) {
+    const { model } = this.view;
+    const [now, before] = [model.total[0][node], model.base[node]];
+    if (before === 0) return "new";
+    if (now === 0) return "gone";
+    const step = model.change(node, this.view.chart.colors.steps);
+    return step === 0 ? "same" : step < 0 ? "less" : "more";
+  }
+
+  #changes() {
+    const { model } = this.view;
+    const shares = Object.fromEntries(CHANGES.map(([name]) => [name, { own: 0, count: 0 }]));
+    for (let node = 0; node < model.upper; node++) {
+      const share = shares[this.#change(node)];
+      share.own += model.own[model.total[0][node] === 0 || model.byBase ? 2 : 0][node];
+      share.count++;
+    }
+    return shares;
+  }
+}
+
+/** What was asked for on top of the grouping, each thing a chip that takes it away. */
+export class Chips {
+  constructor(view) {
+    this.view = view;
+    this.body = element("div.flame-chips", { role: "group", "aria-label": "What is left out", hidden: true });
+  }
+
+  update() {
+    const { state, model, info } = this.view;
+    const chips = [];
+    for (const [key, says] of [["focus", "only through"], ["hide", "without"], ["merge", "merged:"]]) {
+      const choices = readChoices(state[key]);
+      for (const choice of choices) {
+        const rest = choices.filter((one) => one !== choice);
+        chips.push(this.#chip(key, `${says} `, describe(choice), { [key]: writeChoices(rest) }));
+      }
+    }
+    const middle = readChoices(state.sandwich).map(describe).join(", ");
+    if (middle) chips.push(this.#chip("sandwich", "callers and callees of ", middle, { sandwich: "" }));
+    const alone = model.against ? { against: "", scale: "", widths: "" } : {};
+    if (state.range) chips.push(this.#chip("range", "time ", rangeText(state.range, info.bins), { range: "", ...alone }));
+    if (state.steps) chips.push(this.#chip("steps", ...stepsText(state.steps), { steps: "", ...alone }));
+    if (state.ranks) chips.push(this.#chip("ranks", /^\d+$/.test(state.ranks) ? "rank " : "ranks ", state.ranks, { ranks: "", ...alone }));
+    if (model.against) chips.push(this.#chip("against", "compared with ", restText(state), alone));
+    else if (model.differential && state.scale) {
+      chips.push(this.#chip("scale", "baseline scaled to the same total: ", `× ${Number(model.scaled.toPrecision(3))}`, { scale: "" }));
+    }
+    if (state.inverted && !state.sandwich) chips.push(this.#chip("inverted", "", "bottom-up", { inverted: "" }));
+    if (state.recursion) chips.push(this.#chip("recursion", "", "recursion collapsed", { recursion: "" }));
+    if (!model.idle.shown && model.idle.share > 0) {
+      chips.push(this.#chip("idle", "without idle time: ", `${percent(model.idle.share, 1)} of all`, { idle: "1" }));
+    }
+    if (model.byBase) chips.push(this.#chip("widths", "widths of the ", model.against ? "rest" : "baseline", { widths: "" }));
+    const notes = [];
+    if (model.divided) notes.push("What lies inside a kernel is divided by how much of it ran in this range.");
+    if (model.differential && !model.against && !state.scale && model.scaled !== 1) {
+      notes.push(`The baseline was sampled at another period: its samples count × ${model.scaled}.`);
+    }
+    if (model.cut) notes.push("Callers of what is less than 0.001% of all are left out: a sandwich shows them.");
+    this.body.replaceChildren(...chips, ...notes.map((text) => element("span.flame-note", {}, text)));
+    this.body.hidden = chips.length + notes.length === 0;
+  }
+
+  #chip(key, says, what, without) {
+    const remove = { type: "button", title: "Remove", "aria-label": `Remove: ${says}${what}`, onclick: () => this.view.change(without) };
+    const told = element("span.flame-says", {}, says, element("bdi", {}, clip(what, 80)));
+    return element("span.flame-chip", { dataset: { key } }, told, element("button", remove, "×"));
+  }
+}
+
+export function addChoice(view, key, choice) {
+  const choices = readChoices(view.state[key]);
+  if (choices.some((one) => one.what === choice.what && one.text === choice.text)) return;
+  view.change({ [key]: writeChoices([...choices, choice]) });
+}
+
+function stepsText(steps) {
+  const [from, to] = steps.split("-");
+  return from === to ? ["step ", from] : ["steps ", `${from} – ${to}`];
+}
+
+function restText({ steps, ranks, scale }) {
+  if (ranks) return `the other ranks, ${scale ? "scaled to the same total" : "their mean"}`;
+  const rest = steps ? "the other steps without the first" : "the rest of the run";
+  return `${rest}, ${scale ? "scaled to the same total" : steps ? "per step" : "per second"}`;
+}
+
+function rangeText(range, bins) {
+  const [from, to] = range.split("-").map(Number);
+  if (!bins?.bin_ns || !Number.isFinite(to)) return range;
+  const seconds = (bin) => (bin * bins.bin_ns) / 1e9;
+  const digits = bins.bin_ns < 1e7 ? 3 : 2;
+  return `${seconds(Math.min(from, to)).toFixed(digits)} s – ${seconds(Math.max(from, to) + 1).toFixed(digits)} s`;
+}
+
+function rank(kind) {
+  const at = KIND_ORDER.indexOf(kind);
+  return at < 0 ? KIND_ORDER.length : at;
+}

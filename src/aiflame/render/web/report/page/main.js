@@ -1,0 +1,157 @@
+// The app: a header, the views, and the address that says which is shown and how.
+
+import { view as code } from "./code/view.js";
+import { view as flame } from "./flame/view.js";
+import { view as overview } from "./overview/view.js";
+import { view as ranks } from "./ranks/view.js";
+import { view as scope } from "./scope/view.js";
+import { view as tables } from "./tables/view.js";
+import { view as timeline } from "./timeline/view.js";
+import { readAddress, writeAddress } from "./ui/address.js";
+import { Failure, Help, Theme } from "./ui/chrome.js";
+import { Data, firstScreen } from "./ui/data.js";
+import { element } from "./ui/dom.js";
+
+const VIEWS = [overview, flame, scope, timeline, code, tables, ranks];
+const PATIENCE_MS = 150; // what is there sooner needs no progress line
+
+class App {
+  #offered = VIEWS;
+  #views = new Map();
+  #shown = "";
+  #theme = new Theme(() => this.#show());
+  #failure = new Failure();
+  #main = document.querySelector("main");
+  #progress = document.getElementById("progress");
+  #slow = 0;
+
+  constructor() {
+    addEventListener("unhandledrejection", (event) => this.failed(event.reason));
+    addEventListener("error", (event) => this.failed(event.error ?? event.message));
+    this.palette = JSON.parse(document.getElementById("palette").textContent);
+    this.data = new Data((open) => this.#busy(open > 0));
+  }
+
+  async start() {
+    this.#busy(true);
+    const reading = element("p.note", {}, "Reading the profile…");
+    const patience = setTimeout(() => this.#main.append(reading), PATIENCE_MS);
+    try {
+      this.summary = await firstScreen();
+    } finally {
+      clearTimeout(patience);
+      reading.remove();
+      this.#busy(false);
+    }
+    this.blocks = this.summary.blocks;
+    this.#offered = VIEWS.filter((view) => view.there?.(this) ?? true);
+    for (const view of this.#offered) this.#addToNavigation(view);
+    const help = new Help(this.#offered);
+    addEventListener("popstate", () => this.#show());
+    document.addEventListener("keydown", (event) => this.#key(event, help));
+    this.#show();
+    document.documentElement.dataset.ready = "true";
+  }
+
+  /** `light` or `dark`. */
+  theme() {
+    return this.#theme.now();
+  }
+
+  /** The colour of a frame: of its kind, a shade for each name. */
+  color(kind, shade) {
+    return this.palette[this.theme()][kind][shade];
+  }
+
+  /** Shows a view: a new entry in the history. */
+  go(name, state) {
+    const address = writeAddress(name, state);
+    if (address !== location.hash) history.pushState(null, "", address);
+    this.#show();
+  }
+
+  /** A link that does the same, and can be opened in a new tab, too; `classes` as in `.button`. */
+  link(classes, name, state, ...content) {
+    return element(`a${classes}`, { href: writeAddress(name, state) }, ...content);
+  }
+
+  /** Changes what the address says of the shown view, without a new entry in the history. */
+  replace(state) {
+    history.replaceState(null, "", writeAddress(this.#shown, state));
+  }
+
+  /** For screen readers. */
+  say(text) {
+    document.getElementById("spoken").textContent = text;
+  }
+
+  /** One line about what went wrong, above what is still there. */
+  failed(error) {
+    this.#failure.show(String(error?.message ?? error));
+  }
+
+  #addToNavigation(view) {
+    const link = this.link("", view.name, {}, view.title);
+    link.dataset.view = view.name;
+    link.title = `${view.title} (${view.key})`;
+    document.querySelector("nav").append(link);
+  }
+
+  #show() {
+    const { view: wanted, state } = readAddress(location.hash);
+    const view = this.#offered.find((one) => one.name === wanted) ?? this.#offered[0];
+    try {
+      if (!this.#views.has(view.name)) {
+        const made = view.create(this);
+        this.#views.set(view.name, made);
+        made.body.classList.add("view");
+        made.body.dataset.of = view.name;
+        made.body.hidden = true;
+        this.#main.append(made.body);
+      }
+      if (this.#shown !== view.name) this.#enter(view);
+      Promise.resolve(this.#views.get(view.name).show(state)).catch((error) => this.failed(error));
+    } catch (error) {
+      this.failed(error);
+    }
+  }
+
+  #enter(view) {
+    const before = this.#views.get(this.#shown);
+    before?.leave?.();
+    if (before) before.body.hidden = true;
+    this.#views.get(view.name).body.hidden = false;
+    this.#shown = view.name;
+    for (const link of document.querySelectorAll("nav a")) {
+      if (link.dataset.view === view.name) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+    document.querySelector("nav a[aria-current]").scrollIntoView?.({ block: "nearest", inline: "nearest" });
+  }
+
+  #busy(open) {
+    clearTimeout(this.#slow);
+    if (open) this.#slow = setTimeout(() => (this.#progress.hidden = false), PATIENCE_MS);
+    else this.#progress.hidden = true;
+  }
+
+  /** Keys that no view takes. A view's own come first: `key(event)` of what it created returns true for those. */
+  #key(event, help) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea") || event.defaultPrevented) return;
+    if (document.querySelector("dialog[open]")) {
+      if (event.key === "?") help.toggle(this.#shown);
+      return; // Escape is the dialog's own
+    }
+    if (this.#views.get(this.#shown)?.key?.(event)) {
+      event.preventDefault();
+      return;
+    }
+    const view = this.#offered.find((one) => one.key === event.key);
+    if (view) this.go(view.name, {});
+    else if (event.key === "?") help.toggle(this.#shown);
+    else if (event.key === "t") this.#theme.turn();
+  }
+}
+
+const app = new App();
+app.start().catch((error) => app.failed(error));

@@ -1,0 +1,91 @@
+// Written by scripts/web_kinds.py: a change by hand is lost.
+
+/** What a frame is, as profile/kinds.py numbers it. */
+export const KIND = Object.freeze({
+  ROOT: 0,
+  PROCESS: 1,
+  THREAD: 2,
+  PYTHON: 3,
+  C: 4,
+  CPP: 5,
+  OS_KERNEL: 6,
+  BOUNDARY: 7,
+  GPU_KERNEL: 8,
+  GPU_LINE: 9,
+  GPU_INSTRUCTION: 10,
+  GPU_STALL: 11,
+  GPU_OFFSET: 12,
+  CPU_LINE: 13,
+  CPU_INSTRUCTION: 14,
+  REGION: 15,
+  LAYER: 16,
+  WAIT: 17,
+  UNATTRIBUTED: 18,
+  GPU_COPY: 19,
+  GPU_IDLE: 20,
+  STEP: 21,
+  PHASE: 22,
+  OP: 23,
+  FAMILY: 24,
+  GPU_SCOPE: 25,
+});
+
+/** What a slice of the timeline is, as attribute/timeline/tables.py numbers it. */
+export const SLICE = Object.freeze({
+  STEP: 1,
+  PHASE: 2,
+  LAYER: 3,
+  OP: 4,
+  CALL: 5,
+  WAIT: 6,
+  KERNEL: 7,
+  COPY: 8,
+  REGION: 9,
+  MARK: 10,
+  FUNCTION: 11,
+  TRACED: 12,
+  SCOPE: 13,
+});
+
+/** Kinds from what contains to what is contained, as render/colors.py lists them. */
+export const KIND_ORDER = Object.freeze([
+  KIND.ROOT,
+  KIND.PROCESS,
+  KIND.THREAD,
+  KIND.STEP,
+  KIND.PHASE,
+  KIND.REGION,
+  KIND.LAYER,
+  KIND.OP,
+  KIND.FAMILY,
+  KIND.PYTHON,
+  KIND.C,
+  KIND.CPP,
+  KIND.CPU_LINE,
+  KIND.OS_KERNEL,
+  KIND.WAIT,
+  KIND.BOUNDARY,
+  KIND.GPU_KERNEL,
+  KIND.GPU_SCOPE,
+  KIND.GPU_LINE,
+  KIND.GPU_COPY,
+  KIND.CPU_INSTRUCTION,
+  KIND.GPU_INSTRUCTION,
+  KIND.GPU_STALL,
+  KIND.GPU_OFFSET,
+  KIND.GPU_IDLE,
+  KIND.UNATTRIBUTED,
+]);
+
+/** What collapsed stacks have behind the names of these kinds, as exchange/collapsed.py writes them. */
+export const COLLAPSED_MARKS = Object.freeze({
+  [KIND.OS_KERNEL]: "_[k]",
+  [KIND.GPU_KERNEL]: "_[G]",
+  [KIND.GPU_LINE]: "_[G]",
+  [KIND.GPU_SCOPE]: "_[G]",
+  [KIND.GPU_COPY]: "_[G]",
+  [KIND.GPU_INSTRUCTION]: "_[g]",
+  [KIND.GPU_STALL]: "_[g]",
+  [KIND.GPU_OFFSET]: "_[g]",
+  [KIND.CPU_INSTRUCTION]: "_[g]",
+});

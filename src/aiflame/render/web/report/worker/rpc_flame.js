@@ -1,0 +1,178 @@
+// What the worker answers for the flame graph: `domain` (what its facts hold), `frames` (all of them, once), `flame` (a tree, laid out).
+
+import { marked, readChoices } from "../shared/frame_choices.js";
+import { KIND } from "../shared/kinds.js";
+import { arrange } from "./arrange.js";
+import { alignedFrames, unnumbered } from "./baseline.js";
+import { callees, callers, focus, invert, merge, mergeRecursion } from "./nodes.js";
+import { chosenParts, restParts } from "./site_shares.js";
+import { SiteTable, hiddenFrames, idleShare, tree } from "./sites.js";
+
+const LAST = new Set([KIND.GPU_IDLE, KIND.UNATTRIBUTED]); // among siblings by name
+
+const MOST_IDLE = 0.5; // where a device was idle for longer, a picture of that shows nothing: it is left out until asked for
+
+const opened = new Map(); // domain → facts, and those with a base
+let grown = { key: "", tree: null }; // the latest tree before transforms: another order or focus needs no growth
+
+export const FLAME_CALLS = {
+  async domain(blocks, { domain }) {
+    const { facts } = await open(blocks, domain, false);
+    const { metrics, bins, notes, slots } = facts.head;
+    const named = facts.groupings.map(({ name, label }) => ({ name, label }));
+    return { metrics, groupings: named, kinds: facts.kinds, bins, slots, notes: notes ?? [], steps: facts.steps.length };
+  },
+
+  async frames(blocks, { domain, base }) {
+    return (await open(blocks, domain, base)).frames;
+  },
+
+  async flame(blocks, given) {
+    const from = await open(blocks, given.domain, given.base);
+    const metric = from.facts.head.metrics.find((one) => one.name === given.metric) ?? from.facts.head.metrics[0];
+    const idle = idleShare(from.facts, metric.name);
+    const shown = given.idle ? given.idle === "1" : idle < MOST_IDLE;
+    const asked = { ...given, metric: metric.name, detail: given.detail || usualDetail(metric), idle: shown };
+    const raw = growOnce(from, asked);
+    const changed = transform(raw, from, asked);
+    const how = { order: asked.order, widths: raw.columns.length > 2 && asked.widths === "base" ? 2 : 0, rank: ranks(from) };
+    const laid = changed.above ? joined(arrange(changed.below, how), arrange(changed.above, how)) : arrange(changed.below, how);
+    const { columns, ...arrays } = laid;
+    const cut = Boolean(changed.above?.cut ?? changed.below.cut);
+    const divided = Boolean(given.range || given.steps);
+    const told = { metric, detail: asked.detail, idle: { share: idle, shown }, whole: whole(raw), cut, divided, scaled: raw.scaled };
+    return { answer: { ...arrays, ...told }, transfer: buffers(arrays) };
+  },
+};
+
+/** Samples are there for what lies inside a kernel: as attribute/trees/build.py. */
+function usualDetail({ unit }) {
+  return unit === "samples" ? "instruction" : "function";
+}
+
+async function open(blocks, domain, withBase) {
+  const key = `${domain} ${withBase ? "base" : ""}`;
+  if (!opened.has(key)) opened.set(key, read(blocks, domain, withBase));
+  return opened.get(key);
+}
+
+async function read(blocks, domain, withBase) {
+  if (!withBase) {
+    const facts = new SiteTable(await blocks.get(`facts.${domain}`));
+    return { key: domain, facts, base: null, frames: facts.frames, labels: facts.kinds };
+  }
+  const { facts } = await open(blocks, domain, false);
+  const other = new SiteTable(await blocks.get(`base.${domain}`));
+  const { frames, rowOf } = alignedFrames(facts.frames, other.frames);
+  return { key: `${domain} base`, facts, base: { facts: other, frameOf: rowOf }, frames, labels: { ...other.kinds, ...facts.kinds } };
+}
+
+function growOnce(from, asked) {
+  const { metric, by, range, steps, ranks: ofRanks, against, scale, idle, detail, inverted, hide } = asked;
+  const key = JSON.stringify([from.key, metric, by, range, steps, ofRanks, against, scale, idle, detail, Boolean(inverted), hide]);
+  if (grown.key === key) return grown.tree;
+  const { facts, base, frames, labels } = from;
+  const grouping = facts.groupings.find((one) => one.name === by) ?? facts.groupings[0];
+  const hidden = hiddenFrames(frames.kind, { detail, inverted }, marked(frames, labels, readChoices(hide)));
+  const chosen = chosenParts(facts, metric, asked);
+  const rest = against && chosen ? { facts, chosen: restParts(facts, metric, asked) } : null;
+  // Ranks side by side: what tells one from the other must not.
+  const alike = rest && ofRanks ? unnumbered(frames) : null;
+  if (alike) rest.frameOf = alike;
+  const segments = alike ? grouping.segments.filter((name) => name !== "process" && name !== "rank") : grouping.segments;
+  const made = tree(facts, rest ?? base, { segments, metric, hidden, chosen, idle, ...(alike ? { frameOf: alike } : {}) });
+  const perLength = rest && rest.chosen.length > 0 ? chosen.length / rest.chosen.length : 1;
+  const usual = rest || !base ? perLength : perPeriod(facts, base.facts, metric);
+  grown = { key, tree: scaled(made, scale === "total" ? null : usual) };
+  return grown.tree;
+}
+
+/** Twice the period of sampling, half the samples: so many of the one count as one of the other. */
+function perPeriod(facts, base, metric) {
+  const { unit } = facts.head.metrics.find((one) => one.name === metric);
+  return unit === "samples" ? 2 ** ((base.head.period_log2 ?? 0) - (facts.head.period_log2 ?? 0)) : 1;
+}
+
+/** What the tree is compared with, so many times as much; null: as much as makes both the same in all. Parts of units are kept. */
+function scaled(made, factor) {
+  const [now, , before] = made.columns;
+  if (!before) return { ...made, scaled: 1 };
+  const [sum, base] = [total(now), total(before)];
+  const times = factor ?? (sum > 0 && base > 0 ? sum / base : 1);
+  const columns = times === 1 ? made.columns : [now, made.columns[1], before.map((value) => value * times)];
+  return { ...made, columns, scaled: times };
+}
+
+/** What a person has asked for on top: {below, above}, `above` for a sandwich's callers alone. */
+function transform(raw, { frames, labels }, { focus: through, recursion, merge: merged, inverted, sandwich }) {
+  const mark = (choices) => marked(frames, labels, choices);
+  let found = raw;
+  for (const choice of readChoices(through)) found = focus(found, mark([choice]));
+  if (recursion) found = mergeRecursion(found, frames.kind);
+  if (sandwich) {
+    const middle = mark(readChoices(sandwich));
+    return { below: callees(found, middle), above: callers(found, middle) };
+  }
+  if (merged) found = merge(found, mark(readChoices(merged)));
+  return { below: inverted ? invert(found) : found, above: null };
+}
+
+/** Values of all, before anything was focused on. */
+function whole({ columns }) {
+  return columns.map(total);
+}
+
+function total(values) {
+  return values.reduce((sum, value) => sum + value, 0);
+}
+
+/** Each frame's place in the order of names: numbers in names count as numbers. */
+function ranks(from) {
+  if (from.ranks) return from.ranks;
+  const { name, kind } = from.frames;
+  const keys = name.map((text, row) => (LAST.has(kind[row]) ? "\uffff" : "") + padded(text));
+  const compare = (one, other) => (keys[one] < keys[other] ? -1 : keys[one] > keys[other] ? 1 : one - other);
+  const order = Int32Array.from(keys.keys()).sort(compare);
+  from.ranks = new Int32Array(order.length);
+  for (let at = 0; at < order.length; at++) from.ranks[order[at]] = at;
+  return from.ranks;
+}
+
+function padded(text) {
+  return /\d/.test(text) ? text.replace(/\d+/g, (digits) => digits.padStart(12, "0")) : text;
+}
+
+/** A sandwich: what the middle calls with depths from 0, its callers with depths below 0. */
+function joined(below, above) {
+  const count = below.count + above.count - 1;
+  const move = (node) => (node === 0 ? 0 : below.count + node - 1);
+  const glue = (one, other) => {
+    const both = new one.constructor(count);
+    both.set(one);
+    both.set(other.subarray(1), one.length);
+    return both;
+  };
+  const depth = glue(Int32Array.from(below.depth), Int32Array.from(above.depth, (one) => -one));
+  const parent = glue(below.parent, above.parent.map(move));
+  const after = glue(below.after, above.after.map((node) => below.count + node - 1));
+  after[0] = count;
+  const levels = above.starts.length - 2; // of callers
+  const rows = new Int32Array(count);
+  const starts = new Int32Array(levels + below.starts.length);
+  let at = 0;
+  for (let level = levels; level >= 1; level--) {
+    starts[levels - level] = at;
+    for (let row = above.starts[level]; row < above.starts[level + 1]; row++) rows[at++] = move(above.rows[row]);
+  }
+  rows.set(below.rows, at);
+  below.starts.forEach((start, level) => (starts[levels + level] = at + start));
+  const own = below.own.map((one, column) => glue(one, above.own[column]));
+  const total = below.total.map((one, column) => glue(one, above.total[column]));
+  const frame = glue(below.frame, above.frame);
+  const left = glue(below.left, above.left);
+  return { count, depth, parent, after, rows, starts, own, total, frame, left, upper: below.count };
+}
+
+function buffers(arrays) {
+  return Object.values(arrays).flatMap((one) => (Array.isArray(one) ? one : [one])).filter(ArrayBuffer.isView).map((one) => one.buffer);
+}
