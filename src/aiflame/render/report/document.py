@@ -52,7 +52,7 @@ class Report:
 
     def first_screen(self) -> dict[str, object]:
         """What the page shows at once, and the names of its `blocks`."""
-        shown = first_screen(self.profile, self.analysis, self.tables, self.baseline, lambda: self.ranks.found)
+        shown = first_screen(self.profile, self.analysis, self.tables, self.baseline, lambda: self.ranks.comparison)
         return {**shown, "title": self.title, "blocks": self.names}
 
     @cached_property

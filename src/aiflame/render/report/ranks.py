@@ -22,7 +22,7 @@ def ranks_block(page: RankPage, started_ns: int = 0) -> bytes:
     `map.first` and `map.NAME` (ranks × columns, µs + 1, 0: none), `path.*` (a row for each step), `stretch.*` and `work.*` (of all
     paths, `path.stretches` and `path.ranks` of each)."""
     listed, columns = stored_tables(page.tables, started_ns)
-    found = page.found
+    found = page.comparison
     told = {
         "tables": listed,
         "findings": [dataclasses.asdict(one) for one in found.findings],

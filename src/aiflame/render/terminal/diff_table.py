@@ -38,7 +38,7 @@ def _step_line(step: Change) -> Text:
 
 
 def _print(difference: Difference, rows: int, everything: bool, console: Console) -> None:
-    told = difference.rows if everything else difference.told()
+    told = difference.rows if everything else difference.differing()
     hidden = len(difference.rows) - len(told)
     what = GROUPINGS[difference.by].heading
     if told.is_empty():
