@@ -41,7 +41,7 @@ def page(title: str, summary: Mapping[str, object] | None, blocks: Iterable[tupl
 
 
 def served_policy() -> str:
-    """What a served page may do; the page itself says the same."""
+    """The content security policy of a served page; the page itself has the same."""
     return policy(bundle(WEB, "report/main.js"), _style(), served=True)
 
 
@@ -54,7 +54,7 @@ def policy(script: str, style: str, *, served: bool) -> str:
 
 
 def palette() -> dict[str, dict[int | str, list[str]]]:
-    """theme → kind → the colour of each shade; and those of labels, of what a search finds, and of changes from gone to new."""
+    """theme → kind → the colour of each shade; and those of labels, of matches of a search, and of changes from gone to new."""
     return {theme: {**_kinds(theme), **_others(theme)} for theme in ("light", "dark")}
 
 
@@ -69,7 +69,7 @@ def _others(theme: str) -> dict[int | str, list[str]]:
 
 
 def _style() -> str:
-    """report.css, then what the views have of their own."""
+    """report.css, then the styles of the views."""
     first = _REPORT / "report.css"
     style = "".join(file.read_text(encoding="utf-8") for file in [first, *sorted(set(_REPORT.glob("*.css")) - {first})])
     assert "</" not in style
@@ -109,8 +109,8 @@ def _script(text: str) -> str:
 def _filled(text: str, **values: str) -> str:
     """In one pass, so that no value is looked into."""
     parts = text.split("{")
-    found = [parts[0]]
+    filled = [parts[0]]
     for part in parts[1:]:
-        name, _, rest = part.partition("}")
-        found += [values[name], rest]
-    return "".join(found)
+        name, _, after = part.partition("}")
+        filled += [values[name], after]
+    return "".join(filled)
