@@ -22,7 +22,7 @@ from aiflame.attribute.tree import CPU_TIME, GPU_TIME
 from aiflame.cli.demo_comparison import sentence, ways
 from aiflame.cli.say import say
 from aiflame.errors import AiflameError
-from aiflame.recorder import Place, RecordOptions, run
+from aiflame.recorder import ProfileLocation, RecordOptions, run
 from aiflame.render.flame_svg import svg
 from aiflame.render.terminal.top_table import print_top
 
@@ -51,7 +51,7 @@ def demo(
     say(f"Recording {seconds:g} s of one matrix product in three ways on {_LABELS[chosen]} ...")
     with _workplace():
         command = [sys.executable, "-m", "aiflame.demo.matmul", "--device", chosen.value, "--seconds", str(seconds)]
-        status = run(command, Place(output, output), RecordOptions(), overwrite=output == DEFAULT).status
+        status = run(command, ProfileLocation(output, output), RecordOptions(), overwrite=output == DEFAULT).status
         if status != 0:
             raise AiflameError(f"the workload ended with status {status}: what it said stands above")
         _show(output, chosen)
