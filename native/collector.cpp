@@ -1,7 +1,9 @@
 #include "collector.hpp"
 
 #include "base/clock.hpp"
+#include "base/fresh_memory.hpp"
 #include "base/next_definition.hpp"
+#include "base/own_process.hpp"
 #include "base/sys.hpp"
 #include "base/valgrind.hpp"
 #include "hooks/calls.hpp"
@@ -64,8 +66,8 @@ uint64_t used_before_ns;
 
 // Tables, who the process is, and its rank: at start, and again in the child of a fork.
 bool open_tables(bool forked) noexcept {
-  uint64_t now = now_ns();
-  used_before_ns = forked ? 0 : clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+  uint64_t now = now_by_system_call_ns();
+  used_before_ns = forked ? 0 : sys::process_cpu_ns();
   spool::open(now);
   spool::life::begin(now, python_version(), forked);
   if (!control::recording()) return false;
@@ -75,7 +77,7 @@ bool open_tables(bool forked) noexcept {
 
 void write_end() noexcept {
   threads::retire_all();
-  uint64_t end = now_ns(), cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - used_before_ns;
+  uint64_t end = now_by_system_call_ns(), cpu = sys::process_cpu_ns() - used_before_ns;
   if (spool::life::is_all())
     spool::life::end(end, cpu);
   else
@@ -83,8 +85,8 @@ void write_end() noexcept {
 }
 
 // Everything that refers to rows of tables that are gone.
-void forget_rows() noexcept {
-  trie::clear();
+void forget_rows(fresh_memory::Who who) noexcept {
+  trie::clear(who);
   forget_marks();
   modules::forget_rows();
   jit::forget_rows();
@@ -101,14 +103,15 @@ void forget_rows() noexcept {
 
 // Recording may stop and start again in one process. A tick of the last recording may still be running in some thread.
 void forget_last_recording() noexcept {
+  constexpr auto kSame = fresh_memory::Who::SAME_PROCESS;
   if (control::await_users(threads::any_uses)) {
     spool::abandon();
     spool::life::abandon();
   } else {
-    spool::leave_behind();
+    spool::leave_behind(kSame);
     spool::life::leave_behind();
   }
-  forget_rows();
+  forget_rows(kSame);
 }
 
 void end(void (*write_cuda)() noexcept) noexcept {
@@ -144,7 +147,7 @@ bool start(const char* profile) noexcept {
   // Most processes have had none, and their memory for it is never touched.
   static bool again = false;
   if (std::exchange(again, true)) forget_last_recording();
-  owner = sys::process_id();
+  owner = own_process_id();
   if (!signals::install(tick) || !open_tables(false)) return false;
   running.store(true, std::memory_order_release);
   threads::self();
@@ -159,11 +162,7 @@ void stop() noexcept { end(cuda::stop); }
 bool active() noexcept { return running.load(std::memory_order_relaxed) && control::recording(); }
 
 bool preloaded() noexcept {
-  static const bool first = [] {
-    Dl_info library, wrapper;
-    void* close = dlsym(RTLD_DEFAULT, "dlclose");
-    return close && dladdr(close, &wrapper) && dladdr(reinterpret_cast<void*>(&aiflame_stop), &library) && wrapper.dli_fbase == library.dli_fbase;
-  }();
+  static const bool first = [] { return sys::is_ours(reinterpret_cast<uint64_t>(dlsym(RTLD_DEFAULT, "dlclose"))); }();
   return first;
 }
 
@@ -179,10 +178,10 @@ void after_fork_child() noexcept {
   level_zero::after_fork_child();
   threads::after_fork();  // also while stopped: a recording that the child starts later must not meet its parent's threads
   if (!running.load(std::memory_order_acquire)) return;
-  owner = sys::process_id();
+  owner = own_process_id();
   control::forget_users();
-  spool::leave_behind();
-  forget_rows();
+  spool::leave_behind(fresh_memory::Who::CHILD);
+  forget_rows(fresh_memory::Who::CHILD);
   if (!control::has(schema::Feature::CHILDREN) || !open_tables(true)) {
     running.store(false, std::memory_order_release);
     control::stop(schema::StopReason::NONE, 0);

@@ -9,13 +9,21 @@ A test in `unit` has no such excuse.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 LIVE = ("collector", "e2e", "gpu", "web")
 TIMED = ("collector", "e2e", "gpu", "guests")
 TRIES_AGAIN = 2
+
+# The same examples each time: a change is not refused for what it has not touched. HYPOTHESIS_PROFILE=search looks for new ones.
+# No test judges by the clock: a machine may be slow.
+settings.register_profile("aiflame", deadline=None, max_examples=60, derandomize=True)
+settings.register_profile("search", deadline=None, max_examples=600)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "aiflame"))
 
 
 def pytest_configure(config: pytest.Config) -> None:

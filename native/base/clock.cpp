@@ -18,7 +18,8 @@ int by_system_call(clockid_t clock, timespec* now) noexcept {
   return static_cast<int>(sys::call(SYS_clock_gettime, clock, reinterpret_cast<long>(now)));
 }
 
-constinit std::atomic<Read*> read{by_system_call};
+int find_and_read(clockid_t clock, timespec* now) noexcept;
+constinit std::atomic<Read*> read{find_and_read};
 constinit std::atomic<bool> left_alone{false};
 
 // A function of the library that the kernel maps (vdso(7)), by its symbol table: the section headers are not mapped everywhere.
@@ -52,13 +53,20 @@ class KernelLibrary {
   const char* names_ = nullptr;
 };
 
-}  // namespace
-
-void find_clock() noexcept {
+// The first time. Where the kernel has no such function, the clock is read by a system call.
+int find_and_read(clockid_t clock, timespec* now) noexcept {
   uint64_t image = getauxval(AT_SYSINFO_EHDR);
-  void* function = image ? KernelLibrary(image).function("__vdso_clock_gettime") : nullptr;
-  if (function) read.store(reinterpret_cast<Read*>(function), std::memory_order_relaxed);
+  auto* function = image ? reinterpret_cast<Read*>(KernelLibrary(image).function("__vdso_clock_gettime")) : nullptr;
+  Read *unknown = find_and_read, *chosen = function ? function : by_system_call;
+  if (!read.compare_exchange_strong(unknown, chosen, std::memory_order_relaxed)) chosen = unknown;
+  return chosen(clock, now);
 }
+
+uint64_t nanoseconds(const timespec& time) noexcept {
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(time.tv_nsec);
+}
+
+}  // namespace
 
 void leave_clock_alone() noexcept {
   left_alone.store(true, std::memory_order_relaxed);
@@ -70,7 +78,13 @@ bool clock_left_alone() noexcept { return left_alone.load(std::memory_order_rela
 uint64_t clock_ns(clockid_t clock) noexcept {
   timespec now{};
   read.load(std::memory_order_relaxed)(clock, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+  return nanoseconds(now);
+}
+
+uint64_t now_by_system_call_ns() noexcept {
+  timespec now{};
+  by_system_call(CLOCK_MONOTONIC, &now);
+  return nanoseconds(now);
 }
 
 }  // namespace aiflame

@@ -6,13 +6,13 @@
 
 namespace aiflame {
 
-// Finds the kernel's function. Until then, and where there is none, the clock is read by a system call.
-void find_clock() noexcept;
 // The program has forbidden the instruction behind that function (prctl(PR_SET_TSC)), or will: from here on clocks are read by system calls.
 void leave_clock_alone() noexcept;
 bool clock_left_alone() noexcept;
 
 uint64_t clock_ns(clockid_t clock) noexcept;
 inline uint64_t now_ns() noexcept { return clock_ns(CLOCK_MONOTONIC); }
+// The same by a system call: for the few times that every process needs, since the pages that the kernel's function lies in cost more.
+uint64_t now_by_system_call_ns() noexcept;
 
 }  // namespace aiflame

@@ -1,8 +1,8 @@
 #include "base/next_definition.hpp"
 
-#include <dlfcn.h>
+#include "base/own_library.hpp"
+
 #include <elf.h>
-#include <gnu/libc-version.h>
 #include <link.h>
 #include <atomic>
 #include <cstring>
@@ -72,27 +72,18 @@ class Library {
   const uint16_t* versions_ = nullptr;
 };
 
-bool is_new_enough() noexcept {
-  const char* version = gnu_get_libc_version();
-  auto number = [&version] {
-    uint32_t value = 0;
-    for (; *version >= '0' && *version <= '9'; version++) value = value * 10 + static_cast<uint32_t>(*version - '0');
-    return value;
-  };
-  uint32_t major = number();
-  if (*version++ != '.') return false;
-  return major > 2 || (major == 2 && number() >= 34);
-}
+// glibc since 2.34: before, libdl and libpthread had functions of their own.
+bool has_everything(const link_map& map) noexcept { return Library(map).find("pthread_create", hash_of("pthread_create")); }
 
 }  // namespace
 
 void learn() noexcept {
-  Dl_info info;
-  link_map* own = nullptr;
-  if (!is_new_enough() || !dladdr1(reinterpret_cast<void*>(&learn), &info, reinterpret_cast<void**>(&own), RTLD_DL_LINKMAP) || !own) return;
+  const link_map* own = own_library();
+  if (!own) return;
   // Not where we were loaded later: libc stands before us then.
   for (const link_map* map = own->l_next; map; map = map->l_next) {
     if (!std::string_view(map->l_name ? map->l_name : "").ends_with("/libc.so.6")) continue;
+    if (!has_everything(*map)) return;
     libc = map;
     behind_us.store(own->l_next, std::memory_order_release);
     return;

@@ -23,6 +23,11 @@ bool own_this_fork() noexcept {
   return true;
 }
 
+uint32_t own_process_id() noexcept {
+  uint32_t own = own_pid.load(std::memory_order_relaxed);
+  return own ? own : sys::process_id();
+}
+
 void stay_in_process() noexcept { own_pid.store(0, std::memory_order_relaxed); }
 
 }  // namespace aiflame

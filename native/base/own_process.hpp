@@ -1,5 +1,6 @@
 // Whether this is the process that the collector's memory is of.
 #pragma once
+#include <cstdint>
 
 namespace aiflame {
 
@@ -9,6 +10,8 @@ bool own_process() noexcept;
 void own_this_process() noexcept;
 // The child of a fork is it from here on. False after stay_in_process().
 bool own_this_fork() noexcept;
+// Its number, asked of the kernel once.
+uint32_t own_process_id() noexcept;
 // From here on own_process() is true, and asks the kernel nothing: nothing is recorded that a child could disturb.
 void stay_in_process() noexcept;
 

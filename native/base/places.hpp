@@ -9,6 +9,18 @@
 
 namespace aiflame::places {
 
+// So many bytes at an address.
+struct Range {
+  uint64_t address, bytes;
+
+  bool holds(uint64_t other) const noexcept { return other - address < bytes; }
+  bool overlaps(uint64_t other, uint64_t other_bytes) const noexcept { return other < address + bytes && address < other + other_bytes; }
+};
+inline Range range(const void* memory, uint64_t bytes) noexcept { return {reinterpret_cast<uint64_t>(memory), bytes}; }
+
+// Something is mapped at each of its addresses.
+bool is_mapped(const Range& range) noexcept;
+
 struct Owner {
   bool (*overlaps)(uint64_t address, uint64_t bytes) noexcept;
   void (*map_missing)() noexcept;  // maps again what the program has unmapped

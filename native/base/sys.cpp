@@ -41,12 +41,16 @@ bool is_ours(uint64_t address) noexcept { return address >= reinterpret_cast<uin
 uint32_t process_id() noexcept { return static_cast<uint32_t>(call(SYS_getpid)); }
 uint32_t thread_id() noexcept { return static_cast<uint32_t>(call(SYS_gettid)); }
 
-uint64_t thread_cpu_ns(uint32_t tid) noexcept {
+namespace {
+uint64_t cpu_ns(long clock) noexcept {
   timespec now{};
-  // The kernel's encoding of "CPU clock of thread tid": ~tid << 3 | CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED.
-  long clock = static_cast<long>(static_cast<int>(~tid << 3 | 6u));
   if (failed(call(SYS_clock_gettime, clock, reinterpret_cast<long>(&now)))) return 0;
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
+}  // namespace
+
+// The kernel's encoding of "CPU clock of thread tid": ~tid << 3 | CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED.
+uint64_t thread_cpu_ns(uint32_t tid) noexcept { return cpu_ns(static_cast<int>(~tid << 3 | 6u)); }
+uint64_t process_cpu_ns() noexcept { return cpu_ns(CLOCK_PROCESS_CPUTIME_ID); }
 
 }  // namespace aiflame::sys

@@ -31,5 +31,6 @@ bool is_ours(uint64_t address) noexcept;
 uint32_t process_id() noexcept;
 uint32_t thread_id() noexcept;
 uint64_t thread_cpu_ns(uint32_t tid) noexcept;
+uint64_t process_cpu_ns() noexcept;
 
 }  // namespace aiflame::sys

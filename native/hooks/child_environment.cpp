@@ -1,6 +1,7 @@
 #include "hooks/child_environment.hpp"
 
 #include "base/large.hpp"
+#include "base/own_library.hpp"
 #include "base/sys.hpp"
 #include "collector.hpp"
 #include "hooks/hooks.hpp"
@@ -44,7 +45,11 @@ uint32_t first_pid = 0;
 thread_local void* block;
 thread_local size_t block_bytes;
 
-bool names(const char* entry, std::string_view name) noexcept { return strncmp(entry, name.data(), name.size()) == 0 && entry[name.size()] == '='; }
+bool names(const char* entry, std::string_view name) noexcept {
+  size_t at = 0;  // a call of strncmp() would take most processes a page of libc
+  while (at < name.size() && entry[at] == name[at]) at++;
+  return at == name.size() && entry[at] == '=';
+}
 
 const char* find(char* const* environment, std::string_view name) noexcept {
   for (; *environment; environment++)
@@ -156,7 +161,7 @@ const char* ChildEnvironment::before_paths_change() noexcept {
 }
 
 void ChildEnvironment::remember() noexcept {
-  first_pid = sys::process_id();
+  first_pid = own_process_id();
   if (!environ) return;
   char *at = few_entries, *end = std::end(few_entries);
   for (size_t which = 0; which < std::size(kCarried); which++) {
@@ -170,8 +175,7 @@ void ChildEnvironment::remember() noexcept {
     entries[which] = static_cast<char*>(memcpy(at, entry, bytes));
     at += bytes;
   }
-  Dl_info info;
-  if (collector::preloaded() && dladdr(reinterpret_cast<void*>(&ChildEnvironment::remember), &info)) library = info.dli_fname;
+  if (collector::preloaded() && own_library()) library = own_library()->l_name;
   if (find(environ, kDescriptors)) remember_needed_libraries();
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 // The product of up to three words and the bytes of an element.
 struct Layout {
-  std::string_view function;
+  char function[40];  // not a pointer, which would be relocated at the start of every program
   uint8_t element;
   uint8_t offset;  // of the first word; the others come right after it
   uint8_t words;
@@ -58,7 +58,7 @@ uint64_t word(const void* at) noexcept {
 
 uint8_t find(std::string_view name) noexcept {
   for (size_t at = 0; at < std::size(kLayouts); at++)
-    if (kLayouts[at].function == name) return static_cast<uint8_t>(at + 1);
+    if (std::string_view(kLayouts[at].function) == name) return static_cast<uint8_t>(at + 1);
   return 0;
 }
 

@@ -2,6 +2,7 @@
 
 #include "spool/spool.hpp"
 
+#include <unistd.h>
 #include <cstdlib>
 #include <string_view>
 
@@ -31,9 +32,32 @@ uint32_t number(const char* variable, uint32_t without) noexcept {
   return *end || value >= kUnknown ? without : static_cast<uint32_t>(value);
 }
 
+// Most environments have none of them, which a few letters of each variable say: no more is read in most processes.
+bool may_be_rank(const char* name) noexcept {
+  switch (name[0]) {
+    case 'O':
+      return name[1] == 'M' && name[2] == 'P' && name[3] == 'I';
+    case 'P':
+      return name[1] == 'M' && name[2] == 'I';
+    case 'R':
+      return name[1] == 'A' && name[2] == 'N' && name[3] == 'K';
+    case 'S':
+      return name[1] == 'L' && name[2] == 'U';
+    default:
+      return false;
+  }
+}
+
+bool may_have_rank() noexcept {
+  for (char** entry = environ; entry && *entry; entry++)
+    if (may_be_rank(*entry)) return true;
+  return false;
+}
+
 }  // namespace
 
 void write_rank() noexcept {
+  if (!may_have_rank()) return;
   for (const Variables& of : kLaunchers) {
     uint32_t rank = number(of.rank, kUnknown), size = number(of.size, 0);
     // RANK alone is anybody's variable. Slurm's batch script has a rank, too, but is no step of it.

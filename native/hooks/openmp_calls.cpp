@@ -9,31 +9,39 @@
 
 #include <atomic>
 #include <iterator>
+#include <new>
 
 namespace aiflame::openmp {
 
 namespace {
 
-constinit calls::Function functions[] = {
-    {schema::CallBackend::OPENMP, "parallel"},
-    {schema::CallBackend::OPENMP, "loop"},
-    {schema::CallBackend::OPENMP, "sections"},
-    {schema::CallBackend::OPENMP, "single"},
-    {schema::CallBackend::OPENMP, "single (of another thread)"},
-    {schema::CallBackend::OPENMP, "workshare"},
-    {schema::CallBackend::OPENMP, "distribute"},
-    {schema::CallBackend::OPENMP, "taskloop"},
-    {schema::CallBackend::OPENMP, "scope"},
-    {schema::CallBackend::OPENMP, "barrier"},
-    {schema::CallBackend::OPENMP, "taskwait"},
-    {schema::CallBackend::OPENMP, "taskgroup"},
-    {schema::CallBackend::OPENMP, "reduction"},
-    {schema::CallBackend::OPENMP, "target"},
-    {schema::CallBackend::OPENMP, "target enter data"},
-    {schema::CallBackend::OPENMP, "target exit data"},
-    {schema::CallBackend::OPENMP, "target update"},
+constexpr char kNames[][28] = {
+    "parallel", "loop",      "sections",  "single", "single (of another thread)", "workshare",        "distribute",    "taskloop", "scope", "barrier",
+    "taskwait", "taskgroup", "reduction", "target", "target enter data",          "target exit data", "target update",
 };
-static_assert(std::size(functions) == static_cast<size_t>(Traced::TARGET_UPDATE) + 1);
+constexpr size_t kTraced = std::size(kNames);
+static_assert(kTraced == static_cast<size_t>(Traced::TARGET_UPDATE) + 1);
+
+// Made when one is first traced: as constants, each would be relocated at the start of every program.
+struct Made {
+  enum class State : uint8_t { NOT, BEING, MADE };
+  std::atomic<State> state;
+  alignas(calls::Function) char function[sizeof(calls::Function)];
+};
+AIFLAME_LARGE constinit Made functions[kTraced]{};
+
+calls::Function& function_of(Traced what) noexcept {
+  auto number = static_cast<uint32_t>(what);
+  Made& made = functions[number];
+  auto* function = reinterpret_cast<calls::Function*>(made.function);
+  while (made.state.load(std::memory_order_acquire) != Made::State::MADE) {
+    Made::State now = Made::State::NOT;
+    if (!made.state.compare_exchange_strong(now, Made::State::BEING)) continue;  // all threads of a team come here at once
+    new (function) calls::Function(schema::CallBackend::OPENMP, kNames[number]);
+    made.state.store(Made::State::MADE, std::memory_order_release);
+  }
+  return *function;
+}
 
 struct Open {
   Traced what;
@@ -85,7 +93,7 @@ void trace_end(Traced what) noexcept {
   if (at == 0) return;
   open_now->depth = at - 1;
   const Open& ended = open_now->open[at - 1];
-  calls::end(ended.begun, functions[static_cast<uint32_t>(what)], {.bytes = ended.bytes});
+  calls::end(ended.begun, function_of(what), {.bytes = ended.bytes});
 }
 
 void trace_bytes(uint64_t bytes) noexcept {

@@ -1,5 +1,4 @@
 // Fork and the ways out of a process.
-#include "base/clock.hpp"
 #include "collector.hpp"
 #include "hooks/hooks.hpp"
 #include "hooks/interruptible_calls.hpp"
@@ -21,9 +20,7 @@ void after_fork_in_child() noexcept {
 }
 
 // Of exit_group(): the destructors do not run, so the end is written here. A vfork child leaves its parent's memory alone.
-void ending() noexcept {
-  if (own_process()) collector::before_exit();
-}
+void ending() noexcept { collector::before_exit(); }
 
 }  // namespace
 
@@ -32,7 +29,6 @@ void resolve() noexcept {
   if (done.exchange(true)) return;
   own_this_process();
   next_definition::learn();
-  find_clock();
   resolve_signals();
   resolve_interruptible();
   resolve_interruptible_ipc();

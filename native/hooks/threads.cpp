@@ -19,7 +19,9 @@ Real<int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*), "pthread_c
 Real<decltype(::thrd_create), "thrd_create"> real_thrd_create;
 
 pthread_key_t ending_key;
-bool have_key = false;
+enum class Key : uint8_t { NONE, MAKING, THERE, REFUSED };
+std::atomic<Key> key{Key::NONE};
+void on_thread_end(void* value) noexcept;
 
 // What the creator hands to the new thread. Not from malloc: allocators create threads too, with their locks held.
 struct Start {
@@ -61,9 +63,20 @@ uint64_t stack_bytes(const pthread_attr_t* attributes) noexcept {
   return bytes;
 }
 
+// With the first thread that the program makes: most programs make none.
+void make_key() noexcept {
+  if (key.load(std::memory_order_acquire) >= Key::THERE) [[likely]]
+    return;
+  Key none = Key::NONE;
+  if (key.compare_exchange_strong(none, Key::MAKING))
+    key.store(pthread_key_create(&ending_key, on_thread_end) == 0 ? Key::THERE : Key::REFUSED, std::memory_order_release);
+  while (key.load(std::memory_order_acquire) == Key::MAKING) sched_yield();
+}
+
 Start* prepare(void* routine, void* argument, uint32_t creator_stack, const pthread_attr_t* attributes) noexcept {
   Start* start = take_start();
   if (!start) return nullptr;
+  make_key();
   start->routine = routine;
   start->argument = argument;
   start->creator_stack = creator_stack;
@@ -96,7 +109,7 @@ Routine enter(void* argument) noexcept {
   threads::Beginning beginning{start->creator_stack, routine.routine, start->stack_bytes};
   signals::inherit(start->mask);
   give_start(start);
-  if (have_key) pthread_setspecific(ending_key, reinterpret_cast<void*>(1));
+  if (key.load(std::memory_order_acquire) == Key::THERE) pthread_setspecific(ending_key, reinterpret_cast<void*>(1));
   threads::begin(beginning);
   threads::expected();
   return routine;
@@ -122,10 +135,7 @@ void on_thread_end(void* value) noexcept {
 
 }  // namespace
 
-void resolve_threads() noexcept {
-  find_all(real_pthread_create, real_thrd_create);
-  have_key = pthread_key_create(&ending_key, on_thread_end) == 0;
-}
+void resolve_threads() noexcept { find_all(real_pthread_create, real_thrd_create); }
 
 }  // namespace aiflame::hooks
 

@@ -13,7 +13,6 @@
 
 #include <dlfcn.h>
 #include <link.h>
-#include <array>
 #include <cstring>
 #include <utility>
 
@@ -134,11 +133,13 @@ uint64_t hook(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64
   return called(slots[kAt], hooks::caller(), {a, b, c, d, e, f, g});
 }
 
+// Written when torch's libraries are there: as constants each would be relocated at the start of every program.
+AIFLAME_LARGE Real hook_of[kSlots];
+
 template <size_t... kAt>
-constexpr std::array<Real, sizeof...(kAt)> make_hooks(std::index_sequence<kAt...>) noexcept {
-  return {hook<kAt>...};
+void write_hooks(std::index_sequence<kAt...>) noexcept {
+  ((hook_of[kAt] = hook<kAt>), ...);
 }
-constexpr std::array<Real, kSlots> kHooks = make_hooks(std::make_index_sequence<kSlots>());
 
 // --- c10d::Work ----------------------------------------------------------------------------------------------------------
 
@@ -211,10 +212,11 @@ calls::Function* function_of(std::string_view backend, const char* name) noexcep
 
 void* take_slot(const Slot& wanted) noexcept {
   for (size_t at = 0; at < slot_count; at++)
-    if (strcmp(slots[at].mangled, wanted.mangled) == 0) return reinterpret_cast<void*>(kHooks[at]);
+    if (strcmp(slots[at].mangled, wanted.mangled) == 0) return reinterpret_cast<void*>(hook_of[at]);
   if (slot_count == kSlots || !wanted.real || !wanted.function) return nullptr;
+  if (slot_count == 0) write_hooks(std::make_index_sequence<kSlots>());
   slots[slot_count] = wanted;
-  return reinterpret_cast<void*>(kHooks[slot_count++]);
+  return reinterpret_cast<void*>(hook_of[slot_count++]);
 }
 
 // c10d::Work::wait() and what overrides it.

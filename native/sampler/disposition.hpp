@@ -3,6 +3,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdint>
+#include <cstring>
 
 namespace aiflame::signals {
 
@@ -15,9 +16,28 @@ inline bool is_function(const Disposition& disposition) noexcept { return dispos
 class Wanted {
  public:
   static constexpr uint32_t kPlaces = 16;
+  // The kernel knows 64 signals: of a mask's 128 bytes it takes 8.
   struct Place {
     std::atomic<uint32_t> version{0};
-    Disposition disposition{};
+    int flags = 0;
+    void (*handler)(int) = nullptr;
+    void (*restorer)() = nullptr;
+    uint64_t mask = 0;
+
+    void write(const Disposition& disposition) noexcept {
+      flags = disposition.sa_flags;
+      handler = disposition.sa_handler;
+      restorer = disposition.sa_restorer;
+      memcpy(&mask, &disposition.sa_mask, sizeof mask);
+    }
+    Disposition disposition() const noexcept {
+      Disposition result{};
+      result.sa_flags = flags;
+      result.sa_handler = handler;
+      result.sa_restorer = restorer;
+      memcpy(&result.sa_mask, &mask, sizeof mask);
+      return result;
+    }
   };
   // Of many signals. The first places of all lie side by side: most programs ask once for each.
   template <uint32_t kSignals>
@@ -34,7 +54,7 @@ class Wanted {
       Place* place = current_.load(std::memory_order_acquire);
       if (!place) return {};
       uint32_t version = place->version.load(std::memory_order_acquire);
-      Disposition copy = place->disposition;
+      Disposition copy = place->disposition();
       std::atomic_thread_fence(std::memory_order_acquire);
       if (current_.load(std::memory_order_relaxed) == place && place->version.load(std::memory_order_relaxed) == version) return copy;
     }
@@ -43,15 +63,15 @@ class Wanted {
   template <class Table>
   Disposition exchange(const Disposition& disposition, Table& table, uint32_t signal) noexcept {
     Place* old = current_.exchange(fill(disposition, table, signal), std::memory_order_acq_rel);
-    return old ? old->disposition : Disposition{};
+    return old ? old->disposition() : Disposition{};
   }
 
   // SA_RESETHAND: only if nobody asked for something else in the meantime.
   template <class Table>
   void reset(void (*handler)(int), Table& table, uint32_t signal) noexcept {
     Place* place = current_.load(std::memory_order_acquire);
-    if (!place || place->disposition.sa_handler != handler) return;
-    Disposition none = place->disposition;
+    if (!place || place->handler != handler) return;
+    Disposition none = place->disposition();
     none.sa_handler = SIG_DFL;
     current_.compare_exchange_strong(place, fill(none, table, signal), std::memory_order_acq_rel);
   }
@@ -65,7 +85,7 @@ class Wanted {
     do place = table(signal, next_.fetch_add(1, std::memory_order_relaxed));
     while (place == current_.load(std::memory_order_relaxed));
     place->version.fetch_add(1, std::memory_order_acq_rel);
-    place->disposition = disposition;
+    place->write(disposition);
     return place;
   }
 

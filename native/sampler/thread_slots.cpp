@@ -40,12 +40,22 @@ constexpr uint32_t kWarmSlots = 256;
 // A guard page takes a mapping of its own, of which a process may have 65,530: beyond these slots the program needs them for its threads.
 constexpr uint32_t kGuardedSlots = 1024;
 
+// The first thread's stack for ticks, and its Thread. A mapping of its own would cost a short process, and each fork, 10 µs. Instead of a
+// page without access nobody's memory lies below the stack.
+AIFLAME_LARGE_FIRST struct {
+  char nobodys[tick_stack::kBytes];
+  char stack[tick_stack::kBytes];
+  alignas(1024) char thread[sizeof(Thread)];
+} of_first;
+static_assert(alignof(Thread) <= 1024 && offsetof(Thread, last) < 1024, "what every process uses of it lies in one page");
+
 uint32_t time_unit(uint64_t ns) noexcept { return static_cast<uint32_t>(ns >> kTimeUnit) & ~kEnded; }
 
 Thread* thread_in(uint32_t slot) noexcept {
   Thread* thread = place_of(slot).load(std::memory_order_acquire);
   if (thread) return thread;
-  auto* made = static_cast<Thread*>(tick_stack::map_with_thread(sizeof(Thread), slot < kGuardedSlots));
+  auto* made = slot == 0 ? reinterpret_cast<Thread*>(of_first.thread)
+                         : static_cast<Thread*>(tick_stack::map_with_thread(sizeof(Thread), slot < kGuardedSlots));
   if (!made) return nullptr;
   made->itself = made;
   made->cpu_timer = made->wall_timer = -1;

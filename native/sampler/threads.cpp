@@ -1,6 +1,7 @@
 #include "sampler/threads.hpp"
 
 #include "base/clock.hpp"
+#include "base/own_process.hpp"
 #include "base/sys.hpp"
 #include "base/thread_block.hpp"
 #include "sampler/signals.hpp"
@@ -79,7 +80,7 @@ void retire(Thread& thread, Fate fate) noexcept {
   torch_autograd::finish_nodes(thread, row);
   if (!thread.settled) tell_unsettled(thread, tid);
   bool gone = fate == Fate::GONE;  // its tid may be another's by now
-  uint64_t end = now_ns(), cpu = gone ? thread.cpu_alive_ns : sys::thread_cpu_ns(tid);
+  uint64_t end = now_by_system_call_ns(), cpu = gone ? thread.cpu_alive_ns : sys::thread_cpu_ns(tid);
   uint64_t used = cpu > thread.cpu_start_ns ? cpu - thread.cpu_start_ns : 0;
   if (row == spool::life::kMainThread && spool::life::is_all()) {
     char name[32];
@@ -102,7 +103,7 @@ void look_at_self(Thread& thread, uint32_t tid) noexcept {
   thread.block = thread_block::belongs_to(block, tid) ? block : 0;
   if (!thread.stack_high) {
     auto sp = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
-    StackBounds bounds = stack_bounds_around(sp, thread.block, tid == sys::process_id());
+    StackBounds bounds = stack_bounds_around(sp, thread.block, tid == own_process_id());
     thread.stack_low = bounds.low;
     thread.stack_high = bounds.high;
   }

@@ -23,7 +23,7 @@ uint32_t period_of(uint32_t rate) noexcept { return 1'000'000'000u / rate; }
 // A first tick after a random part of a period: a thread that lives for less than one is sampled with the right probability,
 // and threads started together do not tick together.
 uint64_t first_tick(uint64_t period, uint32_t tid) noexcept {
-  uint64_t hash = (now_ns() ^ static_cast<uint64_t>(tid) << 32) * 0x9E3779B97F4A7C15u;
+  uint64_t hash = (now_by_system_call_ns() ^ static_cast<uint64_t>(tid) << 32) * 0x9E3779B97F4A7C15u;
   return 1 + (hash >> 32) * period / 0xFFFFFFFFu;
 }
 

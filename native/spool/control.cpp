@@ -1,6 +1,7 @@
 #include "spool/control.hpp"
 
 #include "base/clock.hpp"
+#include "base/places.hpp"
 #include "base/sys.hpp"
 #include "spool/reach.hpp"
 
@@ -72,20 +73,16 @@ bool attach(const char* path) noexcept {
   return true;
 }
 
-bool covers(uint64_t address) noexcept { return shared != &off && address - reinterpret_cast<uint64_t>(shared) < kPageBytes; }
+bool covers(uint64_t address) noexcept { return shared != &off && places::range(shared, kPageBytes).holds(address); }
 
-bool overlaps(uint64_t address, uint64_t bytes) noexcept {
-  auto page = reinterpret_cast<uint64_t>(shared);
-  return shared != &off && address < page + kPageBytes && page < address + bytes;
-}
+bool overlaps(uint64_t address, uint64_t bytes) noexcept { return shared != &off && places::range(shared, kPageBytes).overlaps(address, bytes); }
 
 bool map_again() noexcept {
   return !sys::failed(sys::call(SYS_mprotect, reinterpret_cast<long>(shared), kPageBytes, PROT_READ | PROT_WRITE)) || map_at_its_place();
 }
 
 void map_missing() noexcept {
-  // Changes nothing, but says whether the page is mapped.
-  if (shared != &off && sys::call(SYS_msync, reinterpret_cast<long>(shared), kPageBytes, MS_ASYNC) == -ENOMEM) map_at_its_place();
+  if (shared != &off && !places::is_mapped(places::range(shared, kPageBytes))) map_at_its_place();
 }
 
 const schema::Control& page() noexcept { return *shared; }

@@ -1,6 +1,7 @@
 #include "spool/life.hpp"
 
 #include "base/large.hpp"
+#include "base/own_process.hpp"
 #include "base/sys.hpp"
 #include "spool/control.hpp"
 #include "spool/known_files.hpp"
@@ -164,7 +165,7 @@ void begin(uint64_t start_ns, uint32_t python, bool forked) noexcept {
   has_row = false;
   thread_taken.store(true, std::memory_order_relaxed);
   if (forked) file.after_fork();
-  begun = {.pid = sys::process_id(), .ppid = static_cast<uint32_t>(sys::call(SYS_getppid)), .python = python, .start_ns = start_ns, .forked = forked};
+  begun = {.pid = own_process_id(), .ppid = static_cast<uint32_t>(sys::call(SYS_getppid)), .python = python, .start_ns = start_ns, .forked = forked};
   ending = {};
   if (!write_record()) prepare_folder();
   words_count = 0;  // the program may change them from here on

@@ -167,7 +167,7 @@ const char* library_path() noexcept {
 }
 
 long open_control(const char* profile, int flags) noexcept {
-  if (strcmp(held_profile, profile) != 0) {
+  if (needed() && strcmp(held_profile, profile) != 0) {
     control_page.let_go();
     spools.let_go();
   }

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cerrno>
 #include <span>
 
@@ -59,12 +60,21 @@ uint64_t place_in_page(const Content& content, const SharedLives::Wanted& wanted
 uint64_t word(Content content) noexcept { return __builtin_bit_cast(uint64_t, content); }
 bool fits(const Content& content) noexcept { return content.records * sizeof(Life) + content.units * kWord <= kRoom; }
 
-// The file, at least `end` bytes long, mapped from its beginning: its address and length, or an error number below zero.
+// What is mapped at once, though the file be shorter: a further mapping costs each fork of the process 2 µs.
+constexpr uint64_t kRooms[] = {1 << 20, 1 << 24, 1 << 28, SharedLives::kLargest};
+static_assert(std::size(kRooms) == SharedLives::kRegions);
+
+// The file, made at least `end` bytes long, and mapped from its beginning.
 struct Mapping {
-  uint64_t end, address;  // 0: anywhere
+  enum class Extent : uint8_t { NONE, AS_GIVEN, WITH_ROOM };
+
+  uint64_t end;
+  Extent extent;
+  uint64_t mapped = 0;   // as given, or as mapped
+  uint64_t address = 0;  // 0: anywhere
   places::Mend mend = places::Mend::YES;
-  uint64_t bytes = 0;
-  long result = 0;
+  uint64_t file_bytes = 0;
+  long result = 0;  // the address, or an error number below zero
 
   void make() noexcept {
     long fd = reach::open_in_spool(kPath, O_RDWR);
@@ -73,10 +83,11 @@ struct Mapping {
     if (sys::failed(fd)) return;
     result = grow(fd);
     auto map = [this, fd]() noexcept {
-      return sys::call(SYS_mmap, static_cast<long>(address), static_cast<long>(bytes), PROT_READ | PROT_WRITE,
+      return sys::call(SYS_mmap, static_cast<long>(address), static_cast<long>(mapped), PROT_READ | PROT_WRITE,
                        MAP_SHARED | (address ? MAP_FIXED_NOREPLACE : 0), fd, 0);
     };
-    if (!sys::failed(result)) result = address ? map() : places::map_clear(bytes, mend, map);
+    if (extent == Extent::WITH_ROOM) mapped = *std::ranges::lower_bound(kRooms, file_bytes);
+    if (!sys::failed(result) && mapped) result = address ? map() : places::map_clear(mapped, mend, map);
     sys::call(SYS_close, fd);
   }
 
@@ -85,20 +96,15 @@ struct Mapping {
     long size = sys::call(SYS_lseek, fd, 0, SEEK_END);
     if (sys::failed(size)) return size;
     auto there = static_cast<uint64_t>(size) / kPage * kPage;
-    if (!address) {
-      bytes = there < end ? end : there;
-      if (bytes > there) return book(fd, there);
-    } else {
-      bytes = end;
-    }
-    return 0;
+    file_bytes = std::min(std::max(there, end), SharedLives::kLargest);  // another process may have made it of any length
+    return there < end ? book(fd, there) : 0;
   }
 
   // (Two processes that grow it in the same moment both book it.)
   long book(long fd, uint64_t there) const noexcept {
-    if (!control::take(bytes - there)) return -ENOSPC;
-    long allocated = file_room::allocate(kPath, fd, there, bytes - there);
-    if (sys::failed(allocated)) control::give_back(bytes - there);
+    if (!control::take(end - there)) return -ENOSPC;
+    long allocated = file_room::allocate(kPath, fd, there, end - there);
+    if (sys::failed(allocated)) control::give_back(end - there);
     return allocated;
   }
 };
@@ -195,6 +201,20 @@ uint64_t SharedLives::new_pages(uint64_t count, uint64_t content) noexcept {
   return number;
 }
 
+namespace {
+
+// Processes that do this at once write the same.
+void write_header(char* file) noexcept {
+  auto* header = reinterpret_cast<schema::SpoolHeader*>(file);
+  if (std::atomic_ref(header->magic).load(std::memory_order_acquire) == schema::kSpoolMagic) return;
+  header->format = schema::kFormat;
+  header->table = kLivesTable;
+  header->record_bytes = sizeof(Life);
+  std::atomic_ref(header->magic).store(schema::kSpoolMagic, std::memory_order_release);
+}
+
+}  // namespace
+
 char* SharedLives::base() const noexcept {
   uint32_t count = count_.load(std::memory_order_acquire);
   return count ? regions_[count - 1].base : nullptr;
@@ -202,7 +222,7 @@ char* SharedLives::base() const noexcept {
 
 bool SharedLives::reaches(uint64_t end) const noexcept {
   uint32_t count = count_.load(std::memory_order_acquire);
-  return count && end <= regions_[count - 1].bytes;
+  return count && end <= regions_[count - 1].bytes && end <= file_bytes_.load(std::memory_order_acquire);
 }
 
 bool SharedLives::map_up_to(uint64_t end) noexcept {
@@ -210,50 +230,43 @@ bool SharedLives::map_up_to(uint64_t end) noexcept {
     return true;
   // Another thread, or the code that this handler interrupted, is mapping it: the process makes a folder of its own instead.
   if (busy_.exchange(true, std::memory_order_acquire)) return false;
-  bool reached = reaches(end) || add_region(end);
+  bool reached = reaches(end) || reach_out(end);
   busy_.store(false, std::memory_order_release);
   return reached;
 }
 
 // The mappings that were there stay: what was written is found there, and may still be written to.
-bool SharedLives::add_region(uint64_t end) noexcept {
+bool SharedLives::reach_out(uint64_t end) noexcept {
   uint32_t count = count_.load(std::memory_order_relaxed);
   uint64_t bytes = kSmallest;
   while (bytes < end) bytes *= 2;
-  if (bytes > kLargest || count == kRegions) return false;
-  Mapping mapping{.end = bytes, .address = 0};
+  bool is_mapped = count && end <= regions_[count - 1].bytes;
+  if (bytes > kLargest || (!is_mapped && count == kRegions)) return false;
+  Mapping mapping{.end = bytes, .extent = is_mapped ? Mapping::Extent::NONE : Mapping::Extent::WITH_ROOM};
   auto run = [](void* pointer) noexcept { static_cast<Mapping*>(pointer)->make(); };
   run(&mapping);
   if (mapping.result == -EMFILE) run_apart(run, &mapping);
   // A file that this process may not open, or that cannot grow, is done without.
   if (sys::failed(mapping.result)) return false;
-  auto* made = reinterpret_cast<char*>(mapping.result);
-  auto* header = reinterpret_cast<schema::SpoolHeader*>(made);
-  if (!count && std::atomic_ref(header->magic).load(std::memory_order_acquire) != schema::kSpoolMagic) {
-    // Processes that do this at once write the same.
-    header->format = schema::kFormat;
-    header->table = kLivesTable;
-    header->record_bytes = sizeof(Life);
-    std::atomic_ref(header->magic).store(schema::kSpoolMagic, std::memory_order_release);
+  if (!count) write_header(reinterpret_cast<char*>(mapping.result));
+  if (!is_mapped) {
+    regions_[count] = {reinterpret_cast<char*>(mapping.result), mapping.mapped};
+    count_.store(count + 1, std::memory_order_release);
   }
-  regions_[count] = {made, mapping.bytes};
-  count_.store(count + 1, std::memory_order_release);
+  file_bytes_.store(mapping.file_bytes, std::memory_order_release);
   return true;
 }
 
 bool SharedLives::overlaps(uint64_t address, uint64_t bytes) const noexcept {
   uint32_t count = count_.load(std::memory_order_acquire);
-  for (const Region& region : std::span(regions_, count)) {
-    auto begin = reinterpret_cast<uint64_t>(region.base);
-    if (address < begin + region.bytes && begin < address + bytes) return true;
-  }
-  return false;
+  return std::ranges::any_of(std::span(regions_, count),
+                             [&](const Region& region) { return places::range(region.base, region.bytes).overlaps(address, bytes); });
 }
 
 const SharedLives::Region* SharedLives::region_around(uint64_t address) const noexcept {
   uint32_t count = count_.load(std::memory_order_acquire);
   for (uint32_t at = 0; at < count; at++)
-    if (address - reinterpret_cast<uint64_t>(regions_[at].base) < regions_[at].bytes) return &regions_[at];
+    if (places::range(regions_[at].base, regions_[at].bytes).holds(address)) return &regions_[at];
   return nullptr;
 }
 
@@ -261,7 +274,7 @@ namespace {
 
 // Where the program has mapped something else meanwhile, in part of it even, that is its own.
 bool map_at(char* base, uint64_t bytes) noexcept {
-  Mapping mapping{.end = bytes, .address = reinterpret_cast<uint64_t>(base)};
+  Mapping mapping{.end = 0, .extent = Mapping::Extent::AS_GIVEN, .mapped = bytes, .address = reinterpret_cast<uint64_t>(base)};
   mapping.make();
   return mapping.result == reinterpret_cast<long>(base);
 }
@@ -278,23 +291,24 @@ bool SharedLives::map_again(uint64_t address) const noexcept {
 void SharedLives::map_missing() noexcept {
   uint32_t count = count_.load(std::memory_order_acquire);
   for (Region& region : std::span(regions_, count)) {
-    // Changes nothing, but says whether all of it is mapped.
-    long mapped = sys::call(SYS_msync, reinterpret_cast<long>(region.base), static_cast<long>(region.bytes), MS_ASYNC);
-    if (mapped != -ENOMEM || map_at(region.base, region.bytes)) continue;
+    if (places::is_mapped(places::range(region.base, region.bytes)) || map_at(region.base, region.bytes)) continue;
     // Something else lies there now.
-    Mapping elsewhere{.end = region.bytes, .address = 0, .mend = places::Mend::NO};
+    Mapping elsewhere{.end = 0, .extent = Mapping::Extent::AS_GIVEN, .mapped = region.bytes, .mend = places::Mend::NO};
     elsewhere.make();
     if (sys::failed(elsewhere.result)) continue;
-    if (elsewhere.bytes > region.bytes) sys::unmap_memory(reinterpret_cast<char*>(elsewhere.result) + region.bytes, elsewhere.bytes - region.bytes);
     std::atomic_ref(region.base).store(reinterpret_cast<char*>(elsewhere.result), std::memory_order_release);
   }
 }
 
 void SharedLives::abandon() noexcept {
   uint32_t count = count_.exchange(0);
+  file_bytes_.store(0);
   for (const Region& region : std::span(regions_, count)) sys::unmap_memory(region.base, region.bytes);
 }
 
-void SharedLives::leave_behind() noexcept { count_.store(0); }
+void SharedLives::leave_behind() noexcept {
+  count_.store(0);
+  file_bytes_.store(0);
+}
 
 }  // namespace aiflame::spool

@@ -2,8 +2,8 @@
 //
 // Behind its header it is pages. A page holds records from its front and the texts that they refer to from its back, so that a process
 // that writes a few of both touches one page of the file, and one of its header; the child of a fork touches the page alone, in which
-// its parent has reserved a record before. The file is mapped from its beginning to its end, at once, and the children of forks inherit the
-// mapping: who lives for a millisecond opens nothing.
+// its parent has reserved a record before. The file is mapped from its beginning, with room for what it will grow to, and the children of
+// forks inherit the mapping: who lives for a millisecond opens nothing.
 //
 // Other processes may write anything into the file: what is read there is checked before it leads anywhere.
 #pragma once
@@ -23,6 +23,9 @@ struct Life {
 
 class SharedLives {
  public:
+  static constexpr uint64_t kLargest = 1024 * 1024 * 1024;  // five million processes
+  static constexpr uint32_t kRegions = 4;
+
   // What is reserved at once: a record, or units of 8 bytes for a text.
   struct Wanted {
     uint16_t records;
@@ -57,8 +60,6 @@ class SharedLives {
 
  private:
   static constexpr uint64_t kSmallest = 16 * 1024;  // the file, header and all; it doubles when it is full
-  static constexpr uint32_t kRegions = 17;          // the last has 1 GB: five million processes
-  static constexpr uint64_t kLargest = kSmallest << (kRegions - 1);
   struct Region {
     char* base;
     uint64_t bytes;
@@ -67,7 +68,7 @@ class SharedLives {
   char* base() const noexcept;
   bool reaches(uint64_t end) const noexcept;
   bool map_up_to(uint64_t end) noexcept;
-  bool add_region(uint64_t end) noexcept;
+  bool reach_out(uint64_t end) noexcept;
   // Places are counted in bytes from the file's beginning; 0: none.
   uint64_t reserve(Wanted wanted) noexcept;
   uint64_t reserve_in(uint64_t number, Wanted wanted) noexcept;
@@ -77,7 +78,8 @@ class SharedLives {
 
   std::atomic<uint32_t> count_{0};
   std::atomic<bool> busy_{false};
-  Region regions_[kRegions] = {};  // each from the file's beginning; only the newest is written to by those who come
+  std::atomic<uint64_t> file_bytes_{0};  // the file has at least as many; what is mapped beyond them must not be touched
+  Region regions_[kRegions] = {};        // each from the file's beginning; only the newest is written to by those who come
 };
 
 }  // namespace aiflame::spool

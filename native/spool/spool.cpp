@@ -1,7 +1,9 @@
 #include "spool/spool.hpp"
 
 #include "base/clock.hpp"
+#include "base/fresh_memory.hpp"
 #include "base/large.hpp"
+#include "base/own_process.hpp"
 #include "base/places.hpp"
 #include "base/sys.hpp"
 #include "base/text.hpp"
@@ -10,7 +12,6 @@
 #include "spool/reach.hpp"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 
 namespace aiflame::spool {
 
@@ -27,8 +28,6 @@ char folder[64];
 std::atomic<bool> folder_made{false};
 std::atomic<bool> opened{false};  // a table may be: until then their memory is not touched
 
-std::atomic<uint32_t> eras{1};
-
 // Content hash → reference, so that a name written a thousand times is stored once. Losing an entry costs a copy, nothing else. The
 // first few share a page, so that a process which writes no more touches no more.
 class Seen {
@@ -41,17 +40,17 @@ class Seen {
   void added() noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
 
   // The memory stays (it reads as zeros): who is still looking finds nothing.
-  void forget() noexcept {
+  void forget(fresh_memory::Who who) noexcept {
     count_.store(0, std::memory_order_relaxed);
-    if (auto* slots = slots_.load(std::memory_order_relaxed)) sys::call(SYS_madvise, reinterpret_cast<long>(slots), kBytes, MADV_DONTNEED);
+    if (auto* slots = slots_.load(std::memory_order_relaxed)) fresh_memory::clear(slots, kBytes, who);
   }
 
  private:
   static constexpr uint32_t kFew = 256, kMost = 1 << 14;
-  static constexpr long kBytes = kMost * sizeof(std::atomic<uint64_t>);
+  static constexpr size_t kBytes = kMost * sizeof(std::atomic<uint64_t>);
 
   std::atomic<uint64_t>* make() noexcept {
-    auto* made = static_cast<std::atomic<uint64_t>*>(sys::map_memory(kBytes));
+    auto* made = static_cast<std::atomic<uint64_t>*>(fresh_memory::map(kBytes));
     std::atomic<uint64_t>* slots = nullptr;
     if (!made || slots_.compare_exchange_strong(slots, made, std::memory_order_acq_rel)) return made;
     sys::unmap_memory(made, kBytes);
@@ -147,7 +146,7 @@ bool holds(uint32_t reference, std::string_view bytes) noexcept {
 
 void open(uint64_t start_ns) noexcept {
   using text::put;
-  *put(put(put(folder, sys::process_id()), "."), start_ns) = 0;
+  *put(put(put(folder, own_process_id()), "."), start_ns) = 0;
   folder_made.store(false, std::memory_order_release);
   places::set_owner({overlaps, map_missing});
   control::forget_stop();
@@ -191,28 +190,25 @@ void give_to(uint32_t user) noexcept {
 }
 
 void abandon() noexcept {
-  eras.fetch_add(1, std::memory_order_relaxed);
   if (opened.exchange(false, std::memory_order_relaxed)) {
     for (TableFile& file : tables) file.abandon();
     strings.abandon();
   }
-  seen.forget();
+  TableFile::eras.fetch_add(1, std::memory_order_relaxed);
+  seen.forget(fresh_memory::Who::SAME_PROCESS);
   forget_notes();
 }
 
-void leave_behind() noexcept {
-  eras.fetch_add(1, std::memory_order_relaxed);
-  if (opened.exchange(false, std::memory_order_relaxed)) {
-    for (TableFile& file : tables) file.leave_behind();
-    strings.leave_behind();
-  }
-  seen.forget();
+void leave_behind(fresh_memory::Who who) noexcept {
+  TableFile::eras.fetch_add(1, std::memory_order_relaxed);
+  opened.store(false, std::memory_order_relaxed);
+  seen.forget(who);
   forget_notes();
 }
 
 TableFile& table(uint32_t number) noexcept { return tables[number]; }
 
-uint32_t era() noexcept { return eras.load(std::memory_order_relaxed); }
+uint32_t era() noexcept { return TableFile::eras.load(std::memory_order_relaxed); }
 
 bool covers(uint64_t address) noexcept {
   if (life::covers(address)) return true;

@@ -4,6 +4,7 @@
 // holds a control::Use (or, of a thread's own, a threads::Use) for as long. Who holds one anyway gives it to the functions that ask for one.
 #pragma once
 #include "aiflame_schema.hpp"
+#include "base/fresh_memory.hpp"
 #include "spool/control.hpp"
 #include "spool/table_file.hpp"
 
@@ -26,7 +27,7 @@ void give_to(uint32_t user) noexcept;
 // Lets go of the tables, which nobody uses any more.
 void abandon() noexcept;
 // The same where somebody may: their memory stays mapped.
-void leave_behind() noexcept;
+void leave_behind(fresh_memory::Who who) noexcept;
 
 TableFile& table(uint32_t number) noexcept;
 

@@ -18,6 +18,7 @@
 namespace aiflame::spool {
 
 void TableFile::open(const char* folder, const char* name, uint32_t table, uint32_t unit_bytes) noexcept {
+  if (!is_of_this_era()) forget();
   folder_ = folder;
   name_ = name;
   table_ = table;
@@ -25,7 +26,7 @@ void TableFile::open(const char* folder, const char* name, uint32_t table, uint3
 }
 
 void* TableFile::first() noexcept {
-  if (!header_.load(std::memory_order_acquire) && !create()) return nullptr;
+  if (!header() && !create()) return nullptr;
   return base_of(0);
 }
 
@@ -40,10 +41,9 @@ TableFile::Chunk TableFile::chunk_of(uint64_t offset) noexcept {
 }
 
 char* TableFile::base_of(uint32_t number) const noexcept {
-  if (number == 0) {
-    auto* header = reinterpret_cast<char*>(header_.load(std::memory_order_acquire));
-    return header ? header + schema::kHeaderBytes : nullptr;
-  }
+  auto* first = reinterpret_cast<char*>(header());
+  if (!first) return nullptr;
+  if (number == 0) return first + schema::kHeaderBytes;
   if (number < kDoubling) return doubling_[number].load(std::memory_order_acquire);
   const Slot* more = more_.load(std::memory_order_acquire);
   return more && number - kDoubling < kMore ? more[number - kDoubling].load(std::memory_order_acquire) : nullptr;
@@ -51,13 +51,13 @@ char* TableFile::base_of(uint32_t number) const noexcept {
 
 void* TableFile::reserve(uint32_t units, uint64_t* index) noexcept {
   if (!control::recording()) return nullptr;
-  schema::SpoolHeader* header = header_.load(std::memory_order_acquire);
-  if (!header && !(header = create())) return nullptr;
-  if (std::atomic_ref(header->magic).load(std::memory_order_relaxed) != schema::kSpoolMagic) [[unlikely]]
+  schema::SpoolHeader* head = header();
+  if (!head && !(head = create())) return nullptr;
+  if (std::atomic_ref(head->magic).load(std::memory_order_relaxed) != schema::kSpoolMagic) [[unlikely]]
     return nullptr;  // the program has put memory of its own there
   uint64_t bytes = static_cast<uint64_t>(units) * unit_bytes_;
   for (;;) {
-    uint64_t first = std::atomic_ref(header->next).fetch_add(units, std::memory_order_relaxed);
+    uint64_t first = std::atomic_ref(head->next).fetch_add(units, std::memory_order_relaxed);
     Chunk chunk = chunk_of(first * unit_bytes_);
     uint64_t offset = first * unit_bytes_ - chunk.start;
     // A record never straddles two chunks; what is left of this one stays unwritten, which a reader passes over.
@@ -73,7 +73,7 @@ void* TableFile::reserve(uint32_t units, uint64_t* index) noexcept {
 }
 
 void TableFile::map_ahead(uint64_t bytes) noexcept {
-  if (!control::recording() || (!header_.load(std::memory_order_acquire) && !create())) return;
+  if (!control::recording() || (!header() && !create())) return;
   for (uint64_t start = kSmallest; start < bytes;) {
     Chunk chunk = chunk_of(start);
     if (!base_of(chunk.number) && !map(chunk, Room::SPARSE)) return;
@@ -89,8 +89,9 @@ void* TableFile::at(uint64_t index) const noexcept {
 
 template <class Visit>
 void TableFile::for_each_region(Visit visit) const noexcept {
-  Region first{reinterpret_cast<char*>(header_.load(std::memory_order_acquire)), kFirstBytes, 0, 0};
-  if (first.base) visit(first);
+  Region first{reinterpret_cast<char*>(header()), kFirstBytes, 0, 0};
+  if (!first.base) return;
+  visit(first);
   uint32_t last = last_mapped_.load(std::memory_order_acquire);
   for (uint32_t number = 1; number <= last; number++) {
     Region chunk{base_of(number), bytes_of(number), schema::kHeaderBytes + start_of(number), number};
@@ -110,30 +111,27 @@ bool TableFile::covers(uint64_t address) const noexcept { return region_around(a
 
 bool TableFile::overlaps(uint64_t address, uint64_t bytes) const noexcept {
   bool overlap = false;
-  for_each_region([&](const Region& region) noexcept {
-    auto base = reinterpret_cast<uint64_t>(region.base);
-    overlap |= address < base + region.bytes && base < address + bytes;
-  });
+  for_each_region([&](const Region& region) noexcept { overlap |= places::range(region.base, region.bytes).overlaps(address, bytes); });
   return overlap;
 }
 
 void TableFile::abandon() noexcept {
-  schema::SpoolHeader* header = header_.load(std::memory_order_relaxed);
-  if (!header) return;
+  schema::SpoolHeader* head = header();
+  if (!head) return;
   uint32_t last = last_mapped_.load(std::memory_order_relaxed);
   for (uint32_t number = 1; number <= last; number++)
     if (char* base = base_of(number)) sys::unmap_memory(base, bytes_of(number));
   if (Slot* more = more_.load(std::memory_order_relaxed)) sys::unmap_memory(more, kMore * sizeof *more);
-  sys::unmap_memory(header, kFirstBytes);
-  leave_behind();
+  sys::unmap_memory(head, kFirstBytes);
+  forget();
 }
 
-void TableFile::leave_behind() noexcept {
-  // Most tables of most processes are not there: the memory of their objects is not written to.
-  if (!header_.load(std::memory_order_relaxed) || !header_.exchange(nullptr)) return;
+void TableFile::forget() noexcept {
+  header_.store(nullptr);
   for (Slot& slot : doubling_) slot.store(nullptr, std::memory_order_relaxed);
   more_.store(nullptr, std::memory_order_relaxed);
   last_mapped_.store(0, std::memory_order_relaxed);
+  era_.store(eras.load(std::memory_order_relaxed), std::memory_order_release);
 }
 
 namespace {
@@ -246,9 +244,7 @@ void TableFile::move(const Region& region) noexcept {
 
 void TableFile::map_missing() noexcept {
   for_each_region([this](const Region& region) noexcept {
-    // Changes nothing, but says whether all of it is mapped.
-    long mapped = sys::call(SYS_msync, reinterpret_cast<long>(region.base), static_cast<long>(region.bytes), MS_ASYNC);
-    if (mapped == -ENOMEM && !map_at_its_place(region)) move(region);
+    if (!places::is_mapped(places::range(region.base, region.bytes)) && !map_at_its_place(region)) move(region);
   });
 }
 

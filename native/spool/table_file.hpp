@@ -7,6 +7,7 @@
 // Whoever appends or reads holds a control::Use or a threads::Use, so that the mappings stay for as long.
 #pragma once
 #include "aiflame_schema.hpp"
+#include "base/places.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -16,6 +17,10 @@ namespace aiflame::spool {
 
 class TableFile {
  public:
+  // Another number when all tables are others. Their mappings stay where they are (somebody may still be using them), or did not come along
+  // into the child of a fork. A table forgets them when it is opened again: the child need not copy the memory of tables that it never has.
+  static inline constinit std::atomic<uint32_t> eras{1};
+
   // PROFILE/spool/FOLDER/NAME.table; both texts must stay. Nothing is created until the first append.
   void open(const char* folder, const char* name, uint32_t table, uint32_t unit_bytes) noexcept;
 
@@ -42,8 +47,6 @@ class TableFile {
 
   // Unmaps all without touching the file.
   void abandon() noexcept;
-  // Forgets the mappings and leaves them where they are: somebody may still be using them, or they did not come along into the child of a fork.
-  void leave_behind() noexcept;
 
  private:
   static constexpr uint64_t kSmallest = 4096;             // first chunk: most processes of a shell script write a row or two
@@ -64,7 +67,7 @@ class TableFile {
     char* base;
     uint64_t bytes, start;
     uint32_t number;  // of the chunk
-    bool holds(uint64_t address) const noexcept { return base && address - reinterpret_cast<uint64_t>(base) < bytes; }
+    bool holds(uint64_t address) const noexcept { return base && places::range(base, bytes).holds(address); }
   };
   template <class Visit>
   void for_each_region(Visit visit) const noexcept;
@@ -88,9 +91,15 @@ class TableFile {
   long grow(const Growth& growth) const noexcept;
   static long map_part(long fd, const Growth& growth) noexcept;
 
+  // nullptr as long as there is none in these tables' time.
+  schema::SpoolHeader* header() const noexcept { return is_of_this_era() ? header_.load(std::memory_order_acquire) : nullptr; }
+  bool is_of_this_era() const noexcept { return era_.load(std::memory_order_relaxed) == eras.load(std::memory_order_relaxed); }
+  void forget() noexcept;
+
   const char* folder_ = nullptr;
   const char* name_ = nullptr;
   uint32_t table_ = 0, unit_bytes_ = 0;
+  std::atomic<uint32_t> era_{0};                       // in which it was opened
   std::atomic<schema::SpoolHeader*> header_{nullptr};  // the first chunk is behind it, in the same mapping
   std::atomic<uint32_t> last_mapped_{0};               // chunks up to this may be mapped
   Slot doubling_[kDoubling] = {};                      // the first is unused

@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/large.hpp"
+#include "base/own_process.hpp"
 #include "base/sys.hpp"
 #include "spool/spool.hpp"
 #include "unwind/snapshot.hpp"
@@ -157,8 +158,8 @@ bool find(uint64_t pc, uint32_t* row, uint64_t* start) noexcept {
 void forget_rows() noexcept {
   static uint32_t owner;
   // In the child of a fork, a thread that did not come along may hold the lock.
-  if (owner != sys::process_id()) writing.store(false, std::memory_order_relaxed);
-  owner = sys::process_id();
+  if (owner != own_process_id()) writing.store(false, std::memory_order_relaxed);
+  owner = own_process_id();
   Writing lock;
   for (size_t at = 0; at < sorted.count(); at++) sorted.entries()[at].method->row.store(0, std::memory_order_relaxed);
   for (uint32_t at = 0; at < fresh_count.load(std::memory_order_relaxed); at++)

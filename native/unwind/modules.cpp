@@ -32,10 +32,16 @@ constexpr uint64_t kLongestPause = 250'000'000;
 constexpr uint64_t kAnonymousLasts = 1'000'000'000;
 std::atomic<uint64_t> pause_ns{0}, not_before_ns{0}, refreshed_ns{0};
 
+// Rows of tables before the last forget_rows() are gone. (Not written into each placement: the child of a fork would copy that memory.)
+std::atomic<uint32_t> recordings{0};
+
 // A file at a load address: what the `modules` table has a row for. Lives in a list that starts at FileView::placed.
 struct Placement {
   uint64_t base, low, high;
   uint32_t view, next, round, path, id;
+  uint32_t recording;  // of the id
+
+  bool has_row() const noexcept { return id && recording == recordings.load(std::memory_order_relaxed); }
 };
 
 // What only the writer uses.
@@ -116,7 +122,7 @@ void Writer::add(const Mapping& mapping, uint64_t image) noexcept {
     placement = place(view, base);
     if (!placement) return;
     Placement& placed = placements[placement - 1];
-    if (!placed.id) {
+    if (!placed.has_row()) {
       std::string_view path = mapping.path;
       if (path.ends_with(" (deleted)")) path.remove_suffix(10);
       placed.path = spool::text(path);
@@ -166,7 +172,7 @@ void Writer::name_rows() noexcept {
   for (uint32_t at = 0; at < found.size(); at++) {
     if (!found[at].view) continue;
     Placement& placed = placements[placement_of[at] - 1];
-    if (!placed.id) {
+    if (!placed.has_row()) {
       const FileView& view = views[placed.view];
       std::string_view build_id(reinterpret_cast<const char*>(view.elf.build_id), view.elf.build_id_bytes);
       placed.id = spool::append(schema::ModuleRecord{.path = placed.path,
@@ -177,6 +183,7 @@ void Writer::name_rows() noexcept {
                                                      .inode = view.inode,
                                                      .device = view.device,
                                                      .seen_ns = now_ns()});
+      placed.recording = recordings.load(std::memory_order_relaxed);
     }
     found[at].id = placed.id;
   }
@@ -221,7 +228,7 @@ void refresh() noexcept { try_refresh(); }
 void forget_rows() noexcept {
   // A thread that did not come along may have been at it: what it had not finished is not shown, and views it added are whole.
   writing.store(false, std::memory_order_relaxed);
-  for (uint32_t at = 0; at < writer.placements.size(); at++) writer.placements[at].id = 0;
+  recordings.fetch_add(1, std::memory_order_relaxed);
   changed();
 }
 

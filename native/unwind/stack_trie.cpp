@@ -1,10 +1,10 @@
 #include "unwind/stack_trie.hpp"
 
+#include "base/fresh_memory.hpp"
 #include "base/sys.hpp"
 #include "spool/spool.hpp"
 #include "unwind/learnt.hpp"
 
-#include <sys/mman.h>
 #include <atomic>
 
 namespace aiflame::trie {
@@ -31,7 +31,7 @@ std::atomic<uint64_t>* level_at(uint32_t level) noexcept {
   std::atomic<uint64_t>* slots = levels[level].load(std::memory_order_acquire);
   if (slots) return slots;
   size_t bytes = slots_of(level) * sizeof(std::atomic<uint64_t>);
-  auto* made = static_cast<std::atomic<uint64_t>*>(sys::map_memory(bytes));
+  auto* made = static_cast<std::atomic<uint64_t>*>(fresh_memory::map(bytes));
   if (!made) return nullptr;
   if (levels[level].compare_exchange_strong(slots, made, std::memory_order_acq_rel)) return made;
   sys::unmap_memory(made, bytes);
@@ -76,12 +76,11 @@ uint32_t node(uint32_t parent, FrameWord frame) noexcept {
 uint32_t generation() noexcept { return cleared.load(std::memory_order_relaxed); }
 
 // The memory stays (it reads as zeros): a capture may still be looking.
-void clear() noexcept {
+void clear(fresh_memory::Who who) noexcept {
   cleared.fetch_add(1, std::memory_order_relaxed);
   learnt::lost();
   for (uint32_t level = 0; level < kLevels; level++)
-    if (auto* slots = levels[level].load(std::memory_order_acquire))
-      sys::call(SYS_madvise, reinterpret_cast<long>(slots), static_cast<long>(slots_of(level) * sizeof *slots), MADV_DONTNEED);
+    if (auto* slots = levels[level].load(std::memory_order_acquire)) fresh_memory::clear(slots, slots_of(level) * sizeof *slots, who);
 }
 
 }  // namespace aiflame::trie

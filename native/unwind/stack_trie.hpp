@@ -1,5 +1,6 @@
 // All stacks of a process as one trie; equal stacks are one id. Lookups and inserts are lock-free and run in signal handlers.
 #pragma once
+#include "base/fresh_memory.hpp"
 #include "unwind/frames.hpp"
 
 namespace aiflame::trie {
@@ -7,8 +8,8 @@ namespace aiflame::trie {
 // The node for `frame` called from `parent` (0: nobody). 0 when recording has stopped.
 uint32_t node(uint32_t parent, FrameWord frame) noexcept;
 
-// After a fork: the child's trie starts empty.
-void clear() noexcept;
+// A recording begins, or the child of a fork: the trie is empty.
+void clear(fresh_memory::Who who) noexcept;
 // How often that has happened: a node of an earlier generation means nothing.
 uint32_t generation() noexcept;
 

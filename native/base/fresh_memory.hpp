@@ -1,0 +1,17 @@
+// Memory whose content is of no use to the child of a fork: the child finds zeros there. Its pages are not copied, and not given up one by one.
+#pragma once
+#include <cstddef>
+
+namespace aiflame::fresh_memory {
+
+// Zeroed; nullptr when there is none. Unmapped as other memory (sys::unmap_memory).
+void* map(size_t bytes) noexcept;
+
+enum class Who : unsigned char {
+  SAME_PROCESS,
+  CHILD  // of a fork, that has not written there yet
+};
+// It reads as zeros from here on.
+void clear(void* memory, size_t bytes, Who who) noexcept;
+
+}  // namespace aiflame::fresh_memory
