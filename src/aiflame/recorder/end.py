@@ -1,4 +1,4 @@
-"""What is done when the command has ended: who records on, and what is known of the run is written down."""
+"""The end of the command: finds processes that record on, and writes the run's results down."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from aiflame.recorder.telemetry import Telemetry
 
 _OWN_BYTES = 32 << 10
-"""What the recorder itself writes into a profile: meta.json, the control page, folders."""
+"""The recorder's own files in a profile: meta.json, the control page, folders."""
 
 
 @dataclass(slots=True)
