@@ -6,7 +6,7 @@
     @aiflame.region("load", domain="io")
     def load(path): ...
 
-Runs in the profiled program: the standard library alone, and next to nothing while nothing is recorded. Who records is the module
+Runs in the profiled program: the standard library alone, and next to nothing while nothing is recorded. The records are made by the module
 `_aiflame`, which the collector puts into `sys.modules`.
 """
 
@@ -86,7 +86,7 @@ def _listen(change: int) -> None:
 
 @contextmanager
 def listening() -> Iterator[None]:
-    """A recording from inside the program: regions are told meanwhile."""
+    """A recording from inside the program: regions are recorded meanwhile."""
     _listen(1)
     try:
         yield

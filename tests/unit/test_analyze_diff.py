@@ -44,7 +44,7 @@ def by(comparison: Comparison, name: str) -> Difference:
 
 
 def told(comparison: Comparison, name: str) -> list[str]:
-    return by(comparison, name).told()["name"].to_list()
+    return by(comparison, name).differing()["name"].to_list()
 
 
 def test_what_got_slower_is_told_by_kernel_layer_op_and_line_however_many_steps_there_are(tmp_path: Path) -> None:

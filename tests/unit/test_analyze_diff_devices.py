@@ -62,11 +62,11 @@ def test_what_warps_wait_for_is_compared_by_step(tmp_path: Path) -> None:
     comparison = compare(sampled(tmp_path / "a", 20, 40), sampled(tmp_path / "b", 30, 80, seed=1), "gpu-stalls")
     assert [one.by for one in comparison.differences] == ["kernel", "stall", "layer", "line"]
     stalls = by(comparison, "stall")
-    assert stalls.told()["name"].to_list() == ["long_scoreboard"]
+    assert stalls.differing()["name"].to_list() == ["long_scoreboard"]
     assert stalls.rows.row(0, named=True)["difference"] == pytest.approx(40, rel=0.1)
-    assert by(comparison, "layer").told().select("name").rows() == [("layers.0.mlp",)]
+    assert by(comparison, "layer").differing().select("name").rows() == [("layers.0.mlp",)]
     kernels = by(comparison, "kernel")
-    assert kernels.told()["name"].to_list() == ["sgemm"]
+    assert kernels.differing()["name"].to_list() == ["sgemm"]
     assert (kernels.base_steps, kernels.new_steps) == (19, 29)
     assert kernels.note == "mean step of 19 before and 29 now, samples divided over the steps of their window by time"
     assert kernels.rows.row(0, named=True)["base"] == pytest.approx(60, rel=0.1)
@@ -143,10 +143,10 @@ def test_bytes_are_exact_and_compared_by_copy_and_line(tmp_path: Path) -> None:
 
     comparison = compare(copying(tmp_path / "a", 1000), copying(tmp_path / "b", 4000), "bytes")
     copies = by(comparison, "copy")
-    assert copies.told().select("name", "base", "new").rows() == [("[copy host→device]", 1000, 4000)]
+    assert copies.differing().select("name", "base", "new").rows() == [("[copy host→device]", 1000, 4000)]
     assert copies.note == "median step of 9 before and 9 now"
     assert set(copies.rows["name"]) == {"[copy host→device]", "[copy device→host]"}
-    assert by(comparison, "line").told()["name"].to_list() == ["app/data.py:7"]
+    assert by(comparison, "line").differing()["name"].to_list() == ["app/data.py:7"]
 
 
 def test_less_than_a_sample_a_step_is_written_as_such(tmp_path: Path) -> None:

@@ -255,7 +255,7 @@ def test_a_cubin_that_was_not_kept_is_said_to_be_the_cause(tmp_path: Path) -> No
     [
         ([Sampled("k")], {"gpu_sampling": int(GpuSampling.OFF)}, "recorded with --gpu-sampling off"),
         ([Sampled("k")], {"gpu_sampling": int(GpuSampling.AUTO)}, "aiflame doctor"),
-        ([Sampled("k"), HOT], {}, "sampling never met this kernel"),
+        ([Sampled("k"), HOT], {}, "sampling never hit this kernel"),
         ([Sampled("k", api=GpuApi.OPENCL)], {}, "only CUDA kernels are sampled"),
     ],
 )

@@ -209,7 +209,7 @@ def training(path: Path, **more: list[Row]) -> Profile:
 def test_no_grouping_changes_a_total(tmp_path: Path, by: str, metric: str) -> None:
     recorded = training(tmp_path)
     if by == "family" and metric not in OF_GPU:
-        with pytest.raises(AiflameError, match="families are of GPU kernels"):
+        with pytest.raises(AiflameError, match="families group GPU kernels"):
             tree(recorded, metric, by)
         return
     for detail in ("function", "instruction") if metric in OF_GPU else ("function",):

@@ -187,7 +187,7 @@ def test_a_profile_without_looks_says_how_to_have_energy(tmp_path: Path) -> None
 
 def test_looks_that_tell_no_power_say_so(tmp_path: Path) -> None:
     recorded = profile(tmp_path, **TWO, **told(("memory", "", "used", "bytes", {0: 1.0, S: 2.0})))
-    with pytest.raises(AiflameError, match="driver tells its power"):
+    with pytest.raises(AiflameError, match="driver reports its power"):
         tree(recorded, "energy")
 
 

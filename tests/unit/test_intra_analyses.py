@@ -375,7 +375,7 @@ def test_captures_that_cannot_be_read_stay_and_are_told_of(tmp_path: Path, monke
     monkeypatch.setattr(resolved, "read", read_some)
     profile = profile_of(tmp_path / "p.aiflame", gemm(ONE_STAGE, one_stage))
     assert [path.name for path in (profile.path / "intra").iterdir()] == ["8.captures"]
-    assert "what kernels of process 8 recorded cannot be read: permission denied" in profile.meta.degraded
+    assert "records from inside kernels of process 8 cannot be read: permission denied" in profile.meta.degraded
     assert intra(profile)[0].name == "gemm"
 
 

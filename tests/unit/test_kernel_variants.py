@@ -11,7 +11,7 @@ from test_attribute_gpu import GPU, graph, kernel, lines, profile
 
 from aiflame.analyze.kernel.choice import choose
 from aiflame.analyze.kernel.choice import kernels as kernel_list
-from aiflame.attribute.meaning.specializations import told_apart
+from aiflame.attribute.meaning.specializations import distinct_names
 from aiflame.attribute.trees.build import tree
 from aiflame.profile.kinds import Kind
 
@@ -71,25 +71,25 @@ def test_processes_have_their_own_specializations(tmp_path: Path) -> None:
     assert found == {"a_w4": 5, "b_w8": 7}
 
 
-def test_equal_names_are_told_apart_by_types_first() -> None:
+def test_equal_names_are_distinct_names_by_types_first() -> None:
     same = [("v_w4", ("fp32", "aaaaaa")), ("v_w4", ("fp16", "bbbbbb")), ("u_w4", ("fp32", "cccccc"))]
-    assert told_apart(same) == ["v_w4_fp32", "v_w4_fp16", "u_w4"]
+    assert distinct_names(same) == ["v_w4_fp32", "v_w4_fp16", "u_w4"]
 
 
-def test_equal_names_of_equal_types_are_told_apart_by_the_last_suffix() -> None:
+def test_equal_names_of_equal_types_are_distinct_names_by_the_last_suffix() -> None:
     same = [("v_w4", ("fp32", "aaaaaa")), ("v_w4", ("fp32", "bbbbbb")), ("v_w4", ("fp16", "cccccc"))]
-    assert told_apart(same) == ["v_w4_aaaaaa", "v_w4_bbbbbb", "v_w4_fp16"]
+    assert distinct_names(same) == ["v_w4_aaaaaa", "v_w4_bbbbbb", "v_w4_fp16"]
 
 
 def test_a_name_does_not_depend_on_the_order_or_on_how_often_it_was_loaded() -> None:
     one, other = ("v_w4", ("fp32", "aaaaaa")), ("v_w4", ("fp16", "bbbbbb"))
-    assert told_apart([one, other, one]) == ["v_w4_fp32", "v_w4_fp16", "v_w4_fp32"]
-    assert told_apart([other, one]) == ["v_w4_fp16", "v_w4_fp32"]
-    assert told_apart([one, one]) == ["v_w4", "v_w4"]
+    assert distinct_names([one, other, one]) == ["v_w4_fp32", "v_w4_fp16", "v_w4_fp32"]
+    assert distinct_names([other, one]) == ["v_w4_fp16", "v_w4_fp32"]
+    assert distinct_names([one, one]) == ["v_w4", "v_w4"]
 
 
 def test_a_name_that_the_program_has_chosen_stays(tmp_path: Path) -> None:
-    assert told_apart([("mine", ()), ("mine", ())]) == ["mine", "mine"]
+    assert distinct_names([("mine", ()), ("mine", ())]) == ["mine", "mine"]
 
 
 def test_damaged_details_cost_only_the_full_name(tmp_path: Path) -> None:

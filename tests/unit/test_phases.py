@@ -85,7 +85,7 @@ def test_the_json_of_steps_has_what_they_took_over_all() -> None:
 
 @pytest.mark.parametrize(
     ("by", "says"),
-    [("step", "it is not clear what repeats"), ("region", "the program marked no region"), ("op", "no op of torch is known")],
+    [("step", "nothing in it clearly repeats"), ("region", "the program marked no region"), ("op", "no op of torch is known")],
 )
 def test_what_is_not_known_cannot_be_listed(by: str, says: str) -> None:
     with pytest.raises(AiflameError, match=says):

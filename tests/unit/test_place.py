@@ -13,7 +13,7 @@ from aiflame.profile.door import Folder
 from aiflame.profile.job import Job, rank_folders
 from aiflame.profile.meta import JobRank, Meta
 from aiflame.profile.rank_numbers import parse_ranks, write_ranks
-from aiflame.recorder.place import Place, place_of, rank_here
+from aiflame.recorder.place import ProfileLocation, place_of, rank_here
 
 COMMAND = ["python3", "train.py"]
 MPICH = {"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1"}
@@ -196,7 +196,7 @@ def test_what_names_no_ranks_is_an_error(text: str) -> None:
         parse_ranks(text)
 
 
-def made(folder: Path, rank: int, job: str = "run1", size: int = 3, overwrite: bool = False) -> Place:
+def made(folder: Path, rank: int, job: str = "run1", size: int = 3, overwrite: bool = False) -> ProfileLocation:
     place = place_of(folder / "p.aiflame", COMMAND, JobRank(rank, size, rank, "mpich", job))
     place.make(overwrite=overwrite)
     return place

@@ -66,7 +66,7 @@ def test_a_rank_that_cannot_be_analysed_is_a_note(tmp_path: Path, monkeypatch: p
     partial = facts_of_ranks(opened(tmp_path))
     assert [one.rank for one in partial.facts] == [0, 2, 3]
     assert partial.notes == ("rank 1 cannot be analysed: ValueError: damaged",)
-    assert len(rank_page(partial, answer(partial)).found.rows) == 3
+    assert len(rank_page(partial, answer(partial)).comparison.rows) == 3
 
 
 def test_what_remains_uncertain_of_hosts_clocks_is_told(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_what_remains_uncertain_of_hosts_clocks_is_told(tmp_path: Path) -> None:
     clocks = table(found, "clocks").rows
     assert clocks["host"].to_list() == ["node1", "node2"]
     assert (clocks["residual"] <= 3 * MS).all()  # an all-reduce of 2 ms, and nothing else to go by
-    assert [row.last for row in found.found.rows] == [0, 0, 6]
+    assert [row.last for row in found.comparison.rows] == [0, 0, 6]
     assert "clock" in [column.name for column in table(found, "ranks").columns]
 
 

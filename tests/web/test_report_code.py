@@ -210,7 +210,7 @@ def test_a_kernel_says_what_it_is(visit: Opener, inlined: Path) -> None:
 def test_a_kernel_that_was_never_met_says_so(visit: Opener, inlined: Path) -> None:
     seen = visit(inlined, "#view=code&kernel=cold")
     seen.wait("document.querySelector('.kernel-title')?.textContent === 'cold'")
-    assert seen.text(".kernel-head .degraded").startswith("no samples: sampling never met this kernel")
+    assert seen.text(".kernel-head .degraded").startswith("no samples: sampling never hit this kernel")
     assert seen.page.locator(".pane").count() == 0
 
 

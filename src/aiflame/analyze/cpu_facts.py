@@ -1,4 +1,4 @@
-"""What CPU samples tell, joined once: what took the time of CPUs, where in the program's source, and what it was for."""
+"""CPU samples joined once with their function, their line in the program's source, and their meaning."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CpuFacts:
     steps: pl.DataFrame
     """As `DeviceJoin.steps`."""
     fused: bool
-    """Time of compiled code was divided over what it was made from: an estimate."""
+    """Time of compiled code was divided over its source ops: an estimate."""
 
     @property
     def total(self) -> int:
@@ -51,7 +51,7 @@ def cpu_facts(profile: Tables, metric: str) -> CpuFacts:
     process, thread, stack = (measured[name].cast(pl.Int64).to_numpy() for name in ("process", "thread", "stack"))
     place = place_of(profile, process, thread, stack)
     innermost = trie.frames[trie.frame[trie.of_stacks(process, stack)]]
-    # A stack may end with a mark that says what it waits on; else its state tells.
+    # A stack may end with a mark for the reason of a wait; else the sample's state has it.
     marked = pl.when(innermost["kind"] == int(Kind.WAIT)).then(innermost["name"])
     waits = pl.select(pl.coalesce(marked, states["name"].gather(measured["ending0"]), pl.lit(""))).to_series()
     rows = (

@@ -1,4 +1,4 @@
-"""A finding: one sentence about what takes the time, its number, and where to look."""
+"""A finding: one sentence about a cost in time, its number, and where to look."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The view that shows it; what is not needed is ""."""
+    """The view that shows it; unused fields are ""."""
 
     view: Literal["flame", "kernels", "tables", "timeline", "scope", "ranks"]
     metric: str = ""
     by: str = ""
     """Grouping, as `--by` has it."""
     search: str = ""
-    """A regular expression: what the flame graph highlights by the names of frames, or which rows a table shows by one of their texts."""
+    """A regular expression: for names of frames that the flame graph highlights, or for texts of rows that a table shows."""
     kernel: str = ""
     """As compiled."""
     table: str = ""
@@ -35,6 +35,6 @@ class Finding:
     """The number in the sentence: of GPU time, of the time, of CPU time, as the sentence says."""
     view: Evidence
     kind: str = ""
-    """What sort of finding: `idle`, `hot-kernel` …"""
+    """The sort of finding: `idle`, `hot-kernel` …"""
     recoverable: float = 0.0
-    """Of the whole time, what better code might win at most: findings come in this order."""
+    """The largest share of the whole time that better code might win: findings come in this order."""

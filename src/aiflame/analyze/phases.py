@@ -17,7 +17,7 @@ _COLUMNS = {"process": pl.String, "step": pl.Int64, "phase": pl.String, "value":
 
 def phase_times(tree: Tree, metric: str | None = None) -> pl.DataFrame:
     """Of a tree grouped by step: process (its frame's name), step (null: outside of all), phase, value; one row for each that has a value,
-    in the order of processes and steps. What has no phase, such as idle time of a GPU, is left out."""
+    in the order of processes and steps. Values without a phase, such as idle time of a GPU, are left out."""
     values = tree.values[metric or tree.metrics[0].name]
     carrying = np.flatnonzero(values)
     names = tree.frames["name"]

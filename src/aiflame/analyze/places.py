@@ -21,8 +21,8 @@ _FOREIGN = re.compile(
     r"(^|/)(site|dist)-packages/|(^|/)lib(64)?/python\d|^<|^$|(^|/)aiflame/(target|intra)/|/torchinductor_[^/]+/|/c[a-z2-7]{51}\.py$"
     r"|(^|/)torch/(nn|optim|utils|autograd|cuda|distributed|amp|fx|_\w+|functional\.py)(/|\.py|$)"
 )
-"""Installed packages, the standard library, code without a file (`<frozen …>`, `<string>`), our own hooks, what Inductor writes, and torch
-wherever it lies."""
+"""Installed packages, the standard library, code without a file (`<frozen …>`, `<string>`), our own hooks, Inductor's generated files, and
+torch wherever it lies."""
 NOWHERE = ("", 0, "")
 _SCHEMA = {"file": pl.String, "line": pl.Int64, "function": pl.String}
 
@@ -64,8 +64,8 @@ def places(profile: Analysis) -> Places:
     python = words.distinct.join(
         outermost.select("process", "frame", "file", "line", function="name"), on=["process", "frame"], how="left", maintain_order="left"
     )
-    known = python.filter(pl.col("file").is_not_null()).select("file", pl.col("line").cast(pl.Int64), "function")
-    rows = pl.concat([none, known.unique(maintain_order=True)])
+    placed = python.filter(pl.col("file").is_not_null()).select("file", pl.col("line").cast(pl.Int64), "function")
+    rows = pl.concat([none, placed.unique(maintain_order=True)])
     row_of = rows.with_row_index("row")
     row = python.with_columns(pl.col("line").cast(pl.Int64)).join(
         row_of, on=["file", "line", "function"], how="left", maintain_order="left"

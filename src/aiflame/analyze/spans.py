@@ -1,4 +1,4 @@
-"""Arithmetic on intervals of time: what several that overlap cover together. Whole numbers, each moment counted once."""
+"""Arithmetic on intervals of time that may overlap. Whole numbers, each moment counted once."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Spans:
         reached = np.concatenate([[0], np.cumsum(self.end - self.begin)])
         at = np.searchsorted(self.begin, moment, side="right")
         over = self.end[np.maximum(at - 1, 0)] - moment
-        found: Ints = reached[at] - np.where(at > 0, np.maximum(over, 0), 0)
-        return found
+        covered: Ints = reached[at] - np.where(at > 0, np.maximum(over, 0), 0)
+        return covered
 
     def within(self, begin: Ints, end: Ints) -> Ints:
         """How much of them lies in each interval."""
@@ -38,7 +38,7 @@ class Spans:
 
 
 def union(begin: Ints, end: Ints) -> Spans:
-    """What intervals, in any order, cover together; those without length cover nothing."""
+    """The time that intervals, in any order, cover together; those without length cover nothing."""
     long = end > begin
     if not long.all():
         begin, end = begin[long], end[long]
@@ -54,22 +54,22 @@ def union(begin: Ints, end: Ints) -> Spans:
 
 
 def gaps(spans: Spans) -> Spans:
-    """What lies between them."""
+    """The gaps between them."""
     return Spans(spans.end[:-1], spans.begin[1:])
 
 
 def both(one: Spans, other: Spans) -> Spans:
-    """What lies in either of them at once."""
+    """The time that lies in both of them."""
     moment = np.concatenate([one.begin, other.begin, one.end, other.end])
     step = np.repeat([1, -1], len(moment) // 2)
-    order = np.lexsort((step, moment))  # ends first: what touches does not overlap
+    order = np.lexsort((step, moment))  # ends first: spans that only touch do not overlap
     moment, deep = moment[order], np.cumsum(step[order])
     at = np.flatnonzero(deep == 2)
     return Spans(moment[at], moment[at + 1])
 
 
 def without(one: Spans, other: Spans) -> Spans:
-    """What lies in the first of them alone."""
+    """The time that lies in the first of them alone."""
     moment = np.concatenate([one.begin, one.end, other.begin, other.end])
     step = np.concatenate([np.repeat([1, -1], len(one)), np.repeat([-1, 1], len(other))])
     order = np.argsort(moment, kind="stable")

@@ -24,7 +24,7 @@ _TIME = pl.col("time")
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What one backend did on hosts, on devices, or moved; heaviest first."""
+    """Calls of one backend on hosts, its work on devices, or its traffic; heaviest first."""
 
     kind: str
     """HOST, DEVICE or TRAFFIC."""
@@ -68,8 +68,8 @@ def _hosts(profile: Tables, extended: bool) -> Iterator[Section]:
     """Traced calls; of runtimes whose calls are not traced, those that gave a device work or waited for it."""
     calls = _calls(profile)
     traced = set(calls.select(pl.col("backend").unique()).collect()["backend"].to_list())
-    known = pl.concat([calls, _launches(profile).filter(~pl.col("backend").is_in(list(traced)))])
-    yield from _sections(HOST, known, _threads(profile) if extended else None)
+    every = pl.concat([calls, _launches(profile).filter(~pl.col("backend").is_in(list(traced)))])
+    yield from _sections(HOST, every, _threads(profile) if extended else None)
 
 
 def _devices(profile: Tables, extended: bool) -> Iterator[Section]:
@@ -90,7 +90,7 @@ def _devices(profile: Tables, extended: bool) -> Iterator[Section]:
 def _traffic(profile: Tables, extended: bool) -> Iterator[Section]:
     copied = profile.scan("copies").select("process", "api", "device", time=_bytes(), name=_copy_name())
     copied = _on_devices(copied).with_columns(thread=pl.lit(0, pl.UInt32))
-    # What a runtime of devices moved are its copies: its calls only ask for them, and for memory.
+    # Copies are the traffic of a device's runtime: its calls only ask for them, and for memory.
     sends = (pl.col("bytes") > 0) & ~pl.col("backend").is_in([int(backend) for backend in _OF_API.values()])
     sent = _calls(profile).filter(sends).with_columns(time=_bytes(), device=pl.lit(""))
     columns = ["process", "backend", "device", "thread", "name", "time", "failed"]
@@ -131,8 +131,8 @@ def _on_devices(rows: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _backend() -> pl.Expr:
-    known = {int(api): int(backend) for api, backend in _OF_API.items()}
-    return pl.col("api").cast(pl.UInt32).replace_strict(known, default=0, return_dtype=pl.UInt32).alias("backend")
+    backends = {int(api): int(backend) for api, backend in _OF_API.items()}
+    return pl.col("api").cast(pl.UInt32).replace_strict(backends, default=0, return_dtype=pl.UInt32).alias("backend")
 
 
 def _copy_name() -> pl.Expr:

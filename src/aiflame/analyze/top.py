@@ -1,5 +1,5 @@
-"""What took the time, heaviest first: functions, lines, modules, threads, processes, kernels, what a GPU's warps waited for, or what it was
-for: layers, ops, phases, steps …"""
+"""Lists by time, heaviest first: functions, lines, modules, threads, processes, kernels, stall reasons of a GPU's warps, or layers, ops,
+phases, steps …"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aiflame.profile.kinds import Kind
 def top(tree: Tree, by: str = "function", metric: str | None = None) -> pl.DataFrame:
     """One row for each item, heaviest first: name, kind, self, total, self_percent, total_percent, file, line, module.
 
-    `self` is what was spent in the item itself and sums up to the tree's total; `total` adds what it called, counted once where it
+    `self` is the time in the item itself and sums up to the tree's total; `total` adds its callees, counted once where it
     calls itself. Where the tree knows how often each kernel was launched, there are also launches (by kernel, or by meaning) and mean (by
     kernel). For a list by layer, region, op, phase, family, step or rank the tree must be grouped so.
     """
@@ -31,7 +31,7 @@ def top(tree: Tree, by: str = "function", metric: str | None = None) -> pl.DataF
     metric = metric or tree.metrics[0].name
     asked = np.isin(tree.kinds(), listed.kinds)
     if by == RANK:
-        asked &= tree.parent == 0  # what a rank has started is the rank's
+        asked &= tree.parent == 0  # processes that a rank has started belong to it
     at = nodes.nearest(tree.parent, asked)
     frames, frame = _whole_paths(tree, listed.kinds[0], listed.path) if listed.path else (tree.frames, tree.frame)
     items, item_of_frame = _items(frames, by)
@@ -39,7 +39,7 @@ def top(tree: Tree, by: str = "function", metric: str | None = None) -> pl.DataF
 
     own = nodes.gather(item, tree.values[metric], len(items))
     total = _totals_once(tree, item, at == np.arange(len(tree)), metric, len(items))
-    total[0] = own[0]  # what belongs to no item was called by none
+    total[0] = own[0]  # values outside of all items have no callees
     whole = max(tree.total(metric), 1)
     counts = []
     if by == "kernel" and LAUNCHES in tree.metrics:
@@ -84,16 +84,16 @@ def _whole_paths(tree: Tree, kind: Kind, between: str) -> tuple[pl.DataFrame, ND
     of_kind = tree.kinds() == kind
     around = nodes.nearest(tree.parent, of_kind, strict=True)
     names = tree.frames["name"].to_list()
-    known: dict[tuple[int, int], int] = {}
+    row_of: dict[tuple[int, int], int] = {}
     paths: list[str] = []
     frames: list[int] = []
     for node in np.flatnonzero(of_kind).tolist():
         outer, frame = int(row[around[node]]) if around[node] >= 0 else -1, int(tree.frame[node])
-        if (outer, frame) not in known:
-            known[outer, frame] = len(names) + len(paths)
+        if (outer, frame) not in row_of:
+            row_of[outer, frame] = len(names) + len(paths)
             paths.append(f"{paths[outer - len(names)]}{between}{names[frame]}" if outer >= 0 else names[frame])
             frames.append(frame)
-        row[node] = known[outer, frame]
+        row[node] = row_of[outer, frame]
     whole = tree.frames[frames].with_columns(name=pl.Series(paths, dtype=pl.String))
     return pl.concat([tree.frames, whole]), row
 

@@ -1,5 +1,5 @@
-"""From the tables of a profile to trees, tables of sites and timelines: the joins, and what the time was for.
+"""Turns the tables of a profile into trees, tables of sites and timelines, and classifies time by step, phase, layer, op and region.
 
-The files of this folder are what all sub-packages build on: the Tree, the forest that a tree grows from, the analysis that keeps
-parts of a profile once they are worked out, and the lists of metrics and groupings.
+All sub-packages build on the files of this folder: the Tree, the forest that a tree grows from, the analysis that caches parts of a
+profile, and the lists of metrics and groupings.
 """

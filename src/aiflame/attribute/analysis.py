@@ -57,15 +57,15 @@ class Analysis:
         """The part, built by `build` where it is not there yet."""
         if part not in self._parts:
             self._parts[part] = build(self)
-        found: T = self._parts[part]
-        return found
+        value: T = self._parts[part]
+        return value
 
     def keep(self, part: Part[T], value: T) -> None:
         """From now on this is the part."""
         self._parts[part] = value
 
     def release(self, part: Part[Any]) -> None:
-        """Frees the part; who asks for it again has it built again."""
+        """Frees the part. It is built again when it is next asked for."""
         self._parts.pop(part, None)
 
     def used(self, part: Part[Any]) -> None:

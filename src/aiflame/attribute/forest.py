@@ -1,4 +1,4 @@
-"""A tree in the making: stacks, kernels and what lies inside them are put on top of what is there already."""
+"""Builds a tree: adds stacks, kernels and the frames inside them under the nodes that are there already."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NodeIds = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """What may be put on top of a node: stacks as one trie, callers first and level by level. Node 0 stands for nothing at all."""
+    """Frames to add under a node: stacks as one trie, callers first and level by level. Node 0 adds nothing."""
 
     frames: pl.DataFrame
     """FRAME_COLUMNS"""

@@ -17,7 +17,7 @@ from aiflame.profile.kinds import Kind
 
 CODE, RANK, FAMILY = "code", "rank", "family"
 ALONE, UNLAUNCHED = "alone", "unlaunched"
-"""Segments of the report on devices: what stands on its process itself (idle time, samples without a launch), and `[unattributed: no
+"""Segments of the report on devices: values directly under their process (idle time, samples without a launch), and `[unattributed: no
 launch]`."""
 
 _CODE_KINDS = (Kind.PYTHON, Kind.C, Kind.CPP, Kind.OS_KERNEL, Kind.GPU_KERNEL, Kind.GPU_COPY, Kind.GPU_IDLE)
@@ -43,7 +43,7 @@ class Listed:
     needed: tuple[Kind, ...] = ()
     """The tree must have a frame of one of these; (): any will do."""
     lacking: str = ""
-    """What a profile lacks that has none."""
+    """Reason to name where a profile has no such frame."""
     grouped: bool = False
     """The tree must be grouped so."""
     heading: str = ""
@@ -58,16 +58,16 @@ class GroupingRow:
     label: str
     """In the report's list of groupings."""
     prefix: Prefix | None = None
-    """Trees: what stands between the process and the code, or in its place."""
+    """Trees: frames between the process and the code, or in place of the code."""
     regroup: Regroup | None = None
-    """Trees: what the code is grouped by first."""
+    """Trees: the outermost frames, by which the code is grouped."""
     listed: Listed | None = None
     on_devices: tuple[str, ...] = ()
     """The report: segments of a site on devices, from the outermost."""
     on_cpus: tuple[str, ...] = ()
     """The same of CPU samples."""
     compared: Mapping[Compared, int] = field(default_factory=dict)
-    """Comparisons: its place among the groupings of each kind of metric, the most telling first."""
+    """Comparisons: its place among the groupings of each kind of metric, the most useful first."""
 
     @property
     def heading(self) -> str:
@@ -121,7 +121,7 @@ GROUPING_ROWS = (
         "step",
         "Step",
         prefix=Prefix(("step", "phase", "layer", "op")),
-        listed=Listed((Kind.STEP, Kind.GPU_IDLE), (Kind.STEP,), "it is not clear what repeats in it", grouped=True),
+        listed=Listed((Kind.STEP, Kind.GPU_IDLE), (Kind.STEP,), "nothing in it clearly repeats", grouped=True),
     ),
     GroupingRow(
         "region",
@@ -188,7 +188,7 @@ LISTS: Mapping[str, Listed] = {row.name: row.listed for row in GROUPING_ROWS if 
 
 
 def compared_by(metric: str) -> Sequence[str]:
-    """What the values of a metric are compared by, the most telling first; () where they are not compared step by step."""
+    """The groupings by which the values of a metric are compared, the most useful first; () where they are not compared step by step."""
     kind = METRIC_ROWS[metric].compared
     rows = [row for row in GROUPING_ROWS if kind in row.compared]
     return tuple(row.name for row in sorted(rows, key=lambda row: row.compared[kind])) if kind is not None else ()

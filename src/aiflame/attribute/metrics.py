@@ -15,10 +15,10 @@ WITH_IDLE = ", with idle time"
 
 
 class Compared(Enum):
-    """What the values of a metric are measured on, where two runs are compared step by step."""
+    """The work on which a metric is measured, where two runs are compared step by step."""
 
     DEVICES = "kernels and copies"
-    SAMPLES = "samples of warps, which know their window of time alone: what they belong to in a step is an estimate"
+    SAMPLES = "samples of warps, which record only their window of time: their place within a step is an estimate"
     COPIES = "copies"
     CPUS = "samples of threads"
 
@@ -27,11 +27,11 @@ class Compared(Enum):
 class MetricRow:
     metric: Metric
     record: str = ""
-    """What to do to have it; "" where it depends on the machine (`build`)."""
+    """How to record it; "" where that depends on the machine (`how_to_record`)."""
     clock: int | None = None
     """Of CPU samples: which clock's."""
     on_devices: bool = True
-    """Its values lie in kernels and copies; energy does where kernels ran, and else is of CPUs."""
+    """Its values lie in kernels and copies; energy does where kernels ran, and else lies in CPU samples."""
     compared: Compared | None = None
     """None: not step by step."""
     moments: Metric | None = None
@@ -40,7 +40,7 @@ class MetricRow:
     """How deep its leaves go unless it is said: where there are samples, into kernels."""
 
 
-_STALLS = "record a CUDA program that runs for longer, without --gpu-sampling off; `aiflame doctor` tells what it needs"
+_STALLS = "record a CUDA program that runs for longer, without --gpu-sampling off; `aiflame doctor` lists the requirements"
 _ROWS = (
     MetricRow(CPU_TIME, "record without --cpu-rate 0", clock=0, on_devices=False, compared=Compared.CPUS),
     MetricRow(WALL_TIME, "record with --wall", clock=1, on_devices=False, compared=Compared.CPUS),

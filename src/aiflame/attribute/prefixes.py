@@ -1,4 +1,4 @@
-"""Groupings by meaning: what stands between a process and its code, or in the place of its code."""
+"""Groupings by meaning: frames between a process and its code, or in place of its code."""
 
 from __future__ import annotations
 

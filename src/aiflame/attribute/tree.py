@@ -153,7 +153,7 @@ def from_stacks(stacks: Iterable[tuple[Sequence[Frame], int]], metric: Metric) -
 
 
 def _distinct_frames(frames: pl.DataFrame, frame: NDArray[np.uint32]) -> tuple[pl.DataFrame, NDArray[np.uint32]]:
-    """The frames in use, each once, in one order whatever theirs was, the root's first; and for each old row its new one."""
+    """The frames in use, each once, sorted, the root's first; and for each old row its new one."""
     used = np.bincount(frame, minlength=len(frames)) > 0
     used[0] = True
     old = np.flatnonzero(used)

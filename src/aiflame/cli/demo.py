@@ -22,7 +22,7 @@ from aiflame.cli.demo_comparison import sentence, ways
 from aiflame.cli.parser import Parser, number
 from aiflame.cli.say import say
 from aiflame.errors import AiflameError
-from aiflame.recorder import Place, RecordOptions
+from aiflame.recorder import ProfileLocation, RecordOptions
 from aiflame.recorder import run as record
 from aiflame.render.flame_svg import svg
 from aiflame.render.terminal.top_table import print_top
@@ -65,7 +65,7 @@ def run(options: Namespace) -> None:
     say(f"Recording {options.seconds:g} s of one matrix product in three ways on {_LABELS[chosen]} ...")
     with _workplace():
         command = [sys.executable, "-m", "aiflame.demo.matmul", "--device", chosen.value, "--seconds", str(options.seconds)]
-        status = record(command, Place(output, output), RecordOptions(), overwrite=output == DEFAULT).status
+        status = record(command, ProfileLocation(output, output), RecordOptions(), overwrite=output == DEFAULT).status
         if status != 0:
             raise AiflameError(f"the workload ended with status {status}: what it said stands above")
         _show(output, chosen)

@@ -7,7 +7,7 @@ import contextlib
 from aiflame.cli.say import say
 from aiflame.profile.door import Folder
 from aiflame.profile.glance import Glance, glance
-from aiflame.recorder import Place, Recording
+from aiflame.recorder import ProfileLocation, Recording
 from aiflame.recorder.hand_over import can_seal, start_sealer
 
 
@@ -48,7 +48,7 @@ def hand_over(recording: Recording) -> None:
         start_sealer(recording.profile, recording.held)
 
 
-def _of_ranks(place: Place) -> str:
+def _of_ranks(place: ProfileLocation) -> str:
     """What the summary is of, where others have recorded beside us."""
     if place.rank is None:
         return ""

@@ -1,6 +1,6 @@
 """Collapsed stacks, the text format of flamegraph.pl: `outer;inner;innermost 42`, one line a stack.
 
-Marks tell the kinds, as `flamegraph.pl --colors=gpu` knows them: `py::` before Python frames, `_[k]` after OS kernel frames, `_[G]`
+Marks show the kinds, as `flamegraph.pl --colors=gpu` knows them: `py::` before Python frames, `_[k]` after OS kernel frames, `_[G]`
 after GPU kernels and their source lines, `_[g]` after instructions, stall reasons and offsets, `-` between CPU and GPU.
 """
 
@@ -143,7 +143,7 @@ def _rounded(count: bytes, path: str | Path, number: int) -> int:
 
 
 def _frame(written: bytes) -> Frame:
-    """The frame as its marks tell it."""
+    """The frame, with its kind from its marks."""
     name = written.decode("utf-8", "replace")
     if name in ("-", _GRAPH_REPLAY):
         return Frame(name, Kind.BOUNDARY)

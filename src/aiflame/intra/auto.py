@@ -36,13 +36,13 @@ _LOADS = GLOBAL_LOADS + BUFFER_LOADS
 _WAITS = (*COPY_WAITS, BARRIER_WAIT)
 _MATH = DOTS + ASYNC_DOTS
 _HEAVY = (*_MATH, *DOT_WAITS, *_WAITS, *COPIES, *STORES, *TMA_STORES, "tt.reduce", "tt.scan", "ttng.arrive_barrier")
-"""Work of its own: what stands before it and what stands behind it is not done together."""
+"""Work of its own: it separates the work before it from the work behind it."""
 _NOT_COPIES = tuple(name for name in _HEAVY if name not in COPIES)
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What may become a scope."""
+    """A candidate for a scope."""
 
     first: Op
     last: Op
@@ -55,7 +55,7 @@ class _Part:
 
 @pass_("auto")
 def auto(kernel: Kernel) -> None:
-    """The kernel's parts, and in its hottest loops what is waited for."""
+    """The kernel's parts, and the waits in its hottest loops."""
     parts(kernel, _does_something)
     roles(kernel)
     in_roles = {id(role[0].siblings) for role in kernel.roles}
@@ -80,10 +80,10 @@ def _ask(kernel: Kernel, found: Sequence[_Part], most: int) -> None:
 
 
 def _of_loop(kernel: Kernel, ops: Sequence[Op]) -> list[_Part]:
-    """What arrives and what is multiplied, in turn; then reductions; if there is nothing of these, what is handed over."""
+    """Arrivals and multiplications, in turn; then reductions; without any of these, hand-overs."""
     own = [op for op in ops if op.name in COPIES]
     if any(op.name in COPIES and op.loop not in {one.loop for one in own} for op in kernel.all):
-        own = []  # made before the loop too: what is waited for was copied iterations ago
+        own = []  # made before the loop too: the awaited data was copied iterations ago
     arrivals = [part for block in _blocks(ops) for part in (*_loads(kernel, block), *_waits(block, own))]
     dots = [part for block in _blocks(ops) for part in _dots(kernel, block)]
     in_turn = chain.from_iterable(zip_longest(_in_order(arrivals), _in_order(dots)))

@@ -1,4 +1,4 @@
-"""Files of captures: what compiled kernels recorded inside themselves, as the device wrote it.
+"""Files of captures: records from inside compiled kernels, as the device wrote them.
 
 `PROFILE/intra/PID.captures` is a sequence of frames: magic, version, sizes, a JSON text, bytes. A frame is of a kernel (which scopes it has
 and how its memory is laid out) or of one launch (the memory itself). The program writes the file while it runs and may be killed at any
@@ -58,12 +58,12 @@ class Scope:
     phase: str
     """`issue`: something is started here that goes on, `wait`: it is waited for here, `span`: all of it lies between begin and end"""
     pair: int
-    """Of a wait: the scope that issued what is waited for; -1: none or not known."""
+    """Of a wait: the scope that issued the awaited work; -1: none or not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What a compiled kernel takes; -1: not known."""
+    """The resources of a compiled kernel; -1: not known."""
 
     registers: int = -1
     shared: int = -1
@@ -88,12 +88,12 @@ class Kernel:
     triton: str
     arch: str
     record_cycles: float
-    """What a record costs, where it was calibrated; -1: it was not."""
+    """The calibrated cost of a record; -1: not calibrated."""
     scopes: tuple[Scope, ...]
     plain: Build
     instrumented: Build
     scopes_left_out: int = 0
-    """More than its records can tell apart."""
+    """More than its records can distinguish."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ def _take(found: Captures, told: dict[str, Any], raw: Bytes) -> None:
             if (launch.ctas <= whole or len(raw) != launch.ring_bytes) if launch.went_round else launch.ctas != whole:
                 raise ValueError("the data is not of so many CTAs")
             found.launches.append(launch)
-        # What a newer aiflame may write besides is not ours to judge.
+        # Additional data of a newer aiflame is ignored.
     except (KeyError, ValueError, TypeError, OverflowError):
         found.damaged += 1
 

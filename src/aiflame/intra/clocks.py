@@ -1,4 +1,4 @@
-"""Cycles of a launch's multiprocessors → nanoseconds of the device's globaltimer, and what a record costs.
+"""Cycles of a launch's multiprocessors → nanoseconds of the device's globaltimer, and the cost of a record.
 
 A record carries its multiprocessor's clock alone; a CTA carries the globaltimer when it began and when it was done. No moment has both,
 so that the pace follows from differences: between CTAs that ran one after the other on a multiprocessor, what lies before a CTA's first
@@ -21,7 +21,7 @@ SLOWEST, FASTEST = 20.0, 0.2
 CERTAIN = 0.005
 """Relative error of a pace that counts as measured."""
 RESOLUTION_NS = 32
-"""Of the globaltimer on Hopper; others tell every microsecond: then more CTAs are needed for the same certainty."""
+"""Of the globaltimer on Hopper; others tick every microsecond: then more CTAs are needed for the same certainty."""
 NEAR_NS = 50_000_000
 """Launches that follow each other in less than this ran at the same pace."""
 DEAREST = 40.0
@@ -148,7 +148,7 @@ def _first_of_sm(edges: Edges, origin: dict[int, int]) -> dict[int, tuple[int, i
 def offsets(edges: Edges, ns: float) -> Floats:
     """For each CTA of the launch (row of `ctas`): globaltimer − ns · cycles on its multiprocessor, relative to the launch's first begin.
 
-    No record of a CTA lies before its begin or after its end: what is left between the two is cut in half."""
+    No record of a CTA lies before its begin or after its end: the interval left between the two is cut in half."""
     ctas = edges.ctas
     zero = int(ctas.begin.min()) if len(ctas) else 0
     sms, of = np.unique(ctas.sm, return_inverse=True)

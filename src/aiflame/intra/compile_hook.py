@@ -30,12 +30,12 @@ from aiflame.intra.passes import MOST_SCOPES, Kernel, Pass, Scope
 PREFIX = "aiflame_"
 """Of `instrumentation_mode`, for kernels of ours. (Triton looks for the names of its sanitizers in it: no hexadecimal number has one.)"""
 FIELD = "aiflame_intra"
-"""Of a twin's metadata: what its scopes are."""
+"""Key of a twin's metadata for its scopes."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Recipe:
-    """What a twin is made by."""
+    """The recipe of a twin."""
 
     passes: tuple[tuple[str, Pass], ...]
     warps: tuple[int, ...] | None = None
@@ -66,7 +66,7 @@ def _made_by() -> str:
 SMALLEST_SEGMENT = 128
 SMALL_SEGMENT = 1024
 """Of a warp. Where there is less, fewer warps are recorded; and then blocks overwrite those before them, if the device can do that: rather
-a few blocks with what they did than all of them with their last moments."""
+a few blocks with their whole work than all of them with their last moments."""
 SMALLEST_SHARED = 512
 """Bytes of a warp: with less room in shared memory, records go to global memory at once."""
 ROOMY_SEGMENT = 4096
@@ -140,7 +140,7 @@ def twin(kernel: Any, recipe: Recipe) -> Any:
 
 
 def description(kernel: Any) -> dict[str, Any]:
-    """What a twin's metadata say of its scopes; empty of any other kernel."""
+    """The scopes in a twin's metadata; empty for any other kernel."""
     found = getattr(kernel.metadata, FIELD, None)
     return dict(found) if isinstance(found, dict) else {}
 

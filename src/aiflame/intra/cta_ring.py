@@ -23,7 +23,7 @@ def straight(data: NDArray[np.uint8], scratch_bytes: int, ctas: int) -> NDArray[
     words, each = data.view("<u4"), scratch_bytes // 4
     if len(words) < each:
         return data[:0]
-    # They begin at multiples of what their size and the memory's have in common: 128 bytes at least, as Triton lays them out.
+    # They begin at multiples of the common divisor of their size and the memory's: 128 bytes at least, as Triton lays them out.
     step = gcd(len(words), each)
     at = np.flatnonzero(words[::step] == MAGIC) * step
     number = words[(at + 1) % len(words)].astype(np.int64)

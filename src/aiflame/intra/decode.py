@@ -25,7 +25,7 @@ HEADER_WORDS = 10
 RECORD_WORDS = 2
 
 FEW = 64
-"""Warps are looked at to tell which scope crosses the others."""
+"""So many warps are looked at to find the scope that crosses others."""
 _SIGNS = np.random.default_rng(0).integers(1, 1 << 62, 256) | 1
 """A number for each scope: sums of them with signs are 0 where each that begins also ends, and, but by a chance of 2^-62, only there."""
 
@@ -132,7 +132,7 @@ def records(data: NDArray[np.uint8], layout: Layout) -> Records:
 
 
 def _sound(words: NDArray[np.uint32], layout: Layout) -> Bools:
-    """CTAs that ran to their end, with room for what they say."""
+    """CTAs that ran to their end, with room for their records."""
     if words.shape[1] < HEADER_WORDS + layout.warps:
         return np.zeros(len(words), dtype=np.bool_)
     room = (words.shape[1] - HEADER_WORDS - layout.warps) * 4
@@ -197,7 +197,7 @@ def opened(found: Records) -> Records:
     missing = first[found.ends[first]]
     if not len(missing):
         return found
-    # What ends last is the outermost.
+    # The scope that ends last is the outermost.
     missing = missing[np.lexsort((-missing, found.unit[missing]))]
     unit = found.unit[missing]
     at = found.first[unit]
@@ -227,7 +227,7 @@ def paired(found: Records) -> Spans:
     both = np.flatnonzero(starts[order[:-1]] & found.ends[order[1:]] & (key[order[1:]] == key[order[:-1]]))
     begin, end = order[both], order[both + 1]
     if len(at_once):
-        # A scope within the very same scope would be one whose begin was lost: what lies between ends the pairing.
+        # A scope within the very same scope would be one whose begin was lost: records in between end the pairing.
         begin, end = _without_same_inside(begin, end, at_once, key)
     lost = len(key) - 2 * (len(begin) + len(at_once))
     begin, end = np.concatenate([at_once, begin]), np.concatenate([at_once + 1, end])

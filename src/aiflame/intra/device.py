@@ -28,7 +28,7 @@ class Slot:
     launched: ctypes.c_void_p
     """Event: the launch is over."""
     copied: ctypes.c_void_p
-    """Event: what it left is on the host, and the memory is clear."""
+    """Event: its records are on the host, and the memory is clear."""
     ring: Ring | None = None
     """Its memory, where more can be written than it has: all of it comes round."""
     busy: bool = False
@@ -55,7 +55,7 @@ class Pool:
     slots: list[Slot] = field(default_factory=list)
     _stream: ctypes.c_void_p | None = None
     _other: ctypes.c_void_p | None = None
-    """For what must not stand behind copies."""
+    """For work that must not stand behind copies."""
 
     def take(self, size: int) -> Slot | None:
         """A free slot; None while there is none, or none so large may be."""
@@ -66,7 +66,7 @@ class Pool:
         return slot
 
     def copy_out(self, slot: Slot, size: int, stream: int) -> None:
-        """Behind what the program has put on its stream so far."""
+        """Behind the work that the program has put on its stream so far."""
         ours = self._stream
         driver.must("cuEventRecord", slot.launched, ctypes.c_void_p(stream))
         driver.must("cuStreamWaitEvent", ours, slot.launched, 0)

@@ -1,4 +1,4 @@
-"""CUDA's driver through ctypes: its calls, and what it says of the thread's context and of captured streams."""
+"""CUDA's driver through ctypes: its calls, the thread's context, and the state of captured streams."""
 
 from __future__ import annotations
 

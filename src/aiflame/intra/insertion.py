@@ -60,7 +60,7 @@ def until_there(builder: Any, op: Op) -> None:
 
 
 _LOADED_BITS = 128
-"""What one load instruction brings to a thread, at most."""
+"""The most bytes that one load instruction brings to a thread."""
 _ELEMENTS = {"f64": (64, "d"), "i64": (64, "l"), "f32": (32, "f"), "i32": (32, "r"), "f16": (16, "r"), "bf16": (16, "r"), "i16": (16, "r")}
 _ELEMENTS |= dict.fromkeys(("i8", "f8E4M3FN", "f8E5M2"), (8, "r"))
 """Bits, and how the assembler's constraints call their register; narrow ones share one."""

@@ -1,4 +1,4 @@
-"""What Triton lets a program do around each of its launches, when it is a twin that is launched."""
+"""Triton's hooks of a program around its launches, for launches of a twin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What differs between versions of Triton: how marks become clock reads and stores. 3.6 to 3.9, for CUDA and AMD.
+"""Differences between versions of Triton: how marks become clock reads and stores. 3.6 to 3.9, for CUDA and AMD.
 
 Marks are Triton's own (`proton.record`), and so is what lowers them. The compiler asks for lowering at two points: up to 3.8 through one
 object of the backend's class, from 3.9 through a table of functions. Neither says which kernel it is for, so we are there only while a
@@ -41,7 +41,7 @@ class Lowering:
     segment_bytes: int
     """For each of these warps, a power of two; the oldest records are overwritten."""
     shared: bool
-    """Records lie in shared memory until the block ends, which copies what there is; else they go to global memory at once."""
+    """Records lie in shared memory until the block ends, which copies them; else they go to global memory at once."""
     clock_bits: int = 43
     """43 or 32."""
 

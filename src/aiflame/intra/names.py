@@ -1,4 +1,4 @@
-"""Operations of Triton's GPU dialects, by what they do."""
+"""Operations of Triton's GPU dialects, by their function."""
 
 LOADS = ("tt.load", "tt.gather", "tt.descriptor_load", "tt.descriptor_gather", "ttg.local_load")
 GLOBAL_LOADS = LOADS[:-1]

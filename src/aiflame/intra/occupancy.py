@@ -48,7 +48,7 @@ def spare_shared(capability: str, threads: int, registers: int, shared: int) -> 
 
 
 def of_cta(capability: str) -> int:
-    """Bytes of shared memory that a CTA may have; of a device that is not known, what a newer one has."""
+    """Bytes of shared memory that a CTA may have; for an unknown device, the size of a newer one."""
     known = capability if capability in SHARED else "90"
     return SHARED[known] * 1024 - _reserved(known)
 

@@ -28,9 +28,9 @@ class Op:
     name: str
     """As the dialect calls it: `tt.load`, `ttng.warp_group_dot`."""
     number: int
-    """Place in program order, from 0: what encloses comes before what it holds."""
+    """Place in program order, from 0: an enclosing operation comes before its content."""
     variable: str
-    """What the source assigns it to, where that is known."""
+    """The variable that the source assigns it to, where that is known."""
     file: str
     line: int
     operands: tuple[int, ...]
@@ -48,7 +48,7 @@ class Op:
     siblings: list[Op] = field(default_factory=list, repr=False)
     """All of its block, itself among them."""
     children: list[Op] = field(default_factory=list, repr=False)
-    """What lies in its regions, in program order."""
+    """The operations in its regions, in program order."""
 
     @property
     def loop(self) -> Op | None:

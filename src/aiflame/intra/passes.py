@@ -37,7 +37,7 @@ class Scope:
     phase: str = SPAN
     """`issue` and `wait`: the two ends of something that goes on by itself between them."""
     issued_by: Scope | None = None
-    """Of a wait: what is waited for."""
+    """Of a wait: the awaited operation."""
     needs: tuple[Op, ...] = ()
     """Whose values have to be there before it ends: arithmetic on them could be moved behind its end."""
 
@@ -102,7 +102,7 @@ class Kernel:
 
     @property
     def roles(self) -> list[list[Op]]:
-        """The blocks of a warp-specialized kernel's partitions, each with what it does, after the default one."""
+        """The blocks of a warp-specialized kernel's partitions, each with its operations, after the default one."""
         found: list[list[Op]] = []
         for op in self.all:
             if op.name in ("ttg.warp_specialize", "ttg.warp_specialize.partitions"):
@@ -114,11 +114,11 @@ class Kernel:
         return found
 
     def users(self, op: Op) -> list[Op]:
-        """Who uses what it makes, in program order."""
+        """The users of its results, in program order."""
         return sorted({user for result in op.results for user in self._users.get(result, [])}, key=lambda one: one.number)
 
     def makers(self, op: Op) -> list[Op]:
-        """Who makes what it uses; arguments of blocks have no maker."""
+        """The makers of its operands; arguments of blocks have no maker."""
         return [self._made_by[operand] for operand in op.operands if operand in self._made_by]
 
     def from_source(self, op: Op, *names: str) -> Op | None:
@@ -152,7 +152,7 @@ class Kernel:
         return issued, self._ask(Scope(f"wait {name}", self._pass, "wait", wait, wait, WAIT, issued, tuple(needs)))
 
     def waits_for(self, issued: Scope, wait: Op, name: str = "") -> Scope:
-        """One more place that waits for what was issued."""
+        """One more place that waits for the issued work."""
         return self._ask(Scope(name or f"wait {issued.name}", self._pass, "wait", wait, wait, WAIT, issued))
 
     def iterations(self, loop: Op, name: str = "") -> Scope:
@@ -181,7 +181,7 @@ class Kernel:
         return scope
 
     def run(self, name: str, one: Pass) -> None:
-        """Asks a pass. What it asked for counts only if all of it was good."""
+        """Runs a pass. Its requests count only if all of them are good."""
         before, self._pass = len(self.scopes), name
         try:
             one(self)
@@ -193,7 +193,7 @@ class Kernel:
 
 
 def label(op: Op) -> str:
-    """`load a`, `dot acc`, `loop at 20`: what a person calls it."""
+    """`load a`, `dot acc`, `loop at 20`: a readable name."""
     word = _WORDS.get(op.name, op.name.partition(".")[2] or op.name)
     if op.name in LOOPS:
         return f"loop at {op.line}" if op.line else "loop"

@@ -54,7 +54,7 @@ def mma(kernel: Kernel) -> None:
 
 @pass_("pipeline")
 def pipeline(kernel: Kernel) -> None:
-    """Asynchronous copies and what is waited for: where a loop's stages lie."""
+    """Asynchronous copies and their waits: where a loop's stages lie."""
     for op in kernel.ops(*COPIES, *TMA_STORES):
         kernel.wrap(op, f"issue {label(op)}", "async")
     for op in kernel.ops(*COPY_WAITS, *DOT_WAITS, BARRIER_WAIT):
@@ -86,7 +86,7 @@ def loop(kernel: Kernel) -> None:
 
 @pass_("roles")
 def roles(kernel: Kernel) -> None:
-    """What each role of a warp-specialized kernel does from its first operation to its last."""
+    """Each role of a warp-specialized kernel from its first operation to its last."""
     for number, body in enumerate(kernel.roles):
         block = body[0].siblings
         if len(block) > 1:
@@ -94,7 +94,7 @@ def roles(kernel: Kernel) -> None:
 
 
 def role_name(number: int, body: Sequence[Op]) -> str:
-    """By what it does: who copies produces what who multiplies consumes."""
+    """By its operations: a role that copies is a producer, a role that multiplies a consumer."""
     does = {one.name for op in body for one in (op, *op.inside())}
     copies, multiplies = (any(name in does for name in names) for names in (COPIES, DOTS + ASYNC_DOTS))
     if copies != multiplies:
@@ -104,12 +104,12 @@ def role_name(number: int, body: Sequence[Op]) -> str:
 
 @pass_("regions")
 def regions(kernel: Kernel) -> None:
-    """The kernel from begin to end, and what comes before, in and after its outermost loops."""
+    """The kernel from begin to end, and its parts before, in and after its outermost loops."""
     parts(kernel, lambda ops: True)
 
 
 def parts(kernel: Kernel, worth: Callable[[Sequence[Op]], bool]) -> None:
-    """The same, what lies outside of loops only where it is worth a scope."""
+    """The same, with parts outside of loops only where they are worth a scope."""
     for function in kernel.functions:
         whole = kernel.whole(function)
         if whole is None:
@@ -132,7 +132,7 @@ def _part(kernel: Kernel, ops: Sequence[Op], name: str) -> None:
 
 
 def first_user(kernel: Kernel, op: Op) -> Op | None:
-    """Who needs its value first, if that is in the same block."""
+    """The first user of its value, if that is in the same block."""
     user = next(iter(kernel.users(op)), None)
     good = user is not None and user.siblings is op.siblings and not user.last and not user.regions
     return user if good else None

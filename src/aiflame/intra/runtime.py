@@ -33,7 +33,7 @@ SLOTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a person has asked for."""
+    """The request of a person."""
 
     passes: tuple[str, ...] = ("auto",)
     """Empty: all that the files define."""
@@ -106,7 +106,7 @@ class Session:
         atexit.register(self.stop)
 
     def stop(self, seconds: float = 10.0) -> None:
-        """Waits for what is on its way: for our own stream, from the host."""
+        """Waits on the host for our own stream, whose copies may be on their way."""
         global _now
         if _now is self:
             _now = None
@@ -179,7 +179,7 @@ class Session:
         try:
             _launch_into(slot, made, grid, stream, rest, hooks)
         except BaseException as error:  # it may need more registers than there are
-            slot.busy = bool(hooks.launched)  # what was launched may still write there: this memory is not used again
+            slot.busy = bool(hooks.launched)  # the launched kernel may still write there: this memory is not used again
             if hooks.raised or hooks.launched or not isinstance(error, Exception):
                 raise
             launch.give_up()
@@ -209,7 +209,7 @@ class Session:
         return True
 
     def collect(self) -> None:
-        """Writes what has come to the host by now."""
+        """Writes the records that have come to the host by now."""
         with self._lock, driver.unnoticed():
             if self._before is not None:
                 self._before.collect()
@@ -226,7 +226,7 @@ class Session:
                 one.slot.busy = False
 
     def describe(self, plain: Any, twin: Any) -> None:
-        """A kernel that launches will be of."""
+        """Writes the description of a kernel, before its launches."""
         said = compile_hook.description(twin)
         code = getattr(getattr(plain.src.fn, "fn", None), "__code__", None)
         metadata = twin.metadata

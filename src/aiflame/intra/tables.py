@@ -19,7 +19,7 @@ from .decode import Ctas, Ints, Layout, Nest, Records, Spans, nested, opened, pa
 MOST_SPANS = 2_000_000
 """Kept of a process."""
 LOOKED_AT, CTAS_LOOKED_AT = 3, 64
-"""Launches of each kernel, and of each CTAs, that tell what a record costs."""
+"""Launches of each kernel, and CTAs of each, from which the cost of a record is estimated."""
 
 Rows = dict[str, list[pl.DataFrame]]
 
@@ -79,7 +79,7 @@ def _records(kernel: Kernel, memory: Bytes) -> Records:
 
 
 def _cost(captures: Captures) -> float:
-    """What a record costs: the least that any kernel tells. One whose records never follow each other at once would tell too much."""
+    """The cost of a record: the least of all kernels, since a kernel whose records never follow each other at once gives too much."""
     found = []
     for kernel in captures.kernels.values():
         mine = [launch for launch in captures.launches if launch.key == kernel.key][:LOOKED_AT]
@@ -266,7 +266,7 @@ def _convert(process: int, reads: Sequence[_Read], rows: Rows) -> None:
 
 
 def _shift(one: _Read, usual: int | None) -> int:
-    """What turns the globaltimer into the profile's clock."""
+    """The conversion of the globaltimer into the profile's clock."""
     if not len(one.ctas):
         return 0
     first, last = int(one.ctas.begin.min()), int(one.ctas.end.max())

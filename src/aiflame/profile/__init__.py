@@ -1,7 +1,7 @@
-"""What a profile is: the schema, reading the spool, sealing, the sealed store.
+"""Profiles: the schema, reading the spool, sealing, the sealed store.
 
-`opening.open_profile` is the way to one; it seals where that is needed. The recorder runs on the standard library alone: what needs
-Polars is imported where it is used, from its own module.
+`opening.open_profile` opens one, and seals it first if necessary. The recorder runs on the standard library alone: modules that need
+Polars are imported only where they are used.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from .door import Folder
 from .meta import start_ticks
 
 _KEPT_S = 30 * 86400.0
-"""What no command has used for so long is removed."""
+"""Tables that no command has used for so long are removed."""
 _MOST_KEPT = 256
 _FRESH = "now."
 
@@ -60,11 +60,11 @@ def remove_place(place: Folder) -> None:
 
 
 def _remove_orphans(cache: Folder) -> None:
-    """Whoever was killed has left its folder."""
+    """Removes the folders that killed processes have left."""
     for entry in cache.entries():
         if entry.name.startswith(_FRESH):
-            pid, _, rest = entry.name.removeprefix(_FRESH).partition(".")
-            if not pid.isdecimal() or str(start_ticks(int(pid))) != rest.partition(".")[0]:
+            pid, _, suffix = entry.name.removeprefix(_FRESH).partition(".")
+            if not pid.isdecimal() or str(start_ticks(int(pid))) != suffix.partition(".")[0]:
                 cache.remove_tree(entry.name)
 
 
@@ -89,7 +89,7 @@ def _cache() -> Folder | None:
 
 
 def _fingerprint(profile: Folder) -> str:
-    """Of which folder and of which files in it; whoever changes a file changes the time of it."""
+    """A digest of the folder and the files in it; any change to a file changes its time, and so the digest."""
     whole = profile.status()
     digest = hashlib.sha256(f"{whole.st_dev} {whole.st_ino}".encode())
     for entry in profile.walk():

@@ -1,4 +1,4 @@
-"""What a process that failed to seal a profile, in the background mostly, leaves to be said. The next command says it, and seals."""
+"""The error of a process that failed to seal a profile, usually in the background. The next command reports it, and seals."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One name at a time, below the descriptor of a folder: what `door.py` opens, lists and removes. Standard library alone.
+"""Opens, lists and removes one name at a time below the descriptor of a folder, for `door.py`. Standard library alone.
 
-No link is followed. What a file is, is asked before it is opened and again when it is.
+No link is followed. A file's kind is checked before it is opened and again afterwards.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LONGEST_NAME = 255
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Something in a folder, as it was when it was looked at; a link itself, not what it leads to."""
+    """An entry of a folder, as it was when it was listed; a link itself, not its target."""
 
     names: tuple[str, ...]
     """The path to it, below the folder that was asked."""
@@ -52,7 +52,7 @@ class Entry:
 
 
 def component(name: str, folder: Path) -> str:
-    """The name of one entry of a folder: what a profile says may be anything."""
+    """The name of one entry of a folder, checked: a profile may contain any text as a name."""
     try:
         plain = 0 < len(os.fsencode(name)) <= _LONGEST_NAME and not {"/", "\0"} & set(name) and name not in (".", "..")
     except UnicodeEncodeError:
@@ -74,7 +74,7 @@ def open_folder(name: str, parent: int, path: Path) -> int:
 
 
 def open_file(name: str, access: int, folder: int, path: Path) -> int | None:
-    """None for a folder. What the file is, is asked before it is opened, too: to open a device may do something."""
+    """None for a folder. The file's kind is checked before it is opened, too: opening a device may have effects."""
     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if stat.S_ISDIR(status.st_mode):
         return None
@@ -105,7 +105,7 @@ def is_all_in(folder: int, name: str, status: os.stat_result) -> bool:
 def _names_in(folder: int, status: os.stat_result) -> int:
     own = os.open(".", FOLDER, dir_fd=folder)
     try:
-        return sum(entry.inode() == status.st_ino for entry in os.scandir(own))  # a folder is of one file system
+        return sum(entry.inode() == status.st_ino for entry in os.scandir(own))  # a folder lies in one file system
     finally:
         os.close(own)
 
@@ -125,7 +125,7 @@ def _kind(mode: int) -> str:
 
 
 def opened_new_folder(name: str, parent: int | None) -> int:
-    """A folder that was just made, opened, and its owner's alone whatever the umask."""
+    """Opens a folder that was just made, and gives it to its owner alone regardless of the umask."""
     try:
         descriptor = os.open(name, FOLDER, dir_fd=parent)
     except PermissionError:  # the umask took the owner's own permissions
@@ -144,11 +144,11 @@ def new_file(name: str, access: int, folder: int) -> int:
 def listed(folder: int, names: tuple[str, ...], path: Path) -> list[Entry]:
     if len(names) >= _DEEPEST:
         raise AiflameError(f"{path.joinpath(*names)}: folders lie in one another deeper than in any profile")
-    found = []
+    entries = []
     for name in sorted(names_in(folder, path.joinpath(*names))):
         with contextlib.suppress(FileNotFoundError):  # removed meanwhile
-            found.append(Entry((*names, name), os.stat(name, dir_fd=folder, follow_symlinks=False)))
-    return found
+            entries.append(Entry((*names, name), os.stat(name, dir_fd=folder, follow_symlinks=False)))
+    return entries
 
 
 def names_in(folder: int, path: Path) -> list[str]:

@@ -48,8 +48,8 @@ def intact_entries(stream: Words, start: NDArray[np.int64], units: NDArray[np.in
         step += 1
         going = int(np.searchsorted(-left, -step, side="left"))
     for entry in range(going):
-        rest = stream[int(first[entry]) + step : int(first[entry]) + int(left[entry])]
-        state[entry] = _finish(int(state[entry]), rest)
+        tail = stream[int(first[entry]) + step : int(first[entry]) + int(left[entry])]
+        state[entry] = _finish(int(state[entry]), tail)
     intact = np.empty(len(order), np.bool_)
     intact[order] = _stated(stream[first]) == _as_check(state)
     return intact

@@ -1,9 +1,9 @@
 """Which profiles this user recorded on this machine: files beside a profile are read only while such a one is completed. Standard library
 alone.
 
-What a profile says of its host and user can be forged. So the recorder writes a claim into the user's state folder, which nobody else can
-write: the profile's random id, and which folder it was recorded into. Who completes a profile looks whether there is a claim for that
-very folder. A claim is withdrawn when its profile is complete, so that a profile that went through other hands proves nothing later.
+A profile's host and user can be forged. So the recorder writes a claim into the user's state folder, which nobody else can write: the
+profile's random id, and the folder that it was recorded into. Before it completes a profile, aiflame checks for a claim on that very
+folder. A claim is withdrawn when its profile is complete, so that a profile that went through other hands proves nothing later.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OLDEST_S = 90 * 86_400
 """A claim of a profile that nobody opened for so long is forgotten."""
 
 _of_this_process: dict[str, dict[str, object]] = {}
-"""What we claimed ourselves: it holds also where no state folder can be written."""
+"""Claims of this process: they hold also where no state folder can be written."""
 
 
 def new_id() -> str:

@@ -1,4 +1,4 @@
-"""What the numbers in a profile's records and on its control page mean. The C++ header of the collector is generated from these too."""
+"""The meaning of numbers in a profile's records and on its control page. The C++ header of the collector is generated from these too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .control_schema import StopReason as StopReason
 
 
 class FrameKind(IntEnum):
-    """The top four bits of a stack's frame word; the rest as told beside each kind."""
+    """The top four bits of a stack's frame word; the docstring of each kind describes the remaining bits."""
 
     NATIVE = 1
     """[59:40] module id, [39:0] offset from the module's lowest address (its ELF vaddr); a return address points after its call"""
@@ -32,13 +32,13 @@ class FrameKind(IntEnum):
 
 
 class LeafFlag(IntEnum):
-    """Bit 39 of a NATIVE word's offset is never set by an ELF; we use it to tell an exact pc from a return address."""
+    """Bit 39 of a NATIVE word's offset is never set by an ELF; we use it to distinguish an exact pc from a return address."""
 
     EXACT_PC = 1 << 39
 
 
 class SampleState(IntEnum):
-    """What the thread was doing."""
+    """The state of the sampled thread."""
 
     ON_CPU = 0
     WAITING = 1
@@ -93,7 +93,7 @@ class CallKind(IntEnum):
 
 
 class RegionApi(IntEnum):
-    """Who marked a region."""
+    """The interface that marked a region."""
 
     NVTX = 1
     ITT = 2
@@ -105,13 +105,14 @@ class RegionApi(IntEnum):
 
 class RegionKind(IntEnum):
     NESTED = 1
-    """pushed and popped on one thread: what the thread does meanwhile belongs to it"""
+    """pushed and popped on one thread: the thread's work meanwhile belongs to it"""
     FREE = 2
-    """may end on another thread, and overlap others: what the thread that began it does meanwhile belongs to it, outside of nested ones"""
+    """may end on another thread, and overlap others: meanwhile the work of the thread that began it belongs to it, outside of nested
+    ones"""
     MARK = 3
     """a moment"""
     FRAME = 4
-    """of the whole process (ITT frames)"""
+    """spans the whole process (ITT frames)"""
 
 
 class PayloadType(IntEnum):

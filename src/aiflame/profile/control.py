@@ -99,7 +99,7 @@ class ControlPage:
         self._set("max_bytes", limit)
 
     def take(self, size: int) -> bool:
-        """Room for what the recorder itself writes: the processes get that much less. False: there is none left."""
+        """Reserves room for the recorder's own files: the processes get that much less. False: there is none left."""
         with self._taking:
             if self.max_bytes and self.used_bytes + size >= self.max_bytes:
                 return False

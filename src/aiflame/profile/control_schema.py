@@ -1,4 +1,4 @@
-"""The control page: its fields, and what the numbers in them mean. The C++ header of the collector is generated from this file too.
+"""The control page: its fields, and the meaning of their numbers. The C++ header of the collector is generated from this file too.
 
 It lies apart from `schema.py` and `codes.py` since it is all that `aiflame record` needs of them before the program starts.
 """
@@ -18,7 +18,7 @@ CONTROL_MAGIC = b"AIFLAMEC"
 CONTROL: tuple[Column, ...] = columns(
     ("magic", T.U64, "CONTROL_MAGIC"),
     ("format", T.U32, "FORMAT"),
-    ("state", T.U32, "ControlState: what every process of the recording should do"),
+    ("state", T.U32, "ControlState: the order to every process of the recording"),
     ("max_bytes", T.U64, "spool bytes allowed, 0 for no limit"),
     ("used_bytes", T.U64, "spool bytes taken so far, by all processes"),
     ("stop_reason", T.U32, "StopReason: why a process stopped recording"),
@@ -26,7 +26,7 @@ CONTROL: tuple[Column, ...] = columns(
     ("cpu_rate", T.U32, "samples a second of CPU time and thread, 0 for none"),
     ("wall_rate", T.U32, "samples a second of wall-clock time and thread, 0 for none"),
     ("features", T.U64, "Feature bits that are on"),
-    ("recorder_pid", T.U32, "who seals it"),
+    ("recorder_pid", T.U32, "the process that seals it"),
     ("gpu_sampling", T.U32, "GpuSampling"),
 )
 
@@ -50,7 +50,7 @@ class StopReason(IntEnum):
     NO_SPACE = 2
     IO_ERROR = 3
     SANDBOX = 4
-    """a process has entered a sandbox that forbids it what recording needs; of that process alone"""
+    """a process has entered a sandbox that forbids recording; concerns that process alone"""
 
 
 class Feature(IntEnum):

@@ -15,7 +15,7 @@ SEALED = {Type.STR: "text", Type.BLOB: "bytes"}
 
 
 def renewed(page: str) -> str:
-    """The page with everything after `BEGIN` replaced by what the schema says now."""
+    """The page with everything after `BEGIN` replaced by the present schema."""
     return page.partition(BEGIN)[0] + BEGIN + "\n\n" + "\n".join(_lines()) + "\n"
 
 

@@ -1,8 +1,8 @@
-"""The one place through which what lies in a profile is opened, for reading and for writing. Standard library alone.
+"""The one place that opens files of a profile, for reading and for writing. Standard library alone.
 
 A profile may come from a stranger. So its folder is held by a descriptor, and everything in it is opened from there, one component of
-its path at a time. No link is followed; only folders, and regular files without a second name, are opened; what we write is written
-under a random name of ours and renamed. `Folder.path` is for messages alone.
+its path at a time. No link is followed; only folders, and regular files without a second name, are opened; new files are
+written under a random name and renamed. `Folder.path` is for messages alone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DEPTH_OF_SPOOL = 3
 
 
 class Folder:
-    """A profile, or a folder in it that need not exist. Reading what is not there gives None; writing raises OSError as `os` does."""
+    """A profile, or a folder in it that need not exist. Reading a missing file gives None; writing raises OSError as `os` does."""
 
     def __init__(self, held: _Held, names: tuple[str, ...] = ()) -> None:
         self._held, self._names = held, names
@@ -58,7 +58,7 @@ class Folder:
         return Folder(self._held, (*self._names, *(below.component(name, self.path) for name in names)))
 
     def held(self) -> Folder:
-        """The same folder by a descriptor of its own, for whoever opens much in it. FileNotFoundError when there is none."""
+        """The same folder by a descriptor of its own, for callers that open much in it. FileNotFoundError when there is none."""
         with self._opened() as here:
             return Folder(_Held(os.dup(here), self.path))
 
@@ -84,19 +84,19 @@ class Folder:
         return (entry := self.entry(*names)) is not None and entry.is_folder
 
     def entries(self) -> list[Entry]:
-        """What lies in it, by name; nothing when it does not exist."""
+        """Its entries, by name; none when it does not exist."""
         with self._reading(), self._opened() as here:
             return below.listed(here, (), self.path)
         return []
 
     def names(self) -> list[str]:
-        """Of what lies in it, in no order, without a look at any of it."""
+        """The names of its entries, in no order, without a look at any of them."""
         with self._reading(), self._opened() as here:
             return below.names_in(here, self.path)
         return []
 
     def walk(self) -> Iterator[Entry]:
-        """All that lies in it and in its folders; a folder comes before what lies in it."""
+        """All entries in it and in its folders; a folder comes before its entries."""
         with self._reading(), self._opened() as here:
             yield from below.walked(here, (), self.path)
 
@@ -156,8 +156,8 @@ class Folder:
 
     @contextlib.contextmanager
     def create(self, name: str, *, durable: bool = True) -> Iterator[BinaryIO]:
-        """The file appears, whole and on the disk, when the block has ended; if the block fails, what was there before stays. Who need not
-        have it on the disk (`durable`) does not wait for that."""
+        """The file appears, whole and on the disk, when the block has ended; if the block fails, an older file stays. Without
+        `durable` it does not wait for the disk."""
         with self._opened() as here:
             partial = f"{below.component(name, self.path)}.{os.urandom(8).hex()}.partial"
             descriptor = below.new_file(partial, os.O_WRONLY, here)
@@ -174,12 +174,12 @@ class Folder:
                 raise
 
     def write(self, name: str, data: bytes) -> None:
-        """The file has its old content or the new one, whatever happens meanwhile."""
+        """Replaces the file: even after a crash it has its old content or the new one."""
         with self.create(name) as file:
             file.write(data)
 
     def put(self, name: str, data: bytes) -> None:
-        """The same for whoever looks; a power failure may leave neither. It does not wait for the disk."""
+        """As `write`, but does not wait for the disk: a power failure may leave neither content."""
         with self.create(name, durable=False) as file:
             file.write(data)
 
@@ -190,7 +190,7 @@ class Folder:
             with os.fdopen(below.new_file(partial, os.O_WRONLY, here), "wb") as file:
                 file.write(data)
             try:
-                # Of all ways the one that never replaces and never shows half a file, whatever the hosts.
+                # On all hosts, a link never replaces a file and never shows half of one.
                 os.link(partial, name, src_dir_fd=here, dst_dir_fd=here)
             except FileExistsError:
                 return False
@@ -209,12 +209,12 @@ class Folder:
             os.rename(below.component(name, self.path), below.component(new, self.path), src_dir_fd=here, dst_dir_fd=here)
 
     def remove(self, name: str) -> None:
-        """A file, if it is there; a link, not what it leads to."""
+        """Removes a file, if it is there; of a link, not its target."""
         with contextlib.suppress(FileNotFoundError), self._opened() as here:
             os.unlink(below.component(name, self.path), dir_fd=here)
 
     def remove_tree(self, name: str) -> None:
-        """A folder with all that lies in it, or a file, if it is there; links, not what they lead to."""
+        """Removes a folder with all its entries, or a file, if it is there; of links, not their targets."""
         with contextlib.suppress(FileNotFoundError), self._opened() as here:
             below.remove_below(here, (below.component(name, self.path),), self.path)
 
@@ -286,7 +286,7 @@ class Folder:
 
     @contextlib.contextmanager
     def _reading(self, *names: str) -> Iterator[None]:
-        """Passes over what is not there; whatever else is wrong is an error for people."""
+        """Ignores missing files; turns any other failure into an error for people."""
         try:
             yield
         except OSError as error:
@@ -302,9 +302,9 @@ class Folder:
 
 
 def refuse_foreign_entries(profile: Folder) -> None:
-    """Error when the profile has anything that no recorder makes: a link, a device, a pipe, a socket, a file with a second name, or what
-    belongs to another user than the profile (but for spools in a profile of root's, whose programs may have become other users). To be
-    called before a command writes into a profile for the first time."""
+    """Error when the profile has anything that no recorder makes: a link, a device, a pipe, a socket, a file with a second name, or an
+    entry of another user (but for spools in a profile of root's, whose programs may have become other users). Commands call it before
+    they write into a profile for the first time."""
     owner = profile.status().st_uid
     for number, entry in enumerate(profile.walk()):
         path = profile.path.joinpath(*entry.names)
@@ -312,7 +312,7 @@ def refuse_foreign_entries(profile: Folder) -> None:
             raise AiflameError(f"{profile.path} has more than {below.MOST_ENTRIES:,} files: no profile has so many, and it is not opened")
         if not entry.is_folder and (entry.status.st_nlink == 1 or not entry.is_file):
             below.refuse_foreign(entry.status, path)
-        elif not entry.is_folder:  # who looks at it more closely knows whether its other name is in the profile, too
+        elif not entry.is_folder:  # accepted if its other names are in the profile, too
             profile.refuse_other_names(*entry.names)
         if entry.status.st_uid != owner and not (owner == 0 and "spool" in entry.names[:_DEPTH_OF_SPOOL]):
             raise AiflameError(f"{path} belongs to another user than {profile.path}: copy the profile with `cp -r` and open the copy")

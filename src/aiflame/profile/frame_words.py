@@ -1,6 +1,6 @@
 """The bits of a frame word and of a column `autograd`: the only Python code that takes either apart.
 
-A frame of a stack is one 64-bit word. Its top four bits are its kind; `codes.FrameKind` says what each kind packs below them.
+A frame of a stack is one 64-bit word. Its top four bits are its kind; `codes.FrameKind` describes the bits below for each kind.
 The collector packs the same words in `native/unwind/frames.hpp`.
 """
 
@@ -38,7 +38,7 @@ def frame_kind(column: str = "frame") -> pl.Expr:
 
 
 def is_frame_of(kind: FrameKind, column: str = "frame") -> pl.Expr:
-    """True where a word of the column is of this kind."""
+    """True where a word of the column has this kind."""
     return frame_kind(column) == kind
 
 
@@ -107,5 +107,5 @@ def torch_thread_column() -> pl.Expr:
 
 
 def _bits(words: FrameWords, lowest: int, count: int) -> FrameWords:
-    found: FrameWords = words >> np.uint64(lowest) & np.uint64((1 << count) - 1)
-    return found
+    bits: FrameWords = words >> np.uint64(lowest) & np.uint64((1 << count) - 1)
+    return bits

@@ -89,7 +89,7 @@ def _struct(name: str, columns: tuple[Any, ...], *extra: str) -> Iterator[str]:
 
 
 def _layouts() -> Iterator[str]:
-    """What a writer needs that has a table's name alone: Python in the program. Without pointers: no relocations at load."""
+    """Layouts for a writer that has only a table's name: Python in the program. Without pointers: no relocations at load."""
     longest = max(len(table.name) for table in schema.TABLES) + 1
     yield f"enum class Cell : uint8_t {{ {', '.join(records.Type.__members__)} }};"
     yield "struct ColumnLayout { uint16_t offset; Cell cell; };"

@@ -1,4 +1,4 @@
-"""What can be said of a recording that is not sealed, at once: how many processes and samples, and what the collector notes.
+"""A quick summary of a recording that is not sealed: the numbers of processes and samples, and the collector's notes.
 
 Standard library alone: `aiflame record` says it when the program has ended. Files are those of our own recording; a count may be a few
 records too high, since records that were reserved and never written are counted.
@@ -26,7 +26,7 @@ _ENTRY = struct.Struct("<II")
 _MOST_NOTES = 64
 _LONGEST = 4096
 _PATIENCE_S = 0.03
-"""There may be thousands of processes: what takes longer is left to who opens the profile."""
+"""There may be thousands of processes: after this time the remaining ones are left to the command that opens the profile."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Whether a profile is still being recorded: then its spool stays as it is, and whoever opens it reads what there is now.
+"""Whether a profile is still being recorded: then its spool stays as it is, and a reader gets the records so far.
 
 A recording is over when its recorder has said so on the control page, or when neither the recorder nor any process that it records lives.
 Processes of another host, or of another namespace of process ids, cannot be seen: there it is over when nothing has changed for a day.
@@ -22,7 +22,7 @@ _QUIET_S = 86_400.0
 
 
 def still_recorded(profile: Folder) -> str | None:
-    """What a reader must be told while a profile is being recorded; None: the recording is over."""
+    """A note for readers while a profile is being recorded; None: the recording is over."""
     if _is_over(profile):
         return None
     meta = Meta.read(profile)
@@ -44,7 +44,7 @@ def still_recorded(profile: Folder) -> str | None:
 
 
 def _is_over(profile: Folder) -> bool:
-    """By what the recorder, or who began to seal it, says."""
+    """Whether the recorder, or a process that began to seal the profile, has marked it as over."""
     if Index.read(profile.folder(SEALED)) is not None:
         return True
     try:

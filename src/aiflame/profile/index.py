@@ -1,6 +1,6 @@
 """`tables/index.json`: the Parquet files of a sealed profile, with their sizes and checksums.
 
-A file is handed to the Parquet reader only when it is, byte for byte, what was written: a reader of damaged Parquet may
+A file is handed to the Parquet reader only when it is byte for byte as it was written: a reader of damaged Parquet may
 fail in any way, or not at all and give wrong numbers.
 """
 
@@ -53,7 +53,7 @@ class Index:
 
     @staticmethod
     def read(folder: Folder) -> Index | None:
-        """None when there is none, or when it is not what was written."""
+        """None when there is none, or when its checksum is wrong."""
         data = folder.read(FILE_NAME, limit=_LARGEST) or b""
         check, _, body = data.removesuffix(b"\n").partition(b"\n")
         if check != f"{zlib.crc32(body):08x}".encode():
@@ -66,7 +66,7 @@ class Index:
 
 
 def _part(table: str, part: dict[str, Any]) -> Part:
-    """ValueError for what no part can be: whoever wrote the checksum may have written anything."""
+    """ValueError for an impossible part: a right checksum does not prove that we wrote it."""
     read = Part(**part)
     folder, _, name = read.file.partition("/")
     sound = folder == table and bool(_NAME.fullmatch(folder)) and bool(_FILE.fullmatch(name))
@@ -96,7 +96,7 @@ def open_part(folder: Folder, part: Part) -> Iterator[BinaryIO]:
 
 
 def verify(folder: Folder, part: Part) -> None:
-    """Error when the file is not what was written."""
+    """Error when the file differs from its checksum."""
     with open_part(folder, part) as file:
         check, size = 0, 0
         while block := file.read(_BLOCK):

@@ -1,7 +1,7 @@
 """The folder `ranks/` of a profile: a whole profile for each rank of a parallel job, and `job`, which says whose they are.
 
-Standard library alone. Ranks may be of several hosts that share nothing but the file system, so there are no locks here: what
-appears, appears whole, and what several of them write, they write alike.
+Standard library alone. Ranks may run on several hosts that share nothing but the file system, so there are no locks here:
+files appear whole, and ranks that write the same file write the same content.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Job:
         return profile.folder(FOLDER).write_once(FILE_NAME, self._text())
 
     def replace(self, profile: Folder) -> None:
-        """Writes `job` whatever was there. All ranks of a job write the same."""
+        """Writes `job`, replacing any older one. All ranks of a job write the same."""
         profile.folder(FOLDER).write(FILE_NAME, self._text())
 
     def _text(self) -> bytes:
@@ -57,8 +57,8 @@ class Job:
         """None: there is none, or it is damaged."""
         data = profile.read(FOLDER, FILE_NAME, limit=_LARGEST) or b""
         with contextlib.suppress(ValueError, TypeError, AttributeError):
-            told: Any = parse(data, most_values=_MOST_VALUES)
-            fields = {name: told.get(name, default) for name, default in asdict(Job()).items()}
+            values: Any = parse(data, most_values=_MOST_VALUES)
+            fields = {name: values.get(name, default) for name, default in asdict(Job()).items()}
             if all(type(value) is type(default) for value, default in zip(fields.values(), asdict(Job()).values(), strict=True)):
                 job = Job(**fields)
                 return job if 0 <= job.size <= MOST_RANKS else None

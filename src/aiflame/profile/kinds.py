@@ -1,4 +1,4 @@
-"""What a frame is: the `kind` column of symbols and of the tree's frames."""
+"""The kinds of frames: the `kind` column of symbols and of the tree's frames."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Kind(IntEnum):
-    """What a frame is: it decides its colour, its mark in collapsed stacks and which transforms touch it."""
+    """The kind of a frame decides its colour, its mark in collapsed stacks and which transforms touch it."""
 
     ROOT = 0
     PROCESS = 1
@@ -28,7 +28,7 @@ class Kind(IntEnum):
     REGION = 15
     LAYER = 16
     WAIT = 17
-    """A frame of ours that says what a thread waits on: [OpenMP wait], [GIL], [lock], [I/O], [sleep]."""
+    """A frame of ours that names the reason of a thread's wait: [OpenMP wait], [GIL], [lock], [I/O], [sleep]."""
     UNATTRIBUTED = 18
     GPU_COPY = 19
     """Memory moved or filled on a device."""
@@ -41,6 +41,6 @@ class Kind(IntEnum):
     OP = 23
     """`aten::addmm`"""
     FAMILY = 24
-    """What kernels do: gemm, attention …"""
+    """A family of kernels: gemm, attention …"""
     GPU_SCOPE = 25
     """Inside a kernel: a part of it whose time it recorded itself."""

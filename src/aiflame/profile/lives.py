@@ -121,9 +121,9 @@ def _frame(records: NDArray[np.void], columns: tuple[Column, ...], texts: String
 
 def _texts(references: NDArray[np.uint32], texts: Strings, damage: Counter[str]) -> pl.Series:
     distinct, place, uses = np.unique(references, return_inverse=True, return_counts=True)
-    found = texts.fetch(distinct)
-    damage["damaged texts in processes"] += sum(count for count, text in zip(uses.tolist(), found, strict=True) if text is None)
-    return pl.Series([DAMAGED_TEXT if text is None else text.decode("utf-8", "replace") for text in found], dtype=pl.String)[place]
+    contents = texts.fetch(distinct)
+    damage["damaged texts in processes"] += sum(count for count, text in zip(uses.tolist(), contents, strict=True) if text is None)
+    return pl.Series([DAMAGED_TEXT if text is None else text.decode("utf-8", "replace") for text in contents], dtype=pl.String)[place]
 
 
 def _masked(commands: pl.Series) -> pl.Series:

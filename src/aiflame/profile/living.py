@@ -49,10 +49,10 @@ def living(spool: Callable[[], Collection[str]], profile: os.stat_result) -> lis
     names = set(spool())
     for _ in range(_MOST_LOOKS):
         look = _Look(names, profile)
-        found = look.found()
+        pids = look.found()
         before, names = names, set(spool())
-        if found:
-            return found
+        if pids:
+            return pids
         # A process that ended before we could look at it may have had a child, which our list of processes is too old for.
         if names == before and not look.lost:
             break
@@ -113,10 +113,10 @@ def _start_ns(folder: str) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
 
 
-def _read(pid: str, what: str) -> bytes | None:
+def _read(pid: str, file: str) -> bytes | None:
     """None where we may not read it; empty when the process has ended."""
     try:
-        descriptor = os.open(f"/proc/{pid}/{what}", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(f"/proc/{pid}/{file}", os.O_RDONLY | os.O_CLOEXEC)
         try:
             data = part = os.read(descriptor, _CHUNK)
             while part:

@@ -1,4 +1,4 @@
-"""Which files the processes of a recording that has just ended had mapped as code, by what they wrote down. Standard library alone."""
+"""The files that processes of a recording that has just ended had mapped as code, from their records. Standard library alone."""
 
 from __future__ import annotations
 

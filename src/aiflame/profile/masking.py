@@ -1,8 +1,8 @@
 """Secrets in command lines are masked before a profile keeps them. Standard library alone.
 
-A profile is passed on; the command that it shows may have a token, a password or a key in it. What is hidden: values whose name says that
-they are secret (`--api-key X`, `HF_TOKEN=X`, `"Authorization: Bearer X"`), and values that have the shape of a known kind of secret,
-whatever they are called. What a training program is usually given (`--max-tokens 512`, `--pad-token "<pad>"`, `--sort-key name`) is shown.
+A profile is passed on; the command that it shows may have a token, a password or a key in it. Hidden are values whose name marks them
+as secret (`--api-key X`, `HF_TOKEN=X`, `"Authorization: Bearer X"`), and values that have the shape of a known kind of secret, under any
+name. Usual options of training programs (`--max-tokens 512`, `--pad-token "<pad>"`, `--sort-key name`) are shown.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def masked_command(command: str) -> str:
 def masked(text: str) -> str:
     """A text that may have several things in it: a shell's command, a header, an address.
 
-    A pattern is asked for, and compiled, only where the text has what it cannot do without: most arguments are a word.
+    A pattern is compiled and used only where the text has a character that it needs: most arguments are one word.
     """
     if len(text) >= _SHORTEST_SHAPE:
         text = re.sub(_SHAPES, MASK, text)
@@ -153,7 +153,7 @@ def _is_key(words: list[str]) -> bool:
 
 
 def _hides(name: str, value: str) -> bool:
-    """Whether what is called so is a secret."""
+    """Whether a value of this name is a secret."""
     if name.lower() in _QUERY:
         return True
     words = [word.lower() for word in re.findall(_WORDS, name) if not word.isdigit()]

@@ -1,4 +1,4 @@
-"""`meta.json`: what a person wants to know about a recording before looking into it. Standard library alone.
+"""`meta.json`: facts about a recording for a person who has not looked into it. Standard library alone.
 
 Every key may be missing and unknown keys are ignored, so that a key can be added without a new format.
 """
@@ -57,7 +57,7 @@ class Clocks:
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """Who records. A process id is used again sooner or later; with the start time it is not."""
+    """The recording process. A process id is used again sooner or later; together with the start time it is unique."""
 
     pid: int = 0
     start_ticks: int = 0
@@ -101,7 +101,7 @@ class Meta:
     exit_status: int | None = None
     """of the command; negative: the signal that ended it; None: unknown"""
     degraded: tuple[str, ...] = ()
-    """what could not be recorded or read, one line each"""
+    """failures to record or read something, one line each"""
     cpu_ns: int = 0
     """CPU time of the command and of all that it waited for, by the system's account; 0: unknown"""
     complete: bool = False
@@ -165,8 +165,8 @@ def start_ticks(pid: int) -> int | None:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
-    state, *rest = stat[stat.rindex(b")") + 2 :].split()
-    return None if state in (b"Z", b"X") else int(rest[18])
+    state, *fields = stat[stat.rindex(b")") + 2 :].split()
+    return None if state in (b"Z", b"X") else int(fields[18])
 
 
 def _cpu_model() -> str:

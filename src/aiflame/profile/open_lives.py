@@ -1,4 +1,5 @@
-"""Who has begun by `spool/lives.table`, and has not ended: for the recorder, and for whoever asks who lives. Standard library alone."""
+"""The processes that have begun by `spool/lives.table`, and have not ended: for the recorder, and for the search for living processes.
+Standard library alone."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _LARGEST = 64 << 20
 
 
 class Reader:
-    """Reads what was added since the last time."""
+    """Reads the records added since the last time."""
 
     def __init__(self) -> None:
         self._page = 0
@@ -35,7 +36,7 @@ class Reader:
                 return []
             file.seek(HEADER_BYTES + self._page * LIVES_PAGE_BYTES)
             data = file.read(_LARGEST)
-        found, first = [], self._page
+        lives, first = [], self._page
         for page in range(len(data) // LIVES_PAGE_BYTES):
             tag, records, _ = _CONTENT.unpack_from(data, page * LIVES_PAGE_BYTES)
             if tag != LIVES_PAGE:
@@ -47,6 +48,6 @@ class Reader:
                     self._seen.add((first + page, place))
                     (pid,) = struct.unpack_from("<I", data, at + _PLACE["pid"])
                     (start,) = struct.unpack_from("<Q", data, at + _PLACE["start_ns"])
-                    found.append((pid, start, struct.unpack_from("<I", data, at + _BEGIN_BYTES)[0] != 0))
+                    lives.append((pid, start, struct.unpack_from("<I", data, at + _BEGIN_BYTES)[0] != 0))
         self._seen = {place for place in self._seen if place[0] >= self._page}
-        return found
+        return lives

@@ -52,7 +52,7 @@ def open_profile(
 ) -> Profile | Ranked:
     """Opens a profile, of one recorder or of many ranks. Without `derive` it has the tables that were recorded, and those derived before.
 
-    Of a profile that is still being recorded, what there is now; of another user's, tables made aside."""
+    For a profile that is still being recorded it gives the tables so far; for another user's, tables in a folder of ours."""
     folder = _folder_at(Path(path))
     if is_ours(folder):
         refuse_foreign_entries(folder)
@@ -126,7 +126,7 @@ def _open_one(folder: Folder, progress: Progress | None) -> Profile:
 
 
 def _as_it_is_now(folder: Folder, note: str, progress: Progress | None) -> Profile:
-    """A profile that goes on growing. Its tables are in a folder that is gone with what is returned."""
+    """A profile that goes on growing. Its tables are in a folder that is removed together with the returned object."""
     place = fresh_place()
     note = f"{folder.name} {note}"
     seal_growing(folder, place, note, progress)
@@ -141,9 +141,9 @@ def _of_another_user(folder: Folder, progress: Progress | None) -> Profile:
     if is_sealed(folder):
         if place is None:
             return Profile(folder, Meta.read(folder), [_sealed_tables(folder)], None)
-        made = place.make_folder(SEALED).held()
+        derived = place.make_folder(SEALED).held()
         meta = Meta.read(place) if place.has_file(META_FILE) else Meta.read(folder)
-        return Profile(folder, meta, [SealedTables(made, Index.read(made) or Index({})), _sealed_tables(folder)], place)
+        return Profile(folder, meta, [SealedTables(derived, Index.read(derived) or Index({})), _sealed_tables(folder)], place)
     if place is None:
         raise AiflameError(
             f"{folder.path} is not sealed, and not yours to write to: set XDG_CACHE_HOME to a folder of your own that nobody else may"
@@ -192,7 +192,7 @@ def _open_ranks(whole: Folder, progress: Progress | None) -> Ranked:
 
 
 def _is_of(folder: Folder, job: Job | None) -> bool:
-    """Whether a folder is of this run, and not left behind by another one of the same name."""
+    """Whether a folder belongs to this run, and was not left behind by another one of the same name."""
     rank = Meta.read(folder).job_rank
     return job is None or rank is None or rank.job == job.name
 

@@ -8,20 +8,20 @@ from collections.abc import Collection, Iterable
 from ..errors import AiflameError
 
 _MOST = 1 << 24
-"""No job has so many ranks: who names one made a mistake."""
+"""No job has so many ranks: a larger number is a mistake."""
 
 
 def parse_ranks(text: str, option: str = "--ranks") -> frozenset[int]:
     """The ranks that are meant by numbers and runs of numbers, separated by commas."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d{1,8})\s*(?:-\s*(\d{1,8})\s*)?", part)
         first = int(match[1]) if match else 0
         last = int(match[2] or match[1]) if match else 0
         if match is None or not first <= last < _MOST:
             raise AiflameError(f"{option} {text}: name ranks like 0,7 or 0-3")
-        found.update(range(first, last + 1))
-    return frozenset(found)
+        numbers.update(range(first, last + 1))
+    return frozenset(numbers)
 
 
 def write_ranks(ranks: Iterable[int]) -> str:

@@ -14,61 +14,61 @@ Ints = NDArray[np.int64]
 def ranks_of(processes: pl.DataFrame, ranks: pl.DataFrame) -> Ints:
     """For each row of `processes` (sorted by process) its rank, `NONE` where it has none.
 
-    What torch says goes before what a launcher of nodes or of MPI says: under `srun … torchrun …` both have set their variables. A process
-    without a rank of its own works for that of its nearest ancestor (workers of a data loader), else for the only one that it has started
-    (a shell in between). Jobs of one rank are none.
+    Torch's ranks take precedence over those of a launcher of nodes or of MPI: under `srun … torchrun …` both have set their variables. A
+    process without a rank of its own works for that of its nearest ancestor (workers of a data loader), else for the only one that it has
+    started (a shell in between). Jobs of one rank are none.
     """
     processes, of_processes = processes.sort("process"), np.full(len(processes), NONE, np.int64)
-    told = ranks.filter(pl.col("size") != 1)
-    if told.is_empty() or processes.is_empty():
+    rows = ranks.filter(pl.col("size") != 1)
+    if rows.is_empty() or processes.is_empty():
         return of_processes
     inner = pl.col("launcher").str.starts_with("torch")
-    told = told.filter(inner) if told.select(inner.any()).item() else told
-    own = dict(told.sort("process", "id").select("process", "rank").rows())
+    rows = rows.filter(inner) if rows.select(inner.any()).item() else rows
+    own = dict(rows.sort("process", "id").select("process", "rank").rows())
     number = processes["process"].to_list()
-    known = [own.get(process, NONE) for process in number]
+    rank_at = [own.get(process, NONE) for process in number]
     above = _parents(processes)
     for row in range(len(number)):
-        known[row] = known[row] if known[row] != NONE else _nearest(row, known, above)
-    _from_below(known, above)
-    return np.array(known, np.int64)
+        rank_at[row] = rank_at[row] if rank_at[row] != NONE else _nearest(row, rank_at, above)
+    _from_below(rank_at, above)
+    return np.array(rank_at, np.int64)
 
 
 def _parents(processes: pl.DataFrame) -> list[int]:
     """The row of each one's parent, -1: not recorded. Process ids come again: the latest before it counts. Ranks of other hosts have ids of
-    their own, which `recorder` tells apart where it is there."""
+    their own, which `recorder` distinguishes where it is there."""
     if "recorder" not in processes.columns:
         processes = processes.with_columns(recorder=pl.lit(0))
     rows = processes.with_row_index("row").select("row", "recorder", "pid", "ppid", "start_ns").rows()
     begun: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for row, recorder, pid, _, start in rows:
         begun.setdefault((recorder, pid), []).append((start, row))
-    found = []
+    parents = []
     for row, recorder, _, ppid, start in rows:
         before = [one for one in begun.get((recorder, ppid), ()) if one <= (start, row) and one[1] != row]
-        found.append(max(before)[1] if before else -1)
-    return found
+        parents.append(max(before)[1] if before else -1)
+    return parents
 
 
-def _nearest(row: int, known: list[int], above: list[int]) -> int:
+def _nearest(row: int, rank_at: list[int], above: list[int]) -> int:
     at = above[row]
     for _ in range(len(above)):
-        if at < 0 or known[at] != NONE:
+        if at < 0 or rank_at[at] != NONE:
             break
         at = above[at]
-    return known[at] if at >= 0 else NONE
+    return rank_at[at] if at >= 0 else NONE
 
 
-def _from_below(known: list[int], above: list[int]) -> None:
+def _from_below(rank_at: list[int], above: list[int]) -> None:
     """Those without a rank get that of all ranks below them, if it is one."""
-    below: list[set[int]] = [set() for _ in known]
-    for row, rank in enumerate(known):
+    below: list[set[int]] = [set() for _ in rank_at]
+    for row, rank in enumerate(rank_at):
         at = above[row] if rank != NONE else -1
         for _ in range(len(above)):
-            if at < 0 or known[at] != NONE or rank in below[at]:
+            if at < 0 or rank_at[at] != NONE or rank in below[at]:
                 break
             below[at].add(rank)
             at = above[at]
     for row, ranks in enumerate(below):
         if len(ranks) == 1:
-            known[row] = ranks.pop()
+            rank_at[row] = ranks.pop()

@@ -1,7 +1,7 @@
 """Many profiles as one: the ranks of a parallel job, each recorded into a folder of its own (`NAME.aiflame/ranks/00003`).
 
-Tables are put together when they are asked for: processes are counted on, moments are moved to the clock of the first rank, and what is
-known of code is told once. A rank that cannot be read is left out, and that is said. Some ranks of a profile are one of these, too.
+Tables are concatenated when they are asked for: process numbers continue from rank to rank, moments are moved to the clock of the first
+rank, and tables of code have each row once. A rank that cannot be read is left out with a note. A selection of ranks is a `Ranked`, too.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Part:
 
     @property
     def host(self) -> str:
-        """What its clock is of."""
+        """The host of its clock."""
         host = self.store.meta.host
         return host.boot_id or host.name
 
@@ -72,15 +72,15 @@ class Ranked:
 
     @property
     def path(self) -> Path:
-        """The profile's name. Never open it, nor what lies below."""
+        """The profile's name. Never open it, nor a path below it."""
         return self.folder.path
 
     def has(self, name: str) -> bool:
         return any(part.store.has(name) for part in self.parts) or (name == "ranks" and any(part.rank >= 0 for part in self.parts))
 
     def names(self) -> list[str]:
-        found = dict.fromkeys(name for part in self.parts for name in part.store.names())
-        return [*found, *(["ranks"] if "ranks" not in found and self.has("ranks") else [])]
+        tables = dict.fromkeys(name for part in self.parts for name in part.store.names())
+        return [*tables, *(["ranks"] if "ranks" not in tables and self.has("ranks") else [])]
 
     def table(self, name: str) -> pl.DataFrame:
         return collected(self, name)
@@ -98,7 +98,7 @@ class Ranked:
         return _told_once(whole, _OF_CODE[name]) if name in _OF_CODE else whole.drop("part", strict=False)
 
     def notes(self) -> list[str]:
-        """Of all ranks, each line once, with the ranks that it is of."""
+        """Notes of all ranks, each line once, with its ranks."""
         said = [(part.rank, text) for part in self.parts for text in part.store.table("notes")["text"].to_list()]
         return list(dict.fromkeys([*self.meta.degraded, *_grouped(said, self.parts)]))
 
@@ -192,7 +192,7 @@ def some_ranks(profile: Profile | Ranked, wanted: Collection[int]) -> Ranked:
     ranks = ranks_of(profile.table("processes"), profile.table("ranks")).tolist()
     there = {rank for rank in ranks if rank != NONE}
     if not there:
-        raise AiflameError(f"{profile.path} has no ranks: it is of a program that no launcher started")
+        raise AiflameError(f"{profile.path} has no ranks: no launcher started the program")
     if lacking := set(wanted) - there:
         raise AiflameError(f"{profile.path} has no {named_ranks(lacking)}, only {named_ranks(there)}")
     if not isinstance(profile, Ranked):
@@ -223,7 +223,7 @@ def _numbered(parts: Iterable[Part]) -> Iterable[Part]:
 
 
 def _meta(parts: Sequence[Part], notes: Iterable[str], *, complete: bool) -> Meta:
-    """Of the whole: what is alike in all ranks is the first's."""
+    """Of the whole: fields that all ranks share come from the first."""
     metas = [part.store.meta for part in parts]
     first = metas[0]
     host = first.host
@@ -246,27 +246,27 @@ def _meta(parts: Sequence[Part], notes: Iterable[str], *, complete: bool) -> Met
     )
 
 
-def _at(monotonic_ns: int, known: Clocks) -> Clocks:
-    later = monotonic_ns - known.monotonic_ns
-    return Clocks(monotonic_ns, known.raw_ns and known.raw_ns + later, known.realtime_ns and known.realtime_ns + later)
+def _at(monotonic_ns: int, reference: Clocks) -> Clocks:
+    later = monotonic_ns - reference.monotonic_ns
+    return Clocks(monotonic_ns, reference.raw_ns and reference.raw_ns + later, reference.realtime_ns and reference.realtime_ns + later)
 
 
 def _host_names(parts: Sequence[Part]) -> dict[str, str]:
-    """For each host its name, or what tells it from another of that name."""
+    """For each host its name, with a part of its id where another has that name."""
     names = {part.host: part.store.meta.host.name for part in parts}
     shared = [name for name in names.values() if list(names.values()).count(name) > 1]
     return {host: f"{name}-{host[:4]}" if name in shared else name for host, name in names.items()}
 
 
 def _ranks(part: Part) -> pl.LazyFrame:
-    """Who has no rank of its own has that of its recorder."""
-    told, of = part.store.scan("ranks"), part.store.meta.job_rank
+    """Rows of `ranks`: a process without a rank of its own has that of its recorder."""
+    recorded, of = part.store.scan("ranks"), part.store.meta.job_rank
     if of is None:
-        return told
+        return recorded
     missing = (
         part.store.scan("processes")
         .select("process")
-        .join(told.select("process"), on="process", how="anti")
+        .join(recorded.select("process"), on="process", how="anti")
         .with_columns(
             id=pl.lit(1),
             rank=pl.lit(of.rank),
@@ -276,8 +276,8 @@ def _ranks(part: Part) -> pl.LazyFrame:
             job=pl.lit(of.job),
         )
     )
-    schema = told.collect_schema()
-    return pl.concat([told, missing.select(pl.col(name).cast(kind) for name, kind in schema.items())])
+    schema = recorded.collect_schema()
+    return pl.concat([recorded, missing.select(pl.col(name).cast(kind) for name, kind in schema.items())])
 
 
 def _told_once(rows: pl.LazyFrame, keys: tuple[str, ...]) -> pl.LazyFrame:

@@ -1,4 +1,4 @@
-"""What a record is: typed columns, laid out as C lays them out."""
+"""Records: typed columns, laid out as C lays them out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..values import dataclass
 
 
 class Type(Enum):
-    """A column's type: (C++ type, numpy dtype, and what tells it from another with the same two)."""
+    """A column's type: (C++ type, numpy dtype, and a name where another type has the same two)."""
 
     U8 = ("uint8_t", "u1")
     U16 = ("uint16_t", "<u2")

@@ -25,11 +25,11 @@ HEADER_BYTES = 4096
 TABLES: tuple[Table, ...] = (*PROGRAM, *DEVICES, *MEANING, *CALLS, *ADDRESSES, *SUMS)
 
 LIVES = (LIFE, LIFE_END)
-"""What a record of `spool/lives.table` is: the two, one behind the other, each with a check word of its own."""
+"""A record of `spool/lives.table`: the two, one behind the other, each with a check word of its own."""
 
 LIVES_FILE = "lives.table"
 LIVES_PAGE_BYTES = 4096
-"""Behind its header that file is pages. The first word of each says what is in it: u32 tag, then u16 records, which are at the page's
+"""Behind its header that file is pages. The first word of each describes its content: u32 tag, then u16 records, which are at the page's
 front, and u16 units of 8 bytes at its end, for texts; or how many pages there are for one long text, as u32."""
 LIVES_IN_PAGE = 46
 """Records, at most."""

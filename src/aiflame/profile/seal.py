@@ -1,7 +1,7 @@
 """Sealing: the spool of a recording that has ended becomes Parquet.
 
-The tables are written to `tables.partial/`, which is renamed to `tables/` when all is there; then the spool goes. Whoever
-dies on the way leaves a profile that the next one seals from the start, or finishes.
+The tables are written to `tables.partial/`, which is renamed to `tables/` when it is complete; then the spool is removed. A process
+that dies on the way leaves a profile that the next one seals from the start, or finishes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _HIGHEST_RATE = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class SealReport:
-    """What sealing did. All zero when the profile was sealed before."""
+    """The result of sealing. All zero when the profile was sealed before."""
 
     processes: int = 0
     rows: dict[str, int] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class SealReport:
 
 
 def seal(profile: Folder, progress: Callable[[float], None] | None = None) -> SealReport:
-    """Seals a profile whose recording has ended, in whatever way; `progress` gets the share done, 0 to 1."""
+    """Seals a profile whose recording has ended in any way; `progress` gets the share done, 0 to 1."""
     with _as_errors(profile, profile):
         if is_sealed(profile):
             return SealReport()
@@ -100,7 +100,7 @@ def is_sealed(profile: Folder) -> bool:
 
 @contextlib.contextmanager
 def _one_at_a_time(profile: Folder, progress: Callable[[float], None]) -> Iterator[Callable[[float], None]]:
-    """Others wait meanwhile, and see how far it is: what this gives is to be called with the share done."""
+    """Others wait meanwhile, and see the progress. Gives a function to call with the share done."""
     descriptor = profile.lock_file(LOCK)
     try:
         _lock(descriptor, progress)
@@ -115,7 +115,7 @@ def _one_at_a_time(profile: Folder, progress: Callable[[float], None]) -> Iterat
 
 
 def _lock(descriptor: int, progress: Callable[[float], None]) -> None:
-    """Waits for whoever has it; a holder that dies lets go."""
+    """Waits until its holder releases it; a holder that dies releases it, too."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return
@@ -180,7 +180,7 @@ def _write_tables(
     lives = _Lives(with_ticks(read_lives(profile.folder(SPOOL), {(folder.pid, folder.start_ns) for folder in rows}), _cpu_rate(meta)))
     spool_bytes = sum(folder.size for folder in rows) + lives.size
     cpu.extend(lives.cpu_times())
-    writer, damage, done = _Writer(partial, profile), Counter[str]() if growing else Counter(lives.damage), lives.size
+    writer, damage, bytes_read = _Writer(partial, profile), Counter[str]() if growing else Counter(lives.damage), lives.size
     for earlier, folder in enumerate(rows):
         number = earlier + lives.add_until((folder.start_ns, folder.pid), earlier, writer)
         writer.add("processes", number, folder.row)
@@ -192,14 +192,14 @@ def _write_tables(
                 cpu[-1].add(name, frame)
             if not growing:  # a record that is being written is no damage
                 damage.update(spool.damage)
-        done += folder.size
-        progress(done / max(spool_bytes, 1))
+        bytes_read += folder.size
+        progress(bytes_read / max(spool_bytes, 1))
     lives.add_until(None, len(rows), writer)
     index, unread = add_telemetry(profile, partial, writer.finish())
     index.write(partial)
-    partial.sync_tree()  # the spool is removed soon: what replaces it must survive a power failure
-    told = (*(f"{count} {what}" for what, count in sorted(damage.items())), *unread, *_unseen(cpu, meta, notes, growing=growing))
-    meta.with_notes(*told).write(place)
+    partial.sync_tree()  # the spool is removed soon: its replacement must survive a power failure
+    degraded = (*(f"{count} {kind}" for kind, count in sorted(damage.items())), *unread, *_unseen(cpu, meta, notes, growing=growing))
+    meta.with_notes(*degraded).write(place)
     place.rename(_PARTIAL, SEALED)
     place.sync()
     return SealReport(
@@ -208,12 +208,12 @@ def _write_tables(
         spool_bytes=spool_bytes,
         sealed_bytes=sum(part.bytes for parts in index.tables.values() for part in parts),
         seconds=time.monotonic() - started,
-        notes=told,
+        notes=degraded,
     )
 
 
 def _unseen(processes: list[CpuTime], meta: Meta, stopped: list[str], *, growing: bool) -> list[str]:
-    """While a recording goes on, samples of what processes have used may still be on their way."""
+    """Notes on CPU time without samples. None while a recording goes on, since samples may still be on their way."""
     if growing:
         return []
     return notes_on(processes, meta.cpu_ns, _cpu_rate(meta), stopped[0] if stopped else None)
@@ -255,13 +255,13 @@ class _Process:
 
 def _process_rows(spool: Folder, *, growing: bool) -> list[_Process]:
     """The processes that recorded something, in the order of their start."""
-    found = []
+    processes = []
     for entry in spool.entries():
         if entry.is_folder:
             with ProcessSpool(spool.folder(entry.name), growing=growing) as folder:
                 if len(row := folder.process()):
-                    found.append(_Process(entry.name, row, folder.size()))
-    return sorted(found, key=lambda process: (process.start_ns, process.pid))
+                    processes.append(_Process(entry.name, row, folder.size()))
+    return sorted(processes, key=lambda process: (process.start_ns, process.pid))
 
 
 class _Lives:
@@ -295,7 +295,7 @@ class _Lives:
 
 
 def _clear(profile: Folder) -> None:
-    """What is not needed once `tables/` is there."""
+    """Removes the files that are not needed once `tables/` is there."""
     profile.remove_tree(SPOOL)
     with contextlib.suppress(OSError):
         profile.remove_tree(TELEMETRY)
@@ -331,7 +331,7 @@ class _Writer:
 
     def _flush(self, table: str) -> None:
         if self._described and self._profile.entry(META_FILE) is None:
-            raise AiflameError(f"{self._profile.path} is being removed")  # and whoever removes it is not kept from it by new files
+            raise AiflameError(f"{self._profile.path} is being removed")  # new files would keep the remover from removing the folder
         waiting = self._waiting.pop(table)
         self._size[table] = 0
         process = np.concatenate([processes for processes, _ in waiting])

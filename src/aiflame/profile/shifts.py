@@ -24,7 +24,7 @@ _FURTHEST = 1 << 60
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """What is to be added to a moment: a constant, and what the clock has lost since `at_ns` (as it reads itself)."""
+    """A shift of moments: a constant, and the time that the clock has lost since `at_ns` (as it reads itself)."""
 
     offset_ns: int = 0
     drift: float = 0.0
@@ -45,11 +45,11 @@ class Shift:
 
     def moments(self, time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """Each of them moved, wherever it comes to lie."""
-        found: NDArray[np.int64] = self._moved(time_ns, lambda lost: np.round(lost).astype(np.int64))
-        return found
+        moved: NDArray[np.int64] = self._moved(time_ns, lambda lost: np.round(lost).astype(np.int64))
+        return moved
 
     def of(self, column: str) -> pl.Expr:
-        """The column, moved. 0 is no moment and stays; what would lie before the other host's start is its first nanosecond."""
+        """The column, moved. 0 is no moment and stays; a moment before the other host's start becomes its first nanosecond."""
         time = pl.col(column).cast(pl.Int64)
         moved: pl.Expr = self._moved(time, lambda lost: lost.round().cast(pl.Int64))
         return pl.when(time == 0).then(0).otherwise(moved.clip(lower_bound=1)).cast(pl.UInt64).alias(column)
@@ -64,8 +64,10 @@ SAME = Shift()
 
 
 def since_1970(meta: Meta, clocks: pl.DataFrame) -> int | None:
-    """What a host's clock of the time of day is ahead of its CLOCK_MONOTONIC: the median of all readings. None: unknown."""
-    told = clocks.select("monotonic_ns", "realtime_ns").rows()
-    told += [(each.monotonic_ns, each.realtime_ns) for each in (meta.started, meta.ended) if each is not None]
-    ahead = sorted(realtime - monotonic for monotonic, realtime in told if 0 < monotonic < _FURTHEST * 2 and 0 < realtime < _FURTHEST * 2)
+    """The difference between a host's clock of the time of day and its CLOCK_MONOTONIC: the median of all readings. None: unknown."""
+    readings = clocks.select("monotonic_ns", "realtime_ns").rows()
+    readings += [(each.monotonic_ns, each.realtime_ns) for each in (meta.started, meta.ended) if each is not None]
+    ahead = sorted(
+        realtime - monotonic for monotonic, realtime in readings if 0 < monotonic < _FURTHEST * 2 and 0 < realtime < _FURTHEST * 2
+    )
     return ahead[len(ahead) // 2] if ahead else None

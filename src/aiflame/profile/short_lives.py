@@ -1,9 +1,9 @@
 """Samples of processes that ended before their first tick.
 
 The kernel looks at timers of CPU clocks when it interrupts a processor, every 4 ms, say: a process that lives for less may get none of its
-ticks, and of a script that starts thousands of them nothing would be seen. What each used is known, so they get the ticks that they would
-have had on average: each time that their CPU times, added up in the order of their start, pass another period. (Threads of longer processes
-do the same for themselves: native/sampler/timers.)
+ticks, and of a script that starts thousands of them nothing would be seen. The CPU time of each is recorded, so they get the ticks that
+they would have had on average: each time that their CPU times, added up in the order of their start, pass another period. (Threads of
+longer processes do the same for themselves: native/sampler/timers.)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .spool import empty_frame
 ENDED_BEFORE_A_TICK = "[ended before a tick]"
 """The only frame of such a sample."""
 _LATEST_NS = 20_000_000
-"""Who used more than this and a period, and has no sample, was kept from it by something else."""
+"""A process that used more than this and a period, and has no sample, lacks it for another reason."""
 _MOST = 0xFFFF
 
 

@@ -2,7 +2,7 @@
 
 A table file is a header of 4096 bytes and an array of records; a record's id is its place, counted from 1. The files are
 as the process left them, perhaps in mid-write, perhaps damaged since: a record counts when its check word is right, a
-reference to what is not there becomes 0 (no caller, no thread) or `[damaged]`, and `damage` tells how often.
+reference to a missing record becomes 0 (no caller, no thread) or `[damaged]`, and `damage` counts them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ POLARS: dict[Type, pl.DataType] = {
 
 _QUANTITIES = ("bytes", "size")
 _IMPOSSIBLE = 1 << 62
-"""No time or size is that large: whoever computes with them may take them for signed numbers."""
+"""No time or size is that large, so that readers may use signed numbers."""
 
 _BLOCK_BYTES = 4 << 20
 _LARGEST_TABLE = 64 << 30
@@ -77,7 +77,8 @@ def empty_frame(table: Table) -> pl.DataFrame:
 
 
 class ProcessSpool:
-    """Reads `PROFILE/spool/PID.START_NS/`. `chunks` gives every table's rows once, what is referred to before what refers."""
+    """Reads `PROFILE/spool/PID.START_NS/`. `chunks` gives every table's rows once, in an order in which references point to earlier
+    tables."""
 
     def __init__(self, folder: Folder, *, growing: bool = False) -> None:
         """`growing`: the process may write on meanwhile. Its tables are read as far as they were filled just now."""
@@ -102,8 +103,8 @@ class ProcessSpool:
         was recorded."""
         row = pl.concat([empty_frame(TABLE["processes"]), *self._table(TABLE["processes"])]).head(1)
         if row.is_empty() and any(True for table in TABLES for _ in self._blocks(table)):
-            known = pl.DataFrame({"id": [1], "pid": [self.pid], "start_ns": [self.start_ns]}, schema_overrides=row.schema)
-            row = pl.concat([row, known], how="diagonal").with_columns(pl.col(pl.String).fill_null(""), pl.col(pl.UInt32).fill_null(0))
+            from_name = pl.DataFrame({"id": [1], "pid": [self.pid], "start_ns": [self.start_ns]}, schema_overrides=row.schema)
+            row = pl.concat([row, from_name], how="diagonal").with_columns(pl.col(pl.String).fill_null(""), pl.col(pl.UInt32).fill_null(0))
         self.damage.clear()
         return row.with_columns(pl.Series("command", [masked_command(command) for command in row["command"]], pl.String))
 
@@ -166,11 +167,11 @@ class ProcessSpool:
                     yield (written + (first + 1)).astype(np.uint32), words.view(dtype).reshape(-1)
 
     def _check_values(self, table: Table, ids: NDArray[np.uint32], records: NDArray[np.void]) -> NDArray[np.bool_]:
-        """Which records may stay; references to what is not there are set to 0. Notes what others may refer to."""
+        """Which records may stay. Sets references to missing records to 0, and remembers the records that others may refer to."""
         kept = is_possible(records, table)
         self._count(f"records of {table.name} with impossible values left out", len(kept) - int(kept.sum()))
         if table.name == "stacks":
-            # A node is appended after its caller: whatever says otherwise would make a circle.
+            # A node is appended after its caller: any other order would make a circle.
             in_order = records["parent"] < ids
             self._count("stacks left out that name a later one as their caller", len(kept) - int(in_order.sum()))
             kept &= in_order
@@ -178,19 +179,19 @@ class ProcessSpool:
             self._remember(table.name, ids[kept])
         for (name, reference), target in REFERENCES.items():
             if name == table.name:
-                known, value = self._known[target], records[reference]
-                lost = (value != 0) & ~known[np.minimum(value, len(known) - 1)] | (value >= len(known))
+                there, value = self._known[target], records[reference]
+                lost = (value != 0) & ~there[np.minimum(value, len(there) - 1)] | (value >= len(there))
                 lost &= kept
                 records[reference][lost] = 0
                 self._count(f"rows of {name} whose {reference} is missing", int(lost.sum()))
         return kept
 
     def _remember(self, table: str, ids: NDArray[np.uint32]) -> None:
-        known = self._known[table]
-        if len(ids) and ids[-1] >= len(known):
-            more = max(int(ids[-1]) + 1 - len(known), len(known))
-            known = self._known[table] = np.concatenate([known, np.zeros(more, np.bool_)])
-        known[ids] = True
+        there = self._known[table]
+        if len(ids) and ids[-1] >= len(there):
+            more = max(int(ids[-1]) + 1 - len(there), len(there))
+            there = self._known[table] = np.concatenate([there, np.zeros(more, np.bool_)])
+        there[ids] = True
 
     def _frames(self, table: Table, ids: NDArray[np.uint32], records: NDArray[np.void]) -> Iterator[pl.DataFrame]:
         """The records as frames, cut so that no frame holds much more than `_TEXT_BYTES` of text."""
@@ -216,18 +217,18 @@ class ProcessSpool:
     def _texts(self, kind: Type, references: NDArray[np.uint32], table: str) -> tuple[pl.Series, NDArray[np.int64]]:
         """A column of texts or blobs, and how long each is."""
         distinct, place, uses = np.unique(references, return_inverse=True, return_counts=True)
-        found = self._strings.fetch(distinct)
-        self._count(f"damaged texts in {table}", sum(count for count, text in zip(uses.tolist(), found, strict=True) if text is None))
-        if sum(count * len(text or b"") for count, text in zip(uses.tolist(), found, strict=True)) > _TEXT_BYTES * 4:
-            found = [self._shortened(text, count, table) for count, text in zip(uses.tolist(), found, strict=True)]
-        lengths = np.array([len(text or b"") for text in found], np.int64)[place]
+        contents = self._strings.fetch(distinct)
+        self._count(f"damaged texts in {table}", sum(count for count, text in zip(uses.tolist(), contents, strict=True) if text is None))
+        if sum(count * len(text or b"") for count, text in zip(uses.tolist(), contents, strict=True)) > _TEXT_BYTES * 4:
+            contents = [self._shortened(text, count, table) for count, text in zip(uses.tolist(), contents, strict=True)]
+        lengths = np.array([len(text or b"") for text in contents], np.int64)[place]
         if kind is Type.BLOB:
-            return pl.Series([text or b"" for text in found], dtype=pl.Binary)[place], lengths
-        names = [DAMAGED_TEXT if text is None else text.decode("utf-8", "replace") for text in found]
+            return pl.Series([text or b"" for text in contents], dtype=pl.Binary)[place], lengths
+        names = [DAMAGED_TEXT if text is None else text.decode("utf-8", "replace") for text in contents]
         return pl.Series(names, dtype=pl.String)[place], lengths
 
     def _shortened(self, text: bytes | None, uses: int, table: str) -> bytes | None:
-        """A row has its own copy of its text in what we write: a megabyte that a million rows name cannot be kept whole."""
+        """Each written row has its own copy of its text: a megabyte that a million rows name cannot be kept whole."""
         if text is None or uses == 1 or len(text) <= _SHORTENED:
             return text
         self._count(f"long texts in {table} cut to {_SHORTENED} bytes", 1)
@@ -262,15 +263,15 @@ def _file_name(table: Table) -> str:
 
 
 def _filled(folder: Folder) -> dict[str, int]:
-    """How many bytes of each table are in use. What refers is looked at before what it refers to: a record is written before those that
-    name it, so that none names one that is not in use here."""
+    """How many bytes of each table are in use. Tables are looked at before those that they refer to: a record is written
+    before those that name it, so that none names one that is not in use here."""
     last = ("threads", "stacks")  # threads name stacks
     order = sorted(TABLES, key=lambda table: last.index(table.name) + 2 if table.name in last else table.name in READ_FIRST)
-    found = {}
+    bytes_used = {}
     for table in order:
         if (header := _header(folder, table)) is not None:
-            found[table.name] = HEADER_BYTES + min(int(header["next"]), _LARGEST_TABLE) * record_type(table).itemsize
-    return {table.name: found[table.name] for table in TABLES if table.name in found}
+            bytes_used[table.name] = HEADER_BYTES + min(int(header["next"]), _LARGEST_TABLE) * record_type(table).itemsize
+    return {table.name: bytes_used[table.name] for table in TABLES if table.name in bytes_used}
 
 
 def _header(folder: Folder, table: Table) -> np.void | None:
@@ -297,5 +298,5 @@ def _struct(columns: tuple[Column, ...]) -> np.dtype[np.void]:
 
 
 def _number(text: str, bits: int) -> int:
-    """A part of a folder's name as a number; whatever is none is 0."""
+    """A part of a folder's name as a number; 0 for any other text."""
     return int(text) % (1 << bits) if text.isascii() and text.isdigit() and len(text) < 24 else 0

@@ -20,12 +20,12 @@ _SCAN = re.compile(r"\b\w+ SCAN \[[^\]\n]*\]?", re.IGNORECASE)
 
 
 def answer(query: str, names: Collection[str], scan: Callable[[str], pl.LazyFrame]) -> pl.DataFrame:
-    """Runs a query over the tables called `names`. Whoever wrote it reaches no file, and changes nothing."""
+    """Runs a query over the tables called `names`. The query can reach no file, and change nothing."""
     try:
         _refuse_what_reads_files(query)
         frames = {name: scan(name) for name in names if re.search(rf"\b{name}\b", query)}
         plan = pl.SQLContext(frames).execute(query, eager=False)
-        # What the words did not show, the plan does: it reads where the tables lie, and nowhere else.
+        # Beyond the check of words, the plan must read the tables' own places, and nothing else.
         if not _scans(plan) <= {place for frame in frames.values() for place in _scans(frame)}:
             raise _refusal()
         return plan.collect()

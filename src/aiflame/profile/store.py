@@ -37,7 +37,7 @@ _SMALL = 64 << 10
 
 @dataclass(slots=True)
 class SealedTables:
-    """A folder of sealed tables, and what its index says."""
+    """A folder of sealed tables, and its index."""
 
     folder: Folder
     index: Index
@@ -46,12 +46,12 @@ class SealedTables:
 class Profile:
     """The sealed profile of one recorder (`tables.OpenedProfile`). Tables are read, and their files verified, when they are asked for.
 
-    `folder` is what was recorded. What is derived of it is written to `place`: the profile itself when it is ours, else a folder of
-    ours; without one it stays in memory.
+    `folder` is the recording. Derived tables are written to `place`: the profile itself when it is ours, else a folder of ours;
+    without one they stay in memory.
     """
 
     def __init__(self, folder: Folder, meta: Meta, tables: Sequence[SealedTables], place: Folder | None, growing: str = "") -> None:
-        """`growing`: what to say of a profile that is still being recorded."""
+        """`growing`: the note of a profile that is still being recorded."""
         self._growing = growing
         self.folder, self.place = folder, place
         self.meta = meta
@@ -62,7 +62,7 @@ class Profile:
 
     @property
     def path(self) -> Path:
-        """How the profile is called. Never open it, nor what lies below."""
+        """The profile's name. Never open it, nor a path below it."""
         return self.folder.path
 
     @property
@@ -97,7 +97,7 @@ class Profile:
             self._in_memory[name] = frame
             return
         if self.is_ours and self.meta.id and self.folder.entry(META_FILE) is None:
-            raise AiflameError(f"{self.path} is being removed")  # and whoever removes it is not kept from it by new files
+            raise AiflameError(f"{self.path} is being removed")  # new files would keep the remover from removing the folder
         tables = self._tables[0]
         try:
             with tables.folder.locked("lock"):
@@ -128,12 +128,12 @@ class Profile:
         return answer(self, query)
 
     def unfinished(self) -> list[str]:
-        """What a reader must know first: that the profile is still being recorded. Empty when it is not."""
+        """A note for readers that the profile is still being recorded. Empty when it is not."""
         return [self._growing] if self._growing else []
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """For what takes long and is needed once: one process at a time does it, and the next one finds what it has written."""
+        """Runs a long computation in one process at a time: the next process finds its tables."""
         if self.place is None:
             yield
             return
@@ -142,7 +142,7 @@ class Profile:
             yield
 
     def notes(self) -> list[str]:
-        """What could not be recorded or read, each line once."""
+        """Failures to record or read something, each line once."""
         return list(dict.fromkeys([*self.meta.degraded, *self.table("notes")["text"].to_list()]))
 
     def kept_size(self, file: str) -> int | None:
@@ -192,7 +192,7 @@ class Profile:
 
 
 def _scan(folder: Folder, parts: tuple[Part, ...]) -> pl.LazyFrame:
-    """Polars gets bytes or descriptors, never a name. It maps what it gets as a descriptor."""
+    """Polars gets bytes or descriptors, never a name. It maps a file that it gets as a descriptor."""
     if sum(part.bytes for part in parts) > _SMALL:
         try:
             with contextlib.ExitStack() as opened:
@@ -205,17 +205,17 @@ def _scan(folder: Folder, parts: tuple[Part, ...]) -> pl.LazyFrame:
 
 
 def _refuse_bomb(folder: Folder, part: Part) -> None:
-    """What is equal takes next to no room: all is counted before it takes memory."""
+    """Refuses small files with huge content: equal values take next to no room, so sizes are added up before they take memory."""
     path = f"{folder.path / part.file}"
     with open_part(folder, part) as file:
         try:
-            found = sizes(file, part.bytes)
+            unpacked_sizes = sizes(file, part.bytes)
         except NotOurs as error:
             raise AiflameError(f"cannot read {path}: {error}") from None
-    if found.rows != part.rows or found.rows > _MOST_ROWS + _MOST_ROWS_A_BYTE * part.bytes:
-        raise AiflameError(f"{path} says that it has {found.rows:,} rows in {part.bytes:,} bytes: no table of ours does")
+    if unpacked_sizes.rows != part.rows or unpacked_sizes.rows > _MOST_ROWS + _MOST_ROWS_A_BYTE * part.bytes:
+        raise AiflameError(f"{path} says that it has {unpacked_sizes.rows:,} rows in {part.bytes:,} bytes: no table of ours does")
     unpacked, texts = _MOST_UNPACKED + _MOST_UNPACKED_A_BYTE * part.bytes, _MOST_TEXTS + _MOST_TEXTS_A_BYTE * part.bytes
-    if found.unpacked > unpacked or (found.texts > texts and _text_bytes(folder, part) > texts):
+    if unpacked_sizes.unpacked > unpacked or (unpacked_sizes.texts > texts and _text_bytes(folder, part) > texts):
         raise AiflameError(f"{path} would take far more memory than a table of {part.bytes:,} bytes of ours does: it is not read")
 
 

@@ -19,7 +19,7 @@ from .schema import HEADER_BYTES
 FILE_NAME = "strings.table"
 TABLE_NUMBER = 0xFFFF
 LONGEST = 1 << 20
-"""Bytes: the collector cuts what is longer."""
+"""Bytes: the collector cuts longer texts."""
 
 _KEPT_MAPPED = 64 << 20
 
@@ -40,14 +40,14 @@ class Strings:
 
     def fetch(self, references: NDArray[np.uint32]) -> list[bytes | None]:
         """The bytes behind distinct references; None where there is no whole entry."""
-        found: list[bytes | None] = [b"" if reference == 0 else None for reference in references.tolist()]
+        contents: list[bytes | None] = [b"" if reference == 0 else None for reference in references.tolist()]
         place, start, units, length = self._plausible(references)
         intact = intact_entries(self._stream, start, units)
         for at, first, size in zip(place[intact].tolist(), start[intact].tolist(), length[intact].tolist(), strict=True):
             begin = HEADER_BYTES + first * 8 + 8
-            found[at] = self._bytes(begin, size)
+            contents[at] = self._bytes(begin, size)
         self._release()
-        return found
+        return contents
 
     def _plausible(
         self, references: NDArray[np.uint32]
@@ -61,7 +61,7 @@ class Strings:
         fits = (length <= LONGEST) & (start + units <= total)
         place, start, units, length = place[fits], start[fits], units[fits], length[fits]
         # True entries do not overlap, so all of them together are no longer than the stream. A damaged file could ask for
-        # far more, and for hours: what is too much is refused, the longest first.
+        # far more, and for hours: the excess is refused, the longest first.
         shortest = np.argsort(units, kind="stable")
         kept = np.sort(shortest[np.cumsum(units[shortest]) <= total])
         return place[kept], start[kept], units[kept], length[kept]

@@ -1,4 +1,4 @@
-"""What readers ask of a profile: its tables, and of one that was opened also what it is called and what it says of itself.
+"""The interface of a profile for its readers: its tables, and for an opened one also its name and its metadata.
 
 A profile of one recorder (`store.Profile`) and one of many ranks (`ranked.Ranked`) both answer; neither knows the other.
 """
@@ -34,11 +34,11 @@ class Tables(Protocol):
 
 
 class OpenedProfile(Tables, Protocol):
-    """What `opening.open_profile` returns."""
+    """The result of `opening.open_profile`."""
 
     @property
     def path(self) -> Path:
-        """The profile's name. Never open it, nor what lies below: `folder` is the way to its files."""
+        """The profile's name. Never open it, nor a path below it: `folder` is the way to its files."""
 
     @property
     def folder(self) -> Folder:
@@ -46,7 +46,7 @@ class OpenedProfile(Tables, Protocol):
 
     @property
     def meta(self) -> Meta:
-        """What was recorded, where and when."""
+        """The command, host and time of the recording."""
 
     def names(self) -> list[str]:
         """The tables that have rows, or were derived."""
@@ -58,7 +58,7 @@ class OpenedProfile(Tables, Protocol):
         """A line that a reader must know first: the profile is still being recorded. Empty when it is not."""
 
     def notes(self) -> list[str]:
-        """What could not be recorded or read, each line once."""
+        """Failures to record or read something, each line once."""
 
     def kept_size(self, file: str) -> int | None:
         """Bytes of a file that `kept_files` names; None when it is not there."""

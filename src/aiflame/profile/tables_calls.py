@@ -25,7 +25,7 @@ CALLS = (
             ("stack", T.U32, "row of `stacks`, 0: not asked for"),
             ("group", T.U32, "row of `groups` that it was made in, 0: none or unknown"),
             ("peer", T.U32, "rank in the group that it sends to, receives from or takes as root; 0xffffffff: none"),
-            ("result", T.U32, "what the runtime returned, as 32 bits"),
+            ("result", T.U32, "the runtime's return value, as 32 bits"),
             ("kind", T.U8, "CallKind"),
             ("failed", T.U8, "1: the runtime said that it failed"),
             ("autograd", T.U16, "as in launches"),

@@ -1,4 +1,4 @@
-"""Tables of a profile: what was put on devices, what ran there, and what it waited for."""
+"""Tables of a profile: launches, the work that devices ran, and its stalls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DEVICES = (
     Table(
         "kernel_shapes",
         "KernelShape",
-        "what kernels were launched as: a function and its dimensions, each combination once",
+        "the shapes of launched kernels: a function and its dimensions, each combination once",
         columns(
             ("name", T.STR, "as compiled (mangled)"),
             ("device", T.STR, "device name; where several may be alike, with its number: `NVIDIA H200 [0]`"),
@@ -132,7 +132,7 @@ DEVICES = (
     Table(
         "stall_reasons",
         "StallReason",
-        "what a device may say of a sampled warp",
+        "the stall reasons that a device may give for a sampled warp",
         columns(
             ("index", T.U32, "its number on that device"),
             ("name", T.STR, "as the vendor names it; ends in _not_issued where the warp did not issue"),
@@ -161,7 +161,7 @@ DEVICES = (
     Table(
         "gpu_samples",
         "GpuSample",
-        "how often warps were met at an instruction, waiting for the same thing",
+        "how often warps were sampled at an instruction with the same stall reason",
         columns(
             ("window", T.U32, "row of `gpu_windows`"),
             ("function", T.U32, "row of `gpu_functions`"),

@@ -1,7 +1,7 @@
-"""Tables of what kernels recorded inside themselves. They are derived from `intra/*.captures` once a profile is sealed.
+"""Tables of records from inside kernels. They are derived from `intra/*.captures` once a profile is sealed.
 
-Spans are kept of some launches, `intra_times` are of all. Times are of the profile's clock, CLOCK_MONOTONIC; what records cost is taken off
-of `took` and `own`, not of begin and end: these are when it happened.
+Spans are kept for some launches, `intra_times` for all. Times use the profile's clock, CLOCK_MONOTONIC; the cost of records is taken off
+`took` and `own`, but not off begin and end, which are real moments.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ INTRA_KERNELS: Columns = {
     "recorded_warps": pl.UInt32,
     "arch": pl.String,
     "triton": pl.String,
-    "record_cycles": pl.Float64,  # what a record costs, as it was taken off
+    "record_cycles": pl.Float64,  # the cost of a record, which was taken off
     "plain_registers": pl.Int64,  # -1: not known, as with all that follow
     "registers": pl.Int64,
     "plain_shared": pl.Int64,
@@ -43,7 +43,7 @@ INTRA_SCOPES: Columns = {
     "line": pl.UInt32,
     "loop": pl.Int32,  # -1: none
     "phase": pl.String,  # span, issue, wait
-    "pair": pl.Int32,  # of a wait: the scope that issued what is waited for, -1: none
+    "pair": pl.Int32,  # of a wait: the scope that issued the awaited work, -1: none
 }
 INTRA_PATHS: Columns = {
     "process": pl.UInt32,
@@ -82,7 +82,7 @@ INTRA_TIMES: Columns = {
     "path": pl.UInt32,
     "count": pl.UInt64,
     "took_ns": pl.Float64,
-    "own_ns": pl.Float64,  # without what lies inside
+    "own_ns": pl.Float64,  # without the scopes inside
     "least_ns": pl.Float64,
     "median_ns": pl.Float64,
     "p95_ns": pl.Float64,

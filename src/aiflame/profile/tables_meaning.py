@@ -1,4 +1,4 @@
-"""Tables of a profile: what the program, and torch, Triton and compilers in it, tell of its work."""
+"""Tables of a profile: facts about the program's work, recorded by the program, torch, Triton and compilers in it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MEANING = (
     Table(
         "region_data",
         "RegionData",
-        "what a program tells of a region (ITT metadata)",
+        "a program's metadata of a region (ITT)",
         columns(("region", T.U32, "row of `regions`"), ("key", T.STR, ""), ("value", T.STR, "numbers in JSON")),
     ),
     Table(
@@ -50,7 +50,7 @@ MEANING = (
     Table(
         "layers",
         "LayerRecord",
-        "a torch module that was called, told by its address; an address that is used again is a new row",
+        "a torch module that was called, identified by its address; an address that is used again is a new row",
         columns(
             ("address", T.U64, "of the object"),
             ("type", T.STR, "its class, as CPython names the type"),
@@ -95,11 +95,11 @@ MEANING = (
     Table(
         "kernel_origins",
         "KernelOrigin",
-        "what a kernel that a compiler made was made from",
+        "the source ops of a kernel that a compiler generated",
         columns(
             ("kernel", T.STR, "name of the kernel (Triton), of the function (C++), or of the HLO instruction"),
             ("compiler", T.STR, "inductor or xla"),
-            ("module", T.STR, "compiled graph or HLO module that it is of"),
+            ("module", T.STR, "compiled graph or HLO module that it belongs to"),
             ("file", T.STR, "generated source it lies in, empty when unknown"),
             ("origins", T.STR, "JSON: see docs/profile-format.md"),
         ),

@@ -1,4 +1,4 @@
-"""Tables of a profile: what ran, where it was seen, and what the collector says of itself."""
+"""Tables of a profile: processes, threads and code, samples of them, and the collector's notes."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ PROGRAM = (
     Table(
         "notes",
         "NoteRecord",
-        "what the collector could not do, and why: each distinct text once",
+        "failures of the collector, with the reason: each distinct text once",
         columns(("text", T.STR, "one line"), ("time_ns", T.U64, "CLOCK_MONOTONIC")),
     ),
 )

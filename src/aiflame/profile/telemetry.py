@@ -1,7 +1,6 @@
-"""Sealing what the recorder read of the machine: the tables `telemetry_series` and `telemetry`.
+"""Seals the recorder's measurements of the machine: the tables `telemetry_series` and `telemetry`.
 
-Both are of a host, not of a process. A rate stands at the begin of the time that it is of: as with all series, a value holds until the
-next.
+Both belong to a host, not to a process. A rate stands at the begin of its time: as with all series, a value holds until the next.
 """
 
 from __future__ import annotations
@@ -49,17 +48,17 @@ class Telemetry:
 
 
 def add_telemetry(profile: Folder, tables: Folder, index: Index) -> tuple[Index, list[str]]:
-    """Writes the tables of a profile that is being sealed; the index with them, and what could not be read."""
-    found = read(profile.folder(FOLDER))
+    """Writes the tables of a profile that is being sealed; returns the index with them, and notes on files that cannot be read."""
+    measured = read(profile.folder(FOLDER))
     parts: dict[str, tuple[Part, ...]] = {}
-    for name, frame in ((SERIES, found.series), (VALUES, found.values)):
-        if len(found.series):
+    for name, frame in ((SERIES, measured.series), (VALUES, measured.values)):
+        if len(measured.series):
             parts[name] = (write_part(tables, name, "00000", frame),)
-    return Index({**index.tables, **parts}), found.notes
+    return Index({**index.tables, **parts}), measured.notes
 
 
 def read(folder: Folder) -> Telemetry:
-    """All files of a folder, in the order of their names. A damaged one costs its damaged records, and is told of."""
+    """All files of a folder, in the order of their names. A damaged one loses its damaged records, with a note."""
     rows: dict[tuple[str, ...], int] = {}
     values, notes = [pl.DataFrame(schema=VALUE_COLUMNS)], []
     # A recorder that is killed may have made a file and written nothing into it.
@@ -73,8 +72,8 @@ def read(folder: Folder) -> Telemetry:
             notes.append(f"telemetry of {header.source}: {lost} damaged records were left out")
         for one, time_ns, value in _series(header, records):
             row = rows.setdefault((header.source, one.device, one.name, one.unit, one.identity), len(rows))
-            told, of = _told(one, time_ns, value)
-            values.append(pl.DataFrame({"series": np.full(len(told), row, np.uint32), "time_ns": told, "value": of}, schema=VALUE_COLUMNS))
+            time, of = _readable(one, time_ns, value)
+            values.append(pl.DataFrame({"series": np.full(len(time), row, np.uint32), "time_ns": time, "value": of}, schema=VALUE_COLUMNS))
         for one in header.unreadable:
             rows.setdefault((header.source, one.device, one.name, one.unit, one.identity), len(rows))
     named = [(row, *key) for key, row in rows.items()]
@@ -104,7 +103,7 @@ def _records(folder: Folder, name: str) -> tuple[Header, _Records, int]:
     sound = [at for at in written if is_whole(bytes(view[at * size : at * size + size]))]
     rows = rows[sound]
     rows = rows[np.argsort(rows["time_ns"], kind="stable")]
-    # What is cut off at the end was being written when the recorder was killed: no damage.
+    # A record cut off at the end was being written when the recorder was killed: no damage.
     return header, _Records(rows["time_ns"], rows["key"], rows["values"].reshape(len(rows), len(header.series))), whole - len(sound)
 
 
@@ -132,8 +131,8 @@ def _series(header: Header, records: _Records) -> Iterator[tuple[Series, Times, 
             )
 
 
-def _told(series: Series, time_ns: Times, value: Floats) -> tuple[Times, Floats]:
-    """What a person reads: scaled, a counter that began again goes on, growth a second."""
+def _readable(series: Series, time_ns: Times, value: Floats) -> tuple[Times, Floats]:
+    """Values for people: scaled, with counters that wrapped continued, and growth as a rate per second."""
     if series.wraps > 0 and len(value):
         fell = np.concatenate([[0], np.cumsum(np.diff(value) < 0)])
         value = value + fell * series.wraps

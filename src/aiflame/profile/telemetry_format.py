@@ -1,6 +1,6 @@
-"""Files of `PROFILE/telemetry/`: what the recorder read of the machine. Standard library alone.
+"""Files of `PROFILE/telemetry/`: the recorder's measurements of the machine. Standard library alone.
 
-A file is of one source: the magic, the length of a JSON header that names its series, the header, then records of one size, a value for
+A file has one source: the magic, the length of a JSON header that names its series, the header, then records of one size, a value for
 each series. Records are appended, each in one piece and with a check word, so that a recorder that is killed loses nothing that it wrote.
 """
 
@@ -31,7 +31,7 @@ _MOST_VALUES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One thing that is read again and again. What is written is what was read; sealing makes of it what a person reads."""
+    """A quantity that is read again and again. Raw values are written; sealing converts them for people."""
 
     device: str
     """"" for the whole machine"""
@@ -40,13 +40,13 @@ class Series:
     """once sealed: %, bytes, bytes/s, W, J, MHz, °C"""
     scale: float = 1.0
     rate: bool = False
-    """What is read only grows: sealing tells how much in a second."""
+    """The raw value only grows: sealing converts it to growth per second."""
     wraps: float = 0.0
-    """Where what is read begins again at 0; 0: nowhere."""
+    """The value at which the raw value begins again at 0; 0: never."""
     most: float = 0.0
-    """A rate of more is one of this; 0: no limit."""
+    """Larger rates are cut to this; 0: no limit."""
     identity: str = ""
-    """What the device is called elsewhere: UUID and PCI address."""
+    """The device's names elsewhere: UUID and PCI address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,9 @@ class Header:
     source: str
     series: tuple[Series, ...]
     unreadable: tuple[Series, ...] = ()
-    """What is there, and may not be read."""
+    """Series that exist, and may not be read."""
     keyed: bool = False
-    """Records are of several devices: `{}` in a series' device is the record's key."""
+    """Records belong to several devices: `{}` in a series' device is the record's key."""
 
 
 def pack_header(header: Header) -> bytes:
@@ -70,24 +70,24 @@ def read_header(data: bytes | mmap.mmap) -> tuple[Header, int]:
     try:
         magic, version, size = _PREFIX.unpack_from(data)
         if magic != _MAGIC or size > _LARGEST_HEADER or _PREFIX.size + size > len(data):
-            raise ValueError("it is cut short or of something else")
+            raise ValueError("it is cut short or not ours")
         if version != _VERSION:
             raise ValueError("it was written by another version of aiflame")
-        told: Any = parse(data[_PREFIX.size : _PREFIX.size + size], most_values=_MOST_VALUES)
-        series, unreadable = (tuple(_series(one) for one in told[name]) for name in ("series", "unreadable"))
-        return Header(str(told["source"]), series, unreadable, bool(told["keyed"])), _PREFIX.size + size
+        fields: Any = parse(data[_PREFIX.size : _PREFIX.size + size], most_values=_MOST_VALUES)
+        series, unreadable = (tuple(_series(one) for one in fields[name]) for name in ("series", "unreadable"))
+        return Header(str(fields["source"]), series, unreadable, bool(fields["keyed"])), _PREFIX.size + size
     except (struct.error, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError("its header is damaged") from None
 
 
-def _series(told: dict[str, object]) -> Series:
+def _series(fields: dict[str, object]) -> Series:
     """Keys of a later version are passed over."""
-    known = {field.name: told[field.name] for field in dataclasses.fields(Series) if field.name in told}
-    made = Series(**known)  # type: ignore[arg-type]
-    texts, numbers = (made.device, made.name, made.unit, made.identity), (made.scale, made.wraps, made.most)
+    arguments = {field.name: fields[field.name] for field in dataclasses.fields(Series) if field.name in fields}
+    series = Series(**arguments)  # type: ignore[arg-type]
+    texts, numbers = (series.device, series.name, series.unit, series.identity), (series.scale, series.wraps, series.most)
     if not all(isinstance(text, str) for text in texts) or not all(isinstance(number, (int, float)) for number in numbers):
         raise TypeError
-    return made
+    return series
 
 
 class Packer:

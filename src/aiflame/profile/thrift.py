@@ -1,5 +1,5 @@
 """Thrift's compact protocol, in which Parquet writes its metadata: structures as dicts of field numbers. Every length is compared with
-what is there before anything is made of it."""
+the remaining bytes before memory is taken for it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Reader:
     def structure(self, depth: int = 0) -> Struct:
         if depth > _DEEPEST:
             raise NotThrift("nested too deep")
-        found: Struct = {}
+        fields: Struct = {}
         number = 0
         while (head := self._byte()) & 15 != _STOP:
             number = number + (head >> 4) if head >> 4 else self._zigzag()
             kind = head & 15
-            found[number] = kind == _TRUE if kind in (_TRUE, _FALSE) else self._value(kind, depth)
-        return found
+            fields[number] = kind == _TRUE if kind in (_TRUE, _FALSE) else self._value(kind, depth)
+        return fields
 
     def _value(self, kind: int, depth: int) -> Any:
         self._left -= 1
@@ -61,7 +61,7 @@ class Reader:
 
     def _counted(self, count: int) -> int:
         if count > len(self._data) - self.at:
-            raise NotThrift("a list is longer than what is there")
+            raise NotThrift("a list is longer than the data")
         return count
 
     def _bytes(self, count: int) -> bytes:

@@ -12,11 +12,11 @@ import polars as pl
 
 WORTH_SAYING_NS = 500_000_000
 _SLACK = 1.1
-"""What processes say that they used, and what the system says, differ by what the loader does before us."""
-_UNTOLD_NS = 5_000_000
+"""CPU times by processes and by the system differ by the loader's work before us."""
+_UNRECORDED_NS = 5_000_000
 """A process is loaded before it is recorded, and taken down behind its last record."""
 _LITTLE, _SHORT_NS = 0.2, 50_000_000
-"""Samples stand for less than this share of a process's CPU time, less what a slow machine's ticks may be short of: it is hardly seen."""
+"""Samples stand for less than this share of a process's CPU time, less the ticks that a slow machine may lose: it is hardly seen."""
 _LONGEST_COMMAND = 60
 _MOST = 20
 """Notes on single processes."""
@@ -24,7 +24,7 @@ _MOST = 20
 
 @dataclass(slots=True)
 class CpuTime:
-    """Of one process: what it used, and what was seen of it. `add` gets its tables as they are sealed."""
+    """CPU time of one process, and the part with samples. `add` gets its tables as they are sealed."""
 
     pid: int = 0
     command: str = ""
@@ -68,7 +68,7 @@ def notes_on(processes: Iterable[CpuTime], total_ns: int, cpu_rate: int, stopped
     if len(silent) > _MOST:
         result.append(f"{len(silent) - _MOST} more processes used CPU time and have no sample")
     missing = total_ns - int(sum(one.used_ns for one in processes) * _SLACK)
-    missing -= len(processes) * _UNTOLD_NS
+    missing -= len(processes) * _UNRECORDED_NS
     if missing > WORTH_SAYING_NS and stopped is None:
         result.append(_note_on_rest(missing, [one for one in processes if not one.samples and not one.used_ns]))
     return result
@@ -86,7 +86,7 @@ def _note(one: CpuTime, stopped: str | None) -> str:
 
 
 def _note_on_rest(missing_ns: int, killed: list[CpuTime]) -> str:
-    """Processes that were killed do not say what they used."""
+    """Killed processes do not report their CPU time."""
     much = f"{missing_ns / 1e9:.1f} s of CPU time"
     if killed:
         named = ", ".join(f"{one.pid} ({one.command})" for one in killed[:3]) + (" …" if len(killed) > 3 else "")
@@ -94,7 +94,7 @@ def _note_on_rest(missing_ns: int, killed: list[CpuTime]) -> str:
             "; ".join(dict.fromkeys(text for one in killed for text in one.notes))
             or "it was killed before a sample came, put memory of its own in place of the recorder's, or could not be sampled"
         )
-        return f"{much} have no sample; process {named} has none and did not say what it used: {why}"
+        return f"{much} have no sample; process {named} has none and did not report its CPU time: {why}"
     return (
         f"{much} were used by processes that nothing was recorded of: statically linked ones, set-user-id ones, or ones that were started"
         " without our LD_PRELOAD"

@@ -19,7 +19,7 @@ from aiflame.recorder.checkup_telemetry import telemetry_findings
 from aiflame.recorder.finding import Finding, State
 from aiflame.recorder.library import agent, collector
 from aiflame.recorder.options import RecordOptions
-from aiflame.recorder.place import Place
+from aiflame.recorder.place import ProfileLocation
 from aiflame.recorder.run import run
 
 
@@ -48,7 +48,7 @@ def _recording() -> Finding:
     with tempfile.TemporaryDirectory() as folder:
         profile = Path(folder) / "checkup.aiflame"
         try:
-            run([sys.executable, "-c", program], Place(profile, profile), RecordOptions(cpu_rate=999))
+            run([sys.executable, "-c", program], ProfileLocation(profile, profile), RecordOptions(cpu_rate=999))
         except AiflameError as error:
             return Finding("CPU samples", State.BROKEN, str(error))
         tables = [entry for entry in Folder.open(profile).walk() if entry.name == "cpu_samples.table"]

@@ -1,4 +1,4 @@
-"""What of this machine a recording reads beside the program: GPUs, the energy of CPUs."""
+"""Checks which data of this machine a recording can read beside the program: GPUs, the energy of CPUs."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def obstacles(program: Path) -> list[str]:
                 if not _has_interpreter(head, file.read(4096 - 64)):
                     return [f"{program.name} is statically linked: nothing can be loaded into it, so only its children are recorded"]
     except OSError:
-        pass  # unreadable but executable: the run itself will tell
+        pass  # unreadable but executable: running it will show
     return []
 
 

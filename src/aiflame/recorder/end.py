@@ -1,4 +1,4 @@
-"""What is done when the command has ended: who records on, and what is known of the run is written down."""
+"""The end of the command: finds processes that record on, and writes the run's results down."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from aiflame.profile.control import ControlPage
 from aiflame.profile.control_schema import ControlState
 from aiflame.profile.living import has_processes, living, spool_names
 from aiflame.profile.meta import Clocks, Meta
-from aiflame.recorder.place import Place
+from aiflame.recorder.place import ProfileLocation
 from aiflame.values import replace
 
 
-def still_recording(place: Place) -> list[int]:
+def still_recording(place: ProfileLocation) -> list[int]:
     """Processes that the command has left running, and that are recorded on."""
     try:
         profile = place.folder()
@@ -22,7 +22,7 @@ def still_recording(place: Place) -> list[int]:
 
 
 def finish(
-    place: Place,
+    place: ProfileLocation,
     page: ControlPage,
     meta: Meta,
     status: int,

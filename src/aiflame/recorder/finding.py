@@ -1,4 +1,4 @@
-"""What a checkup finds: a subject, how it stands, and the one command that mends it."""
+"""A finding of a checkup: a subject, its state, and the one command that mends it."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _PROGRAM = "import sys; sys.path[:1] = []; sys.path.append({packages!r}); from a
 
 
 def can_seal() -> bool:
-    """Whether this Python has what sealing needs."""
+    """Whether this Python has the packages that sealing needs."""
     from importlib.util import find_spec
 
     return find_spec("polars") is not None

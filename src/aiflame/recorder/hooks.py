@@ -18,7 +18,7 @@ from aiflame.values import dataclass
 
 
 class Chain(Enum):
-    """What happens to a value that the user already set."""
+    """The treatment of a value that the user already set."""
 
     FIRST = "ours goes in front of it, behind sanitizers' runtimes"
     SECOND = "ours goes behind the collector, in front of the rest"
@@ -33,7 +33,7 @@ class Hook:
     feature: Feature | None
     """The option that turns it on; None: always."""
     without: str = ""
-    """What a recording lacks when the variable is taken."""
+    """The part that a recording lacks when the variable has another value."""
     library: Callable[[], Path] = collector
     wanted: Callable[[Mapping[str, str], Sequence[str]], bool] | None = None
     """Whether this environment and this command want it, where it is not asked for; None: always."""

@@ -1,4 +1,4 @@
-"""What `--intra` asks for: passes and kernels, as the program's side reads it."""
+"""The request of `--intra`: passes and kernels, as the program's side reads it."""
 
 from __future__ import annotations
 

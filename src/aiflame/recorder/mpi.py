@@ -8,7 +8,7 @@ from pathlib import PurePath
 LAUNCHERS = ("mpirun", "mpiexec", "orterun", "prterun", "srun")
 """Also with a suffix: mpiexec.hydra, mpirun.openmpi."""
 VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID")
-"""What launchers tell each process. torchrun's RANK is not among them: it starts no MPI."""
+"""Variables that launchers set in each process. torchrun's RANK is not among them: it starts no MPI."""
 
 
 def uses_mpi(environment: Mapping[str, str], command: Sequence[str]) -> bool:

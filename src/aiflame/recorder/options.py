@@ -1,4 +1,4 @@
-"""What a person may choose about a recording."""
+"""The options of a recording."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class RecordOptions:
     gpu_sampling: int = GpuSampling.AUTO
     """GpuSampling, or 5 to 31: the logarithm of a fixed period in cycles."""
     gpu_memory: bool = False
-    """Record what device memory is taken and given back."""
+    """Record allocations of device memory."""
     meaning: bool = True
     """Run Python of ours in the program: names of layers, steps and kernels. Off: frames alone."""
     regions: bool = True
-    """Record what the program marks by NVTX and ITT."""
+    """Record regions that the program marks by NVTX and ITT."""
     triton_names: bool = False
     """Give specializations of Triton kernels their readable names in the binary, too."""
     keep_ir: bool = False

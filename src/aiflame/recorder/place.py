@@ -93,13 +93,13 @@ _NO_NAME = ("", "none")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ProfileLocation:
     """Where this recorder writes."""
 
     whole: Path
-    """What a person opens."""
+    """The profile that a person opens."""
     profile: Path
-    """What this recorder writes: `whole`, or its rank's folder in it."""
+    """The folder that this recorder writes: `whole`, or its rank's folder in it."""
     rank: JobRank | None = None
     speaks: bool = True
     """It is the one of the job's recorders that says what came of it."""
@@ -107,11 +107,11 @@ class Place:
 
     @property
     def speaker(self) -> str:
-        """In front of what this recorder says."""
+        """The prefix of this recorder's messages."""
         return f"rank {self.rank.rank}: " if self.rank else ""
 
     def tell(self, note: str) -> None:
-        """One line for whoever started this recorder."""
+        """Prints one line for the person who started this recorder."""
         print(f"aiflame: {self.speaker}{harmless(note)}", file=sys.stderr, flush=True)
 
     def folder(self) -> Folder:
@@ -195,15 +195,15 @@ def rank_here(variables: Mapping[str, str]) -> JobRank | None:
     return None
 
 
-def place_of(output: Path | None, command: list[str], rank: JobRank | None, chosen: Collection[int] | None = None) -> Place:
+def place_of(output: Path | None, command: list[str], rank: JobRank | None, chosen: Collection[int] | None = None) -> ProfileLocation:
     """Where a recorder writes. `chosen`: the ranks that are recorded, None for all."""
     if rank is None or rank.size == 1:
         whole = output or _free_name(command)
-        return Place(whole, whole)
+        return ProfileLocation(whole, whole)
     job = Job(rank.job, rank.launcher, rank.size, write_ranks(chosen) if chosen is not None else "")
     whole = output or _shared_name(command, rank)
     first = min((number for number in chosen or (0,) if not rank.size or number < rank.size), default=0)
-    return Place(whole, whole / FOLDER / rank_name(rank.rank), rank, rank.rank == first, job)
+    return ProfileLocation(whole, whole / FOLDER / rank_name(rank.rank), rank, rank.rank == first, job)
 
 
 def _free_name(command: list[str]) -> Path:
@@ -254,7 +254,7 @@ def _safe(name: str) -> str:
 
 
 def _job_name(launcher: _Launcher, variables: Mapping[str, str], size: int) -> str:
-    """What tells a run of a job from every other, where the launcher lets us know."""
+    """An identity of a job's run, where the launcher provides one."""
     if named := _joined(launcher.job, variables):
         return named
     if size and _number(variables, launcher.local_size) == size:

@@ -21,7 +21,7 @@ from aiflame.recorder.hooks import environment
 from aiflame.recorder.intra import VARIABLE
 from aiflame.recorder.keep import Keeper
 from aiflame.recorder.options import RecordOptions
-from aiflame.recorder.place import Place
+from aiflame.recorder.place import ProfileLocation
 from aiflame.recorder.supervise import children_cpu_ns, supervise, wait_until
 from aiflame.recorder.tracing import asked_for, trace_features
 from aiflame.values import asdict, dataclass, field, replace
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from aiflame.recorder.telemetry import Telemetry
 
 _OWN_BYTES = 32 << 10
-"""What the recorder itself writes into a profile: meta.json, the control page, folders."""
+"""The recorder's own files in a profile: meta.json, the control page, folders."""
 
 
 @dataclass(slots=True)
 class Recording:
     """What a run left: where the profile is (not sealed yet), the command's status, and what was degraded."""
 
-    place: Place
+    place: ProfileLocation
     status: int
     """As `subprocess` gives it: negative for a signal."""
     notes: list[str] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Recording:
 
 def run(
     command: list[str],
-    place: Place,
+    place: ProfileLocation,
     options: RecordOptions,
     *,
     overwrite: bool = False,
@@ -122,7 +122,7 @@ def features(options: RecordOptions) -> int:
     return sum(int(feature) for feature, on in chosen.items() if on) | trace_features(options.trace, options.trace_stacks)
 
 
-def prepare(place: Place, options: RecordOptions, command: list[str], *, overwrite: bool) -> tuple[ControlPage, Meta]:
+def prepare(place: ProfileLocation, options: RecordOptions, command: list[str], *, overwrite: bool) -> tuple[ControlPage, Meta]:
     """The empty profile, ready for processes to record into."""
     try:
         place.make(overwrite=overwrite)
@@ -156,7 +156,7 @@ def prepare(place: Place, options: RecordOptions, command: list[str], *, overwri
         raise AiflameError(f"cannot write a profile in {where}: {reason}: choose another place with -o") from None
 
 
-def _telemetry(place: Place, page: ControlPage, options: RecordOptions) -> Telemetry | None:
+def _telemetry(place: ProfileLocation, page: ControlPage, options: RecordOptions) -> Telemetry | None:
     """Of the ranks on a host one looks at the machine, and each at its own processes."""
     if not options.telemetry_ms:
         return None
@@ -184,9 +184,9 @@ def _all_have_ended(alive: list[int], watch: Callable[[], None], seconds: float)
 
 
 class _Watch:
-    """What the recorder does while the program runs."""
+    """The recorder's work while the program runs."""
 
-    def __init__(self, place: Place, page: ControlPage, notes: list[str], options: RecordOptions) -> None:
+    def __init__(self, place: ProfileLocation, page: ControlPage, notes: list[str], options: RecordOptions) -> None:
         self._place, self._page, self._notes, self._options = place, page, notes, options
         self._telemetry: Telemetry | None = None
         self._keeper = Keeper(place.folder(), page)

@@ -67,7 +67,7 @@ class Telemetry:
             looker.start()
 
     def finish(self) -> list[str]:
-        """A last look; and what a person should know."""
+        """Takes a last look; returns notes for a person."""
         self._over.set()
         until = time.monotonic() + _PATIENCE_S
         notes = []

@@ -1,4 +1,4 @@
-"""Blocks: what a report's page reads its data from, each a JSON head and columns, gzipped.
+"""Blocks: the data of a report's page, each a JSON head and columns, gzipped.
 
 Little-endian: u32 length of the head, the head, then each of its `columns` [name, kind, count, planes, wide]. Numbers are byte planes, a
 byte of each value a plane, lowest first: planes of small numbers are runs of zeros, which gzip swallows. Kinds:

@@ -24,7 +24,7 @@ def bundle(folder: Path, entry: str) -> str:
 
 
 def _add(folder: Path, name: str, ordered: dict[str, str], above: tuple[str, ...]) -> None:
-    """What a module imports stands before it."""
+    """Adds a module after the modules that it imports."""
     if name in ordered:
         return
     assert name not in above, f"{name} imports itself through {' and '.join(above)}"
@@ -35,8 +35,8 @@ def _add(folder: Path, name: str, ordered: dict[str, str], above: tuple[str, ...
 
 
 def _wrapped(name: str, text: str) -> str:
-    exported = [found[1] for found in _EXPORT.findall(text)]
-    text = _IMPORT.sub(lambda found: f"const {{ {found[1].replace(' as ', ': ')} }} = {_variable(_beside(name, found[2]))};\n", text)
+    exported = [match[1] for match in _EXPORT.findall(text)]
+    text = _IMPORT.sub(lambda match: f"const {{ {match[1].replace(' as ', ': ')} }} = {_variable(_beside(name, match[2]))};\n", text)
     text = _EXPORT.sub(r"\1 \2", text)
     left = _OTHER.search(text)
     assert left is None, f"{name}: {left and left[0]!r} is not in the form that bundling knows"

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[BinaryIO]:
-    """The file appears when the block has ended; if it fails, what was there before stays. A pipe or device is written to as it is. OSError
+    """The file appears when the block has ended; if it fails, an older file stays. A pipe or device is written to as it is. OSError
     where that cannot be."""
     path = _not_through_others(path)
     if path.exists() and not path.is_file():

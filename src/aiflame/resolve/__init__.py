@@ -1,4 +1,4 @@
-"""Addresses and raw names → what a person reads."""
+"""Turns addresses and raw names into readable functions, files and lines."""
 
 from aiflame.resolve.complete import complete
 from aiflame.resolve.symbols import resolve

@@ -1,4 +1,4 @@
-"""Completes a sealed profile: whatever is derived from its tables, and whatever it needs of the machine on which it was recorded."""
+"""Completes a sealed profile: derives tables, and stores the data that they need from the machine on which it was recorded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from aiflame.resolve.symbols import resolve
 
 def complete(profile: Profile, progress: Callable[[float], None] | None = None) -> None:
     """Looks up all names, once in a profile's life. Files beside the profile are read meanwhile if this user recorded it on this machine
-    (`outside.py`): the process that seals a recording calls this right after, and so does whoever opens a profile that was left behind."""
+    (`outside.py`): the process that seals a recording calls this right after, and so does a command that opens a profile that was left
+    behind."""
     if profile.has("symbols"):
         add_instructions(profile)
         return
@@ -30,7 +31,7 @@ def complete(profile: Profile, progress: Callable[[float], None] | None = None) 
 
 
 def _remove_copies(profile: Profile) -> None:
-    """The names, lines and instructions of all that was sampled are stored: copies of whole libraries have no more to tell."""
+    """The names, lines and instructions of all that was sampled are stored: copies of whole libraries are no longer needed."""
     if profile.is_ours:
         with contextlib.suppress(OSError, AiflameError):
             for name in ("binaries", "jit"):

@@ -1,6 +1,6 @@
-"""What compiled kernels were made from, as recorded in `kernel_origins`: sets of ops, and which call of which kernel has which set.
+"""The source ops of compiled kernels, as recorded in `kernel_origins`: sets of ops, and the set of each call of a kernel.
 
-A row's JSON was written inside the program by another version of us perhaps, or is damaged: what does not parse is passed over.
+A row's JSON was written inside the program by another version of us perhaps, or is damaged: rows that do not parse are ignored.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Provenance:
     parts: pl.DataFrame
     """PARTS: the ops of each set, numbered from 1."""
     calls: pl.DataFrame
-    """CALLS: a call of a kernel in generated code; `line` 0 where it is not known; `library`: path of what a C++ kernel was built into."""
+    """CALLS: a call of a kernel in generated code; `line` 0 where it is not known; `library`: path of the library with a C++ kernel."""
     labels: list[str]
-    """For each set what it is for reading; of set 0 empty."""
+    """For each set a readable label; of set 0 empty."""
 
     def joint(self, sets: list[int]) -> int:
         """The union of these sets, built when the profile was read."""
@@ -68,12 +68,12 @@ def provenance(origins: pl.DataFrame) -> Provenance:
     for process, kernel, compiler, module, file, text in origins.select(
         "process", "kernel", "compiler", "module", "file", "origins"
     ).iter_rows():
-        told = _parsed(text)
-        found = sets.number(tuple(_part(op) for op in told.get("ops", ()) if isinstance(op, dict)))
-        line = _whole(told.get("line"), (1 << 32) - 1)
+        fields = _parsed(text)
+        number = sets.number(tuple(_part(op) for op in fields.get("ops", ()) if isinstance(op, dict)))
+        line = _whole(fields.get("line"), (1 << 32) - 1)
         kernel = _as_compiled(kernel) if compiler == XLA else kernel
-        if found:
-            calls.append((process, kernel, compiler, module, file, line, _text(told.get("library")), found))
+        if number:
+            calls.append((process, kernel, compiler, module, file, line, _text(fields.get("library")), number))
     frame = pl.DataFrame(calls, schema=CALLS, orient="row").unique(maintain_order=True)
     for keys in (["process", "file", "line"], ["process", "library"], ["process", "kernel"]):
         for group in frame.group_by(keys).agg(pl.col("set").unique().sort())["set"]:
@@ -87,24 +87,26 @@ def label(parts: list[tuple[str, str]]) -> str:
     return ("fused: " if len(named) > 1 else "") + ", ".join(named)
 
 
-def kernel_labels(told: Provenance) -> dict[str, str]:
+def kernel_labels(sources: Provenance) -> dict[str, str]:
     """For each kernel's name all that its calls are made from."""
-    found: dict[str, dict[int, None]] = {}
-    for kernel, number in told.calls.select("kernel", "set").iter_rows():
-        found.setdefault(kernel, {})[number] = None
+    sets_of: dict[str, dict[int, None]] = {}
+    for kernel, number in sources.calls.select("kernel", "set").iter_rows():
+        sets_of.setdefault(kernel, {})[number] = None
     ops: dict[int, list[tuple[str, str]]] = {}
-    for number, op, layer in told.parts.select("set", "op", "layer").iter_rows():
+    for number, op, layer in sources.parts.select("set", "op", "layer").iter_rows():
         ops.setdefault(number, []).append((op, layer))
-    return {kernel: cut(label([pair for number in sets for pair in ops[number]]), LONGEST_FULL) for kernel, sets in found.items()}
+    return {kernel: cut(label([pair for number in sets for pair in ops[number]]), LONGEST_FULL) for kernel, sets in sets_of.items()}
 
 
-def with_kernels(symbols: pl.DataFrame, modules: pl.DataFrame, told: Provenance) -> pl.DataFrame:
+def with_kernels(symbols: pl.DataFrame, modules: pl.DataFrame, sources: Provenance) -> pl.DataFrame:
     """Inductor builds each C++ kernel into a library of its own, whose function is called `kernel`: here it gets the kernel's name, and
-    what that was made from for a full name. `symbols` has process, id (of the module), name and full_name."""
-    built = told.calls.filter(pl.col("library") != "").select("process", "library", "kernel").unique(["process", "library"], keep="first")
+    its source ops as a full name. `symbols` has process, id (of the module), name and full_name."""
+    built = (
+        sources.calls.filter(pl.col("library") != "").select("process", "library", "kernel").unique(["process", "library"], keep="first")
+    )
     if built.is_empty():
         return symbols
-    labels = kernel_labels(told)
+    labels = kernel_labels(sources)
     names = built.join(modules.select("process", "id", library="path"), on=["process", "library"]).select(
         "process", "id", "kernel", made_from=pl.col("kernel").replace_strict(labels, return_dtype=pl.String)
     )
@@ -155,10 +157,10 @@ class _Sets:
 
 def _parsed(text: str | None) -> dict[str, Any]:
     try:
-        told = json.loads(text or "")
+        fields = json.loads(text or "")
     except (ValueError, RecursionError):
         return {}
-    return told if isinstance(told, dict) and isinstance(told.get("ops", []), list) else {}
+    return fields if isinstance(fields, dict) and isinstance(fields.get("ops", []), list) else {}
 
 
 def _part(op: dict[str, Any]) -> _Part:

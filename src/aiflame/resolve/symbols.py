@@ -38,7 +38,7 @@ _DEFAULTS = {"depth": 0, "full_name": "", "module": "", "file": "", "line": 0, "
 
 def resolve(profile: Profile, progress: Callable[[float], None] | None = None, outside: Outside = NOTHING) -> None:
     """Writes all derived tables into the profile; `progress` gets the share done, 0 to 1. `symbols` comes last: where it is, all are.
-    `outside`: what may be read of this machine meanwhile."""
+    `outside`: the files of this machine that may be read meanwhile."""
     tell = progress or (lambda share: None)
     compiled = provenance(profile.table("kernel_origins"))
     notes = write_gpu_tables(profile, lambda share: tell(0.4 * share), made_from=kernel_labels(compiled), outside=outside)
@@ -89,9 +89,9 @@ def _texts(frames: pl.DataFrame, marks: pl.DataFrame, kind: Kind) -> pl.DataFram
 
 def _nameless(frames: pl.DataFrame) -> pl.DataFrame:
     """Words of no kind: a damaged profile."""
-    rest = frames.filter(~pl.col("word_kind").is_between(min(FrameKind), max(FrameKind)))
+    nameless = frames.filter(~pl.col("word_kind").is_between(min(FrameKind), max(FrameKind)))
     words = pl.col("frame").map_elements(lambda word: f"[unknown] frame 0x{word:x}", pl.String)
-    return rest.select("process", "frame", name=words, kind=pl.lit(int(Kind.C)))
+    return nameless.select("process", "frame", name=words, kind=pl.lit(int(Kind.C)))
 
 
 def _complete(part: pl.DataFrame) -> pl.DataFrame:

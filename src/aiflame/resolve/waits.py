@@ -1,4 +1,4 @@
-"""What a waiting thread waits on, read from the native functions it waits in."""
+"""The reason of a thread's wait, read from the native functions that it waits in."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def wait_label(functions: Iterable[str]) -> str | None:
     `functions` are the short names of its native frames, innermost first, up to the first Python frame. A thread that runs
     may be given too: [OpenMP wait] is then a thread that spins; any other label is no wait.
 
-    The innermost function known decides, but those that called it may know better what a lock is.
+    The innermost function known decides, but its callers may show the reason of a lock.
     """
     label: str | None = None
     condition = False

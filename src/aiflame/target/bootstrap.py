@@ -1,4 +1,4 @@
-"""Waits inside the profiled program until it imports what we know more of, and then loads what tells it.
+"""Waits inside the profiled program until it imports a module that we support, and then loads our module for it.
 
 The collector runs this file while the interpreter may still be starting: there is `sys`, the frozen half of importlib, and nothing that
 lies on disk. (Even `from __future__` would be an import.) Nothing that happens here reaches the program: an exception becomes a note,
@@ -29,7 +29,7 @@ HOOKS = {
     "jax": "jax_ops",
 }
 """A module of the program → ours, whose `install(module)` is called when that one has been imported (again when it is reloaded). Ours
-may have a function `recording_began()`: rows are new, and what was told before is forgotten (a further recording in this process, or one
+may have a function `recording_began()`: tables are empty, and rows sent before are forgotten (a further recording in this process, or one
 in the child of a fork)."""
 
 PACKAGE = "_aiflame_target"

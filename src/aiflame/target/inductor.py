@@ -1,7 +1,7 @@
-"""What torch.compile's kernels are made from: their ops, layers and source lines, told when a compiled graph is ready to run.
+"""The sources of torch.compile's kernels: their ops, layers and source lines, recorded when a compiled graph is ready to run.
 
 Inductor calls `set_kernel_post_grad_provenance_tracing` for each call of a kernel that it writes into the generated module, with the
-nodes of the graph that the kernel stands for. What those say is put on the `CompiledFxGraph`, with which it travels into Inductor's
+nodes of the graph that the kernel stands for. Their data is put on the `CompiledFxGraph`, with which it travels into Inductor's
 caches and back out of them: no key of a cache depends on it, and a run that is not recorded does not look at it.
 """
 
@@ -64,7 +64,7 @@ def install(module: Any) -> None:
 
 
 def recording_began() -> None:
-    """Another recording in this process: graphs that are ready are told of again."""
+    """Another recording in this process: graphs that are ready are recorded again."""
     for row in _told:
         _aiflame().append("kernel_origins", *row)
 
@@ -96,7 +96,7 @@ def _precede(owner: Any, name: str, first: Callable[..., None]) -> None:
 
 
 def _guarded(function: Callable[..., None], *args: Any, **named: Any) -> None:
-    """Compiling goes on whatever happens to us."""
+    """Compiling goes on if our code fails."""
     try:
         function(*args, **named)
     except Exception as error:
@@ -259,14 +259,14 @@ def _publish(self: Any, *_: Any, **__: Any) -> None:
     stored = self.__dict__.get(_ORIGINS)
     if stored is None:
         aiflame.note(_FROM_ELSEWHERE)
-        told = _from_source(self)
+        origins = _from_source(self)
     else:
-        told = json.loads(stored)
-    name = f"{_compile_id(self)} {'backward' if told['backward'] else 'forward'}"
+        origins = json.loads(stored)
+    name = f"{_compile_id(self)} {'backward' if origins['backward'] else 'forward'}"
     module = next((each for each in reversed(_generated()) if getattr(each, "__file__", None) == file), None)
-    for call in told["calls"]:
+    for call in origins["calls"]:
         library = getattr(getattr(getattr(module, call["kernel"], None), "__self__", None), "__file__", None) or ""
-        text = json.dumps({"line": call["line"], "library": library, "backward": told["backward"], "ops": call["ops"]})
+        text = json.dumps({"line": call["line"], "library": library, "backward": origins["backward"], "ops": call["ops"]})
         row = (call["kernel"], "inductor", name, file, text)
         _told.append(row)
         aiflame.append("kernel_origins", *row)
@@ -314,7 +314,7 @@ def _code(source: str) -> Iterable[tuple[int, str]]:
 
 
 def _from_source(graph: Any) -> dict[str, Any]:
-    """What a generated module tells by itself: ops in comments and in names of kernels, and a stack for stretches of its lines."""
+    """Origins from a generated module alone: ops in comments and in names of kernels, and a stack for stretches of its lines."""
     source = graph.source_code.splitlines()
     stacks = sorted((line, trace or "") for line, trace in graph.__dict__.get("cache_linemap") or ())
     starts = [line for line, _ in stacks]
@@ -324,7 +324,7 @@ def _from_source(graph: Any) -> dict[str, Any]:
         found = _CALL.search(line)
         if found is None:
             continue
-        # Nodes are told before their kernel is called; C++ kernels are called after the first node of the next kernel was told.
+        # Nodes are listed before their kernel is called; C++ kernels are called after the first node of the next kernel is listed.
         first, last = bisect_right(starts, calls[-1]["line"] if calls else 0), bisect_right(starts, number) - 1
         at = min(first, last)
         file, place, function, code = _place(stacks[at][1] if at >= 0 else "")
@@ -366,7 +366,7 @@ def _keep_pre_grad(graph: Any, *_: Any, **__: Any) -> None:
 
 
 def _keep(module: str, kind: str, text: str, suffix: str) -> None:
-    """A file of the profile's folder `kept`, named by what it is of."""
+    """A file of the profile's folder `kept`, named by its kind and module."""
     if not text:
         return
     aiflame = _aiflame()

@@ -1,4 +1,4 @@
-"""With --intra: records inside Triton kernels. What does it is a library (`aiflame.intra`), which runs on the program's own Triton."""
+"""With --intra: records inside Triton kernels, by a library (`aiflame.intra`) that runs on the program's own Triton."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 WANTED = "AIFLAME_INTRA"
-"""What `--intra` asked for, as JSON."""
+"""The request of `--intra`, as JSON."""
 
 _session: Any = None
 

@@ -1,4 +1,4 @@
-"""What XLA's kernels are made from: the ops of a jitted function by their name stack, and its source lines, told when XLA has compiled it
+"""The sources of XLA's kernels: the ops of a jitted function by their name stack, and its source lines, recorded when XLA has compiled it
 or JAX has found it in its persistent cache.
 
 A kernel of XLA's is an instruction of the compiled HLO module: a fusion, or an instruction that stands for itself.
@@ -48,7 +48,7 @@ def install(jax: Any) -> None:
 
 
 def recording_began() -> None:
-    """Another recording in this process: what was compiled is told of again."""
+    """Another recording in this process: compiled modules are recorded again."""
     for row in _told:
         sys.modules["_aiflame"].append("kernel_origins", *row)
 

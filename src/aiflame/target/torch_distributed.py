@@ -1,7 +1,7 @@
-"""Process groups of torch.distributed: who is in them, and where this process stands. The collectives themselves the collector sees.
+"""Process groups of torch.distributed: their members, and the rank of this process. The collector sees the collectives themselves.
 
-Each group comes into one dict of torch's when it is made, by whatever function. That dict becomes one that tells. With the first group the
-collector begins to listen: a program that only imports torch.distributed pays nothing.
+Every function that makes a group puts it into one dict of torch's. We replace that dict by one that reports groups. With the first group
+the collector begins to listen: a program that only imports torch.distributed pays nothing.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Groups(dict):  # type: ignore[type-arg]
 
 
 def tell_rank(rank: int, size: int) -> None:
-    """Of a program that started its processes itself; a launcher's variables were told before."""
+    """Records the rank in a program that started its processes itself; a launcher's variables are recorded already."""
     if (os.environ.get("RANK"), os.environ.get("WORLD_SIZE")) != (str(rank), str(size)):
         _aiflame.append("ranks", rank, size, local_rank(), "torch.distributed", "")
 

@@ -1,4 +1,4 @@
-"""What is known of torch from inside the program: where its autograd keeps its numbers, what modules are called, where steps end."""
+"""Facts about torch from inside the program: the place of autograd's numbers, the names of modules, the ends of steps."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What torch's modules are called: `layers.3.attn` of which model.
+"""Names of torch's modules: `layers.3.attn`, and the model that has it.
 
-Nothing of torch is wrapped or hooked for it. When the collector has met modules in the program's stacks that have no name yet, it calls us
+Nothing of torch is wrapped or hooked for it. When the collector has seen modules in the program's stacks that have no name yet, it calls us
 between two instructions of the main thread: the frames of all threads show which modules are being called just then; the outermost of
 a stack is a model, and all that hangs in it gets its names at once.
 """
@@ -48,7 +48,7 @@ def at_exit() -> None:
 
 
 class Gone(weakref.ref):  # type: ignore[type-arg]
-    """Knows the address of what it referred to."""
+    """A weak reference that keeps the address of its object."""
 
     __slots__ = ("address",)
     address: int
@@ -61,7 +61,7 @@ class Names:
         self._calls: set[CodeType] = {call.__code__ for call in calls if isinstance(call, FunctionType)}
         self._alive: dict[int, Gone] = {}
         self.told: dict[int, dict[str, Gone]] = {}
-        """Model → path → who was told to hang there."""
+        """Model → path → the module that was recorded there."""
 
     def forget(self) -> None:
         self.told.clear()
@@ -100,7 +100,7 @@ class Names:
         return found[::-1]
 
     def _name(self, root: Any) -> set[int]:
-        """Tells every place below a model that was not told before; which modules are there."""
+        """Records every place below a model that was not recorded before; returns its modules."""
         told = self.told.setdefault(id(root), {})
         inside = set()
         for places, (path, module) in enumerate(self._places(root)):

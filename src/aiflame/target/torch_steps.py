@@ -59,7 +59,7 @@ def optimizer_hooks(is_compiling: Callable[[], bool]) -> tuple[Callable[..., Non
         leave(opened.steps, id(optimizer))
 
     def leave(steps: list[tuple[int, int]], address: int) -> None:
-        """Of this optimizer, and what was begun inside: a step that raised has not told its end."""
+        """Ends the step of this optimizer and steps begun inside it: a step that raised has not recorded its end."""
         if any(address == known for known, _ in steps):
             while steps:
                 known, row = steps.pop()

@@ -1,7 +1,7 @@
 """Names of Triton kernels: which specialization is loaded as which function of the driver, and, when asked for, its name in the binary.
 
-What is loaded is heard of by `CompiledKernel._init_handles`, the one place through which a compiled kernel of Triton's own launcher gets
-its function (3.2 to 3.9), for cache hits, autotuning and what worker processes have compiled alike. Inductor's kernels are left alone: they
+We hook `CompiledKernel._init_handles`, the one place through which a compiled kernel of Triton's own launcher gets its function (3.2 to
+3.9), for cache hits, autotuning and kernels from worker processes alike. Inductor's kernels are left alone: they
 have readable names of their own, and its static launcher looks them up in the binary by the name in the source.
 
 The name in the binary is asked for when a source becomes IR, by `ASTSource.make_ir`: constexprs, warps and stages are known there, and
@@ -51,7 +51,7 @@ def install(triton: Any) -> None:
 
 
 def recording_began() -> None:
-    """Rows are new. The child of a fork has no use for what its parent has loaded."""
+    """Tables are empty again. The child of a fork has no use for its parent's kernels."""
     for kernel in [*_loaded] if _process == os.getpid() else []:
         _tell(kernel)
 
@@ -74,7 +74,7 @@ def _listen(kernel: Any) -> None:
 
 
 def _find_loaded(triton: Any, kernel: Any) -> None:
-    """What the program has loaded before we came: nothing if Triton has no driver yet, which is the usual case."""
+    """Records kernels that the program loaded before our hook: none if Triton has no driver yet, which is the usual case."""
     driver = getattr(getattr(getattr(triton, "runtime", None), "driver", None), "driver", None)
     if getattr(driver, "_active", None) is None and getattr(driver, "_default", None) is None:
         return
@@ -86,7 +86,7 @@ def _find_loaded(triton: Any, kernel: Any) -> None:
 
 
 def _tell(kernel: Any) -> None:
-    """A kernel is loaded. Whatever its source is, the program goes on."""
+    """Records a loaded kernel. The program goes on for any kind of source."""
     try:
         source = kernel.src
         one = None if _is_inductors(source) else specialization(source, kernel.metadata)

@@ -1,17 +1,17 @@
 """A specialization of a Triton kernel as a word: `vadd_bs256_w8_s2`.
 
-The word has the function's name, its constexprs in the order of its parameters, its warps and stages; what is usual is left out:
+The word has the function's name, its constexprs in the order of its parameters, its warps and stages; usual values are left out:
 
 - a name of one word is kept up to six letters, of several their initials count: `HEAD_DIM=64` → `hd64`, `BLOCK_M=128` → `bm128`. A block
   of nothing else is a block size: `BLOCK=256` and `BLOCK_SIZE=256` → `bs256`. Where two parameters of a function, or one and `w` or `s`,
   would be spelled alike, all of these are spelled with more letters.
 - `True` is the name itself (`IS_CAUSAL` → `causal`); `False`, `None` and "" are nothing.
-- a type, a function or a text is told by its value: `ACTIVATION="relu"` → `relu`, `OUT_DTYPE=fp16` → `outfp16`.
-- tuples of numbers are `bs64x32`; whatever is long or has no name of its own is told by a hash.
+- a type, a function or a text is spelled by its value: `ACTIVATION="relu"` → `relu`, `OUT_DTYPE=fp16` → `outfp16`.
+- tuples of numbers are `bs64x32`; long values and values without a name become a hash.
 - `_c2` for two blocks a cluster, `_r128` for a limit of 128 registers.
 
-Only letters, digits and `_`, and never more than `LONGEST`: constexprs that find no room are told by one hash.
-The same specialization has the same word in every process and release: nothing here depends on what else was met.
+Only letters, digits and `_`, and never more than `LONGEST`: constexprs that find no room become one hash.
+The same specialization has the same word in every process and release: nothing here depends on other kernels.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class Specialization:
     """Arguments that were constants without being declared so: 1 and None."""
     signature: Mapping[str, str]
     attributes: str
-    """What is known of arguments: divisibility by 16."""
+    """Attributes of arguments: divisibility by 16."""
     options: Mapping[str, Any]
 
 
 def specialization(source: Any, settings: Any) -> Specialization | None:
-    """Of Triton's own `ASTSource` with its options, or the metadata of what was compiled from it. None for other sources."""
+    """Of Triton's own `ASTSource` with its options, or the metadata of a kernel compiled from it. None for other sources."""
     function: Any = getattr(source, "fn", None)
     if not hasattr(function, "params"):
         return None
@@ -87,7 +87,7 @@ def readable(one: Specialization) -> str:
 
 
 def suffixes(one: Specialization) -> list[str]:
-    """What tells specializations of one readable name apart, the most telling first; the last tells all of them apart."""
+    """Suffixes that distinguish specializations of one readable name, the most readable first; the last is always distinct."""
     kinds = dict.fromkeys(kind for text in one.signature.values() for kind in re.findall(r"\*k?(\w+)", text))
     types = "_".join(kinds)
     return [*([types] if types and len(types) < _ROOM_FOR_SUFFIX else []), identity(one)]
@@ -169,16 +169,16 @@ def _joined(short: str, value: str) -> str:
 
 
 def _abbreviations(names: list[str]) -> dict[str, str]:
-    """Of all constexprs of a function: what is spelled alike gets more letters."""
-    found: dict[str, str] = {}
+    """Abbreviations of all constexprs of a function: those spelled alike get more letters."""
+    spelled: dict[str, str] = {}
     left, letters = list(names), 1
     while left:
         short = {name: _abbreviation(name, letters) for name in left}
-        taken = [*found.values(), *short.values()]
-        done = [name for name in left if (taken.count(short[name]) == 1 and short[name] not in _RESERVED) or letters > len(name)]
-        found |= {name: short[name] for name in done}
-        left, letters = [name for name in left if name not in done], letters + 1
-    return found
+        in_use = [*spelled.values(), *short.values()]
+        settled = [name for name in left if (in_use.count(short[name]) == 1 and short[name] not in _RESERVED) or letters > len(name)]
+        spelled |= {name: short[name] for name in settled}
+        left, letters = [name for name in left if name not in settled], letters + 1
+    return spelled
 
 
 def _abbreviation(name: str, letters: int) -> str:

@@ -1,1 +1,1 @@
-"""Device work joined with its launches and its meaning: how busy devices were, why they were idle, what warps waited for."""
+"""Device work joined with its launches and its meaning: how busy devices were, why they were idle, and the stalls of warps."""

@@ -1,4 +1,4 @@
-"""What ran on devices, where it was launched, and what it was for, in one join."""
+"""Device work, its launches and its meaning, in one join."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from aiflame.profile.tables import Tables
 J = TypeVar("J", bound="DeviceJoin")
 
 BY_CODE_AND_MEANING = Prefix(("phase", "layer", "op"), code=True)
-"""Not by step: a step's number is of each launch, and would tell the same sites apart again and again."""
+"""Not by step: a step's number belongs to each launch, and would repeat every site once a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class DeviceJoin:
     steps: pl.DataFrame
     """process, thread, step, begin_ns, end_ns (on the host)."""
     shared: pl.DataFrame
-    """site, phase, layer, op, took: as `sites`, with the time of compiled kernels divided over what they were made from."""
+    """site, phase, layer, op, took: as `sites`, with the time of compiled kernels divided over their source ops."""
     fused: bool
     """Some time was divided so: an estimate."""
 
@@ -111,9 +111,9 @@ class DeviceJoin:
 
     @classmethod
     def of(cls: type[J], profile: Analysis) -> J:
-        """Of what ran on devices; a profile in which nothing did has facts too, without rows."""
+        """The join for a profile; without device work it has no rows."""
         meaning = of_devices(profile)
-        if MOTHER not in meaning.launches.columns:  # it was asked for here before, and they went
+        if MOTHER not in meaning.launches.columns:  # an earlier join here has dropped these columns
             profile.release(of_devices)
             meaning = of_devices(profile)
         launches, steps = _launches(profile, meaning), meaning.steps
@@ -124,9 +124,9 @@ class DeviceJoin:
         )
         profile.keep(of_devices, meaning)
         give_back_freed_memory()
-        done = work(profile, BY_CODE_AND_MEANING)
-        sites = _named(profile, done.sites, meaning)
-        divided = split_over_ops(done.sites, done.sites["took"].to_numpy(), meaning.compiled, meaning.forests)
+        gpu_work = work(profile, BY_CODE_AND_MEANING)
+        sites = _named(profile, gpu_work.sites, meaning)
+        divided = split_over_ops(gpu_work.sites, gpu_work.sites["took"].to_numpy(), meaning.compiled, meaning.forests)
         shared = divided.rows.select(
             pl.Series("site", divided.division.item),
             phase=phase_names(divided.rows["phase"]),
@@ -134,15 +134,15 @@ class DeviceJoin:
             op=gathered(divided.forests["op"].paths(), divided.rows["op"]),
             took=pl.Series(divided.division.value),
         )
-        fused = len(divided.division.item) > len(done.sites)
+        fused = len(divided.division.item) > len(gpu_work.sites)
         return cls(profile, meaning, sites, launches, steps, shared, fused)
 
 
 def _named(profile: Analysis, sites: pl.DataFrame, meaning: Meaning) -> pl.DataFrame:
     process, thread, stack, captured = (sites[name].to_numpy().astype(np.int64) for name in ("process", "thread", "stack", "captured"))
     own_lines = places(profile)
-    made = own_lines.of_stacks(process, captured)
-    place = np.where(made > 0, made, np.where(thread != NO_THREAD_ROW, place_of(profile, process, thread, stack), 0))
+    captured_place = own_lines.of_stacks(process, captured)
+    place = np.where(captured_place > 0, captured_place, np.where(thread != NO_THREAD_ROW, place_of(profile, process, thread, stack), 0))
     names = kernel_names(profile)
     family = families(profile, sites["name"])
     return (
@@ -192,14 +192,14 @@ def _launches(profile: Tables, meaning: Meaning) -> Launches:
 def _threads(process: U32, *of: U32) -> tuple[Ints, NDArray[np.uint16 | np.uint32], NDArray[np.uint16 | np.uint32]]:
     """All threads that are named, and the place of each one's."""
     # Launches of a thread come one after another.
-    found = []
+    runs = []
     for thread in of:
         first = np.flatnonzero(np.append(True, (process[1:] != process[:-1]) | (thread[1:] != thread[:-1]))[: len(process)])
         key = process[first].astype(np.int64) << 32 | thread[first]
-        found.append((key, np.diff(first, append=len(process))))
-    threads = nodes.distinct(np.concatenate([key for key, _ in found]))
+        runs.append((key, np.diff(first, append=len(process))))
+    threads = nodes.distinct(np.concatenate([key for key, _ in runs]))
     kind = np.uint16 if len(threads) < 1 << 16 else np.uint32
-    own, other = (np.repeat(np.searchsorted(threads, key).astype(kind), many) for key, many in found)
+    own, other = (np.repeat(np.searchsorted(threads, key).astype(kind), many) for key, many in runs)
     return threads, own, other
 
 

@@ -1,4 +1,4 @@
-"""Why a device had nothing to do: what the thread did meanwhile that launched the work which ended the gap.
+"""Why a device was idle: the activity, during the gap, of the thread that launched the work which ended it.
 
 The cause of a gap is the first of these that holds:
 
@@ -73,7 +73,7 @@ class _Calls:
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """What each thread (process << 32 | thread) did."""
+    """The activity of each thread (process << 32 | thread)."""
 
     calls: dict[int, _Calls]
     waits_for_data: dict[int, Spans]
@@ -109,13 +109,13 @@ def _regions(marked: pl.DataFrame, name: str) -> dict[int, Spans]:
 
 
 def _copies(join: DeviceJoin) -> NDArray[np.bool_]:
-    found = np.zeros(len(join.launches.id), dtype=np.bool_)
+    copies = np.zeros(len(join.launches.id), dtype=np.bool_)
     copying = (join.sites["kind"] == int(Kind.GPU_COPY)).to_numpy()
-    ran = join.work.ran.filter(pl.Series(copying[join.work.ran["site"].to_numpy()])).select("site", "launch")
-    process = join.sites["process"].to_numpy()[ran["site"].to_numpy()]
-    row = join.launches.rows(process, ran["launch"].to_numpy().astype(np.int64))
-    found[row[row >= 0]] = True
-    return found
+    executions = join.work.executions.filter(pl.Series(copying[join.work.executions["site"].to_numpy()])).select("site", "launch")
+    process = join.sites["process"].to_numpy()[executions["site"].to_numpy()]
+    row = join.launches.rows(process, executions["launch"].to_numpy().astype(np.int64))
+    copies[row[row >= 0]] = True
+    return copies
 
 
 def _samples(join: DeviceJoin, threads: set[int]) -> dict[int, tuple[Ints, Ints]]:
@@ -144,20 +144,20 @@ def causes(launches: Launches, threads: Threads, idle: Spans, launch: Ints) -> t
         begin, end = idle.begin[rows], idle.end[rows]
         launched = launches.begin_ns[launch[rows]]
         half = (end - begin + 1) // 2
-        known = np.full(len(rows), Cause.HOST, dtype=np.int8)
+        of_rows = np.full(len(rows), Cause.HOST, dtype=np.int8)
         calls = threads.calls[thread]
         before = calls.last(launched - 1)
         resumed = take_or(launches.end_ns, before, 0)
-        known[(before >= 0) & (launched - resumed <= BETWEEN_LAUNCHES_NS)] = Cause.LAUNCH
+        of_rows[(before >= 0) & (launched - resumed <= BETWEEN_LAUNCHES_NS)] = Cause.LAUNCH
         for one in (mother, thread):
-            known[_within(threads.optimizes, one, begin, end) >= half] = Cause.OPTIMIZER
+            of_rows[_within(threads.optimizes, one, begin, end) >= half] = Cause.OPTIMIZER
         for one in (mother, thread):
             waiting = _waiting(launches, threads, one, begin)
             soon = (waiting >= 0) & (waiting != launch[rows]) & (launched - take_or(launches.end_ns, waiting, 0) <= SOON_NS)
-            known[soon], call[rows[soon]] = Cause.SYNC, waiting[soon]
+            of_rows[soon], call[rows[soon]] = Cause.SYNC, waiting[soon]
         for one in (mother, thread):
-            known[_within(threads.waits_for_data, one, begin, end) >= half] = Cause.DATA
-        cause[rows] = known
+            of_rows[_within(threads.waits_for_data, one, begin, end) >= half] = Cause.DATA
+        cause[rows] = of_rows
     return cause, call
 
 
@@ -192,7 +192,7 @@ def places_of_calls(join: DeviceJoin, call: Ints) -> Ints:
 
 
 def sampled(launches: Launches, threads: Threads, idle: Spans, launch: Ints) -> Ints:
-    """Where the thread was met most often in each gap, before it launched what ended it; 0: nowhere."""
+    """The place with most samples of the thread in each gap, before it launched the work that ended the gap; 0: none."""
     none = len(launches.threads)
     thread, mother = (take_or(of.astype(np.uint32), launch, none) for of in (launches.thread, launches.mother))
     until = np.minimum(idle.end, take_or(launches.begin_ns, launch, 0))
@@ -207,13 +207,13 @@ def sampled(launches: Launches, threads: Threads, idle: Spans, launch: Ints) -> 
         inside &= (times < until[near]) & ((thread[near] == code) | (mother[near] == code)) if len(idle) else False
         rows.append(at[inside])
         places.append(place[inside])
-    found = np.zeros(len(idle), dtype=np.int64)
-    met = pl.DataFrame({"gap": np.concatenate([*rows, found[:0]]), "place": np.concatenate([*places, found[:0]])})
+    place_of_gap = np.zeros(len(idle), dtype=np.int64)
+    pairs = pl.DataFrame({"gap": np.concatenate([*rows, place_of_gap[:0]]), "place": np.concatenate([*places, place_of_gap[:0]])})
     most = (
-        met.group_by("gap", "place")
+        pairs.group_by("gap", "place")
         .agg(many=pl.len())
         .sort("many", "place", descending=[True, False])
         .unique("gap", keep="first", maintain_order=True)
     )
-    found[most["gap"].to_numpy()] = most["place"].to_numpy()
-    return found
+    place_of_gap[most["gap"].to_numpy()] = most["place"].to_numpy()
+    return place_of_gap

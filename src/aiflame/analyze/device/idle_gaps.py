@@ -1,6 +1,6 @@
 """When devices had nothing to do, and why: gaps by their cause and place, and the longest single ones.
 
-A gap lies between two stretches of time in which anything ran on a device; `idle_causes` tells its cause.
+A gap lies between two stretches of time in which anything ran on a device; `idle_causes` finds its cause.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ GROUPS = {
     "step_share": pl.Float64,
 }
 _OF_PHASES = [int(cause) for cause in (Cause.DEVICE, Cause.LAUNCH, Cause.UNKNOWN)]
-"""Causes whose gaps are told apart by phase: there are many of them, everywhere."""
+"""Causes whose gaps are grouped by phase, not by place: they occur everywhere in the code."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdleGaps:
     groups: pl.DataFrame
-    """GROUPS: gaps of equal cause at one place, the longest in all first. `file` and `line`: what the thread did meanwhile, by its samples,
-    else what it launched then. `layer`: where most of it is, indices as `*`. `share`: of the time from the first to the last activity of
-    the devices; `step_share`: the part in steps, the first of each process aside, of the time of these steps."""
+    """GROUPS: gaps of equal cause at one place, the longest in all first. `file` and `line`: the thread's place meanwhile, by its samples,
+    else the launch that ended the gap. `layer`: where most of it is, indices as `*`. `share`: of the time from the first to the last
+    activity of the devices; `step_share`: the part in steps, the first of each process aside, of the time of these steps."""
     longest: pl.DataFrame
     """GAPS: the LONGEST longest."""
     step_time: int
@@ -70,10 +70,10 @@ def idle_gaps(join: DeviceJoin, used: Sequence[Device], steps: pl.DataFrame) -> 
     """`steps`: `occupancy.per_step`."""
     threads = Threads.of(join)
     inside = [_steady(steps, device) for device in used]
-    found = _Found.of(piece for device, spans in zip(used, inside, strict=True) for piece in _of_device(join, threads, device, spans))
+    all_gaps = _AllGaps.of(piece for device, spans in zip(used, inside, strict=True) for piece in _of_device(join, threads, device, spans))
     whole = sum(int(device.every.end[-1] - device.every.begin[0]) for device in used)
     step_time = sum(spans.total() for spans in inside)
-    return IdleGaps(_grouped(join, found, whole, step_time), _longest(join, found.longest, steps), step_time)
+    return IdleGaps(_grouped(join, all_gaps, whole, step_time), _longest(join, all_gaps.longest, steps), step_time)
 
 
 def _steady(steps: pl.DataFrame, device: Device) -> Spans:
@@ -86,11 +86,11 @@ _EACH = {
     "begin_ns": pl.Int64,
     "length": pl.Int64,
     "cause": pl.Int8,
-    "place": pl.Int32,  # row of `places.rows` that tells gaps of one cause apart, 0: none
+    "place": pl.Int32,  # row of `places.rows` by which gaps of one cause are grouped, 0: none
     "ended_at": pl.Int32,  # place of the launch that ended it
     "site": pl.Int32,  # of the work that ended it
-    "of_phase": pl.Int32,  # the first site of its phase, for causes whose gaps are told apart by that; else -1
-    "sampled": pl.Int32,  # place where the thread was met most often meanwhile, 0: never
+    "of_phase": pl.Int32,  # the first site of its phase, for causes whose gaps are grouped by phase; else -1
+    "sampled": pl.Int32,  # place with most samples of the thread meanwhile, 0: none
     "steady": pl.Boolean,  # in a step that is not its process's first
 }
 """Of each gap; there may be ten million."""
@@ -98,8 +98,8 @@ _KEY = ["cause", "place", "of_phase"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What is kept of all gaps."""
+class _AllGaps:
+    """Sums over all gaps, and the longest single ones."""
 
     parts: pl.DataFrame
     """_KEY, ended_at, site, sampled, count, total, longest, in_steps: gaps that are alike"""
@@ -109,7 +109,7 @@ class _Found:
     """_EACH, process, device: the LONGEST longest"""
 
     @staticmethod
-    def of(pieces: Iterable[pl.DataFrame]) -> _Found:
+    def of(pieces: Iterable[pl.DataFrame]) -> _AllGaps:
         """`pieces`: _EACH, process, device"""
         length = pl.col("length")
         sums = {"total": length.sum(), "longest": length.max(), "in_steps": length.filter("steady").sum()}
@@ -127,19 +127,19 @@ class _Found:
         together = {"count": pl.col("count").sum(), "total": pl.col("total").sum()}
         together |= {"longest": pl.col("longest").max(), "in_steps": pl.col("in_steps").sum()}
         medians = keys.with_columns(median=_medians(lengths, len(keys)))
-        return _Found(pl.concat(parts).group_by(alike).agg(**together), medians, longest)
+        return _AllGaps(pl.concat(parts).group_by(alike).agg(**together), medians, longest)
 
 
 def _numbered(keys: pl.DataFrame, piece: pl.DataFrame) -> tuple[pl.DataFrame, NDArray[np.uint32]]:
-    """All keys (_KEY) that were met with this piece, those before first; and of each row of the piece the number of its own."""
+    """All keys (_KEY) up to and with this piece, older ones first; and the number of each row's key."""
     packs = packed([piece[name].to_numpy() for name in _KEY], len(piece))
     each = pl.Series(packs).unique().sort().to_numpy()
     at = np.searchsorted(each, packs)
     first = np.zeros(len(each), dtype=np.int64)
     first[at[::-1]] = np.arange(len(piece))[::-1]
-    met = piece.select(_KEY)[first]
-    keys = pl.concat([keys, met.join(keys, on=_KEY, how="anti", maintain_order="left")])
-    number = met.join(keys.with_row_index("number"), on=_KEY, how="left", maintain_order="left")["number"].to_numpy()
+    new = piece.select(_KEY)[first]
+    keys = pl.concat([keys, new.join(keys, on=_KEY, how="anti", maintain_order="left")])
+    number = new.join(keys.with_row_index("number"), on=_KEY, how="left", maintain_order="left")["number"].to_numpy()
     return keys, number[at]
 
 
@@ -155,20 +155,20 @@ def _medians(lengths: Sequence[tuple[NDArray[np.uint32], Ints]], keys: int) -> p
         length = length[np.lexsort((length, number))]
     many = np.bincount(number, minlength=keys)
     first = np.cumsum(many) - many
-    found: pl.Series = pl.Series((length[first + (many - 1) // 2] + length[first + many // 2]) / 2).round().cast(pl.Int64)
-    return found
+    medians: pl.Series = pl.Series((length[first + (many - 1) // 2] + length[first + many // 2]) / 2).round().cast(pl.Int64)
+    return medians
 
 
 def _of_device(join: DeviceJoin, threads: Threads, device: Device, inside: Spans) -> Iterator[pl.DataFrame]:
     """_EACH, process, device: some at a time"""
     every = gaps(device.every)
     ended_at, of_phase = join.sites["place"].cast(pl.Int32).to_numpy(), _first_of_phase(join)
-    number, site_of = (join.work.ran[name].to_numpy() for name in ("launch", "site"))
+    number, site_of = (join.work.executions[name].to_numpy() for name in ("launch", "site"))
     for begin in range(0, len(every), PIECE):
         idle = Spans(every.begin[begin : begin + PIECE], every.end[begin : begin + PIECE])
-        ran = device.row[np.searchsorted(device.begin, idle.end)]
-        launch = join.launches.rows(np.full(len(ran), device.process), number[ran].astype(np.int64))
-        site = site_of[ran]
+        ending = device.row[np.searchsorted(device.begin, idle.end)]
+        launch = join.launches.rows(np.full(len(ending), device.process), number[ending].astype(np.int64))
+        site = site_of[ending]
         cause, call = causes(join.launches, threads, idle, launch)
         everywhere = np.isin(cause, _OF_PHASES)
         place = np.where(everywhere, np.int32(0), ended_at[site])
@@ -197,11 +197,11 @@ def _first_of_phase(join: DeviceJoin) -> NDArray[np.int32]:
     return rows.select(pl.col("site").first().over("phase").cast(pl.Int32)).to_series().to_numpy()
 
 
-def _grouped(join: DeviceJoin, found: _Found, whole: int, step_time: int) -> pl.DataFrame:
+def _grouped(join: DeviceJoin, all_gaps: _AllGaps, whole: int, step_time: int) -> pl.DataFrame:
     key = _KEY
     of_sites = join.sites.select("phase", layer=collapsed(pl.col("layer"))).with_row_index("site").cast({"site": pl.Int32})
-    parts = found.parts.join(of_sites, on="site", how="left", maintain_order="left")
-    rows = parts.group_by(key).agg(pl.col("count", "total", "in_steps").sum(), pl.col("longest").max()).join(found.medians, on=key)
+    parts = all_gaps.parts.join(of_sites, on="site", how="left", maintain_order="left")
+    rows = parts.group_by(key).agg(pl.col("count", "total", "in_steps").sum(), pl.col("longest").max()).join(all_gaps.medians, on=key)
     for column in ("sampled", "ended_at", "layer", "phase"):
         rows = rows.join(_most(parts, key, column), on=key, how="left")
     at = pl.when(pl.col("cause") == int(Cause.SYNC)).then("place").when(pl.col("sampled") > 0).then("sampled").otherwise("ended_at")
@@ -233,14 +233,14 @@ def _longest(join: DeviceJoin, rows: pl.DataFrame, steps: pl.DataFrame) -> pl.Da
     at = pl.when(pl.col("sampled") > 0).then("sampled").when(pl.col("place") > 0).then("place").otherwise("ended_at")
     place = rows.select(at).to_series()
     spans = steps.select("process", "device", "begin_ns", "end_ns", "step").sort("begin_ns")
-    told = (
+    in_steps = (
         rows.with_row_index("row")
         .sort("begin_ns")
         .join_asof(spans, on="begin_ns", by=["process", "device"], strategy="backward", check_sortedness=False)
         .sort("row")
         .with_columns(step=pl.when(pl.col("begin_ns") < pl.col("end_ns")).then("step"))
     )
-    shown = rows.hstack(join.places.rows[place].select("file", "line")).with_columns(told["step"], says=_says())
+    shown = rows.hstack(join.places.rows[place].select("file", "line")).with_columns(in_steps["step"], says=_says())
     return shown.select(pl.col(name).cast(kind) for name, kind in GAPS.items())
 
 

@@ -1,4 +1,4 @@
-"""How busy each device was: the time between its first and last activity, and each step, taken apart into what it did.
+"""How busy each device was: the time between its first and last activity, and each step, divided by activity.
 
 Every moment counts once. It is `busy` while any kernel runs that is no collective; else `communication` while a collective runs; else
 `copies` while memory is copied or filled; else `idle`. The four add up to the whole.
@@ -33,12 +33,12 @@ PER_STEP = {
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What ran on one device for one process, in the order of its beginnings."""
+    """The executions on one device for one process, in the order of their begins."""
 
     process: int
     name: str
     row: NDArray[np.uint32]
-    """Of `work.ran`."""
+    """Of `work.executions`."""
     begin: Ints
     end: Ints
     every: Spans
@@ -92,29 +92,29 @@ class Occupancy:
 
 
 def devices(join: DeviceJoin) -> list[Device]:
-    """Each device that each process used, in the order of processes and names. What has no length, or lies before its process began, is
-    left out."""
+    """Each device that each process used, in the order of processes and names. Executions without length, or before the begin of
+    their process, are left out."""
     started = dict(join.profile.table("processes").group_by("process").agg(pl.col("start_ns").min()).rows())
-    site = join.work.ran["site"].to_numpy()
-    begin, end = (join.work.ran[name].to_numpy().view(np.int64) for name in ("start_ns", "end_ns"))
+    site = join.work.executions["site"].to_numpy()
+    begin, end = (join.work.executions[name].to_numpy().view(np.int64) for name in ("start_ns", "end_ns"))
     kernel = (join.sites["kind"] == int(Kind.GPU_KERNEL)).to_numpy()
     collective = kernel & (join.sites["family"] == COLLECTIVE).to_numpy()
     groups = join.sites.select("process", "device").unique().sort("process", "device")
     of_site = join.sites.join(groups.with_row_index("group"), on=["process", "device"], how="left", maintain_order="left")[
         "group"
     ].to_numpy()
-    of_ran = of_site[site]
-    found = []
+    of_execution = of_site[site]
+    used = []
     for group, (process, name) in enumerate(groups.rows()):
-        row = np.flatnonzero((of_ran == group) & (end > begin) & (begin >= started.get(process, 0))).astype(np.uint32)
+        row = np.flatnonzero((of_execution == group) & (end > begin) & (begin >= started.get(process, 0))).astype(np.uint32)
         if len(row):
-            found.append(_device(process, name, row, begin[row], end[row], kernel[site[row]], collective[site[row]]))
-    return found
+            used.append(_device(process, name, row, begin[row], end[row], kernel[site[row]], collective[site[row]]))
+    return used
 
 
 def occupancy(join: DeviceJoin, used: Sequence[Device], steps: pl.DataFrame) -> list[Occupancy]:
     """Of each device. `steps`: PER_STEP"""
-    found = []
+    rows = []
     repeating = _in_steps(steady(steps))
     for device in used:
         begin, end = device.every.begin[:1], device.every.end[-1:]
@@ -122,15 +122,15 @@ def occupancy(join: DeviceJoin, used: Sequence[Device], steps: pl.DataFrame) -> 
         name = join.process_names[device.process] if device.process < len(join.process_names) else ""
         inside = repeating.get((device.process, device.name))
         whole = int(begin[0]), int(end[0])
-        found.append(Occupancy(device.process, name, device.name, *whole, busy, communication, copies, idle, inside))
-    return found
+        rows.append(Occupancy(device.process, name, device.name, *whole, busy, communication, copies, idle, inside))
+    return rows
 
 
 def _in_steps(steps: pl.DataFrame) -> dict[tuple[int, str], InSteps]:
     """By process and device."""
     whole = pl.sum_horizontal(STATES).sum().alias("whole")
     summed = steps.group_by("process", "device").agg(pl.len(), whole, pl.col(STATES).sum())
-    return {(process, device): InSteps(count, *rest) for process, device, count, *rest in summed.rows()}
+    return {(process, device): InSteps(count, *times) for process, device, count, *times in summed.rows()}
 
 
 def per_step(join: DeviceJoin, used: Sequence[Device]) -> pl.DataFrame:
@@ -139,7 +139,7 @@ def per_step(join: DeviceJoin, used: Sequence[Device]) -> pl.DataFrame:
     follows = _followed(join.steps)
     parts = [pl.DataFrame(schema=PER_STEP)]
     for device in used:
-        step = join.work.ran["step"].to_numpy()[device.row]
+        step = join.work.executions["step"].to_numpy()[device.row]
         number, begin, end = _extent(step, device.begin, device.end)
         following = np.searchsorted(number, number + 1)
         near = np.minimum(following, max(len(number) - 1, 0))
@@ -178,7 +178,7 @@ def _device(
 
 
 def _extent(step: NDArray[np.int32], begin: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
-    """Each step met, with its first beginning and last end; what is in no step is left out."""
+    """Each step that occurs, with its first begin and last end; times outside of steps are left out."""
     inside = step >= 0
     step, begin, end = step[inside], begin[inside], end[inside]
     count = int(step.max(initial=-1)) + 1

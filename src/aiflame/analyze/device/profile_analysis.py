@@ -1,4 +1,4 @@
-"""What the questions about a profile share. Each part is worked out once, when it is first asked for."""
+"""The parts that questions about a profile share. Each is computed once, when it is first asked for."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class ProfileAnalysis(DeviceJoin):
 
     @cached_property
     def steady_took(self) -> Ints:
-        """For each site, the GPU time of what was launched in steps, the first of each process aside; of all where there are no steps."""
+        """For each site, the GPU time of its launches in steps, the first of each process aside; of all launches where there are no
+        steps."""
         return self._steady[0]
 
     @cached_property
@@ -58,10 +59,10 @@ class ProfileAnalysis(DeviceJoin):
         first = np.full(len(self.process_names), np.iinfo(np.int64).max)
         for process, least in usual.group_by("process").agg(pl.col("step").min()).rows():
             first[process] = least
-        ran = self.work.ran
-        site = ran["site"].to_numpy()
-        inside = ran["step"].to_numpy() >= first[self.sites["process"].cast(pl.Int32).to_numpy()[site]]
-        took = (ran["end_ns"] - ran["start_ns"]).cast(pl.Int64).to_numpy()
+        executions = self.work.executions
+        site = executions["site"].to_numpy()
+        inside = executions["step"].to_numpy() >= first[self.sites["process"].cast(pl.Int32).to_numpy()[site]]
+        took = (executions["end_ns"] - executions["start_ns"]).cast(pl.Int64).to_numpy()
         return nodes.gather(site[inside], took[inside], len(self.sites)), np.bincount(site[inside], minlength=len(self.sites))
 
     @cached_property
@@ -80,7 +81,7 @@ class ProfileAnalysis(DeviceJoin):
 
     @property
     def cpu(self) -> CpuFacts | None:
-        """What the CPU samples tell: of CPU time, or of wall-clock time where that alone was sampled."""
+        """CPU samples: of CPU time, or of wall-clock time where only that was sampled."""
         clocks = [name for name in metrics(self.profile) if name in CLOCK]
         return self.of_clock(clocks[0]) if clocks else None
 
@@ -101,7 +102,7 @@ def profile_analysis(profile: Analysis) -> ProfileAnalysis:
 
 
 def release_analysis(profile: Analysis) -> None:
-    """Frees it with all that it was made of, but for what launches are of: that takes as long to make as all the rest."""
+    """Frees it with all its parts, but for the context of launches, which takes as long to compute as everything else."""
     profile.release(profile_analysis)
     profile.release(work.part(BY_CODE_AND_MEANING))
     release_samples(profile)

@@ -1,4 +1,4 @@
-"""What the warps of each kernel waited for, and at which line of its source."""
+"""The stall reasons of each kernel's warps, and the lines of its source."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def stalls(profile: Tables) -> pl.DataFrame:
 
 
 def by_reason(of: pl.DataFrame) -> pl.DataFrame:
-    """kernel, reason, samples, and `of_kernel`: all samples of that kernel. Only what held warps up; the most frequent first."""
+    """kernel, reason, samples, and `of_kernel`: all samples of that kernel. Only reasons that held warps up; the most frequent first."""
     summed = of.group_by("kernel", "reason").agg(pl.col("samples").sum()).with_columns(of_kernel=pl.col("samples").sum().over("kernel"))
     return summed.filter(~pl.col("reason").is_in(NO_STALLS), pl.col("samples") > 0).sort(
         "samples", "kernel", "reason", descending=[True, False, False]

@@ -1,12 +1,12 @@
-"""Two profiles of one program: what got slower, what got faster, and whether that is more than noise.
+"""Two profiles of one program: slower and faster items, and whether the difference is more than noise.
 
-Where both have steps, what an item (a kernel, an op, a layer, a line) takes in a step is compared, the first step of each process aside:
+Where both have steps, the value of an item (a kernel, an op, a layer, a line) in a step is compared, the first step of each process aside:
 two runs may have different numbers of steps. Exact values (GPU time, bytes) are compared by their medians, sampled ones by their means,
 since a median step may have no sample of a small item at all.
 
-The noise is what steps of one run differ by: each centre has an interval of its own, that of a median by ranks (so that no distribution
-is assumed), that of a mean by its standard error. A difference is beyond the noise where the two intervals do not touch. Each is one of
-95%; two that do not touch by chance are rarer than one in a hundred.
+The noise is the difference between steps of one run: each centre has its own interval, that of a median by ranks (so that no
+distribution is assumed), that of a mean by its standard error. A difference is beyond the noise where the two intervals do not touch. Each
+is one of 95%; two that do not touch by chance are rarer than one in a hundred.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from aiflame.json_text import json_text
 from aiflame.profile.tables import Tables
 
 FEW_STEPS = 4
-"""Fewer tell nothing about the noise: the values of two times three equal steps lie apart once in ten times."""
+"""Fewer show nothing about the noise: the values of two times three equal steps lie apart once in ten times."""
 Z = 1.96
 """Of a normal distribution: 95%."""
 ROWS = {
@@ -69,16 +69,16 @@ class Difference:
     unit: str
     by: str
     per_step: bool
-    """Values are of a step; else of the whole run."""
+    """Values are averages of a step; else sums over the whole run."""
     base_steps: int
     new_steps: int
     """Steps that were compared."""
     note: str
-    """What is compared, and what is known of the noise."""
+    """The compared values, and how the noise was estimated."""
     rows: pl.DataFrame
-    """ROWS, the largest difference first, beyond the noise before what is not."""
+    """ROWS: first those beyond the noise, each part with the largest difference first."""
 
-    def told(self) -> pl.DataFrame:
+    def differing(self) -> pl.DataFrame:
         """Rows that are not known to be noise alone."""
         return self.rows.filter(pl.col("beyond").fill_null(True) & (pl.col("difference") != 0))
 
@@ -95,15 +95,15 @@ def compare(base: ProfileAnalysis, new: ProfileAnalysis, metric: str = "", by: s
     metric = metric or default_metric(new.profile)
     groupings = _groupings(base, new, metric, by)
     before, after = values(base, metric, groupings), values(new, metric, groupings)
-    found = [_difference(before[one], after[one], metric, one) for one in groupings]
-    if metric in SAMPLED and (periods := [period_log2(known.profile) for known in (base, new)])[0] != periods[1]:
-        found = [_at_one_period(before[one], after[one], metric, one, *periods) for one in groupings]
-    fused = (base.fused or new.fused) if metric in OF_GPU else any(known.of_clock(metric).fused for known in (base, new))
-    found = [replace(one, label=one.label + ESTIMATED) if fused and one.by in ("op", "layer") else one for one in found]
-    if not any((difference.rows["only"] == "").any() for difference in found):
+    differences = [_difference(before[one], after[one], metric, one) for one in groupings]
+    if metric in SAMPLED and (periods := [period_log2(analysis.profile) for analysis in (base, new)])[0] != periods[1]:
+        differences = [_at_one_period(before[one], after[one], metric, one, *periods) for one in groupings]
+    fused = (base.fused or new.fused) if metric in OF_GPU else any(analysis.of_clock(metric).fused for analysis in (base, new))
+    differences = [replace(one, label=one.label + ESTIMATED) if fused and one.by in ("op", "layer") else one for one in differences]
+    if not any((difference.rows["only"] == "").any() for difference in differences):
         asked = f" by {by}" if by else ""
         raise AiflameError(f"these profiles have nothing in common{asked}: compare two recordings of the same program")
-    return Comparison(_steps(base, new), tuple(one for one in found if not one.rows.is_empty()))
+    return Comparison(_steps(base, new), tuple(one for one in differences if not one.rows.is_empty()))
 
 
 def at_one_period(base: Tree, metric: str, profiles: tuple[Tables, Tables]) -> Tree:
@@ -119,7 +119,7 @@ def at_one_period(base: Tree, metric: str, profiles: tuple[Tables, Tables]) -> T
 def to_json(comparison: Comparison, *, everything: bool = False) -> str:
     """{"step": {…}, "differences": [{"metric", "by", …, "rows": [{"name", "base", "new", …}]}]}"""
     step = comparison.step
-    told = [
+    listed = [
         {
             "metric": one.metric,
             "unit": one.unit,
@@ -128,12 +128,12 @@ def to_json(comparison: Comparison, *, everything: bool = False) -> str:
             "base_steps": one.base_steps,
             "new_steps": one.new_steps,
             "note": one.note,
-            "rows": (one.rows if everything else one.told()).to_dicts(),
+            "rows": (one.rows if everything else one.differing()).to_dicts(),
         }
         for one in comparison.differences
     ]
     whole = None if step is None else {"base": step.base, "new": step.new, "low": step.low, "high": step.high, "beyond": step.beyond}
-    return json_text({"step": whole, "differences": told}, indent=1)
+    return json_text({"step": whole, "differences": listed}, indent=1)
 
 
 def _groupings(base: ProfileAnalysis, new: ProfileAnalysis, metric: str, by: str) -> Sequence[str]:
@@ -141,8 +141,8 @@ def _groupings(base: ProfileAnalysis, new: ProfileAnalysis, metric: str, by: str
         raise AiflameError(f"unknown metric {metric!r}: use {', '.join(METRICS)}")
     if metric not in COMPARED:
         raise AiflameError(f"{metric} cannot be compared step by step: use {', '.join(COMPARED)}, or aiflame flame --baseline")
-    for name, known in (("first", base), ("second", new)):
-        there = metrics(known.profile)
+    for name, analysis in (("first", base), ("second", new)):
+        there = metrics(analysis.profile)
         if metric not in there:
             has = f"only {', '.join(there)}" if there else "nor anything else"
             raise AiflameError(f"the {name} profile has no {metric}, {has}: for {metric}, {METRIC_ROWS[metric].record}")
@@ -155,8 +155,10 @@ def _groupings(base: ProfileAnalysis, new: ProfileAnalysis, metric: str, by: str
 def _at_one_period(base: Values, new: Values, metric: str, by: str, before: int, now: int) -> Difference:
     """Samples were taken more often in one of the runs: as many as there would have been in the first at the period of the second."""
     times = 2.0 ** (before - now)
-    found = _difference(replace(base, total=base.total * times, steps=base.steps * times), new, metric, by)
-    return replace(found, note=f"{found.note}; before × {times:g}, since a sample stood for 2^{before} cycles, and now for 2^{now}")
+    difference = _difference(replace(base, total=base.total * times, steps=base.steps * times), new, metric, by)
+    return replace(
+        difference, note=f"{difference.note}; before × {times:g}, since a sample stood for 2^{before} cycles, and now for 2^{now}"
+    )
 
 
 def _difference(base: Values, new: Values, metric: str, by: str) -> Difference:
@@ -232,7 +234,7 @@ def mean_interval(steps: NDArray[np.int64] | Floats) -> tuple[Floats, Floats, Fl
 
 def _steps(base: ProfileAnalysis, new: ProfileAnalysis) -> Change | None:
     """How long steps took by the clock."""
-    before, after = (_lengths(known) for known in (base, new))
+    before, after = (_lengths(analysis) for analysis in (base, new))
     if not before.size or not after.size:
         return None
     (was,), (was_low,), (was_high,) = median_interval(before)

@@ -1,4 +1,4 @@
-"""What each kernel, op, layer, line … took in each step: the values that two runs are compared by."""
+"""Values of each kernel, op, layer, line … in each step, by which two runs are compared."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aiflame.attribute.tree import GPU_TIME
 from aiflame.profile.kinds import Kind
 
 MOST_STEPS = 1000
-"""Steps of one run that are compared, evenly spaced: more say more about the run, but not about what differs from run to run."""
+"""Steps of one run that are compared, evenly spaced: more say more about the run, but not about differences between runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """What sites had of a metric."""
+    """A metric of sites."""
 
     whole: pl.DataFrame
     """site, value; of samples also `reason`"""
@@ -54,7 +54,7 @@ class _Measured:
 
 
 def values(analysis: ProfileAnalysis, metric: str, groupings: Sequence[str]) -> dict[str, Values]:
-    """What each item of each grouping took; items without a name (no layer, no op) are left out."""
+    """Values of each item of each grouping; items without a name (no layer, no op) are left out."""
     if metric in CLOCK:
         return {by: _of_cpus(analysis, metric, by) for by in groupings}
     measured = _samples(analysis, metric) if metric in SAMPLED else _exact(analysis, metric)
@@ -64,7 +64,7 @@ def values(analysis: ProfileAnalysis, metric: str, groupings: Sequence[str]) -> 
 def _exact(analysis: ProfileAnalysis, metric: str) -> _Measured:
     columns = _columns(analysis.per_step.select("process", "step").unique())
     if metric == GPU_TIME.name:
-        whole, value = analysis.sites["took"], (analysis.work.ran["end_ns"] - analysis.work.ran["start_ns"]).cast(pl.Int64)
+        whole, value = analysis.sites["took"], (analysis.work.executions["end_ns"] - analysis.work.executions["start_ns"]).cast(pl.Int64)
     else:
         whole, value = analysis.sites["bytes"], pl.Series(bytes_of(analysis.profile, analysis.work))
     sites = pl.DataFrame({"site": np.arange(len(whole)), "value": whole})
@@ -76,11 +76,11 @@ def _exact(analysis: ProfileAnalysis, metric: str) -> _Measured:
 def _samples(analysis: ProfileAnalysis, metric: str) -> _Measured:
     steps = analysis.per_step.select("process", "step").unique()
     columns = _columns(steps)
-    taken = site_samples(analysis, metric)
+    counts = site_samples(analysis, metric)
     # Of very many steps some are compared, which are not neighbours.
     apart = len(columns) / max(len(steady(steps)), 1)
-    in_steps = taken.join(columns, on=["process", "step"]).select("site", "reason", "column", "value")
-    return _Measured(taken.select("site", "reason", "value"), in_steps, columns, int(np.ceil(steps_a_window(analysis) * apart)))
+    in_steps = counts.join(columns, on=["process", "step"]).select("site", "reason", "column", "value")
+    return _Measured(counts.select("site", "reason", "value"), in_steps, columns, int(np.ceil(steps_a_window(analysis) * apart)))
 
 
 def _of_devices(analysis: ProfileAnalysis, by: str, measured: _Measured, exact: bool) -> Values:
@@ -100,8 +100,8 @@ def _of_devices(analysis: ProfileAnalysis, by: str, measured: _Measured, exact: 
         return named.group_by("name", *key).agg(value=value.round() if exact else value)
 
     totals = summed(measured.whole).rename({"value": "total"}).sort("total", "name", descending=[True, False])
-    found = _values(totals, summed(measured.in_steps, "column"), len(measured.columns))
-    return replace(found, steps=averaged(found.steps, measured.columns["process"].to_numpy(), measured.together))
+    of_items = _values(totals, summed(measured.in_steps, "column"), len(measured.columns))
+    return replace(of_items, steps=averaged(of_items.steps, measured.columns["process"].to_numpy(), measured.together))
 
 
 def _site_name(by: str) -> pl.Expr:
@@ -119,15 +119,15 @@ def line_name() -> pl.Expr:
 
 
 def _site_steps(analysis: ProfileAnalysis, columns: pl.DataFrame, value: pl.Series) -> pl.DataFrame:
-    """site, column, value: what the launches of each site had (`value`: each of what ran) in each step, by the columns of steps."""
+    """site, column, value: sums of `value` (one for each execution) over each site and step, by the columns of steps."""
     process, number = (columns[name].to_numpy() for name in ("process", "step"))
     chosen = np.zeros((len(analysis.process_names), int(number.max(initial=0)) + 2), dtype=np.bool_)
     chosen[process, number] = True
-    site, step = (analysis.work.ran[name].to_numpy() for name in ("site", "step"))
+    site, step = (analysis.work.executions[name].to_numpy() for name in ("site", "step"))
     # The last column stands for no step, and for all that are not chosen.
     inside = chosen[analysis.sites["process"].to_numpy()[site], np.clip(step, -1, chosen.shape[1] - 1)]
-    ran = analysis.work.ran.select("site", "step", value=value).lazy().filter(pl.Series(inside))
-    summed = ran.group_by("site", "step").agg(pl.col("value").sum().cast(pl.Int64)).collect()
+    executions = analysis.work.executions.select("site", "step", value=value).lazy().filter(pl.Series(inside))
+    summed = executions.group_by("site", "step").agg(pl.col("value").sum().cast(pl.Int64)).collect()
     of_process = summed.with_columns(process=analysis.sites["process"].gather(summed["site"])).cast({"site": pl.Int64, "step": pl.Int64})
     return of_process.join(columns, on=["process", "step"]).select("site", "column", "value")
 

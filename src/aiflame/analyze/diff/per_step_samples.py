@@ -18,16 +18,16 @@ from aiflame.attribute.tree import GPU_LATENCY
 
 def site_samples(analysis: ProfileAnalysis, metric: str) -> pl.DataFrame:
     """site, process, step (-1: none), reason, value"""
-    site, step = (analysis.work.ran[name].to_numpy().astype(np.int64) for name in ("site", "step"))
+    site, step = (analysis.work.executions[name].to_numpy().astype(np.int64) for name in ("site", "step"))
     width = int(step.max(initial=-1)) + 2
     pair, of_pair = np.unique(site * width + step + 1, return_inverse=True)
-    in_steps = Work(analysis.work.sites[pair // width], analysis.work.ran.with_columns(site=pl.Series(of_pair.astype(np.uint32))))
-    found = samples(analysis.profile, in_steps, not_issued=metric == GPU_LATENCY.name, offsets=False)
-    at = pair[found.placed["site"].to_numpy()]
+    in_steps = Work(analysis.work.sites[pair // width], analysis.work.executions.with_columns(site=pl.Series(of_pair.astype(np.uint32))))
+    sampled = samples(analysis.profile, in_steps, not_issued=metric == GPU_LATENCY.name, offsets=False)
+    at = pair[sampled.placed["site"].to_numpy()]
     return (
-        pl.DataFrame({"site": at // width, "step": at % width - 1, "value": found.placed["value"].cast(pl.Int64)})
+        pl.DataFrame({"site": at // width, "step": at % width - 1, "value": sampled.placed["value"].cast(pl.Int64)})
         .with_columns(
-            reason=found.points["reason"].gather(found.placed["point"]),
+            reason=sampled.points["reason"].gather(sampled.placed["point"]),
             process=analysis.sites["process"].gather(at // width),
         )
         .group_by("site", "process", "step", "reason")

@@ -1,4 +1,4 @@
-"""The biggest findings of a profile: what takes the time that might be won back, in a sentence each. None where there is nothing to say."""
+"""The biggest findings of a profile, a sentence each: costs that better code might avoid. There may be none."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ __all__ = ["Evidence", "Finding", "findings"]
 
 
 def findings(profile: Tables, summary: Summary, limit: int = 3, ranks: Callable[[], Ranks] | None = None) -> list[Finding]:
-    """At most `limit`, those first that promise most. `ranks` gives what was found about ranks; without it they are not looked at."""
+    """At most `limit`, those first that promise most. `ranks` gives the comparison of ranks; without it, ranks are left out."""
     analysis = profile_analysis(profile)
-    found = _of_devices(analysis, summary) if analysis.ran_on_devices else _of_cpus(analysis)
+    own = _of_devices(analysis, summary) if analysis.ran_on_devices else _of_cpus(analysis)
     of_ranks = rank_findings(profile, ranks) if ranks is not None else ()
-    ordered = sorted([*found, *of_ranks], key=lambda finding: (-finding.recoverable, finding.kind, finding.sentence))
-    return _told_once(ordered)[:limit]
+    ordered = sorted([*own, *of_ranks], key=lambda finding: (-finding.recoverable, finding.kind, finding.sentence))
+    return _distinct(ordered)[:limit]
 
 
-def _told_once(ordered: list[Finding]) -> list[Finding]:
+def _distinct(ordered: list[Finding]) -> list[Finding]:
     """Without findings about a kernel, or a line's work, that a bigger one is about."""
     kept: dict[str, Finding] = {}
     for finding in ordered:

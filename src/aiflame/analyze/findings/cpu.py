@@ -22,7 +22,7 @@ FEW_SAMPLES = 50
 """A share of a fifth of fewer samples has a standard error of more than 6%."""
 GAIN_OF_CODE = 0.5
 OF_CODE = ("hot-function", "hot-line")
-"""Kinds of findings about what runs; two of them at one line say the same."""
+"""Kinds of findings about running code; two of them at one line say the same."""
 WAITS = {
     OPENMP: "threads that wait for each other in OpenMP",
     GIL: "threads that wait for Python's interpreter lock (GIL)",
@@ -43,7 +43,7 @@ def cpu_findings(cpu: CpuFacts, samples: int) -> Iterator[Finding]:
 
 def _waits(cpu: CpuFacts) -> Iterator[Finding]:
     label = METRICS[cpu.metric].label
-    for name, what in WAITS.items():
+    for name, waiters in WAITS.items():
         here = cpu.rows.filter(pl.col("waits") == name)
         part = int(here["value"].sum()) / cpu.total
         if part < WAITING:
@@ -51,7 +51,7 @@ def _waits(cpu: CpuFacts) -> Iterator[Finding]:
         place = _hottest(here)
         at = f", most at {short_place(place)}" if place else ""
         view = Evidence("flame", cpu.metric, "code", f"^{escaped(name)}$", place=place)
-        yield Finding(f"{part:.0%} of {label} is {what}{at}", part, view, "waiting", part)
+        yield Finding(f"{part:.0%} of {label} is {waiters}{at}", part, view, "waiting", part)
 
 
 def _function(cpu: CpuFacts) -> Iterator[Finding]:

@@ -30,7 +30,7 @@ COMMUNICATING = 0.1
 GAIN_OF_COMMUNICATION = 0.5
 """Overlap hides a part of it, as far as there is other work to do meanwhile."""
 ITEM_OP = "aten::_local_scalar_dense"
-"""What `.item()`, `float(tensor)`, `if tensor:` and the like run."""
+"""The op that `.item()`, `float(tensor)`, `if tensor:` and the like run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,9 @@ def scope(devices: Sequence[Occupancy], per_step: pl.DataFrame) -> Scope:
     return Scope(label, whole, {state: took / whole if whole else 0.0 for state, took in times.items()}, len(inside))
 
 
-def idle(analysis: ProfileAnalysis, found: IdleGaps, of: Scope) -> Iterator[Finding]:
+def idle(analysis: ProfileAnalysis, gaps: IdleGaps, of: Scope) -> Iterator[Finding]:
     """A finding for each cause that leaves a device idle for a share worth it."""
-    groups = found.groups.with_columns(part=pl.col("step_share" if of.in_steps else "share"))
+    groups = gaps.groups.with_columns(part=pl.col("step_share" if of.in_steps else "share"))
     yield from _data(groups, of)
     yield from _waited(analysis, groups, of)
     yield from _host(groups, of)
@@ -127,7 +127,7 @@ def _waited(analysis: ProfileAnalysis, groups: pl.DataFrame, of: Scope) -> Itera
 
 
 def _how(analysis: ProfileAnalysis, file: str, line: int) -> str:
-    """By which call it waits, as far as what is copied there tells."""
+    """The call by which it waits, as far as the copies there show it."""
     here = analysis.sites.filter(
         (pl.col("file") == file) & (pl.col("line") == line) & (pl.col("name") == COPY_NAMES[CopyKind.DEVICE_TO_HOST])
     )
@@ -175,8 +175,8 @@ def _of(groups: pl.DataFrame, cause: Cause) -> pl.DataFrame:
 
 def _place(rows: pl.DataFrame) -> str:
     """Of the largest part that is at a line of the program's own, if there is one."""
-    known = rows.filter(pl.col("file") != "").sort("own", "part", descending=[True, True])
-    return place_text(known["file"][0], known["line"][0]) if len(known) else ""
+    placed = rows.filter(pl.col("file") != "").sort("own", "part", descending=[True, True])
+    return place_text(placed["file"][0], placed["line"][0]) if len(placed) else ""
 
 
 def _gaps(place: str, *causes: Cause) -> Evidence:

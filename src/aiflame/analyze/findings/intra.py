@@ -1,4 +1,4 @@
-"""Findings about what lies inside kernels that recorded it."""
+"""Findings about the inside of kernels that recorded it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEAST = 0.05
 
 
 def inside(analysis: ProfileAnalysis, busy: float) -> Iterator[Finding]:
-    """Of each kernel what promises most, by its part of GPU time; `busy`: the share of the time in which kernels ran."""
+    """The most promising finding of each kernel, by its part of GPU time; `busy`: the share of the time in which kernels ran."""
     if not analysis.profile.has("intra_kernels") or not analysis.profile.table("intra_launches")["records"].sum():
         return
     sites = analysis.sites.select("process", "name", took=pl.Series(analysis.steady_took))
@@ -25,9 +25,9 @@ def inside(analysis: ProfileAnalysis, busy: float) -> Iterator[Finding]:
     for kernel in intra(analysis.profile):
         mine = sites.filter((pl.col("process") == kernel.process) & (pl.col("name") == kernel.name))
         share = int(mine["took"].sum()) / whole
-        told = next((one for one in kernel.findings if one.recoverable > 0), None)
-        if told is None or share < LEAST:
+        best = next((one for one in kernel.findings if one.recoverable > 0), None)
+        if best is None or share < LEAST:
             continue
-        sentence = f"{kernel.short} takes {share:.0%} of GPU time; inside, {told.sentence}"
-        view = Evidence("flame", GPU_TIME.name, "code", f"^{escaped(kernel.short)}$", kernel=kernel.name, place=told.place)
-        yield Finding(sentence, share, view, f"inside-{told.kind}", share * busy * told.recoverable)
+        sentence = f"{kernel.short} takes {share:.0%} of GPU time; inside, {best.sentence}"
+        view = Evidence("flame", GPU_TIME.name, "code", f"^{escaped(kernel.short)}$", kernel=kernel.name, place=best.place)
+        yield Finding(sentence, share, view, f"inside-{best.kind}", share * busy * best.recoverable)

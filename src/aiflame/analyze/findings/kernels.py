@@ -1,4 +1,4 @@
-"""Findings about kernels: which kind of work takes the GPU's time, in which layers, and what it waits for."""
+"""Findings about kernels: the kind of work that takes the GPU's time, its layers, and its stalls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aiflame.resolve.device.stall_reasons import meaning
 HOT_GROUP = 0.15
 """Of GPU time: something is always the largest; below this share, to make it twice as fast wins less than a twelfth."""
 GAIN_OF_GROUP = 0.3
-"""Of a group's time, what is likely to be won: kernels of libraries are good already, so that idle time and waiting come first."""
+"""The share of a group's time that is likely to be won: library kernels are good already, so that idle time and waiting come first."""
 HOT_KERNEL = 0.1
 ONE_STALL = 0.4
 """Of a kernel's samples: one reason stands out, among the twenty that there are."""
@@ -37,15 +37,15 @@ def hot_group(analysis: ProfileAnalysis, busy: float) -> Iterator[Finding]:
     the time in which kernels ran."""
     whole = int(analysis.steady_took.sum())
     kernels = _kernels(analysis)
-    groups = kernels.group_by("what", "group").agg(pl.col("took").sum()).sort("took", "what", "group", descending=[True, False, False])
+    groups = kernels.group_by("item", "group").agg(pl.col("took").sum()).sort("took", "item", "group", descending=[True, False, False])
     if not whole or groups.is_empty() or groups["took"][0] < HOT_GROUP * whole:
         return
-    what, group, took = groups.row(0)
-    inside = kernels.filter((pl.col("what") == what) & (pl.col("group") == group))
+    item, group, took = groups.row(0)
+    inside = kernels.filter((pl.col("item") == item) & (pl.col("group") == group))
     names = inside.group_by("name", "short").agg(pl.col("took").sum()).sort("took", "name", descending=[True, False])
     kernel, short, most = names.row(0)
     if most > BETTER_HALF * took:
-        what, took, inside = f"the kernel {short}", most, inside.filter(pl.col("name") == kernel)
+        item, took, inside = f"the kernel {short}", most, inside.filter(pl.col("name") == kernel)
     where = f" in {group}" if group else ""
     stall, waiting, place = _top_stall(analysis, inside)
     if stall:
@@ -53,26 +53,26 @@ def hot_group(analysis: ProfileAnalysis, busy: float) -> Iterator[Finding]:
     else:
         place = place_text(*_hottest_line(inside))
         tail = f"; most of it is launched at {short_place(place)}" if place else ""
-    found = search(group) if group else f"^{escaped(inside['family'][0])}$"
+    pattern = search(group) if group else f"^{escaped(inside['family'][0])}$"
     by = "layer" if group else "family"
     if stall:
-        evidence = Evidence("kernels", GPU_STALLS.name, by, found, waiting, place=place)
+        evidence = Evidence("kernels", GPU_STALLS.name, by, pattern, waiting, place=place)
     else:
-        evidence = Evidence("flame", GPU_TIME.name, by, found, kernel, place=place)
+        evidence = Evidence("flame", GPU_TIME.name, by, pattern, kernel, place=place)
     share = took / whole
-    sentence = f"{share:.0%} of GPU time{_in_steps(analysis)} is {what}{where}{tail}"
+    sentence = f"{share:.0%} of GPU time{_in_steps(analysis)} is {item}{where}{tail}"
     yield Finding(sentence, share, evidence, "hot-group", share * busy * GAIN_OF_GROUP)
 
 
 def _kernels(analysis: ProfileAnalysis) -> pl.DataFrame:
-    """name, short, family, file, line, took in steps; `group`: its layer with those that are built alike; `what`: its family, or the kernel
+    """name, short, family, file, line, took in steps; `group`: its layer with those that are built alike; `item`: its family, or the kernel
     itself where that says nothing."""
     columns = ("name", "short", "kind", "family", "file", "line")
     sites = analysis.sites.with_row_index("site").select(pl.col("site").cast(pl.Int64), *columns)
     is_kernel = (pl.col("kind") == int(Kind.GPU_KERNEL)) & (pl.col("family") != COLLECTIVE)
-    what = pl.when(pl.col("family") == OTHER).then(pl.format("the kernel {}", "short")).otherwise("family")
+    item = pl.when(pl.col("family") == OTHER).then(pl.format("the kernel {}", "short")).otherwise("family")
     kernels = analysis.steady_shared.join(sites, on="site").filter(is_kernel)
-    return kernels.with_columns(group=collapsed(pl.col("layer")), what=what)
+    return kernels.with_columns(group=collapsed(pl.col("layer")), item=item)
 
 
 def hot_stall(analysis: ProfileAnalysis, busy: float) -> Iterator[Finding]:
@@ -98,15 +98,15 @@ def hot_stall(analysis: ProfileAnalysis, busy: float) -> Iterator[Finding]:
 
 
 def _in_steps(analysis: ProfileAnalysis) -> str:
-    """Says that shares are of steps alone, where much else ran."""
+    """Says that shares cover only steps, where much else ran."""
     took = int(analysis.sites["took"].sum())
     return "" if int(analysis.steady_took.sum()) >= NEARLY_ALL * took else " in steps"
 
 
 def _waiting(reason: str) -> str:
     """`wait for … (long_scoreboard)`, in the plural."""
-    told = meaning(reason).partition(":")[0]
-    return f"are held up by {reason}" + (f" ({told})" if told else "")
+    text = meaning(reason).partition(":")[0]
+    return f"are held up by {reason}" + (f" ({text})" if text else "")
 
 
 def _top_stall(analysis: ProfileAnalysis, inside: pl.DataFrame) -> tuple[str, str, str]:

@@ -17,7 +17,7 @@ MOST_ROWS = 1_000_000
 
 
 def rank_findings(profile: Tables, ranks: Callable[[], Ranks]) -> Iterator[Finding]:
-    """None where there are too many ranks, or too much of them. `ranks` gives what was found about them."""
+    """None where there are too many ranks, or too much of them. `ranks` gives their comparison."""
     if not 2 <= len(rank_numbers(profile)) <= MOST:
         return
     rows = sum(profile.scan(name).select(pl.len()).collect().item() for name in ("kernels", "cpu_samples"))

@@ -1,4 +1,4 @@
-"""Findings about what should be alike and is not: steps, and layers of one kind."""
+"""Findings about steps, and layers of one kind, that should be alike and are not."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SURE = 6.0
 MAD_TO_SIGMA = 1.4826
 """Of a normal distribution."""
 FEW_STEPS = 5
-"""With fewer it is not clear what is usual."""
+"""Fewer do not show a usual time."""
 SLOW_STEPS = 0.01
-"""Of the time of all steps: what the slow ones took beyond the usual."""
+"""Of the time of all steps: the excess of slow ones over the usual."""
 SLOW_LAYER = 2.0
 """Times the median of its sisters."""
 FEW_LAYERS = 3
 SLOW_LAYERS = 0.02
-"""Of the time: what the layer took beyond its sisters."""
+"""Of the time: the layer's excess over its sisters."""
 
 
 def slow_steps(times: pl.DataFrame, metric: str) -> Iterator[Finding]:
@@ -50,7 +50,7 @@ def slow_steps(times: pl.DataFrame, metric: str) -> Iterator[Finding]:
 
 
 def slow_layers(parts: pl.DataFrame, metric: str, label: str, scale: float) -> Iterator[Finding]:
-    """A layer that takes much longer than its sisters. `parts`: layer, value; `scale`: share of the time that the values are of."""
+    """A layer that takes much longer than its sisters. `parts`: layer, value; `scale`: share of the time that the values cover."""
     whole = max(int(parts["value"].sum()), 1)
     layers = _with_inner(parts.filter(pl.col("layer") != ""))
     layers = layers.with_columns(group=collapsed(pl.col("layer"))).filter(pl.col("group") != pl.col("layer"))
@@ -63,7 +63,7 @@ def slow_layers(parts: pl.DataFrame, metric: str, label: str, scale: float) -> I
     )
     if compared.is_empty():
         return
-    # The innermost of those that lie in each other is the one to blame: what is around it is slow for its sake.
+    # The innermost of nested layers is to blame: the layers around it are slow because of it.
     most = float(compared.select(pl.col("over").max()).item())
     blamed = compared.filter(pl.col("over") > most / 2).sort(
         pl.col("layer").str.count_matches(".", literal=True), "over", "layer", descending=[True, True, False]
@@ -79,7 +79,7 @@ def slow_layers(parts: pl.DataFrame, metric: str, label: str, scale: float) -> I
 
 
 def _with_inner(parts: pl.DataFrame) -> pl.DataFrame:
-    """layer, value: with what is inside of each layer, at every depth."""
+    """layer, value: with the layers inside of each, at every depth."""
     own = parts.group_by("layer").agg(pl.col("value").sum())
     rows = [(layer, value) for path, value in own.rows() for layer in around(path)]
     whole = pl.DataFrame(rows, schema={"layer": pl.String, "value": pl.Int64}, orient="row")

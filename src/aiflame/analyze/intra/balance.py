@@ -30,9 +30,9 @@ class Balance:
     slowest_ratio: float
     """Their time, relative to the median multiprocessor's."""
     idle: float
-    """Of the launch's time, what multiprocessors have no CTA: at its begin, its end and between."""
+    """The share of the launch's time in which multiprocessors have no CTA: at its begin, its end and between."""
     tail: float
-    """Of the launch's time, what multiprocessors have nothing left to do."""
+    """The share of the launch's time in which multiprocessors have no work left."""
 
 
 def balance(inside: Inside) -> Balance | None:
@@ -76,6 +76,6 @@ def balance(inside: Inside) -> Balance | None:
 
 
 def _covered() -> pl.Expr:
-    """What CTAs cover together, by begin."""
+    """The time that CTAs cover together; rows are sorted by begin."""
     reached = pl.col("end_ns").cum_max().shift(1).fill_null(pl.col("begin_ns"))
     return (pl.col("end_ns") - pl.max_horizontal("begin_ns", reached)).clip(lower_bound=0).sum()

@@ -1,4 +1,4 @@
-"""What warps stand at the waits of a kernel: each time, and the first time, when a pipeline fills."""
+"""Time that warps stand at the waits of a kernel: each time, and the first time, when a pipeline fills."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiflame.analyze.intra.roles import role_of_warps
 
 @dataclass(frozen=True, slots=True)
 class Bubble:
-    """A wait of a pipeline: what a warp stands there."""
+    """A wait of a pipeline, and the time that a warp stands there."""
 
     name: str
     place: str
@@ -28,15 +28,15 @@ class Bubble:
     role: str = ""
     """Whose wait it is, in a kernel with roles."""
     of: str = "others"
-    """What is waited for: math, loads, or what others do: copies, barriers."""
+    """The awaited work: math, loads, or work of others (copies, barriers)."""
 
 
 def bubbles(inside: Inside) -> list[Bubble]:
-    """Waits by what warps stand there, the longest first."""
+    """Waits by the time that warps stand there, the longest first."""
     rows = inside.scopes.filter(pl.col("kind").is_in(["wait", "barrier"]))
     warps = inside.warps.select("launch", "cta", "warp", "covered_ns")
     roles = role_of_warps(inside)
-    found = []
+    waits = []
     for row in rows.iter_rows(named=True):
         spans = inside.spans.filter(pl.col("scope") == row["scope"]).sort("launch", "cta", "warp", "begin_ns")
         if spans.is_empty():
@@ -44,9 +44,9 @@ def bubbles(inside: Inside) -> list[Bubble]:
         key = ["launch", "cta", "warp"]
         of_warp = spans.group_by(key, maintain_order=True).agg(first=pl.col("took_ns").first(), all=pl.col("took_ns").sum())
         covered = float(of_warp.join(warps, on=key, how="left")["covered_ns"].sum() or 0)
-        rest = spans.filter(pl.int_range(pl.len()).over(key) > 0)["took_ns"]
-        steady = rest if len(rest) else spans["took_ns"]
-        found.append(
+        later = spans.filter(pl.int_range(pl.len()).over(key) > 0)["took_ns"]
+        steady = later if len(later) else spans["took_ns"]
+        waits.append(
             Bubble(
                 row["name"],
                 f"{row['file']}:{row['line']}" if row["line"] else row["file"],
@@ -59,4 +59,4 @@ def bubbles(inside: Inside) -> list[Bubble]:
                 "math" if is_about_math(row) else "loads" if is_arrival(row) else "others",
             )
         )
-    return sorted(found, key=lambda one: (-one.share, one.name))
+    return sorted(waits, key=lambda one: (-one.share, one.name))

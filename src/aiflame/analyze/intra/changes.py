@@ -1,4 +1,4 @@
-"""What instrumentation changed about a kernel: registers, shared memory, spills, how many CTAs fit on a multiprocessor, its time."""
+"""The changes that instrumentation made to a kernel: registers, shared memory, spills, how many CTAs fit on a multiprocessor, its time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiflame.profile.tables import Tables
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is not known is -1."""
+    """Unknown numbers are -1."""
 
     registers: tuple[int, int]
     """Plain and instrumented, as with all."""
@@ -51,18 +51,18 @@ def changes(profile: Tables, inside: Inside) -> Changes:
 def _times(profile: Tables, inside: Inside) -> tuple[np.ndarray, np.ndarray]:
     """How long launches of the kernel took: those without records inside, of the plain build with as many CTAs, and those with."""
     grid = pl.col("grid_x").cast(pl.UInt64) * pl.col("grid_y") * pl.col("grid_z")
-    known = inside.launches.filter(pl.col("end_ns") > 0)
-    alike = profile.scan("kernel_shapes").filter((pl.col("name") == inside.name) & grid.is_in(known["grid"].unique().implode()))
+    timed = inside.launches.filter(pl.col("end_ns") > 0)
+    alike = profile.scan("kernel_shapes").filter((pl.col("name") == inside.name) & grid.is_in(timed["grid"].unique().implode()))
     build = (pl.col("registers") == inside.kernel["plain_registers"]) & (pl.col("dynamic_shared") == inside.kernel["plain_shared"])
     if alike.filter(build).head(1).collect().height:
         alike = alike.filter(build)  # several kernels may have one name
     shapes = alike.select("process", shape="id")
-    ran = (
+    executions = (
         profile.scan("kernels")
         .filter((pl.col("process") == inside.process) & (pl.col("end_ns") >= pl.col("start_ns")))
         .join(shapes, on=["process", "shape"], how="semi")
         .select(pl.col("start_ns", "end_ns").cast(pl.Int64))
         .collect()
     )
-    plain = ran.join(known.select("start_ns"), on="start_ns", how="anti")
-    return (plain["end_ns"] - plain["start_ns"]).to_numpy(), (known["end_ns"] - known["start_ns"]).to_numpy()
+    plain = executions.join(timed.select("start_ns"), on="start_ns", how="anti")
+    return (plain["end_ns"] - plain["start_ns"]).to_numpy(), (timed["end_ns"] - timed["start_ns"]).to_numpy()

@@ -1,4 +1,4 @@
-"""What was recorded inside one kernel: its tables, and spans as arrays whose units (warps of CTAs) are kept apart."""
+"""The records from inside one kernel: its tables, and spans as arrays in which units (warps of CTAs) are separate."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Inside:
     @cached_property
     def took_ns(self) -> float:
         """Of a launch, the median: as the device's records have it, else from its first CTA to its last."""
-        told = self.launches.select(took=pl.when(pl.col("end_ns") > 0).then(pl.col("end_ns") - pl.col("start_ns")).otherwise("span_ns"))
-        return float(np.median(told["took"].to_numpy())) if len(told) else 0.0
+        took = self.launches.select(took=pl.when(pl.col("end_ns") > 0).then(pl.col("end_ns") - pl.col("start_ns")).otherwise("span_ns"))
+        return float(np.median(took["took"].to_numpy())) if len(took) else 0.0
 
     @cached_property
     def is_whole(self) -> bool:
@@ -104,7 +104,7 @@ def insides(profile: Tables) -> Iterator[Inside]:
         return
     tables = {name: profile.table(f"intra_{name}") for name in _TABLES}
     names = dict(kernel_names(profile).select("name", "short").rows())
-    found = []
+    kernels = []
     for row in tables["kernels"].iter_rows(named=True):
         process, number = row["process"], row["kernel"]
         mine = (pl.col("process") == process) & (pl.col("kernel") == number)
@@ -113,7 +113,7 @@ def insides(profile: Tables) -> Iterator[Inside]:
             continue
         of_launch = (pl.col("process") == process) & pl.col("launch").is_in(launches["launch"].implode())
         parts = {name: tables[name].filter(of_launch) for name in ("times", "ctas", "warps", "spans")}
-        told = {name: tables[name].filter(mine) for name in ("scopes", "paths")}
+        of_kernel = {name: tables[name].filter(mine) for name in ("scopes", "paths")}
         short = names.get(row["name"], row["name"])
-        found.append(Inside(process, number, row["name"], short, row, launches=launches, **told, **parts))
-    yield from sorted(found, key=lambda one: (-one.took_ns * len(one.launches), one.process, one.number))
+        kernels.append(Inside(process, number, row["name"], short, row, launches=launches, **of_kernel, **parts))
+    yield from sorted(kernels, key=lambda one: (-one.took_ns * len(one.launches), one.process, one.number))

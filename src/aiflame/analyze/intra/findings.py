@@ -1,4 +1,4 @@
-"""What was recorded inside a kernel, in sentences; and what speaks against believing them."""
+"""Findings about the inside of a kernel, in sentences, and warnings where they may be wrong."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class IntraFinding:
     share: float
     """The number in it, of the kernel's time or of its warps'."""
     recoverable: float
-    """Of the kernel's time, what better code might win at most."""
+    """The largest share of the kernel's time that better code might win."""
     place: str = ""
 
 
@@ -60,47 +60,49 @@ def findings(
     """Those that promise most first."""
     of_roles = [*_roles(roles, bubbles, path), *_copies_late(bubbles, overlap, path)]
     waits = [] if of_roles else [one for one in bubbles[:1] if one.share >= WAITS]
-    told = {one.name for one in (bubbles if roles else waits)} | {one.name for one in roles}
-    found = [
+    covered = {one.name for one in (bubbles if roles else waits)} | {one.name for one in roles}
+    sentences = [
         *_no_overlap(took_ns, overlap, path),
         *_waits(waits, overlap),
         *of_roles,
         *_tail(balance),
         *_uneven(scopes),
-        *_hot([one for one in scopes if one.name not in told]),
+        *_hot([one for one in scopes if one.name not in covered]),
     ]
-    return sorted(found, key=lambda one: (-one.recoverable, one.kind, one.sentence))
+    return sorted(sentences, key=lambda one: (-one.recoverable, one.kind, one.sentence))
 
 
 def _ns(value: float) -> str:
     return amount(round(value), "ns")
 
 
-def _no_overlap(took_ns: float, told: Overlap | None, path: RolePath | None) -> Iterator[IntraFinding]:
-    if told is None or told.exposed < EXPOSED:
+def _no_overlap(took_ns: float, overlap: Overlap | None, path: RolePath | None) -> Iterator[IntraFinding]:
+    if overlap is None or overlap.exposed < EXPOSED:
         return
-    only = "" if told.overlapped >= 0.5 else "only "
+    only = "" if overlap.overlapped >= 0.5 else "only "
     hidden = (
-        f"math hides {only}{told.overlapped:.0%} of its copies" if told.overlapped >= 0.005 else "copies and math do not overlap at all"
+        f"math hides {only}{overlap.overlapped:.0%} of its copies"
+        if overlap.overlapped >= 0.005
+        else "copies and math do not overlap at all"
     )
     sentence = (
-        f"{hidden}: {told.exposed:.0%} of the time copies are waited for and nothing is multiplied. "
-        f"Fully overlapped this kernel would take {_ns(took_ns * told.bound)} instead of {_ns(took_ns)}, if memory delivers that fast"
+        f"{hidden}: {overlap.exposed:.0%} of the time copies are waited for and nothing is multiplied. "
+        f"Fully overlapped this kernel would take {_ns(took_ns * overlap.bound)} instead of {_ns(took_ns)}, if memory delivers that fast"
     )
     if path is None or path.in_flight >= IN_FLIGHT:
         sentence += MORE_STAGES
-    yield IntraFinding("no-overlap", sentence, told.exposed, told.exposed)
+    yield IntraFinding("no-overlap", sentence, overlap.exposed, overlap.exposed)
 
 
-def _waits(bubbles: Sequence[Bubble], told: Overlap | None) -> Iterator[IntraFinding]:
-    """The longest wait. What a kernel waits for its own multiplications is its work where copies are hidden; a kernel that multiplies
+def _waits(bubbles: Sequence[Bubble], overlap: Overlap | None) -> Iterator[IntraFinding]:
+    """The longest wait. Where copies are hidden, waiting for its own multiplications is a kernel's work; a kernel that multiplies
     nothing may well do nothing but wait for memory."""
     for one in bubbles:
         first = f", {_ns(one.fill_ns)} the first time" if one.fill_ns > 2 * max(one.steady_ns, 1) else ""
         at = f" ({short_place(one.place)})" if one.place else ""
         sentence = f"warps stand {one.share:.0%} of their time at `{one.name}`{at}, {_ns(one.steady_ns)} each time{first}"
-        known = min(one.share, told.exposed) if told is not None else one.share
-        gain = 0.0 if one.of == "math" or (one.of == "loads" and told is None) else known
+        exposed = min(one.share, overlap.exposed) if overlap is not None else one.share
+        gain = 0.0 if one.of == "math" or (one.of == "loads" and overlap is None) else exposed
         yield IntraFinding("wait", sentence, one.share, gain, one.place)
 
 
@@ -109,20 +111,20 @@ def _roles(roles: Sequence[Role], bubbles: Sequence[Bubble], path: RolePath | No
         return
     first, others = roles[0], roles[1:]
     idle = min(others, key=lambda one: (one.working, one.name))
-    what = f"{first.critical:.0%} of the critical path is its work" if path else f"{first.critical:.0%} of the time it alone works"
+    cost = f"{first.critical:.0%} of the critical path is its work" if path else f"{first.critical:.0%} of the time it alone works"
     inner = [part for part in path.parts if part.role == first.name and part.scope] if path else []
     most = f" ({inner[0].share:.0%} `{inner[0].scope}`)" if inner and inner[0].share >= WORTH else ""
     where = next((f", {_at(one)}" for one in bubbles if one.role == idle.name), "")
-    sentence = f"`{first.name}` holds the others up: {what}{most}; `{idle.name}` waits {1 - idle.working:.0%} of its time{where}"
+    sentence = f"`{first.name}` holds the others up: {cost}{most}; `{idle.name}` waits {1 - idle.working:.0%} of its time{where}"
     yield IntraFinding("role", sentence, first.critical, 0.0)
 
 
-def _copies_late(bubbles: Sequence[Bubble], told: Overlap | None, path: RolePath | None) -> Iterator[IntraFinding]:
-    """Neither role is slow: what is copied comes late, and too little of it is asked for ahead."""
+def _copies_late(bubbles: Sequence[Bubble], overlap: Overlap | None, path: RolePath | None) -> Iterator[IntraFinding]:
+    """Neither role is slow: copies come late, and too few are issued ahead."""
     if path is None or path.in_flight < IN_FLIGHT:
         return
     waits = "".join(f"; `{one.role}` waits {_at(one)}" for one in [one for one in bubbles if one.role and one.share >= WORTH][:2])
-    said = told is not None and told.exposed >= EXPOSED
+    said = overlap is not None and overlap.exposed >= EXPOSED
     sentence = f"{path.in_flight:.0%} of the critical path lies in copies that nothing hides{waits}{'' if said else MORE_STAGES}"
     yield IntraFinding("copies-late", sentence, path.in_flight, path.in_flight)
 
@@ -131,18 +133,18 @@ def _at(one: Bubble) -> str:
     return f"{_ns(one.steady_ns)} each time at `{one.name}`"
 
 
-def _tail(told: Balance | None) -> Iterator[IntraFinding]:
-    if told is None:
+def _tail(balance: Balance | None) -> Iterator[IntraFinding]:
+    if balance is None:
         return
-    if told.tail >= TAIL:
+    if balance.tail >= TAIL:
         sentence = (
-            f"{told.tail:.0%} of its multiprocessors' time has no work left: {told.ctas:,} CTAs on {told.sms} multiprocessors "
-            f"make {told.waves:.1f} waves of {max(round(told.at_once), 1)} each"
+            f"{balance.tail:.0%} of its multiprocessors' time has no work left: {balance.ctas:,} CTAs on {balance.sms} multiprocessors "
+            f"make {balance.waves:.1f} waves of {max(round(balance.at_once), 1)} each"
         )
-        yield IntraFinding("tail", sentence, told.tail, told.tail)
-    if told.slowest_ratio >= SLOW_SM and told.sms > 1:
-        sentence = f"CTAs on multiprocessor {told.slowest_sm} take {told.slowest_ratio:.1f} times what they take on the others"
-        yield IntraFinding("slow-sm", sentence, told.slowest_ratio, 0.0)
+        yield IntraFinding("tail", sentence, balance.tail, balance.tail)
+    if balance.slowest_ratio >= SLOW_SM and balance.sms > 1:
+        sentence = f"CTAs on multiprocessor {balance.slowest_sm} take {balance.slowest_ratio:.1f} times what they take on the others"
+        yield IntraFinding("slow-sm", sentence, balance.slowest_ratio, 0.0)
 
 
 def _uneven(scopes: Sequence[ScopeTime]) -> Iterator[IntraFinding]:
@@ -166,26 +168,26 @@ def _hot(scopes: Sequence[ScopeTime]) -> Iterator[IntraFinding]:
         yield IntraFinding("hot-scope", sentence, hottest.own_share, 0.0, hottest.place)
 
 
-def warnings(inside: Inside, told: Changes) -> list[str]:
-    """What instrumentation changed, and what is missing."""
-    return [*_changed(told), *_missing(inside)]
+def warnings(inside: Inside, changes: Changes) -> list[str]:
+    """Warnings about changes by instrumentation, and about missing records."""
+    return [*_changed(changes), *_missing(inside)]
 
 
-def _changed(told: Changes) -> Iterator[str]:
-    plain, now = told.at_once
+def _changed(changes: Changes) -> Iterator[str]:
+    plain, now = changes.at_once
     if 0 <= now < plain:
         yield (
             f"instrumented, {now} CTAs fit on a multiprocessor instead of {plain} "
-            f"({told.registers[0]} → {told.registers[1]} registers, {_bytes(told.shared[0])} → {_bytes(told.shared[1])} shared): "
-            "what overlaps between CTAs is not what overlaps without"
+            f"({changes.registers[0]} → {changes.registers[1]} registers, {_bytes(changes.shared[0])} → {_bytes(changes.shared[1])} "
+            "shared): CTAs overlap differently than without instrumentation"
         )
-    elif 0 <= told.registers[0] < told.registers[1]:
-        yield f"instrumented, it takes {told.registers[1]} registers a thread instead of {told.registers[0]}"
-    if 0 <= told.spills[0] < told.spills[1]:
-        yield f"instrumented, it spills {told.spills[1]} registers instead of {told.spills[0]}: choose fewer scopes"
-    if told.overhead is not None and told.overhead >= OVERHEAD:
+    elif 0 <= changes.registers[0] < changes.registers[1]:
+        yield f"instrumented, it takes {changes.registers[1]} registers a thread instead of {changes.registers[0]}"
+    if 0 <= changes.spills[0] < changes.spills[1]:
+        yield f"instrumented, it spills {changes.spills[1]} registers instead of {changes.spills[0]}: choose fewer scopes"
+    if changes.overhead is not None and changes.overhead >= OVERHEAD:
         yield (
-            f"instrumented, it takes {told.overhead:.0%} longer ({_ns(told.took_ns[1])} instead of {_ns(told.took_ns[0])}): "
+            f"instrumented, it takes {changes.overhead:.0%} longer ({_ns(changes.took_ns[1])} instead of {_ns(changes.took_ns[0])}): "
             "choose fewer scopes (`auto`), or fewer warps"
         )
 
@@ -205,4 +207,4 @@ def _missing(inside: Inside) -> Iterator[str]:
         yield f"{bad:,} CTAs left no records"
     worst = float(inside.launches["ns_per_cycle_error"].max() or 0)  # type: ignore[arg-type]
     if worst > UNCERTAIN:
-        yield "the pace of its clocks is only bounded by how long CTAs took: times in ns may be too long by what lies outside of all scopes"
+        yield "the pace of its clocks is only bounded by how long CTAs took: times in ns may be too long by the time outside of all scopes"

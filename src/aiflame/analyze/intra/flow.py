@@ -1,6 +1,6 @@
 """Copies that one role of a kernel makes and another waits for.
 
-Who waits for a copy is not recorded. In a loop, the producer's n-th copy is what the n-th wait of a consumer is for; counted from the end,
+No record says which warp waits for a copy. In a loop, the n-th wait of a consumer is for the producer's n-th copy, counted from the end,
 where no record is missing. A copy was there when the first of the warps that wait for it went on.
 """
 
@@ -22,12 +22,12 @@ ODD = 2
 """Or but for so many that lie on the edge of where records are whole."""
 MOST_SLOTS = 16
 NO_WAIT_NS = 50
-"""A wait takes that at most where what it waits for is there: some dozen cycles, and its record."""
+"""The longest a wait takes if it need not wait: some dozen cycles, and its record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One of a pipeline's buffers: what the roles wait each time for it, the mean."""
+    """One of a pipeline's buffers, with the mean time of each wait for it."""
 
     number: int
     consumer_ns: float
@@ -38,7 +38,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Arrays are of copies, in the order of CTAs and of what was issued when."""
+    """Arrays have a value for each copy, in the order of CTAs and of issue."""
 
     producer: int
     """Which role, in the order of `intra_scopes`."""
@@ -59,10 +59,10 @@ class Flow:
 
 def flow(inside: Inside) -> Flow | None:
     """None of a kernel whose roles do not hand copies on."""
-    told = roles_of_spans(inside)
-    if told is None or len(told.names) < 2:
+    roles = roles_of_spans(inside)
+    if roles is None or len(roles.names) < 2:
         return None
-    line, role = inside.line, told.role
+    line, role = inside.line, roles.role
     scope = inside.spans["scope"].to_numpy()[line.order]
     rows: list[Row] = inside.scopes.to_dicts()
     copies, waits, math = ([row["scope"] for row in rows if test(row)] for test in (is_copy, is_copy_wait, is_math))
@@ -84,7 +84,7 @@ def flow(inside: Inside) -> Flow | None:
     if pairs.is_empty():
         return None
     pairs = pairs.select("scope", "scope_of_wait")
-    # A warp that waits for several things each time has all of them with the last; the first warp to have them tells when.
+    # A warp that waits for several copies each time has them all with the last; the first warp to have them gives the time.
     of_unit = (
         issued.select("cta", "scope", "number", "begin")
         .join(pairs, on="scope")
@@ -92,34 +92,34 @@ def flow(inside: Inside) -> Flow | None:
         .group_by("cta", "scope", "number", "begin", "unit")
         .agg(pl.col("end").max())
     )
-    found = of_unit.group_by("cta", "scope", "number", "begin").agg(pl.col("end").min()).sort("cta", "begin")
+    copied = of_unit.group_by("cta", "scope", "number", "begin").agg(pl.col("end").min()).sort("cta", "begin")
     used = received.filter(pl.col("scope").is_in(pairs["scope_of_wait"].unique().implode())).sort("row")
     consumers = tuple(np.unique(role[used["row"].to_numpy()]).tolist())
-    cta, number, begin, end = (found[name].to_numpy() for name in ("cta", "number", "begin", "end"))
+    cta, number, begin, end = (copied[name].to_numpy() for name in ("cta", "number", "begin", "end"))
     good = end > begin
-    slots = _slots(found.filter(pl.Series(good)), used)
+    slots = _slots(copied.filter(pl.Series(good)), used)
     mine, ctas, numbers = (used[name].to_numpy() for name in ("row", "cta", "number"))
     return Flow(producer, consumers, cta[good], number[good], begin[good], end[good], mine, ctas, numbers, slots)
 
 
-def slot_times(inside: Inside, told: Flow) -> list[Slot]:
-    """What each buffer is waited for, by both sides; none where it is not known how many there are."""
-    if not 1 < told.slots <= MOST_SLOTS:
+def slot_times(inside: Inside, flow: Flow) -> list[Slot]:
+    """The waits for each buffer, by both sides; none where the number of buffers is not known."""
+    if not 1 < flow.slots <= MOST_SLOTS:
         return []
     line, roles = inside.line, roles_of_spans(inside)
     assert roles is not None
     scope = inside.spans["scope"].to_numpy()[line.order]
     took = inside.spans["took_ns"].to_numpy()[line.order].astype(np.float64)
     waits = [row["scope"] for row in inside.scopes.to_dicts() if is_copy_wait(row)]
-    for_room = _frame(line, scope, np.isin(scope, waits) & (roles.role == told.producer))
+    for_room = _frame(line, scope, np.isin(scope, waits) & (roles.role == flow.producer))
     if not len(for_room) or np.quantile(took[for_room["row"].to_numpy()], 0.9) <= NO_WAIT_NS:
-        return []  # never so far ahead that it was told how far it may be
-    sides = ((told.waits, told.wait_numbers), (for_room["row"].to_numpy(), for_room["number"].to_numpy()))
+        return []  # the producer was never far enough ahead to wait for room
+    sides = ((flow.waits, flow.wait_numbers), (for_room["row"].to_numpy(), for_room["number"].to_numpy()))
     means = []
     for row, number in sides:
-        slot = number % told.slots
-        count = np.maximum(np.bincount(slot, minlength=told.slots), 1)
-        means.append(np.bincount(slot, took[row], told.slots) / count)
+        slot = number % flow.slots
+        count = np.maximum(np.bincount(slot, minlength=flow.slots), 1)
+        means.append(np.bincount(slot, took[row], flow.slots) / count)
     return [Slot(number, float(full), float(empty)) for number, (full, empty) in enumerate(zip(*means, strict=True))]
 
 
@@ -138,7 +138,7 @@ def _each(frame: pl.DataFrame, unit: str) -> pl.DataFrame:
 
 
 def _first_warp(line: Line, frame: pl.DataFrame) -> pl.DataFrame:
-    """All warps of a producer record what one of them does."""
+    """All warps of a producer record the work of one of them."""
     return frame.filter(pl.col("unit") == pl.col("unit").min().over("cta"))
 
 
@@ -147,9 +147,9 @@ def _slots(copies: pl.DataFrame, waits: pl.DataFrame) -> int:
     scope, unit_scope = copies["scope"].mode().min(), waits["scope"].mode().min()
     mine = copies.filter(pl.col("scope") == scope).select("cta", pl.col("number").alias("copy"), pl.col("begin").alias("at")).sort("at")
     steps = waits.filter(pl.col("scope") == unit_scope).select("cta", "number", pl.col("begin").alias("at")).sort("at")
-    met = mine.join_asof(steps, on="at", by="cta", strategy="backward", check_sortedness=False).drop_nulls("number")
-    if met.is_empty():
+    joined = mine.join_asof(steps, on="at", by="cta", strategy="backward", check_sortedness=False).drop_nulls("number")
+    if joined.is_empty():
         return 0
     # Numbers run down: of the waits that have begun by then, all but the latest are through.
-    taken = met["number"] - met["copy"] + 1
-    return max(round(float(taken.quantile(0.99, "nearest") or 0)), 0)
+    used = joined["number"] - joined["copy"] + 1
+    return max(round(float(used.quantile(0.99, "nearest") or 0)), 0)

@@ -1,4 +1,4 @@
-"""What happens inside instrumented kernels: everything that is known of each, as one value."""
+"""The inside of instrumented kernels: all results about each kernel, as one value."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class IntraKernel:
     took_ns: float
     """Of a launch, the median."""
     in_scopes: float
-    """Of its warps' time, what outermost scopes cover."""
+    """The share of its warps' time that outermost scopes cover."""
     scopes: list[ScopeTime]
     overlap: Overlap | None
     bubbles: list[Bubble]
     roles: list[Role]
     path: RolePath | None
-    """Who of the roles is waited for."""
+    """The critical path through its roles."""
     slots: list[Slot]
     """Buffers between roles."""
     balance: Balance | None
@@ -58,24 +58,24 @@ class IntraKernel:
 
 def intra(profile: Tables, wanted: str = "") -> list[IntraKernel]:
     """Kernels whose name has `wanted` in it, those that took most first."""
-    known = list(insides(profile))
-    if not known:
+    every = list(insides(profile))
+    if not every:
         raise AiflameError(NONE)
-    found = [one for one in known if wanted in one.name or wanted in one.short]
-    if not found:
-        names = ", ".join(dict.fromkeys(one.short for one in known))
+    matching = [one for one in every if wanted in one.name or wanted in one.short]
+    if not matching:
+        names = ", ".join(dict.fromkeys(one.short for one in every))
         raise AiflameError(f"no instrumented kernel is called {wanted!r}: there are {names}")
-    return [_asked(profile, one) for one in found]
+    return [_asked(profile, one) for one in matching]
 
 
 def _asked(profile: Tables, inside: Inside) -> IntraKernel:
     copies = flow(inside)
     path = role_path(inside, copies)
-    times, told, waits, even = scope_times(inside), overlap(inside, copies), bubbles(inside), balance(inside)
+    times, overlapping, waits, even = scope_times(inside), overlap(inside, copies), bubbles(inside), balance(inside)
     parts = roles(inside, path.of_role() if path is not None else {})
     changed = changes(profile, inside)
     row = inside.kernel
-    # What is won is won by the kernel as it is, where that was seen.
+    # Gains are relative to the kernel without instrumentation, where that was measured.
     alone = changed.took_ns[0] if changed.took_ns[0] > 0 else inside.took_ns
     return IntraKernel(
         process=inside.process,
@@ -92,26 +92,26 @@ def _asked(profile: Tables, inside: Inside) -> IntraKernel:
         took_ns=inside.took_ns,
         in_scopes=sum(one.share for one in times if one.depth == 0 and not one.beside),
         scopes=times,
-        overlap=told,
+        overlap=overlapping,
         bubbles=waits,
         roles=parts,
         path=path,
         slots=slot_times(inside, copies) if copies is not None else [],
         balance=even,
         changes=changed,
-        findings=findings(alone, times, told, waits, parts, path, even),
+        findings=findings(alone, times, overlapping, waits, parts, path, even),
         warnings=warnings(inside, changed),
     )
 
 
 def to_json(kernels: list[IntraKernel]) -> list[dict[str, Any]]:
-    """Plain values, with what is worked out of them."""
-    found = []
+    """Plain values, with the ratios computed from them."""
+    rows = []
     for one in kernels:
-        told = asdict(one)
+        row = asdict(one)
         if one.overlap is not None:
             ratios = {name: getattr(one.overlap, name) for name in ("overlapped", "exposed", "bound", "two_buffers")}
-            told["overlap"] |= ratios | {"bound_ns": (max(one.changes.took_ns[0], 0) or one.took_ns) * one.overlap.bound}
-        told["changes"]["overhead"] = one.changes.overhead
-        found.append(told)
-    return found
+            row["overlap"] |= ratios | {"bound_ns": (max(one.changes.took_ns[0], 0) or one.took_ns) * one.overlap.bound}
+        row["changes"]["overhead"] = one.changes.overhead
+        rows.append(row)
+    return rows

@@ -1,4 +1,4 @@
-"""What the scopes of a kernel stand for: by the operation that a scope begins with, its kind and its phase."""
+"""The roles of a kernel's scopes, by the operation that a scope begins with, its kind and its phase."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def is_copy(row: Row) -> bool:
 
 
 def is_load_issue(row: Row) -> bool:
-    """Of whatever kind, where it is only handed over."""
+    """True for loads and copies of any kind where the scope covers only their issue."""
     return row["kind"] in ("load", "async") and row["phase"] in ("span", "issue")
 
 

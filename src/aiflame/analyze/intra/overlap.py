@@ -1,4 +1,4 @@
-"""What of a kernel's copies and math overlaps, what of the copies is exposed, and what the kernel would take if none were.
+"""The overlap of a kernel's copies and math, the exposed part of copies, and the kernel's time if no copy were exposed.
 
 A copy is in flight from where it is issued to the end of the wait that it is waited for with; so is a multiplication that goes on by
 itself. With kernels whose stages are pipelined, a copy is waited for some waits later; with kernels that have roles, by another role. A
@@ -36,7 +36,7 @@ _NUMBER = re.compile(r" #\d+$")
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Times are sums over CTAs (or over multiprocessors, `of_sms`) of what records cover."""
+    """Times are sums over CTAs (or over multiprocessors, `of_sms`) of the time that records cover."""
 
     of_sms: bool
     window_ns: int
@@ -50,7 +50,7 @@ class Overlap:
 
     @property
     def overlapped(self) -> float:
-        """Of the copies' time, what lies under math."""
+        """The share of the copies' time that lies under math."""
         return self.both_ns / self.copies_ns if self.copies_ns else 0.0
 
     @property
@@ -60,7 +60,7 @@ class Overlap:
 
     @property
     def bound(self) -> float:
-        """What would be left of the time if math hid all copies."""
+        """The part of the time that would be left if math hid all copies."""
         return 1 - self.exposed
 
     @property
@@ -99,12 +99,12 @@ def _copies(inside: Inside, line: Line, handed_on: Flow | None) -> tuple[Spans, 
     of_copies = [row["scope"] for row in rows if is_copy_wait(row)]
     math = [row["scope"] for row in rows if is_math(row) or is_whole_math(row)]
     begins = np.isin(scope, math or [row["scope"] for row in rows if is_dot_wait(row)])
-    known = handed_on is not None
+    by_roles = handed_on is not None
     flights = [(handed_on.begin, handed_on.end)] if handed_on is not None else []
     waits = [(line.begin[handed_on.waits], line.end[handed_on.waits])] if handed_on is not None else []
     for row in rows:
         mine = scope == row["scope"]
-        if not is_load_issue(row) or (known and is_copy(row)):
+        if not is_load_issue(row) or (by_roles and is_copy(row)):
             continue
         pairs = [one["scope"] for one in rows if one["pair"] == row["scope"]]
         if pairs or is_copy(row):
@@ -160,15 +160,16 @@ def _dot_waits_later(row: Row, waits: list[Row]) -> int:
 
 
 def _worked(inside: Inside, line: Line, handed_on: Flow) -> Spans:
-    """Where no multiplication was recorded: what consumers do between a wait for copies and the next; after the last as long as usually."""
-    told = roles_of_spans(inside)
+    """Stands for math where no multiplication was recorded: the time of consumers between one wait for copies and the next; after the
+    last wait, the usual time."""
+    roles = roles_of_spans(inside)
     rows = np.unique(handed_on.waits)
-    if told is None or len(rows) < 2:
+    if roles is None or len(rows) < 2:
         return _joined([])
     after, same = line.end[rows], np.append(line.unit[rows][1:] == line.unit[rows][:-1], False)
     until = np.append(line.begin[rows][1:], 0)
     usual = int(np.median((until - after)[same])) if same.any() else 0
-    whole = np.flatnonzero(told.whole)
+    whole = np.flatnonzero(roles.whole)
     of_unit = whole[np.minimum(np.searchsorted(line.unit[whole], line.unit[rows]), len(whole) - 1)]
     until = np.where(same, until, np.minimum(after + usual, np.maximum(line.end[of_unit], after)))
     return union(after, until)
@@ -179,9 +180,9 @@ def _in_flight(line: Line, issue: Mask, wait: Mask, later: int) -> tuple[Ints, I
     issues, waits = np.flatnonzero(issue), np.flatnonzero(wait)
     at = np.searchsorted(waits, issues) + later - 1
     good = at < len(waits)
-    issues, found = issues[good], waits[at[good]]
-    same = line.unit[found] == line.unit[issues]
-    return line.begin[issues[same]], line.end[found[same]]
+    issues, ending = issues[good], waits[at[good]]
+    same = line.unit[ending] == line.unit[issues]
+    return line.begin[issues[same]], line.end[ending[same]]
 
 
 def _begin_after(line: Line, mine: Mask, of: Mask) -> Ints:
@@ -191,8 +192,8 @@ def _begin_after(line: Line, mine: Mask, of: Mask) -> Ints:
         return np.zeros(len(rows), dtype=np.int64)
     at = np.minimum(np.searchsorted(others, rows), len(others) - 1)
     good = (others[at] > rows) & (line.unit[others[at]] == line.unit[rows])
-    found: Ints = np.where(good, line.begin[others[at]], 0)
-    return found
+    begins: Ints = np.where(good, line.begin[others[at]], 0)
+    return begins
 
 
 def _joined(parts: list[tuple[Ints, Ints]]) -> Spans:
@@ -200,7 +201,7 @@ def _joined(parts: list[tuple[Ints, Ints]]) -> Spans:
     return union(np.concatenate([none, *(begin for begin, _ in parts)]), np.concatenate([none, *(end for _, end in parts)]))
 
 
-def _on_sms(inside: Inside, line: Line, told: tuple[Spans, ...]) -> tuple[tuple[Spans, ...], Spans]:
+def _on_sms(inside: Inside, line: Line, parts: tuple[Spans, ...]) -> tuple[tuple[Spans, ...], Spans]:
     """The same with a stretch for each multiprocessor of a launch; and where there no CTA that runs lacks its records."""
     ctas = inside.ctas.select("launch", "sm", "begin_ns").with_row_index("place")
     groups = ctas.select("launch", "sm").unique(maintain_order=True).with_row_index("group")
@@ -214,4 +215,4 @@ def _on_sms(inside: Inside, line: Line, told: tuple[Spans, ...]) -> tuple[tuple[
 
     windows = union(line.window_begin + move, line.window_end + move)
     missing = union(begin, line.window_begin + move)
-    return tuple(moved(one) for one in told), without(windows, missing)
+    return tuple(moved(one) for one in parts), without(windows, missing)

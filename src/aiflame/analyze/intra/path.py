@@ -1,6 +1,6 @@
-"""The critical path through the roles of a kernel: what each CTA's end waited for, from there back to its begin.
+"""The critical path through the roles of a kernel: the waits behind each CTA's end, followed back to its begin.
 
-At a wait that was really waited for, the path goes on at who was waited for: for a copy, at the producer when it issued that copy, and the
+At a wait that really took time, the path goes on at the awaited role: for a copy, at the producer when it issued that copy, and the
 copy's time is its own part of the path; else at the role that worked last before the wait ended.
 """
 
@@ -28,7 +28,7 @@ class PathPart:
     role: str
     """Empty: the copies' own time."""
     scope: str
-    """Empty: what lies in none inside the role."""
+    """Empty: time of the role outside of its scopes."""
     share: float
     """Of the path."""
 
@@ -40,10 +40,10 @@ class RolePath:
     """The longest first."""
 
     def of_role(self) -> dict[str, float]:
-        found: dict[str, float] = {}
+        shares: dict[str, float] = {}
         for part in self.parts:
-            found[part.role] = found.get(part.role, 0.0) + part.share
-        return found
+            shares[part.role] = shares.get(part.role, 0.0) + part.share
+        return shares
 
     @property
     def in_flight(self) -> float:
@@ -52,7 +52,7 @@ class RolePath:
 
 @dataclass(slots=True)
 class _Warp:
-    """What one warp recorded in its role. Lists are by time."""
+    """The records of one warp in its role. Lists are by time."""
 
     begin: int
     end: int
@@ -69,40 +69,40 @@ class _Warp:
 
 
 def role_path(inside: Inside, copies: Flow | None) -> RolePath | None:
-    """None of a kernel without roles, or whose roles recorded no waits, or hand on what they do not wait for themselves."""
-    told = roles_of_spans(inside)
-    if told is None or len(told.names) < 2 or not waits_for_its_math(str(inside.kernel["arch"])):
+    """None for a kernel without roles, or whose roles recorded no waits, or hand on copies that they do not wait for themselves."""
+    roles = roles_of_spans(inside)
+    if roles is None or len(roles.names) < 2 or not waits_for_its_math(str(inside.kernel["arch"])):
         return None
     line = inside.line
     scope = inside.spans["scope"].to_numpy()[line.order].astype(np.int64)
     rows = {row["scope"]: row for row in inside.scopes.to_dicts()}
-    waits = np.isin(scope, [number for number, row in rows.items() if is_role_wait(row)]) & (told.role >= 0)
+    waits = np.isin(scope, [number for number, row in rows.items() if is_role_wait(row)]) & (roles.role >= 0)
     if not waits.any():
         return None
     took = inside.spans["took_ns"].to_numpy()[line.order].astype(np.float64)
     real = waits & (took > _unwaited(scope, took, waits))
-    ctas = np.unique(line.cta[told.whole])
+    ctas = np.unique(line.cta[roles.whole])
     chosen = ctas[np.linspace(0, len(ctas) - 1, min(MOST_CTAS, len(ctas))).astype(np.int64)]
     issued = _issued(copies, chosen)
     sums: Counter[tuple[str, str]] = Counter()
     inner = _leaves(inside, scope, {number for number, row in rows.items() if row["kind"] not in ("role", "region", "loop")})
     for cta in chosen.tolist():
-        warps = _warps(inside, told, cta, waits, real, inner)
+        warps = _warps(inside, roles, cta, waits, real, inner)
         for role, row, length in _walk(warps, issued, -1 if copies is None else copies.producer):
             name = IN_FLIGHT if role < 0 else "" if row < 0 else str(rows[int(scope[row])]["name"])
-            sums[told.names[role] if role >= 0 else "", name] += length
+            sums[roles.names[role] if role >= 0 else "", name] += length
     whole = max(sum(sums.values()), 1)
     parts = [PathPart(role, name, length / whole) for (role, name), length in sums.items() if length > 0]
     return RolePath(len(chosen), sorted(parts, key=lambda one: (-one.share, one.role, one.scope)))
 
 
 def _unwaited(scope: Ints, took: Floats, waits: Mask) -> Floats:
-    """Of each span: what its scope takes where nobody has to wait, twice over."""
+    """For each span: twice the time that its scope takes without waiting."""
     least = np.zeros(256)
     for number in np.unique(scope[waits]).tolist():
         least[number] = min(float(np.quantile(took[scope == number], 0.05)), NO_WAIT_NS)
-    found: Floats = 2 * least[scope]
-    return found
+    limits: Floats = 2 * least[scope]
+    return limits
 
 
 def _issued(copies: Flow | None, chosen: Ints) -> dict[int, int]:
@@ -121,19 +121,19 @@ def _leaves(inside: Inside, scope: Ints, kinds: set[int]) -> Mask:
     line = inside.line
     alone = np.ones(len(scope), dtype=np.bool_)
     alone[:-1] = (line.unit[1:] != line.unit[:-1]) | (line.begin[1:] >= line.end[:-1])
-    found: Mask = alone & np.isin(scope, list(kinds))
-    return found
+    leaves: Mask = alone & np.isin(scope, list(kinds))
+    return leaves
 
 
-def _warps(inside: Inside, told: RolesOfSpans, cta: int, waits: Mask, real: Mask, leaves: Mask) -> dict[int, _Warp]:
+def _warps(inside: Inside, roles: RolesOfSpans, cta: int, waits: Mask, real: Mask, leaves: Mask) -> dict[int, _Warp]:
     """Of each role the first warp that was recorded: the others do the same."""
     line = inside.line
     low, high = np.searchsorted(line.cta, [cta, cta + 1])
     rows = np.arange(low, high)
-    found = {}
-    for role in range(len(told.names)):
-        mine = rows[told.role[rows] == role]
-        whole = mine[told.whole[mine]]
+    of_roles = {}
+    for role in range(len(roles.names)):
+        mine = rows[roles.role[rows] == role]
+        whole = mine[roles.whole[mine]]
         if not len(whole):
             continue
         mine = mine[line.unit[mine] == line.unit[whole[0]]]
@@ -145,8 +145,8 @@ def _warps(inside: Inside, told: RolesOfSpans, cta: int, waits: Mask, real: Mask
         warp.arrivals = line.begin[inner[waits[inner]]].tolist()
         warp.leaves = inner[leaves[inner]].tolist()
         warp.leaf_begin, warp.leaf_end = line.begin[warp.leaves].tolist(), line.end[warp.leaves].tolist()
-        found[role] = warp
-    return found
+        of_roles[role] = warp
+    return of_roles
 
 
 def _walk(warps: dict[int, _Warp], issued: dict[int, int], producer: int) -> list[tuple[int, int, int]]:
@@ -179,18 +179,18 @@ def _walk(warps: dict[int, _Warp], issued: dict[int, int], producer: int) -> lis
 
 
 def _spent(warp: _Warp, role: int, begin: int, end: int) -> list[tuple[int, int, int]]:
-    """What a role did in a stretch, by scope."""
-    found, rest = [], max(end - begin, 0)
+    """The work of a role in a stretch of time, by scope."""
+    parts, remainder = [], max(end - begin, 0)
     for at in range(bisect_right(warp.leaf_end, begin), bisect_left(warp.leaf_begin, end)):
         length = min(warp.leaf_end[at], end) - max(warp.leaf_begin[at], begin)
-        found.append((role, warp.leaves[at], length))
-        rest -= length
-    return [*found, (role, -1, rest)]
+        parts.append((role, warp.leaves[at], length))
+        remainder -= length
+    return [*parts, (role, -1, remainder)]
 
 
 def _worked_last(warps: dict[int, _Warp], role: int, moment: int) -> tuple[int, int]:
-    """Which other role worked last before a moment, and until when. Of several that work, the one that comes to its next wait first: what
-    it hands over it hands over before it."""
+    """Which other role worked last before a moment, and until when. Of several that work, the one that comes to its next wait first:
+    it hands over its data before that wait."""
     best, until, nearest = -1, -1, 0
     for other, warp in warps.items():
         if other == role or warp.begin >= moment:

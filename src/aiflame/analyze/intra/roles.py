@@ -26,7 +26,7 @@ class Role:
     working: float
     """Of that."""
     alone: float
-    """Of the time that any role works, what this one works alone."""
+    """The share of the time with any working role in which this one works alone."""
     critical: float
     """Its part of the critical path, where there is one; else `alone`."""
 
@@ -37,19 +37,19 @@ class RolesOfSpans:
     role: Ints
     """Of each span of the line, in the order of `names`; -1: of no role."""
     whole: Mask
-    """Of each span of the line: it is what a warp does as this role, from its begin to its end."""
+    """For each span of the line: it is the whole time of a warp in this role, from begin to end."""
 
 
 def roles_of_spans(inside: Inside) -> RolesOfSpans | None:
     """None of a kernel without roles."""
-    told = inside.scopes.filter(pl.col("kind") == "role").sort("scope")
-    if told.is_empty():
+    role_scopes = inside.scopes.filter(pl.col("kind") == "role").sort("scope")
+    if role_scopes.is_empty():
         return None
     line = inside.line
     scope = inside.spans["scope"].to_numpy()[line.order]
     names: list[str] = []
     role, whole = np.full(len(scope), -1, dtype=np.int64), np.zeros(len(scope), dtype=np.bool_)
-    for number, name in told.select("scope", "name").rows():
+    for number, name in role_scopes.select("scope", "name").rows():
         mine = scope == number
         if mine.any():
             role[np.isin(line.unit, np.unique(line.unit[mine]))] = len(names)
@@ -59,33 +59,33 @@ def roles_of_spans(inside: Inside) -> RolesOfSpans | None:
 
 
 def role_of_warps(inside: Inside) -> dict[int, str]:
-    """Warp → what it does, in a kernel with roles."""
-    told = roles_of_spans(inside)
-    if told is None:
+    """Warp → its role, in a kernel with roles."""
+    spans = roles_of_spans(inside)
+    if spans is None:
         return {}
-    rows = np.flatnonzero(told.whole)
-    return {int(warp): told.names[role] for warp, role in zip(inside.line.unit[rows] & 0xFFFF, told.role[rows], strict=True)}
+    rows = np.flatnonzero(spans.whole)
+    return {int(warp): spans.names[role] for warp, role in zip(inside.line.unit[rows] & 0xFFFF, spans.role[rows], strict=True)}
 
 
 def roles(inside: Inside, critical: Mapping[str, float]) -> list[Role]:
     """None of a kernel without roles; those first that hold the others up most. `critical`: parts of the critical path by role."""
-    told = roles_of_spans(inside)
-    if told is None or len(told.names) < 2:
+    spans = roles_of_spans(inside)
+    if spans is None or len(spans.names) < 2:
         return []
     line = inside.line
     scope = inside.spans["scope"].to_numpy()[line.order]
     waits = np.isin(scope, [row["scope"] for row in inside.scopes.to_dicts() if is_role_wait(row)])
-    each = [told.whole & (told.role == number) for number in range(len(told.names))]
+    each = [spans.whole & (spans.role == number) for number in range(len(spans.names))]
     active = [union(line.begin[mine], line.end[mine]) for mine in each]
     working = [_working(line, mine, waits) for mine in each]
     anyone = _all(working).total()
-    found = []
-    for place, (name, mine) in enumerate(zip(told.names, each, strict=True)):
+    rows = []
+    for place, (name, mine) in enumerate(zip(spans.names, each, strict=True)):
         alone = without(working[place], _all([one for at, one in enumerate(working) if at != place])).total() / max(anyone, 1)
         warps = tuple(np.unique(line.unit[mine] & 0xFFFF).tolist())
         time = active[place].total()
-        found.append(Role(name, warps, time, working[place].total() / max(time, 1), alone, critical.get(name, 0.0) if critical else alone))
-    return sorted(found, key=lambda one: (-one.critical, one.name))
+        rows.append(Role(name, warps, time, working[place].total() / max(time, 1), alone, critical.get(name, 0.0) if critical else alone))
+    return sorted(rows, key=lambda one: (-one.critical, one.name))
 
 
 def _working(line: Line, mine: Mask, waits: Mask) -> Spans:

@@ -43,7 +43,7 @@ class ScopeTime:
     share: float
     """Of the time of warps that records cover."""
     own_share: float
-    """The same without what lies inside."""
+    """The same without the scopes inside."""
     mean_ns: float
     median_ns: float
     """Each time; over launches the mean of their medians, weighted by how often it ran."""
@@ -55,14 +55,14 @@ class ScopeTime:
 
 
 def scope_times(inside: Inside) -> list[ScopeTime]:
-    """Outermost first, what lies inside behind it, those that take most first."""
+    """Outermost first, each followed by the scopes inside, those that take most first."""
     whole = max(float(inside.launches["warp_ns"].sum()), 1.0)
     weighed = [(pl.col(name) * pl.col("count")).sum().alias(name) for name in ("median_ns", "p95_ns")]
     summed = inside.times.group_by("path").agg(pl.col("count").sum(), pl.col("took_ns", "own_ns").sum(), *weighed, pl.col("most_ns").max())
     rows = inside.paths.join(summed, on="path").join(inside.scopes, on="scope", how="left", suffix="_of_scope").sort("path")
     spreads = _spreads(inside)
     depth: dict[int, int] = {0: -1}
-    found: dict[int, list[ScopeTime]] = {}
+    by_parent: dict[int, list[ScopeTime]] = {}
     for row in rows.iter_rows(named=True):
         depth[row["path"]] = depth.get(row["parent"], -1) + 1
         count = max(row["count"], 1)
@@ -86,22 +86,22 @@ def scope_times(inside: Inside) -> list[ScopeTime]:
             by_cta=spreads["cta"].get(row["path"]),
             by_sm=spreads["sm"].get(row["path"]),
         )
-        found.setdefault(row["parent"], []).append(one)
-    return _in_order(found)
+        by_parent.setdefault(row["parent"], []).append(one)
+    return _in_order(by_parent)
 
 
-def _in_order(found: dict[int, list[ScopeTime]]) -> list[ScopeTime]:
+def _in_order(by_parent: dict[int, list[ScopeTime]]) -> list[ScopeTime]:
     ordered: list[ScopeTime] = []
-    waiting = sorted(found.get(0, []), key=lambda one: (one.beside, -one.share, one.path), reverse=True)
+    waiting = sorted(by_parent.get(0, []), key=lambda one: (one.beside, -one.share, one.path), reverse=True)
     while waiting:
         one = waiting.pop()
         ordered.append(one)
-        waiting += sorted(found.get(one.path, []), key=lambda each: (-each.share, each.path), reverse=True)
+        waiting += sorted(by_parent.get(one.path, []), key=lambda each: (-each.share, each.path), reverse=True)
     return ordered
 
 
 def _spreads(inside: Inside) -> dict[str, dict[int, Spread]]:
-    """By warp, CTA and multiprocessor, for each path: the mean over what else there is of each."""
+    """By warp, CTA and multiprocessor, for each path: the mean over the other two."""
     sms = inside.ctas.select("launch", "cta", "sm")
     each = inside.spans.group_by("path", "launch", "cta", "warp").agg(pl.col("took_ns").cast(pl.Float64).sum())
     each = each.join(sms, on=["launch", "cta"], how="left")
@@ -110,8 +110,8 @@ def _spreads(inside: Inside) -> dict[str, dict[int, Spread]]:
 
 def _spread(each: pl.DataFrame, name: str) -> dict[int, Spread]:
     of = each.group_by("path", name).agg(took=pl.col("took_ns").mean()).sort("path", "took", name)
-    found: dict[int, Spread] = {}
+    spreads: dict[int, Spread] = {}
     for (path,), rows in of.partition_by("path", as_dict=True, maintain_order=True).items():
         took = rows["took"].to_numpy()
-        found[int(str(path))] = Spread(len(rows), float(np.median(took)), float(took[-1]), int(rows[name][-1] or 0))
-    return found
+        spreads[int(str(path))] = Spread(len(rows), float(np.median(took)), float(took[-1]), int(rows[name][-1] or 0))
+    return spreads

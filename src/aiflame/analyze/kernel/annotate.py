@@ -1,4 +1,4 @@
-"""A kernel, taken apart: its launches, and on every source line and instruction how often warps were met there and what they waited for.
+"""A kernel in detail: its launches, and the samples and stall reasons of every source line and instruction.
 
 A sample stands at the instruction that could not go on, which is seldom the one to blame: a load's latency shows at the load's first user.
 """
@@ -52,7 +52,7 @@ class Instruction:
     count: Count
     reasons: Reasons
     chain: tuple[CodeLine, ...]
-    """Innermost first, then what it was inlined into; () when no line is known."""
+    """Innermost first, then the lines that it was inlined into; () when no line is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Line:
     """None when the file's text is not known."""
     count: Count
     inclusive: Count
-    """With what was inlined into this line."""
+    """With the code that was inlined into this line."""
     reasons: Reasons
     blocks: tuple[Block, ...]
 
@@ -102,7 +102,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """What was sampled in the whole profile."""
+    """Sampling in the whole profile."""
 
     samples: int = 0
     dropped: int = 0
@@ -114,7 +114,7 @@ class Sampling:
 class Annotation:
     kernel: Kernel
     others: tuple[Kernel, ...]
-    """What the question may have meant too."""
+    """Other kernels that match the question."""
     total_gpu_time_ns: int
     """of all kernels"""
     total_samples: int
@@ -148,23 +148,23 @@ class Annotation:
 def annotate(profile: OpenedProfile, wanted: str, cubin: int | None = None, texts: SourceTexts | None = None) -> Annotation:
     """The kernel that `wanted` names, as compiled in one of its cubins (the one with the most samples). `texts`: of its sources; those that
     the profile has, without."""
-    found = kernels(profile)
-    kernel, *others = choose(found, wanted)
-    return annotation(profile, kernel, found, _shapes(profile, kernel.name), texts or SourceTexts(profile), cubin, tuple(others))
+    every = kernels(profile)
+    kernel, *others = choose(every, wanted)
+    return annotation(profile, kernel, every, _shapes(profile, kernel.name), texts or SourceTexts(profile), cubin, tuple(others))
 
 
-def annotator(profile: OpenedProfile, found: Sequence[Kernel], texts: SourceTexts) -> Callable[[Kernel], Annotation]:
-    """For many kernels of a profile: what they have in common is read once. `found`: all of the profile (`choice.kernels`)."""
+def annotator(profile: OpenedProfile, every: Sequence[Kernel], texts: SourceTexts) -> Callable[[Kernel], Annotation]:
+    """For many kernels of a profile: reads their common tables once. `every`: all kernels of the profile (`choice.kernels`)."""
     shapes: dict[str, list[Shape]] = defaultdict(list)
     for name, shape in _all_shapes(profile):
         shapes[name].append(shape)
-    return lambda kernel: annotation(profile, kernel, found, tuple(shapes[kernel.name]), texts)
+    return lambda kernel: annotation(profile, kernel, every, tuple(shapes[kernel.name]), texts)
 
 
 def annotation(
     profile: OpenedProfile,
     kernel: Kernel,
-    found: Sequence[Kernel],
+    every: Sequence[Kernel],
     shapes: tuple[Shape, ...],
     texts: SourceTexts,
     cubin: int | None = None,
@@ -173,16 +173,18 @@ def annotation(
     samples = _samples(profile, kernel.name)
     versions = dict(samples.group_by("cubin").agg(pl.col("samples").sum()).sort("samples", "cubin", descending=[True, False]).rows())
     if cubin is not None and cubin not in versions:
-        known = ", ".join(f"{crc:016x}" for crc in versions)
-        raise AiflameError(f"{kernel.short} was not sampled in cubin {cubin:016x}: " + (f"use {known}" if known else "it has no samples"))
+        sampled = ", ".join(f"{crc:016x}" for crc in versions)
+        raise AiflameError(
+            f"{kernel.short} was not sampled in cubin {cubin:016x}: " + (f"use {sampled}" if sampled else "it has no samples")
+        )
     chosen = cubin if cubin is not None else next(iter(versions), None)
     instructions = _instructions(profile, chosen, kernel.name, samples) if chosen is not None else ()
     files = _files(texts, instructions)
     return Annotation(
         kernel,
         others,
-        sum(other.gpu_time_ns for other in found),
-        sum(other.samples for other in found),
+        sum(other.gpu_time_ns for other in every),
+        sum(other.samples for other in every),
         shapes,
         _sampling(profile),
         chosen,
@@ -249,7 +251,7 @@ def _instructions(profile: OpenedProfile, cubin: int, name: str, samples: pl.Dat
     sass: dict[int, str] = dict(_of_code(profile, "gpu_instructions", cubin, name, ["offset", "sass"]))
     chains: dict[int, list[CodeLine]] = defaultdict(list)
     for offset, _, *place in sorted(_of_code(profile, "gpu_lines", cubin, name, ["offset", "depth", "name", "file", "line"]), reverse=True):
-        if place[2] or chains[offset]:  # what the compiler made up has line 0
+        if place[2] or chains[offset]:  # code without a source line has line 0
             chains[offset].append(CodeLine(*place))
     return tuple(
         Instruction(offset, sass.get(offset, ""), _sum(reasons[offset].values()), reasons[offset], tuple(chains[offset]))
@@ -305,7 +307,7 @@ def _sampling(profile: OpenedProfile) -> Sampling:
 
 
 def _notes(profile: OpenedProfile, kernel: Kernel, cubin: int | None, instructions: Sequence[Instruction]) -> Iterable[str]:
-    """What is not shown, why, and what to do."""
+    """Notes on missing parts, with the reason and a remedy."""
     if not kernel.samples:
         yield how_to_sample(profile, kernel.name)
         return

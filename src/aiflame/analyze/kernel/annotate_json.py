@@ -1,4 +1,4 @@
-"""A kernel, taken apart, for programs. Keys are only ever added; percentages are of the samples of the cubin that is shown."""
+"""A kernel in detail, for programs. Keys are only ever added; percentages are of the samples of the cubin that is shown."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Kernel:
 
 def kernels(profile: OpenedProfile) -> list[Kernel]:
     """All of them, the hottest first: by samples, then by GPU time."""
-    ran = (
+    executed = (
         profile.scan("kernels")
         .group_by("process", "shape")
         .agg(launches=pl.len(), time=took_ns())
@@ -57,11 +57,11 @@ def kernels(profile: OpenedProfile) -> list[Kernel]:
         .group_by("name")
         .agg(pl.col("samples").sum())
     )
-    found = ran.join(sampled, on="name", how="full", coalesce=True).collect()
+    every = executed.join(sampled, on="name", how="full", coalesce=True).collect()
     names = _names(profile)
     readable = dict(variants(profile).group_by("name").agg(pl.col("readable").unique().sort()).rows())
     listed = []
-    for name, launches, time, samples in found.select("name", "launches", "time", "samples").rows():
+    for name, launches, time, samples in every.select("name", "launches", "time", "samples").rows():
         short, full = names.get(name, (name, name))
         listed.append(Kernel(name, short, full, launches or 0, time or 0, samples or 0, tuple(readable.get(name, ()))))
     return sorted(listed, key=lambda kernel: kernel.weight, reverse=True)
@@ -73,19 +73,19 @@ def took_ns() -> pl.Expr:
     return pl.when(ended).then(pl.col("end_ns") - pl.col("start_ns")).otherwise(0).clip(upper_bound=LONGEST_NS).sum().cast(pl.Int64)
 
 
-def choose(found: Sequence[Kernel], wanted: str) -> list[Kernel]:
+def choose(every: Sequence[Kernel], wanted: str) -> list[Kernel]:
     """Those that `wanted` may mean, the hottest first; at least one."""
-    if not found:
+    if not every:
         raise AiflameError("no GPU kernel ran in this profile: record a program that uses a GPU")
     for matches in _matchers(wanted):
-        if chosen := [kernel for kernel in found if any(map(matches, (kernel.short, kernel.name, kernel.full, *kernel.specializations)))]:
+        if chosen := [kernel for kernel in every if any(map(matches, (kernel.short, kernel.name, kernel.full, *kernel.specializations)))]:
             return chosen
-    raise AiflameError(f"no kernel matches {cut(clean(wanted), _NAME_WIDTH)!r}: {hottest(found)}")
+    raise AiflameError(f"no kernel matches {cut(clean(wanted), _NAME_WIDTH)!r}: {hottest(every)}")
 
 
-def hottest(found: Sequence[Kernel]) -> str:
+def hottest(every: Sequence[Kernel]) -> str:
     """A line that names the kernels one would ask for."""
-    return "the hottest are " + ", ".join(cut(clean(kernel.short), _NAME_WIDTH) for kernel in found[:_NAMED])
+    return "the hottest are " + ", ".join(cut(clean(kernel.short), _NAME_WIDTH) for kernel in every[:_NAMED])
 
 
 def _matchers(wanted: str) -> list[Callable[[str], bool]]:

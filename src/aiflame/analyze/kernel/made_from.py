@@ -1,4 +1,4 @@
-"""What a compiled kernel was made from, for who looks at it: its ops with their layers and lines, and the files that were kept."""
+"""The sources of a compiled kernel for its page: its ops with their layers and lines, and the files that were kept."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from aiflame.resolve.fused_ops import provenance
 
 def made_from(profile: OpenedProfile, kernel: str) -> tuple[str, ...]:
     """`aten::gelu (layers.3, model.py:11)`: each once, for all calls of the kernel."""
-    told = provenance(profile.table("kernel_origins"))
-    calls = told.calls.filter(pl.col("kernel") == kernel)
-    parts = told.parts.join(calls.select("set").unique(), on="set", how="semi")
+    sources = provenance(profile.table("kernel_origins"))
+    calls = sources.calls.filter(pl.col("kernel") == kernel)
+    parts = sources.parts.join(calls.select("set").unique(), on="set", how="semi")
     lines = []
     for op, layer, file, line, backward in parts.select("op", "layer", "file", "line", "backward").iter_rows():
         place = f"{file.rpartition('/')[2]}:{line}" if file else ""
@@ -22,7 +22,7 @@ def made_from(profile: OpenedProfile, kernel: str) -> tuple[str, ...]:
 
 
 def kept(profile: OpenedProfile, kernel: str) -> tuple[str, ...]:
-    """The files of the profile's folder that --keep-ir left of it, and of the graphs that it is of."""
+    """The files that --keep-ir left in the profile's folder for this kernel and for its graphs."""
     modules = provenance(profile.table("kernel_origins")).calls.filter(pl.col("kernel") == kernel)["module"].unique()
     of_graph = (pl.col("kernel") == "") & pl.col("module").is_in(modules.to_list())
     files = profile.table("kept_files").filter((pl.col("kernel") == kernel) | of_graph)

@@ -58,7 +58,7 @@ class SourceFolder:
         return None
 
     def _text(self, path: Path) -> str | None:
-        """None for what a link leads out of the folder to."""
+        """None for a file to which a link leads out of the folder."""
         try:
             real = path.resolve(strict=True)
             if not real.is_relative_to(self._folder) or not stat.S_ISREG(real.lstat().st_mode):
@@ -72,7 +72,7 @@ class SourceFolder:
 
 
 class SourceTexts:
-    """Of one profile. `folder`: what the reader points to."""
+    """Source texts of one profile. `folder`: the reader's `--source-path`."""
 
     def __init__(self, profile: OpenedProfile, folder: SourceFolder | None = None) -> None:
         self._profile, self._folder = profile, folder
@@ -87,12 +87,12 @@ class SourceTexts:
 
     def all(self) -> dict[str, str]:
         """Every text that is known, by the path that the profile's lines name."""
-        found = dict(self._stored)
+        texts = dict(self._stored)
         if self._folder is not None and self._profile.has("gpu_lines"):
             for path in self._profile.scan("gpu_lines").select(pl.col("file").unique().sort()).collect()["file"].to_list():
-                if path not in found and (text := self._from_folder(path)) is not None:
-                    found[path] = text
-        return found
+                if path not in texts and (text := self._from_folder(path)) is not None:
+                    texts[path] = text
+        return texts
 
     def _from_folder(self, path: str) -> str | None:
         if self._folder is None or not path:

@@ -1,1 +1,1 @@
-"""The first screen of a profile: what ran, for how long, how busy its devices were, and how long each step took."""
+"""The first screen of a profile: its programs, its duration, how busy its devices were, and how long each step took."""

@@ -1,4 +1,4 @@
-"""How long each step took, one after another, and what its device did meanwhile: for a picture of them."""
+"""The times of steps, one after another, with the states of their devices: for a picture of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StepSeries:
     begin_ns: tuple[int, ...]
     took_ns: tuple[int, ...]
     states: dict[str, tuple[int, ...]]
-    """What its devices did, on average: STATES of `occupancy`; empty where none was used."""
+    """Times of its devices' states, on average: STATES of `occupancy`; empty where no device was used."""
     of: int
     """How many steps it had in all."""
 
@@ -35,15 +35,15 @@ def step_series(analysis: ProfileAnalysis) -> list[StepSeries]:
     times = step_times(host_steps(analysis), on_device)
     states = on_device.group_by("process", "step").agg(pl.col(STATES).mean().round().cast(pl.Int64))
     rows = times.join(states, on=["process", "step"], how="left", maintain_order="left").with_columns(pl.col(STATES).fill_null(0))
-    found = []
+    series = []
     for process in rows["process"].unique().sort().head(MOST_PROCESSES).to_list():
         all_steps = rows.filter(pl.col("process") == process).sort("step")
         shown = _thinned(all_steps)
         columns = {name: tuple(shown[name].to_list()) for name in ("step", "begin_ns", "took")}
         name = analysis.process_names[process] if process < len(analysis.process_names) else ""
-        ran = {state: tuple(shown[state].to_list()) for state in STATES} if not on_device.is_empty() else {}
-        found.append(StepSeries(name, columns["step"], columns["begin_ns"], columns["took"], ran, len(all_steps)))
-    return found
+        state_times = {state: tuple(shown[state].to_list()) for state in STATES} if not on_device.is_empty() else {}
+        series.append(StepSeries(name, columns["step"], columns["begin_ns"], columns["took"], state_times, len(all_steps)))
+    return series
 
 
 def _thinned(steps: pl.DataFrame) -> pl.DataFrame:

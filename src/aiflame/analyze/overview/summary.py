@@ -1,4 +1,4 @@
-"""What a person wants to know first of a profile: what ran, on what, for how long; how busy its devices were; what the time was for."""
+"""A summary of a profile: its programs, machine and duration; how busy its devices were; the main parts of the time."""
 
 from __future__ import annotations
 
@@ -73,15 +73,15 @@ class Summary:
     threads: int
     devices: tuple[str, ...]
     notes: tuple[str, ...]
-    """What could not be recorded or read."""
+    """Failures to record or to read something."""
     metric: str
-    """The one that `phases`, `layers` and `unattributed` are of; "" where there is none."""
+    """The metric of `phases`, `layers` and `unattributed`; "" where there is none."""
     metrics: tuple[MetricTotal, ...]
     occupancy: tuple[Occupancy, ...]
     steps: Steps | None
     phases: tuple[Part, ...]
     layers: tuple[Part, ...]
-    """The longest, innermost: what is inside another layer is not counted for that."""
+    """The longest ones; time in an inner layer does not count for the outer one."""
     unattributed: float
     """Share of the metric whose code is not known."""
     estimated: bool
@@ -142,7 +142,7 @@ def host_steps(analysis: ProfileAnalysis) -> pl.DataFrame:
 
 
 def _totals(analysis: ProfileAnalysis) -> list[MetricTotal]:
-    profile, found = analysis.profile, []
+    profile, totals = analysis.profile, []
     for name in metrics(profile):
         metric = METRICS[name]
         if name in CLOCK:
@@ -157,8 +157,8 @@ def _totals(analysis: ProfileAnalysis) -> list[MetricTotal]:
             total = tree(profile, name).total(name)
         else:
             total = _samples(profile, latency=name == GPU_LATENCY.name)
-        found.append(MetricTotal(name, metric.label, metric.unit, total))
-    return found
+        totals.append(MetricTotal(name, metric.label, metric.unit, total))
+    return totals
 
 
 def _samples(profile: Tables, *, latency: bool) -> int:
@@ -182,7 +182,7 @@ def _started(meta: Meta) -> str:
 
 
 def _duration(meta: Meta, analysis: ProfileAnalysis) -> int:
-    """Of the recording; where its end is not known, of what was seen."""
+    """The duration of the recording, or the end of its last record where its own end is missing."""
     if meta.ended is not None:
         return max(meta.ended.monotonic_ns - meta.started.monotonic_ns, 0)
     ends = [int(device.every.end[-1]) for device in analysis.devices]

@@ -1,1 +1,1 @@
-"""The ranks of a parallel job: what each did with its time, who came last to collectives, and the critical path of a step."""
+"""The ranks of a parallel job: how each spent its time, which came last to collectives, and the critical path of a step."""

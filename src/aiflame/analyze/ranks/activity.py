@@ -1,7 +1,7 @@
-"""What a rank did, on one line of time: when it computed, when it copied, and single pieces of work with what they were for.
+"""The activity of a rank on one line of time: when it computed, when it copied, and single pieces of work with their context.
 
-On devices their kernels and copies tell, and the gaps between these; else CPU samples, and the time between them; without samples, the time
-between calls that communicate.
+It comes from kernels, copies and gaps on devices; without devices from CPU samples and the time between them; without samples from the
+time between calls that communicate.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Rule = Literal["devices", "samples", "calls"]
 
 
 class Cause(IntEnum):
-    """What a rank did, where one asks why it came late."""
+    """A rank's activity, as the reason for its lateness."""
 
     COMPUTE = 0
     COPY = 1
@@ -41,7 +41,7 @@ SAYS = {
     Cause.LAUNCH: "its device waited for launches",
     Cause.HOST: "its program did something else",
     Cause.WAIT: "it slept, or waited off the CPU",
-    Cause.UNKNOWN: "what it did is not known",
+    Cause.UNKNOWN: "its activity is not known",
 }
 SITES = {
     "cause": pl.Int64,
@@ -63,7 +63,7 @@ class Activity:
     rule: Rule
     computing: Spans
     copying: Spans
-    """While memory was moved, whatever else ran."""
+    """While memory was moved, also during other work."""
     items: pl.DataFrame
     """ITEMS: all that took time, gaps too; in any order. Work that overlaps counts for each."""
     sites: pl.DataFrame
@@ -71,7 +71,7 @@ class Activity:
 
 
 def taken_out(spans: Spans, other: Spans) -> Spans:
-    """What of `spans` lies outside of `other`."""
+    """The parts of `spans` outside of `other`."""
     if not len(spans) or not len(other):
         return spans
     # At each edge, whether we are inside of either.
@@ -84,5 +84,5 @@ def taken_out(spans: Spans, other: Spans) -> Spans:
 
 
 def holes(spans: Spans, begin: int, end: int) -> Spans:
-    """What of [begin, end) they leave free."""
+    """The parts of [begin, end) outside of `spans`."""
     return taken_out(union(np.array([begin]), np.array([end])), spans)

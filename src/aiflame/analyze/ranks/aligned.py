@@ -1,4 +1,4 @@
-"""A profile of several hosts with their clocks put together by what their ranks met in, as far as its calls tell."""
+"""A profile of several hosts with clocks aligned by the collectives that their ranks met in, as far as its calls were traced."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from aiflame.profile.rank_of import NONE
 from aiflame.profile.ranked import Ranked
 
 DOUBTFUL_NS = 1_000_000
-"""What remains uncertain beyond this is told."""
+"""A larger remaining uncertainty is noted."""
 
 
 def by_meetings(profile: Ranked) -> Ranked:
-    """The same where all ranks are of one host."""
+    """The profile with aligned clocks; unchanged where all ranks ran on one host."""
     if len({part.host for part in profile.parts}) < 2:
         return profile
     processes = with_ranks(profile.table("processes"), profile.table("ranks"))
     ranks = processes.filter(pl.col("rank") != NONE).select(pl.col("process").cast(pl.Int64), "rank")
-    met = calls_that_meet(profile, int(profile.scan("ranks").select(pl.col("size").max()).collect().item() or 0))
+    meeting_calls = calls_that_meet(profile, int(profile.scan("ranks").select(pl.col("size").max()).collect().item() or 0))
     # The first of a rank's processes that meets anybody is the one that the others meet.
-    rows = met.join(ranks, on="process", how="inner").filter(pl.col("process") == pl.col("process").min().over("rank"))
+    rows = meeting_calls.join(ranks, on="process", how="inner").filter(pl.col("process") == pl.col("process").min().over("rank"))
     number = rows.select(pl.struct("group", "number").rank("dense").cast(pl.Int64)).to_series().to_numpy()
     moved, clocks = aligned(profile, Meetings(rows["rank"].to_numpy(), number, rows["begin_ns"].to_numpy(), rows["end_ns"].to_numpy()))
     loose = [rank for rank, clock in clocks.items() if clock.residual_ns is None or clock.residual_ns > DOUBTFUL_NS]
@@ -32,5 +32,5 @@ def by_meetings(profile: Ranked) -> Ranked:
     first = profile.parts[0].rank
     return moved.noted(
         f"{named_ranks(loose)}: the clock is put beside that of rank {first} by the time of day alone, "
-        "to milliseconds: no traced calls tell more"
+        "to milliseconds: no traced calls allow better"
     )

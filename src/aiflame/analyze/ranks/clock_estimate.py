@@ -2,8 +2,8 @@
 
 Nobody leaves a barrier or an all-reduce before all have come. Each such meeting bounds the difference of two clocks from both sides, each
 bound as far off as its message took; and all leave at nearly the same time. Where both sides are close, the middle between the closest
-bounds is taken, as NTP does: what latency varies by falls out. Where one side is far off, since the same rank always comes last, the median
-of how they leave decides. A clock that runs faster than another gives a line instead of a constant.
+bounds is taken, as NTP does, so that variations of latency drop out. Where one side is far off, since the same rank always comes last, the
+median of how they leave decides. A clock that runs faster than another gives a line instead of a constant.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aiflame.profile.ranked import Ranked
 from aiflame.profile.shifts import SAME, Shift
 
 FEW = 4
-"""Meetings: fewer than that only say what is impossible."""
+"""Meetings: fewer only give bounds."""
 CLOSE_NS = 100_000
 """Bounds that are so close to each other are better than how ranks leave, however alike they leave."""
 FASTEST = 1e-3
@@ -55,7 +55,7 @@ class Clock:
 
     @property
     def residual_ns(self) -> int | None:
-        """What remains uncertain."""
+        """The remaining uncertainty."""
         return self.spread_ns if self.by_leaving else self.half_width_ns
 
 
@@ -69,20 +69,20 @@ def clocks(meetings: Meetings, clock_of: Mapping[int, int] | None = None) -> dic
     of_rank = np.array([rank if clock_of is None else clock_of[int(rank)] for rank in ranks], dtype=np.int64)
     numbers = sorted({*of_rank.tolist(), *(clock_of.values() if clock_of else ())})
     seen = _seen(meetings, of_rank[row] if len(row) else of_rank, numbers)
-    found = dict.fromkeys(numbers[:1], FIRST)
-    while waiting := [number for number in numbers if number not in found]:
-        nearest = {number: _nearest(seen, number, found) for number in waiting}
-        if not any(met for _, met in nearest.values()):
-            return found | dict.fromkeys(waiting, UNKNOWN)
-        placed = {number: _next_to(found[other], _fit(seen[other], seen[number])) for number, (other, met) in nearest.items() if met}
-        found |= placed
-    return {number: found[number] for number in numbers}
+    placed = dict.fromkeys(numbers[:1], FIRST)
+    while waiting := [number for number in numbers if number not in placed]:
+        nearest = {number: _nearest(seen, number, placed) for number in waiting}
+        if not any(common for _, common in nearest.values()):
+            return placed | dict.fromkeys(waiting, UNKNOWN)
+        new = {number: _next_to(placed[other], _fit(seen[other], seen[number])) for number, (other, common) in nearest.items() if common}
+        placed |= new
+    return {number: placed[number] for number in numbers}
 
 
 def aligned(profile: Ranked, meetings: Meetings) -> tuple[Ranked, dict[int, Clock]]:
-    """The profile with the clocks of its hosts moved by what their ranks met in; and for each rank how its clock read before that.
+    """The profile with the clocks of its hosts moved by the meetings of their ranks; and for each rank its clock before that.
 
-    `meetings` are as they are read from this profile."""
+    `meetings` have the times of this profile."""
     hosts = list(dict.fromkeys(part.host for part in profile.parts))
     of_process = [hosts.index(part.host) for part in profile.parts for _ in range(part.shown)]
     ranks = ranks_of(profile.table("processes"), profile.table("ranks")).tolist()
@@ -92,15 +92,17 @@ def aligned(profile: Ranked, meetings: Meetings) -> tuple[Ranked, dict[int, Cloc
             clock_of.setdefault(rank, host)
     if len(hosts) < 2:
         return profile, dict.fromkeys(clock_of, FIRST)
-    known = np.isin(meetings.rank, list(clock_of))
-    found = clocks(Meetings(meetings.rank[known], meetings.number[known], meetings.begin_ns[known], meetings.end_ns[known]), clock_of)
-    moved = profile.moved({host: found[number].shift for number, host in enumerate(hosts) if number in found})
-    return moved, {rank: found[number] for rank, number in clock_of.items()}
+    of_rank = np.isin(meetings.rank, list(clock_of))
+    host_clocks = clocks(
+        Meetings(meetings.rank[of_rank], meetings.number[of_rank], meetings.begin_ns[of_rank], meetings.end_ns[of_rank]), clock_of
+    )
+    moved = profile.moved({host: host_clocks[number].shift for number, host in enumerate(hosts) if number in host_clocks})
+    return moved, {rank: host_clocks[number] for rank, number in clock_of.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the ranks of one clock saw of collectives, on that clock."""
+    """The collectives of one clock's ranks, on that clock."""
 
     number: Ints
     """ascending, each once"""
@@ -122,12 +124,12 @@ def _seen(meetings: Meetings, clock: Ints, numbers: list[int]) -> dict[int, _See
     return {each: _Seen(number[begin:end], came[begin:end], left[begin:end]) for each, begin, end in parts}
 
 
-def _nearest(seen: Mapping[int, _Seen], number: int, found: Mapping[int, Clock]) -> tuple[int, int]:
-    """Of the clocks that are known the first, where they met often, else the one that was met most; and how often."""
-    met = {other: len(np.intersect1d(seen[number].number, seen[other].number, assume_unique=True)) for other in found}
-    first = next(iter(found))
-    best = first if met[first] >= FEW else max(met, key=lambda other: met[other])
-    return best, met[best]
+def _nearest(seen: Mapping[int, _Seen], number: int, placed: Mapping[int, Clock]) -> tuple[int, int]:
+    """The first of the placed clocks, where the two share many meetings, else the one with most common meetings; and their number."""
+    common = {other: len(np.intersect1d(seen[number].number, seen[other].number, assume_unique=True)) for other in placed}
+    first = next(iter(placed))
+    best = first if common[first] >= FEW else max(common, key=lambda other: common[other])
+    return best, common[best]
 
 
 def _fit(first: _Seen, other: _Seen) -> Clock:
@@ -169,22 +171,22 @@ def _drift(time: Floats, leaving: Floats) -> float:
     slopes = (value[two] - value[one])[apart > 0] / apart[apart > 0]
     slope = float(np.median(slopes)) if len(slopes) else 0.0
     straight = value - slope * at
-    rest, before = (float(np.median(np.abs(each - np.median(each)))) for each in (straight, value))
-    return slope if rest < 0.7 * before and abs(slope) < FASTEST else 0.0
+    after, before = (float(np.median(np.abs(each - np.median(each)))) for each in (straight, value))
+    return slope if after < 0.7 * before and abs(slope) < FASTEST else 0.0
 
 
-def _next_to(known: Clock, fit: Clock) -> Clock:
-    """A clock that was read on one that is known, on the first."""
-    if known.half_width_ns is None or fit.half_width_ns is None:
-        return UNKNOWN if known.half_width_ns is None else fit
-    one, two = fit.shift, known.shift
+def _next_to(neighbour: Clock, fit: Clock) -> Clock:
+    """A clock relative to the first one, from its fit to a neighbour whose clock is placed."""
+    if neighbour.half_width_ns is None or fit.half_width_ns is None:
+        return UNKNOWN if neighbour.half_width_ns is None else fit
+    one, two = fit.shift, neighbour.shift
     offset = one.offset_ns + two.offset_ns + round((one.at_ns + one.offset_ns - two.at_ns) * two.drift)
     shift = Shift(offset, one.drift + two.drift, one.at_ns)
     return Clock(
         shift,
-        fit.half_width_ns + known.half_width_ns,
-        round(float(np.hypot(fit.spread_ns, known.spread_ns))),
+        fit.half_width_ns + neighbour.half_width_ns,
+        round(float(np.hypot(fit.spread_ns, neighbour.spread_ns))),
         fit.meetings,
         fit.refused,
-        fit.by_leaving or known.by_leaving,
+        fit.by_leaving or neighbour.by_leaving,
     )

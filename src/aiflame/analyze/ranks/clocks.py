@@ -1,6 +1,6 @@
 """The clocks of ranks: CLOCK_MONOTONIC counts from the start of each host.
 
-CLOCK_REALTIME tells how far hosts are apart, as well as they keep it; the collectives that their ranks met in, better
+CLOCK_REALTIME gives the difference between hosts, as well as they keep it; the collectives that their ranks met in give it better
 (`analyze/ranks/clock_estimate.py`).
 """
 
@@ -19,11 +19,11 @@ from aiflame.profile.shifts import SAME, Shift
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """Of each rank. Who is not in it has the first rank's clock."""
+    """The clock of each rank. A rank that is not in it has the first rank's clock."""
 
     shifts: Mapping[int, Shift] = field(default_factory=dict)
     residual_ns: Mapping[int, int | None] = field(default_factory=dict)
-    """By which it may still be wrong, of ranks on another host than the first; None: nothing tells."""
+    """The possible error of ranks on another host than the first; None: unknown."""
 
     def moved(self, rank: int, moments: Ints) -> Ints:
         """On the clock of the first rank."""
@@ -45,13 +45,13 @@ def _clocks(facts: Sequence[RankFacts], rough: Mapping[int, Shift]) -> Clocks:
     hosts = list(dict.fromkeys((one.host, one.boot) for one in facts))
     if len(hosts) < 2:
         return Clocks()
-    found = clocks(_meetings(facts, rough), {one.rank: hosts.index((one.host, one.boot)) for one in facts})
+    clock_of_host = clocks(_meetings(facts, rough), {one.rank: hosts.index((one.host, one.boot)) for one in facts})
     shifts, residuals = {}, {}
     for one in facts:
         host = hosts.index((one.host, one.boot))
         if host:
-            shifts[one.rank] = rough[one.rank].then(found[host].shift)
-            residuals[one.rank] = found[host].residual_ns
+            shifts[one.rank] = rough[one.rank].then(clock_of_host[host].shift)
+            residuals[one.rank] = clock_of_host[host].residual_ns
     return Clocks(shifts, residuals)
 
 

@@ -1,7 +1,7 @@
-"""The collectives of a rank: calls and kernels with which all members of a group work together, and which of different ranks are one.
+"""The collectives of a rank: calls and kernels of all members of a group, and how those of different ranks are matched.
 
-The n-th collective of a group is the same on all its members: a group is told by its backend, its members, and how many groups with these
-members were there before it, since no two processes have the same handle for it.
+The n-th collective of a group is the same on all its members: a group is identified by its backend, its members, and the number of earlier
+groups with these members, since no two processes have the same handle for it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from aiflame.profile.tables import Tables
 
 
 class Sort(IntEnum):
-    """What a call or a kernel of communication does."""
+    """The kind of a call or a kernel of communication."""
 
     NONE = 0
     """It communicates not at all: initialisation, bookkeeping."""
     MEETS = 1
     """Nobody leaves before all have come: all-reduce, all-gather, barrier …"""
     ROOTED = 2
-    """One member gives or gets: a broadcast, a reduction to one. Who comes late holds up that one, or those after it."""
+    """One member gives or gets: a broadcast, a reduction to one. A late member holds up that one, or those after it."""
     PAIR = 3
     """Between two, or a wait for something that was begun before."""
 
@@ -58,7 +58,7 @@ _SORTS = (
 )
 """Words in a name, small and without anything but letters; the first that is found decides."""
 _BEGINS_ONLY = re.compile(r"MPI_I(?!nit|nfo|nter)[a-z]|MPI_.*_init(_c)?$")
-"""Calls of MPI that return before anything was communicated: a wait is what takes time."""
+"""Calls of MPI that return before anything was communicated: the wait takes the time."""
 COMMUNICATES = (int(CallBackend.MPI), int(CallBackend.NCCL), int(CallBackend.TORCH))
 NAMES = ["", *(name for _, name, _ in _SORTS)]
 COLLECTIVES = {
@@ -72,7 +72,7 @@ COLLECTIVES = {
     "thread": pl.Int64,  # process << 32 | row of `threads`
     "blocking": pl.Boolean,  # its thread was in it all the time
     "step": pl.Int64,  # -1: none
-    "phase": pl.Int64,  # Phase, in which it was begun; Communication where nothing else tells
+    "phase": pl.Int64,  # Phase, in which it was begun; Communication where none is known
     "layer": pl.String,
 }
 _CALLS = ("process", "thread", "group", "sort", "bytes", "begin_ns", "end_ns", "blocking", "id", "enqueues")
@@ -87,7 +87,7 @@ class Communication:
 
 
 def sort_of(name: str) -> tuple[Sort, str]:
-    """What a function or a kernel of this name does, and its name for reading."""
+    """The sort of a function or a kernel by its name, and a readable name."""
     row = _row(name)
     return (_SORTS[row - 1][0], NAMES[row]) if row else (Sort.NONE, "")
 
@@ -95,13 +95,13 @@ def sort_of(name: str) -> tuple[Sort, str]:
 def communication(join: DeviceJoin, size: int) -> Communication:
     """Of one rank. `size`: processes of the job, 0: unknown."""
     calls = _calls(join.profile, size)
-    told = _Kernels.of(join)
-    rows = _of_devices(join, calls, told) if len(told.begin) else _of_cpus(join.profile, calls)
+    kernels = _Kernels.of(join)
+    rows = _of_devices(join, calls, kernels) if len(kernels.begin) else _of_cpus(join.profile, calls)
     sorts = np.array([Sort.NONE, *(sort for sort, _, _ in _SORTS)])[rows["sort"].to_numpy()]
     collective = np.isin(sorts, (Sort.MEETS, Sort.ROOTED))
     rows = rows.with_columns(meets=pl.Series(sorts == Sort.MEETS), name=gathered(NAMES, rows["sort"]))
-    found = rows.filter(pl.Series(collective)).sort("begin_ns", maintain_order=True)
-    numbered = found.with_columns(number=pl.int_range(pl.len()).over("group"))
+    collectives = rows.filter(pl.Series(collective)).sort("begin_ns", maintain_order=True)
+    numbered = collectives.with_columns(number=pl.int_range(pl.len()).over("group"))
     return Communication(
         numbered.select(pl.col(name).cast(kind) for name, kind in COLLECTIVES.items()),
         rows.filter(pl.Series(sorts == Sort.PAIR)).select("begin_ns", "end_ns", "thread", "blocking"),
@@ -109,8 +109,8 @@ def communication(join: DeviceJoin, size: int) -> Communication:
 
 
 def calls_that_meet(profile: Tables, size: int) -> pl.DataFrame:
-    """process, group, number, begin_ns, end_ns of calls that nobody has behind him before all have come; of all ranks in the profile. What
-    torch.distributed does meanwhile counts too, as its row ends when it is done."""
+    """process, group, number, begin_ns, end_ns of calls that no rank leaves before all have come; of all ranks in the profile. Asynchronous
+    calls of torch.distributed count too, as their rows end when the work is done."""
     calls = _calls(profile, size)
     sorts = np.array([Sort.NONE, *(sort for sort, _, _ in _SORTS)])[calls["sort"].to_numpy()]
     collective = calls.with_columns(meets=pl.Series(sorts == Sort.MEETS)).filter(pl.Series(np.isin(sorts, (Sort.MEETS, Sort.ROOTED))))
@@ -130,7 +130,7 @@ def _calls(profile: Tables, size: int) -> pl.DataFrame:
     """_CALLS of all calls that communicate; `sort` is a row of NAMES; `enqueues`: it puts kernels on a stream, which then communicate."""
     names = profile.table("call_names").filter(pl.col("backend").is_in(COMMUNICATES))
     backend = names["backend"].to_list()
-    # torch's own rows of what NCCL or MPI did are told by these, where they were traced.
+    # torch's own rows for work of NCCL or MPI are left out where the calls of these were traced.
     inner = {"nccl": CallBackend.NCCL, "mpi": CallBackend.MPI}
     sorts = [
         0 if of == CallBackend.TORCH and inner.get(name.partition(":")[0].lower()) in backend else _row(name)
@@ -165,7 +165,7 @@ def _calls(profile: Tables, size: int) -> pl.DataFrame:
 
 
 def _groups(profile: Tables, size: int) -> pl.DataFrame:
-    """process, group (row of `groups`), and `key`: what the group is called on all its members."""
+    """process, group (row of `groups`), and `key`: a name of the group that is equal on all its members."""
     rows = profile.table("groups").sort("process", "id")
     members = [
         "all" if _is_all(raw, count, size) else _named(np.frombuffer(raw, dtype=np.uint32))
@@ -210,11 +210,11 @@ class _Kernels:
 
     @staticmethod
     def of(join: DeviceJoin) -> _Kernels:
-        site = join.work.ran["site"].to_numpy().astype(np.int64)
+        site = join.work.executions["site"].to_numpy().astype(np.int64)
         row = np.flatnonzero((join.sites["family"] == COLLECTIVE).to_numpy()[site]) if len(site) else site
-        ran = join.work.ran[row]
-        begin, end, step = (ran[name].cast(pl.Int64).to_numpy() for name in ("start_ns", "end_ns", "step"))
-        at = join.launches.rows(join.sites["process"].to_numpy()[site[row]], ran["launch"].cast(pl.Int64).to_numpy())
+        executions = join.work.executions[row]
+        begin, end, step = (executions[name].cast(pl.Int64).to_numpy() for name in ("start_ns", "end_ns", "step"))
+        at = join.launches.rows(join.sites["process"].to_numpy()[site[row]], executions["launch"].cast(pl.Int64).to_numpy())
         launched = np.where(at >= 0, np.append(join.launches.begin_ns, 0)[at], begin)
         threads = join.launches.threads[join.launches.thread[at]] if len(join.launches.thread) else at
         thread = np.where(at >= 0, threads, -1)
@@ -222,45 +222,47 @@ class _Kernels:
         return _Kernels(*(column[order] for column in (begin, end, site[row], step, thread, launched)))
 
 
-def _of_devices(join: DeviceJoin, calls: pl.DataFrame, ran: _Kernels) -> pl.DataFrame:
+def _of_devices(join: DeviceJoin, calls: pl.DataFrame, kernels: _Kernels) -> pl.DataFrame:
     """Kernels say when communication began and ended; the calls that launched them which group it was, and how much."""
-    first, last = _kernels_of_calls(calls, ran)
+    first, last = _kernels_of_calls(calls, kernels)
     there = first >= 0
-    # A call stands for all its kernels; what was launched by no known call stands for itself.
-    covered = np.zeros(len(ran.begin) + 1, dtype=np.int64)
+    # A call stands for all its kernels; a kernel without a known call stands for itself.
+    covered = np.zeros(len(kernels.begin) + 1, dtype=np.int64)
     np.add.at(covered, first[there], 1)
     np.add.at(covered, last[there] + 1, -1)
     alone = np.flatnonzero(np.cumsum(covered)[:-1] == 0)
     names = join.sites["name"].to_list()
-    layers, phases = _around(join, ran)
+    layers, phases = _around(join, kernels)
     inside = pl.Series(there)
     of_calls_ = calls.filter(inside).with_columns(
-        begin_ns=pl.Series(ran.begin[first[there]]),
-        end_ns=pl.Series(np.maximum.reduceat(np.append(ran.end, 0), np.stack([first, last + 1], axis=1)[there].ravel())[::2])
+        begin_ns=pl.Series(kernels.begin[first[there]]),
+        end_ns=pl.Series(np.maximum.reduceat(np.append(kernels.end, 0), np.stack([first, last + 1], axis=1)[there].ravel())[::2])
         if there.any()
         else pl.Series([], dtype=pl.Int64),
         blocking=pl.lit(False),
-        step=pl.Series(ran.step[first[there]]),
+        step=pl.Series(kernels.step[first[there]]),
         phase=pl.Series(phases[first[there]]),
         layer=gathered(layers, pl.Series("layer", first[there])),
     )
     of_kernels = pl.DataFrame(
         {
-            "sort": np.array([_row(name) or _row("send") for name in names], dtype=np.int64)[ran.site[alone]],
+            "sort": np.array([_row(name) or _row("send") for name in names], dtype=np.int64)[kernels.site[alone]],
             "bytes": np.zeros(len(alone), dtype=np.int64),
-            "begin_ns": ran.begin[alone],
-            "end_ns": ran.end[alone],
-            "thread": ran.thread[alone],
+            "begin_ns": kernels.begin[alone],
+            "end_ns": kernels.end[alone],
+            "thread": kernels.thread[alone],
             "blocking": np.zeros(len(alone), dtype=np.bool_),
-            "step": ran.step[alone],
+            "step": kernels.step[alone],
             "phase": phases[alone],
             "layer": gathered(layers, pl.Series("layer", alone)),
         }
-    ).with_columns(group=pl.lit("kernels ") + gathered([sort_of(name)[1] or name for name in names], pl.Series("group", ran.site[alone])))
-    rest = calls.filter(~inside & ~pl.col("enqueues"))
-    moment = rest["begin_ns"].to_numpy()
-    thread = rest["thread"].to_numpy()
-    others = rest.with_columns(
+    ).with_columns(
+        group=pl.lit("kernels ") + gathered([sort_of(name)[1] or name for name in names], pl.Series("group", kernels.site[alone]))
+    )
+    unmatched = calls.filter(~inside & ~pl.col("enqueues"))
+    moment = unmatched["begin_ns"].to_numpy()
+    thread = unmatched["thread"].to_numpy()
+    others = unmatched.with_columns(
         step=pl.Series(Steps(join.steps).of(thread >> 32, thread & 0xFFFFFFFF, moment)),
         phase=pl.lit(int(Phase.COMMUNICATION), pl.Int64),
         layer=pl.lit(""),
@@ -269,21 +271,21 @@ def _of_devices(join: DeviceJoin, calls: pl.DataFrame, ran: _Kernels) -> pl.Data
     return pl.concat([part.select(columns) for part in (of_calls_, of_kernels, others)], how="vertical_relaxed")
 
 
-def _kernels_of_calls(calls: pl.DataFrame, ran: _Kernels) -> tuple[Ints, Ints]:
-    """The first and the last kernel that each call launched, -1: none. A kernel is of the call of its thread that began last before its
-    launch; calls that launch nothing are of a group whose kernel the next one launches."""
+def _kernels_of_calls(calls: pl.DataFrame, executed: _Kernels) -> tuple[Ints, Ints]:
+    """The first and the last kernel that each call launched, -1: none. A kernel belongs to the call of its thread that began last
+    before its launch; calls that launch nothing belong to a group whose kernel the next one launches."""
     thread, begin = calls["thread"].to_numpy(), calls["begin_ns"].to_numpy()
     first, last = np.full(len(calls), -1), np.full(len(calls), -1)
     device = calls["enqueues"].to_numpy()
-    for one in np.unique(ran.thread[ran.thread >= 0]).tolist():
+    for one in np.unique(executed.thread[executed.thread >= 0]).tolist():
         own = np.flatnonzero((thread == one) & device)
-        kernels = np.flatnonzero(ran.thread == one)
+        kernels = np.flatnonzero(executed.thread == one)
         if not len(own) or not len(kernels):
             continue
-        at = np.searchsorted(begin[own], ran.launched[kernels], side="right") - 1
+        at = np.searchsorted(begin[own], executed.launched[kernels], side="right") - 1
         for side, order in ((first, slice(None, None, -1)), (last, slice(None))):
-            known = at >= 0
-            side[own[at[known][order]]] = kernels[known][order]
+            has_call = at >= 0
+            side[own[at[has_call][order]]] = kernels[has_call][order]
         follows = np.where(first[own] >= 0, np.arange(len(own)), len(own))
         nearest = np.minimum.accumulate(follows[::-1])[::-1]
         lent = (first[own] < 0) & (nearest < len(own))
@@ -291,32 +293,32 @@ def _kernels_of_calls(calls: pl.DataFrame, ran: _Kernels) -> tuple[Ints, Ints]:
     return first, last
 
 
-def _around(join: DeviceJoin, ran: _Kernels) -> tuple[list[str], Ints]:
+def _around(join: DeviceJoin, kernels: _Kernels) -> tuple[list[str], Ints]:
     """The layer of each collective kernel, and the phase in which it was launched: that of the work launched before it, as its own is
     always Communication."""
-    site = join.work.ran["site"].to_numpy().astype(np.int64)
+    site = join.work.executions["site"].to_numpy().astype(np.int64)
     phase_of = {"Data loading": 1, "Forward": 2, "Backward": 3, "Optimizer": 4}
     of_site = np.array([phase_of.get(name, 0) for name in join.sites["phase"].to_list()], dtype=np.int64)
-    at = join.launches.rows(join.sites["process"].to_numpy()[site], join.work.ran["launch"].cast(pl.Int64).to_numpy())
-    told = np.flatnonzero((at >= 0) & (of_site[site] > 0))
-    when = join.launches.begin_ns[at[told]]
+    at = join.launches.rows(join.sites["process"].to_numpy()[site], join.work.executions["launch"].cast(pl.Int64).to_numpy())
+    in_phase = np.flatnonzero((at >= 0) & (of_site[site] > 0))
+    when = join.launches.begin_ns[at[in_phase]]
     if (when[1:] < when[:-1]).any():
         order = np.argsort(when, kind="stable")
-        told, when = told[order], when[order]
-    before = np.searchsorted(when, ran.launched, side="right") - 1
+        in_phase, when = in_phase[order], when[order]
+    before = np.searchsorted(when, kernels.launched, side="right") - 1
     layers = join.sites["layer"].to_list()
-    if not len(told):
-        return [layers[one] for one in ran.site.tolist()], np.full(len(ran.site), int(Phase.COMMUNICATION))
-    near = site[told[np.maximum(before, 0)]]
-    beside = np.where(before >= 0, near, ran.site).tolist()
-    found = [layers[own] or layers[other] for own, other in zip(ran.site.tolist(), beside, strict=True)]
-    return found, np.where(before >= 0, of_site[near], int(Phase.COMMUNICATION))
+    if not len(in_phase):
+        return [layers[one] for one in kernels.site.tolist()], np.full(len(kernels.site), int(Phase.COMMUNICATION))
+    near = site[in_phase[np.maximum(before, 0)]]
+    beside = np.where(before >= 0, near, kernels.site).tolist()
+    layer_of = [layers[own] or layers[other] for own, other in zip(kernels.site.tolist(), beside, strict=True)]
+    return layer_of, np.where(before >= 0, of_site[near], int(Phase.COMMUNICATION))
 
 
 def _of_cpus(profile: Tables, calls: pl.DataFrame) -> pl.DataFrame:
     meaning = of_calls(profile, calls)
-    told = meaning.samples.select("process", pl.col("id").cast(pl.Int64), "autograd", "step", "phase", "layer")
-    rows = calls.join(told, on=["process", "id"], how="left", maintain_order="left")
+    context = meaning.samples.select("process", pl.col("id").cast(pl.Int64), "autograd", "step", "phase", "layer")
+    rows = calls.join(context, on=["process", "id"], how="left", maintain_order="left")
     backward = is_backward_column() & pl.col("phase").is_in([int(Phase.COMMUNICATION), int(Phase.OTHER)])
     rows = rows.with_columns(
         pl.col("step").fill_null(-1),

@@ -1,4 +1,4 @@
-"""All ranks of a job together: what each did with its time, who came last to collectives and why, and the critical path of its steps."""
+"""All ranks of a job together: how each spent its time, which came last to collectives and why, and the critical path of its steps."""
 
 from __future__ import annotations
 
@@ -48,28 +48,28 @@ class Ranks:
     """Of each step."""
     findings: list[Finding]
     residual_ns: dict[int, int | None]
-    """By which the clocks of ranks on other hosts than the first may still be wrong; None: nothing tells."""
+    """The possible error of clocks of ranks on other hosts than the first; None: unknown."""
     notes: list[str]
 
 
 def ranks(partial: Partial, clocks: Clocks | None = None) -> Ranks:
-    """`clocks`: how those of the ranks read; without, what `clocks_of` finds."""
+    """`clocks`: those of the ranks; without, the result of `clocks_of`."""
     facts = partial.facts
     clocks = clocks or clocks_of(facts)
-    met = meetings(facts, clocks)
+    all_meetings = meetings(facts, clocks)
     whole = round(statistics.median(one.whole_ns for one in facts)) if facts else 0
-    slowing, lates = stragglers(facts, met, whole)
-    paths = critical_paths(facts, met, clocks)
-    found = [*slow(slowing, len(facts)), *on_the_path(paths, len(facts))]
-    rows = _rows(facts, met, lates)
-    found += exposed(rows, met, slowing)
-    notes = [*partial.notes, *_notes(facts, met)]
-    found.sort(key=lambda finding: (-finding.recoverable, finding.sentence))
-    return Ranks(rows, _phases(facts), len(met), slowing, lates, paths, found, dict(clocks.residual_ns), notes)
+    slowing, lates = stragglers(facts, all_meetings, whole)
+    paths = critical_paths(facts, all_meetings, clocks)
+    sentences = [*slow(slowing, len(facts)), *on_the_path(paths, len(facts))]
+    rows = _rows(facts, all_meetings, lates)
+    sentences += exposed(rows, all_meetings, slowing)
+    notes = [*partial.notes, *_notes(facts, all_meetings)]
+    sentences.sort(key=lambda finding: (-finding.recoverable, finding.sentence))
+    return Ranks(rows, _phases(facts), len(all_meetings), slowing, lates, paths, sentences, dict(clocks.residual_ns), notes)
 
 
-def _rows(facts: tuple[RankFacts, ...], met: Meetings, lates: list[Late]) -> list[Row]:
-    waiting = met.arrival + np.maximum(met.waited, 0)
+def _rows(facts: tuple[RankFacts, ...], joint: Meetings, lates: list[Late]) -> list[Row]:
+    waiting = joint.arrival + np.maximum(joint.waited, 0)
     last: dict[int, tuple[int, int]] = {}
     for late in lates:
         if late.why is not None:
@@ -77,8 +77,8 @@ def _rows(facts: tuple[RankFacts, ...], met: Meetings, lates: list[Late]) -> lis
             last[late.rank] = times + 1, lost + late.own_ns
     rows = []
     for column, one in enumerate(facts):
-        there = met.place[:, column] >= 0
-        wait = union(met.arrival[there, column].astype(np.int64), waiting[there, column].astype(np.int64)).total()
+        there = joint.place[:, column] >= 0
+        wait = union(joint.arrival[there, column].astype(np.int64), waiting[there, column].astype(np.int64)).total()
         spent = dict(zip(TIMES, one.times, strict=True))
         steps = one.steps.filter(pl.col("step") >= 0)["step"].n_unique()
         rows.append(
@@ -102,24 +102,24 @@ def _phases(facts: tuple[RankFacts, ...]) -> list[InPhase]:
     if not medians:
         return []
     every = pl.concat(medians).sort("rank")
-    found = []
+    in_phases = []
     for (phase,), rows in sorted(every.partition_by("phase", as_dict=True).items(), key=lambda item: int(item[0][0])):
         slowest = rows.sort("whole", "rank", descending=[True, False]).row(0, named=True)
         whole, compute, hidden, idle = (round(float(np.median(rows[name].to_numpy()))) for name in ("whole", "compute", "exposed", "idle"))
         name = NAMES[Phase(phase)] if phase else ""
-        found.append(InPhase(name, whole, compute, hidden, idle, slowest["rank"], round(slowest["whole"])))
-    return found
+        in_phases.append(InPhase(name, whole, compute, hidden, idle, slowest["rank"], round(slowest["whole"])))
+    return in_phases
 
 
-def _notes(facts: tuple[RankFacts, ...], met: Meetings) -> list[str]:
+def _notes(facts: tuple[RankFacts, ...], joint: Meetings) -> list[str]:
     notes = []
     silent = [one.rank for one in facts if one.collectives.is_empty()]
     if silent and len(facts) > 1:
         notes.append(
-            f"no collectives were recorded in {_list(silent)}: nothing tells how it waited for others (`--trace` chooses what is traced)"
+            f"no collectives were recorded in {_list(silent)}: its waits for others are unknown (`--trace` chooses the traced calls)"
         )
-    if met.unlike:
-        notes.append(f"{met.unlike:,} collectives are left out: ranks disagree about what the n-th of their group was")
+    if joint.unlike:
+        notes.append(f"{joint.unlike:,} collectives are left out: ranks disagree about the n-th of their group")
     rules = {one.rule for one in facts if not one.collectives.is_empty()}
     if "calls" in rules:
         notes.append("without CPU samples, a rank counts as computing whenever it is in no call that communicates")
@@ -131,19 +131,19 @@ def _list(numbers: list[int]) -> str:
     return f"rank {shown}" if len(numbers) == 1 else f"ranks {shown}"
 
 
-def to_json(found: Ranks, rows: int) -> dict[str, Any]:
-    """Plain values; at most `rows` of the collectives that somebody was late to, and of the paths those of the median and longest step."""
-    told = asdict(replace(found, lates=found.lates[:rows], paths=[]))
-    for row, one in zip(told["rows"], found.rows, strict=True):
+def to_json(comparison: Ranks, rows: int) -> dict[str, Any]:
+    """Plain values; at most `rows` of the collectives with a late rank, and of the paths those of the median and longest step."""
+    plain = asdict(replace(comparison, lates=comparison.lates[:rows], paths=[]))
+    for row, one in zip(plain["rows"], comparison.rows, strict=True):
         row["overlap"] = one.overlap
-    for straggler, named in zip(told["stragglers"], found.stragglers, strict=True):
+    for straggler, named in zip(plain["stragglers"], comparison.stragglers, strict=True):
         straggler["reason"] = named.reason
-    for late in (*told["lates"], *told["stragglers"]):
+    for late in (*plain["lates"], *plain["stragglers"]):
         if late["why"] is not None:
             cause = Cause(late["why"]["cause"])
             late["why"] |= {"cause": cause.name.lower(), "says": SAYS[cause]}
-    told["paths"] = [asdict(path) for path in telling(found.paths)]
-    return told
+    plain["paths"] = [asdict(path) for path in telling(comparison.paths)]
+    return plain
 
 
 def telling(paths: list[Path]) -> list[Path]:

@@ -1,8 +1,8 @@
-"""What a rank without devices did: its CPU samples, and the time in which the threads that communicate were met nowhere.
+"""The activity of a rank without devices: its CPU samples, and the time in which the threads that communicate have no samples.
 
-A sample stands for the time before it. Samples of wall-clock time are taken where there are some: they also meet threads that wait. The
-rank computes while a thread of it is met on a CPU that neither communicates nor spins. Without samples it computes whenever no thread of it
-is in a call that communicates.
+A sample stands for the time before it. Samples of wall-clock time are taken where there are some: they also cover threads that wait. The
+rank computes while samples show a thread of it on a CPU that neither communicates nor spins. Without samples it computes whenever no thread
+of it is in a call that communicates.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def on_cpus(profile: Analysis, communication: Communication) -> tuple[Activity, 
         return _between_calls(communication, calls, meaning.steps), meaning.steps
     rows, labels = _samples(profile, trie, meaning.samples)
     layers, ops = meaning.forests["layer"].paths(), meaning.forests["op"].paths()
-    told = rows.with_columns(gathered(layers, rows["layer"]), gathered(ops, rows["op"]), what=_what(profile, trie, rows, labels))
-    told = _outside_of_calls(told, calls)
-    sites, site = _numbered(told)
-    met = told.with_columns(site=site)
-    on_cpu = told.filter(pl.col("cause") == int(Cause.COMPUTE))
-    threads = calls["thread"].unique().to_list() or told["thread"].unique().to_list()
-    own = met.filter(pl.col("thread").is_in(threads))
+    classified = rows.with_columns(gathered(layers, rows["layer"]), gathered(ops, rows["op"]), what=_what(profile, trie, rows, labels))
+    classified = _outside_of_calls(classified, calls)
+    sites, site = _numbered(classified)
+    numbered = classified.with_columns(site=site)
+    on_cpu = classified.filter(pl.col("cause") == int(Cause.COMPUTE))
+    threads = calls["thread"].unique().to_list() or classified["thread"].unique().to_list()
+    own = numbered.filter(pl.col("thread").is_in(threads))
     gaps, gap_sites = _gaps(profile, own, calls, communication.collectives)
     items = pl.concat([part.select(pl.col(name).cast(kind) for name, kind in ITEMS.items()) for part in
                        (own, gaps.with_columns(pl.col("site") + len(sites)))])  # fmt: skip
@@ -59,7 +59,7 @@ _CALL = ("thread", "begin_ns", "end_ns", "blocking")
 
 
 def _samples(profile: Tables, trie: Functions, samples: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
-    """Samples of what is no communication, with the time that they stand for, their cause, and what they wait for (row of the labels)."""
+    """Samples outside of communication, with the time that they stand for, their cause, and the label of their wait (row of the labels)."""
     states, rows = state_frames(trie, samples)
     innermost = trie.frames[trie.frame[trie.of_stacks(*(rows[name].cast(pl.Int64).to_numpy() for name in ("process", "stack")))]]
     marked = innermost.select(pl.col("kind") == int(Kind.WAIT)).to_series()
@@ -67,7 +67,7 @@ def _samples(profile: Tables, trie: Functions, samples: pl.DataFrame) -> tuple[p
     took = sample_ns().cast(pl.Int64)
     phase = pl.col("phase").cast(pl.Int64)
     waiting = pl.when(phase == int(Phase.DATA)).then(int(Cause.DATA)).otherwise(int(Cause.WAIT))
-    told = (
+    classified = (
         rows.with_columns(
             pl.col("layer", "op").cast(pl.Int64),
             phase=phase,
@@ -79,14 +79,14 @@ def _samples(profile: Tables, trie: Functions, samples: pl.DataFrame) -> tuple[p
         )
         .filter(phase != int(Phase.COMMUNICATION))
         .sort("thread", "end_ns")
-        # What a thread did before a sample it did after the one before it.
+        # A sample stands for the time since the sample before it.
         .with_columns(begin_ns=pl.max_horizontal("begin_ns", pl.col("end_ns").shift(1).over("thread").fill_null(0)))
     )
-    return told, states["name"].to_list()
+    return classified, states["name"].to_list()
 
 
 def _what(profile: Tables, trie: Functions, rows: pl.DataFrame, labels: list[str]) -> pl.Series:
-    """The line of the program's own source; else what is waited for, else the innermost function."""
+    """The line of the program's own source; else the label of the wait, else the innermost function."""
     process, thread, stack = (rows[name].cast(pl.Int64).to_numpy() for name in ("process", "of_thread", "stack"))
     own_lines = places(profile)
     lines = [
@@ -101,14 +101,14 @@ def _what(profile: Tables, trie: Functions, rows: pl.DataFrame, labels: list[str
 
 
 def _outside_of_calls(rows: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """A thread that is in a blocking call communicates, whatever its samples say: only what lies outside is kept of them."""
+    """A thread in a blocking call communicates, whatever its samples show: only the parts of samples outside of calls are kept."""
     parts = []
     inside = calls.filter("blocking")
     for (thread,), own in rows.partition_by("thread", as_dict=True).items():
         of = inside.filter(pl.col("thread") == thread)
         busy = union(of["begin_ns"].to_numpy(), of["end_ns"].to_numpy())
         begin, end = own["begin_ns"].to_numpy(), own["end_ns"].to_numpy()
-        # The last moment outside of calls before the sample, and the end of the last call within what it stands for.
+        # The last moment outside of calls before the sample, and the end of the last call within the sample's time.
         at = np.searchsorted(busy.begin, end, side="left") - 1
         within = (at >= 0) & (np.append(busy.end, 0)[at] >= end)
         after = np.where((at >= 0) & ~within, np.append(busy.end, 0)[at], begin)
@@ -116,20 +116,21 @@ def _outside_of_calls(rows: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(parts) if parts else rows
 
 
-def _gaps(profile: Tables, met: pl.DataFrame, calls: pl.DataFrame, collectives: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """ITEMS and SITES of the time in which a thread that communicates was not met, and its rank did not communicate: of what came next."""
+def _gaps(profile: Tables, sampled: pl.DataFrame, calls: pl.DataFrame, collectives: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """ITEMS and SITES of the time without samples of a thread that communicates, outside of communication, with the context of the next
+    work."""
     waits = automatic_regions(profile).filter((pl.col("name") == DATA) & (pl.col("end_ns") < LATEST))
     items, sites = [pl.DataFrame(schema=ITEMS)], [pl.DataFrame(schema=SITES)]
     arrivals = collectives.select("thread", "begin_ns", "step", "phase", "layer", op=pl.lit(""))
     for (thread,), own in calls.partition_by("thread", as_dict=True).items():
-        work = met.filter(pl.col("thread") == thread)
-        known = union(*(np.concatenate([work[side].to_numpy(), calls[side].to_numpy()]) for side in ("begin_ns", "end_ns")))
+        work = sampled.filter(pl.col("thread") == thread)
+        covered = union(*(np.concatenate([work[side].to_numpy(), calls[side].to_numpy()]) for side in ("begin_ns", "end_ns")))
         edges = [part[side] for part in (work, own) for side in ("begin_ns", "end_ns") if len(part)]
         if not edges:
             continue
-        free = holes(known, min(int(edge.min()) for edge in edges), max(int(edge.max()) for edge in edges))  # type: ignore[arg-type]
+        free = holes(covered, min(int(edge.min()) for edge in edges), max(int(edge.max()) for edge in edges))  # type: ignore[arg-type]
         of_what = ("begin_ns", pl.col("step", "phase").cast(pl.Int64), "layer", "op")
-        following = pl.concat([part.filter(pl.col("thread") == thread).select(of_what) for part in (met, arrivals)]).sort("begin_ns")
+        following = pl.concat([part.filter(pl.col("thread") == thread).select(of_what) for part in (sampled, arrivals)]).sort("begin_ns")
         at = np.searchsorted(following["begin_ns"].to_numpy(), free.end, side="left")
         some = at < len(following)
         free, at = Spans(free.begin[some], free.end[some]), at[some]
@@ -137,40 +138,40 @@ def _gaps(profile: Tables, met: pl.DataFrame, calls: pl.DataFrame, collectives: 
         data = union(own_waits["begin_ns"].to_numpy(), own_waits["end_ns"].to_numpy()).within(free.begin, free.end)
         loading = data * 2 > free.end - free.begin
         after = following[at]
-        told = after.with_columns(
+        context = after.with_columns(
             cause=pl.Series(np.where(loading, int(Cause.DATA), int(Cause.WAIT))),
             phase=pl.when(pl.Series(loading)).then(int(Phase.DATA)).otherwise("phase"),
             layer=pl.when(pl.Series(loading)).then(pl.lit("")).otherwise("layer"),
             op=pl.lit(""),
             what=pl.lit(""),
         )
-        distinct, site = _numbered(told)
+        distinct, site = _numbered(context)
         site += sum(map(len, sites))
-        items.append(pl.DataFrame({"begin_ns": free.begin, "end_ns": free.end, "site": site, "step": told["step"]}, schema=ITEMS))
+        items.append(pl.DataFrame({"begin_ns": free.begin, "end_ns": free.end, "site": site, "step": context["step"]}, schema=ITEMS))
         sites.append(distinct)
     return pl.concat(items), pl.concat(sites)
 
 
 def _between_calls(communication: Communication, calls: pl.DataFrame, steps: pl.DataFrame) -> Activity:
-    """Without samples: what is not blocked by communication computes, for the collective that comes next."""
-    found = communication.collectives
+    """Without samples: time outside of blocking communication counts as computing, for the collective that comes next."""
+    collectives = communication.collectives
     blocked = calls.filter("blocking")
     busy = union(blocked["begin_ns"].to_numpy(), blocked["end_ns"].to_numpy())
-    if found.is_empty():
+    if collectives.is_empty():
         return Activity("calls", NOTHING, NOTHING, pl.DataFrame(schema=ITEMS), pl.DataFrame(schema=SITES))
-    begins: Ints = found["begin_ns"].to_numpy()
+    begins: Ints = collectives["begin_ns"].to_numpy()
     begin = min(int(begins[0]), *(steps["begin_ns"].to_list() or [int(begins[0])]))
-    end = max(int(found["end_ns"].max()), *(steps["end_ns"].to_list() or [0]))  # type: ignore[arg-type]
+    end = max(int(collectives["end_ns"].max()), *(steps["end_ns"].to_list() or [0]))  # type: ignore[arg-type]
     free = holes(busy, begin, end)
     # Cut where collectives begin, so that each piece has one that comes next.
     edges = np.unique(np.concatenate([free.begin, free.end, begins]))
     pieces = Spans(edges[:-1], edges[1:])
     inside = free.within(pieces.begin, pieces.end) > 0
     pieces = Spans(pieces.begin[inside], pieces.end[inside])
-    following = found[np.minimum(np.searchsorted(begins, pieces.end, side="left"), len(begins) - 1)]
-    told = following.select("phase", "layer", "step", op=pl.lit(""), what=pl.lit(""), cause=pl.lit(int(Cause.UNKNOWN), pl.Int64))
-    sites, site = _numbered(told)
-    items = pl.DataFrame({"begin_ns": pieces.begin, "end_ns": pieces.end, "site": site, "step": told["step"]}, schema=ITEMS)
+    following = collectives[np.minimum(np.searchsorted(begins, pieces.end, side="left"), len(begins) - 1)]
+    context = following.select("phase", "layer", "step", op=pl.lit(""), what=pl.lit(""), cause=pl.lit(int(Cause.UNKNOWN), pl.Int64))
+    sites, site = _numbered(context)
+    items = pl.DataFrame({"begin_ns": pieces.begin, "end_ns": pieces.end, "site": site, "step": context["step"]}, schema=ITEMS)
     return Activity("calls", free, NOTHING, items, sites)
 
 

@@ -1,4 +1,4 @@
-"""The critical path of a step across ranks: what would have to be faster for the step to end sooner.
+"""The critical path of a step across ranks: the work that would have to be faster for the step to end sooner.
 
 It is walked backwards. It begins at the end of the step, on the rank that ended it last. The last collective there in which that rank did
 nothing but communicate had to be waited for; it could begin when its last rank came. So the path goes to that rank, at the moment when it
@@ -52,67 +52,67 @@ class Path:
 
     def decided_by(self) -> dict[int, int]:
         """Work on the path, of ranks that came alone and last."""
-        found: dict[int, int] = {}
+        times: dict[int, int] = {}
         for one in self.stretches:
             if one.decides:
-                found[one.rank] = found.get(one.rank, 0) + one.took_ns
-        return found
+                times[one.rank] = times.get(one.rank, 0) + one.took_ns
+        return times
 
 
-def critical_paths(facts: Sequence[RankFacts], met: Meetings, clocks: Clocks) -> list[Path]:
+def critical_paths(facts: Sequence[RankFacts], meetings: Meetings, clocks: Clocks) -> list[Path]:
     """Of each step, in their order; none of a rank alone."""
     if len(facts) < 2:
         return []
-    numbers, begin, end = _steps(facts, met, clocks)
-    last = met.last
-    of_step = met.rows["step"].to_numpy()
+    numbers, begin, end = _steps(facts, meetings, clocks)
+    last = meetings.last
+    of_step = meetings.rows["step"].to_numpy()
     paths = []
     for row, step in enumerate(numbers.tolist()):
         inside = np.flatnonzero(of_step == step)
-        paths.append(_walk(met, step, inside, last[inside], begin[row], end[row]))
+        paths.append(_walk(meetings, step, inside, last[inside], begin[row], end[row]))
     return paths
 
 
-def _steps(facts: Sequence[RankFacts], met: Meetings, clocks: Clocks) -> tuple[Ints, Floats, Floats]:
+def _steps(facts: Sequence[RankFacts], meetings: Meetings, clocks: Clocks) -> tuple[Ints, Floats, Floats]:
     """Each step's number, and its beginning and end on each rank; NaN where a rank has none of that number."""
     spans = [one.steps.filter(pl.col("step") >= 0).group_by("step").agg(pl.col("begin_ns").min(), pl.col("end_ns").max()) for one in facts]
     numbers = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *(rows["step"].to_numpy().astype(np.int64) for rows in spans)]))
     begin, end = (np.full((len(numbers), len(facts)), np.nan) for _ in range(2))
     for column, (one, rows) in enumerate(zip(facts, spans, strict=True)):
         at = np.searchsorted(numbers, rows["step"].to_numpy())
-        begin[at, column] = clocks.moved(one.rank, rows["begin_ns"].to_numpy()) - met.origin_ns
-        end[at, column] = clocks.moved(one.rank, rows["end_ns"].to_numpy()) - met.origin_ns
+        begin[at, column] = clocks.moved(one.rank, rows["begin_ns"].to_numpy()) - meetings.origin_ns
+        end[at, column] = clocks.moved(one.rank, rows["end_ns"].to_numpy()) - meetings.origin_ns
     return numbers, begin, end
 
 
-def _walk(met: Meetings, step: int, inside: Ints, last: Ints, begin: Floats, end: Floats) -> Path:
+def _walk(meetings: Meetings, step: int, inside: Ints, last: Ints, begin: Floats, end: Floats) -> Path:
     begun, column = float(np.nanmin(begin)), int(np.nanargmax(end))
     ended = moment = float(end[column])
-    arrival, ends, exposed = met.arrival[inside], met.end[inside], met.exposed[inside]
+    arrival, ends, exposed = meetings.arrival[inside], meetings.end[inside], meetings.exposed[inside]
     blocked = exposed > BLOCKED * np.maximum(ends - arrival, 1.0)
     came = arrival[np.arange(len(inside)), last]
     alone = came - np.sort(np.where(np.isnan(arrival), -np.inf, arrival), axis=1)[:, -2] > LATE_NS
-    phases, layers = met.rows["phase"].to_numpy(), met.rows["layer"].to_list()
-    found: list[Stretch] = []
+    phases, layers = meetings.rows["phase"].to_numpy(), meetings.rows["layer"].to_list()
+    stretches: list[Stretch] = []
     phase, layer, decides = "", "", False
     while True:
-        # What ended on this rank by now, held it up, and was begun before: each collective only once, as moments only go back.
+        # Collectives that ended on this rank by now, held it up, and began before: each only once, as moments only go back.
         possible = np.flatnonzero(blocked[:, column] & (ends[:, column] <= moment) & (came < moment))
         if not len(possible):
             break
         at = int(possible[np.argmax(ends[possible, column])])
         left = float(ends[at, column])
-        found.append(_stretch(met.ranks[column], "work", left, moment, begun, phase, layer, decides))
+        stretches.append(_stretch(meetings.ranks[column], "work", left, moment, begun, phase, layer, decides))
         row = int(inside[at])
         phase, layer = (NAMES[Phase(int(phases[row]))] if phases[row] else ""), layers[row]
-        # Who came with the last one goes on itself: the path does not leave a rank for nothing.
+        # A rank that came together with the last one keeps the path: the path does not leave a rank for nothing.
         decides = bool(alone[at])
         column = int(last[at]) if decides or came[at] - arrival[at, column] > LATE_NS else column
         moment = float(arrival[at, column])
-        found.append(_stretch(met.ranks[column], "communication", moment, left, begun, phase, layer))
+        stretches.append(_stretch(meetings.ranks[column], "communication", moment, left, begun, phase, layer))
     start = begin[column] if not np.isnan(begin[column]) else begun
-    found.append(_stretch(met.ranks[column], "work", min(start, moment), moment, begun, phase, layer, decides))
-    kept = tuple(one for one in reversed(found) if one.took_ns > 0)
+    stretches.append(_stretch(meetings.ranks[column], "work", min(start, moment), moment, begun, phase, layer, decides))
+    kept = tuple(one for one in reversed(stretches) if one.took_ns > 0)
     return Path(step, round(ended - begun), kept)
 
 

@@ -1,4 +1,4 @@
-"""What a rank did on its devices: kernels and copies, and why there was nothing to do in between."""
+"""The activity of a rank on its devices: kernels and copies, and the causes of idle gaps."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ _CAUSES = {
     Gap.UNKNOWN: Cause.UNKNOWN,
 }
 SURE = 2
-"""Periods of the clock: in a gap that lasts longer, samples tell whether the program was on a CPU."""
+"""Periods of the clock: in a gap that lasts longer, samples show whether the program was on a CPU."""
 
 
 def on_devices(analysis: ProfileAnalysis) -> Activity:
     worked = analysis.sites["family"] != COLLECTIVE
-    ran = analysis.work.ran
-    kept = worked.to_numpy()[ran["site"].to_numpy()]
-    items = [ran.filter(pl.Series(kept)).select(pl.col(name).cast(kind) for name, kind in _RAN.items())]
+    executions = analysis.work.executions
+    kept = worked.to_numpy()[executions["site"].to_numpy()]
+    items = [executions.filter(pl.Series(kept)).select(pl.col(name).cast(kind) for name, kind in _RAN.items())]
     sites = [_sites(analysis)]
     threads = Threads.of(analysis)
     for device in analysis.devices:
-        rows, told = _gaps(analysis, threads, device)
+        rows, gap_sites = _gaps(analysis, threads, device)
         items.append(rows.with_columns(pl.col("site") + sum(map(len, sites))))
-        sites.append(told)
-    copies = (analysis.sites["kind"] == int(Kind.GPU_COPY)).to_numpy()[ran["site"].to_numpy()]
-    moved = ran.filter(pl.Series(copies)).select(pl.col("start_ns", "end_ns").cast(pl.Int64))
+        sites.append(gap_sites)
+    copies = (analysis.sites["kind"] == int(Kind.GPU_COPY)).to_numpy()[executions["site"].to_numpy()]
+    moved = executions.filter(pl.Series(copies)).select(pl.col("start_ns", "end_ns").cast(pl.Int64))
     return Activity(
         "devices",
         union(*(np.concatenate([getattr(device.computing, side) for device in analysis.devices]) for side in ("begin", "end"))),
@@ -58,7 +58,7 @@ _RAN = {"start_ns": pl.Int64, "end_ns": pl.Int64, "site": pl.Int64, "step": pl.I
 
 
 def _sites(analysis: ProfileAnalysis) -> pl.DataFrame:
-    """SITES of what ran."""
+    """SITES of executions."""
     copy = pl.col("kind") == int(Kind.GPU_COPY)
     phases = {name: int(phase) for phase, name in NAMES.items()}
     return analysis.sites.select(
@@ -71,21 +71,28 @@ def _sites(analysis: ProfileAnalysis) -> pl.DataFrame:
 
 
 def _gaps(analysis: ProfileAnalysis, threads: Threads, device: Device) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """ITEMS and SITES of the time in which a device had nothing to do; it is of the phase and layer of the work that ended it,
-    or of data loading."""
+    """ITEMS and SITES of the time in which a device was idle; it has the phase and layer of the work that ended it,
+    or data loading."""
     idle = gaps(device.every)
-    ran = device.row[np.searchsorted(device.begin, idle.end)]
-    launch = analysis.launches.rows(np.full(len(ran), device.process), analysis.work.ran["launch"].to_numpy()[ran].astype(np.int64))
+    ending = device.row[np.searchsorted(device.begin, idle.end)]
+    launch = analysis.launches.rows(
+        np.full(len(ending), device.process), analysis.work.executions["launch"].to_numpy()[ending].astype(np.int64)
+    )
     gap, _ = causes(analysis.launches, threads, idle, launch)
     place = sampled(analysis.launches, threads, idle, launch)
     cause = np.array([int(_CAUSES.get(Gap(number), Cause.UNKNOWN)) if number else 0 for number in range(int(max(Gap)) + 1)])[gap]
     cause[(cause == Cause.HOST) & _on_no_cpu(analysis, idle, launch)] = Cause.WAIT
-    ended = analysis.work.ran["site"].to_numpy().astype(np.int64)[ran]
-    told = np.isin(cause, (Cause.HOST, Cause.WAIT, Cause.DATA))
-    at = np.where(told & (place == 0), analysis.sites["place"].to_numpy().astype(np.int64)[ended], np.where(told, place, 0))
+    ended = analysis.work.executions["site"].to_numpy().astype(np.int64)[ending]
+    on_host = np.isin(cause, (Cause.HOST, Cause.WAIT, Cause.DATA))
+    at = np.where(on_host & (place == 0), analysis.sites["place"].to_numpy().astype(np.int64)[ended], np.where(on_host, place, 0))
     first, which = _distinct(cause, ended, at)
     rows = pl.DataFrame(
-        {"begin_ns": idle.begin, "end_ns": idle.end, "site": which, "step": analysis.work.ran["step"].cast(pl.Int64).to_numpy()[ran]},
+        {
+            "begin_ns": idle.begin,
+            "end_ns": idle.end,
+            "site": which,
+            "step": analysis.work.executions["step"].cast(pl.Int64).to_numpy()[ending],
+        },
         schema=ITEMS,
     )
     loading = pl.Series(cause[first] == Cause.DATA)
@@ -104,21 +111,22 @@ def _gaps(analysis: ProfileAnalysis, threads: Threads, device: Device) -> tuple[
 
 
 def _on_no_cpu(analysis: ProfileAnalysis, idle: Spans, launch: Ints) -> NDArray[np.bool_]:
-    """Gaps in which the thread that launched what ended them, and the one that it works for, were on a CPU for less than half the time."""
+    """Gaps in which the thread that launched the ending work, and the thread that it works for, were on a CPU for less than half the
+    time."""
     samples = analysis.profile.scan("cpu_samples").filter(pl.col("clock") == 0)
     columns = [pl.col(name).cast(pl.Int64) for name in ("process", "thread", "time_ns", "period_ns", "weight")]
     process, number, time_ns, period, weight = (column.to_numpy() for column in samples.select(columns).sort("time_ns").collect())
-    met = np.zeros(len(idle), dtype=np.int64)
+    on_cpu_ns = np.zeros(len(idle), dtype=np.int64)
     if not len(time_ns):
-        return met > 0
+        return on_cpu_ns > 0
     thread, mother = (np.append(analysis.launches.threads[of], -1)[launch] for of in (analysis.launches.thread, analysis.launches.mother))
     for one in np.unique(process << 32 | number).tolist():
         own = (process << 32 | number) == one
         spent = np.concatenate([[0], np.cumsum(period[own] * weight[own])])
         inside = spent[np.searchsorted(time_ns[own], idle.end)] - spent[np.searchsorted(time_ns[own], idle.begin)]
-        met += np.where((thread == one) | (mother == one), inside, 0)
+        on_cpu_ns += np.where((thread == one) | (mother == one), inside, 0)
     length = idle.end - idle.begin
-    return (length > SURE * int(period.max())) & (2 * met < length)
+    return (length > SURE * int(period.max())) & (2 * on_cpu_ns < length)
 
 
 def _distinct(*columns: Ints) -> tuple[Ints, Ints]:

@@ -2,8 +2,8 @@
 
 Every moment of a rank counts once. It is `compute` while a kernel runs that is no collective (or, without devices, while a thread of it
 is on a CPU and does not communicate); else `exposed` while it communicates; else `copies` while memory moves; else `idle`.
-`communication` is all of the time in which it communicates, hidden behind computing or not. A moment is of the step and phase of what
-runs then; where nothing runs, of what comes next.
+`communication` is all of the time in which it communicates, hidden behind computing or not. A moment belongs to the step and phase
+of the work that runs then, or of the next work where nothing runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TIMES = ("compute", "communication", "exposed", "copies", "idle")
 STEPS = {"step": pl.Int32, "phase": pl.Int8, "begin_ns": pl.Int64, "end_ns": pl.Int64, **dict.fromkeys(TIMES, pl.Int64)}
 """A row for each step and phase; `begin_ns` and `end_ns`: from its first to its last moment."""
 LAYERS = {"phase": pl.Int8, "layer": pl.String, "took": pl.Int64, "count": pl.Int64}
-"""What layers computed within steps; work that overlaps counts for each."""
+"""Computing of layers within steps; work that overlaps counts for each."""
 SLOTS = {"group": pl.String, "position": pl.Int32, "name": pl.String, "meets": pl.Boolean, "phase": pl.Int8, "layer": pl.String}
 """Places in a step where a collective stands: the n-th of its group in the step (-1: outside of steps), and where it was mostly begun."""
 CAUSES = tuple(cause.name.lower() for cause in Cause)
@@ -39,7 +39,7 @@ COLLECTIVES = {
     "bytes": pl.Int64,
     "begin_ns": pl.Int64,
     "end_ns": pl.Int64,
-    "own": pl.Int64,  # the rank's own time since the beginning of the one before: without what was exposed communication
+    "own": pl.Int64,  # the rank's own time since the beginning of the one before, without exposed communication
     "exposed": pl.Int64,
     **dict.fromkeys(CAUSES, pl.Int64),  # of its own time
 }
@@ -53,7 +53,7 @@ DOING = {
     "took": pl.Int64,
     "count": pl.Int64,
 }
-"""What the rank did in its own time before the collectives of a slot, all of them together."""
+"""Work of the rank in its own time before the collectives of a slot, all of them together."""
 MOST_DOING = 20_000
 """Rows of it that are kept, those that took longest."""
 
@@ -62,14 +62,14 @@ MOST_DOING = 20_000
 class RankFacts:
     rank: int
     source: str
-    """What it was read from: where two say that they are this rank, the first by this name counts."""
+    """The profile that it was read from: of two that have this rank, the first by this name counts."""
     host: str
     boot: str
     """Of the host: equal ones have the same clock."""
     realtime_ns: int
     """CLOCK_REALTIME when CLOCK_MONOTONIC was 0."""
     rule: Rule
-    """What told when it computed (`rank_activity`)."""
+    """The source of its computing time (`ranks.activity`)."""
     times: tuple[int, ...]
     """TIMES of the whole rank."""
     steps: pl.DataFrame
@@ -94,30 +94,30 @@ class Partial:
     """Sorted, each once."""
 
     def merged(self, other: Partial) -> Partial:
-        found: dict[int, RankFacts] = {}
+        by_rank: dict[int, RankFacts] = {}
         notes = {*self.notes, *other.notes}
         for one in (*self.facts, *other.facts):
-            known = found.setdefault(one.rank, one)
-            if known.source != one.source:
-                found[one.rank] = min(known, one, key=lambda facts: facts.source)
-                notes.add(f"{max(known.source, one.source)} left out: another profile is rank {one.rank}, too")
-        return Partial(tuple(found[rank] for rank in sorted(found)), tuple(sorted(notes)))
+            first = by_rank.setdefault(one.rank, one)
+            if first.source != one.source:
+                by_rank[one.rank] = min(first, one, key=lambda facts: facts.source)
+                notes.add(f"{max(first.source, one.source)} left out: another profile is rank {one.rank}, too")
+        return Partial(tuple(by_rank[rank] for rank in sorted(by_rank)), tuple(sorted(notes)))
 
 
 def of_rank(profile: Tables, meta: Meta, rank: int, size: int = 0, source: str = "") -> RankFacts:
     """The facts of a rank, whose tables these are. `size`: processes of the job, 0: unknown."""
     analysis = profile_analysis(profile)
-    told = communication(analysis, size)
+    talk = communication(analysis, size)
     if analysis.devices:
         did, steps = on_devices(analysis), analysis.per_step
     else:
-        did, steps = on_cpus(analysis.profile, told)
-    told = Communication(_with_places(told.collectives, did), told.pairs)
-    spoken = _spans(told)
-    edges = [*(column for frame in (did.items, told.collectives, told.pairs) for column in (frame["begin_ns"], frame["end_ns"]))]
+        did, steps = on_cpus(analysis.profile, talk)
+    talk = Communication(_with_places(talk.collectives, did), talk.pairs)
+    spoken = _spans(talk)
+    edges = [*(column for frame in (did.items, talk.collectives, talk.pairs) for column in (frame["begin_ns"], frame["end_ns"]))]
     begin, end = (function(edge) for function, edge in ((min, _ends(edges, "min")), (max, _ends(edges, "max"))))
-    slots, slot = _slots(told.collectives)
-    collectives = _collectives(told, did, spoken, slot)
+    slots, slot = _slots(talk.collectives)
+    collectives = _collectives(talk, did, spoken, slot)
     inside = steps["step"].n_unique() > 0
     return RankFacts(
         rank,
@@ -127,7 +127,7 @@ def of_rank(profile: Tables, meta: Meta, rank: int, size: int = 0, source: str =
         _realtime(profile, meta),
         did.rule,
         tuple(int(value[0]) for value in _times(did, spoken, np.array([begin]), np.array([end])).values()),
-        _steps(told, did, spoken),
+        _steps(talk, did, spoken),
         _layers(did, inside),
         slots,
         collectives,
@@ -148,23 +148,23 @@ def _realtime(profile: Tables, meta: Meta) -> int:
     return meta.started.realtime_ns - meta.started.monotonic_ns
 
 
-def _spans(told: Communication) -> Spans:
-    both = (told.collectives, told.pairs)
+def _spans(talk: Communication) -> Spans:
+    both = (talk.collectives, talk.pairs)
     return union(*(np.concatenate([frame[side].to_numpy() for frame in both]) for side in ("begin_ns", "end_ns")))
 
 
-def _with_places(found: pl.DataFrame, did: Activity) -> pl.DataFrame:
-    """Collectives that tell no phase or layer have those of the work before them, if that is of their step."""
+def _with_places(collectives: pl.DataFrame, did: Activity) -> pl.DataFrame:
+    """Collectives without phase or layer get those of the work before them, if that is in their step."""
     work = did.items.join(did.sites.with_row_index("site").cast({"site": pl.Int64}), on="site", how="left", maintain_order="left")
     work = work.filter(pl.col("phase").is_between(int(Phase.DATA), int(Phase.OPTIMIZER)), pl.col("cause") == int(Cause.COMPUTE)).sort(
         "begin_ns"
     )
     if work.is_empty():
-        return found
-    at = np.searchsorted(work["begin_ns"].to_numpy(), found["begin_ns"].to_numpy(), side="right") - 1
+        return collectives
+    at = np.searchsorted(work["begin_ns"].to_numpy(), collectives["begin_ns"].to_numpy(), side="right") - 1
     before = work[np.maximum(at, 0)]
-    open_ = (found["phase"] == int(Phase.COMMUNICATION)) & pl.Series(at >= 0) & (before["step"] == found["step"])
-    return found.with_columns(
+    open_ = (collectives["phase"] == int(Phase.COMMUNICATION)) & pl.Series(at >= 0) & (before["step"] == collectives["step"])
+    return collectives.with_columns(
         phase=pl.when(open_).then(before["phase"]).otherwise("phase"),
         layer=pl.when(open_ & (pl.col("layer") == "")).then(before["layer"]).otherwise("layer"),
     )
@@ -184,7 +184,7 @@ def _times(did: Activity, spoken: Spans, begin: Ints, end: Ints) -> dict[str, In
     }
 
 
-def _steps(told: Communication, did: Activity, spoken: Spans) -> pl.DataFrame:
+def _steps(talk: Communication, did: Activity, spoken: Spans) -> pl.DataFrame:
     """STEPS. Work, waits for data and collectives in the order of their beginnings; neighbours of one step and phase make a stretch,
     which lasts from the end of the one before to its own last end, or until the next begins."""
     phase = did.sites["phase"].to_numpy()
@@ -192,9 +192,9 @@ def _steps(told: Communication, did: Activity, spoken: Spans) -> pl.DataFrame:
     site = did.items["site"].to_numpy()
     items = did.items.filter(pl.Series(~gap[site])) if len(site) else did.items
     columns = [
-        np.concatenate([items[name].to_numpy(), told.collectives[name].to_numpy()]) for name in ("begin_ns", "end_ns", "step")
+        np.concatenate([items[name].to_numpy(), talk.collectives[name].to_numpy()]) for name in ("begin_ns", "end_ns", "step")
     ]  # fmt: skip
-    of = np.concatenate([phase[items["site"].to_numpy()], told.collectives["phase"].to_numpy()])
+    of = np.concatenate([phase[items["site"].to_numpy()], talk.collectives["phase"].to_numpy()])
     if not len(of):
         return pl.DataFrame(schema=STEPS)
     order = np.argsort(columns[0], kind="stable")
@@ -219,10 +219,10 @@ def _layers(did: Activity, inside: bool) -> pl.DataFrame:
     return summed.select(pl.col(name).cast(kind) for name, kind in LAYERS.items())
 
 
-def _slots(found: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
+def _slots(collectives: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
     """SLOTS, and the slot of each collective."""
     key = ["group", "position", "name", "meets"]
-    placed = found.with_columns(
+    placed = collectives.with_columns(
         position=pl.when(pl.col("step") >= 0).then(pl.int_range(pl.len()).over("group", "step")).otherwise(-1).cast(pl.Int64)
     )
     where = (
@@ -235,16 +235,16 @@ def _slots(found: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
     return slots.select(pl.col(name).cast(kind) for name, kind in SLOTS.items()), slot.cast(pl.Int64).to_numpy()
 
 
-def _collectives(told: Communication, did: Activity, spoken: Spans, slot: Ints) -> pl.DataFrame:
-    """COLLECTIVES. Before its first, a rank has no time of its own: nothing tells when others began."""
-    found = told.collectives
-    begin, end = found["begin_ns"].to_numpy(), found["end_ns"].to_numpy()
+def _collectives(talk: Communication, did: Activity, spoken: Spans, slot: Ints) -> pl.DataFrame:
+    """COLLECTIVES. Before its first, a rank has no time of its own, as the begin of others is unknown."""
+    collectives = talk.collectives
+    begin, end = collectives["begin_ns"].to_numpy(), collectives["end_ns"].to_numpy()
     since = _since(begin)
     rows = {
         "slot": slot,
-        "number": found["number"].to_numpy(),
-        "step": found["step"].to_numpy(),
-        "bytes": found["bytes"].to_numpy(),
+        "number": collectives["number"].to_numpy(),
+        "step": collectives["step"].to_numpy(),
+        "bytes": collectives["bytes"].to_numpy(),
         "begin_ns": begin,
         "end_ns": end,
         "own": begin - since - _times(did, spoken, since, begin)["exposed"],
@@ -265,9 +265,9 @@ def _since(begin: Ints) -> Ints:
     return np.append(begin[:1], begin[:-1])
 
 
-def _doing(did: Activity, found: pl.DataFrame) -> pl.DataFrame:
+def _doing(did: Activity, collectives: pl.DataFrame) -> pl.DataFrame:
     """DOING"""
-    until = found["begin_ns"].to_numpy()
+    until = collectives["begin_ns"].to_numpy()
     since = _since(until)
     begin, end = did.items["begin_ns"].to_numpy(), did.items["end_ns"].to_numpy()
     # Own times do not overlap and are in order: each item lies in those from `first` to before `after`.
@@ -276,7 +276,7 @@ def _doing(did: Activity, found: pl.DataFrame) -> pl.DataFrame:
     item = np.repeat(np.arange(len(begin)), many)
     which = np.arange(len(item)) - np.repeat(np.cumsum(many) - many, many) + first[item]
     took = np.minimum(end[item], until[which]) - np.maximum(begin[item], since[which])
-    rows = pl.DataFrame({"slot": found["slot"].to_numpy()[which], "site": did.items["site"].to_numpy()[item], "took": took})
+    rows = pl.DataFrame({"slot": collectives["slot"].to_numpy()[which], "site": did.items["site"].to_numpy()[item], "took": took})
     summed = rows.filter(pl.col("took") > 0).group_by("slot", "site").agg(pl.col("took").sum(), count=pl.len())
     named = summed.join(did.sites.with_row_index("site").cast({"site": pl.Int64}), on="site", how="left")
     key = ["slot", "cause", "phase", "layer", "op", "what"]

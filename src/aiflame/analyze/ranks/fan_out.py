@@ -1,5 +1,5 @@
-"""The facts of many ranks: in processes here, within a bound of memory, or on a Dask cluster. Both run the same function, and merge what it
-gives as it comes."""
+"""The facts of many ranks: in processes here, within a bound of memory, or on a Dask cluster. Both run the same function, and merge its
+results as they come."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ AFTER = 500
 Progress = Callable[[float], None]
 
 
-def here(found: Sequence[Source], memory: int, progress: Progress | None = None, processes: int | None = None) -> Partial:
+def here(sources: Sequence[Source], memory: int, progress: Progress | None = None, processes: int | None = None) -> Partial:
     """In as many processes as there are CPUs, and as `memory` (bytes, all of them together) has room for."""
-    at_once = room(found, memory, processes or len(os.sched_getaffinity(0)))
-    if at_once < 2 or len(found) < 2:
-        return _merged(map(facts_of, found), len(found), progress)
+    at_once = room(sources, memory, processes or len(os.sched_getaffinity(0)))
+    if at_once < 2 or len(sources) < 2:
+        return _merged(map(facts_of, sources), len(sources), progress)
     with _threads(max(1, len(os.sched_getaffinity(0)) // at_once)), _pool(at_once) as pool:
         try:
-            return _merged(_as_they_come(pool, found, 2 * at_once), len(found), progress)
+            return _merged(_as_they_come(pool, sources, 2 * at_once), len(sources), progress)
         except BrokenProcessPool:
             why = "a process that read a rank was ended, most likely for want of memory: ask for less with --memory"
             raise AiflameError(why) from None
@@ -39,14 +39,14 @@ def here(found: Sequence[Source], memory: int, progress: Progress | None = None,
             pool.shutdown(cancel_futures=True)
 
 
-def room(found: Sequence[Source], memory: int, most: int) -> int:
-    """How many ranks are analysed at once: the largest are what counts."""
-    each = max((needed(source) for source in found), default=AT_LEAST)
-    left = memory - AT_LEAST - KEPT * len(found)
-    return max(1, min(most, len(found), left // each))
+def room(sources: Sequence[Source], memory: int, most: int) -> int:
+    """How many ranks are analysed at once, as if all were as large as the largest."""
+    each = max((needed(source) for source in sources), default=AT_LEAST)
+    left = memory - AT_LEAST - KEPT * len(sources)
+    return max(1, min(most, len(sources), left // each))
 
 
-def on_dask(found: Sequence[Source], address: str, progress: Progress | None = None) -> Partial:
+def on_dask(sources: Sequence[Source], address: str, progress: Progress | None = None) -> Partial:
     """On a cluster whose workers see the same files under the same names, and have aiflame."""
     try:
         dask: Any = importlib.import_module("distributed")
@@ -59,15 +59,15 @@ def on_dask(found: Sequence[Source], address: str, progress: Progress | None = N
             f"no Dask scheduler answers at {address} ({str(error).partition(chr(10))[0]}): name one, tcp://HOST:8786"
         ) from None
     with client:
-        futures = client.map(facts_of, list(found), pure=False, batch_size=256)
-        done = dask.as_completed(futures, with_results=True, raise_errors=False)
-        names = {future.key: source.name for future, source in zip(futures, found, strict=True)}
-        del futures  # what is merged may be forgotten by the scheduler
-        return _merged((_told(future, result, names) for future, result in done), len(found), progress)
+        futures = client.map(facts_of, list(sources), pure=False, batch_size=256)
+        completed = dask.as_completed(futures, with_results=True, raise_errors=False)
+        names = {future.key: source.name for future, source in zip(futures, sources, strict=True)}
+        del futures  # so that the scheduler may forget merged results
+        return _merged((_from_worker(future, result, names) for future, result in completed), len(sources), progress)
 
 
-def _told(future: Any, result: Any, names: dict[str, str]) -> Partial:
-    """What a worker gave; what it died of is a note."""
+def _from_worker(future: Any, result: Any, names: dict[str, str]) -> Partial:
+    """The result of a worker; its failure becomes a note."""
     if future.status == "finished":
         assert isinstance(result, Partial)
         return result
@@ -75,26 +75,26 @@ def _told(future: Any, result: Any, names: dict[str, str]) -> Partial:
 
 
 def _pool(processes: int) -> ProcessPoolExecutor:
-    """Neither fork nor forkserver: what runs here may have threads, and Polars does not survive a fork."""
+    """Neither fork nor forkserver: this process may have threads, and Polars does not survive a fork."""
     spawn = multiprocessing.get_context("spawn")
     if sys.version_info >= (3, 11):
         return ProcessPoolExecutor(processes, mp_context=spawn, max_tasks_per_child=AFTER)
     return ProcessPoolExecutor(processes, mp_context=spawn)
 
 
-def _as_they_come(pool: ProcessPoolExecutor, found: Sequence[Source], waiting: int) -> Iterator[Partial]:
+def _as_they_come(pool: ProcessPoolExecutor, sources: Sequence[Source], waiting: int) -> Iterator[Partial]:
     """Few are asked for ahead, so that results do not pile up."""
-    rest = iter(found)
+    waiting_sources = iter(sources)
     running: set[Future[Partial]] = set()
     while True:
-        for source in rest:
+        for source in waiting_sources:
             running.add(pool.submit(facts_of, source))
             if len(running) >= waiting:
                 break
         if not running:
             return
-        done, running = wait(running, return_when=FIRST_COMPLETED)
-        for future in done:
+        finished, running = wait(running, return_when=FIRST_COMPLETED)
+        for future in finished:
             yield future.result()
 
 

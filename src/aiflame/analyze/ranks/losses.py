@@ -1,4 +1,4 @@
-"""What ranks lose to each other, as sentences."""
+"""Time that ranks lose to each other, as sentences."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ EXPOSED = 0.1
 GAIN = 0.5
 """Overlap hides a part of it, as far as there is other work to do meanwhile."""
 MOSTLY = 0.5
-"""Who has more than this of the critical paths, and more than twice its part, is named."""
+"""A rank with more than this share of the critical paths, and more than twice its part, is named."""
 VIEW = Evidence("ranks")
 
 
-def slow(found: Sequence[Straggler], many: int) -> Iterator[Finding]:
-    for one in found:
+def slow(stragglers: Sequence[Straggler], many: int) -> Iterator[Finding]:
+    for one in stragglers:
         each = amount(round(one.lost_ns / max(one.times, 1)), "ns")
         place = f" in {one.where}" if one.where else ""
         sentence = (
@@ -34,7 +34,7 @@ def slow(found: Sequence[Straggler], many: int) -> Iterator[Finding]:
         yield Finding(sentence, one.share, VIEW, "straggler", one.share)
 
 
-def exposed(rows: Sequence[Row], met: Meetings, slowing: Sequence[Straggler]) -> Iterator[Finding]:
+def exposed(rows: Sequence[Row], meetings: Meetings, slowing: Sequence[Straggler]) -> Iterator[Finding]:
     """Communication that nothing hides: by the median rank."""
     talking = [row for row in rows if row.communication_ns and row.whole_ns]
     if not talking:
@@ -45,23 +45,23 @@ def exposed(rows: Sequence[Row], met: Meetings, slowing: Sequence[Straggler]) ->
     spoken = float(np.median([row.communication_ns / row.whole_ns for row in talking]))
     hidden = float(np.median([row.overlap or 0.0 for row in talking]))
     waits = sum(row.waited_ns for row in talking) / max(sum(row.exposed_ns for row in talking), 1)
-    lost = f", {min(waits, 1.0):.0%} of it to wait for the last rank" if len(met) else ""
+    lost = f", {min(waits, 1.0):.0%} of it to wait for the last rank" if len(meetings) else ""
     sentence = (
         f"Communication takes {spoken:.0%} of a rank's time and computing hides {hidden:.0%} of that: "
-        f"{share:.0%} of the time is exposed{_most(met)}{lost}"
+        f"{share:.0%} of the time is exposed{_most(meetings)}{lost}"
     )
-    # What stragglers cost is promised by their own sentences.
-    rest = max(share - sum(one.share for one in slowing), 0.0)
-    yield Finding(sentence, share, VIEW, "exposed-communication", rest * GAIN)
+    # The cost of stragglers is in their own sentences.
+    remainder = max(share - sum(one.share for one in slowing), 0.0)
+    yield Finding(sentence, share, VIEW, "exposed-communication", remainder * GAIN)
 
 
-def _most(met: Meetings) -> str:
+def _most(meetings: Meetings) -> str:
     """Where most of it is."""
-    if not len(met):
+    if not len(meetings):
         return ""
-    took = np.nansum(met.exposed, axis=1)
+    took = np.nansum(meetings.exposed, axis=1)
     places: dict[tuple[str, str, str], float] = {}
-    for (name, phase, layer), one in zip(met.rows.select("name", "phase", "layer").rows(), took.tolist(), strict=True):
+    for (name, phase, layer), one in zip(meetings.rows.select("name", "phase", "layer").rows(), took.tolist(), strict=True):
         key = (name, NAMES[Phase(phase)] if phase else "", layer)
         places[key] = places.get(key, 0.0) + one
     (name, phase, layer), _ = max(places.items(), key=lambda item: (item[1], item[0]))

@@ -1,8 +1,8 @@
-"""The collectives of all ranks side by side: a row for each, a column for each rank. Who came when, who waited, who came last.
+"""The collectives of all ranks side by side: a row for each, a column for each rank, with arrivals, waits, and the last rank.
 
-A rank's lateness is its arrival less the median one. What of it is its own: the rank's own time since the collective before, less the
-median of that; the rest it brought along. What others did more of before, while they waited for it, is owed to it. Own times need no
-common clock, arrivals do.
+A rank's lateness is its arrival less the median one. Its own part of that is the rank's own time since the collective before, less the
+median of that; the remainder it brought along. Extra work of others while they waited for it is owed to it. Own times need no common
+clock, arrivals do.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Meetings:
 
     @property
     def last(self) -> Ints:
-        """The column of who came last."""
+        """The column of the rank that came last."""
         return np.argmax(np.nan_to_num(self.arrival, nan=-np.inf), axis=1) if len(self) else np.zeros(0, dtype=np.int64)
 
     @property
@@ -76,26 +76,26 @@ class Meetings:
 
     @property
     def own_late(self) -> Floats:
-        """What of that came about since the collective before; 0 for who came in time."""
-        """What of a rank's lateness came about since the collective before."""
+        """The part of that which arose since the collective before; 0 for ranks in time."""
+        """The part of a rank's lateness that arose since the collective before."""
         late, excess = self.late, self.own - lower_median(self.own)
         owed = np.zeros(len(self.ranks))
-        found = np.zeros_like(late)
+        own = np.zeros_like(late)
         for row in range(len(self)):
             there = ~np.isnan(late[row])
             behind = there & (late[row] > LATE_NS)
             less = np.where(there, excess[row], 0.0) + owed
-            found[row, behind] = np.minimum(late[row], less)[behind]
-            # Others did what they had left while they waited: a late rank that does the same after them is not later for that.
+            own[row, behind] = np.minimum(late[row], less)[behind]
+            # Others did this work while they waited: a late rank that does the same after them is not later for it.
             owed = np.where(behind, np.minimum(less, 0.0), np.where(there, 0.0, owed))
-        return np.maximum(found, 0.0)
+        return np.maximum(own, 0.0)
 
 
 def lower_median(values: Floats) -> Floats:
     """The lower median of each row: with two ranks, the one that came first is the measure of the other."""
     ordered = np.sort(values, axis=1)  # NaN last
-    known = (~np.isnan(values)).sum(axis=1)
-    at = np.maximum((known - 1) // 2, 0)
+    counts = (~np.isnan(values)).sum(axis=1)
+    at = np.maximum((counts - 1) // 2, 0)
     return np.take_along_axis(ordered, at[:, None], axis=1)
 
 
@@ -145,17 +145,17 @@ def _distinct(facts: Sequence[RankFacts]) -> tuple[pl.DataFrame, list[tuple[Ints
         slot = one.collectives["slot"].to_numpy()
         kept = np.flatnonzero(one.slots["meets"].to_numpy()[slot]) if len(slot) else np.zeros(0, dtype=np.int64)
         parts.append((code[slot[kept]] << 32 | one.collectives["number"].to_numpy()[kept].astype(np.int64), kept))
-    known = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *(key for key, _ in parts)]))
-    names = pl.DataFrame({"group": pl.Series(list(groups), dtype=pl.String).gather(known >> 32), "number": known & 0xFFFFFFFF})
-    return names, [(np.searchsorted(known, key), kept) for key, kept in parts]
+    keys = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *(key for key, _ in parts)]))
+    names = pl.DataFrame({"group": pl.Series(list(groups), dtype=pl.String).gather(keys >> 32), "number": keys & 0xFFFFFFFF})
+    return names, [(np.searchsorted(keys, key), kept) for key, kept in parts]
 
 
 def _rows(facts: Sequence[RankFacts], keys: list[tuple[Ints, Ints]], names: pl.DataFrame, many: Ints) -> pl.DataFrame:
-    """What each is, as the first rank that was in it says; and whether others say otherwise."""
+    """The attributes of each, from the first rank that was in it; and whether other ranks disagree."""
     size = len(names)
     kinds: dict[str, int] = {}
     of = np.full(size, -1)
-    told = np.full((size, 3), -1)  # column of the rank, its slot, its row
+    first = np.full((size, 3), -1)  # column of the rank, its slot, its row
     unlike = np.zeros(size, dtype=np.bool_)
     for column, (one, (row, kept)) in enumerate(zip(facts, keys, strict=True)):
         kind = np.array([kinds.setdefault(name, len(kinds)) for name in one.slots["name"]], dtype=np.int64)
@@ -164,24 +164,24 @@ def _rows(facts: Sequence[RankFacts], keys: list[tuple[Ints, Ints]], names: pl.D
         unlike[row] |= (of[row] >= 0) & (of[row] != mine)
         new = of[row] < 0
         of[row[new]] = mine[new]
-        told[row[new]] = np.stack([np.full(int(new.sum()), column), slot[new], kept[new]], axis=1)
+        first[row[new]] = np.stack([np.full(int(new.sum()), column), slot[new], kept[new]], axis=1)
     parts = []
-    for column in np.unique(told[:, 0]).tolist():
-        at = np.flatnonzero(told[:, 0] == column)
+    for column in np.unique(first[:, 0]).tolist():
+        at = np.flatnonzero(first[:, 0] == column)
         one = facts[column]
-        slots = one.slots[told[at, 1]].select("name", pl.col("position", "phase").cast(pl.Int64), "layer")
+        slots = one.slots[first[at, 1]].select("name", pl.col("position", "phase").cast(pl.Int64), "layer")
         parts.append(
-            slots.hstack(one.collectives[told[at, 2]].select(pl.col("step", "bytes").cast(pl.Int64))).with_columns(at=pl.Series(at))
+            slots.hstack(one.collectives[first[at, 2]].select(pl.col("step", "bytes").cast(pl.Int64))).with_columns(at=pl.Series(at))
         )
     wanted = ("name", "position", "phase", "layer", "step", "bytes")
     empty = pl.DataFrame(schema={**{name: MEETINGS[name] for name in wanted}, "at": pl.Int64})
     return names.hstack(pl.concat([empty, *parts]).sort("at").drop("at")).with_columns(ranks=pl.Series(many), unlike=pl.Series(unlike))
 
 
-def times_of(facts: Sequence[RankFacts], met: Meetings, column: str) -> Floats:
+def times_of(facts: Sequence[RankFacts], meetings: Meetings, column: str) -> Floats:
     """A column of `facts.COLLECTIVES` for each meeting and rank."""
-    found = np.full(met.place.shape, np.nan)
+    times = np.full(meetings.place.shape, np.nan)
     for at, one in enumerate(facts):
-        there = met.place[:, at] >= 0
-        found[there, at] = one.collectives[column].to_numpy()[met.place[there, at]]
-    return found
+        there = meetings.place[:, at] >= 0
+        times[there, at] = one.collectives[column].to_numpy()[meetings.place[there, at]]
+    return times

@@ -1,4 +1,4 @@
-"""The ranks that are in one opened profile, whose times are on one clock already: what its report shows of them."""
+"""The ranks in one opened profile, whose times are on one clock already, for its report."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def rank_numbers(profile: Tables) -> list[int]:
     """Those that processes of it have."""
     if not profile.has("ranks"):
         return []
-    found = ranks_of(profile.table("processes").sort("process"), profile.table("ranks"))
-    return sorted({*found.tolist()} - {NONE})
+    ranks = ranks_of(profile.table("processes").sort("process"), profile.table("ranks"))
+    return sorted({*ranks.tolist()} - {NONE})
 
 
 def facts_of_ranks(profile: OpenedProfile) -> Partial:
-    """One rank after another, so that no more than one is in memory; who cannot be read is a note."""
+    """One rank after another, so that no more than one is in memory; a rank that cannot be read becomes a note."""
     partial, size = Partial(), len(rank_numbers(profile))
     for rank, tables, meta in _each(profile):
         name = f"rank {rank}"
@@ -34,7 +34,7 @@ def facts_of_ranks(profile: OpenedProfile) -> Partial:
 
 
 def answer(partial: Partial) -> Ranks:
-    """What `facts_of_ranks` found, put together."""
+    """The comparison of the facts from `facts_of_ranks`."""
     return ranks(partial, Clocks(residual_ns=residuals_of(partial.facts)))
 
 

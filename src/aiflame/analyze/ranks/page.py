@@ -30,29 +30,29 @@ class ShownPath:
 
 @dataclass(frozen=True, slots=True)
 class RankPage:
-    found: Ranks
+    comparison: Ranks
     tables: list[TableOf]
     steps: StepMap | None
     paths: list[ShownPath]
     """By step."""
     telling: list[tuple[str, int]]
-    """What makes a step worth a look, and its number."""
+    """The reason to look at a step, and its number."""
     left_out: int
     """Steps whose paths are not shown."""
 
 
-def rank_page(partial: Partial, found: Ranks) -> RankPage:
-    told = telling(found.paths)
-    kept = _kept(found.paths, {path.step for path in told})
-    names = ["median step", "longest step"] if len(told) > 1 else ["the step"]
+def rank_page(partial: Partial, comparison: Ranks) -> RankPage:
+    steps = telling(comparison.paths)
+    kept = _kept(comparison.paths, {path.step for path in steps})
+    names = ["median step", "longest step"] if len(steps) > 1 else ["the step"]
     begins = _begins(partial)
     return RankPage(
-        found,
-        rank_tables(found, kept),
-        step_map(partial.facts, found.lates),
+        comparison,
+        rank_tables(comparison, kept),
+        step_map(partial.facts, comparison.lates),
         [ShownPath(path, begins.get(path.step, 0), _work(path)) for path in kept],
-        [(name, path.step) for name, path in zip(names, told, strict=False)],
-        len(found.paths) - len(kept),
+        [(name, path.step) for name, path in zip(names, steps, strict=False)],
+        len(comparison.paths) - len(kept),
     )
 
 

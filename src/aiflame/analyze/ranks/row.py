@@ -1,4 +1,4 @@
-"""What one rank did with its time, as a row of the answer."""
+"""The time of one rank, as a row of the answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Row:
     rank: int
     host: str
     rule: str
-    """What told when it computed: `devices`, `samples`, `calls`."""
+    """The source of its computing time: `devices`, `samples`, `calls`."""
     steps: int
     whole_ns: int
     compute_ns: int
@@ -22,7 +22,7 @@ class Row:
     copies_ns: int
     idle_ns: int
     waited_ns: int
-    """For ranks that came later to collectives; of what is exposed, at most."""
+    """Waiting for ranks that came later to collectives; at most `exposed_ns`."""
     last: int
     """How often it came last by its own doing."""
     lost_ns: int

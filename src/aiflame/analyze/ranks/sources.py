@@ -32,9 +32,9 @@ class Source:
     path: str
     """How it is called: that of the profile, or of a rank's folder in it."""
     rank: int
-    """What it counts as, if its own rows do not tell."""
+    """Its rank, if its own rows have none."""
     only: int | None = None
-    """The one of the profile's ranks that is meant; None: all that are in it."""
+    """The only rank of the profile to read; None: all of its ranks."""
     whole: str = ""
     """Of a rank's folder: the path of the profile that it lies in."""
 
@@ -64,14 +64,14 @@ class OfProcesses:
 
 
 def sources(paths: Sequence[Path]) -> tuple[list[Source], list[str]]:
-    """Of profiles; what cannot be read is noted."""
-    found: list[Source] = []
+    """The sources in profiles, and notes on those that cannot be read."""
+    readable: list[Source] = []
     notes = []
     for place, path in enumerate(paths):
         try:
             if (whole := _ranked(path)) is not None:
                 folders = rank_folders(whole)
-                found += [Source(str(folder.path), rank, whole=str(path)) for rank, folder in folders.items()]
+                readable += [Source(str(folder.path), rank, whole=str(path)) for rank, folder in folders.items()]
                 notes += _gone(whole, set(folders))
                 continue
             numbers = sorted(set(_ranks(open_profile(path)).values()))
@@ -80,8 +80,8 @@ def sources(paths: Sequence[Path]) -> tuple[list[Source], list[str]]:
                 raise
             notes.append(str(error))
             continue
-        found += [Source(str(path), rank, rank if len(numbers) > 1 else None) for rank in numbers] or [Source(str(path), place)]
-    return found, notes
+        readable += [Source(str(path), rank, rank if len(numbers) > 1 else None) for rank in numbers] or [Source(str(path), place)]
+    return readable, notes
 
 
 def _ranked(path: Path) -> Folder | None:
@@ -106,18 +106,18 @@ def _gone(whole: Folder, there: set[int]) -> list[str]:
 
 
 def facts_of(source: Source) -> Partial:
-    """Never fails: who cannot be read is a note."""
+    """Never fails: a source that cannot be read becomes a note."""
     return or_note(source.name, source.path, lambda: _facts(source))
 
 
 def or_note(name: str, path: str, facts: Callable[[], list[RankFacts]]) -> Partial:
-    """The facts, or why there are none. `path`: what names it in errors already."""
+    """The facts, or why there are none. `path`: its name in errors."""
     try:
         return Partial(tuple(facts()))
     except AiflameError as error:
         return Partial(notes=(str(error) if path in str(error) else f"{name}: {error}",))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ArithmeticError, LookupError, TypeError, ValueError, OSError) as error:
-        # Damaged beyond what was foreseen: it must not end the analysis of all others.
+        # Damaged in unforeseen ways: it must not end the analysis of all others.
         return Partial(notes=(f"{name} cannot be analysed: {type(error).__name__}: {str(error).partition(chr(10))[0]}",))
 
 
@@ -130,11 +130,11 @@ def _facts(source: Source) -> list[RankFacts]:
     size = int(profile.table("ranks")["size"].max() or 0) if profile.has("ranks") else 0  # type: ignore[arg-type]
     if len(numbers) <= 1 and source.only is None:
         return [of_rank(profile, profile.meta, numbers[0] if numbers else source.rank, size, source.path)]
-    found = []
+    facts = []
     for number in numbers:
         own = OfProcesses(profile, tuple(process for process, rank in of_process.items() if rank == number))
-        found.append(of_rank(own, profile.meta, number, size, source.path))
-    return found
+        facts.append(of_rank(own, profile.meta, number, size, source.path))
+    return facts
 
 
 def _open(source: Source) -> OpenedProfile:
@@ -153,7 +153,7 @@ def _ranks(profile: Tables) -> dict[int, int]:
 
 
 def needed(source: Source) -> int:
-    """Bytes of memory that its facts take while they are made; what cannot be read takes none."""
+    """Bytes of memory to build its facts; none for a source that cannot be read."""
     try:
         folder = Folder.open(source.whole).folder(RANKS, Path(source.path).name) if source.whole else Folder.open(source.path)
         index = Index.read(folder.folder(SEALED))

@@ -1,4 +1,4 @@
-"""Ranks × steps: how long each step took on each rank, and what it did meanwhile. Of many steps, neighbours are put together."""
+"""Ranks × steps: how long each step took on each rank, and the rank's activity in it. Of many steps, neighbours are put together."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ MOST_COLUMNS = 600
 MOST_CELLS = 300_000
 """Ranks × columns."""
 USUAL = 0.99
-"""The share of cells whose values a scale has to tell apart: a first step that compiles would flatten all others."""
+"""The share of cells that a scale must resolve: a first step that compiles would flatten all others."""
 QUANTITIES = {
-    "late": ("Late by its own doing", "how late the rank came to collectives, by what it did itself"),
+    "late": ("Late by its own doing", "how late the rank came to collectives, by its own work"),
     "more": ("Compute beyond the median rank", "how much longer the rank computed in this step than the median rank"),
     "compute": ("Compute", "how long kernels ran, or without a GPU how long it computed on CPUs"),
     "exposed": ("Exposed communication", "how long it communicated while it computed nothing"),
@@ -56,20 +56,20 @@ def step_map(facts: Sequence[RankFacts], lates: Sequence[Late]) -> StepMap | Non
     if not len(numbers):
         return None
     each = -(-len(numbers) // max(min(MOST_COLUMNS, MOST_CELLS // len(facts)), 1))
-    found = {name: np.full((len(facts), len(numbers)), np.nan) for name in QUANTITIES}
+    by_name = {name: np.full((len(facts), len(numbers)), np.nan) for name in QUANTITIES}
     for row, one in enumerate(facts):
         spent = _of_steps(one).group_by("step").agg(pl.col("compute", "exposed", "copies", "idle").sum()).sort("step")
         at = np.searchsorted(numbers, spent["step"].to_numpy())
         for name in ("compute", "exposed", "idle"):
-            found[name][row, at] = spent[name].to_numpy()
-        found["whole"][row, at] = spent.select(pl.sum_horizontal("compute", "exposed", "copies", "idle")).to_series().to_numpy()
-        found["late"][row, at] = 0
+            by_name[name][row, at] = spent[name].to_numpy()
+        by_name["whole"][row, at] = spent.select(pl.sum_horizontal("compute", "exposed", "copies", "idle")).to_series().to_numpy()
+        by_name["late"][row, at] = 0
     row_of = {one.rank: row for row, one in enumerate(facts)}
     for late in lates:
         if late.why is not None and late.step >= 0:
-            found["late"][row_of[late.rank], np.searchsorted(numbers, late.step)] += late.own_ns
-    found["more"] = np.maximum(found["compute"] - lower_median(found["compute"].T).T, 0)
-    quantities = [_quantity(name, _together(values, each)) for name, values in found.items()]
+            by_name["late"][row_of[late.rank], np.searchsorted(numbers, late.step)] += late.own_ns
+    by_name["more"] = np.maximum(by_name["compute"] - lower_median(by_name["compute"].T).T, 0)
+    quantities = [_quantity(name, _together(values, each)) for name, values in by_name.items()]
     return StepMap(numbers[::each], int(numbers[-1]), [one for one in quantities if one.most_ns > 0])
 
 
@@ -82,15 +82,15 @@ def _together(values: Floats, each: int) -> Floats:
     if each == 1:
         return values
     begins = np.arange(0, values.shape[1], each)
-    known = np.add.reduceat(~np.isnan(values), begins, axis=1, dtype=np.int64)
+    counts = np.add.reduceat(~np.isnan(values), begins, axis=1, dtype=np.int64)
     sums = np.add.reduceat(np.nan_to_num(values), begins, axis=1)
-    means: Floats = np.where(known > 0, sums / np.maximum(known, 1), np.nan)
+    means: Floats = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
     return means
 
 
 def _quantity(name: str, values: Floats) -> Quantity:
-    """The scale is of steps but the first, which warms up; of all where it is the only one."""
+    """The scale covers all steps but the first, which warms up, or the first where it is the only one."""
     usual = values[:, 1:] if values.shape[1] > 1 else values
-    told = usual[~np.isnan(usual) & (usual > 0)]
-    most = float(np.quantile(told, USUAL)) if len(told) else float(np.nanmax(values, initial=0))
+    positive = usual[~np.isnan(usual) & (usual > 0)]
+    most = float(np.quantile(positive, USUAL)) if len(positive) else float(np.nanmax(values, initial=0))
     return Quantity(name, *QUANTITIES[name], values, round(most))

@@ -1,4 +1,4 @@
-"""Which ranks the others wait for, where, and why: what a rank did before it came last that the median rank did not."""
+"""The ranks that others wait for, where, and why: extra work before they came last, compared with the median rank."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from aiflame.attribute.meaning.phases import NAMES, Phase
 OFTEN = 3.0
 """Standard deviations: so much more often last than each rank would be by chance."""
 SHARE = 0.01
-"""Of the time: who makes others wait for it is named however seldom it is last."""
+"""Of the time: a rank that others wait for this long is named however seldom it is last."""
 LEAST = 0.001
-"""Of the time: who costs less is not named."""
+"""Of the time: a rank that costs less is not named."""
 ASKED = 200
 """Slots of ranks that are looked into, those first that cost most."""
 
@@ -32,12 +32,12 @@ class Why:
     layer: str
     op: str
     what: str
-    """Kernel, function or line; "" where nothing tells."""
+    """Kernel, function or line; "" where none is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """A collective, and who came to it last."""
+    """A collective, and the rank that came to it last."""
 
     group: str
     number: int
@@ -51,7 +51,7 @@ class Late:
     late_ns: int
     """After the median rank."""
     own_ns: int
-    """Of that, what came about since the collective before; the rest it brought along."""
+    """The part of that which arose since the collective before; the remainder it brought along."""
     waited_ns: int
     """By all other ranks together."""
     waiting: int
@@ -84,9 +84,9 @@ class Straggler:
 
     @property
     def reason(self) -> str:
-        """As sentences have it: what it did, and in which kernel, function or line."""
-        done = self.why.what or (self.why.op if self.why.cause == Cause.COMPUTE else "")
-        return SAYS[self.why.cause] + (f" ({done})" if done else "")
+        """The reason for sentences: its activity, and the kernel, function or line."""
+        activity = self.why.what or (self.why.op if self.why.cause == Cause.COMPUTE else "")
+        return SAYS[self.why.cause] + (f" ({activity})" if activity else "")
 
 
 def where(phase: str, layer: str) -> str:
@@ -94,17 +94,17 @@ def where(phase: str, layer: str) -> str:
     return f"{phase} of {layer}" if phase and layer else phase or layer
 
 
-def stragglers(facts: Sequence[RankFacts], met: Meetings, whole_ns: int) -> tuple[list[Straggler], list[Late]]:
+def stragglers(facts: Sequence[RankFacts], meetings: Meetings, whole_ns: int) -> tuple[list[Straggler], list[Late]]:
     """Both with those first that cost most; of all collectives that somebody was late to by more than LATE_NS."""
-    if not len(met):
+    if not len(meetings):
         return [], []
-    last, every = met.last, np.arange(len(met))
-    late, own = met.late[every, last], met.own_late[every, last]
-    waits = np.where(np.isnan(met.arrival), 0.0, np.maximum(np.nan_to_num(met.waited), 0.0))
+    last, every = meetings.last, np.arange(len(meetings))
+    late, own = meetings.late[every, last], meetings.own_late[every, last]
+    waits = np.where(np.isnan(meetings.arrival), 0.0, np.maximum(np.nan_to_num(meetings.waited), 0.0))
     waited, waiting = waits.sum(axis=1), (waits > LATE_NS).sum(axis=1)
     guilty = np.flatnonzero(own > LATE_NS)
-    cause = _causes(facts, met, guilty, last[guilty])
-    place = met.place[every, last]
+    cause = _causes(facts, meetings, guilty, last[guilty])
+    place = meetings.place[every, last]
     slots = [facts[column].collectives["slot"][row] for column, row in zip(last[guilty].tolist(), place[guilty].tolist(), strict=True)]
     slot = np.array(slots, dtype=np.int64)
     events = pl.DataFrame(
@@ -120,24 +120,24 @@ def stragglers(facts: Sequence[RankFacts], met: Meetings, whole_ns: int) -> tupl
     order = np.argsort(-own, kind="stable")
     order = order[late[order] > LATE_NS]
     spent = np.stack([late, own, waited], axis=1).round().astype(np.int64).tolist()
-    lates = [_late(met, row, int(last[row]), spent[row], int(waiting[row]), why_of.get(row)) for row in order.tolist()]
-    return _named(facts, met, pairs, whys, whole_ns), lates
+    lates = [_late(meetings, row, int(last[row]), spent[row], int(waiting[row]), why_of.get(row)) for row in order.tolist()]
+    return _named(facts, meetings, pairs, whys, whole_ns), lates
 
 
-def _late(met: Meetings, row: int, column: int, spent: list[int], waiting: int, why: Why | None) -> Late:
-    of = met.rows.row(row, named=True)
+def _late(meetings: Meetings, row: int, column: int, spent: list[int], waiting: int, why: Why | None) -> Late:
+    of = meetings.rows.row(row, named=True)
     phase = NAMES[Phase(of["phase"])] if of["phase"] else ""
     late, own, waited = spent
-    rank, layer = met.ranks[column], of["layer"]
-    at = met.origin_ns + round(float(met.arrival[row, column]))
+    rank, layer = meetings.ranks[column], of["layer"]
+    at = meetings.origin_ns + round(float(meetings.arrival[row, column]))
     return Late(of["group"], of["number"], of["name"], of["step"], phase, layer, rank, late, own, waited, waiting, at, why)
 
 
-def _causes(facts: Sequence[RankFacts], met: Meetings, row: Ints, column: Ints) -> Ints:
-    """Of these meetings, what their last rank spent more on than the median rank, most of all."""
+def _causes(facts: Sequence[RankFacts], meetings: Meetings, row: Ints, column: Ints) -> Ints:
+    """For each of these meetings the cause with the largest excess of its last rank over the median rank."""
     excess = np.zeros((len(CAUSES), len(row)))
     for number, name in enumerate(CAUSES):
-        times = times_of(facts, met, name)[row]
+        times = times_of(facts, meetings, name)[row]
         excess[number] = times[np.arange(len(row)), column] - lower_median(times)[:, 0]
     best: Ints = np.argmax(excess, axis=0)
     return np.where(excess.max(axis=0, initial=0) > 0, best, int(Cause.UNKNOWN))
@@ -148,7 +148,7 @@ _KEY = ("phase", "layer", "op", "what")
 
 @dataclass(frozen=True, slots=True)
 class _Doing:
-    """What ranks did before the collectives of some slots, and what the median rank did."""
+    """The work of ranks before the collectives of some slots, and that of the median rank."""
 
     rows: pl.DataFrame
     """place, cause, _KEY, column of the rank, took, usual (of the median rank), those first of which a rank did most more."""
@@ -163,7 +163,7 @@ class _Doing:
         many = np.zeros(len(places), dtype=np.int64)
         parts = []
         for column, one in enumerate(facts):
-            place = np.array([places.get(row[:_TELLS], -1) for row in one.slots.rows()], dtype=np.int64)
+            place = np.array([places.get(row[:_IDENTITY], -1) for row in one.slots.rows()], dtype=np.int64)
             many += np.bincount(place[place >= 0], minlength=len(places))
             of = place[one.doing["slot"].to_numpy()] if len(one.doing) else place[:0]
             rows = one.doing.with_columns(place=pl.Series(of, dtype=pl.Int64), column=pl.lit(column)).filter(pl.col("place") >= 0)
@@ -171,8 +171,8 @@ class _Doing:
         every = pl.concat(parts).group_by("place", "cause", *_KEY, "column").agg(pl.col("took").sum())
         # Ranks that did nothing of it took 0: the lower median of all.
         count = pl.col("place").replace_strict(dict(enumerate(many.tolist())), return_dtype=pl.Int64)
-        met = pl.col("took").list.len().cast(pl.Int64)
-        middle = (count - 1) // 2 - (count - met)
+        having = pl.col("took").list.len().cast(pl.Int64)
+        middle = (count - 1) // 2 - (count - having)
         usual = every.group_by("place", "cause", *_KEY).agg(pl.col("took").sort())
         usual = usual.with_columns(usual=pl.when(middle >= 0).then(pl.col("took").list.get(middle.clip(lower_bound=0))).otherwise(0))
         rows = every.join(usual.drop("took"), on=["place", "cause", *_KEY])
@@ -180,7 +180,7 @@ class _Doing:
         return _Doing(rows.with_columns(more).sort("more", *_KEY, descending=[True, *[False] * len(_KEY)]), places)
 
     def why(self, facts: Sequence[RankFacts], column: int, slot: int, cause: Cause) -> Why:
-        """What the rank did more of than the median rank before the collectives of this slot."""
+        """The work in which the rank most exceeds the median rank before the collectives of this slot."""
         place = self.places[_slot(facts[column], slot)]
         mine = self.rows.filter(pl.col("place") == place, pl.col("cause") == int(cause), pl.col("column") == column).head(1)
         if mine.is_empty() or mine["more"][0] <= 0:
@@ -190,28 +190,28 @@ class _Doing:
         return Why(cause, NAMES[Phase(phase)] if phase else "", layer, op, what)
 
 
-_TELLS = 4
-"""Columns of a slot that tell it from others: group, position, name, meets."""
+_IDENTITY = 4
+"""The first columns of a slot identify it: group, position, name, meets."""
 
 
 def _slot(one: RankFacts, slot: int) -> tuple[object, ...]:
-    return one.slots.row(slot)[:_TELLS]
+    return one.slots.row(slot)[:_IDENTITY]
 
 
 def _named(
-    facts: Sequence[RankFacts], met: Meetings, pairs: pl.DataFrame, whys: dict[tuple[int, int, int], Why], whole_ns: int
+    facts: Sequence[RankFacts], meetings: Meetings, pairs: pl.DataFrame, whys: dict[tuple[int, int, int], Why], whole_ns: int
 ) -> list[Straggler]:
-    """Those of a rank, a place and a cause together; who is last by chance alone, or costs too little, is not named."""
-    sizes = met.rows.group_by("group", "position", "name").agg(of=pl.len(), ranks=pl.col("ranks").median())
+    """Those of a rank, a place and a cause together; ranks that are last by chance alone, or cost too little, are left out."""
+    sizes = meetings.rows.group_by("group", "position", "name").agg(of=pl.len(), ranks=pl.col("ranks").median())
     of = {(group, position, name): (count, ranks) for group, position, name, count, ranks in sizes.rows()}
-    found: dict[tuple[int, str, str, Cause], list[tuple[Why, int, float, float, str, int, float]]] = {}
+    by_cause: dict[tuple[int, str, str, Cause], list[tuple[Why, int, float, float, str, int, float]]] = {}
     for column, slot, cause, times, own, waited in pairs.select("column", "slot", "cause", "times", "own", "waited").rows():
         why = whys[column, slot, cause]
         group, position, name = facts[column].slots.row(slot)[:3]
         count, ranks = of.get((group, position, name), (times, 2))
-        found.setdefault((column, why.phase, why.layer, why.cause), []).append((why, times, own, waited, name, count, ranks))
+        by_cause.setdefault((column, why.phase, why.layer, why.cause), []).append((why, times, own, waited, name, count, ranks))
     stragglers = []
-    for (column, *_), rows in found.items():
+    for (column, *_), rows in by_cause.items():
         times, count = sum(row[1] for row in rows), sum(row[5] for row in rows)
         lost, waited = sum(row[2] for row in rows), sum(row[3] for row in rows)
         by_chance = 1 / max(rows[0][6], 2)
@@ -219,5 +219,5 @@ def _named(
         share = lost / whole_ns if whole_ns else 0.0
         if share >= LEAST and (often or share >= SHARE):
             why, *_, name, _, _ = max(rows, key=lambda row: row[2])
-            stragglers.append(Straggler(met.ranks[column], why, name, times, count, round(lost), round(waited), share))
+            stragglers.append(Straggler(meetings.ranks[column], why, name, times, count, round(lost), round(waited), share))
     return sorted(stragglers, key=lambda one: (-one.lost_ns, one.rank, one.where))

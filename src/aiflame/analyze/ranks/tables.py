@@ -1,4 +1,4 @@
-"""What `ranks` found as tables for a person to sort and filter."""
+"""The comparison of ranks as tables for a person to sort and filter."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ CAUSES = {
     Cause.UNKNOWN: "not known",
 }
 BROUGHT = "came late already"
-"""In the place of a cause: what it was late by is owed to an earlier collective."""
+"""In place of a cause: its lateness comes from an earlier collective."""
 
 
-def rank_tables(found: Ranks, shown: Iterable[Path]) -> list[TableOf]:
+def rank_tables(comparison: Ranks, shown: Iterable[Path]) -> list[TableOf]:
     """`shown`: the paths whose stretches are listed."""
-    listed = [_ranks(found), _stragglers(found), _lates(found), _phases(found), _stretches(shown), _clocks(found)]
+    listed = [_ranks(comparison), _stragglers(comparison), _lates(comparison), _phases(comparison), _stretches(shown), _clocks(comparison)]
     return [table for table in listed if len(table.rows)]
 
 
@@ -40,13 +40,13 @@ def named(rank: int) -> str:
     return f"rank {rank}"
 
 
-def _ranks(found: Ranks) -> TableOf:
+def _ranks(comparison: Ranks) -> TableOf:
     rows = [
         (
             named(row.rank), row.host, row.steps, row.whole_ns, *_shares(row), row.overlap, row.waited_ns / max(row.whole_ns, 1),
-            row.last, row.lost_ns, found.residual_ns.get(row.rank),
+            row.last, row.lost_ns, comparison.residual_ns.get(row.rank),
         )
-        for row in found.rows
+        for row in comparison.rows
     ]  # fmt: skip
     columns = (
         text("rank", "Rank"),
@@ -64,7 +64,7 @@ def _ranks(found: Ranks) -> TableOf:
         number("lost", "Late by", "ns"),
         number("clock", "Clock ±", "ns"),
     )
-    kept = columns if len({row.host for row in found.rows}) > 1 else tuple(one for one in columns if one.name not in ("host", "clock"))
+    kept = columns if len({row.host for row in comparison.rows}) > 1 else tuple(one for one in columns if one.name not in ("host", "clock"))
     return _table("ranks", "Ranks", kept, rows, columns)
 
 
@@ -73,13 +73,13 @@ def _shares(row: Row) -> tuple[float, ...]:
     return tuple(time / max(row.whole_ns, 1) for time in times)
 
 
-def _stragglers(found: Ranks) -> TableOf:
+def _stragglers(comparison: Ranks) -> TableOf:
     rows = [
         (
             named(one.rank), one.why.phase, one.why.layer, *_cause(one.why), one.name, one.times, one.of,
             one.lost_ns // max(one.times, 1), one.lost_ns, one.waited_ns, one.share,
         )
-        for one in found.stragglers
+        for one in comparison.stragglers
     ]  # fmt: skip
     columns = (
         text("rank", "Rank"),
@@ -98,8 +98,8 @@ def _stragglers(found: Ranks) -> TableOf:
     return _table("stragglers", "Stragglers", columns, rows)
 
 
-def _lates(found: Ranks) -> TableOf:
-    rows = [_late(late) for late in sorted(found.lates[:MOST_LATE], key=lambda late: -late.waited_ns)]
+def _lates(comparison: Ranks) -> TableOf:
+    rows = [_late(late) for late in sorted(comparison.lates[:MOST_LATE], key=lambda late: -late.waited_ns)]
     columns = (
         text("collective", "Collective"),
         text("step", "Step"),
@@ -132,10 +132,10 @@ def _cause(why: Why) -> tuple[str, str]:
     return CAUSES[why.cause], why.what or (why.op if why.cause == Cause.COMPUTE else "")
 
 
-def _phases(found: Ranks) -> TableOf:
+def _phases(comparison: Ranks) -> TableOf:
     rows = [
         (one.phase or "[no phase]", one.whole_ns, one.compute_ns, one.exposed_ns, one.idle_ns, named(one.slowest), one.slowest_ns)
-        for one in found.phases
+        for one in comparison.phases
     ]
     columns = (
         text("phase", "Phase"),
@@ -173,12 +173,12 @@ def _stretches(shown: Iterable[Path]) -> TableOf:
     return _table("stretches", "Critical path", columns, rows)
 
 
-def _clocks(found: Ranks) -> TableOf:
-    """What remains uncertain of the clock of each host but the first."""
+def _clocks(comparison: Ranks) -> TableOf:
+    """The remaining uncertainty of the clock of each host but the first."""
     hosts: dict[str, tuple[list[int], int | None]] = {}
-    for row in found.rows:
-        if row.rank in found.residual_ns:
-            hosts.setdefault(row.host, ([], found.residual_ns[row.rank]))[0].append(row.rank)
+    for row in comparison.rows:
+        if row.rank in comparison.residual_ns:
+            hosts.setdefault(row.host, ([], comparison.residual_ns[row.rank]))[0].append(row.rank)
     rows = [(host, write_ranks(ranks), len(ranks), residual) for host, (ranks, residual) in hosts.items()]
     columns = (text("host", "Host"), text("ranks", "Ranks"), number("count", "Of them"), number("residual", "Uncertain by ±", "ns"))
     return _table("clocks", "Clocks", columns, rows)
@@ -187,7 +187,7 @@ def _clocks(found: Ranks) -> TableOf:
 def _table(
     name: str, title: str, columns: tuple[Column, ...], rows: Sequence[tuple[object, ...]], of_rows: tuple[Column, ...] = ()
 ) -> TableOf:
-    """`of_rows`: what the rows have, where that is more than is shown."""
+    """`of_rows`: all columns of the rows, where more than the shown ones."""
     kinds = {"text": pl.String, "share": pl.Float64, "number": pl.Int64}
     schema = {column.name: kinds[column.kind] for column in of_rows or columns}
     return table_of(name, title, columns, pl.DataFrame(list(rows), schema=schema, orient="row"))

@@ -12,10 +12,10 @@ from aiflame.profile.tables import Tables
 
 
 def tables(profile: Tables) -> list[TableOf]:
-    """Those that have rows, the most telling first."""
+    """Those that have rows, the most useful first."""
     analysis = profile_analysis(profile)
-    found: list[TableOf] = []
+    every: list[TableOf] = []
     if analysis.ran_on_devices:
-        found += [kernels_table(analysis, analysis.stalls), copies_table(analysis), idle_table(analysis), gaps_table(analysis)]
-    found += [*meaning_tables(analysis), steps_table(analysis), *code_tables(analysis)]
-    return [table for table in found if not table.rows.is_empty()]
+        every += [kernels_table(analysis, analysis.stalls), copies_table(analysis), idle_table(analysis), gaps_table(analysis)]
+    every += [*meaning_tables(analysis), steps_table(analysis), *code_tables(analysis)]
+    return [table for table in every if not table.rows.is_empty()]

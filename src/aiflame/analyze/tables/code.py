@@ -20,7 +20,7 @@ MOST_ROWS = 2000
 
 
 def code_tables(analysis: ProfileAnalysis) -> Iterator[TableOf]:
-    """For each clock that was sampled, its functions and lines: what the flame graph of that metric shows."""
+    """For each clock that was sampled, its functions and lines, as in the flame graph of that metric."""
     clocks = [name for name in metrics(analysis.profile) if name in CLOCK]
     for clock in clocks:
         label = METRICS[clock].label

@@ -101,10 +101,10 @@ def _spread(analysis: ProfileAnalysis, sites: pl.DataFrame, key: list[str]) -> p
     kernels = sites.select(key).unique(maintain_order=True).with_row_index("kernel")
     of_site = np.full(len(analysis.sites), -1, dtype=np.int32)
     of_site[sites["site"].to_numpy()] = sites.join(kernels, on=key, how="left", maintain_order="left")["kernel"].to_numpy()
-    took = (analysis.work.ran["end_ns"] - analysis.work.ran["start_ns"]).cast(pl.Int64)
-    ran = pl.DataFrame({"kernel": of_site[analysis.work.ran["site"].to_numpy()], "took": took}).filter(pl.col("kernel") >= 0)
+    took = (analysis.work.executions["end_ns"] - analysis.work.executions["start_ns"]).cast(pl.Int64)
+    launches = pl.DataFrame({"kernel": of_site[analysis.work.executions["site"].to_numpy()], "took": took}).filter(pl.col("kernel") >= 0)
     value = pl.col("took")
-    spread = ran.group_by("kernel").agg(
+    spread = launches.group_by("kernel").agg(
         p50=value.quantile(0.5, "nearest").cast(pl.Int64),
         p99=value.quantile(0.99, "nearest").cast(pl.Int64),
         min=value.min(),

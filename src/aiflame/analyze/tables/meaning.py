@@ -1,4 +1,4 @@
-"""What the time was for, as tables: layers, ops, phases. Of GPU time where a device was used, else of CPU time."""
+"""Time by meaning, as tables: layers, ops, phases. Of GPU time where a device was used, else of CPU time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BY_PHASE = {
 
 
 def meaning_tables(analysis: ProfileAnalysis) -> Iterator[TableOf]:
-    """Without a row for what has no layer or op; tables that would have no other row are empty."""
+    """Without a row for time without layer or op; tables that would have no other row are empty."""
     parts, label = _parts(analysis)
     whole = max(int(parts["value"].sum()), 1)
     split = tuple(number(name, name.title(), "ns") for name in _BY_PHASE)

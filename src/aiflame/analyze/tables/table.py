@@ -15,7 +15,7 @@ class Column:
     unit: str = ""
     """ns, bytes, bytes/s, samples; "" for texts and plain numbers."""
     kind: Literal["text", "number", "share", "place"] = "text"
-    """A share is of 1; a place is `file:line`."""
+    """A share is between 0 and 1; a place is `file:line`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ def divide(point: Ints, window: Ints, count: Ints, site: Ints, of_window: Ints, 
     point, window, count = point[order], window[order], count[order]
     step = max(1, CELLS // max(share.shape))
     carried: list[Floats] = [np.zeros(0)] * (len(sites) - 1).bit_length()
-    found = []
+    cells = []
     for first in range(0, len(points), step):
         rows = slice(*np.searchsorted(point, [first, first + step]))
         size = min(step, len(points) - first)
@@ -38,8 +38,8 @@ def divide(point: Ints, window: Ints, count: Ints, site: Ints, of_window: Ints, 
         sums = np.bincount(point[rows] - first, count[rows], size).astype(np.int64)
         value = _rounded(expected, sums, carried)
         at, to = np.nonzero(value)
-        found.append((sites[to], points[first + at], value[at, to]))
-    return joined(found)
+        cells.append((sites[to], points[first + at], value[at, to]))
+    return joined(cells)
 
 
 def joined(cells: list[Cells]) -> Cells:
@@ -89,8 +89,8 @@ def _expected(point: Ints, window: Ints, count: Ints, share: Floats, points: int
 def _rounded(expected: Floats, sums: Ints, carried: list[Floats]) -> Ints:
     """Whole numbers near the expected ones, whose rows have these sums.
 
-    Halves of the sites are divided, then halves of the halves: of each, running sums over the rows are rounded. What the rounding of
-    earlier rows left over is `carried` on.
+    Halves of the sites are divided, then halves of the halves: of each, running sums over the rows are rounded. The remainder from
+    rounding earlier rows is `carried` on.
     """
     rows, columns = expected.shape
     levels = len(carried)
@@ -109,7 +109,7 @@ def _rounded(expected: Floats, sums: Ints, carried: list[Floats]) -> Ints:
         running = carried[level] + np.cumsum(value * part, axis=0)
         reached = np.floor(running)
         left = np.diff(reached, axis=0, prepend=np.zeros((1, value.shape[1]))).astype(np.int64)
-        left = np.where(part >= 1, value, np.where(part <= 0, 0, np.clip(left, 0, value)))  # nothing to whom nothing belongs
+        left = np.where(part >= 1, value, np.where(part <= 0, 0, np.clip(left, 0, value)))  # a half without a share gets nothing
         carried[level] = running[-1] - reached[-1]
         value = np.stack([left, value - left], axis=2).reshape(rows, -1)
     return value[:, :columns]

@@ -1,4 +1,4 @@
-"""Tables of millions of rows, read a piece at a time: what is worked out beside them is as large as a piece."""
+"""Reads tables of millions of rows a piece at a time, so that intermediate results are as large as a piece."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ def pieces(rows: pl.LazyFrame, size: int = PIECE) -> Iterator[pl.DataFrame]:
 
 
 def arrays(rows: pl.LazyFrame) -> dict[str, NDArray[Any]]:
-    """Columns of numbers. Polars keeps for a while what it has freed: of a table that is read as a whole, as much again."""
+    """Columns of numbers. Read by pieces: Polars holds on to freed memory for a while, which would double that of a whole table."""
     size = count(rows)
-    found = {name: np.empty(size, pl.Series(dtype=type_).to_numpy().dtype) for name, type_ in rows.collect_schema().items()}
+    columns = {name: np.empty(size, pl.Series(dtype=type_).to_numpy().dtype) for name, type_ in rows.collect_schema().items()}
     begin = 0
     for piece in pieces(rows):
-        for name, column in found.items():
+        for name, column in columns.items():
             column[begin : begin + len(piece)] = piece[name].to_numpy()
         begin += len(piece)
-    return found
+    return columns
 
 
 def take_or(column: NDArray[Any], row: NDArray[np.int64], otherwise: Any) -> NDArray[Any]:
-    """The value of each row, of -1 another one."""
+    """The value of each row, `otherwise` for row -1."""
     if not len(column):
         return np.full(len(row), otherwise, dtype=column.dtype)
-    found = column[row]
-    found[row < 0] = otherwise
-    return found
+    values = column[row]
+    values[row < 0] = otherwise
+    return values

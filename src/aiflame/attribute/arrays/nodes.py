@@ -62,12 +62,12 @@ def with_callers(parent: Parents, pairs: Ints) -> Ints:
     """Pairs `node << 32 | anything` and the same for all the nodes above, down from the root's children: sorted where nodes come
     level by level."""
     depth = depths(parent)[pairs >> 32]
-    found, current = [], pairs[:0]
+    by_level, current = [], pairs[:0]
     for level in range(int(depth.max(initial=0)), 0, -1):
         current = distinct(np.concatenate([pairs[depth == level], current]))
-        found.append(current)
+        by_level.append(current)
         current = parent[current >> 32].astype(np.int64) << 32 | (current & 0xFFFFFFFF)
-    return np.concatenate(found[::-1]) if found else pairs[:0]
+    return np.concatenate(by_level[::-1]) if by_level else pairs[:0]
 
 
 def nearest(parent: Parents, mark: NDArray[np.bool_], *, strict: bool = False) -> Parents:
@@ -90,16 +90,16 @@ def merge_siblings(parent: Parents, frame: NDArray[np.uint32]) -> tuple[Parents,
     """Siblings with equal frames become one node: the new parents and frames, level by level, and the new node of each old one."""
     place = np.zeros(len(parent), dtype=np.int32)
     parents, frames = [np.array([-1], dtype=np.int32)], [frame[:1]]
-    made = 1
+    count = 1
     for depth, nodes in enumerate(levels(depths(parent))):
         if depth == 0:
             continue
         key = place[parent[nodes]].astype(np.int64) << 32 | frame[nodes]
         distinct, which = np.unique(key, return_inverse=True) if len(key) > 1 else (key, 0)
-        place[nodes] = made + which
+        place[nodes] = count + which
         parents.append((distinct >> 32).astype(np.int32))
         frames.append((distinct & 0xFFFFFFFF).astype(np.uint32))
-        made += len(distinct)
+        count += len(distinct)
     return np.concatenate(parents), np.concatenate(frames), place
 
 

@@ -1,5 +1,5 @@
-"""Rows told apart by several columns of whole numbers, by one number each: of millions, one column is hashed, sorted and summed up by much
-more quickly than several."""
+"""Combines several columns of whole numbers into one key per row: hashing, sorting and grouping millions of rows is much faster by one
+column than by several."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _BITS = 62
 
 def packed(columns: Sequence[NDArray[np.integer] | NDArray[np.bool_]], size: int) -> Ints:
     """A number for each of `size` rows, equal where all columns are, and in the order of the first column, then the second …"""
-    found, bits = np.zeros(size, dtype=np.int64), 0
+    keys, bits = np.zeros(size, dtype=np.int64), 0
     for column in columns:
         values, width = _from_zero(column.astype(np.int64))
         if bits + width > _BITS:
-            (found, bits), (values, width) = _dense(found), _dense(values)
-        found = found << width | values
+            (keys, bits), (values, width) = _dense(keys), _dense(values)
+        keys = keys << width | values
         bits += width
-    return found
+    return keys
 
 
 def in_order(key: Ints) -> Ints:
@@ -33,8 +33,8 @@ def in_order(key: Ints) -> Ints:
     bits = max(len(key) - 1, 0).bit_length()
     if int(key.max(initial=0)).bit_length() + bits > _BITS + 1:
         return np.argsort(key, kind="stable")
-    found: Ints = np.sort(key << bits | np.arange(len(key))) & ((1 << bits) - 1)
-    return found
+    rows: Ints = np.sort(key << bits | np.arange(len(key))) & ((1 << bits) - 1)
+    return rows
 
 
 def ordered(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
@@ -80,5 +80,5 @@ def _from_zero(values: Ints) -> tuple[Ints, int]:
 
 def _dense(values: Ints) -> tuple[Ints, int]:
     """Each value's place among the distinct ones: no more bits than rows need."""
-    known = nodes.distinct(values)
-    return np.searchsorted(known, values), max(len(known) - 1, 0).bit_length()
+    distinct = nodes.distinct(values)
+    return np.searchsorted(distinct, values), max(len(distinct) - 1, 0).bit_length()

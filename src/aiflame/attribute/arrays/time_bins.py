@@ -49,8 +49,8 @@ class Bins:
 
     def at(self, time_ns: Ints) -> Ints:
         """The bin of each moment."""
-        found: Ints = np.clip((time_ns - self.origin_ns) // self.bin_ns, 0, self.count - 1)
-        return found
+        bin_: Ints = np.clip((time_ns - self.origin_ns) // self.bin_ns, 0, self.count - 1)
+        return bin_
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +65,19 @@ class Steps:
 
     @property
     def length(self) -> Ints:
-        found: Ints = np.clip(self.ends - self.begins, 1, LONGEST_STEP_NS)
-        return found
+        length: Ints = np.clip(self.ends - self.begins, 1, LONGEST_STEP_NS)
+        return length
 
     def slot(self, step: Ints, time_ns: Ints) -> Ints:
         """The slot of each moment of a step."""
         long = self.length[step]
-        found: Ints = np.clip(time_ns - self.begins[step], 0, long - 1) * self.slots // long
-        return found
+        slot: Ints = np.clip(time_ns - self.begins[step], 0, long - 1) * self.slots // long
+        return slot
 
 
 def in_bins(group: Ints, start: Ints, end: Ints, bins: Bins) -> pl.DataFrame:
-    """group, bin, value: the length of each interval (`start` to `end`) in each of the bins of time. What began before the first bin or
-    after the last counts there; intervals of no length are left out."""
+    """group, bin, value: the length of each interval (`start` to `end`) in each of the bins of time. Time before the first bin counts in
+    the first, time after the last in the last; intervals of no length are left out."""
     sums = Sums((int(group.max(initial=0)) + 1) * bins.count, len(group))
     for piece in _pieces(len(group)):
         begin, until = start[piece] - bins.origin_ns, end[piece] - bins.origin_ns
@@ -89,8 +89,8 @@ def in_bins(group: Ints, start: Ints, end: Ints, bins: Bins) -> pl.DataFrame:
 
 
 def in_slots(steps: Steps, group: Ints, step: Ints, start: Ints, end: Ints) -> pl.DataFrame:
-    """group, step (shown), slot, value: the same for the parts of steps; of steps that are shown as one, the sum. What lies outside of its
-    step counts at its edge."""
+    """group, step (shown), slot, value: the same for the parts of steps; steps that are shown as one are summed. Time outside its
+    step counts at the step's edge."""
     rows, slots = int(steps.shown.max(initial=0)) + 1, steps.slots
     sums = Sums((int(group.max(initial=0)) + 1) * rows * slots, len(group))
     for piece in _pieces(len(group)):
@@ -100,8 +100,8 @@ def in_slots(steps: Steps, group: Ints, step: Ints, start: Ints, end: Ints) -> p
         last = np.maximum(steps.slot(of, until - 1), first)
 
         def edge(row: Ints, slot: Ints, begin: Ints = begin, long: Ints = long) -> Ints:
-            found: Ints = begin[row] - (-slot * long[row] // slots)
-            return found
+            moment: Ints = begin[row] - (-slot * long[row] // slots)
+            return moment
 
         _spread(sums, group[piece] * rows + steps.shown[of], since, until, first, last, edge, slots)
     key, value = sums.found()
@@ -116,7 +116,7 @@ def _pieces(size: int) -> list[slice]:
 def _spread(
     sums: Sums, group: Ints, start: Ints, end: Ints, first: Ints, last: Ints, edge: Callable[[Ints, Ints], Ints], bins: int
 ) -> None:
-    """Adds the length of each interval in each of the bins from its `first` to its `last`; `edge` tells where a bin of a row begins."""
+    """Adds the length of each interval in each of the bins from its `first` to its `last`; `edge` gives the begin of a row's bin."""
     inner = last - first
     whole = np.flatnonzero((inner == 0) & (end > start))
     sums.add(group[whole] * bins + first[whole], end[whole] - start[whole])

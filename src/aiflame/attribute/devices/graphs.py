@@ -13,16 +13,16 @@ def captured_stacks(profile: Tables) -> pl.DataFrame:
     """One row for each node: process, node, `made`, the node that it was cloned from in the end (itself, or one without an original), and
     `captured`, the stack that made that one, 0 where none is known, and `variant`, the specialization that it launches.
 
-    CUPTI tells of a node that was cloned twice: first that it was made, by the call that instantiates the graph, then what it was
-    cloned from. It was made where its original was.
+    CUPTI reports a cloned node twice: first its creation, by the call that instantiates the graph, then the node it was cloned
+    from. Its stack is that of its original.
 
     Jumps double, so that long chains cost few rounds; in a damaged profile originals may go in circles, which lead nowhere.
     """
-    told = profile.scan("graph_nodes").sort("process", "id").select("process", "node", "original").collect()
-    inner = inner_nodes(profile, told).lazy().with_columns(stack=pl.lit(0, pl.UInt32), variant=pl.lit(0, pl.UInt32))
+    numbered = profile.scan("graph_nodes").sort("process", "id").select("process", "node", "original").collect()
+    inner = inner_nodes(profile, numbered).lazy().with_columns(stack=pl.lit(0, pl.UInt32), variant=pl.lit(0, pl.UInt32))
     variant = pl.col("variant") if profile.has("kernel_variants") else pl.lit(0, dtype=pl.UInt32).alias("variant")
     rows = profile.scan("graph_nodes").select("process", "node", "original", "stack", variant)
-    made = (
+    nodes = (
         pl.concat([rows, inner])
         .filter(pl.col("node") != 0)
         .with_columns(stack=pl.when(pl.col("original") == 0).then("stack").otherwise(0))
@@ -31,12 +31,12 @@ def captured_stacks(profile: Tables) -> pl.DataFrame:
         .collect()
         .with_row_index("row")
     )
-    originals = made.select("process", original="node", to="row")
-    stack = made["stack"].to_numpy()
-    to = made.join(originals, on=["process", "original"], how="left", maintain_order="left")["to"].to_numpy()
-    here = np.arange(len(made))
+    originals = nodes.select("process", original="node", to="row")
+    stack = nodes["stack"].to_numpy()
+    to = nodes.join(originals, on=["process", "original"], how="left", maintain_order="left")["to"].to_numpy()
+    here = np.arange(len(nodes))
     at = np.where(np.isnan(to), here, np.nan_to_num(to)).astype(np.int64)
-    for _ in range(len(made).bit_length()):
+    for _ in range(len(nodes).bit_length()):
         at = at[at]
     captured = pl.Series(stack[at], dtype=pl.UInt32)
-    return made.select("process", "node", made=pl.col("node").gather(at), captured=captured, variant=pl.col("variant").gather(at))
+    return nodes.select("process", "node", made=pl.col("node").gather(at), captured=captured, variant=pl.col("variant").gather(at))

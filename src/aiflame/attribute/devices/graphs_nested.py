@@ -1,9 +1,9 @@
-"""Graphs within graphs: nodes that ran under numbers that CUPTI has told nothing of.
+"""Graphs within graphs: nodes that ran under numbers that CUPTI has not reported.
 
 A graph that can be executed is flat: the nodes of its children and of the bodies of its conditions have numbers of its own there, and
-kernels report these. What CUPTI tells is the copy that it makes of each inner graph, right before the nodes of the graph around. A
+kernels report these. CUPTI reports the copy that it makes of each inner graph, right before the nodes of the graph around. A
 node's id is its graph's number, in the upper half, and its place in that graph; inner nodes take, in their order, the places for which
-nothing was told. (Seen with CUPTI 13.0: no document says so.)
+CUPTI reported nothing. (Seen with CUPTI 13.0: no document says so.)
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from aiflame.profile.tables import Tables
 _PLACE = 0xFFFFFFFF
 
 
-def inner_nodes(profile: Tables, told: pl.DataFrame) -> pl.DataFrame:
-    """process, node, original of such nodes; `told`: process, node, original of `graph_nodes`, in the order of their rows."""
+def inner_nodes(profile: Tables, reported: pl.DataFrame) -> pl.DataFrame:
+    """process, node, original of such nodes; `reported`: process, node, original of `graph_nodes`, in the order of their rows."""
     numbers = pl.concat([profile.scan(table).select("process", "node") for table in ("kernels", "copies")])
-    ran = numbers.filter(pl.col("node") != 0).unique().collect()
-    unknown = ran.join(told, on=["process", "node"], how="anti").sort("process", "node")
-    found: list[tuple[int, int, int]] = []
+    executed = numbers.filter(pl.col("node") != 0).unique().collect()
+    unknown = executed.join(reported, on=["process", "node"], how="anti").sort("process", "node")
+    clones: list[tuple[int, int, int]] = []
     for (process,), nodes in unknown.group_by("process"):
-        rows = told.filter(pl.col("process") == process)
-        seen = set(ran.filter(pl.col("process") == process)["node"].to_list())
-        found += [(int(str(process)), *pair) for pair in _of_process(nodes["node"].to_list(), rows, seen)]
-    return pl.DataFrame(found, schema={name: told.schema[name] for name in ("process", "node", "original")}, orient="row")
+        rows = reported.filter(pl.col("process") == process)
+        seen = set(executed.filter(pl.col("process") == process)["node"].to_list())
+        clones += [(int(str(process)), *pair) for pair in _of_process(nodes["node"].to_list(), rows, seen)]
+    return pl.DataFrame(clones, schema={name: reported.schema[name] for name in ("process", "node", "original")}, orient="row")
 
 
-def _of_process(unknown: list[int], told: pl.DataFrame, ran: set[int]) -> list[tuple[int, int]]:
-    nodes, cloned = told["node"].to_list(), set(told.filter(pl.col("original") != 0)["node"].to_list())
-    found: list[tuple[int, int]] = []
+def _of_process(unknown: list[int], reported: pl.DataFrame, executed: set[int]) -> list[tuple[int, int]]:
+    nodes, cloned = reported["node"].to_list(), set(reported.filter(pl.col("original") != 0)["node"].to_list())
+    pairs: list[tuple[int, int]] = []
     for graph in sorted({node >> 32 for node in unknown}):
         own = {node & _PLACE for node in nodes if node >> 32 == graph}
         last = max(node & _PLACE for node in unknown if node >> 32 == graph)
@@ -39,10 +39,10 @@ def _of_process(unknown: list[int], told: pl.DataFrame, ran: set[int]) -> list[t
         at = next(row for row, node in enumerate(nodes) if node >> 32 == graph)
         inner: dict[int, None] = {}
         for node in reversed(nodes[:at]):
-            if node not in cloned or node in ran:
+            if node not in cloned or node in executed:
                 break
             inner[node] = None
         free = [place for place in range(last + 1) if place not in own]
         if len(free) <= len(inner):
-            found += [(graph << 32 | place, node) for place, node in zip(free, reversed(inner), strict=False)]
-    return found
+            pairs += [(graph << 32 | place, node) for place, node in zip(free, reversed(inner), strict=False)]
+    return pairs

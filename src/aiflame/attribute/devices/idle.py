@@ -20,7 +20,7 @@ Gaps = tuple[Times, Times]
 
 
 def idle(work: Work, processes: pl.DataFrame) -> pl.DataFrame:
-    """process, device, value (ns): for each device that a process used, what no stream of it filled."""
+    """process, device, value (ns): the time in which no stream of the device ran anything, for each device that a process used."""
     return summed_up(idle_times(work, processes))
 
 
@@ -37,14 +37,14 @@ def idle_times(work: Work, processes: pl.DataFrame) -> dict[Device, Gaps]:
     number = work.sites.select("process", "device").join(
         used.with_row_index("used"), on=["process", "device"], how="left", maintain_order="left"
     )
-    start, end = (work.ran[name].to_numpy() for name in ("start_ns", "end_ns"))
-    of_ran = number["used"].to_numpy()[work.ran["site"].to_numpy()]
-    found = {}
+    start, end = (work.executions[name].to_numpy() for name in ("start_ns", "end_ns"))
+    of_execution = number["used"].to_numpy()[work.executions["site"].to_numpy()]
+    gaps = {}
     for place, (process, device) in enumerate(used.rows()):
-        row = np.flatnonzero((of_ran == place) & (end > start) & (start >= started.get(process, 0)))
+        row = np.flatnonzero((of_execution == place) & (end > start) & (start >= started.get(process, 0)))
         if len(row):
-            found[process, device] = _gaps(*_by_start(start[row], end[row]))
-    return found
+            gaps[process, device] = _gaps(*_by_start(start[row], end[row]))
+    return gaps
 
 
 def _by_start(start: Times, end: Times) -> tuple[Times, Times]:
@@ -55,7 +55,7 @@ def _by_start(start: Times, end: Times) -> tuple[Times, Times]:
 
 
 def _gaps(start: Times, end: Times) -> Gaps:
-    """What lies between intervals, sorted by their starts, that may overlap."""
+    """The gaps between intervals that are sorted by their starts and may overlap."""
     reached = np.maximum.accumulate(end)
     gap = np.flatnonzero(start[1:] > reached[:-1])
     return reached[gap], start[gap + 1]

@@ -1,4 +1,4 @@
-"""What lies inside a kernel where it was sampled: the function that it called, source lines, instruction, stall reason, offset."""
+"""Frames inside a sampled kernel: the function that it called, source lines, instruction, stall reason, offset."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ def levels(profile: Tables, points: pl.DataFrame, detail: str) -> list[Level]:
 
     All offsets of a line with one mnemonic share its frame, and those that wait for the same share the reason's below it.
     """
-    found = [_called(profile, points)]
+    inner = [_called(profile, points)]
     if detail != "function":
-        found += _lines(profile, points)
+        inner += _lines(profile, points)
     if detail == "instruction":
         sass = _sass(profile, points)
         mnemonic = sass.str.extract(_MNEMONIC)
         offset = pl.select(pl.format("+0x{}", points["offset"].map_elements(lambda at: f"{at:x}", return_dtype=pl.String))).to_series()
-        found.append(_level(mnemonic, Kind.GPU_INSTRUCTION))
-        told = points["reason"].replace_strict(MEANINGS, default="", return_dtype=pl.String)
-        found.append(_level(points["reason"], Kind.GPU_STALL, full=told))
-        found.append(_level(offset, Kind.GPU_OFFSET, full=sass))
-    return [level for level in found if level.node.any()]
+        inner.append(_level(mnemonic, Kind.GPU_INSTRUCTION))
+        meanings = points["reason"].replace_strict(MEANINGS, default="", return_dtype=pl.String)
+        inner.append(_level(points["reason"], Kind.GPU_STALL, full=meanings))
+        inner.append(_level(offset, Kind.GPU_OFFSET, full=sass))
+    return [level for level in inner if level.node.any()]
 
 
 def _called(profile: Tables, points: pl.DataFrame) -> Level:
@@ -62,7 +62,7 @@ def _called(profile: Tables, points: pl.DataFrame) -> Level:
 
 
 def _lines(profile: Tables, points: pl.DataFrame) -> list[Level]:
-    """`matmul.py:41`, and for each function inlined there `dot util.py:12`. What the compiler made up has line 0."""
+    """`matmul.py:41`, and for each function inlined there `dot util.py:12`. Code without a source line has line 0."""
     if not profile.has("gpu_lines"):
         return []
     places = points.select(_PLACE).unique()
@@ -85,11 +85,11 @@ def _lines(profile: Tables, points: pl.DataFrame) -> list[Level]:
         )
         .collect()
     )
-    found = []
+    levels_of_lines = []
     for _, rows in sorted(lines.partition_by("level", as_dict=True).items()):
         at = points.join(rows, on=_PLACE, how="left", maintain_order="left")
-        found.append(_level(at["text"], Kind.GPU_LINE, at["full"], at["file"], at["line"]))
-    return found
+        levels_of_lines.append(_level(at["text"], Kind.GPU_LINE, at["full"], at["file"], at["line"]))
+    return levels_of_lines
 
 
 def _sass(profile: Tables, points: pl.DataFrame) -> pl.Series:

@@ -20,7 +20,7 @@ _Owner = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class LaunchIndex:
-    """Finds launches by what their records have in common with those of kernels."""
+    """Finds launches by the process, API and correlation id that they share with kernels."""
 
     owners: dict[_Owner, tuple[Ints | None, U64]]
     """Rows by correlation ids, and these; None: all rows, in their order."""
@@ -41,7 +41,7 @@ class LaunchIndex:
 
     def find(self, process: U32, api: U32, correlation: U64) -> Ints:
         """The row of each one's launch, -1 where there is none. Of several with one id the first counts."""
-        found = np.full(len(process), -1)
+        launch = np.full(len(process), -1)
         for owner, asked in _parts(process, api).items():
             if owner not in self.owners:
                 continue
@@ -49,8 +49,8 @@ class LaunchIndex:
             there = correlation if asked is None else correlation[asked]
             at = np.minimum(np.searchsorted(key, there), len(key) - 1)
             row = np.where(key[at] == there, at if rows is None else rows[at], -1)
-            found[slice(None) if asked is None else asked] = row
-        return found
+            launch[slice(None) if asked is None else asked] = row
+        return launch
 
 
 @dataclass(frozen=True, slots=True)

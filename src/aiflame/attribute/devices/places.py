@@ -1,4 +1,4 @@
-"""Where what ran on devices stands: the code that launched it, the kernel or copy, and what lies inside a kernel."""
+"""Tree nodes of device work: the code that launched it, the kernel or copy, and the frames inside a kernel."""
 
 from __future__ import annotations
 
@@ -36,34 +36,34 @@ def launched_at(builder: TreeBuilder, place: NodeIds, profile: Tables, trie: Fun
     place = builder.add(place, trie.forest(), starting)
     place = builder.add(place, marks, np.where(starting > 0, started, 0))
     place = builder.add(place, trie.forest(), calling)
-    made = np.where(graph, trie.on_threads(process, captured), 0)
+    capturing = np.where(graph, trie.on_threads(process, captured), 0)
     place = builder.add(place, marks, np.where(graph, replay, 0))
-    place = builder.add(place, marks, np.where(graph & (made == 0), no_capture, 0))
-    place = builder.add(place, trie.forest(), made)
+    place = builder.add(place, marks, np.where(graph & (capturing == 0), no_capture, 0))
+    place = builder.add(place, trie.forest(), capturing)
     return builder.add(place, marks, np.where(launched | graph, boundary, 0))
 
 
 def family_nodes(profile: Tables, names: pl.Series) -> tuple[Forest, Ints]:
-    """Families of kernels as frames, and the node of each of these kernels; copies are their own."""
+    """Families of kernels as frames, and the node of each of these kernels; each kind of copy is a family."""
     of_name = families(profile, names)
-    known = sorted({one for one in of_name.values() if one})
-    node = {name: known.index(one) + 1 if one else 0 for name, one in of_name.items()}
-    frames = frame_table([Frame(name, Kind.FAMILY) for name in known])[1:]
+    ordered = sorted({one for one in of_name.values() if one})
+    node = {name: ordered.index(one) + 1 if one else 0 for name, one in of_name.items()}
+    frames = frame_table([Frame(name, Kind.FAMILY) for name in ordered])[1:]
     return Forest.of_frames(frames), names.replace_strict(node, return_dtype=pl.Int64).to_numpy()
 
 
 def item_nodes(profile: Tables, items: pl.DataFrame) -> tuple[Forest, Ints]:
-    """Kernels and copies (name, device, kind) as frames, and the node of each. The device stands where a function has its library. Some may
-    be known as specializations (readable, told)."""
+    """Kernels and copies (name, device, kind) as frames, and the node of each. The device stands where a function has its library. Rows may
+    have the names of a specialization (readable, detailed)."""
     text = pl.lit("")
-    known = ["readable", "told"] if "readable" in items.columns else [pl.lit(None, dtype=pl.String)] * 2
+    specialization = ["readable", "detailed"] if "readable" in items.columns else [pl.lit(None, dtype=pl.String)] * 2
     frames = items.join(kernel_names(profile), on="name", how="left", maintain_order="left").select(
-        name=pl.coalesce(known[0], "short", "name"),
+        name=pl.coalesce(specialization[0], "short", "name"),
         kind=pl.col("kind").cast(pl.UInt8),
         file=text,
         line=pl.lit(0, dtype=pl.UInt32),
         module="device",
-        full_name=pl.coalesce(known[1], "full", "name"),
+        full_name=pl.coalesce(specialization[1], "full", "name"),
         approximate=pl.lit(False),
     )
     frames = frames.with_columns(full_name=pl.when(pl.col("full_name") == pl.col("name")).then(text).otherwise("full_name"))
@@ -75,7 +75,7 @@ def item_nodes(profile: Tables, items: pl.DataFrame) -> tuple[Forest, Ints]:
 def add_inside(
     builder: TreeBuilder, profile: Tables, points: pl.DataFrame, place: NodeIds, point: NDArray[np.integer], detail: str
 ) -> NodeIds:
-    """What lies inside a kernel at each `point` (row of `points`, as `Samples.points`)."""
+    """Adds the frames inside a kernel at each `point` (row of `points`, as `Samples.points`)."""
     for level in levels(profile, points, detail):
         place = builder.add(place, level.forest, level.node[point])
     return place

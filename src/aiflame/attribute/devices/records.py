@@ -1,4 +1,4 @@
-"""What ran on devices, a piece at a time: kernels, then copies, each with its launch and what it was of."""
+"""Executions on devices, a piece at a time: kernels, then copies, each with its launch and its meaning."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ COPY_NAMES = {
 LONGEST_NS = 1 << 50
 """No kernel runs for more than this, 13 days, unless its record is damaged."""
 NO_THREAD_ROW = -1
-"""`thread` of what has no known launch."""
+"""`thread` of an execution without a known launch."""
 
 _RAN = ["process", "api", "correlation", "node", "item", "start_ns", "end_ns", "bytes"]
 _OF_CAPTURE = ("phase", "layer", "op")
 _NOTHING = {"step": -1, "phase": int(Phase.OTHER), BRINGS: False}
-"""Of what has no known launch; of the rest of CONTEXT 0."""
+"""Context of an execution without a known launch; the other columns of CONTEXT are 0."""
 Columns = dict[str, NDArray[Any]]
-"""By name, a value for each that ran."""
+"""By name, a value for each execution."""
 
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """What runs: distinct kernels, and kinds of copies on their devices, by number."""
+    """Distinct kernels, and kinds of copies on their devices, by number."""
 
     rows: pl.DataFrame
     """item, name, device, kind"""
@@ -65,18 +65,18 @@ class Items:
         copies = copies.select("device", name=names, copy="kind")
         kernel, copy = pl.lit(int(Kind.GPU_KERNEL), dtype=pl.UInt8), pl.lit(int(Kind.GPU_COPY), dtype=pl.UInt8)
         unknown = pl.DataFrame({"name": "[unknown kernel]", "device": ""}).select("name", "device", kind=kernel)
-        found = pl.concat([shapes.select("name", "device", kind=kernel), copies.select("name", "device", kind=copy)]).unique()
-        items = pl.concat([unknown, found]).with_row_index("item")
+        distinct = pl.concat([shapes.select("name", "device", kind=kernel), copies.select("name", "device", kind=copy)]).unique()
+        items = pl.concat([unknown, distinct]).with_row_index("item")
         of_shapes = shapes.join(items.filter(kind=int(Kind.GPU_KERNEL)), on=["name", "device"]).select("process", "shape", "item")
         of_copies = copies.join(items.filter(kind=int(Kind.GPU_COPY)), on=["name", "device"]).select("copy", "device", "item")
         return Items(items, of_shapes.sort("process", "shape"), of_copies.unique(["copy", "device"]))
 
     def of_shape(self, process: NDArray[np.uint32], shape: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """0, an unknown kernel, where there is none."""
-        known, asked = (
+        keys, wanted = (
             each.astype(np.int64) << 32 | number for each, number in ((self._ints("process"), self._ints("shape")), (process, shape))
         )
-        return take_or(self.shapes["item"].to_numpy(), find_rows(known, asked), 0)
+        return take_or(self.shapes["item"].to_numpy(), find_rows(keys, wanted), 0)
 
     def _ints(self, name: str) -> Ints:
         return self.shapes[name].to_numpy().astype(np.int64)
@@ -129,52 +129,54 @@ class Records:
             item = self.items.of_shape(piece["process"].to_numpy(), piece["shape"].to_numpy())
             yield _columns(piece.with_columns(item=pl.Series(item), bytes=pl.lit(0, dtype=pl.UInt64)))
         for piece in pieces(self.profile.scan("copies").select(*common, "kind", "device", "bytes")):
-            known = piece.join(
+            numbered = piece.join(
                 self.items.copies, left_on=["kind", "device"], right_on=["copy", "device"], how="left", maintain_order="left"
             )
-            yield _columns(known.with_columns(pl.col("item").fill_null(0)))
+            yield _columns(numbered.with_columns(pl.col("item").fill_null(0)))
 
-    def told(self, ran: Columns) -> Columns:
-        """Of each that ran: process, thread, stack, graph (it ran for a graph's node), captured (see `captured_stacks`), item,
-        specialization, launch (its number), and where meaning was asked for CONTEXT. A graph's kernels have the step and region of their
+    def columns_of(self, executions: Columns) -> Columns:
+        """For each execution: process, thread, stack, graph (it ran for a graph's node), captured (see `captured_stacks`), item,
+        specialization, launch (its number), and CONTEXT where meaning was asked for. A graph's kernels have the step and region of their
         replay; phase, layer and op are those of their capture."""
         launches = self._launches
-        launch = launches.find(ran["process"], ran["api"], ran["correlation"])
-        graph = ran["node"] != 0
-        made = self._made(ran, graph)
+        launch = launches.find(executions["process"], executions["api"], executions["correlation"])
+        graph = executions["node"] != 0
+        graph_nodes = self._graph_nodes(executions, graph)
         captured = np.zeros(len(graph), dtype=np.uint32)
         variant = take_or(launches.variant, launch, 0) if len(launches.variant) else captured.copy()
-        at = made["row"].to_numpy()
-        captured[at], variant[at] = (made[name].fill_null(0).to_numpy() for name in ("captured", "variant"))
-        told = {
-            "process": ran["process"],
+        at = graph_nodes["row"].to_numpy()
+        captured[at], variant[at] = (graph_nodes[name].fill_null(0).to_numpy() for name in ("captured", "variant"))
+        columns = {
+            "process": executions["process"],
             "thread": _or(launches.thread, launch, NO_THREAD_ROW),
             "stack": take_or(launches.stack, launch, 0),
             "graph": graph,
             "captured": captured,
-            "item": ran["item"],
-            "specialization": self.specializations.numbers(ran["process"], variant, ran["item"]),
+            "item": executions["item"],
+            "specialization": self.specializations.numbers(executions["process"], variant, executions["item"]),
             "launch": take_or(launches.id, launch, 0),
         }
-        return told | self._meant(ran["item"], launch, made) if self.meaning is not None else told
+        return columns | self._meant(executions["item"], launch, graph_nodes) if self.meaning is not None else columns
 
-    def _made(self, ran: Columns, graph: NDArray[np.bool_]) -> pl.DataFrame:
-        """Of those that ran for a graph's node: row, and as `captured_stacks`."""
+    def _graph_nodes(self, executions: Columns, graph: NDArray[np.bool_]) -> pl.DataFrame:
+        """For the executions of graph nodes: row, and the columns of `captured_stacks`."""
         row = np.flatnonzero(graph)
-        of_graphs = pl.DataFrame({"row": row, "process": ran["process"][row], "node": ran["node"][row]})
+        of_graphs = pl.DataFrame({"row": row, "process": executions["process"][row], "node": executions["node"][row]})
         return of_graphs.join(self._captured, on=["process", "node"], how="left", maintain_order="left")
 
-    def _meant(self, item: NDArray[np.uint32], launch: Ints, made: pl.DataFrame) -> Columns:
+    def _meant(self, item: NDArray[np.uint32], launch: Ints, graph_nodes: pl.DataFrame) -> Columns:
         assert self.meaning is not None
-        told = {name: _or(column, launch, _NOTHING.get(name, 0)) for name, column in self._context.items()}
-        brings = told.pop(BRINGS).astype(np.bool_)
+        columns = {name: _or(column, launch, _NOTHING.get(name, 0)) for name, column in self._context.items()}
+        brings = columns.pop(BRINGS).astype(np.bool_)
         nodes = self.meaning.nodes.select("process", *_OF_CAPTURE, made="node")
-        known = made.select("process", "row", "made").join(nodes, on=["process", "made"]) if len(made) else made.clear()
-        for name in _OF_CAPTURE if len(known) else ():
-            told[name][known["row"].to_numpy()] = known[name].to_numpy()
-        told["phase"][self._brought[item] & brings] = int(Phase.DATA)
-        told["phase"][self._collective[item]] = int(Phase.COMMUNICATION)
-        return told
+        captured = (
+            graph_nodes.select("process", "row", "made").join(nodes, on=["process", "made"]) if len(graph_nodes) else graph_nodes.clear()
+        )
+        for name in _OF_CAPTURE if len(captured) else ():
+            columns[name][captured["row"].to_numpy()] = captured[name].to_numpy()
+        columns["phase"][self._brought[item] & brings] = int(Phase.DATA)
+        columns["phase"][self._collective[item]] = int(Phase.COMMUNICATION)
+        return columns
 
 
 def _columns(piece: pl.DataFrame) -> Columns:
@@ -189,11 +191,11 @@ def _or(column: NDArray[Any], row: Ints, nothing: int) -> NDArray[Any]:
     return np.where(row < 0, signed(nothing), column[row].astype(signed))
 
 
-def _in_order(told: pl.DataFrame, launches: LaunchTable) -> Columns:
-    """What meaning says of launches, in the order of their table: that in which it asked about them."""
+def _in_order(context: pl.DataFrame, launches: LaunchTable) -> Columns:
+    """The context of launches in the order of `launches`, which is usually the order that it has."""
     key = ["process", "id"]
-    there = len(told) == len(launches.id) and all(np.array_equal(told[name].to_numpy(), getattr(launches, name)) for name in key)
+    there = len(context) == len(launches.id) and all(np.array_equal(context[name].to_numpy(), getattr(launches, name)) for name in key)
     if not there:
-        rows = pl.DataFrame({name: getattr(launches, name) for name in key}).cast({name: told.schema[name] for name in key})
-        told = rows.join(told, on=key, how="left", maintain_order="left")
-    return {name: told[name].to_numpy() for name in (*CONTEXT, BRINGS)}
+        rows = pl.DataFrame({name: getattr(launches, name) for name in key}).cast({name: context.schema[name] for name in key})
+        context = rows.join(context, on=key, how="left", maintain_order="left")
+    return {name: context[name].to_numpy() for name in (*CONTEXT, BRINGS)}

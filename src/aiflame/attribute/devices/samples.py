@@ -19,7 +19,7 @@ from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.devices.stall_samples import UNKNOWN, sampled_functions, samples_of_counter, stall_reasons
 from aiflame.attribute.devices.windows import LATEST, overlaps
 from aiflame.attribute.devices.work import Work
-from aiflame.attribute.meaning.specializations import kept_apart
+from aiflame.attribute.meaning.specializations import separate_specializations
 from aiflame.profile.kinds import Kind
 from aiflame.profile.tables import Tables
 
@@ -37,7 +37,7 @@ _UNPLACED = {"process": pl.UInt32, "device": pl.String, "point": pl.UInt32, "why
 @dataclass(frozen=True, slots=True)
 class Samples:
     points: pl.DataFrame
-    """What was sampled: cubin, function (as compiled), offset, reason (short), and `called`: it is no kernel but called by one."""
+    """Sampled places: cubin, function (as compiled), offset, reason (short), and `called`: a device function, not a kernel."""
     placed: pl.DataFrame
     """site (row of `Work.sites`), point (row of `points`), value"""
     unplaced: pl.DataFrame
@@ -45,26 +45,26 @@ class Samples:
 
 
 def samples(
-    profile: Tables, work: Work, *, not_issued: bool = False, detail: bool = True, offsets: bool = True, ran: Ran | None = None
+    profile: Tables, work: Work, *, not_issued: bool = False, detail: bool = True, offsets: bool = True, in_windows: InWindows | None = None
 ) -> Samples:
     """All samples, or those in whose cycle the scheduler issued nothing: a part of them that the device counts a second time.
 
-    Without `detail`, the points are functions alone; without `offsets`, functions and reasons. Who asks for several may give what is the
-    same for all: `ran` of this work.
+    Without `detail`, the points are functions alone; without `offsets`, functions and reasons. Callers that ask several times may
+    pass `in_windows` of this work, which is the same for all.
     """
-    ran = ran or Ran(work)
+    in_windows = in_windows or InWindows(work)
     kernels = work.sites.with_row_index("site").filter(pl.col("kind") == int(Kind.GPU_KERNEL))
-    taken = counted(profile, not_issued, detail, offsets)
-    points = taken.select(_CODE).unique().sort(_CODE)
+    counts = counted(profile, not_issued, detail, offsets)
+    points = counts.select(_CODE).unique().sort(_CODE)
     points = points.with_columns(called=~pl.col("function").is_in(kernels["name"].unique().implode()))
-    taken = taken.join(points.with_row_index("point"), on=_CODE, maintain_order="left").drop("offset", "reason")
-    kernels, taken = kept_apart(profile, kernels, taken)
+    counts = counts.join(points.with_row_index("point"), on=_CODE, maintain_order="left").drop("offset", "reason")
+    kernels, counts = separate_specializations(profile, kernels, counts)
     windows = profile.table("gpu_windows").select("process", "device", "begin_ns", "end_ns", window="id")
     by_device = kernels.partition_by(_DEVICE, as_dict=True)
     cells, missed = [], [pl.DataFrame(schema=_UNPLACED)]
-    for (process, device), here in taken.partition_by(_DEVICE, as_dict=True).items():
-        known = by_device.get((process, device), kernels.clear())
-        placed, unplaced = _Device.of(known, windows.filter(process=process, device=device), ran).place(here)
+    for (process, device), here in counts.partition_by(_DEVICE, as_dict=True).items():
+        of_device = by_device.get((process, device), kernels.clear())
+        placed, unplaced = _Device.of(of_device, windows.filter(process=process, device=device), in_windows).place(here)
         cells.append(placed)
         for why, point, value in unplaced:
             rows = pl.DataFrame({"point": point.astype(np.uint32), "value": value})
@@ -74,9 +74,9 @@ def samples(
                 )
             )
     site, point, value = joined(cells)
-    found = summed(pl.DataFrame({"site": site, "point": point, "value": value}), ("site", "point"))
+    by_site = summed(pl.DataFrame({"site": site, "point": point, "value": value}), ("site", "point"))
     lost = pl.concat(missed).group_by(*_DEVICE, "why", "point").agg(pl.col("value").sum())
-    return Samples(points, found, lost.sort(*_DEVICE, "why", "point"))
+    return Samples(points, by_site, lost.sort(*_DEVICE, "why", "point"))
 
 
 def elsewhere(profile: Tables) -> pl.DataFrame:
@@ -101,7 +101,7 @@ def counted(profile: Tables, not_issued: bool, detail: bool, offsets: bool = Tru
         pl.col("offset") if detail and offsets else pl.lit(0, pl.UInt32).alias("offset"),
         (pl.col("short").fill_null(UNKNOWN) if detail else pl.lit("")).alias("reason"),
     ]
-    found = (
+    counts = (
         samples_of_counter(profile, not_issued=not_issued, reasons=reasons)
         .group_by("process", "window", "function", *kept)
         .agg(pl.col("count").sum())
@@ -120,19 +120,19 @@ def counted(profile: Tables, not_issued: bool, detail: bool, offsets: bool = Tru
         .filter(pl.col("count") > 0)
         .collect()
     )
-    in_order = ordered(found, ("process", "device_at", "name_at", "cubin", "window", "offset", *kept[1:2]))
+    in_order = ordered(counts, ("process", "device_at", "name_at", "cubin", "window", "offset", *kept[1:2]))
     return in_order.drop("device_at", "name_at", *kept[1:2])
 
 
 def _places(names: pl.Series) -> Ints:
     """The place of each text among all of them in their order, from 1; 0 for no text."""
-    known = names.filter(names != "").unique().sort()
-    place = pl.DataFrame({"name": known, "at": np.arange(1, len(known) + 1)})
+    texts = names.filter(names != "").unique().sort()
+    place = pl.DataFrame({"name": texts, "at": np.arange(1, len(texts) + 1)})
     at = names.rename("name").to_frame().join(place, on="name", how="left", maintain_order="left")["at"]
     return at.fill_null(0).to_numpy()
 
 
-class Ran:
+class InWindows:
     """Caches the overlap of sites with sampling windows."""
 
     def __init__(self, work: Work) -> None:
@@ -147,8 +147,8 @@ class Ran:
         if key not in self._known:
             chosen = np.zeros(len(self._work.sites), dtype=np.bool_)
             chosen[sites] = True
-            rows = np.flatnonzero(chosen[self._work.ran["site"].to_numpy()])
-            site, start, end = (self._work.ran[name].to_numpy()[rows] for name in ("site", "start_ns", "end_ns"))
+            rows = np.flatnonzero(chosen[self._work.executions["site"].to_numpy()])
+            site, start, end = (self._work.executions[name].to_numpy()[rows] for name in ("site", "start_ns", "end_ns"))
             length = np.maximum(until - begin, 0)
             order = np.argsort(begin, kind="stable")
             before = np.zeros_like(begin)
@@ -173,23 +173,23 @@ class _Device:
     then each back to the beginning of the one before: samples may come late."""
 
     @staticmethod
-    def of(kernels: pl.DataFrame, windows: pl.DataFrame, ran: Ran) -> _Device:
+    def of(kernels: pl.DataFrame, windows: pl.DataFrame, in_windows: InWindows) -> _Device:
         number = windows["window"].cast(pl.Int64)
 
         @cache
-        def found(reach: int) -> Shares:
-            rows = ran.overlaps(_ints(kernels, "site"), windows, reach)
+        def shares(reach: int) -> Shares:
+            rows = in_windows.overlaps(_ints(kernels, "site"), windows, reach)
             named = rows.with_columns(window=number.gather(rows["window"])).join(kernels.select("site", "name"), on="site")
             parts = named.partition_by("name", as_dict=True)
             return {name: (_ints(one, "site"), _ints(one, "window"), _ints(one, "overlap")) for (name,), one in parts.items()}
 
-        return _Device(frozenset(kernels["name"]), tuple(partial(found, reach) for reach in range(REACHES)))
+        return _Device(frozenset(kernels["name"]), tuple(partial(shares, reach) for reach in range(REACHES)))
 
-    def place(self, taken: pl.DataFrame) -> tuple[Cells, list[tuple[str, Ints, Ints]]]:
+    def place(self, counts: pl.DataFrame) -> tuple[Cells, list[tuple[str, Ints, Ints]]]:
         """The samples on their sites; and those that have none: why, point, value."""
-        window, point, count = (_ints(taken, name) for name in ("window", "point", "count"))
+        window, point, count = (_ints(counts, name) for name in ("window", "point", "count"))
         cells, unplaced = [], []
-        for rows, kernels in self._functions(taken):
+        for rows, kernels in self._functions(counts):
             at, many = window[rows], count[rows]
             shares = self._shares(np.unique(at), kernels)
             has = np.isin(at, shares[1])
@@ -199,22 +199,22 @@ class _Device:
                 unplaced.append((NO_KERNEL if kernels else NO_CALLER, point[rows][~has], many[~has]))
         return joined(cells), unplaced
 
-    def _functions(self, taken: pl.DataFrame) -> Iterator[tuple[slice, list[str]]]:
-        """The rows of each function, and the kernels that they belong to: for a function that is called, the one that its name tells
-        (`$kernel$function`), else all of its cubin."""
+    def _functions(self, counts: pl.DataFrame) -> Iterator[tuple[slice, list[str]]]:
+        """The rows of each function, and the kernels that they belong to: for a called function, the kernel in its name
+        (`$kernel$function`), else all kernels of its cubin."""
         in_cubin: dict[int, set[str]] = {}
-        for cubin, name in taken.select("cubin", "function").unique().rows():
+        for cubin, name in counts.select("cubin", "function").unique().rows():
             if name in self.kernels:
                 in_cubin.setdefault(cubin, set()).add(name)
-        # A kernel's records do not tell its cubin: those of equal name are one.
+        # A kernel's records do not name its cubin: kernels of equal name are one.
         own = pl.when(pl.col("function").is_in(self.kernels)).then(0).otherwise("cubin")
-        runs = taken.select(pl.struct("function", cubin=own).rle().alias("run")).unnest("run")
+        runs = counts.select(pl.struct("function", cubin=own).rle().alias("run")).unnest("run")
         begin = 0
         for length, key in zip(runs["len"].to_list(), runs["value"].to_list(), strict=True):
             name = key["function"]
             caller = name.split("$")[1] if name.startswith("$") else ""
-            known = [one for one in (name, caller) if one in self.kernels][:1]
-            yield slice(begin, begin + length), known or sorted(in_cubin.get(key["cubin"], ()))
+            callers = [one for one in (name, caller) if one in self.kernels][:1]
+            yield slice(begin, begin + length), callers or sorted(in_cubin.get(key["cubin"], ()))
             begin += length
 
     def _shares(self, windows: Ints, kernels: list[str]) -> Cells:
@@ -232,10 +232,10 @@ class _Device:
         come only when sampling ends. Windows are numbered in the order of time."""
         site, window, overlap = _of_kernels(self.reaches[0](), kernels)
         order = np.argsort(window, kind="stable")
-        known = window[order]
-        upto = np.searchsorted(known, windows)
+        sampled = window[order]
+        upto = np.searchsorted(sampled, windows)
         has = upto > 0
-        first = np.searchsorted(known, known[upto[has] - 1])
+        first = np.searchsorted(sampled, sampled[upto[has] - 1])
         count = upto[has] - first
         rows = order[np.repeat(first - np.concatenate([[0], np.cumsum(count)[:-1]]), count) + np.arange(count.sum())]
         return site[rows], np.repeat(windows[has], count), overlap[rows]

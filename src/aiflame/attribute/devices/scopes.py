@@ -1,7 +1,7 @@
 """Scopes as frames inside their kernel: the time that it really took, divided as its recorded launches divided theirs.
 
-What is the warps' own in a scope, without the scopes inside of it, is its weight; what lies in no scope is the kernel's own. What goes on
-beside the warp (a copy that is on its way) is no part of any warp's time.
+The weight of a scope is the warps' own time in it, without the scopes inside of it. Time in no scope is the kernel's own. Work beside the
+warp (a copy that is on its way) is no part of any warp's time.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from aiflame.attribute.tree import Frame, frame_table
 from aiflame.profile.kinds import Kind
 from aiflame.profile.tables import Tables
 
-SCOPED = ", divided inside kernels by what they recorded"
+SCOPED = ", divided inside kernels by their recorded scopes"
 _KEY = ["process", "name"]
 _PARTS = ("region", "role", "loop")
-"""They are not of one operation."""
+"""Kinds of scopes that span several operations."""
 _WEIGHTS = {"process": pl.UInt32, "name": pl.String, "node": pl.Int64, "weight": pl.Int64}
 
 
@@ -35,9 +35,9 @@ class Scopes:
     def divide(self, ran: pl.DataFrame, value: Ints) -> tuple[Ints, Ints, Ints]:
         """The value of each row (`process`, `name`) that has scopes, divided: row, node, value. Sums do not change."""
         rows = ran.select(pl.col("process").cast(pl.UInt32), "name").with_row_index("row")
-        found = rows.join(self.weights, on=_KEY).sort("row", "node")
-        row, node = found["row"].to_numpy().astype(np.int64), found["node"].to_numpy()
-        return row, node, scaled(row, found["weight"].to_numpy(), value[row])
+        parts = rows.join(self.weights, on=_KEY).sort("row", "node")
+        row, node = parts["row"].to_numpy().astype(np.int64), parts["node"].to_numpy()
+        return row, node, scaled(row, parts["weight"].to_numpy(), value[row])
 
 
 def scopes(profile: Tables) -> Scopes:
@@ -53,11 +53,13 @@ def scopes(profile: Tables) -> Scopes:
     paths = profile.table("intra_paths").join(own, on=[*kernel, "path"]).filter(~pl.col("beside")).sort(*kernel, "path")
     if paths.is_empty():
         return none
-    told = paths.join(profile.table("intra_scopes").unique([*kernel, "scope"]), on=[*kernel, "scope"], how="left", maintain_order="left")
-    forest, node = Forest.of_chains(_parents(told), _frames(told))
-    inside = told.select(*kernel, pl.Series("node", node), "weight")
-    rest = launches.group_by(kernel).agg(whole=pl.col("warp_ns").sum()).join(inside.group_by(kernel).agg(pl.col("weight").sum()), on=kernel)
-    outside = rest.select(
+    named = paths.join(profile.table("intra_scopes").unique([*kernel, "scope"]), on=[*kernel, "scope"], how="left", maintain_order="left")
+    forest, node = Forest.of_chains(_parents(named), _frames(named))
+    inside = named.select(*kernel, pl.Series("node", node), "weight")
+    totals = (
+        launches.group_by(kernel).agg(whole=pl.col("warp_ns").sum()).join(inside.group_by(kernel).agg(pl.col("weight").sum()), on=kernel)
+    )
+    outside = totals.select(
         *kernel, pl.lit(0, pl.Int64).alias("node"), weight=(pl.col("whole") - pl.col("weight")).clip(lower_bound=0)
     )  # fmt: skip
     weights = (
@@ -71,14 +73,14 @@ def scopes(profile: Tables) -> Scopes:
     return Scopes(forest, weights.select(list(_WEIGHTS)))
 
 
-def _parents(told: pl.DataFrame) -> NDArray[np.int64]:
-    """The row of the path around each, -1: none. Numbers of paths are of their kernel."""
-    rows = {key: row for row, key in enumerate(told.select("process", "kernel", "path").rows())}
-    around = told.select("process", "kernel", "parent").rows()
+def _parents(paths: pl.DataFrame) -> NDArray[np.int64]:
+    """The row of the path around each, -1: none. Paths are numbered within their kernel."""
+    rows = {key: row for row, key in enumerate(paths.select("process", "kernel", "path").rows())}
+    around = paths.select("process", "kernel", "parent").rows()
     return np.array([rows.get(key, -1) for key in around], dtype=np.int64)
 
 
-def _frames(told: pl.DataFrame) -> pl.DataFrame:
+def _frames(paths: pl.DataFrame) -> pl.DataFrame:
     frames = [
         Frame(
             name or f"scope {number}",
@@ -87,6 +89,6 @@ def _frames(told: pl.DataFrame) -> pl.DataFrame:
             line or 0,
             full_name=f"{name} ({op})" if op and kind not in _PARTS else "",
         )
-        for name, number, file, line, op, kind in told.select("name", "scope", "file", "line", "op", "kind").rows()
+        for name, number, file, line, op, kind in paths.select("name", "scope", "file", "line", "op", "kind").rows()
     ]
     return frame_table(frames)[1:]

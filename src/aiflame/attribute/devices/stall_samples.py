@@ -1,4 +1,4 @@
-"""Which rows of `gpu_samples` count, and as what: one answer for every view of stall samples.
+"""Which rows of `gpu_samples` count, and for which counter: one answer for every view of stall samples.
 
 The device counts each sample once under its reason, and once more under the reason's twin `..._not_issued` if its scheduler issued nothing
 in that cycle. The first counter alone adds up to `gpu_windows.samples`, exactly so on an H200: it is the number of samples. The second
@@ -37,11 +37,11 @@ def sampled_functions(profile: Tables) -> pl.DataFrame:
 def samples_of_counter(profile: Tables, *, not_issued: bool, reasons: pl.DataFrame | None = None) -> pl.LazyFrame:
     """The rows of `gpu_samples` of one of the two counters, `count` as i64, with the other columns of `reasons` (default:
     `stall_reasons`). Where a reason's row was lost, its samples count with the first counter and the columns are null."""
-    known = stall_reasons(profile) if reasons is None else reasons
+    names = stall_reasons(profile) if reasons is None else reasons
     return (
         profile.scan("gpu_samples")
         .with_columns(pl.col("count").cast(pl.Int64))
-        .join(known.lazy(), on=["process", "reason"], how="left")
+        .join(names.lazy(), on=["process", "reason"], how="left")
         .filter(pl.col("not_issued").fill_null(False) == not_issued)
         .drop("not_issued")
     )

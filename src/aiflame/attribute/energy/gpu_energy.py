@@ -1,8 +1,8 @@
-"""What kernels and copies took of their device's energy.
+"""Divides a device's energy over its kernels and copies.
 
-Between two looks at a device its energy is known. While nothing of ours ran, it is idle energy, and so is what the device takes when idle,
-for the part of the time in which nothing ran. The rest belongs to what ran, in proportion to the time that each ran between these looks.
-Numbers are whole µJ; all of a device add up to what it took from the first look to the last.
+Two looks at a device give the energy between them. If nothing of ours ran there, all of it is idle energy; else the device's idle power
+times the idle part of that time is. The remainder belongs to the executions, in proportion to the time that each ran between the looks.
+Numbers are whole µJ; those of a device add up to its energy from the first look to the last.
 """
 
 from __future__ import annotations
@@ -36,31 +36,31 @@ class Energy:
 
     @property
     def label(self) -> str:
-        """What is to be said of it, behind a comma."""
-        told = "" if self.counted else ", from power and time"
+        """A suffix for the metric's label, after a comma: how energy was measured, and the part that was not."""
+        source = "" if self.counted else ", from power and time"
         part = self.unknown_ns / max(self.ran_ns, 1)
-        return f"{told}, without {'<0.1' if part < 0.001 else f'{100 * part:.1f}'}% of GPU time that was not measured" if part else told
+        return f"{source}, without {'<0.1' if part < 0.001 else f'{100 * part:.1f}'}% of GPU time that was not measured" if part else source
 
 
 def energy(profile: Tables, work: Work) -> Energy:
-    found = looks(profile, *GPUS)
-    site = work.ran["site"].to_numpy().astype(np.int64)
-    start, end = (work.ran[name].cast(pl.Int64, strict=False).fill_null(0).to_numpy() for name in ("start_ns", "end_ns"))
-    of_site = places(profile, found, work.sites)
-    taken, idle = np.zeros(len(work.sites), dtype=np.int64), []
+    devices = looks(profile, *GPUS)
+    site = work.executions["site"].to_numpy().astype(np.int64)
+    start, end = (work.executions[name].cast(pl.Int64, strict=False).fill_null(0).to_numpy() for name in ("start_ns", "end_ns"))
+    of_site = places(profile, devices, work.sites)
+    by_site, idle = np.zeros(len(work.sites), dtype=np.int64), []
     took = int((end - start).sum())
-    known = 0
-    for row, one in enumerate(found):
+    measured_ns = 0
+    for row, one in enumerate(devices):
         mine = np.flatnonzero((of_site[site] == row) & (end > start))
         if not len(mine):
             continue
         shared = share_out(one, start[mine], end[mine], site[mine], len(work.sites))
-        taken += shared.sites
-        known += shared.known_ns
+        by_site += shared.sites
+        measured_ns += shared.known_ns
         idle.append(_of_processes(work.sites, of_site == row, shared.idle, one.device))
     schema = {"process": pl.UInt32(), "device": pl.String(), "value": pl.Int64()}
     rows = pl.concat(idle) if idle else pl.DataFrame(schema=schema)
-    return Energy(taken, rows, all(found[row].counted for row in set(of_site.tolist()) - {-1}), took, took - known)
+    return Energy(by_site, rows, all(devices[row].counted for row in set(of_site.tolist()) - {-1}), took, took - measured_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,28 +69,28 @@ class Shared:
     idle: int
     """µJ"""
     known_ns: int
-    """Of what ran, how much ran between looks."""
+    """Execution time between looks, for which energy was measured."""
 
 
 def share_out(device: Looks, start: Ints, end: Ints, site: Ints, sites: int) -> Shared:
-    """What one device took, divided over what ran there."""
+    """The energy of one device, divided over its executions."""
     origin = device.time_ns[0]
     edge = device.time_ns - origin
     start, end = start - origin, end - origin
-    length, taken = np.diff(edge), np.diff(device.energy)
-    ran = np.diff(_sum_until(edge, start, end))
+    length, energy = np.diff(edge), np.diff(device.energy)
+    run_ns = np.diff(_sum_until(edge, start, end))
     busy = np.diff(_sum_until(edge, *_union(start, end)))
-    power = _idle_power(length, taken, busy)
-    resting = np.minimum(taken, np.rint(power * (length - busy)).astype(np.int64))
-    idle = np.where(busy == 0, taken, resting)
-    working = taken - idle
+    power = _idle_power(length, energy, busy)
+    resting = np.minimum(energy, np.rint(power * (length - busy)).astype(np.int64))
+    idle = np.where(busy == 0, energy, resting)
+    working = energy - idle
     # A device works at the same pace for all that runs between two looks: energy is a line in time, and each takes its rise along it.
-    reached = np.concatenate([[0.0], np.cumsum(np.divide(working * length, ran, out=np.zeros(len(ran)), where=ran > 0))])
+    reached = np.concatenate([[0.0], np.cumsum(np.divide(working * length, run_ns, out=np.zeros(len(run_ns)), where=run_ns > 0))])
     each = np.interp(end, edge, reached) - np.interp(start, edge, reached)
     of_sites = np.bincount(site, each, sites)
     whole = int(working.sum())
     shares = np.rint(of_sites * 1e3).astype(np.int64)
-    return Shared(scaled(np.zeros(sites, dtype=np.int64), shares, np.array([whole])), int(idle.sum()), int(ran.sum()))
+    return Shared(scaled(np.zeros(sites, dtype=np.int64), shares, np.array([whole])), int(idle.sum()), int(run_ns.sum()))
 
 
 def _sum_until(moments: Ints, start: Ints, end: Ints) -> Ints:
@@ -99,8 +99,8 @@ def _sum_until(moments: Ints, start: Ints, end: Ints) -> Ints:
     before, after = np.searchsorted(begun, moments), np.searchsorted(ended, moments)
     # Sums may go round 2^64: their differences are right.
     sums, ends = np.concatenate([[0], np.cumsum(begun)]), np.concatenate([[0], np.cumsum(ended)])
-    found: Ints = (before * moments - sums[before]) - (after * moments - ends[after])
-    return found
+    total: Ints = (before * moments - sums[before]) - (after * moments - ends[after])
+    return total
 
 
 def _union(start: Ints, end: Ints) -> tuple[Ints, Ints]:
@@ -112,16 +112,16 @@ def _union(start: Ints, end: Ints) -> tuple[Ints, Ints]:
     return start[first], reached[last]
 
 
-def _idle_power(length: Ints, taken: Ints, busy: Ints) -> float:
+def _idle_power(length: Ints, energy: Ints, busy: Ints) -> float:
     """µJ a ns while nothing runs: the median of the looks without work between the first work and the last, else of all such looks; 0 where
-    there is none, and all energy belongs to what ran."""
+    there is none, and all energy belongs to executions."""
     free = np.flatnonzero((busy == 0) & (length > 0))
     if not len(free):
         return 0.0
     worked = np.flatnonzero(busy > 0)
     between = free[(free > worked[0]) & (free < worked[-1])] if len(worked) else free
     chosen = between if len(between) else free
-    power = taken[chosen] / length[chosen]
+    power = energy[chosen] / length[chosen]
     order = np.argsort(power, kind="stable")
     upto = np.cumsum(length[chosen][order])
     return float(power[order][np.searchsorted(upto, upto[-1] / 2)])

@@ -1,7 +1,7 @@
-"""What devices and CPUs took, by the looks that were taken at them (telemetry): energy that only grows, at moments.
+"""Energy of devices and CPUs, from the looks of telemetry: a sum that only grows, at moments.
 
-A counter of energy is preferred; without one, it is power times time. A counter may be renewed more rarely than it is looked at: what
-counts are the moments at which it had grown.
+A counter of energy is preferred; without one, it is power times time. A driver may update a counter more rarely than it is read:
+only the moments at which it had grown count.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class Looks:
 
 
 def measured(profile: Tables, *sources: str) -> bool:
-    """Whether there are values that tell of energy."""
+    """Whether there are values of energy or power."""
     try:
         series = _series(profile, sources)
         return not series.is_empty() and not series.lazy().join(profile.scan("telemetry"), on="series", how="semi").collect().is_empty()
     except AiflameError:
-        return False  # who asks for the tree is told
+        return False  # building the tree reports the error
 
 
 def unreadable(profile: Tables, source: str) -> bool:
@@ -66,7 +66,7 @@ def looks(profile: Tables, *sources: str) -> list[Looks]:
     series = _series(profile, sources)
     if series.is_empty():
         return []
-    found = []
+    devices = []
     sound = pl.col("value").is_finite() & (pl.col("value").abs() < _MOST) & (pl.col("time_ns") < _LATEST)
     values = profile.scan("telemetry").filter(pl.col("series").is_in(series["series"].to_list()) & sound).collect()
     for (source, device, identity), rows in series.group_by("source", "device", "identity", maintain_order=True):
@@ -75,19 +75,21 @@ def looks(profile: Tables, *sources: str) -> list[Looks]:
             here = values.filter(pl.col("series") == by_name.get(name, -1)).unique("time_ns", keep="last").sort("time_ns")
             if len(here) > 1:
                 time_ns = here["time_ns"].cast(pl.Int64).to_numpy()
-                made = _counted if name == "energy" else _timed
-                found.append(Looks(str(source), str(device), str(identity), *made(time_ns, here["value"].to_numpy()), name == "energy"))
+                convert = _counted if name == "energy" else _timed
+                devices.append(
+                    Looks(str(source), str(device), str(identity), *convert(time_ns, here["value"].to_numpy()), name == "energy")
+                )
                 break
-    return found
+    return devices
 
 
 def _series(profile: Tables, sources: tuple[str, ...]) -> pl.DataFrame:
     """series, source, device, name, identity"""
     if not profile.has("telemetry_series") or not profile.has("telemetry"):
         return pl.DataFrame(schema={"series": pl.UInt32, **dict.fromkeys(("source", "device", "name", "identity"), pl.String)})
-    told = profile.table("telemetry_series").filter(pl.col("source").is_in(sources), pl.col("name").is_in(["energy", "power"]))
+    series = profile.table("telemetry_series").filter(pl.col("source").is_in(sources), pl.col("name").is_in(["energy", "power"]))
     # A package's cores are within it; its memory is beside it.
-    return told.filter((pl.col("source") != CPUS) | pl.col("device").str.contains(r"(^|: )package[^ ]*( dram)?$|(^|: )dram$"))
+    return series.filter((pl.col("source") != CPUS) | pl.col("device").str.contains(r"(^|: )package[^ ]*( dram)?$|(^|: )dram$"))
 
 
 def _counted(time_ns: Ints, joules: NDArray[np.float64]) -> tuple[Ints, Ints]:
@@ -97,42 +99,42 @@ def _counted(time_ns: Ints, joules: NDArray[np.float64]) -> tuple[Ints, Ints]:
     time_ns, energy, last = time_ns[kept], energy[kept], time_ns[-1]
     if len(time_ns) == 1:
         return np.array([time_ns[0], last]), np.array([0, 0])
-    time_ns[-1] = last  # what it took after it was renewed for the last time is not told
+    time_ns[-1] = last  # energy after the counter's last update is not recorded
     return time_ns, energy
 
 
 def _timed(time_ns: Ints, watts: NDArray[np.float64]) -> tuple[Ints, Ints]:
     watts = np.clip(watts, 0, _MOST_WATTS)
-    taken = (watts[1:] + watts[:-1]) / 2 * np.diff(time_ns) * 1e-3
-    return time_ns, np.concatenate([[0], np.rint(np.cumsum(np.maximum(taken, 0)))]).astype(np.int64)
+    energy = (watts[1:] + watts[:-1]) / 2 * np.diff(time_ns) * 1e-3
+    return time_ns, np.concatenate([[0], np.rint(np.cumsum(np.maximum(energy, 0)))]).astype(np.int64)
 
 
-def places(profile: Tables, found: list[Looks], sites: pl.DataFrame) -> Ints:
-    """For each of these sites (process, device) the row of its device in `found`; -1: it was not looked at.
+def places(profile: Tables, devices: list[Looks], sites: pl.DataFrame) -> Ints:
+    """For each of these sites (process, device) the row of its device in `devices`; -1: it was not measured.
 
-    NVIDIA's are told by their address, since CUDA numbers those that a program may see; without addresses by name and number, and others
-    only where there is one of their vendor."""
+    NVIDIA's are identified by their address, since CUDA numbers only the devices that a program may see; without addresses by name and
+    number. Devices of other vendors are identified only where there is one of the vendor."""
     address = {}
     if profile.has("gpu_devices"):
         address = {
             (process, device): pci for process, device, pci in profile.table("gpu_devices").select("process", "device", "address").rows()
         }
     used = sites.select("process", "device").unique(maintain_order=True)
-    rows = [_place(found, device, address.get((process, device), "")) for process, device in used.rows()]
+    rows = [_place(devices, device, address.get((process, device), "")) for process, device in used.rows()]
     numbered = used.with_columns(row=pl.Series(rows, dtype=pl.Int64))
     placed = sites.select("process", "device").join(numbered, on=["process", "device"], how="left", maintain_order="left")
     return placed["row"].to_numpy().astype(np.int64)
 
 
-def _place(found: list[Looks], device: str, address: str) -> int:
+def _place(devices: list[Looks], device: str, address: str) -> int:
     if address:
         # In a profile of several hosts their names stand before those of devices.
-        at = [row for row, one in enumerate(found) if _same_address(one.identity, address) and _host(one.device) == _host(device)]
-        if any(one.source == "nvidia" and one.identity for one in found):
+        at = [row for row, one in enumerate(devices) if _same_address(one.identity, address) and _host(one.device) == _host(device)]
+        if any(one.source == "nvidia" and one.identity for one in devices):
             return at[0] if at else -1
     numbered = _NUMBERED.fullmatch(device)
-    exact = [row for row, one in enumerate(found) if one.device == device]
-    vendor = [row for row, one in enumerate(found) if _VENDORS[one.source].search(device) and not _NO_GPU.search(device)]
+    exact = [row for row, one in enumerate(devices) if one.device == device]
+    vendor = [row for row, one in enumerate(devices) if _VENDORS[one.source].search(device) and not _NO_GPU.search(device)]
     if len(exact) == 1:
         return exact[0]
     return vendor[0] if len(vendor) == 1 and (not numbered or numbered[2] == "0") else -1

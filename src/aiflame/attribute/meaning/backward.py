@@ -1,14 +1,14 @@
 """From work of the backward pass to the forward code that made its autograd node.
 
 A node is known by torch's number of the thread that made it and its number in that thread's sequence. Forward work knows the node that its
-thread made last: an op makes its node before it runs, so that what it launches has the node's number, and the layer of its stack. What a
-node did not launch itself in the forward pass (`chunk` launches nothing, its gradient does) is told by `layer_calls`: which module's call
-made a node. CPU samples meet few of these moments, so that theirs is always the layer that a call tells, and the stack that of forward work
-of the same layer and op.
+thread made last: an op makes its node before it runs, so that its launches have the node's number, and the layer of its stack. A
+node without launches in the forward pass (`chunk` launches nothing, its gradient does) gets its layer from `layer_calls`, which record the
+module call that made each node. CPU samples hit few of these moments: their layer always comes from a call, and their stack from forward
+work of the same layer and op.
 
-Where nothing tells, a node lies between its neighbours in the sequence: in their layer, or in what the paths of both share. Sums of
-gradients are of what the layers of the nodes share that gave the gradients (`gradient_sums`). Where these are not told, and hooks: they
-run between nodes and belong to the node before.
+Without either, a node lies between its neighbours in the sequence: in their layer, or in the common part of their paths. A sum of
+gradients belongs to the common path of the nodes that gave the gradients (`gradient_sums`). Hooks, and sums that were not recorded, run
+between nodes and belong to the node before.
 """
 
 from __future__ import annotations
@@ -40,12 +40,13 @@ class ForwardOf:
     """For each item, forward work too."""
 
     backward: Mask
-    """It is work of a node of the backward pass, or between nodes. Modules that are called there are none: their code is run anew."""
+    """It is work of a node of the backward pass, or between nodes. Modules called there do not count: their code runs again."""
     stack: Ints
     """The stack to take a Python line from: its own; of backward work the forward stack of the same process that made the node, 0 where
     none is known."""
     layer: Ints
-    """Its layer path (node of the layers' forest), 0: none. Of backward work that of its node, or what the node's neighbours share."""
+    """Its layer path (node of the layers' forest), 0: none. For backward work, its node's path or the common path of the node's
+    neighbours."""
     op: Ints
     """Its op (row of the ops' names), 0: none. Of backward work the forward op that made its node."""
 
@@ -61,9 +62,9 @@ def origins(profile: Tables, items: pl.DataFrame, layers: StackLayers, ops: Stac
     op, node_op = (ops.at(column.astype(np.int32), place) for column in (ops.op, ops.node))
     where = ops.at(ops.where.astype(np.int8), place)
     del place
-    told = is_backward(autograd)
-    backward = told | (where == Where.ENGINE) | ((where == Where.NODE) & (autograd == 0))
-    placed = ~backward | (where == Where.RECOMPUTED)  # the stack itself tells the layer
+    in_backward = is_backward(autograd)
+    backward = in_backward | (where == Where.ENGINE) | ((where == Where.NODE) & (autograd == 0))
+    placed = ~backward | (where == Where.RECOMPUTED)  # their stack has the layer
 
     same = _same_ops(ops)
     thread_of_torch = torch_thread(process, autograd)
@@ -73,15 +74,15 @@ def origins(profile: Tables, items: pl.DataFrame, layers: StackLayers, ops: Stac
         Moments(owner, sequence, time_ns, process << 32 | thread, same[op]),
         np.flatnonzero((autograd > 0) & ~backward),
     )
-    asked = np.flatnonzero(told & ~placed & (sequence != _NO_NUMBER))
+    asked = np.flatnonzero(in_backward & ~placed & (sequence != _NO_NUMBER))
     gpu = items["gpu"].to_numpy().astype(np.bool_)
     maker = np.full(len(items), -1, dtype=np.int32 if len(items) < 1 << 31 else np.int64)
-    layer, known = np.where(placed, own, 0), placed.copy()
+    layer, has_layer = np.where(placed, own, 0), placed.copy()
     of_nodes = _OfNodes(layers, own, process, autograd, gpu)
-    maker[asked], layer[asked], known[asked] = of_nodes.find(sequences, asked, same[node_op[asked]])
-    _add_sums(profile, of_nodes, sequences, process << 32 | thread, asked, layer, known)
-    _fill(process << 32 | thread, time_ns, gpu, backward, known, layer, layers)
-    layer = np.where(backward & ~known & (layer == 0), own, layer)
+    maker[asked], layer[asked], has_layer[asked] = of_nodes.find(sequences, asked, same[node_op[asked]])
+    _add_sums(profile, of_nodes, sequences, process << 32 | thread, asked, layer, has_layer)
+    _fill(process << 32 | thread, time_ns, gpu, backward, has_layer, layer, layers)
+    layer = np.where(backward & ~has_layer & (layer == 0), own, layer)
 
     in_node = np.flatnonzero(backward & ~placed & (where != Where.ENGINE))
     op[in_node] = _forward_ops(ops, node_op[in_node], np.where(maker[in_node] >= 0, op[maker[in_node]], 0), op[in_node])
@@ -92,14 +93,14 @@ def origins(profile: Tables, items: pl.DataFrame, layers: StackLayers, ops: Stac
 
 
 def _same_ops(ops: StackOps) -> Ints:
-    """For each op a number that it shares with its in-place form and with what the name of its node tells; 0 for none."""
+    """For each op a number, equal for its in-place form and for the op that its node is named after; 0 for none."""
     numbers: dict[str, int] = {"": 0}
     return np.array([numbers.setdefault(same_op(name), len(numbers)) for name in ops.names], dtype=np.int32)
 
 
 @dataclass(frozen=True, slots=True)
 class _OfNodes:
-    """The layers that nodes are of."""
+    """Finds the layers of nodes."""
 
     layers: StackLayers
     own: Ints
@@ -109,15 +110,15 @@ class _OfNodes:
     gpu: Mask
 
     def find(self, sequences: Sequences, asked: Ints, op: Ints) -> tuple[Ints, Ints, Mask]:
-        """Of the node of each asked item: the forward item that made it, -1 if none is known, its layer, and whether that is known."""
+        """Of the node of each asked item: the forward item that made it (-1: none), its layer, and whether a layer was found."""
         maker = sequences.makers(asked, op)
-        made = maker >= 0
-        layer, known = np.where(made, self.own[maker], 0), made.copy()
-        layer[~made], known[~made] = self._between_neighbours(sequences, asked[~made])
-        called = np.flatnonzero(~self.gpu[asked] | ~made)
+        has_maker = maker >= 0
+        layer, has_layer = np.where(has_maker, self.own[maker], 0), has_maker.copy()
+        layer[~has_maker], has_layer[~has_maker] = self._between_neighbours(sequences, asked[~has_maker])
+        called = np.flatnonzero(~self.gpu[asked] | ~has_maker)
         of_call, by_call = self._by_calls(sequences, asked[called])
-        layer[called[by_call]], known[called[by_call]] = of_call[by_call], True
-        return maker, layer, known
+        layer[called[by_call]], has_layer[called[by_call]] = of_call[by_call], True
+        return maker, layer, has_layer
 
     def _between_neighbours(self, sequences: Sequences, asked: Ints) -> tuple[Ints, Mask]:
         """The layer that the neighbours of each node share, and whether there are any."""
@@ -127,8 +128,8 @@ class _OfNodes:
         return np.where(there, self.layers.shared(one, other), 0), there
 
     def _by_calls(self, sequences: Sequences, asked: Ints) -> tuple[Ints, Mask]:
-        """The layer of the call that made each node, and whether calls tell it. A node that no call made is of no module where others are
-        told: on a GPU around it, since older profiles tell of none from the first launch on."""
+        """The layer of the call that made each node, and whether calls decide it. A node that no call made belongs to no module if other
+        calls were recorded; on a GPU, around it, since older profiles record none from the first launch on."""
         calls, path = self.layers.calls, self.layers.call_path
         if not len(path):
             return np.zeros(len(asked), dtype=np.int64), np.zeros(len(asked), dtype=np.bool_)
@@ -139,9 +140,9 @@ class _OfNodes:
         return np.where(call >= 0, path[call], 0), (call >= 0) | others
 
 
-def _add_sums(profile: Tables, of_nodes: _OfNodes, sequences: Sequences, thread: Ints, asked: Ints, layer: Ints, known: Mask) -> None:
-    """A tensor's gradients are summed up as they come, from the op that used it last to the one that did so first: each sum is of the
-    innermost layer in which its own node and the first one were made. What was used in between lies in that layer, too."""
+def _add_sums(profile: Tables, of_nodes: _OfNodes, sequences: Sequences, thread: Ints, asked: Ints, layer: Ints, has_layer: Mask) -> None:
+    """A tensor's gradients are summed up as they come, from the op that used it last to the one that did so first: each sum belongs to
+    the innermost layer that made both its own node and the first one. Uses in between lie in that layer, too."""
     of = sequences.of
     first = gradient_sums(profile).first_node(thread[asked], of.time_ns[asked], of_nodes.autograd[asked] << 32 | of.sequence[asked])
     sums = asked[first >= 0]
@@ -150,19 +151,19 @@ def _add_sums(profile: Tables, of_nodes: _OfNodes, sequences: Sequences, thread:
     sequence = of.sequence.copy()
     sequence[sums] = first[first >= 0]
     _, of_first, there = of_nodes.find(replace(sequences, of=replace(of, sequence=sequence)), sums, 0 * sums)
-    there &= known[sums]
+    there &= has_layer[sums]
     layer[sums[there]] = of_nodes.layers.shared(layer[sums[there]], of_first[there])
 
 
-def _fill(owner: Ints, time_ns: Ints, gpu: Mask, backward: Mask, known: Mask, layer: Ints, layers: StackLayers) -> None:
-    """Work between nodes: all launches are seen, so theirs is the layer of the launch before; of CPU samples few are, so that theirs is
-    what the samples before and after share. Forward work of the thread ends a backward pass."""
-    if not (backward & ~known).any():
+def _fill(owner: Ints, time_ns: Ints, gpu: Mask, backward: Mask, has_layer: Mask, layer: Ints, layers: StackLayers) -> None:
+    """Gives work between nodes a layer. All launches are seen, so a launch gets the layer of the launch before. Samples are sparse, so a
+    sample gets the common path of the samples before and after. Forward work of the thread ends a backward pass."""
+    if not (backward & ~has_layer).any():
         return
     order = np.lexsort((time_ns, owner))
     place = np.arange(len(order))
     new_owner = np.append(True, np.diff(owner[order]) != 0)[: len(order)]
-    anchor = (backward & known)[order]
+    anchor = (backward & has_layer)[order]
     stop = (~backward)[order]
     since = np.maximum.accumulate(np.where(stop | new_owner, place, 0))
     before = np.maximum.accumulate(np.where(anchor, place, -1))
@@ -171,15 +172,16 @@ def _fill(owner: Ints, time_ns: Ints, gpu: Mask, backward: Mask, known: Mask, la
     until = np.minimum.accumulate(np.where(stop | ends, place, len(order))[::-1])[::-1]
     after = np.minimum.accumulate(np.where(anchor, place, len(order))[::-1])[::-1]
     after = np.where((after <= until) & ~stop, after, -1)
-    wanted = np.flatnonzero((backward & ~known)[order] & (before >= 0))
+    wanted = np.flatnonzero((backward & ~has_layer)[order] & (before >= 0))
     one = layer[order[before[wanted]]]
     second = np.where(gpu[order[wanted]] | (after[wanted] < 0), before[wanted], after[wanted])
     layer[order[wanted]] = layers.shared(one, layer[order[second]])
-    known[order[wanted]] = True
+    has_layer[order[wanted]] = True
 
 
 def _forward_ops(ops: StackOps, node: Ints, maker: Ints, own: Ints) -> Ints:
-    """The forward op of work in a node: as the node is called, else that which launched there in the forward pass, else what runs."""
+    """The forward op of work in a node: the op that the node is named after, else the op that launched there in the forward pass, else the
+    running op."""
     compiled = np.array([name == COMPILED for name in ops.names])[node]
     named = np.where(compiled, own, node)
     return np.where(named > 0, named, np.where(maker > 0, maker, np.where(own > 0, own, node)))
@@ -193,5 +195,5 @@ def _alike(process: Ints, stack: Ints, layer: Ints, same: Ints, forward: Ints, a
     at, there = find(places, place[asked])
     key = np.searchsorted(places, place[forward]) << 32 | same[forward]
     order = np.argsort(key, kind="stable")
-    found, alike = find(key[order], at << 32 | same[asked])
-    return np.where(there & alike, np.append(stack[forward][order], 0)[found], 0)
+    row, alike = find(key[order], at << 32 | same[asked])
+    return np.where(there & alike, np.append(stack[forward][order], 0)[row], 0)

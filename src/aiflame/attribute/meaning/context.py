@@ -1,6 +1,7 @@
 """Assigns a step, phase, layer, op and region to each launch, graph node, traced call and CPU sample.
 
-What the stack alone tells is told once for each stack (`layers`, `ops`, `phases.marks`); what depends on the moment, for each item.
+The stack alone gives layer, op and mark, computed once for each stack (`layers`, `ops`, `phases.marks`). The moment gives the remaining
+columns, computed for each item.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from aiflame.attribute.meaning.fused_split import Compiled, compiled, op_frames
 from aiflame.attribute.meaning.layer_calls import layer_calls
 from aiflame.attribute.meaning.layers import StackLayers, layers
 from aiflame.attribute.meaning.ops import StackOps, ops
-from aiflame.attribute.meaning.phases import Marks, Phase, Told, marks, phase_forest, phases
+from aiflame.attribute.meaning.phases import Evidence, Marks, Phase, marks, phase_forest, phases
 from aiflame.attribute.meaning.regions import Regions, regions
 from aiflame.attribute.meaning.steps import DATA, OPTIMIZER, Seen, Steps, automatic_regions, steps
 from aiflame.attribute.meaning.torch_frames import torch_frames
@@ -38,7 +39,7 @@ from aiflame.profile.kinds import Kind
 from aiflame.profile.tables import Tables
 
 CONTEXT = ("step", "phase", "layer", "op", "region")
-"""Columns of what is told of an item: `step` (-1: none), `phase` (Phase), and nodes of the forests of layers, ops and regions (0: none)."""
+"""The columns of an item's meaning: `step` (-1: none), `phase` (Phase), and nodes of the forests of layers, ops and regions (0: none)."""
 BRINGS = "brings"
 """Beside them: if the item copies to a device, its phase is data loading."""
 MOTHER = "mother"
@@ -48,7 +49,7 @@ _OF_SAMPLES = ("process", "thread", "id", "stack", "state", "weight", "period_ns
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """The items of a profile with what they are of, and the forests that the columns name nodes of."""
+    """The items of a profile with their context, and the forests whose nodes the columns name."""
 
     launches: pl.DataFrame
     """process, id (of the launch), CONTEXT, BRINGS, MOTHER"""
@@ -59,80 +60,101 @@ class Meaning:
     forests: dict[str, Forest]
     """Of phases, layers, ops and regions."""
     compiled: Compiled
-    """Whose ops stand for all that a compiled kernel was fused from, until they are divided."""
+    """Its ops stand for all sources of a fused kernel until `fused_split` divides them."""
     steps: pl.DataFrame
     """When each step began and ended (`steps.Steps.rows`)."""
 
 
 @once
 def of_devices(profile: Analysis) -> Meaning:
-    """What launches and nodes of graphs are of."""
+    """The context of launches and graph nodes."""
     launched = launch_items(profile).drop("api")
-    made = node_items(profile)
-    items = launched if made.is_empty() else pl.concat([launched, made], how="diagonal", rechunk=True)
+    captured_nodes = node_items(profile)
+    items = launched if captured_nodes.is_empty() else pl.concat([launched, captured_nodes], how="diagonal", rechunk=True)
     profile.part(profile_steps, lambda analysis: _steps(analysis, items[: len(launched)]))
-    known = _Known(profile)
-    columns_of, regions_of = known.context(items, captured=np.arange(len(items)) >= len(launched))
-    told = items.hstack(columns_of)
-    nodes = told[len(launched) :] if len(made) else told.clear().with_columns(node=pl.lit(None, made.schema["node"]))
-    return known.used(Meaning(told[: len(launched)], nodes, told.clear(), known.forests(regions_of), known.compiled, known.steps.rows))
+    classifier = _Classifier(profile)
+    columns_of, regions_of = classifier.context(items, captured=np.arange(len(items)) >= len(launched))
+    classified = items.hstack(columns_of)
+    nodes = (
+        classified[len(launched) :]
+        if len(captured_nodes)
+        else classified.clear().with_columns(node=pl.lit(None, captured_nodes.schema["node"]))
+    )
+    return classifier.used(
+        Meaning(
+            classified[: len(launched)],
+            nodes,
+            classified.clear(),
+            classifier.forests(regions_of),
+            classifier.compiled,
+            classifier.steps.rows,
+        )
+    )
 
 
 def release_samples(profile: Analysis) -> None:
-    """Frees what CPU samples are of."""
+    """Frees the context of CPU samples."""
     for clock in CLOCK.values():
         profile.release(of_samples.part(clock))
 
 
 def of_calls(profile: Tables, of: pl.DataFrame) -> Meaning:
-    """What these traced calls (`process`, `id`) are of, apart from all others: they stand in the column `samples`, with their `id`."""
+    """The context of these traced calls (`process`, `id`) alone, in `samples`, with their `id`."""
     items = call_items(profile, of)
-    known = _Known(Analysis.of(profile))
-    columns, regions_of = known.context(items, np.zeros(len(items), dtype=np.bool_), mother_threads(items, forward_calls(profile)))
-    told = items.hstack(columns)
-    return known.used(Meaning(told.clear(), told.clear(), told, known.forests(regions_of), known.compiled, known.steps.rows))
+    classifier = _Classifier(Analysis.of(profile))
+    columns, regions_of = classifier.context(items, np.zeros(len(items), dtype=np.bool_), mother_threads(items, forward_calls(profile)))
+    classified = items.hstack(columns)
+    return classifier.used(
+        Meaning(
+            classified.clear(), classified.clear(), classified, classifier.forests(regions_of), classifier.compiled, classifier.steps.rows
+        )
+    )
 
 
 @once_for
 def of_samples(profile: Analysis, clock: int) -> Meaning:
-    """What the CPU samples of a clock are of."""
+    """The context of the CPU samples of one clock."""
     items = sample_items(profile, clock)
-    known = _Known(profile)
-    columns, regions_of = known.context(items, captured=np.zeros(len(items), dtype=np.bool_))
-    told = items.select(_OF_SAMPLES).hstack(columns.select(CONTEXT))
-    return known.used(Meaning(told.clear(), told.clear(), told, known.forests(regions_of), known.compiled, known.steps.rows))
+    classifier = _Classifier(profile)
+    columns, regions_of = classifier.context(items, captured=np.zeros(len(items), dtype=np.bool_))
+    classified = items.select(_OF_SAMPLES).hstack(columns.select(CONTEXT))
+    return classifier.used(
+        Meaning(
+            classified.clear(), classified.clear(), classified, classifier.forests(regions_of), classifier.compiled, classifier.steps.rows
+        )
+    )
 
 
 @once
 def profile_steps(profile: Analysis) -> Steps:
-    """The steps of all threads: launches tell all of the programs that have some; of others there are CPU samples."""
+    """The steps of all threads: from launches in programs that have some, else from CPU samples."""
     return _steps(profile, launch_items(profile))
 
 
 def _steps(profile: Analysis, launched: pl.DataFrame) -> Steps:
-    rest = sample_items(profile).join(launched.select("process").unique(), on="process", how="anti")
-    known = _Known(profile)
-    both = [(launched, True), (rest, False)]
-    return steps(profile, {key: seen for items, exact in both for key, seen in known.seen(items, exact).items()})
+    samples = sample_items(profile).join(launched.select("process").unique(), on="process", how="anti")
+    classifier = _Classifier(profile)
+    both = [(launched, True), (samples, False)]
+    return steps(profile, {key: seen for items, exact in both for key, seen in classifier.seen(items, exact).items()})
 
 
 @dataclass(frozen=True)
-class _Known:
-    """What is known of a profile's stacks and threads, before any item is asked about."""
+class _Classifier:
+    """Gives items their context, from tables of a profile's stacks and threads."""
 
     profile: Analysis
 
     def context(self, items: pl.DataFrame, captured: NDArray[np.bool_], mother: Ints | None = None) -> tuple[pl.DataFrame, Forest]:
         """CONTEXT, MOTHER and BRINGS of each item, and the forest of regions; `captured`: it is a graph's node, which does not run when it
-        is made; `mother`: the thread that it works for, where the items alone do not tell. What autograd's thread marks lies within the
-        regions of that one."""
+        is created; `mother`: the thread that it works for, if the items alone do not give it. Regions that autograd's thread marks lie
+        within the regions of that thread."""
         process, thread, stack, time_ns, autograd = ints(items, "process", "thread", "stack", "time_ns", "autograd")
         mother = mother_threads(items) if mother is None else mother
         step = np.where(captured, -1, self.steps.of(process, mother, time_ns))
-        # There may be ten million items: only what is needed of each is held.
+        # There may be ten million items: only the needed columns are held.
         origin = replace(origins(self.profile, items, self._layers, self._ops), stack=stack[:0])
         _, group = np.unique(process << 32 | mother, return_inverse=True)
-        told = Told(
+        evidence = Evidence(
             order=np.lexsort((time_ns, captured, group)),
             group=group << 1 | captured,
             time_ns=time_ns,
@@ -145,15 +167,15 @@ class _Known:
             region=self._automatic(process, mother, time_ns),
         )
         self.profile.release(torch_frames)  # layers and ops are there now
-        phase, brings = phases(told)
+        phase, brings = phases(evidence)
         around = np.where(mother != thread, self._regions.paths(process, mother, time_ns), 0)
         regions_of, region = self._regions.forest.within(around, self._regions.paths(process, thread, time_ns))
         op = np.where(origin.backward & (origin.op > 0), origin.op + len(self._ops.names) - 1, origin.op)
-        made = self.compiled.origins.of_stacks(process, stack)
-        op = np.where(made > 0, self.compiled.first - 1 + made, op)
+        fused = self.compiled.origins.of_stacks(process, stack)
+        op = np.where(fused > 0, self.compiled.first - 1 + fused, op)
         columns = {"step": step, "phase": phase, "layer": origin.layer, "op": op, "region": region}
-        known = pl.DataFrame({name: column.astype(np.int32) for name, column in columns.items()})
-        return known.with_columns(pl.Series(MOTHER, mother.astype(np.uint32)), pl.Series(BRINGS, brings)), regions_of
+        table = pl.DataFrame({name: column.astype(np.int32) for name, column in columns.items()})
+        return table.with_columns(pl.Series(MOTHER, mother.astype(np.uint32)), pl.Series(BRINGS, brings)), regions_of
 
     def forests(self, regions_of: Forest) -> dict[str, Forest]:
         names = self._ops.names[1:]
@@ -171,7 +193,7 @@ class _Known:
         return compiled(self.profile, kernel_origins(self.profile), 2 * (len(self._ops.names) - 1))
 
     def used(self, meaning: Meaning) -> Meaning:
-        """The meaning; what each stack tells is freed, unless others share it."""
+        """The meaning. Frees the tables of stacks, unless others share them."""
         for part in (stack_table, word_trie, layers, ops, regions, marks, kernel_origins, outermost_layers, layer_calls):
             self.profile.used(part)
         return meaning
@@ -191,11 +213,11 @@ class _Known:
         order = by_time(key, time_ns, time_ns)
         ordered = key if order is None else key[order]
         first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(key)]).tolist()
-        found = {}
+        threads = {}
         for begin, end in pairwise([*first, len(key)]):
             rows = slice(begin, end) if order is None else order[begin:end]
             forward = root[rows] > 0
-            found[int(ordered[begin] >> 32), int(ordered[begin] & 0xFFFFFFFF)] = Seen(
+            threads[int(ordered[begin] >> 32), int(ordered[begin] & 0xFFFFFFFF)] = Seen(
                 time_ns[rows],
                 backward[rows],
                 forward & ~backward[rows],
@@ -206,11 +228,11 @@ class _Known:
                 thread[rows] == mother[rows],
                 exact,
             )
-        return found
+        return threads
 
     def _automatic(self, process: Ints, thread: Ints, time_ns: Ints) -> NDArray[np.int8]:
         """The phase of the automatic region that a thread is in."""
-        found = np.zeros(len(process), dtype=np.int8)
+        phases_at = np.zeros(len(process), dtype=np.int8)
         for (of_process, of_thread), rows in automatic_regions(self.profile).partition_by("process", "thread", as_dict=True).items():
             here = np.flatnonzero((process == of_process) & (thread == of_thread))
             for name, phase in ((DATA, Phase.DATA), (OPTIMIZER, Phase.OPTIMIZER)):
@@ -218,8 +240,8 @@ class _Known:
                 begin, end = named["begin_ns"].to_numpy(), np.maximum.accumulate(named["end_ns"].to_numpy())
                 if len(begin):
                     at = np.searchsorted(begin, time_ns[here], side="right") - 1
-                    found[here[(at >= 0) & (time_ns[here] < end[np.maximum(at, 0)])]] = phase
-        return found
+                    phases_at[here[(at >= 0) & (time_ns[here] < end[np.maximum(at, 0)])]] = phase
+        return phases_at
 
     def _root(self, process: Ints, stack: Ints) -> Ints:
         """The outermost layer of each stack, 0 where there is none."""

@@ -30,7 +30,7 @@ def call_items(profile: Tables, of: pl.DataFrame) -> pl.DataFrame:
 
 
 def forward_calls(profile: Tables) -> pl.DataFrame:
-    """`process`, `thread` and `autograd` of all traced calls of forward work: they tell which threads others work for."""
+    """`process`, `thread` and `autograd` of all traced calls of forward work, which show the threads that others work for."""
     calls = profile.scan("calls")
     if "autograd" not in calls.collect_schema():
         calls = calls.with_columns(autograd=pl.lit(0))
@@ -41,12 +41,12 @@ def node_items(profile: Tables) -> pl.DataFrame:
     """A row for each node of a graph that was made at a stack, with its `node`; each node once (see `gpu_graphs`)."""
     nodes = profile.scan("graph_nodes").filter(pl.col("node") != 0)
     cloned = nodes.filter(pl.col("original") != 0).select("process", "node")
-    made = nodes.filter((pl.col("original") == 0) & (pl.col("stack") != 0)).join(cloned, on=["process", "node"], how="anti")
-    return _items(made, "time_ns", gpu=True, more=("node",)).sort("process", "node", "stack").unique(["process", "node"], keep="first")
+    created = nodes.filter((pl.col("original") == 0) & (pl.col("stack") != 0)).join(cloned, on=["process", "node"], how="anti")
+    return _items(created, "time_ns", gpu=True, more=("node",)).sort("process", "node", "stack").unique(["process", "node"], keep="first")
 
 
 def sample_items(profile: Tables, clock: int | None = None) -> pl.DataFrame:
-    """A row for each CPU sample, of one clock or of both, with what it counts."""
+    """A row for each CPU sample, of one clock or of both, with its weight."""
     samples = profile.scan("cpu_samples")
     if clock is not None:
         samples = samples.filter(pl.col("clock") == clock)
@@ -60,22 +60,22 @@ def ints(items: pl.DataFrame, *names: str) -> tuple[NDArray[np.int64], ...]:
 def mother_threads(items: pl.DataFrame, forward: pl.DataFrame | None = None) -> NDArray[np.int64]:
     """The thread that each item works for: work of a backward node belongs to the thread whose forward code made the node, when torch's
     number of that thread is known from forward work (among the items, unless it is given); all other to its own."""
-    known, mother = _owners(items if forward is None else forward)
+    torch_threads, mother = _owners(items if forward is None else forward)
     process, thread, autograd = ints(items, "process", "thread", "autograd")
-    found: NDArray[np.int64] = thread.copy()
+    threads: NDArray[np.int64] = thread.copy()
     backward = np.flatnonzero(is_backward(autograd))
-    if len(known) and len(backward):
+    if len(torch_threads) and len(backward):
         wanted = torch_thread(process[backward], autograd[backward])
-        at, there = find(known, wanted)
-        found[backward] = np.where(there, mother[at], found[backward])
-    return found
+        at, there = find(torch_threads, wanted)
+        threads[backward] = np.where(there, mother[at], threads[backward])
+    return threads
 
 
 def _owners(items: pl.DataFrame) -> tuple[NDArray[np.int64], ...]:
-    """Torch's threads (`frame_words.torch_thread`), ascending, and the thread that each is of, by most of its forward work."""
+    """Torch's thread numbers (`frame_words.torch_thread`), ascending, and for each the thread that did most of its forward work."""
     process, thread, autograd = ints(items, "process", "thread", "autograd")
     number = torch_thread(process, autograd)
-    # Launches of a thread come one after another: what is alike in a row is counted at once.
+    # Launches of a thread come one after another: runs of equal rows are counted at once.
     changes = (number[1:] != number[:-1]) | (thread[1:] != thread[:-1]) | (autograd[1:] != autograd[:-1])
     first = np.flatnonzero(np.append(True, changes)[: len(items)])
     runs = pl.DataFrame(

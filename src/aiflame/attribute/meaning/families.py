@@ -11,10 +11,10 @@ COLLECTIVE = "collective"
 
 
 def families(profile: Tables, names: pl.Series) -> dict[str, str]:
-    """Of each of these kernels (as compiled) and copies; by their names where the profile does not tell."""
-    told: dict[str, str] = {}
+    """The family of each of these kernels (as compiled) and copies; derived from the name where the profile has none."""
+    recorded: dict[str, str] = {}
     if profile.has("kernel_names"):
-        known = profile.table("kernel_names")
-        if "family" in known.columns:
-            told = dict(known.select("name", pl.col("family").fill_null("")).rows())
-    return {name: told.get(name) or (COPY if name.startswith("[") else family(name)) for name in names.unique()}
+        rows = profile.table("kernel_names")
+        if "family" in rows.columns:
+            recorded = dict(rows.select("name", pl.col("family").fill_null("")).rows())
+    return {name: recorded.get(name) or (COPY if name.startswith("[") else family(name)) for name in names.unique()}

@@ -1,4 +1,4 @@
-"""Regions for a page: a program that names each of its steps (`Step.1`, `Step.2` …) has as many region paths as launches, and what ran from
+"""Fewer regions for a page: a program that names each of its steps (`Step.1`, `Step.2` …) has as many region paths as launches. A site for
 each place in each of them is more than a page can hold."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MOST_PLACES = 60_000
 """Stacks in regions."""
 NUMBERS = r"\d+"
 OF_NUMBERS = (
-    "regions whose names differ in numbers alone are shown as one (Step.*), that they be not too many: choose steps to tell them apart"
+    "regions whose names differ only in numbers are shown as one (Step.*), since there are too many: group by step to separate them"
 )
 OUTERMOST = "only the outermost regions are shown: there are too many"
 NONE = "regions are not shown: there are too many"
@@ -44,10 +44,10 @@ def fewer_regions(items: pl.DataFrame, forest: Forest, most: int = MOST_PLACES) 
         return chosen
     stack = items["process"].cast(pl.Int64).to_numpy() << 32 | items["stack"].cast(pl.Int64).to_numpy()
     region = items["region"].to_numpy()
-    known = nodes.distinct(stack)
-    place = np.searchsorted(known, stack)
+    stacks = nodes.distinct(stack)
+    place = np.searchsorted(stacks, stack)
     for make, note in ((_without_numbers, OF_NUMBERS), (_outermost, OUTERMOST), (_none, NONE)):
-        if len(nodes.distinct(place * len(chosen.forest.parent) + chosen.place[region])) <= max(most, 2 * len(known)):
+        if len(nodes.distinct(place * len(chosen.forest.parent) + chosen.place[region])) <= max(most, 2 * len(stacks)):
             break
         fewer, to = make(chosen.forest)
         chosen = FewerRegions(fewer, to[chosen.place].astype(np.int64), (note,))

@@ -1,4 +1,4 @@
-"""What the time of compiled kernels belongs to: a kernel that a compiler fused from several ops is divided over them.
+"""Divides the time of a compiled kernel over the ops that a compiler fused it from.
 
 The division is an estimate: by the bytes that each op would move on its own.
 """
@@ -26,7 +26,7 @@ ESTIMATED = ", fused kernels divided by estimated bytes"
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """Values over the parts of what they were measured of; a value of what is not compiled stays whole."""
+    """Values of kernels divided over the parts that they were fused from; a kernel that is not compiled keeps its value whole."""
 
     item: Ints
     """Row of the value that was divided; sorted."""
@@ -38,7 +38,7 @@ class Division:
 
 @dataclass(frozen=True, slots=True)
 class KernelOrigins:
-    """Everything that compiled code of a profile was made from, in sets: a set is what one call of one kernel was fused from."""
+    """The sources of all compiled code of a profile, in sets: a set holds the ops that one call of one kernel was fused from."""
 
     parts: pl.DataFrame
     """`set` (u32, from 1; sorted), `op` (`aten::native_layer_norm`), `layer` (path below the module whose call was compiled: below the
@@ -61,12 +61,12 @@ class KernelOrigins:
 
     def of_kernels(self, process: Ints, stack: Ints, name: pl.Series) -> Ints:
         """The set of each kernel (its name as compiled) launched at a stack: by the stack, else by the name."""
-        found = self.of_stacks(process, stack)
+        sets = self.of_stacks(process, stack)
         if not len(self.kernels):
-            return found
+            return sets
         wanted = pl.DataFrame({"process": process.astype(np.uint32), "kernel": name})
         by_name = wanted.join(self.kernels, on=["process", "kernel"], how="left", maintain_order="left")["set"].fill_null(0)
-        return np.where(found > 0, found, by_name.to_numpy().astype(np.int64))
+        return np.where(sets > 0, sets, by_name.to_numpy().astype(np.int64))
 
     def divide(self, sets: Ints, value: Ints) -> Division:
         """Each value divided over the parts of its set, by their shares. Of the values of a set together each part has its share to
@@ -90,37 +90,37 @@ class KernelOrigins:
 
 @once
 def kernel_origins(profile: Analysis) -> KernelOrigins:
-    """What is known of all compiled code of the profile; without any, every stack has set 0."""
-    told = provenance(profile.table("kernel_origins"))
-    key, of_key = _of_stacks(profile, told)
-    kernels = _joined(told, told.calls, "kernel")
-    return KernelOrigins(told.parts, told.labels, key, of_key, kernels)
+    """The sources of all compiled code of the profile; without any, every stack has set 0."""
+    sources = provenance(profile.table("kernel_origins"))
+    key, of_key = _of_stacks(profile, sources)
+    kernels = _joined(sources, sources.calls, "kernel")
+    return KernelOrigins(sources.parts, sources.labels, key, of_key, kernels)
 
 
-def _of_stacks(profile: Tables, told: Provenance) -> tuple[Ints, Ints]:
+def _of_stacks(profile: Tables, sources: Provenance) -> tuple[Ints, Ints]:
     """The innermost frame of generated Python decides, by its line; in threads that have none (OpenMP's), the innermost function of a
     library that was made for one kernel."""
     none = np.zeros(0, dtype=np.int64)
-    if told.calls.is_empty():
+    if sources.calls.is_empty():
         return none, none
     stacks = stack_table(profile)
     if stacks.rows.is_empty():
         return none, none
-    python, native = _python_frames(profile, told), _native_frames(profile, told, stacks.rows)
-    found = np.zeros(len(stacks.caller), dtype=np.int64)
+    python, native = _python_frames(profile, sources), _native_frames(profile, sources, stacks.rows)
+    sets = np.zeros(len(stacks.caller), dtype=np.int64)
     for frames in (native, python):
         at = stacks.rows.join(frames, on=["process", "frame"], how="left", maintain_order="left")["set"]
         place = stacks.nearest(at.is_not_null().to_numpy())
         inherited = at.fill_null(0).to_numpy().astype(np.int64)[np.maximum(place, 0)]
-        found = np.where(place >= 0, inherited, found)
-    kept = found > 0
-    return stacks.keys.key[kept], found[kept]
+        sets = np.where(place >= 0, inherited, sets)
+    kept = sets > 0
+    return stacks.keys.key[kept], sets[kept]
 
 
-def _python_frames(profile: Tables, told: Provenance) -> pl.DataFrame:
+def _python_frames(profile: Tables, sources: Provenance) -> pl.DataFrame:
     """Frame words of generated Python (process, frame), with their set: 0 at lines that call no kernel."""
-    files = told.calls.select("process", "file").unique()
-    lines = _joined(told, told.calls.filter(pl.col("line") > 0), "file", "line")
+    files = sources.calls.select("process", "file").unique()
+    lines = _joined(sources, sources.calls.filter(pl.col("line") > 0), "file", "line")
     words = (
         profile.table("symbols")
         .filter(is_frame_of(FrameKind.PYTHON))
@@ -130,8 +130,8 @@ def _python_frames(profile: Tables, told: Provenance) -> pl.DataFrame:
     return words.join(lines, on=["process", "file", "line"], how="left").select("process", "frame", pl.col("set").fill_null(0))
 
 
-def _native_frames(profile: Tables, told: Provenance, stacks: pl.DataFrame) -> pl.DataFrame:
-    libraries = _joined(told, told.calls.filter(pl.col("library") != ""), "library")
+def _native_frames(profile: Tables, sources: Provenance, stacks: pl.DataFrame) -> pl.DataFrame:
+    libraries = _joined(sources, sources.calls.filter(pl.col("library") != ""), "library")
     modules = profile.table("modules").select("process", "path", module="id").join(
         libraries, left_on=["process", "path"], right_on=["process", "library"]
     )  # fmt: skip
@@ -139,8 +139,8 @@ def _native_frames(profile: Tables, told: Provenance, stacks: pl.DataFrame) -> p
     return words.join(modules, on=["process", "module"]).unique(["process", "frame"]).select("process", "frame", "set")
 
 
-def _joined(told: Provenance, calls: pl.DataFrame, *keys: str) -> pl.DataFrame:
+def _joined(sources: Provenance, calls: pl.DataFrame, *keys: str) -> pl.DataFrame:
     """The set of all calls that have the same `keys` in a process."""
     groups = calls.group_by("process", *keys, maintain_order=True).agg(pl.col("set").unique().sort())
-    sets = pl.Series("set", [told.joint(each.to_list()) for each in groups["set"]], pl.UInt32)
+    sets = pl.Series("set", [sources.joint(each.to_list()) for each in groups["set"]], pl.UInt32)
     return groups.with_columns(sets)

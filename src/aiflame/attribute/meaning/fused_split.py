@@ -18,7 +18,7 @@ from aiflame.profile.tables import Tables
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What `context` tells of compiled code: an item that ran it has an op of its own for each set, which follow all others."""
+    """The ops of compiled code in `context`: an item that ran it has a separate op for each set. These ops follow all others."""
 
     origins: KernelOrigins
     first: int
@@ -37,10 +37,10 @@ class SplitOverOps:
     division: Division
     """For each divided row: its source row, and its value."""
     forests: Mapping[str, Forest]
-    """With what compiled code adds to layers and ops."""
+    """The forests, with the layers and ops that compiled code adds."""
     sets: Ints
     """Of the rows before."""
-    known: Compiled | None
+    compiled: Compiled | None
 
     def label(self, metric: Metric) -> Metric:
         """Says that the values of kernels were divided, if some were."""
@@ -53,10 +53,10 @@ class SplitOverOps:
 
     def divide(self, item: Ints, value: Ints) -> tuple[Ints, Ints, Ints]:
         """Other values of rows before (`item`), divided the same way: the place in `rows`, the place in `value`, and the part of it."""
-        if self.known is None:
+        if self.compiled is None:
             return self.first()[item], np.arange(len(value)), value
-        divided = self.known.origins.divide(self.sets[item], value)
-        most = len(self.known.origins.parts) + 1
+        divided = self.compiled.origins.divide(self.sets[item], value)
+        most = len(self.compiled.origins.parts) + 1
         key, wanted = self.division.item * most + self.division.part + 1, item[divided.item] * most + divided.part + 1
         at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
         # A part too small for any of the rows' values has no place of its own.
@@ -70,50 +70,50 @@ def compiled(profile: Tables, origins: KernelOrigins, ops: int) -> Compiled:
 
 
 def op_frames(origins: KernelOrigins) -> pl.DataFrame:
-    """The ops of sets: what a kernel was fused from, in one frame."""
+    """The ops of sets: all ops that a kernel was fused from, in one frame."""
     return frame_table([Frame(label, Kind.OP) for label in origins.labels[1:]])[1:]
 
 
-def split_over_ops(rows: pl.DataFrame, value: Ints, known: Compiled | None, forests: Mapping[str, Forest]) -> SplitOverOps:
+def split_over_ops(rows: pl.DataFrame, value: Ints, compiled: Compiled | None, forests: Mapping[str, Forest]) -> SplitOverOps:
     """Rows with columns `op` and perhaps `layer` (nodes of the forests), and the value of each. Kernels that no Python of the compiler's
     launches, as XLA's, are known by their name, where rows have one."""
-    if known is None or "op" not in rows.columns or known.origins.parts.is_empty():
+    if compiled is None or "op" not in rows.columns or compiled.origins.parts.is_empty():
         whole = Division(np.arange(len(rows)), np.full(len(rows), -1), value)
         return SplitOverOps(rows, whole, forests, np.zeros(len(rows), dtype=np.int64), None)
     op = rows["op"].to_numpy().astype(np.int64)
-    sets = known.sets(op)
+    sets = compiled.sets(op)
     if "name" in rows.columns and "process" in rows.columns:
         process = rows["process"].to_numpy().astype(np.int64)
-        sets = np.where((sets == 0) & (op == 0), known.origins.of_kernels(process, 0 * process, rows["name"]), sets)
-    divided = known.origins.divide(sets, value)
+        sets = np.where((sets == 0) & (op == 0), compiled.origins.of_kernels(process, 0 * process, rows["name"]), sets)
+    divided = compiled.origins.divide(sets, value)
     several = rows[divided.item]
-    ops, op = _ops(forests["op"], several["op"].to_numpy().astype(np.int64), divided.part, known.origins.parts)
+    ops, op = _ops(forests["op"], several["op"].to_numpy().astype(np.int64), divided.part, compiled.origins.parts)
     several, forests = several.with_columns(op=pl.Series(op.astype(np.int32))), {**forests, "op": ops}
     if "layer" in rows.columns:
-        layers, layer = _layers(forests["layer"], several["layer"].to_numpy().astype(np.int64), divided.part, known)
+        layers, layer = _layers(forests["layer"], several["layer"].to_numpy().astype(np.int64), divided.part, compiled)
         several, forests = several.with_columns(layer=pl.Series(layer.astype(np.int32))), {**forests, "layer": layers}
-    return SplitOverOps(several, divided, forests, sets, known)
+    return SplitOverOps(several, divided, forests, sets, compiled)
 
 
 def _ops(forest: Forest, op: Ints, part: Ints, parts: pl.DataFrame) -> tuple[Forest, Ints]:
     names = forest.frames["name"].to_list()
-    known = {name: row + 1 for row, name in enumerate(names)}
+    rows = {name: row + 1 for row, name in enumerate(names)}
     used = np.unique(part[part >= 0])
     of_part = np.zeros(len(parts) + 1, dtype=np.int64)
     for row in used.tolist():
         name, backward = parts["op"][row], parts["backward"][row]
         text = f"{name.removesuffix('_backward')} (backward)" if backward else name
-        if text not in known:
+        if text not in rows:
             names.append(text)
-            known[text] = len(names)
-        of_part[row] = known[text]
+            rows[text] = len(names)
+        of_part[row] = rows[text]
     frames = [Frame(name, Kind.OP) for name in names[len(forest.frames) :]]
     return Forest.of_frames(pl.concat([forest.frames, frame_table(frames)[1:]])), np.where(part >= 0, of_part[part], op)
 
 
-def _layers(forest: Forest, layer: Ints, part: Ints, known: Compiled) -> tuple[Forest, Ints]:
+def _layers(forest: Forest, layer: Ints, part: Ints, compiled: Compiled) -> tuple[Forest, Ints]:
     """The part's path goes on top of the layer whose call was compiled."""
-    parts = known.origins.parts
+    parts = compiled.origins.parts
     parent = (forest.parent[1:].astype(np.int64) - 1).tolist()  # node 0 stands for nothing
     frames = [Frame(*row) for row in forest.frames[forest.frame[1:]].rows()]
     child = {(above, frame.name): node for node, (above, frame) in enumerate(zip(parent, frames, strict=True))}
@@ -124,7 +124,7 @@ def _layers(forest: Forest, layer: Ints, part: Ints, known: Compiled) -> tuple[F
     for base, row in pairs.T.tolist():
         path = parts["layer"][row] if row >= 0 else ""
         at = base - 1
-        if path and at >= 0 and _is_model(frames[at], known) and at not in grown:
+        if path and at >= 0 and _is_model(frames[at], compiled) and at not in grown:
             at = parent[at]
         full = ""
         for name in _names(path):
@@ -143,12 +143,12 @@ def _layers(forest: Forest, layer: Ints, part: Ints, known: Compiled) -> tuple[F
     return new, np.where(end >= 0, np.append(node, 0)[end], 0)[which.reshape(-1)]
 
 
-def _is_model(frame: Frame, known: Compiled) -> bool:
-    return frame.name.partition(" (")[0] in known.models
+def _is_model(frame: Frame, compiled: Compiled) -> bool:
+    return frame.name.partition(" (")[0] in compiled.models
 
 
 def _names(path: str) -> list[str]:
-    """`layers.3.attn` → `layers.3`, `attn`: a number stays with what it counts."""
+    """`layers.3.attn` → `layers.3`, `attn`: a number stays with the name before it."""
     names: list[str] = []
     for part in path.split(".") if path else []:
         if part.isdecimal() and names:

@@ -1,4 +1,4 @@
-"""Sums of gradients: what autograd's engine adds up between two nodes, for a tensor that several ops have used."""
+"""Sums of gradients: autograd's engine adds up the gradients of a tensor that several ops have used, between two nodes."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class GradientSums:
     """The number of the node that gave the first one, in the same sequence: the op that used the tensor last."""
 
     def first_node(self, thread: Ints, time_ns: Ints, node: Ints) -> Ints:
-        """Of items, by thread, time and node: the number of the first node of the sum that each is part of; -1 where it is of none."""
+        """Of items, by thread, time and node: the number of the first node of the sum that each is part of; -1 where it is part of none."""
         at = latest(self.thread, self.begin, thread, time_ns)
-        # With a last one that none is of, for those that have none.
+        # The appended last sum matches no item: row -1 of items without a sum.
         last, end, first = np.append(self.last, -1), np.append(self.end, -1), np.append(self.first, -1)
         return np.where((last[at] == node) & (time_ns <= end[at]), first[at], -1)
 
 
 def gradient_sums(profile: Tables) -> GradientSums:
-    """All sums that a profile tells of."""
+    """All sums that a profile records."""
     rows = (
         profile.scan("gradient_sums")
         .with_columns(pl.col("begin_ns", "end_ns").clip(upper_bound=LATEST), pl.col("process", "thread", "autograd").cast(pl.Int64))

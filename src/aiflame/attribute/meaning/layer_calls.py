@@ -1,4 +1,4 @@
-"""Calls of modules, and the nodes of the backward graph that each made: which call a node is of."""
+"""Calls of modules, and the nodes of the backward graph that each call made."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LayerCalls:
     parent: Ints
     """The call around each, -1 for none."""
     end: Ints
-    """First sequence number that is not of it; beyond 32 bits where numbers began again."""
+    """The sequence number after its last one; beyond 32 bits where numbers began again."""
     owner: Ints
     """The thread of each line (`frame_words.torch_thread`)."""
     started: Ints
@@ -35,25 +35,26 @@ class LayerCalls:
     """line << 32 | first sequence number, sorted."""
 
     def of_nodes(self, thread: Ints, sequence: Ints, time_ns: Ints) -> Ints:
-        """The innermost call that made each node, which was seen at a later time; -1 where none is known. `thread`: as `owner`."""
+        """The innermost call that made each node, which ran at a later time; -1 where none is recorded. `thread`: as `owner`."""
         line = latest(self.owner, self.started, thread, time_ns)
-        found = self._innermost(line, sequence)
-        # Numbers that began again since: the node may be of before.
-        earlier = np.where((line > 0) & (found < 0), line - 1, -1)
+        call = self._innermost(line, sequence)
+        # If numbers began again since, the node may belong to the line before.
+        earlier = np.where((line > 0) & (call < 0), line - 1, -1)
         same = (earlier >= 0) & (np.append(self.owner, -1)[earlier] == thread)
-        return np.where(same, self._innermost(np.where(same, earlier, -1), sequence), found)
+        return np.where(same, self._innermost(np.where(same, earlier, -1), sequence), call)
 
     def cover(self, thread: Ints, time_ns: Ints) -> Mask:
         """True if any module call was recorded on the thread before that time; a node outside all calls then belongs to no module."""
         return latest(self.owner, self.started, thread, time_ns) >= 0
 
     def around(self, thread: Ints, sequence: Ints, time_ns: Ints) -> Mask:
-        """Whether calls of a thread were told before and after each node in its sequence: then what is of none of them is of no module."""
+        """True if calls of the thread were recorded before and after each node in its sequence; a node outside them belongs to no
+        module."""
         line = latest(self.owner, self.started, thread, time_ns)
         after = np.searchsorted(self.key, line << 32 | sequence, side="right")
         lines = np.append(self.key >> 32, -1)
-        told: Mask = (line >= 0) & (lines[after] == line) & (lines[after - 1] == line)
-        return told
+        between: Mask = (line >= 0) & (lines[after] == line) & (lines[after - 1] == line)
+        return between
 
     def _innermost(self, line: Ints, sequence: Ints) -> Ints:
         if not len(self.key):
@@ -69,7 +70,7 @@ class LayerCalls:
 
 @once
 def layer_calls(profile: Analysis) -> LayerCalls:
-    """All calls of modules that a profile tells of."""
+    """All calls of modules that a profile records."""
     rows = (
         profile.scan("layer_calls")
         .with_columns(pl.col("begin_ns", "end_ns").clip(upper_bound=LATEST))
@@ -90,8 +91,8 @@ def layer_calls(profile: Analysis) -> LayerCalls:
 
 
 def _around(owner: Ints, ended: Ints) -> Ints:
-    """The nearest call before each, of the same owner, that ended no earlier; -1 for none. All at once: who asks a call that ended
-    earlier goes on to the one that this call asks."""
+    """The nearest call before each, of the same owner, that ended no earlier; -1 for none. Computed for all at once: a call
+    whose candidate ended earlier moves on to the candidate's own candidate."""
     around = np.arange(len(owner)) - 1
     while True:
         passed: Mask = (around >= 0) & (owner[around] == owner) & (ended[around] < ended)

@@ -1,4 +1,4 @@
-"""What the modules of a model are called, and the frames that a chain of calls of modules gives: `layers.3`, then `attn`."""
+"""Names of a model's modules, and the frames of a chain of module calls: `layers.3`, then `attn`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Module = tuple[int, int]
 """process, row of `layers`"""
 
 _WRAPPERS = frozenset(["_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module", "_forward_module", "_original_module"])
-"""Children that are what a person calls the module itself."""
+"""Children that a person regards as the module itself."""
 _WRAPPED = "module"
 """The same of DistributedDataParallel, and of others; as a name of its own it may stand anywhere else."""
 _WRAPPER_CLASSES = ("DataParallel", "DistributedDataParallel", "AveragedModel", "DeepSpeedEngine", "Float16Module", "Wrapper")
 _CONTAINERS = ("ModuleList", "ModuleDict")
-"""They are never called, but give a name to what is in them."""
+"""They are never called, but their names are part of their children's names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class LayerNames:
         self._classes = _classes(profile)
         self._places: dict[Module, list[ModulePath]] = {}
         self._at: dict[ModulePath, Module] = {}
-        """The module at each place; of a wrapper and what it wraps the latter."""
+        """The module at each place; of a wrapper and its wrapped module the latter."""
         self._is_called: set[ModulePath] = set()
         self._read(profile)
 
@@ -49,7 +49,7 @@ class LayerNames:
         return self._classes.get(module, "").rpartition(".")[2] or "[unknown layer]"
 
     def places(self, module: Module) -> list[ModulePath]:
-        """Where a module hangs, in the order in which it was told."""
+        """The places of a module, in the order of recording."""
         return self._places.get(module, [])
 
     def inside(self, module: Module, outer: ModulePath | None) -> ModulePath | None:
@@ -78,7 +78,7 @@ class LayerNames:
         return frames
 
     def root_frame(self, place: ModulePath, number: int = 0) -> Frame:
-        """The class of a place's model. `number` tells models of one class apart."""
+        """The class of a place's model. `number` distinguishes models of one class."""
         root = self._at.get(ModulePath(place.root, ()), place.root)
         name = self.class_of(root)
         return Frame(f"{name} ({number})" if number > 1 else name, Kind.LAYER, full_name=self._full_class(root))
@@ -98,7 +98,7 @@ class LayerNames:
         return "" if full == self.class_of(module) else full
 
     def _is_mere_name(self, at: ModulePath, child: str) -> bool:
-        """A container whose calls are never seen: its name goes with that of what is in it."""
+        """True for a container that is never called: its name becomes part of its children's names."""
         if at in self._is_called:
             return False
         module = self._at.get(at)
@@ -110,9 +110,9 @@ class LayerNames:
         longest: dict[ModulePath, int] = {}
         for process, layer, root, path in names:
             module, place = (process, layer), ModulePath((process, root), _unwrapped(process, root, path, wrappers))
-            known = self._places.setdefault(module, [])
-            if place not in known:
-                known.append(place)
+            places = self._places.setdefault(module, [])
+            if place not in places:
+                places.append(place)
             if len(path) >= longest.get(place, 0):
                 longest[place] = len(path)
                 self._at[place] = module
@@ -136,9 +136,9 @@ def _unwrapped(process: int, root: int, path: str, wrappers: set[tuple[int, int,
 
 
 def _classes(profile: Tables) -> dict[Module, str]:
-    """The class of each module; with its Python module where it has a name, which knows that."""
+    """The class of each module; with its Python module where `layer_names` has the module."""
     classes: dict[Module, str] = {}
     for table, row in (("layers", "id"), ("layer_names", "layer")):
-        known = profile.table(table).filter(pl.col("type") != "").select("process", row, "type")
-        classes.update({(process, layer): name for process, layer, name in known.rows()})
+        rows = profile.table(table).filter(pl.col("type") != "").select("process", row, "type")
+        classes.update({(process, layer): name for process, layer, name in rows.rows()})
     return classes

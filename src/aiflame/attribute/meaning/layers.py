@@ -1,6 +1,6 @@
 """Which layer of a model each stack lies in: the modules whose `forward` runs there, as a path of names.
 
-A path has a frame for each name, `layers.3` and then `attn`; what runs in a model itself stands under the model's class. Where a process
+A path has a frame for each name, `layers.3` and then `attn`; work in a model itself stands under the model's class. Where a process
 runs several models, the class is the first frame of all. A module that is no child of the one around it follows with a path of its own.
 """
 
@@ -50,26 +50,26 @@ def layers(profile: Analysis) -> StackLayers:
     frames = torch_frames(profile)
     words, calls = frames.words, layer_calls(profile)
     at = nodes.nearest(words.parent, frames.layer)
-    met = np.flatnonzero(frames.layer)
-    boundary = nodes.nearest(words.parent, frames.layer | frames.engine | frames.in_node, strict=True)[met]
-    outer = np.where((boundary >= 0) & frames.layer[boundary], np.searchsorted(met, boundary), -1)
-    row = layer_rows(words.distinct["frame"].to_numpy()[words.word[met]])
-    process = words.distinct["process"].to_numpy()[words.word[met]].astype(np.int64)
+    layer_nodes = np.flatnonzero(frames.layer)
+    boundary = nodes.nearest(words.parent, frames.layer | frames.engine | frames.in_node, strict=True)[layer_nodes]
+    outer = np.where((boundary >= 0) & frames.layer[boundary], np.searchsorted(layer_nodes, boundary), -1)
+    row = layer_rows(words.distinct["frame"].to_numpy()[words.word[layer_nodes]])
+    process = words.distinct["process"].to_numpy()[words.word[layer_nodes]].astype(np.int64)
 
     # Chains of modules, of stacks and of calls alike: few, however many stacks and calls there are.
     module = np.concatenate([process << 32 | row, calls.process << 32 | calls.layer])
-    parent = np.concatenate([outer, np.where(calls.parent >= 0, calls.parent + len(met), -1)])
-    known = nodes.distinct(module)
-    which = np.searchsorted(known, module)
+    parent = np.concatenate([outer, np.where(calls.parent >= 0, calls.parent + len(layer_nodes), -1)])
+    distinct = nodes.distinct(module)
+    which = np.searchsorted(distinct, module)
     above = np.concatenate([[-1], parent + 1]).astype(np.int32)
     chains, chain_module, place = nodes.merge_siblings(above, np.concatenate([[0], which]).astype(np.uint32))
-    modules = [(number >> 32, number & 0xFFFFFFFF) for number in known.tolist()]
+    modules = [(number >> 32, number & 0xFFFFFFFF) for number in distinct.tolist()]
     of_chains = [modules[row] for row in chain_module.tolist()[1:]]
     forest, of_chain = _paths(LayerNames(profile, modules), chains.tolist()[1:], of_chains)
 
     path = of_chain[place[1:]]
-    of_node = np.where(at >= 0, np.append(path, 0)[np.searchsorted(met, np.maximum(at, 0))], 0)
-    return StackLayers(forest, words.stacks.keys, of_node[1:], calls, path[len(met) :])
+    of_node = np.where(at >= 0, np.append(path, 0)[np.searchsorted(layer_nodes, np.maximum(at, 0))], 0)
+    return StackLayers(forest, words.stacks.keys, of_node[1:], calls, path[len(layer_nodes) :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class _Chain:
     """A chain of modules, one called inside of the other."""
 
     own: int
-    """The loose node of what lies in its innermost module."""
+    """The loose node of its innermost module."""
     base: int
     """That on which the modules inside of it stand; -1 for none."""
     place: ModulePath | None
@@ -87,14 +87,14 @@ def _paths(names: LayerNames, parent: list[int], module: list[Module]) -> tuple[
     """The frames of chains, given by their parents' numbers and innermost modules: a forest, and the node of each chain. Chains count from
     1, and 0 is the empty one."""
     places: list[ModulePath | None] = [None]
-    found: list[ModulePath | None] = [None]
+    inside: list[ModulePath | None] = [None]
     for around, each in zip(parent, module, strict=True):
-        found.append(names.inside(each, places[around]))
-        places.append(found[-1] or places[around])
+        inside.append(names.inside(each, places[around]))
+        places.append(inside[-1] or places[around])
     numbers = _models(names, places)
     grown = _Loose()
     chains = [_Chain(-1, -1, None)]
-    for around, each, place in zip(parent, module, found[1:], strict=True):
+    for around, each, place in zip(parent, module, inside[1:], strict=True):
         chains.append(_chain(names, grown, numbers, chains[around], each, place))
     forest, of_loose = Forest.of_chains(np.array(grown.parent, dtype=np.int64), frame_table(grown.frames)[1:])
     return forest, np.append(of_loose, 0)[[chain.own for chain in chains]]
@@ -144,16 +144,16 @@ def _models(names: LayerNames, places: list[ModulePath | None]) -> dict[Module, 
     for process, _ in roots:
         several[process] = several.get(process, 0) + 1
     numbers: dict[Module, int] = {}
-    met: dict[tuple[int, str], int] = {}
+    counts: dict[tuple[int, str], int] = {}
     for root in roots:
         if several[root[0]] > 1:
             key = root[0], names.root_frame(ModulePath(root, ())).name
-            met[key] = numbers[root] = met.get(key, 0) + 1
+            counts[key] = numbers[root] = counts.get(key, 0) + 1
     return numbers
 
 
 def _common(parent: Ints | np.ndarray, one: Ints, other: Ints) -> Ints:
-    """The deepest node at or above both: nodes have greater numbers than what they stand on."""
+    """The deepest node at or above both: nodes have greater numbers than their parents."""
     one, other = one.copy(), other.copy()
     while True:
         more, less = one > other, other > one

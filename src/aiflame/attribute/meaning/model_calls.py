@@ -1,4 +1,4 @@
-"""Calls of the outermost layer of a model: those that were recorded, or those that launches tell."""
+"""Calls of the outermost layer of a model: recorded ones, or ones derived from launches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiflame.attribute.meaning.events import LATEST
 from aiflame.profile.tables import Tables
 
 FEWEST = 3
-"""What comes less often is not said to repeat."""
+"""Fewer calls do not count as repetition."""
 OF_ALL = 0.9
 """The share that one layer has of all calls, if the program does nothing but call it again and again."""
 
@@ -33,8 +33,8 @@ class Calls:
         return Calls(nothing, nothing, nothing, nothing > 0)
 
     def repeated(self) -> Calls:
-        """What comes again and again: the turns of layers that are always called one after the other, or the calls of the one layer that
-        nearly all are of; else none."""
+        """The calls that repeat: turns of layers that are always called one after the other, or calls of the one layer that has nearly
+        all of them; else none."""
         if not len(self.layer):
             return self
         turn = int(np.argmax(np.append(self.layer[1:] == self.layer[0], True))) + 1
@@ -60,22 +60,22 @@ def outermost_calls(profile: Tables, process: int) -> dict[int, Calls]:
         .sort("thread", "begin_ns", "end_ns", descending=[False, False, True])
         .collect()
     )
-    found = {}
+    threads = {}
     for (thread,), calls in rows.partition_by("thread", as_dict=True).items():
         begin, end, layer, first, past = (
             calls[name].cast(pl.Int64).to_numpy() for name in ("begin_ns", "end_ns", "layer", "sequence_begin", "sequence_end")
         )
         outside = begin >= np.concatenate([[-1], np.maximum.accumulate(end)[:-1]])[: len(end)]
-        found[int(thread)] = Calls(begin[outside], end[outside], layer[outside], (past > first)[outside])
-    return found
+        threads[int(thread)] = Calls(begin[outside], end[outside], layer[outside], (past > first)[outside])
+    return threads
 
 
 def calls_by_launches(time_ns: Ints, stack: Ints, root: Ints) -> Calls:
     """The calls of outermost layers (`root`, 0: none) that a thread's launches, in the order of time, come from.
 
     A call begins where a layer's work begins after other work. Where a layer's work is never interrupted, one begins where its first launch
-    comes again. All calls of a layer (but the first and the last) must begin and end alike: else what comes again may be a loop inside
-    of it, and nothing is told.
+    comes again. All calls of a layer (but the first and the last) must begin and end alike: else the repetition may be a loop inside
+    of it, and the result is none.
     """
     begins_run = np.append(True, root[1:] != root[:-1])[: len(root)]
     begins = begins_run & (root > 0)

@@ -1,8 +1,8 @@
-"""What torch calls its ops, from the names of its functions in C++.
+"""Torch's names of its ops, from the names of its functions in C++.
 
 `at::_ops::sum_dim_IntList::call` is the op `aten::sum` with the overload `dim_IntList`; `AddmmBackward0` is the node that `aten::addmm`
-made. Neither name can be undone by rule alone: overloads are joined with what ops' names consist of, and nodes lose underscores. The
-lists below are those of torch 2.13; a name that is in none comes out by the rule.
+made. Neither name can be undone by rule alone: an underscore joins an overload as it joins the words of a name, and nodes lose underscores.
+The lists below are those of torch 2.13; a name that is in none comes out by the rule.
 """
 
 from __future__ import annotations
@@ -128,5 +128,5 @@ def op_of_node(node: str) -> str:
 
 
 def same_op(op: str) -> str:
-    """What is equal of an op, its in-place form, and the op that its node's name tells."""
+    """A text that is equal for an op, its in-place form, and the op that its node is named after."""
     return op.removeprefix(NAMESPACE).replace("_", "").lower()

@@ -1,7 +1,7 @@
-"""Which op each stack is of: `aten::addmm`.
+"""The op of each stack: `aten::addmm`.
 
 The op is the innermost one of the stack, as in torch.profiler's own times: of `linear`, which calls `addmm`, the time lies in `addmm`.
-The outermost one inside the innermost Python function is what the program called. Overloads are left out.
+The program itself called the outermost one inside the innermost Python function. Overloads are left out.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class StackOps:
 
     @staticmethod
     def at(value: Ints, places: Ints) -> Ints:
-        """What a column says of these places, 0 of none."""
+        """The column's value at these places, 0 without one."""
         return np.append(value, 0)[places]
 
 
@@ -70,13 +70,13 @@ def ops(profile: Analysis) -> StackOps:
     boundary = frames.layer | frames.engine | frames.in_node | frames.imports
     begins = np.where(frames.op > 0, frames.op, np.where(boundary, _ENDS, 0))
     op = words.nearest(begins)
-    # Called is an op with nothing but native code between it and Python, or whatever else ends what is outside.
+    # An op counts as called if only native code lies between it and Python, or another boundary.
     outer = nodes.nearest(words.parent, (begins != 0) | frames.python, strict=True)
     first = (frames.op > 0) & ((outer < 0) | (frames.op[outer] == 0) | frames.python[outer])
     called = words.nearest(np.where(first, frames.op, np.where(boundary, _ENDS, 0)))
     node = words.nearest(np.where(frames.node > 0, frames.node, np.where(boundary, _ENDS, 0)))
-    found = (np.maximum(value, 0)[1:] for value in (op, called, node, _where(frames)))
-    return StackOps(frames.names, words.stacks.keys, *found)
+    columns = (np.maximum(value, 0)[1:] for value in (op, called, node, _where(frames)))
+    return StackOps(frames.names, words.stacks.keys, *columns)
 
 
 def _where(frames: TorchFrames) -> Ints:

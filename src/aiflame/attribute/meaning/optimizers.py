@@ -19,7 +19,7 @@ def outermost(begin: Ints, end: Ints) -> Mask:
 
 
 def ends_of_cycles(optimizer: NDArray[np.uint64]) -> tuple[Mask, bool]:
-    """Of calls in the order of time, by the optimizer that each is of: the ones that end a step, and whether only one optimizer counts.
+    """Given the optimizer of each call in the order of time: the calls that end a step, and whether only one optimizer counts.
 
     An optimizer that is called once, where others are again and again, was only set up.
     """

@@ -1,4 +1,4 @@
-"""Which part of a program's work something is of: loading data, forward, backward, optimizer, communication."""
+"""The phase that work belongs to: loading data, forward, backward, optimizer, communication."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _PYTHON: tuple[tuple[Phase, str, str], ...] = (
     (Phase.COMMUNICATION, r"(^|/)torch/distributed/(distributed_c10d|c10d_logger|_functional_collectives)\.py$", r""),
     (Phase.COMMUNICATION, r"(^|/)torch/distributed/(nn/functional\.py$|fsdp/|_composable/|algorithms/)", r""),
 )
-"""Functions of Python that tell a phase: file, name. What is inside is of that phase, unless something further inside tells another."""
+"""Python functions that mark a phase: file, name. Work inside belongs to that phase, unless a function further inside marks another."""
 _NATIVE: tuple[tuple[Phase, str], ...] = (
     (Phase.BACKWARD, r"^torch::autograd::(python::Python)?Engine::|^THPEngine_run_backward"),
     (Phase.COMMUNICATION, r"^c10d::(Reducer|ProcessGroup|Work|ops|Backend)"),
@@ -72,7 +72,7 @@ _NOTHING_YET = r"(^|\.)(__init__|<module>|add_param_group|state_dict|load_state_
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What the stacks themselves tell, for each node of the trie of functions."""
+    """Phases from stacks alone, for each node of the trie of functions."""
 
     phase: NDArray[np.int8]
     """0: nothing."""
@@ -82,10 +82,10 @@ class Marks:
 
 @once
 def marks(profile: Analysis) -> Marks:
-    """Phases by the innermost function that tells one; inside of backward, forward work is recomputation."""
+    """Phases by the innermost function that marks one; inside of backward, forward work is recomputation."""
     trie = functions(profile)
-    told, scaler = _functions(trie.frames)
-    of_node = told[trie.frame]
+    marked, scaler = _functions(trie.frames)
+    of_node = marked[trie.frame]
     of_node[: trie.processes + 1] = 0
     inner = _nearest(trie, of_node, of_node > 0)
     outer = _nearest(trie, of_node, (of_node > 0) & (of_node != Phase.FORWARD))
@@ -99,18 +99,18 @@ def _nearest(trie: Functions, phase: NDArray[np.int8], mark: Mask) -> NDArray[np
 
 
 def _functions(frames: pl.DataFrame) -> tuple[NDArray[np.int8], Mask]:
-    """For each function the phase that it tells, and whether it is the scaler's."""
+    """For each function the phase that it marks, and whether it is the scaler's."""
     python = pl.col("kind") == int(Kind.PYTHON)
     native = pl.col("kind").is_in([int(Kind.C), int(Kind.CPP)])
     file = pl.when(~pl.col("name").str.contains(_NOTHING_YET)).then("file").otherwise(pl.lit(""))
-    told = pl.lit(0)
+    marked = pl.lit(0)
     for phase, where, which in reversed(_PYTHON):
-        told = pl.when(python & file.str.contains(where) & _named(which)).then(int(phase)).otherwise(told)
+        marked = pl.when(python & file.str.contains(where) & _named(which)).then(int(phase)).otherwise(marked)
     for phase, which in _NATIVE:
-        told = pl.when(native & pl.col("name").str.contains(which)).then(int(phase)).otherwise(told)
+        marked = pl.when(native & pl.col("name").str.contains(which)).then(int(phase)).otherwise(marked)
     scaler = python & file.str.contains(_SCALER) & pl.col("name").str.contains(_SCALER_ENDS)
-    found = frames.lazy().select(told=told.cast(pl.Int8), scaler=scaler).collect()
-    return found["told"].to_numpy().copy(), found["scaler"].to_numpy()
+    columns = frames.lazy().select(phase=marked.cast(pl.Int8), scaler=scaler).collect()
+    return columns["phase"].to_numpy().copy(), columns["scaler"].to_numpy()
 
 
 def _named(pattern: str) -> pl.Expr:
@@ -118,8 +118,8 @@ def _named(pattern: str) -> pl.Expr:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What is known of each item (a launch, a graph's node or a CPU sample) before its phase is."""
+class Evidence:
+    """Facts about each item (a launch, a graph's node or a CPU sample) from which its phase follows."""
 
     order: Ints
     """Its items in the order of time, those of a thread and of the threads that work for it together."""
@@ -140,32 +140,32 @@ class Told:
     """The phase of the automatic region around it: DATA, OPTIMIZER, or 0."""
 
 
-def phases(told: Told) -> tuple[NDArray[np.int8], Mask]:
+def phases(evidence: Evidence) -> tuple[NDArray[np.int8], Mask]:
     """The phase of each item; and whether, if it is a copy to a device, it brings data that the next forward work needs."""
-    sure = told.static.copy()
-    sure[(sure == 0) & (told.region > 0)] = told.region[(sure == 0) & (told.region > 0)]
-    sure[told.backward & np.isin(sure, (0, Phase.FORWARD))] = Phase.BACKWARD
-    sure[(sure == 0) & told.layer] = Phase.FORWARD
-    before, after = _neighbours(told, np.where(np.isin(sure, (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)), sure, 0))
+    sure = evidence.static.copy()
+    sure[(sure == 0) & (evidence.region > 0)] = evidence.region[(sure == 0) & (evidence.region > 0)]
+    sure[evidence.backward & np.isin(sure, (0, Phase.FORWARD))] = Phase.BACKWARD
+    sure[(sure == 0) & evidence.layer] = Phase.FORWARD
+    before, after = _neighbours(evidence, np.where(np.isin(sure, (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)), sure, 0))
     open_ = sure == 0
-    inside = (told.step >= 0) | told.anywhere
-    loss = open_ & inside & told.op & (before != Phase.BACKWARD) & ((told.step >= 0) | (before == Phase.FORWARD))
+    inside = (evidence.step >= 0) | evidence.anywhere
+    loss = open_ & inside & evidence.op & (before != Phase.BACKWARD) & ((evidence.step >= 0) | (before == Phase.FORWARD))
     brings = open_ & inside & (before != Phase.FORWARD) & ((after == Phase.FORWARD) | (before != Phase.BACKWARD))
     return np.where(loss, np.int8(Phase.FORWARD), np.where(open_, np.int8(Phase.OTHER), sure)), brings
 
 
-def _neighbours(told: Told, sure: NDArray[np.int8]) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
-    """For each item the phase of the last one before it, and of the first after it, on its thread and in its step, that is known."""
-    order, size = told.order, len(told.order)
-    known, step, group = sure[order] > 0, told.step[order], told.group[order]
+def _neighbours(evidence: Evidence, sure: NDArray[np.int8]) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+    """For each item the phase of the last one before it, and of the first after it, on its thread and in its step, that has one."""
+    order, size = evidence.order, len(evidence.order)
+    has_phase, step, group = sure[order] > 0, evidence.step[order], evidence.group[order]
     place = np.arange(size)
-    last = np.maximum.accumulate(np.where(known, place, -1))
-    first = np.minimum.accumulate(np.where(known, place, size)[::-1])[::-1]
-    found = []
+    last = np.maximum.accumulate(np.where(has_phase, place, -1))
+    first = np.minimum.accumulate(np.where(has_phase, place, size)[::-1])[::-1]
+    phases = []
     for at in (last, first):
         near = np.clip(at, 0, max(size - 1, 0))
         fits = (at == near) & (step[near] == step) & (group[near] == group) if size else np.zeros(0, dtype=np.bool_)
         phase = np.zeros(size, dtype=np.int8)
         phase[order] = np.where(fits, sure[order][near], 0) if size else phase
-        found.append(phase)
-    return found[0], found[1]
+        phases.append(phase)
+    return phases[0], phases[1]

@@ -29,8 +29,8 @@ class Timeline:
     node: Ints
 
     def at(self, time_ns: Ints) -> Ints:
-        found: Ints = self.node[np.maximum(np.searchsorted(self.time_ns, time_ns, side="right") - 1, 0)]
-        return found
+        path: Ints = self.node[np.maximum(np.searchsorted(self.time_ns, time_ns, side="right") - 1, 0)]
+        return path
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +117,10 @@ def _walk(regions: pl.DataFrame, paths: _Paths) -> Timeline:
     return Timeline(np.array([np.iinfo(np.int64).min, *times], dtype=np.int64), np.array([0, *nodes], dtype=np.int64))
 
 
-def _rebuild(opened: list[tuple[int, int, int]], at: int, rest: list[tuple[int, int, int]], frame: list[int], paths: _Paths) -> None:
+def _rebuild(opened: list[tuple[int, int, int]], at: int, now_open: list[tuple[int, int, int]], frame: list[int], paths: _Paths) -> None:
     """From place `at` on, other regions are open than before."""
     del opened[at:]
-    for region, rank, _ in rest:
+    for region, rank, _ in now_open:
         opened.append((region, rank, paths.under(opened[-1][2] if opened else 0, frame[region])))
 
 

@@ -1,7 +1,7 @@
 """Regions that a program marks (NVTX, ITT, aiflame.region()): when each began and ended, and in which ones a thread was at a moment.
 
-A region that was never ended ends with what was around it: the region around it, its thread, or what was recorded of its process. An
-end of a region that never began is passed over.
+A region without an end ends with the region around it, with its thread, or with the last record of its process. An end of a region that
+never began is ignored.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class Regions:
 
     def paths(self, process: NDArray[np.int64], thread: NDArray[np.int64], time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """The region path (node of `forest`) in which a thread (row of `threads`) was at each moment; 0 for none. From outermost to
-        innermost: frames of the process, free regions that the thread began, what it has pushed; each in the order in which they began."""
+        innermost: frames of the process, free regions that the thread began, regions that it pushed; each in the order in which they
+        began."""
         return self._timelines.at(process, thread, time_ns)
 
 
@@ -66,16 +67,16 @@ def _intervals(profile: Tables) -> pl.DataFrame:
     if begun.is_empty():
         return pl.DataFrame(schema=INTERVALS)
     ends = profile.table("region_ends").unique(["process", "region"], keep="first").select("process", id="region", end_ns=_moment("end_ns"))
-    known = (
+    rows = (
         begun.join(ends, on=["process", "id"], how="left")
         .with_columns(pl.col("process", "id", "thread").cast(pl.Int64), _moment("begin_ns"), _moment("end_ns"))
         .with_columns(ended=pl.col("end_ns").is_not_null() | (pl.col("kind") == int(RegionKind.MARK)))
         .with_columns(end_ns=pl.when(pl.col("kind") == int(RegionKind.MARK)).then("begin_ns").otherwise("end_ns"))
         .sort("process", "begin_ns", "id")
     )
-    if not known["ended"].all():
-        known = _closed(known, profile)
-    return known.with_columns(end_ns=pl.max_horizontal("begin_ns", "end_ns")).select(
+    if not rows["ended"].all():
+        rows = _closed(rows, profile)
+    return rows.with_columns(end_ns=pl.max_horizontal("begin_ns", "end_ns")).select(
         pl.col(name).cast(kind) for name, kind in INTERVALS.items()
     )
 
@@ -85,27 +86,27 @@ def _moment(column: str) -> pl.Expr:
     return pl.col(column).clip(upper_bound=LATEST).cast(pl.Int64)
 
 
-def _closed(known: pl.DataFrame, profile: Tables) -> pl.DataFrame:
+def _closed(rows: pl.DataFrame, profile: Tables) -> pl.DataFrame:
     """Every region has an end."""
-    process_end = _process_ends(known, profile)
+    process_end = _process_ends(rows, profile)
     thread_end = (
         profile.table("thread_ends").unique(["process", "thread"], keep="last").select("process", "thread", gone_ns=_moment("end_ns"))
     )
     latest = (
-        known.join(process_end, on="process", how="left", maintain_order="left")
+        rows.join(process_end, on="process", how="left", maintain_order="left")
         .join(thread_end.cast(pl.Int64), on=["process", "thread"], how="left", maintain_order="left")
         .with_columns(
             gone_ns=pl.when(pl.col("kind") == int(RegionKind.NESTED)).then(pl.coalesce("gone_ns", "over_ns")).otherwise("over_ns")
         )
     )
-    around = _ends_around(known)
+    around = _ends_around(rows)
     at_most = pl.min_horizontal("gone_ns", pl.Series("around_ns", around, dtype=pl.Int64))
     return latest.with_columns(end_ns=pl.coalesce("end_ns", at_most)).drop("gone_ns", "over_ns")
 
 
-def _process_ends(known: pl.DataFrame, profile: Tables) -> pl.DataFrame:
-    """When each process ended; of one that was killed, the last that was seen of it."""
-    told = profile.table("process_ends").select("process", over_ns=_moment("end_ns")).cast(pl.Int64).unique("process", keep="last")
+def _process_ends(rows: pl.DataFrame, profile: Tables) -> pl.DataFrame:
+    """When each process ended; for a killed one, the time of its last record."""
+    recorded = profile.table("process_ends").select("process", over_ns=_moment("end_ns")).cast(pl.Int64).unique("process", keep="last")
     moments = [
         ("cpu_samples", "time_ns"),
         ("launches", "end_ns"),
@@ -116,17 +117,17 @@ def _process_ends(known: pl.DataFrame, profile: Tables) -> pl.DataFrame:
     seen = [
         profile.scan(table).group_by("process").agg(seen_ns=_moment(column).max()).collect().cast(pl.Int64) for table, column in moments
     ]
-    seen.append(known.group_by("process").agg(seen_ns=pl.col("begin_ns").max()))
+    seen.append(rows.group_by("process").agg(seen_ns=pl.col("begin_ns").max()))
     last = pl.concat(seen).group_by("process").agg(pl.col("seen_ns").max())
-    return last.join(told, on="process", how="left").select("process", over_ns=pl.coalesce("over_ns", "seen_ns"))
+    return last.join(recorded, on="process", how="left").select("process", over_ns=pl.coalesce("over_ns", "seen_ns"))
 
 
-def _ends_around(known: pl.DataFrame) -> list[int | None]:
+def _ends_around(intervals: pl.DataFrame) -> list[int | None]:
     """For each region that was pushed and never popped, the end of the innermost region around it that was."""
-    result: list[int | None] = [None] * len(known)
+    result: list[int | None] = [None] * len(intervals)
     nested = pl.col("kind") == int(RegionKind.NESTED)
-    open_ended = known.filter(nested & ~pl.col("ended")).select("process", "thread").unique()
-    rows = known.with_row_index("row").filter(nested).join(open_ended, on=["process", "thread"], how="semi", maintain_order="left")
+    open_ended = intervals.filter(nested & ~pl.col("ended")).select("process", "thread").unique()
+    rows = intervals.with_row_index("row").filter(nested).join(open_ended, on=["process", "thread"], how="semi", maintain_order="left")
     open_regions: dict[tuple[int, int], list[int]] = {}
     for row, process, thread, begin, end in rows.select("row", "process", "thread", "begin_ns", "end_ns").iter_rows():
         around = open_regions.setdefault((process, thread), [])

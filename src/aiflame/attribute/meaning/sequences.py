@@ -1,7 +1,7 @@
-"""Forward work in the order of autograd's sequence numbers: which of it made a node, and what was made beside it.
+"""Forward work in the order of autograd's sequence numbers: the items that made a node, and their neighbours.
 
 Numbers of a thread only grow, but for 32 bits they begin again after a while, and so they do where torch's number of a thread passes on to
-another one. What lies between two such moments is a line here.
+another one. A line is the stretch between two such moments.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Moments:
     time_ns: Ints
     thread: Ints
     op: Ints
-    """Equal for what counts as the same op."""
+    """Equal for ops that count as the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Sequences:
     by_node: Ints
     """The items' places in `row` in the order of owner, sequence number and time."""
     group: Ints
-    """For each of these, the number of its node: what has its owner, sequence number and line."""
+    """For each of these, the number of its node, which has one owner, sequence number and line."""
     first: Ints
     """For each node, the place of its first item in `by_node`."""
 
@@ -73,7 +73,7 @@ class Sequences:
         )
 
     def makers(self, asked: Ints, op: Ints) -> Ints:
-        """For each asked item the forward item that made its node, before it in time: the first that is of this op, else the first of
+        """For each asked item the forward item that made its node, before it in time: the first one with this op, else the first of
         all; -1 where there is none."""
         if not len(self.row):
             return np.full(len(asked), -1)
@@ -82,7 +82,7 @@ class Sequences:
         wanted = self.of.owner[asked] << 32 | self.of.sequence[asked]
         at = latest(pair, self.of.time_ns[rows], wanted, self.of.time_ns[asked])
         group = self.group[at]
-        # Of equal ones the first is found: of each op of each node the first item.
+        # `find` returns the first of equal keys: for each op of each node the first item.
         key = self.group << 24 | self.of.op[rows]
         order = np.argsort(key, kind="stable")
         place, there = find(key[order], group << 24 | op)
@@ -94,7 +94,7 @@ class Sequences:
         """The forward items next to the node of each asked item in its sequence, before and after; -1 where none is near."""
         line = latest(self.owner, self.started, self.of.owner[asked], self.of.time_ns[asked])
         before, after = self._beside(line, asked)
-        # Numbers that began again since: the node may be of before.
+        # If numbers began again since, the node may belong to the line before.
         earlier = np.where((line > 0) & (before < 0) & (after < 0), line - 1, -1)
         earlier = np.where((earlier >= 0) & (np.append(self.owner, -1)[earlier] == self.of.owner[asked]), earlier, -1)
         other_before, other_after = self._beside(earlier, asked)

@@ -1,9 +1,9 @@
-"""Specializations of Triton kernels: what each launch's kernel is called for reading, and in full.
+"""Specializations of Triton kernels: the readable and the full name of each launch's kernel.
 
-Two specializations may have one readable name: it has what a person chose (constexprs, warps, stages), and they differ in something else.
-Then all of them get the first suffix that tells them apart, of those that the program has sent along: the types of their arguments, else a
-few letters that are the same in every run. That is decided here and not in the program, so that a name depends neither on the order in
-which kernels were loaded nor on the process.
+Two specializations may have one readable name: it names the settings of a person (constexprs, warps, stages), and they differ in something
+else. Then all of them get the first suffix that distinguishes them, of those that the program has recorded: the types of their arguments,
+else a few letters that are the same in every run. The suffix is chosen here and not in the program, so that a name depends neither on the
+order in which kernels were loaded nor on the process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aiflame.profile.tables import Tables
 from aiflame.resolve.names.readable import LONGEST_FULL, clean, cut
 
 _VARIANTS = {
-    "process": pl.UInt32, "variant": pl.UInt32, "name": pl.String, "readable": pl.String, "told": pl.String, "binary": pl.String,
+    "process": pl.UInt32, "variant": pl.UInt32, "name": pl.String, "readable": pl.String, "detailed": pl.String, "binary": pl.String,
 }  # fmt: skip
 
 _U32 = NDArray[np.uint32]
@@ -37,25 +37,25 @@ class _Variant:
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        found = self.details.get("suffixes")
-        return tuple(str(one) for one in found) if isinstance(found, list) else ()
+        texts = self.details.get("suffixes")
+        return tuple(str(one) for one in texts) if isinstance(texts, list) else ()
 
     @property
     def binary(self) -> str:
-        found = self.details.get("binary")
-        return found if isinstance(found, str) else ""
+        text = self.details.get("binary")
+        return text if isinstance(text, str) else ""
 
 
 def variants(profile: Tables) -> pl.DataFrame:
-    """A row for each specialization that was loaded: process, variant (its row), name (as compiled), readable, told (all that is known),
-    binary (SHA-256 of its cubin)."""
+    """A row for each specialization that was loaded: process, variant (its row), name (as compiled), readable, detailed (all that is
+    recorded), binary (SHA-256 of its cubin)."""
     if not profile.has("kernel_variants"):
         return pl.DataFrame(schema=_VARIANTS)
-    found = list(
+    loaded = list(
         _read(profile.table("kernel_variants").select("process", "id", "name", "readable", "details").sort("process", "id").rows())
     )
-    names = told_apart((one.readable, one.suffixes) for one in found)
-    rows = [(one.process, one.row, one.compiled, name, _told(one), one.binary) for one, name in zip(found, names, strict=True)]
+    names = distinct_names((one.readable, one.suffixes) for one in loaded)
+    rows = [(one.process, one.row, one.compiled, name, _full_text(one), one.binary) for one, name in zip(loaded, names, strict=True)]
     return pl.DataFrame(rows, schema=_VARIANTS, orient="row")
 
 
@@ -64,7 +64,7 @@ class Specializations:
     """The specializations of a profile, by number."""
 
     rows: pl.DataFrame
-    """specialization (from 1), readable, told"""
+    """specialization (from 1), readable, detailed"""
     _of_kernels: pl.DataFrame
     """process, variant, item, specialization"""
 
@@ -72,46 +72,51 @@ class Specializations:
     def of(profile: Tables, items: pl.DataFrame) -> Specializations:
         """`items`: item, name. A function's address may become another kernel's: only a specialization with the kernel's name as compiled
         counts."""
-        known = variants(profile)
-        rows = known.select("readable", "told").unique(maintain_order=True).with_row_index("specialization", offset=1)
-        numbers = known.join(rows, on=["readable", "told"], maintain_order="left").join(items.select("item", "name"), on="name")
+        loaded = variants(profile)
+        rows = loaded.select("readable", "detailed").unique(maintain_order=True).with_row_index("specialization", offset=1)
+        numbers = loaded.join(rows, on=["readable", "detailed"], maintain_order="left").join(items.select("item", "name"), on="name")
         key = ["process", "variant", "item"]
         return Specializations(rows, numbers.select(*key, "specialization").unique(key, keep="first"))
 
     def numbers(self, process: _U32, variant: _U32, item: _U32) -> _U32:
-        """Of what ran, 0 for none."""
+        """The specialization of each execution, 0 for none."""
         if self._of_kernels.is_empty():
             return np.zeros(len(process), dtype=np.uint32)
-        ran = pl.DataFrame({"process": process, "variant": variant, "item": item})
-        told = ran.join(self._of_kernels, on=["process", "variant", "item"], how="left", maintain_order="left")
-        return told["specialization"].fill_null(0).to_numpy()
+        executions = pl.DataFrame({"process": process, "variant": variant, "item": item})
+        numbered = executions.join(self._of_kernels, on=["process", "variant", "item"], how="left", maintain_order="left")
+        return numbered["specialization"].fill_null(0).to_numpy()
 
 
-def kept_apart(profile: Tables, kernels: pl.DataFrame, taken: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Kernels (name, readable, told) and samples (function, cubin …, in that order), where specializations of one function have names of
-    their own.
+def separate_specializations(profile: Tables, kernels: pl.DataFrame, counts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Kernels (name, readable, detailed) and samples (function, cubin …, in that order), with a name of its own for each specialization of
+    one function.
 
-    A sample knows its cubin, and a cubin the specialization that it was made for. That counts for functions of which it is known for every
-    cubin that was sampled; the samples of others are for all kernels of their name."""
+    A sample has its cubin, and a cubin the specialization that it was compiled for. A function is separated if that is recorded for every
+    sampled cubin of it; the samples of other functions count for all kernels of their name."""
     if not profile.has("kernel_binaries") or "readable" not in kernels.columns:
-        return kernels, taken
-    own = pl.concat_str("name", "readable", "told", separator="\n")
-    ran = kernels.filter(pl.col("readable").is_not_null()).select("name", own=own).unique()
-    made = variants(profile).filter(pl.col("binary") != "").join(profile.table("kernel_binaries"), on="binary")
-    made = made.select("cubin", function="name", own=own).join(ran, on="own", how="semi").unique(["cubin", "function"], keep="none")
-    sampled = taken.select("function", "cubin").unique().join(made, on=["function", "cubin"], how="left")
-    known = sampled.group_by("function").agg(pl.col("own").is_not_null().all()).filter("own")["function"]
-    if not len(known):
-        return kernels, taken
-    named = pl.col("name").is_in(known.implode()) & pl.col("readable").is_not_null()
+        return kernels, counts
+    own = pl.concat_str("name", "readable", "detailed", separator="\n")
+    launched = kernels.filter(pl.col("readable").is_not_null()).select("name", own=own).unique()
+    compiled = variants(profile).filter(pl.col("binary") != "").join(profile.table("kernel_binaries"), on="binary")
+    compiled = (
+        compiled.select("cubin", function="name", own=own).join(launched, on="own", how="semi").unique(["cubin", "function"], keep="none")
+    )
+    sampled = counts.select("function", "cubin").unique().join(compiled, on=["function", "cubin"], how="left")
+    separable = sampled.group_by("function").agg(pl.col("own").is_not_null().all()).filter("own")["function"]
+    if not len(separable):
+        return kernels, counts
+    named = pl.col("name").is_in(separable.implode()) & pl.col("readable").is_not_null()
     kernels = kernels.with_columns(name=pl.when(named).then(own).otherwise("name"))
-    taken = taken.join(made.filter(pl.col("function").is_in(known.implode())), on=["function", "cubin"], how="left", maintain_order="left")
-    taken = taken.with_columns(function=pl.coalesce("own", "function")).drop("own")
-    return kernels, taken.sort("process", "device", "function", "cubin", "window", maintain_order=True)
+    counts = counts.join(
+        compiled.filter(pl.col("function").is_in(separable.implode())), on=["function", "cubin"], how="left", maintain_order="left"
+    )
+    counts = counts.with_columns(function=pl.coalesce("own", "function")).drop("own")
+    return kernels, counts.sort("process", "device", "function", "cubin", "window", maintain_order=True)
 
 
-def told_apart(named: Iterable[tuple[str, tuple[str, ...]]]) -> list[str]:
-    """Of readable names with the suffixes that they may get, the most telling first; the last one tells all apart."""
+def distinct_names(named: Iterable[tuple[str, tuple[str, ...]]]) -> list[str]:
+    """Distinct names from readable names and their possible suffixes, the most readable suffix first; the last suffix is always
+    distinct."""
     named = list(named)
     alike: dict[str, set[tuple[str, ...]]] = {}
     for readable, suffixes in named:
@@ -136,9 +141,9 @@ def _read(rows: Iterable[tuple[int, int, str, str, str]]) -> Iterator[_Variant]:
         yield _Variant(process, row, name, clean(readable) or name, details if isinstance(details, dict) else {})
 
 
-def _told(one: _Variant) -> str:
+def _full_text(one: _Variant) -> str:
     """`vadd[BLOCK=256, num_warps=8, num_stages=2](x: *fp32, n: i32)`."""
-    constexprs, signature = (found if isinstance(found := one.details.get(key), dict) else {} for key in ("constexprs", "signature"))
+    constexprs, signature = (value if isinstance(value := one.details.get(key), dict) else {} for key in ("constexprs", "signature"))
     settings = {key: one.details[key] for key in ("num_warps", "num_stages", "num_ctas") if isinstance(one.details.get(key), int)}
     if settings.get("num_ctas") == 1:
         del settings["num_ctas"]

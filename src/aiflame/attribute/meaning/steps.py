@@ -1,7 +1,7 @@
-"""Steps of training and inference: what a program does again and again, found from what it does.
+"""Steps of training and inference: the work that a program repeats, derived from its recorded work.
 
 Training: a step ends where an optimizer's does; several optimizers that take turns make one step. Inference: a step is a call of the
-outermost layer. Where what repeats is not clear, there is no step.
+outermost layer. Without a clear repetition, there is no step.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Steps:
     """process, thread, step (from 0 in each process, by their beginnings), begin_ns, end_ns"""
 
     def of(self, process: Ints, thread: Ints, time_ns: Ints) -> Ints:
-        """The step that each moment of a thread is in, -1: none. A thread without steps has those of its process, if all these are of one
-        thread."""
-        found = np.full(len(process), -1, dtype=np.int64)
+        """The step that each moment of a thread is in, -1: none. A thread without steps has those of its process, if all
+        these belong to one thread."""
+        step_at = np.full(len(process), -1, dtype=np.int64)
         stepping = self.rows.partition_by("process", "thread", as_dict=True)
         for (of_process, of_thread), rows in stepping.items():
             others = [other for one, other in stepping if one == of_process and other != of_thread]
@@ -42,14 +42,14 @@ class Steps:
             begin, end, step = (rows[name].to_numpy() for name in ("begin_ns", "end_ns", "step"))
             at = np.searchsorted(begin, time_ns[here], side="right") - 1
             near = np.maximum(at, 0)
-            found[here] = np.where((at >= 0) & (time_ns[here] < end[near]), step[near], -1)
-        return found
+            step_at[here] = np.where((at >= 0) & (time_ns[here] < end[near]), step[near], -1)
+        return step_at
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What is known of a thread and of those that work for it, each in the order of time: of its launches, or of its CPU samples in a
-    program without launches."""
+    """Items of a thread and of the threads that work for it, in the order of time: launches, or CPU samples in a program without
+    launches."""
 
     time_ns: Ints
     backward: Mask
@@ -73,7 +73,7 @@ class Seen:
 def steps(profile: Tables, seen: dict[tuple[int, int], Seen]) -> Steps:
     """`seen`: for each process and thread."""
     marked = automatic_regions(profile)
-    found: list[tuple[int, int, int, int]] = []
+    bounds: list[tuple[int, int, int, int]] = []
     for process in sorted({process for process, _ in seen} | set(marked["process"])):
         here = {thread: of for (one, thread), of in seen.items() if one == process}
         own = marked.filter(process=process)
@@ -82,8 +82,8 @@ def steps(profile: Tables, seen: dict[tuple[int, int], Seen]) -> Steps:
         rows = _training(own, here, calls)
         if not rows and not any(of.backward.any() for of in here.values()):
             rows = _inference(here, calls)
-        found += [(process, thread, begin, end) for thread, begin, end in rows if begin < end]
-    table = pl.DataFrame(found, schema=dict.fromkeys(("process", "thread", "begin_ns", "end_ns"), pl.Int64), orient="row")
+        bounds += [(process, thread, begin, end) for thread, begin, end in rows if begin < end]
+    table = pl.DataFrame(bounds, schema=dict.fromkeys(("process", "thread", "begin_ns", "end_ns"), pl.Int64), orient="row")
     number = pl.int_range(pl.len()).over("process").alias("step")
     return Steps(table.sort("process", "begin_ns", "thread").with_columns(number).sort("process", "thread", "begin_ns"))
 
@@ -109,15 +109,15 @@ def automatic_regions(profile: Analysis) -> pl.DataFrame:
 
 def _training(marked: pl.DataFrame, seen: dict[int, Seen], calls: dict[int, Calls]) -> list[tuple[int, int, int]]:
     """thread, begin and end of each step."""
-    found = []
+    bounds = []
     for (thread,), rows in (
         marked.filter(pl.col("name") == OPTIMIZER, pl.col("end_ns") < LATEST).partition_by("thread", as_dict=True).items()
     ):
         rows = rows.filter(pl.Series(outermost(rows["begin_ns"].to_numpy(), rows["end_ns"].to_numpy())))
         data = marked.filter(name=DATA, thread=thread)["begin_ns"].to_numpy()
         loop = _Loop(seen.get(thread, _NOTHING), calls.get(thread, Calls.none()), data)
-        found += [(thread, begin, end) for begin, end in loop.steps(rows["payload"].to_numpy(), rows["end_ns"].to_numpy())]
-    return found
+        bounds += [(thread, begin, end) for begin, end in loop.steps(rows["payload"].to_numpy(), rows["end_ns"].to_numpy())]
+    return bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class _Loop:
 
     def _begun(self, ends: Ints, whole: int) -> list[tuple[int, int]]:
         """A step begins where the last one ended, but for evaluation in between: forward work whose autograd nodes no backward of the step
-        uses, where there is more of it than in other steps (a teacher's forward, or what is done to inputs, is in all). `whole`: how many
+        uses, where there is more of it than in other steps (a teacher's forward, or preprocessing of inputs, is in all). `whole`: how many
         steps came to their end."""
         begins = [-1, *ends[:-1].tolist()]
         lead = [self._evaluated(begin, end, step < whole) for step, (begin, end) in enumerate(zip(begins, ends.tolist(), strict=True))]
@@ -165,13 +165,13 @@ class _Loop:
             usual = sorted(map(len, lead[:whole]))[(whole - 1) // 2]
         else:  # nothing to compare with: evaluation is a pass through the whole model
             usual = len(lead[0]) if 2 * len(lead[0]) < self._layer_works(ends[0]) else 0
-        found, last = [], -1
+        bounds, last = [], -1
         for times, end in zip(lead, ends.tolist(), strict=True):
             over = len(times) - usual
             begin = self._first_work(int(times[over - 1]) if over > 0 else -1, end) if over > 0 or last < 0 else last
-            found.append((begin, end))
+            bounds.append((begin, end))
             last = end
-        return found
+        return bounds
 
     def _evaluated(self, low: int, high: int, whole: bool) -> Ints:
         """When work of layers without use for backward was done, before the first that has some."""
@@ -196,16 +196,16 @@ class _Loop:
 
     def _nodes_before(self, item: int) -> Ints:
         """The number of the newest node of all that was seen before."""
-        known = self.seen.sequence[:item]
-        known = known[known != NO_NODE]
-        return np.array([known.max()]) if len(known) else known
+        numbers = self.seen.sequence[:item]
+        numbers = numbers[numbers != NO_NODE]
+        return np.array([numbers.max()]) if len(numbers) else numbers
 
     def _made_nodes(self, here: slice) -> Ints:
         """When forward work was done that backward work, which is the last of these, uses; there may be no layers."""
         backward, sequence = self.seen.backward[here], self.seen.sequence[here]
         used = sequence[backward & (sequence != NO_NODE)]
-        made = backward if not (used > 0).any() else backward | (sequence >= used.min())
-        return self.seen.time_ns[here][made]
+        using = backward if not (used > 0).any() else backward | (sequence >= used.min())
+        return self.seen.time_ns[here][using]
 
     def _first_work(self, low: int, high: int) -> int:
         """Where a step begins that does not follow another: with the data for its first layer, else with that layer."""
@@ -230,8 +230,8 @@ def _inference(seen: dict[int, Seen], calls: dict[int, Calls]) -> list[tuple[int
         }
     if len(repeated) != 1:
         return []
-    ((thread, found),) = repeated.items()
-    return [(thread, begin, end) for begin, end in zip(found.begin_ns.tolist(), found.end_ns.tolist(), strict=True)]
+    ((thread, repetition),) = repeated.items()
+    return [(thread, begin, end) for begin, end in zip(repetition.begin_ns.tolist(), repetition.end_ns.tolist(), strict=True)]
 
 
 _INTS, _BOOLS = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.bool_)

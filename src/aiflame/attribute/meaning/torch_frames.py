@@ -1,4 +1,4 @@
-"""Frames that tell what torch does: ops, nodes of the backward graph, and the engine that runs them."""
+"""Frames of torch: ops, nodes of the backward graph, and the engine that runs them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMPILED = "[compiled]"
 
 _OP = r"^at::_ops::(\w+)::(?:call|redispatch)$"
 _KERNEL_OF_OP = r"^at::(?:\w+::)*wrapper_[A-Za-z]+_(\w+)$"
-"""What a call from Python by `torch.ops` comes to without any frame of `at::_ops`."""
+"""The function that a call from Python by `torch.ops` reaches without any frame of `at::_ops`."""
 _ENGINE = r"^torch::autograd::(?:python::Python)?Engine::"
 _NODE = r"^torch::(?:\w+::)*autograd::(?:\w+::)*(\w+)::apply$"
 _NODE_CALL = "torch::autograd::Node::operator()"
@@ -78,7 +78,7 @@ class _Names:
 
 @once
 def torch_frames(profile: Analysis) -> TorchFrames:
-    """What each frame of the profile's stacks is to torch."""
+    """The role of each frame of the profile's stacks in torch."""
     words = word_trie(profile)
     names = _Names()
     kind = frame_kinds(words.distinct["frame"].to_numpy())
@@ -145,12 +145,12 @@ def _functions_of_python(words: WordTrie, names: _Names, python: pl.DataFrame, i
     gate = nodes.nearest(words.parent, words.of_nodes(_mask(size, python, calls_op)) > 0, strict=True)
     # The first function outside of torch that runs inside of the call: nodes count up inwards.
     of_library = (function > 0) & (gate > 0) & (gate > nodes.nearest(words.parent, function > 0, strict=True))
-    found = np.where(method_of_function, of_class, np.where(of_library, function, 0))
-    return _PythonFunctions(found, method_of_function & backward)
+    op = np.where(method_of_function, of_class, np.where(of_library, function, 0))
+    return _PythonFunctions(op, method_of_function & backward)
 
 
 def _kernels_of_others(words: WordTrie, names: _Names, native: pl.DataFrame) -> Ints:
-    """Ops of other libraries: what the dispatcher calls in them."""
+    """Ops of other libraries: the functions in them that the dispatcher calls."""
     size = len(words.distinct)
     own = _rows(size, names, native, pl.when(~pl.col("module").str.contains(_TORCH_LIBRARY)).then("name"), str)
     functor = words.of_nodes(_mask(size, native, pl.col("name").str.contains(_FUNCTOR))) > 0
@@ -160,11 +160,11 @@ def _kernels_of_others(words: WordTrie, names: _Names, native: pl.DataFrame) -> 
 
 def _rows(size: int, names: _Names, symbols: pl.DataFrame, text: pl.Expr, name: Callable[[str], str]) -> Ints:
     """For each word a row of names: that of `name(text)` of its outermost function that has a text."""
-    found = symbols.select("word", text=text).drop_nulls().unique("word", keep="first", maintain_order=True)
-    texts = found["text"].unique(maintain_order=True)
+    named = symbols.select("word", text=text).drop_nulls().unique("word", keep="first", maintain_order=True)
+    texts = named["text"].unique(maintain_order=True)
     rows = pl.DataFrame({"text": texts, "row": pl.Series([names.row(name(each)) for each in texts], dtype=pl.Int64)})
     row = np.zeros(size, dtype=np.int64)
-    row[found["word"].to_numpy()] = found.join(rows, on="text", how="left", maintain_order="left")["row"].to_numpy()
+    row[named["word"].to_numpy()] = named.join(rows, on="text", how="left", maintain_order="left")["row"].to_numpy()
     return row
 
 
@@ -176,10 +176,10 @@ def _mask(size: int, symbols: pl.DataFrame, which: pl.Expr) -> Ints:
 
 def _first(*choices: Ints) -> Ints:
     """The first of them that is not 0, for each."""
-    found = choices[0]
+    first = choices[0]
     for other in choices[1:]:
-        found = np.where(found != 0, found, other)
-    return found
+        first = np.where(first != 0, first, other)
+    return first
 
 
 def _last_part(name: str) -> str:

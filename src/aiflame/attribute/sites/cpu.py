@@ -1,4 +1,4 @@
-"""The facts of CPUs: samples of threads, of one clock, with all that they are of."""
+"""Sites of CPUs: samples of threads by one clock, with their context."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _STACK = ["process", "thread", "stack", "state"]
 
 
 def cpu_sites(profile: Tables, metric: str) -> SiteTable:
-    """What threads did, by the samples of the metric's clock."""
+    """The sites of threads, from the samples of the metric's clock."""
     profile = Analysis.of(profile)
     trie = functions(profile)
     meaning = of_samples(profile, CLOCK[metric])
@@ -43,11 +43,11 @@ def cpu_sites(profile: Tables, metric: str) -> SiteTable:
     fewer = fewer_regions(meaning.samples, meaning.forests["region"])
     profile.used(of_samples.part(CLOCK[metric]))
     meaning = replace(meaning, samples=fewer.of(meaning.samples), forests={**meaning.forests, "region": fewer.forest})
-    taken = meaning.samples.select(*same, "time_ns", "step", value=worth)
-    measured = taken.group_by(same).agg(pl.col("value").sum()).sort(same)
+    timed = meaning.samples.select(*same, "time_ns", "step", value=worth)
+    measured = timed.group_by(same).agg(pl.col("value").sum()).sort(same)
     ends = _Ends.of(profile, trie, measured)
 
-    # Sites are told apart by functions; stacks, by instructions.
+    # Sites differ by function, stacks by instruction.
     placed = measured.with_columns(pl.Series("code", ends.code), pl.Series("kernel", ends.kernel), pl.Series(INSIDE, ends.inside))
     of_group = ["process", "code", "kernel", *CONTEXT]
     groups = placed.group_by(of_group, maintain_order=True).agg(pl.col("value").sum()).with_row_index("group")
@@ -58,7 +58,7 @@ def cpu_sites(profile: Tables, metric: str) -> SiteTable:
     row, which, value = divided.divide(_ints(placed, "group"), _ints(placed, "value"))
     leaves = pl.DataFrame({"site": row, INSIDE: ends.inside[which], metric: value})
 
-    items = taken.join(placed.select(*same, "group"), on=same, how="left", maintain_order="left")
+    items = timed.join(placed.select(*same, "group"), on=same, how="left", maintain_order="left")
     times = sample_times(profile, metric, items.select("process", "group", "step", "time_ns", "value"), meaning.steps)
     sites = divided.rows.select(
         (pl.col("process").cast(pl.Int64) + 1).alias("process"),
@@ -94,9 +94,9 @@ class _Ends:
     def of(profile: Tables, trie: Functions, measured: pl.DataFrame) -> _Ends:
         """`measured`: process, thread, stack, state."""
         process, thread, stack = (_ints(measured, name) for name in ("process", "thread", "stack"))
-        waits, told = state_frames(trie, measured)
+        waits, waiting = state_frames(trie, measured)
         lines, of_stacks = line_frames(profile, measured.select("process", "stack").unique())
-        line = told.join(of_stacks, on=["process", "stack"], how="left", maintain_order="left").select(
+        line = waiting.join(of_stacks, on=["process", "stack"], how="left", maintain_order="left").select(
             "ending0", ending1=pl.when(pl.col("state") == SampleState.ON_CPU).then("row")
         )
         endings = [line[name].cast(pl.Int64).fill_null(-1).to_numpy() + 1 for name in line.columns]
@@ -107,7 +107,7 @@ class _Ends:
         place = code = builder.add(add_threads(builder, place, profile, process, thread, NO_THREAD), trie.forest(), node)
         for frames, ending in zip((waits, lines), endings, strict=True):
             place = builder.add(place, Forest.of_frames(frames), ending)
-        # What noise is depends on what is called, too: waits are; lines tell nothing.
+        # Noise depends on the frames below, too: on waits, not on lines.
         tree, at = builder.build()
         hidden = hidden_noise(tree)
         line_hidden = (endings[1] > 0) & hidden[at[place]]
@@ -126,5 +126,5 @@ class _Ends:
 
 
 def _ints(rows: pl.DataFrame, name: str) -> Ints:
-    found: Ints = rows[name].cast(pl.Int64).to_numpy()
-    return found
+    column: Ints = rows[name].cast(pl.Int64).to_numpy()
+    return column

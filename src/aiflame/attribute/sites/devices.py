@@ -1,4 +1,4 @@
-"""The facts of devices: kernels, copies and their samples, with all that they are of."""
+"""Sites of devices: kernels, copies and their samples, with their context."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiflame.attribute.arrays.row_keys import summed
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.devices.idle import IDLE, Device, Gaps, idle_times, summed_up
 from aiflame.attribute.devices.places import NO_LAUNCH_FRAME, add_inside, family_nodes, item_nodes, launched_at
-from aiflame.attribute.devices.samples import DRIVER, Ran, Samples, elsewhere, samples
+from aiflame.attribute.devices.samples import DRIVER, InWindows, Samples, elsewhere, samples
 from aiflame.attribute.devices.scopes import Scopes, scopes
 from aiflame.attribute.devices.work import Work, work_with
 from aiflame.attribute.energy.gpu_energy import IDLE_ENERGY, Energy, energy
@@ -37,12 +37,12 @@ from aiflame.profile.tables import Tables
 
 BY = Prefix(("phase", "layer", "op", "region"), code=True)
 MOMENTS_OF = {name: (row.moments or row.metric).name for name, row in METRIC_ROWS.items() if row.on_devices}
-_ITEM = ["name", "device", "kind", "readable", "told"]
+_ITEM = ["name", "device", "kind", "readable", "detailed"]
 _LONE = ["process", "why", "device", "function"]
 
 
 def device_sites(profile: Tables) -> SiteTable:
-    """What devices did."""
+    """The sites of devices."""
     profile = Analysis.of(profile)
     there = [name for name in metrics(profile) if name in OF_GPU]
     trie = functions(profile)
@@ -52,19 +52,21 @@ def device_sites(profile: Tables) -> SiteTable:
     launches = fewer.of(meaning.launches.select("process", "id", *CONTEXT, BRINGS))  # there may be very many
     meaning = replace(meaning, launches=launches, forests={**meaning.forests, "region": fewer.forest})
     del launches
-    code, done = _by_frames(profile, trie, work_with(profile, BY, meaning))
+    code, gpu_work = _by_frames(profile, trie, work_with(profile, BY, meaning))
     meaning = replace(meaning, launches=meaning.launches.clear(), nodes=meaning.nodes.clear())
-    ran = Ran(done)
-    sampled = {name: samples(profile, done, not_issued=name == GPU_LATENCY.name, ran=ran) for name in SAMPLED if name in there}
+    in_windows = InWindows(gpu_work)
+    sampled = {
+        name: samples(profile, gpu_work, not_issued=name == GPU_LATENCY.name, in_windows=in_windows) for name in SAMPLED if name in there
+    }
     recorded = scopes(profile)
     inside, of_points, of_scopes = _inside(profile, sampled, recorded)
-    parts = _Parts.of(done.sites, meaning)
-    resting = idle_times(done, profile.table("processes"))
-    taken = energy(profile, done) if ENERGY.name in there else None
-    lone, lone_values = _lone(profile, resting, sampled, taken)
+    parts = _Parts.of(gpu_work.sites, meaning)
+    resting = idle_times(gpu_work, profile.table("processes"))
+    energies = energy(profile, gpu_work) if ENERGY.name in there else None
+    lone, lone_values = _lone(profile, resting, sampled, energies)
 
-    forests, sites = _sites(profile, parts, done.sites, lone)
-    values = [parts.whole(done.sites, taken)]
+    forests, sites = _sites(profile, parts, gpu_work.sites, lone)
+    values = [parts.whole(gpu_work.sites, energies)]
     for name, of in sampled.items():
         placed = parts.placed(of, of_points[name], name)
         if name == GPU_STALLS.name:
@@ -77,24 +79,24 @@ def device_sites(profile: Tables) -> SiteTable:
     blank = pl.DataFrame(schema=dict.fromkeys(("site", INSIDE, *there, LAUNCHES.name), pl.Int64))
     leaves = pl.concat([blank, *(rows.cast(pl.Int64) for rows in values)], how="diagonal").select(blank.columns).fill_null(0)
 
-    when = device_times(profile, done, meaning.steps, sampled.get(GPU_STALLS.name), lone, resting)
+    when = device_times(profile, gpu_work, meaning.steps, sampled.get(GPU_STALLS.name), lone, resting)
     sites = sites.join(when.first, on="group", how="left", maintain_order="left").with_columns(pl.col("first").fill_null(0))
     forests |= {"process": trie.owners(), "code": code, INSIDE: inside}
     groupings = groupings_of(lambda row: row.on_devices, ranks=has_ranks(profile))
     gathered = Gathered(*grouped_by_rank(profile, forests, sites), leaves, when, fewer.notes)
-    return put_in_order("device", tuple(_metric(name, taken) for name in there), MOMENTS_OF, groupings, gathered)
+    return put_in_order("device", tuple(_metric(name, energies) for name in there), MOMENTS_OF, groupings, gathered)
 
 
-def _metric(name: str, taken: Energy | None) -> Metric:
-    """What is to be said of energy is known by now."""
-    known = METRICS[name]
-    return replace(known, label=known.label + taken.label) if name == ENERGY.name and taken is not None else known
+def _metric(name: str, energies: Energy | None) -> Metric:
+    """The metric, with the label of its measured energy."""
+    metric = METRICS[name]
+    return replace(metric, label=metric.label + energies.label) if name == ENERGY.name and energies is not None else metric
 
 
-def _by_frames(profile: Tables, trie: Functions, done: Work) -> tuple[Forest, Work]:
-    """The same work, its sites told apart by the functions that launched and no longer by their instructions; `code` is a node of the
+def _by_frames(profile: Tables, trie: Functions, gpu_work: Work) -> tuple[Forest, Work]:
+    """The same work, with sites by launching function instead of instruction; `code` is a node of the
     forest, which has no noise."""
-    sites = done.sites
+    sites = gpu_work.sites
     builder = TreeBuilder()
     place = builder.add(np.zeros(len(sites), dtype=np.int64), trie.owners(), 1 + _ints(sites, "process"))
     place = launched_at(builder, place, profile, trie, sites)
@@ -109,12 +111,12 @@ def _by_frames(profile: Tables, trie: Functions, done: Work) -> tuple[Forest, Wo
     old = merged["old"]
     number = np.zeros(len(sites), dtype=np.uint32)
     number[old.explode().to_numpy()] = np.repeat(np.arange(len(merged), dtype=np.uint32), old.list.len().to_numpy())
-    ran = done.ran.with_columns(site=pl.Series(number).gather(done.ran["site"])).rechunk()
-    return forest, Work(merged.drop("old"), ran)
+    executions = gpu_work.executions.with_columns(site=pl.Series(number).gather(gpu_work.executions["site"])).rechunk()
+    return forest, Work(merged.drop("old"), executions)
 
 
 def _inside(profile: Tables, sampled: Mapping[str, Samples], recorded: Scopes) -> tuple[Forest, dict[str, Ints], Ints]:
-    """What lies inside kernels, as a forest; for each metric the node of each of its points; and that of each node of recorded scopes."""
+    """The frames inside kernels, as a forest; for each metric the node of each of its points; and that of each node of recorded scopes."""
     builder = TreeBuilder()
     counts = {name: len(of.points) for name, of in sampled.items()}
     place = np.zeros(sum(counts.values()), dtype=np.int64)
@@ -130,11 +132,11 @@ def _inside(profile: Tables, sampled: Mapping[str, Samples], recorded: Scopes) -
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """Sites, those of compiled kernels divided over what they were fused from: a group of parts for each."""
+    """Sites, those of compiled kernels divided over the ops they were fused from: a group of parts for each."""
 
     divided: SplitOverOps
     part: Ints
-    """For each of the divided rows its row of `sites`: parts of a group that are of the same layer and op are one."""
+    """For each of the divided rows its row of `sites`: parts of a group with the same layer and op are one."""
     sites: pl.DataFrame
     """Those of the divided rows, and `group`, `weight`, `took`"""
 
@@ -152,22 +154,22 @@ class _Parts:
             divided, part, divided.rows[first].with_columns(group=pl.Series(group), weight=pl.Series(weight), took=pl.Series(took))
         )
 
-    def whole(self, sites: pl.DataFrame, taken: Energy | None) -> pl.DataFrame:
-        """site, and what is known of kernels and copies as wholes. A launch counts once, at the first part."""
+    def whole(self, sites: pl.DataFrame, energies: Energy | None) -> pl.DataFrame:
+        """site, and the values of whole kernels and copies. A launch counts once, at the first part."""
         _, first = np.unique(self.sites["group"].to_numpy(), return_index=True)
         launches = np.zeros(len(self.sites), dtype=np.int64)
         launches[first] = sites["launches"].to_numpy()
         columns = {GPU_TIME.name: self.sites["took"], BYTES.name: self._divided(_ints(sites, "bytes")), LAUNCHES.name: launches}
-        if taken is not None:
-            columns[ENERGY.name] = self._divided(taken.sites)
+        if energies is not None:
+            columns[ENERGY.name] = self._divided(energies.sites)
         return pl.DataFrame({"site": np.arange(len(self.sites)), INSIDE: 0, **columns})
 
     def _divided(self, of_sites: Ints) -> Ints:
         """A value of each site, on its parts."""
         row, _, value = self.divided.divide(np.arange(len(of_sites)), of_sites)
-        found = np.zeros(len(self.sites), dtype=np.int64)
-        np.add.at(found, self.part[row], value)
-        return found
+        of_parts = np.zeros(len(self.sites), dtype=np.int64)
+        np.add.at(of_parts, self.part[row], value)
+        return of_parts
 
     def placed(self, sampled: Samples, of_points: Ints, metric: str) -> pl.DataFrame:
         """site, inside and the metric, in the order of sites and points: samples, divided as their sites are."""
@@ -178,17 +180,17 @@ class _Parts:
         return rows.select("site", pl.Series(INSIDE, of_points[_ints(rows, "point")]), metric)
 
     def timed(self, whole: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
-        """`whole`, the time (and energy) of each site that was sampled divided by its samples over what lies inside."""
+        """`whole`, the time (and energy) of each site that was sampled divided by its samples over the frames inside."""
         site, stalls = _ints(placed, "site"), _ints(placed, GPU_STALLS.name)
         sampled = np.zeros(len(self.sites), dtype=np.bool_)
         sampled[site] = True
-        inner, rest = placed.select("site", INSIDE), whole
+        inner, outer = placed.select("site", INSIDE), whole
         for name in (GPU_TIME.name, ENERGY.name):
             if name in whole.columns:
                 took = _ints(whole, name)
                 inner = inner.with_columns(pl.Series(name, scaled(site, stalls, took[site])))
-                rest = rest.with_columns(pl.Series(name, np.where(sampled, 0, took)))
-        return pl.concat([rest.cast(pl.Int64), inner.cast(pl.Int64)], how="diagonal")
+                outer = outer.with_columns(pl.Series(name, np.where(sampled, 0, took)))
+        return pl.concat([outer.cast(pl.Int64), inner.cast(pl.Int64)], how="diagonal")
 
     def scoped(self, whole: pl.DataFrame, recorded: Scopes, of_scopes: Ints) -> pl.DataFrame:
         """`whole`, the time of kernels that recorded scopes divided by these, in the place of samples."""
@@ -204,20 +206,20 @@ class _Parts:
 
 
 def _lone(
-    profile: Tables, resting: Mapping[Device, Gaps], sampled: Mapping[str, Samples], taken: Energy | None
+    profile: Tables, resting: Mapping[Device, Gaps], sampled: Mapping[str, Samples], energies: Energy | None
 ) -> tuple[pl.DataFrame, dict[str, pl.DataFrame]]:
-    """What stands on its process itself (process, why, device, function that was sampled: "" for none, kind), and the values of it for
-    each metric: lone (row), point, value."""
-    found = {GPU_TIME.name: [summed_up(resting).with_columns(why=pl.lit(IDLE), kind=pl.lit(int(Kind.GPU_IDLE)))]}
-    if taken is not None:
-        found[ENERGY.name] = [taken.idle.with_columns(why=pl.lit(IDLE_ENERGY), kind=pl.lit(int(Kind.GPU_IDLE)))]
+    """Rows directly under their process (process, why, device, sampled function or "", kind), and their values for each metric: lone (row),
+    point, value."""
+    by_metric = {GPU_TIME.name: [summed_up(resting).with_columns(why=pl.lit(IDLE), kind=pl.lit(int(Kind.GPU_IDLE)))]}
+    if energies is not None:
+        by_metric[ENERGY.name] = [energies.idle.with_columns(why=pl.lit(IDLE_ENERGY), kind=pl.lit(int(Kind.GPU_IDLE)))]
     for name, of in sampled.items():
         function = pl.when("called").then(pl.lit("")).otherwise("function").alias("function")
         lost = of.unplaced.join(of.points.with_row_index("point"), on="point", how="left", maintain_order="left")
-        found[name] = [lost.select("process", "device", "why", "point", "value", function)]
+        by_metric[name] = [lost.select("process", "device", "why", "point", "value", function)]
     if GPU_STALLS.name in sampled:
         kind = pl.when(pl.col("why") == DRIVER).then(int(Kind.GPU_KERNEL)).otherwise(int(Kind.UNATTRIBUTED))
-        found[GPU_STALLS.name].append(elsewhere(profile).with_columns(kind=kind))
+        by_metric[GPU_STALLS.name].append(elsewhere(profile).with_columns(kind=kind))
     columns = {
         "process": pl.UInt32,
         "why": pl.String,
@@ -232,7 +234,7 @@ def _lone(
             [pl.DataFrame(schema=columns), *(each.cast({c: t for c, t in columns.items() if c in each.columns}) for each in of)],
             how="diagonal",
         )
-        for name, of in found.items()
+        for name, of in by_metric.items()
     }
     rows = {
         name: of.with_columns(
@@ -282,5 +284,5 @@ def _sites(profile: Tables, parts: _Parts, whole: pl.DataFrame, lone: pl.DataFra
 
 
 def _ints(rows: pl.DataFrame, name: str) -> Ints:
-    found: Ints = rows[name].cast(pl.Int64).to_numpy()
-    return found
+    column: Ints = rows[name].cast(pl.Int64).to_numpy()
+    return column

@@ -38,7 +38,7 @@ def segments(parts: Mapping[str, tuple[Forest, Ints]]) -> tuple[pl.DataFrame, di
     # Neighbours in this order have much text in common.
     frames = pl.concat(tables).unique().sort("kind", "module", "file", "name", "line", "full_name", "approximate")
     numbered = frames.with_row_index("row", offset=1)
-    found, named = {}, {}
+    by_name, named = {}, {}
     for name, (forest, node) in pruned.items():
         rows = forest.frames.select(list(FRAME_COLUMNS)).join(numbered, on=list(FRAME_COLUMNS), how="left", maintain_order="left")["row"]
         row = np.append(rows.fill_null(0).to_numpy(), 0)[forest.frame].astype(np.uint32)
@@ -49,10 +49,10 @@ def segments(parts: Mapping[str, tuple[Forest, Ints]]) -> tuple[pl.DataFrame, di
         above[order] = order[np.maximum(parent, 0)]
         of_node = np.zeros(len(parent), dtype=np.uint32)
         of_node[order] = frame
-        found[name] = Segment(above, of_node)
+        by_name[name] = Segment(above, of_node)
         named[name] = order[place[node]]
     unused = pl.DataFrame([tuple(ROOT)], schema=dict(FRAME_COLUMNS), orient="row")
-    return pl.concat([unused, frames]), found, named
+    return pl.concat([unused, frames]), by_name, named
 
 
 def _pruned(forest: Forest, node: Ints) -> tuple[Forest, Ints]:

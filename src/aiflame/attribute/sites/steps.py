@@ -1,4 +1,4 @@
-"""What each group did in each part of a step: the slots of facts."""
+"""Values of each group in each part of a step: the slots of a site table."""
 
 from __future__ import annotations
 
@@ -51,53 +51,58 @@ class Slots:
 
 
 def device_slots(
-    done: Work, steps: pl.DataFrame, ran: Intervals, idle: Mapping[int, tuple[int, Ints, Ints]], bins: Bins, moments: pl.DataFrame
+    gpu_work: Work,
+    steps: pl.DataFrame,
+    executions: Intervals,
+    idle: Mapping[int, tuple[int, Ints, Ints]],
+    bins: Bins,
+    moments: pl.DataFrame,
 ) -> Slots:
-    """`ran`: of `done`, by groups; `idle`: for each group of idle time its process, and when it was. Samples lie in slots as they do in
-    `moments`."""
-    group, start, end = ran
-    number = done.ran["step"].to_numpy()
+    """`executions`: those of `gpu_work`, by groups; `idle`: for each group of idle time its process, and when it was. Samples lie in slots
+    as they do in `moments`."""
+    group, start, end = executions
+    number = gpu_work.executions["step"].to_numpy()
     inside = number >= 0
     if not inside.all():
         group, start, end, number = (each[inside] for each in (group, start, end, number))
-    known = steps.sort("process", "step")
-    row = _rows(known, _ints(done.sites, "process")[group], number)
-    used = np.zeros(len(known), dtype=np.bool_)
+    rows = steps.sort("process", "step")
+    row = _rows(rows, _ints(gpu_work.sites, "process")[group], number)
+    used = np.zeros(len(rows), dtype=np.bool_)
     used[row] = True
-    row, known = (np.cumsum(used) - 1)[row], known.filter(pl.Series(used))
-    begins, ends = _on_device(known, row, start, end)
-    parted = _parted(known, begins, ends, group, row, start)
-    found = [in_slots(parted, group, row, start, end)]
+    row, rows = (np.cumsum(used) - 1)[row], rows.filter(pl.Series(used))
+    begins, ends = _on_device(rows, row, start, end)
+    parted = _parted(rows, begins, ends, group, row, start)
+    by_slot = [in_slots(parted, group, row, start, end)]
     for idle_group, (process, since, until) in idle.items():
         parts = []
         for low in range(0, len(since), PIECE):
-            at, first, last = _cut(known, begins, ends, process, since[low : low + PIECE], until[low : low + PIECE])
+            at, first, last = _cut(rows, begins, ends, process, since[low : low + PIECE], until[low : low + PIECE])
             parts.append(in_slots(parted, 0 * at, at, first, last))
         if parts:
             of_steps = summed(pl.concat(parts).select("step", "slot", "value"), ("step", "slot"))
-            found.append(of_steps.select(pl.lit(idle_group, pl.Int64).alias("group"), "step", "slot", "value"))
-    made = _made(known, parted, pl.concat(found), GPU_TIME.name, bins)
-    stalls = GPU_STALLS.name in moments.columns and len(made.values) > 0
-    return replace(made, values=_with_samples(made, bins, moments)) if stalls else made
+            by_slot.append(of_steps.select(pl.lit(idle_group, pl.Int64).alias("group"), "step", "slot", "value"))
+    slots = _made(rows, parted, pl.concat(by_slot), GPU_TIME.name, bins)
+    stalls = GPU_STALLS.name in moments.columns and len(slots.values) > 0
+    return replace(slots, values=_with_samples(slots, bins, moments)) if stalls else slots
 
 
 def sample_slots(items: pl.DataFrame, steps: pl.DataFrame, bins: Bins, metric: str) -> Slots:
     """`items`: process, group, step, time_ns, value."""
-    known = steps.sort("process", "step")
+    rows = steps.sort("process", "step")
     inside = items.filter(pl.col("step") >= 0)
-    row, group = _rows(known, _ints(inside, "process"), _ints(inside, "step")), _ints(inside, "group")
-    begins = _ints(known, "begin_ns")
+    row, group = _rows(rows, _ints(inside, "process"), _ints(inside, "step")), _ints(inside, "group")
+    begins = _ints(rows, "begin_ns")
     time = np.minimum(inside["time_ns"].to_numpy(), LATEST).astype(np.int64)
-    parted = _parted(known, begins, np.maximum(_ints(known, "end_ns"), begins + 1), group, row, time)
+    parted = _parted(rows, begins, np.maximum(_ints(rows, "end_ns"), begins + 1), group, row, time)
     values = inside.select("group", step=pl.Series(parted.shown[row]), slot=pl.Series(parted.slot(row, time)), value="value")
-    return _made(known, parted, summed(values, _SLOT), metric, bins)
+    return _made(rows, parted, summed(values, _SLOT), metric, bins)
 
 
 def _rows(steps: pl.DataFrame, process: Ints, number: NDArray[np.integer]) -> Ints:
     """The row of each step of a process: numbers count from 0 in each."""
     first = np.searchsorted(_ints(steps, "process"), np.arange(int(process.max(initial=0)) + 1))
-    found: Ints = first[process] + number
-    return found
+    row: Ints = first[process] + number
+    return row
 
 
 def _on_device(steps: pl.DataFrame, row: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
@@ -129,8 +134,8 @@ def _parted(steps: pl.DataFrame, begins: Ints, ends: Ints, group: Ints, row: Int
 def _shown(process: pl.Series, together: int) -> Ints:
     """The row that each step is shown as, so many steps of a process as one."""
     pair = pl.struct("process", pl.int_range(pl.len()).over("process") // together)
-    found: Ints = process.to_frame("process").select(pair.rle_id().cast(pl.Int64)).to_series().to_numpy()
-    return found
+    shown: Ints = process.to_frame("process").select(pair.rle_id().cast(pl.Int64)).to_series().to_numpy()
+    return shown
 
 
 def _made(steps: pl.DataFrame, parted: Steps, values: pl.DataFrame, metric: str, bins: Bins) -> Slots:
@@ -179,28 +184,28 @@ def _cut(steps: pl.DataFrame, begins: Ints, ends: Ints, process: int, since: Int
     return row[kept], start[kept], end[kept]
 
 
-def _with_samples(made: Slots, bins: Bins, moments: pl.DataFrame) -> pl.DataFrame:
-    """The values of slots with those of samples: what a group has in a bin is divided over the slots that touch it, by their time there.
+def _with_samples(slots: Slots, bins: Bins, moments: pl.DataFrame) -> pl.DataFrame:
+    """The values of slots with those of samples: a group's samples in a bin are divided over the slots that touch it, by their time there.
     Where a group ran outside of steps, too, that part stays outside."""
-    values = ordered(made.values.rename({GPU_TIME.name: "value"}), _SLOT)
-    known = ordered(moments, ("group", "bin")).fill_null(0)
-    took = np.maximum(_ints(known, GPU_TIME.name), 1).astype(np.float64)
+    values = ordered(slots.values.rename({GPU_TIME.name: "value"}), _SLOT)
+    bins_of_groups = ordered(moments, ("group", "bin")).fill_null(0)
+    took = np.maximum(_ints(bins_of_groups, GPU_TIME.name), 1).astype(np.float64)
     pieces = [slice(first, first + SAMPLED_ROWS) for first in range(0, len(values), SAMPLED_ROWS)]
-    # Of a slot and of a bin the time is known, of their pairs an estimate: it is fitted to both.
-    fit = np.ones(len(known))
+    # The times of slots and of bins are measured. The time of a pair is an estimate, fitted to both.
+    fit = np.ones(len(bins_of_groups))
     for _ in range(2):
-        inside = np.zeros(len(known))
+        inside = np.zeros(len(bins_of_groups))
         for piece in pieces:
-            touching = _Touching.of(made, bins, values[piece], known, fit)
-            inside += np.bincount(touching.moment, touching.time, len(known))
+            touching = _Touching.of(slots, bins, values[piece], bins_of_groups, fit)
+            inside += np.bincount(touching.moment, touching.time, len(bins_of_groups))
         last, fit = fit, fit * took / np.maximum(inside, 1e-9)
-    each = _ints(known, GPU_STALLS.name) / np.maximum(inside, took)
-    found = np.zeros(len(values))
+    each = _ints(bins_of_groups, GPU_STALLS.name) / np.maximum(inside, took)
+    by_slot = np.zeros(len(values))
     for piece in pieces:
-        touching = _Touching.of(made, bins, values[piece], known, last)
-        found[piece] = np.bincount(touching.slot, touching.time * each[touching.moment], len(values[piece]))
-    total = np.rint(np.bincount(_ints(values, "group"), found)).astype(np.int64)
-    divided = by_density(values, pl.Series(found / np.maximum(_ints(values, "value"), 1)), total)
+        touching = _Touching.of(slots, bins, values[piece], bins_of_groups, last)
+        by_slot[piece] = np.bincount(touching.slot, touching.time * each[touching.moment], len(values[piece]))
+    total = np.rint(np.bincount(_ints(values, "group"), by_slot)).astype(np.int64)
+    divided = by_density(values, pl.Series(by_slot / np.maximum(_ints(values, "value"), 1)), total)
     return values.select("group", "step", "slot", pl.col("value").alias(GPU_TIME.name), divided.alias(GPU_STALLS.name))
 
 
@@ -211,30 +216,30 @@ class _Touching:
     slot: Ints
     moment: Ints
     time: NDArray[np.float64]
-    """Of the slot's, what is thought to lie in the bin."""
+    """The estimated part of the slot's time in the bin."""
 
     @staticmethod
-    def of(made: Slots, bins: Bins, values: pl.DataFrame, known: pl.DataFrame, fit: NDArray[np.float64]) -> _Touching:
-        """`values`: slots; `known`: moments, sorted by group and bin, each of which counts `fit` times."""
-        begin, end = _ints(made.steps, "begin"), _ints(made.steps, "end")
+    def of(slots: Slots, bins: Bins, values: pl.DataFrame, moments: pl.DataFrame, fit: NDArray[np.float64]) -> _Touching:
+        """`values`: slots; `moments`: sorted by group and bin, each of which counts `fit` times."""
+        begin, end = _ints(slots.steps, "begin"), _ints(slots.steps, "end")
         group, step, slot = (_ints(values, name) for name in ("group", "step", "slot"))
-        wide = (end - begin)[step] / made.slots
-        # Where several steps are shown as one, each slot is of them all.
-        opens = begin[step] + (0 if made.folded else wide * slot)
-        closes = np.where(made.folded, end[step], np.minimum(opens + wide, end[step]))
-        key = _ints(known, "group") * bins.count + _ints(known, "bin")
+        wide = (end - begin)[step] / slots.slots
+        # Where several steps are shown as one, each slot spans all of them.
+        opens = begin[step] + (0 if slots.folded else wide * slot)
+        closes = np.where(slots.folded, end[step], np.minimum(opens + wide, end[step]))
+        key = _ints(moments, "group") * bins.count + _ints(moments, "bin")
         low = np.searchsorted(key, group * bins.count + np.clip(opens // bins.bin_ns, 0, bins.count - 1))
         high = np.searchsorted(key, group * bins.count + np.clip(closes // bins.bin_ns, 0, bins.count - 1), side="right")
         many = high - low
         row = np.repeat(np.arange(len(values)), many)
         moment = np.arange(len(row)) - np.repeat(np.cumsum(many) - many, many) + low[row]
-        since = _ints(known, "bin")[moment] * bins.bin_ns
+        since = _ints(moments, "bin")[moment] * bins.bin_ns
         shared = np.minimum(closes[row], since + bins.bin_ns) - np.maximum(opens[row], since)
-        weight = np.maximum(shared, 1e-3) * (_ints(known, GPU_TIME.name) * fit)[moment]
+        weight = np.maximum(shared, 1e-3) * (_ints(moments, GPU_TIME.name) * fit)[moment]
         whole = np.maximum(np.bincount(row, weight, len(values)), 1e-9)
         return _Touching(row, moment, weight / whole[row] * _ints(values, "value")[row])
 
 
 def _ints(rows: pl.DataFrame, name: str) -> Ints:
-    found: Ints = rows[name].cast(pl.Int64).to_numpy()
-    return found
+    column: Ints = rows[name].cast(pl.Int64).to_numpy()
+    return column

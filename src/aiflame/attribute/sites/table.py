@@ -1,9 +1,9 @@
-"""The facts that every view of where time went is computed from: what ran from where, with what values, and when.
+"""The site table, from which every view of time is computed: places in the code, their values, and when those fell.
 
-Trees are one grouping of one metric; facts are all of them at once. A *site* names a node in each of several *segments*; its *leaves* are
-its values by what lies inside of it; *moments* and *slots* say when they fell. The segments of a grouping put on each other, leaf by
-leaf, give the chains of frames and the sums of `build.tree`, without noise. What is divided by an estimate (samples over launches,
-compiled kernels over ops) is divided at sites here, and may differ by its rounding.
+A tree has one grouping of one metric; a site table has all of them at once. A *site* names a node in each of several *segments*; its
+*leaves* are its values by the frames inside of it; *moments* and *slots* say when they fell. The segments of a grouping put on each other,
+leaf by leaf, give the chains of frames and the sums of `build.tree`, without noise. Estimates (samples over launches, compiled kernels over
+ops) are divided at sites here, and may differ by rounding.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class SiteTable:
     """device, cpu or wall"""
     metrics: tuple[Metric, ...]
     moments_of: Mapping[str, str]
-    """For each metric, the one whose moments and slots tell when its values fell."""
+    """For each metric, the one whose moments and slots show when its values fell."""
     groupings: tuple[Grouping, ...]
     frames: pl.DataFrame
     """FRAME_COLUMNS; row 0 is unused"""
@@ -78,7 +78,7 @@ class SiteTable:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What a domain has gathered, its nodes still those of forests that have more."""
+    """The data of a domain. Its nodes are those of forests that may have more nodes."""
 
     forests: Mapping[str, Forest]
     """Of the segments, and of `inside`."""
@@ -99,7 +99,7 @@ def put_in_order(
     parts[INSIDE] = got.forests[INSIDE], _ints(got.leaves, INSIDE)
     times, steps = got.times, got.times.steps
     parts["process"] = parts["process"][0], np.concatenate([parts["process"][1], _ints(steps, "process")])
-    frames, found, node = segments(parts)
+    frames, by_name, node = segments(parts)
     at, of_steps = np.split(node["process"], [len(got.sites)])
     node["process"] = at
 
@@ -109,8 +109,8 @@ def put_in_order(
     new_group = np.zeros(int(group.max(initial=-1)) + 1, dtype=np.int64)
     new_group[group[np.sort(first)]] = np.arange(len(first))
     columns = {name: node[name][order] for name in names}
-    rest = {name: _ints(got.sites, name)[order] for name in ("first", "weight")}
-    sites = pl.DataFrame({**columns, **rest, "group": new_group[group]})
+    other = {name: _ints(got.sites, name)[order] for name in ("first", "weight")}
+    sites = pl.DataFrame({**columns, **other, "group": new_group[group]})
     place = np.zeros(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
 
@@ -126,7 +126,7 @@ def put_in_order(
         moments_of,
         groupings,
         frames,
-        found,
+        by_name,
         sites,
         leaves,
         times.bins,
@@ -141,12 +141,12 @@ def put_in_order(
 
 
 def without_noise(builder: TreeBuilder, code: NodeIds) -> tuple[Forest, Ints]:
-    """What has grown on processes, as a forest without them and without noise; and the node of each place."""
+    """The tree without processes and without noise, as a forest; and the node of each place."""
     tree, place = builder.build()
     shown, at = without_nodes(tree, hidden_noise(tree) | (tree.kinds() == Kind.PROCESS))
     return forest_of(shown), at[place[code]].astype(np.int64)
 
 
 def _ints(rows: pl.DataFrame, name: str) -> Ints:
-    found: Ints = rows[name].cast(pl.Int64).to_numpy()
-    return found
+    column: Ints = rows[name].cast(pl.Int64).to_numpy()
+    return column

@@ -39,13 +39,17 @@ class Times:
 
 
 def device_times(
-    profile: Tables, done: Work, steps: pl.DataFrame, sampled: Samples | None, lone: pl.DataFrame, resting: Mapping[Device, Gaps]
+    profile: Tables, gpu_work: Work, steps: pl.DataFrame, sampled: Samples | None, lone: pl.DataFrame, resting: Mapping[Device, Gaps]
 ) -> Times:
-    """Groups are the sites of `done`, then the rows of `lone` (facts_device); `resting`: when devices were idle."""
-    group, start, end = _ints(done.ran, "site"), _moments(done.ran, "start_ns"), _moments(done.ran, "end_ns")
+    """Groups are the sites of `gpu_work`, then the rows of `lone` (`sites.devices`); `resting`: when devices were idle."""
+    group, start, end = (
+        _ints(gpu_work.executions, "site"),
+        _moments(gpu_work.executions, "start_ns"),
+        _moments(gpu_work.executions, "end_ns"),
+    )
     fine = Bins.of(_origin(profile, start), int(end.max(initial=0)))
     bins = wide_enough(group, start, fine)
-    lone = lone.with_row_index("group", offset=len(done.sites))
+    lone = lone.with_row_index("group", offset=len(gpu_work.sites))
     idle_group = {
         (process, device): number for number, process, device in lone.filter(why=IDLE).select("group", "process", "device").rows()
     }
@@ -53,15 +57,15 @@ def device_times(
     moments = [in_bins(group, start, end, bins)]
     for number, (_, since, until) in idle.items():
         moments.append(in_bins(np.zeros(len(since), dtype=np.int64), since, until, bins).with_columns(group=pl.lit(number, pl.Int64)))
-    found, bins = coarser_bins(pl.concat(moments), bins)
-    timed = found.rename({"value": GPU_TIME.name})
-    found = timed if sampled is None else _with_samples(profile, done, found, bins, sampled, lone)
-    first = np.full(len(done.sites), LATEST)
+    binned, bins = coarser_bins(pl.concat(moments), bins)
+    timed = binned.rename({"value": GPU_TIME.name})
+    binned = timed if sampled is None else _with_samples(profile, gpu_work, binned, bins, sampled, lone)
+    first = np.full(len(gpu_work.sites), LATEST)
     np.minimum.at(first, group, start)
     seen = pl.DataFrame({"group": np.arange(len(first)), "first": np.maximum(first - bins.origin_ns, 0) // 1000})
-    slots = device_slots(done, steps, (group, start, end), idle, bins, found)
+    slots = device_slots(gpu_work, steps, (group, start, end), idle, bins, binned)
     window = (0, 0) if sampled is None else (window_length(profile), period_log2(profile))
-    return Times(bins, seen, found, slots.slots, slots.steps, slots.values, (*_width(bins, fine), *slots.notes), *window)
+    return Times(bins, seen, binned, slots.slots, slots.steps, slots.values, (*_width(bins, fine), *slots.notes), *window)
 
 
 def window_length(profile: Tables) -> int:
@@ -73,8 +77,8 @@ def window_length(profile: Tables) -> int:
 def period_log2(profile: Tables) -> int:
     """A warp was looked at every 2^n cycles: in most of the windows, by their samples."""
     by_period = profile.scan("gpu_windows").group_by("period_log2").agg(pl.col("samples").sum(), windows=pl.len())
-    found = by_period.sort("samples", "windows", "period_log2", descending=True).collect()
-    return int(found["period_log2"][0]) if len(found) else 0
+    periods = by_period.sort("samples", "windows", "period_log2", descending=True).collect()
+    return int(periods["period_log2"][0]) if len(periods) else 0
 
 
 def sample_times(profile: Tables, metric: str, items: pl.DataFrame, steps: pl.DataFrame) -> Times:
@@ -97,18 +101,18 @@ def _width(bins: Bins, wanted: Bins) -> list[str]:
 
 
 def _origin(profile: Tables, start: Ints) -> int:
-    """When the first process began, or what was seen first of all."""
+    """The begin of the first process, or of the first execution if that is earlier."""
     began = profile.table("processes")["start_ns"].to_numpy()
     return int(min((began.min() if len(began) else LATEST), start.min(initial=LATEST)))
 
 
-def _with_samples(profile: Tables, done: Work, moments: pl.DataFrame, bins: Bins, sampled: Samples, lone: pl.DataFrame) -> pl.DataFrame:
+def _with_samples(profile: Tables, gpu_work: Work, moments: pl.DataFrame, bins: Bins, sampled: Samples, lone: pl.DataFrame) -> pl.DataFrame:
     """Moments (group, bin, value) with those of samples: the samples of a window lie where the kernels of their name ran in it; of each
     site there are as many as it has in all."""
-    total = np.bincount(_ints(sampled.placed, "site"), _ints(sampled.placed, "value"), len(done.sites) + len(lone)).astype(np.int64)
+    total = np.bincount(_ints(sampled.placed, "site"), _ints(sampled.placed, "value"), len(gpu_work.sites) + len(lone)).astype(np.int64)
     name = ["process", "device", "name"]
-    kernels = done.sites.select(name).unique(maintain_order=True).with_row_index("kernel")
-    of_group = done.sites.with_row_index("group").join(kernels, on=name).select(pl.col("group").cast(pl.Int64), "kernel")
+    kernels = gpu_work.sites.select(name).unique(maintain_order=True).with_row_index("kernel")
+    of_group = gpu_work.sites.with_row_index("group").join(kernels, on=name).select(pl.col("group").cast(pl.Int64), "kernel")
     moments = ordered(moments.join(of_group, on="group", how="left", maintain_order="left"), ("group", "bin"))
     density = _density(profile, kernels, moments.drop_nulls("kernel"), bins)
     moments = moments.join(density, on=["kernel", "bin"], how="left", maintain_order="left")
@@ -119,31 +123,31 @@ def _with_samples(profile: Tables, done: Work, moments: pl.DataFrame, bins: Bins
 
 def _density(profile: Tables, kernels: pl.DataFrame, moments: pl.DataFrame, bins: Bins) -> pl.DataFrame:
     """kernel, bin, density: samples in each ns that a kernel of that name ran."""
-    ran = summed(moments.select("kernel", "bin", "value"), ("kernel", "bin"))
+    run_ns = summed(moments.select("kernel", "bin", "value"), ("kernel", "bin"))
     windows = (
         profile.table("gpu_windows")
         .select("process", "device", "begin_ns", "end_ns", window="id")
         .unique(["process", "window"], keep="first")
     )
-    taken = (
+    counts = (
         counted(profile, not_issued=False, detail=False)
         .join(kernels, left_on=["process", "device", "function"], right_on=["process", "device", "name"])
         .join(windows, on=["process", "device", "window"])
     )
-    begin, until = _moments(taken, "begin_ns"), _moments(taken, "end_ns")
+    begin, until = _moments(counts, "begin_ns"), _moments(counts, "end_ns")
     first = bins.at(begin)
     last = np.maximum(bins.at(until - 1), first)
     many = last - first + 1
-    row = np.repeat(np.arange(len(taken)), many)
+    row = np.repeat(np.arange(len(counts)), many)
     bin_ = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(many) - many, many)
     opens = bins.origin_ns + bin_ * bins.bin_ns
     shared = np.minimum(opens + bins.bin_ns, until[row]) - np.maximum(opens, begin[row])
     cells = pl.DataFrame({"row": row, "bin": bin_, "shared": np.maximum(shared, 0)}).with_columns(
-        kernel=taken["kernel"].gather(row), count=taken["count"].gather(row)
+        kernel=counts["kernel"].gather(row), count=counts["count"].gather(row)
     )
     weight = pl.col("shared") * pl.col("value")
     return (
-        cells.join(ran, on=["kernel", "bin"])
+        cells.join(run_ns, on=["kernel", "bin"])
         .with_columns(many=pl.col("count") * weight / weight.sum().over("row"))
         .group_by("kernel", "bin")
         .agg(density=pl.col("many").fill_nan(0.0).sum() / pl.col("value").first())
@@ -163,10 +167,10 @@ def _elsewhere(profile: Tables, bins: Bins, lone: pl.DataFrame) -> pl.DataFrame:
 
 
 def _moments(rows: pl.DataFrame, name: str) -> Ints:
-    found: Ints = np.minimum(rows[name].to_numpy(), LATEST).astype(np.int64)
-    return found
+    moment: Ints = np.minimum(rows[name].to_numpy(), LATEST).astype(np.int64)
+    return moment
 
 
 def _ints(rows: pl.DataFrame, name: str) -> Ints:
-    found: Ints = rows[name].cast(pl.Int64).to_numpy()
-    return found
+    column: Ints = rows[name].cast(pl.Int64).to_numpy()
+    return column

@@ -1,4 +1,4 @@
-"""From a profile's stacks to tree nodes: frame words become functions, and what was measured hangs under process, thread and stack.
+"""From a profile's stacks to tree nodes: frame words become functions, and measurements hang under process, thread and stack.
 
 A profile's stacks are a trie of frame words (return addresses, byte-code offsets). Here it becomes a trie of functions once,
 inlined ones included; a measurement then only touches the nodes that it needs.
@@ -44,8 +44,8 @@ class Functions:
     def of_stacks(self, process: NDArray[np.int64], stack: NDArray[np.int64]) -> NDArray[np.int64]:
         """The node of each stack; that of its process where the profile has no such stack."""
         at = self.stacks.find(process, stack)
-        found = np.append(self.innermost, 0)[at]
-        return np.where(at >= 0, found, 1 + process).astype(np.int64)
+        node = np.append(self.innermost, 0)[at]
+        return np.where(at >= 0, node, 1 + process).astype(np.int64)
 
     def on_threads(self, process: NDArray[np.int64], stack: NDArray[np.int64]) -> NDArray[np.int64]:
         """The same as nodes of `forest`: 0 where the profile has no such stack."""
@@ -87,7 +87,7 @@ def functions(profile: Analysis) -> Functions:
     each = np.arange(size)
     all_parent = np.concatenate([[-1], 0 * each, 1 + each, parent]).astype(np.int32)
     all_frame = np.concatenate([[0], 1 + each, 0 * each + 1 + size, 2 + size + rows["function"].to_numpy()]).astype(np.uint32)
-    # A layer is no function: what it calls is called by the function outside of it.
+    # A layer is not a function: its callees count as callees of the function outside of it.
     is_function = np.append(np.ones(1 + 2 * size, dtype=np.bool_), frame_kinds(rows["frame"].to_numpy()) != FrameKind.LAYER)
     if not is_function.all():
         outside = nodes.nearest(all_parent, is_function)
@@ -110,7 +110,7 @@ def hang(
     """The Tree of `measured`: columns process, thread, stack, value, and for each of `endings` (tables of frames that follow the
     stack, outermost first) a column `ending0`, `ending1` … with its row, null for none. `no_thread` stands for thread 0.
 
-    `begun` puts what it likes on the places of processes; then comes the `whole` stack on its thread, or its innermost function alone."""
+    `begun` may add frames under processes; then comes the `whole` stack on its thread, or its innermost function alone."""
     builder = TreeBuilder()
     process, thread, stack = (measured[column].to_numpy().astype(np.int64) for column in ("process", "thread", "stack"))
     place = builder.add(np.zeros(len(measured), dtype=np.int64), trie.owners(), 1 + process)

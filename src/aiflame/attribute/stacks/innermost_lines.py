@@ -1,4 +1,4 @@
-"""What lies inside the innermost function of a stack: the source line and the machine instruction that was met."""
+"""Frames inside the innermost function of a stack: the source line and the machine instruction of the sample."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ CODE_KINDS = [int(Kind.PYTHON), int(Kind.C), int(Kind.CPP), int(Kind.GPU_KERNEL)
 def line_frames(profile: Tables, stacks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """`matmul.cpp:41`: frames, and (process, stack, row) for the stacks (process, stack) whose innermost line is known.
 
-    Inside the interpreter it is the line of the Python function that runs: that of the interpreter's own source tells nobody anything.
+    Inside the interpreter it is the line of the running Python function, since a line of the interpreter's own source helps nobody.
     """
     innermost = _innermost(profile, stacks)
     interpreter = innermost.filter(pl.col("module").str.contains(INTERPRETER_MODULE))
-    known = pl.concat(
+    lines = pl.concat(
         [
             innermost.join(interpreter, on=["process", "stack"], how="anti"),
             _innermost_python(profile, interpreter.select("process", "stack")),
         ],
         how="diagonal",
     )
-    found = (
-        known.filter((pl.col("line") > 0) & (pl.col("file") != "") & pl.col("kind").is_in(CODE_KINDS))
+    named = (
+        lines.filter((pl.col("line") > 0) & (pl.col("file") != "") & pl.col("kind").is_in(CODE_KINDS))
         .with_columns(
             name=pl.col("file").str.split("/").list.last() + ":" + pl.col("line").cast(pl.String),
             kind=_inside(Kind.GPU_LINE, Kind.CPU_LINE),
@@ -40,12 +40,12 @@ def line_frames(profile: Tables, stacks: pl.DataFrame) -> tuple[pl.DataFrame, pl
         )
         .with_columns(full_name=pl.when(pl.col("full_name") == pl.col("name")).then(pl.lit("")).otherwise("full_name"))
     )
-    return _rows(found)
+    return _rows(named)
 
 
 def instruction_frames(profile: Tables, stacks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """`vfmadd231ps @ +0x1f3`, the mnemonic at its offset in the function: as `line_frames`."""
-    found = (
+    named = (
         _innermost(profile, stacks)
         .join(profile.table("instructions"), on=["process", "frame"])
         .with_columns(
@@ -58,7 +58,7 @@ def instruction_frames(profile: Tables, stacks: pl.DataFrame) -> tuple[pl.DataFr
             full_name=pl.col("text"),
         )
     )
-    return _rows(found)
+    return _rows(named)
 
 
 def _innermost(profile: Tables, stacks: pl.DataFrame) -> pl.DataFrame:
@@ -91,7 +91,7 @@ def _inside(gpu: Kind, cpu: Kind) -> pl.Expr:
     return pl.when(pl.col("kind").is_in(GPU_KINDS)).then(pl.lit(int(gpu))).otherwise(pl.lit(int(cpu))).cast(pl.UInt8)
 
 
-def _rows(found: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    frames = found.select(list(FRAME_COLUMNS)).unique(maintain_order=True)
-    rows = found.join(frames.with_row_index("row"), on=list(FRAME_COLUMNS)).select("process", "stack", "row").unique(["process", "stack"])
+def _rows(named: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    frames = named.select(list(FRAME_COLUMNS)).unique(maintain_order=True)
+    rows = named.join(frames.with_row_index("row"), on=list(FRAME_COLUMNS)).select("process", "stack", "row").unique(["process", "stack"])
     return frames.select(pl.col(name).cast(type_) for name, type_ in FRAME_COLUMNS.items()), rows

@@ -33,21 +33,21 @@ def with_ranks(processes: pl.DataFrame, ranks: pl.DataFrame) -> pl.DataFrame:
 
 
 def short_command(command: str, exe: str) -> str:
-    """What a person calls a program: the script or module that an interpreter runs, else the program's own name."""
+    """A short name for a program: the script or module that an interpreter runs, else the program's own name."""
     words = [word for word in command.split("\0") if word]
     if not words:
         return PurePath(exe).name or "[unknown]"
     program = PurePath(words[0]).name
     if not program.startswith("python"):
         return program
-    rest = iter(words[1:])
-    for word in rest:
+    arguments = iter(words[1:])
+    for word in arguments:
         if word == "-m":
-            return f"-m {next(rest, '')}".strip()
+            return f"-m {next(arguments, '')}".strip()
         if word == "-c":
             return f"{program} -c"
         if word in ("-W", "-X"):
-            next(rest, None)
+            next(arguments, None)
         elif not word.startswith("-") or word == "-":
             return PurePath(word).name
     return program
@@ -60,7 +60,7 @@ def thread_frames(threads: pl.DataFrame, ends: pl.DataFrame, processes: pl.DataF
     """
     late = ends.filter(pl.col("name") != "").unique(["process", "thread"], keep="last").select("process", id="thread", late="name")
     main = processes.select("process", tid="pid", main=pl.lit(True))
-    known = (
+    named = (
         threads.select("process", "id", "tid", "name")
         .join(late, on=["process", "id"], how="left")
         .join(main, on=["process", "tid"], how="left")
@@ -69,9 +69,9 @@ def thread_frames(threads: pl.DataFrame, ends: pl.DataFrame, processes: pl.DataF
         .with_columns(name=pl.when(pl.col("name") == "").then(pl.lit("thread")).otherwise("name"))
         .with_columns(name=pl.when("shared").then(pl.format("{} ({})", "name", "tid")).otherwise("name"))
     )
-    names = {(process, thread): name for process, thread, name in known.select("process", "id", "name").rows()}
-    found = map(names.get, wanted.select("process", "thread").rows())
-    return [none if name is None else Frame(name, Kind.THREAD) for name in found]
+    names = {(process, thread): name for process, thread, name in named.select("process", "id", "name").rows()}
+    labels = map(names.get, wanted.select("process", "thread").rows())
+    return [none if name is None else Frame(name, Kind.THREAD) for name in labels]
 
 
 def unnumbered(frames: pl.DataFrame) -> pl.DataFrame:

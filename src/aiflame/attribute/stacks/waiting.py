@@ -1,4 +1,4 @@
-"""What a sample was doing when it was not simply running code: waiting on something, spinning, or without a stack."""
+"""States of samples that were not simply running code: waiting on something, spinning, or without a stack."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_STACK = Frame("[unattributed: no stack]", Kind.UNATTRIBUTED)
 WAITING = Frame("[waiting]", Kind.WAIT)
 SPINNING = Frame(OPENMP, Kind.WAIT)
 DEEPEST = 24
-"""Innermost functions that are asked what a thread waits on."""
+"""So many innermost functions are searched for the reason of a wait."""
 
 
 def state_frames(trie: Functions, measured: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -29,15 +29,15 @@ def state_frames(trie: Functions, measured: pl.DataFrame) -> tuple[pl.DataFrame,
     )
     label = of_leaf[which]
     waiting = (measured["state"] == SampleState.WAITING).to_numpy()
-    told = trie.frames["kind"].to_numpy()[trie.frame[leaves]][which] == Kind.WAIT  # the stack ends with a mark that says it already
+    marked = trie.frames["kind"].to_numpy()[trie.frame[leaves]][which] == Kind.WAIT  # the stack ends with a mark that says it already
     row = np.where(waiting, np.where(label >= 0, label, rows[WAITING]), np.where(label == rows[SPINNING], label, -1))
-    row = np.where(stack == 0, rows[NO_STACK], np.where(told, -1, row))
+    row = np.where(stack == 0, rows[NO_STACK], np.where(marked, -1, row))
     ending = pl.Series("ending0", row).to_frame().select(pl.when(pl.col("ending0") >= 0).then("ending0").cast(pl.UInt32))
     return frame_table(rows)[1:], measured.hstack(ending)
 
 
 def _labels(trie: Functions, leaves: NDArray[np.int64]) -> list[str | None]:
-    """What the native functions at each of these nodes wait on, None for those that do not look like it."""
+    """A label for the wait of the native functions at each of these nodes, None where they do not look like waiting."""
     names = trie.frames["name"].to_list()
     native = trie.frames["kind"].is_in([int(Kind.C), int(Kind.CPP), int(Kind.OS_KERNEL)]).to_numpy()
     innermost = trie.frame[leaves]
@@ -56,5 +56,5 @@ def _labels(trie: Functions, leaves: NDArray[np.int64]) -> list[str | None]:
 
 
 def _says_nothing(name: str) -> bool:
-    """A function that leaves it to its callers what a thread waits on."""
+    """True for a function whose name does not give the reason of a wait: its callers' names do."""
     return name.startswith("[") or "syscall" in name or name in ("sched_yield", "cpu_relax")

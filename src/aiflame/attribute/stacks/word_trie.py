@@ -32,7 +32,7 @@ class WordTrie:
         return len(self.parent)
 
     def of_nodes(self, of_words: Ints, root: int = 0) -> Ints:
-        """What was found for each distinct word, as values of the nodes."""
+        """Values of distinct words as values of the nodes."""
         return np.append(of_words, root)[self.word]
 
     def nearest(self, value: Ints) -> Ints:

@@ -1,4 +1,4 @@
-"""What threads did with devices: the calls that give them work or wait for them, and the steps, phases, layers and ops around these."""
+"""Calls of threads that give devices work or wait for them, and the steps, phases, layers and ops around these calls."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def calls(
 ) -> None:
     """Puts every launch and every wait on the track of its thread. `launches`: JOIN, thread, stack, begin_ns, end_ns, row by row as in
     `contexts.meaning.launches`."""
-    # There may be ten million: what is in order already is not copied.
+    # There may be ten million: rows in order are not copied.
     begin = np.minimum(launches["begin_ns"].to_numpy(), LATEST).view(np.int64)
     end = np.minimum(launches["end_ns"].to_numpy(), LATEST).view(np.int64)
     np.maximum(begin, end, out=end)
-    # Threads are told when they have something to show, in their own order.
+    # Only threads with something to show get a track, in the order of threads.
     track = owners.threads(*(launches[name].to_numpy().astype(np.int64) for name in ("process", "thread"))).astype(np.int32)
     order = by_time(track, begin, end)
     columns = {each: contexts.meaning.launches[each].to_numpy() for each in ("step", "phase", "layer", "op")}
@@ -107,17 +107,17 @@ def _named(making: Making, stacks: Stacks, launches: pl.DataFrame, launched: Lau
     """The name and the set of facts of each launch."""
     waiting = np.zeros(len(launches), dtype=np.bool_)
     waiting[waits["launch"].drop_nulls().to_numpy()] = True
-    ran = np.where(launched.records > 0, launched.name.astype(np.int32), np.int32(-1))
-    columns = [launches["process"].to_numpy(), launches["stack"].to_numpy(), waiting, ran, launched.records]
+    executed = np.where(launched.records > 0, launched.name.astype(np.int32), np.int32(-1))
+    columns = [launches["process"].to_numpy(), launches["stack"].to_numpy(), waiting, executed, launched.records]
     key = packed(columns, len(launches))
-    known = pl.Series(key).unique().sort().to_numpy()
-    which = np.searchsorted(known, key).astype(np.uint32)
-    first = np.zeros(len(known), dtype=np.int64)
+    distinct_keys = pl.Series(key).unique().sort().to_numpy()
+    which = np.searchsorted(distinct_keys, key).astype(np.uint32)
+    first = np.zeros(len(distinct_keys), dtype=np.int64)
     first[which[::-1]] = np.arange(len(which))[::-1]
     distinct = pl.DataFrame([pl.Series(name, column[first]) for name, column in zip(_ALIKE, columns, strict=True)])
     process, stack = (distinct[name].to_numpy().astype(np.int64) for name in ("process", "stack"))
     fallback = np.where(distinct["waiting"].to_numpy(), "[wait]", np.where(distinct["ran"].to_numpy() >= 0, "[launch]", "[call]")).tolist()
-    texts = [told or otherwise for told, otherwise in zip(stacks.calls(process, stack), fallback, strict=True)]
+    texts = [text or otherwise for text, otherwise in zip(stacks.calls(process, stack), fallback, strict=True)]
     sets = pl.DataFrame(
         {
             "stack": pl.Series(stacks.tops(process, stack), dtype=pl.List(pl.String)),
@@ -131,9 +131,9 @@ def _named(making: Making, stacks: Stacks, launches: pl.DataFrame, launched: Lau
 
 def _waits_in_calls(waits: pl.DataFrame, order: NDArray[np.int32] | None, begin: Ints, end: Ints) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Waits inside of their calls, with the place of the call in this `order` as `call`; and those whose call is not known."""
-    # Two waits of one call, which no driver tells of, might overlap.
-    known = pl.col("launch").is_not_null() & pl.col("launch").is_first_distinct()
-    inside, outside = waits.filter(known), waits.filter(~known)
+    # Two waits of one call might overlap; no driver reports that.
+    inside_call = pl.col("launch").is_not_null() & pl.col("launch").is_first_distinct()
+    inside, outside = waits.filter(inside_call), waits.filter(~inside_call)
     call = inside["launch"].to_numpy().astype(np.int64)
     if order is not None and len(call):
         place = np.empty(len(order), dtype=np.int32)

@@ -24,10 +24,10 @@ class Contexts:
         self._paths: dict[str, list[str]] = {}
 
     def levels(self, step: _Column, phase: _Column, layer: _Column, op: _Column) -> Iterator[Level]:
-        """Paths for `path_spans`, columns as in `context.CONTEXT`. Work of which nothing is known but that it is other work has none."""
-        known = (phase > 0) & ((phase != Phase.OTHER) | (step >= 0) | (layer > 0) | (op > 0))
+        """Paths for `path_spans`, columns as in `context.CONTEXT`. Work of phase `other` without step, layer and op has none."""
+        meant = (phase > 0) & ((phase != Phase.OTHER) | (step >= 0) | (layer > 0) | (op > 0))
         yield Level(SliceKind.STEP, step)
-        yield Level(SliceKind.PHASE, np.where(known, phase, -1))
+        yield Level(SliceKind.PHASE, np.where(meant, phase, -1))
         if SliceKind.LAYER not in self._making.without:
             yield from self._layers(layer)
         if SliceKind.OP not in self._making.without:
@@ -39,9 +39,9 @@ class Contexts:
 
     def cuts(self, track: _Column, step: _Column, phase: _Column) -> NDArray[np.bool_]:
         """Where no span goes on: at the first item of a track, of a step, and, outside of steps, of a phase."""
-        found = np.ones(len(track), dtype=np.bool_)
-        found[1:] = (track[1:] != track[:-1]) | (step[1:] != step[:-1]) | ((step[1:] < 0) & (phase[1:] != phase[:-1]))
-        return found
+        cuts = np.ones(len(track), dtype=np.bool_)
+        cuts[1:] = (track[1:] != track[:-1]) | (step[1:] != step[:-1]) | ((step[1:] < 0) & (phase[1:] != phase[:-1]))
+        return cuts
 
     def named(self, spans: pl.DataFrame) -> pl.DataFrame:
         """Spans of these levels, with the rows of their names in the place of their values."""
@@ -55,8 +55,8 @@ class Contexts:
 
     def texts(self, kind: str, values: Sequence[int]) -> list[str]:
         """Of phases, layers (their paths with dots) and ops; empty for none."""
-        known = {value: self._text(kind, value) for value in set(values)}
-        return [known[value] for value in values]
+        text_of = {value: self._text(kind, value) for value in set(values)}
+        return [text_of[value] for value in values]
 
     def _name(self, of: SliceKind, value: int) -> str:
         if of == SliceKind.STEP:

@@ -1,7 +1,7 @@
-"""What kernels recorded inside themselves, for a timeline: a row for each warp of the CTAs that a multiprocessor ran, one launch of each
+"""Records from inside kernels, for a timeline: a row for each warp of the CTAs that a multiprocessor ran, one launch of each
 kernel.
 
-Of a launch with very many records the multiprocessors with the lowest numbers are shown. What goes on beside a warp has a row of its own.
+Of a launch with very many records the multiprocessors with the lowest numbers are shown. Work beside a warp has a row of its own.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def inside_kernels(profile: Tables, making: Making, owners: Owners) -> None:
         of = (pl.col("process") == process) & (pl.col("launch") == number)
         ctas = profile.scan("intra_ctas").filter(of).collect()
         spans = profile.scan("intra_spans").filter(of).collect().join(ctas.select(*_CTA, "sm"), on=_CTA)
-        known = scopes.filter((pl.col("process") == process) & (pl.col("kernel") == launch["kernel"]))
+        named_scopes = scopes.filter((pl.col("process") == process) & (pl.col("kernel") == launch["kernel"]))
         paths = profile.table("intra_paths").filter((pl.col("process") == process) & (pl.col("kernel") == launch["kernel"]))
         name = names.get((process, launch["kernel"]), "a kernel")
         shown = _fitting(spans.filter((pl.col("begin_ns") > 0) & (pl.col("end_ns") < LATEST)))
         if len(shown):
-            _put(making, owners, process, f"Inside {name}, launch {launch['number']}", name, shown, ctas, known, paths)
+            _put(making, owners, process, f"Inside {name}, launch {launch['number']}", name, shown, ctas, named_scopes, paths)
 
 
 def _fitting(spans: pl.DataFrame) -> pl.DataFrame:
@@ -66,7 +66,7 @@ def _put(
     begin, end, sm = (shown[name].to_numpy().astype(np.int64) for name in ("begin_ns", "end_ns", "sm"))
     shown = shown.with_columns(slot=pl.Series(lanes(sm, begin, end)))
     clipped = [pl.col(name).clip(pl.col("cta_begin"), pl.col("cta_end")) for name in ("begin_ns", "end_ns")]
-    told = (
+    placed = (
         spans.join(shown.select("cta", "slot", cta_begin="begin_ns", cta_end="end_ns"), on="cta")
         .with_columns(clipped)
         .join(paths.select("path", "beside"), on="path", how="left")
@@ -74,7 +74,7 @@ def _put(
         .with_columns(pl.col("beside").fill_null(False), name=pl.coalesce("name", pl.format("scope {}", "scope")))
         .sort("sm", "slot", "warp", "beside", "begin_ns", "depth")
     )
-    rows = told.select("sm", "slot", "warp", "beside").unique(maintain_order=True)
+    rows = placed.select("sm", "slot", "warp", "beside").unique(maintain_order=True)
     several = dict(rows.group_by("sm").agg(pl.col("slot").max()).rows())
     tracks = [
         making.track(
@@ -85,37 +85,37 @@ def _put(
         )
         for sm, slot, warp, beside in rows.rows()
     ]
-    told = told.join(rows.with_columns(pl.Series("track", tracks)), on=["sm", "slot", "warp", "beside"], maintain_order="left")
-    told = told.with_columns(facts=pl.Series(_facts(making, told, kernel)), name=pl.Series(making.names(told["name"])))
-    told = _apart(making, told, above, process)
+    placed = placed.join(rows.with_columns(pl.Series("track", tracks)), on=["sm", "slot", "warp", "beside"], maintain_order="left")
+    placed = placed.with_columns(facts=pl.Series(_facts(making, placed, kernel)), name=pl.Series(making.names(placed["name"])))
+    placed = _apart(making, placed, above, process)
     columns = [pl.col("track", "begin_ns", "end_ns", "depth", "name", "facts"), pl.lit(int(SliceKind.SCOPE)).alias("kind")]
-    making.slices(told.select(columns))
+    making.slices(placed.select(columns))
 
 
-def _facts(making: Making, told: pl.DataFrame, kernel: str) -> Ints:
+def _facts(making: Making, spans: pl.DataFrame, kernel: str) -> Ints:
     """One set for all spans of a scope in a warp of a CTA: there are many."""
     alike = ["scope", "sm", "cta", "warp"]
     where = pl.when(pl.col("line") > 0).then(pl.format("{}:{}", "file", "line")).otherwise(pl.col("file").fill_null("")).alias("where")
-    sets = told.select(*alike, where, named="name").unique(alike, maintain_order=True)
+    sets = spans.select(*alike, where, named="name").unique(alike, maintain_order=True)
     listed = sets.select(pl.lit(kernel).alias("kernel"), where="where", sm="sm", cta="cta", warp="warp")
     numbers = making.facts(listed, ("kernel", "where", "sm", "cta", "warp"))
-    placed = told.select(alike).join(sets.select(alike).with_columns(pl.Series("set", numbers)), on=alike, maintain_order="left")
-    found: Ints = placed["set"].to_numpy()
-    return found
+    placed = spans.select(alike).join(sets.select(alike).with_columns(pl.Series("set", numbers)), on=alike, maintain_order="left")
+    sets_of_spans: Ints = placed["set"].to_numpy()
+    return sets_of_spans
 
 
-def _apart(making: Making, told: pl.DataFrame, above: int, process: int) -> pl.DataFrame:
-    """What goes on beside a warp may overlap: then it needs several rows."""
-    if not told["beside"].any():
-        return told
-    track, begin, end = (told[name].to_numpy().astype(np.int64) for name in ("track", "begin_ns", "end_ns"))
-    lane = np.where(told["beside"].to_numpy(), lanes(track, begin, end), 0)
+def _apart(making: Making, spans: pl.DataFrame, above: int, process: int) -> pl.DataFrame:
+    """Work beside a warp may overlap itself: then it needs several rows."""
+    if not spans["beside"].any():
+        return spans
+    track, begin, end = (spans[name].to_numpy().astype(np.int64) for name in ("track", "begin_ns", "end_ns"))
+    lane = np.where(spans["beside"].to_numpy(), lanes(track, begin, end), 0)
     more: dict[tuple[int, int], int] = {}
-    found = track.copy()
+    tracks = track.copy()
     for row in np.flatnonzero(lane).tolist():
         key = int(track[row]), int(lane[row])
         if key not in more:
             more[key] = making.track(TrackKind.INSIDE, above, process, making.name_of_track(key[0]))
-        found[row] = more[key]
-    depth = np.where(told["beside"].to_numpy(), 0, told["depth"].to_numpy())
-    return told.with_columns(track=pl.Series(found), depth=pl.Series(depth))
+        tracks[row] = more[key]
+    depth = np.where(spans["beside"].to_numpy(), 0, spans["depth"].to_numpy())
+    return spans.with_columns(track=pl.Series(tracks), depth=pl.Series(depth))

@@ -1,4 +1,4 @@
-"""The rows of a table that tell what was in a stretch of time, found without reading the rest of it."""
+"""The rows of a table that overlap a stretch of time, read without the remainder of the table."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import polars as pl
 from aiflame.attribute.devices.work import JOIN
 
 AROUND_NS = 20_000_000
-"""What is so near to a stretch is read with it: what overlaps others at its edge then lies where it lies in the whole, if nothing ran for a
-moment of that time."""
+"""Rows this near to a stretch are read with it. Overlapping rows at its edge then get the same lanes as in the whole timeline, if the
+device was idle for a moment in that margin."""
 _NEIGHBOURS = 100_000
 """Numbers of launches that are further apart than this are looked up one by one."""
 _LAUNCH = [pl.col(name).cast(pl.UInt32) if name == "api" else pl.col(name) for name in JOIN]
@@ -29,15 +29,15 @@ class Rows:
 
     def many(self, begin: int, end: int) -> int:
         """How many are in a stretch of time."""
-        found: int = self._touching(begin, end).select(pl.len()).collect().item()
-        return found
+        count: int = self._touching(begin, end).select(pl.len()).collect().item()
+        return count
 
     def near(self, begin: int, end: int) -> pl.DataFrame:
-        """Those in a stretch of time and close to it; and of each place the last one before it and the first one after it: what they are
-        both of goes on between them."""
-        found = self._touching(begin - AROUND_NS, end + AROUND_NS).collect()
+        """Those in a stretch of time and close to it; and of each place the last one before it and the first one after it: a
+        context that both have continues between them."""
+        rows = self._touching(begin - AROUND_NS, end + AROUND_NS).collect()
         at = pl.col(self.begin)
-        there = found.group_by(self.keys).agg(before=(at <= begin).any(), after=(at >= end).any())
+        there = rows.group_by(self.keys).agg(before=(at <= begin).any(), after=(at >= end).any())
         places = self._reach.join(there, on=self.keys, how="left")
         before = places.filter(~pl.col("before").fill_null(False), pl.col("first") <= begin)
         after = places.filter(~pl.col("after").fill_null(False), pl.col("last") >= end)
@@ -46,7 +46,7 @@ class Rows:
             *(self._at(before.filter(ended), "last"), self._at(after.filter(begun), "first")),
             *(self._edge(before.filter(~ended), at <= begin, at.max()), self._edge(after.filter(~begun), at >= end, at.min())),
         ]
-        return both(found, *edges)
+        return both(rows, *edges)
 
     def of(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Those that belong to the same launches as `rows` of another table."""
@@ -54,13 +54,13 @@ class Rows:
         new = (pl.col("process").diff() != 0) | (pl.col("correlation").diff() > _NEIGHBOURS)
         wanted = keys.with_columns(group=new.fill_null(True).cum_sum()).collect()
         bounds = wanted.group_by("process", "group").agg(low=pl.col("correlation").min(), high=pl.col("correlation").max())
-        found = [
+        groups = [
             self.table.filter(pl.col("process") == process, pl.col("correlation").is_between(low, high)).join(
                 wanted.lazy(), left_on=_LAUNCH, right_on=JOIN, how="semi"
             )
             for process, _, low, high in bounds.rows()
         ]
-        return both(self.table.clear().collect(), *pl.collect_all(found))
+        return both(self.table.clear().collect(), *pl.collect_all(groups))
 
     def _touching(self, begin: int, end: int) -> pl.LazyFrame:
         begin, end = max(begin, 0), max(end, 0)
@@ -87,6 +87,6 @@ class Rows:
         return near.join(places.lazy(), left_on=[*self.keys, self.begin], right_on=[*self.keys, moment], how="semi").collect()
 
 
-def both(*found: pl.DataFrame) -> pl.DataFrame:
+def both(*tables: pl.DataFrame) -> pl.DataFrame:
     """Each row once, in the table's order."""
-    return pl.concat([each for each in found if len(each)] or [found[0]]).unique("row").sort("row")
+    return pl.concat([each for each in tables if len(each)] or [tables[0]]).unique("row").sort("row")

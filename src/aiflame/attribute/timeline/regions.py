@@ -1,4 +1,4 @@
-"""Regions that a program marked, and what it counted, for a timeline."""
+"""Regions that a program marked, and its counters, for a timeline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiflame.profile.codes import AllocationKind, PayloadType, RegionApi, Region
 from aiflame.profile.tables import Tables
 
 _FACTS = ("domain", "category", "payload", "told")
-"""`told`: what the program told of a region (ITT metadata), `key: value`."""
+"""`told`: a region's ITT metadata, `key: value`."""
 
 
 def marked_regions(profile: Tables, making: Making, owners: Owners, placed: pl.DataFrame | None = None) -> None:
@@ -46,13 +46,13 @@ def marked_regions(profile: Tables, making: Making, owners: Owners, placed: pl.D
 def placed_regions(profile: Tables) -> pl.DataFrame:
     """Every region, with the track that it lies on: `label`, below the thread `owner` (-1: the process); `group` numbers these, and of
     those that overlap without nesting some lie in another `lane`, each at a `depth`."""
-    found = regions(profile).intervals
+    marked = regions(profile).intervals
     frame = pl.col("kind") == int(RegionKind.FRAME)
     free = pl.col("kind") == int(RegionKind.FREE)
     ours = pl.col("api") == int(RegionApi.AUTOMATIC)
     label = pl.when(frame).then(pl.lit("Frames")).when(free).then(pl.lit("Regions that may overlap")).otherwise(pl.lit("Regions"))
     of_domain = pl.when(pl.col("domain") == "").then(label).otherwise(pl.format("{}: {}", label, "domain"))
-    rows = found.with_columns(
+    rows = marked.with_columns(
         end_ns=pl.max_horizontal("begin_ns", "end_ns"),
         owner=pl.when(frame).then(-1).otherwise("thread"),
         label=pl.when(ours).then(pl.lit("Seen by aiflame")).otherwise(of_domain),
@@ -64,7 +64,7 @@ def placed_regions(profile: Tables) -> pl.DataFrame:
 
 
 def _facts(profile: Tables, making: Making, rows: pl.DataFrame) -> pl.Series:
-    told = (
+    metadata = (
         profile.scan("region_data")
         .select(pl.col("process", "region").cast(pl.Int64), told=pl.format("{}: {}", "key", "value"))
         .group_by("process", "region", maintain_order=True)
@@ -82,7 +82,7 @@ def _facts(profile: Tables, making: Making, rows: pl.DataFrame) -> pl.Series:
         .otherwise(pl.lit(""))
     )
     sets = rows.with_columns(payload=payload).join(
-        told, left_on=["process", "id"], right_on=["process", "region"], how="left", maintain_order="left"
+        metadata, left_on=["process", "id"], right_on=["process", "region"], how="left", maintain_order="left"
     )
     sets = sets.select(_FACTS)
     distinct = sets.unique(maintain_order=True)
@@ -91,7 +91,7 @@ def _facts(profile: Tables, making: Making, rows: pl.DataFrame) -> pl.Series:
 
 
 def counters(profile: Tables, making: Making, owners: Owners) -> None:
-    """What the program counts, bytes copied so far, and device memory that is taken."""
+    """The program's counters, bytes copied so far, and allocated device memory."""
     value = profile.table("counters")
     doubles = pl.Series("value", value["value"].to_numpy().view(np.float64))
     own = value.with_columns(doubles, label=pl.when(pl.col("domain") == "").then("name").otherwise(pl.format("{}: {}", "domain", "name")))
@@ -106,10 +106,10 @@ def counters(profile: Tables, making: Making, owners: Owners) -> None:
     )
     _count(making, owners, copied, "bytes")
     size = pl.col("bytes").clip(upper_bound=MOST_BYTES).cast(pl.Float64)
-    taken = pl.when(pl.col("kind") == int(AllocationKind.TAKE)).then(size).otherwise(-size)
+    change = pl.when(pl.col("kind") == int(AllocationKind.TAKE)).then(size).otherwise(-size)
     memory = (
         profile.scan("allocations")
-        .select("process", "time_ns", label=pl.format("memory taken {}", "device"), value=taken)
+        .select("process", "time_ns", label=pl.format("memory taken {}", "device"), value=change)
         .sort("process", "label", "time_ns")
         .with_columns(pl.col("value").cum_sum().over("process", "label"))
         .collect()

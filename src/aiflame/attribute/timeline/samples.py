@@ -21,19 +21,19 @@ from aiflame.profile.tables import Tables
 DEEPEST = 200
 """Functions of a stack beyond these are not shown."""
 BRIDGED = 20
-"""Between samples that are not further apart than so many periods, the thread was in what both were in: it was not run for a moment, or
-waited. Each has no more than its own time of what only it was in."""
+"""Between samples at most this many periods apart, the thread counts as being in the functions of both: it did not run for a moment, or
+waited. A function of only one of them gets no more than that sample's own time."""
 
 
 def clock_of(profile: Tables) -> int | None:
-    """Of samples of both clocks, those of wall-clock time tell all."""
+    """The clock to show: wall-clock time, which covers everything, where it was sampled."""
     clocks = set(profile.scan("cpu_samples").select("clock").unique().collect()["clock"].to_list())
     return None if not clocks else 1 if 1 in clocks else 0
 
 
 def cpu_samples(profile: Tables, making: Making, owners: Owners, stacks: Stacks, meaning: Meaning | None = None) -> None:
     """Puts functions on a track for each thread; steps, phases, layers and ops on threads of processes that launched nothing. `meaning`:
-    what `of_samples` says, if it was asked before."""
+    the result of `of_samples`, if the caller has it."""
     clock = clock_of(profile)
     if clock is None:
         return
@@ -49,10 +49,10 @@ def cpu_samples(profile: Tables, making: Making, owners: Owners, stacks: Stacks,
             analysis = Analysis.of(profile)
             meaning = of_samples(analysis, clock)
             analysis.used(of_samples.part(clock))
-        told = pl.DataFrame({name: meaning.samples[name] for name in ("step", "phase", "layer", "op")})[rows["row"].to_numpy()]
-        here = rows.hstack(told).filter(alone)
+        context = pl.DataFrame({name: meaning.samples[name] for name in ("step", "phase", "layer", "op")})[rows["row"].to_numpy()]
+        here = rows.hstack(context).filter(alone)
         contexts = Contexts(making, meaning)
-        levels = contexts.levels(*(here[name].to_numpy() for name in told.columns))
+        levels = contexts.levels(*(here[name].to_numpy() for name in context.columns))
         own, begin, end = (here[name].to_numpy() for name in ("track", "begin_ns", "end_ns"))
         spans, _ = path_spans(own, begin, end, levels)
         making.slices(contexts.named(spans))
@@ -66,7 +66,7 @@ def _stretches(samples: pl.DataFrame, track: Ints) -> pl.DataFrame:
     rows = rows.sort("track", "end_ns", maintain_order=True)
     before = pl.col("end_ns").shift(1).over("track")
     gap = pl.col("end_ns") - before
-    # A tick comes late or early by what the system's clock is coarse: what is not longer than two periods has no gap.
+    # A tick comes late or early by the resolution of the system's clock: samples at most two periods apart have no gap between them.
     begin = pl.when(gap <= 2 * pl.col("worth")).then(before).otherwise(pl.max_horizontal(before, pl.col("end_ns") - pl.col("worth")))
     follows = (gap <= BRIDGED * pl.col("worth")).fill_null(False)
     return rows.with_columns(begin_ns=pl.max_horizontal(begin, pl.lit(0)), follows=follows)
@@ -91,8 +91,8 @@ def _functions(making: Making, owners: Owners, stacks: Stacks, rows: pl.DataFram
     state_names = making.names(states["name"].to_list())
 
     def levels() -> list[Level]:
-        found = [Level(SliceKind.FUNCTION, np.where(at >= 0, at, -1)) for at in ancestors(parent, node, DEEPEST)]
-        return [*found, Level(SliceKind.FUNCTION, np.where(ending >= 0, len(names) + ending, -1))]
+        functions = [Level(SliceKind.FUNCTION, np.where(at >= 0, at, -1)) for at in ancestors(parent, node, DEEPEST)]
+        return [*functions, Level(SliceKind.FUNCTION, np.where(ending >= 0, len(names) + ending, -1))]
 
     spans, _ = path_spans(stretch, begin, end, levels())
     value = spans["value"].to_numpy()
@@ -106,7 +106,7 @@ def _functions(making: Making, owners: Owners, stacks: Stacks, rows: pl.DataFram
 
 
 def _shown_parents(stacks: Stacks) -> NDArray[np.int32]:
-    """The trie of what is shown: for each node the next shown one outside of it, 0 where that is a process."""
+    """The trie of shown functions: for each node the next shown one outside of it, 0 where that is a process."""
     trie = stacks.trie
     above = np.where(trie.parent >= 0, stacks.visible[np.maximum(trie.parent, 0)], 0)
     parent = np.where(above > trie.processes, above, 0).astype(np.int32)

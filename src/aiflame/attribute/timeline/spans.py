@@ -1,4 +1,5 @@
-"""How slices lie on tracks: paths that follow each other become nested spans; what overlaps without nesting is put on tracks of its own."""
+"""The layout of slices on tracks: paths that follow each other become nested spans; slices that overlap without nesting get separate
+tracks."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class Level:
     kind: int
     """of the slices that it makes"""
     value: NDArray[np.integer]
-    """for each item; negative: its path has none here, what follows takes its place"""
+    """for each item; negative: its path has none here, and the next level takes its place"""
 
 
 def path_spans(track: Ints, begin: Ints, end: Ints, levels: Iterable[Level]) -> tuple[pl.DataFrame, NDArray[np.uint16]]:
@@ -32,7 +33,7 @@ def path_spans(track: Ints, begin: Ints, end: Ints, levels: Iterable[Level]) -> 
     item's depth."""
     depth = np.zeros(len(track), dtype=np.uint16)
     changes = np.append(True, track[1:] != track[:-1])[: len(track)]
-    found = []
+    spans = []
     for level in levels:
         value = level.value
         changes[1:] |= value[1:] != value[:-1]
@@ -40,7 +41,7 @@ def path_spans(track: Ints, begin: Ints, end: Ints, levels: Iterable[Level]) -> 
         last = np.append(first[1:], len(track))[: len(first)] - 1
         there = value[first] >= 0
         first, last = first[there], last[there]
-        found.append(
+        spans.append(
             pl.DataFrame(
                 {
                     "track": track[first].astype(np.uint32),
@@ -53,7 +54,7 @@ def path_spans(track: Ints, begin: Ints, end: Ints, levels: Iterable[Level]) -> 
             )
         )
         depth += (value >= 0).astype(np.uint16)
-    return pl.concat(found), depth
+    return pl.concat(spans), depth
 
 
 def pieces(cuts: NDArray[np.bool_], least: int = PIECE) -> Iterator[slice]:
@@ -88,7 +89,7 @@ def lanes(group: NDArray[np.integer], begin: Ints, end: Ints) -> Ints:
     new = np.append(True, group[1:] != group[:-1])
     if not (~new[1:] & (begin[1:] < end[:-1])).any():
         return lane
-    # Within a group the end that was reached so far: groups are kept apart by what no moment exceeds.
+    # The latest end so far within a group: an offset larger than any rank separates the groups.
     number = np.cumsum(new) - 1
     order = np.unique(end)
     rank = np.searchsorted(order, end) + number * (len(order) + 1)
@@ -112,17 +113,17 @@ def _lanes_of_stretch(begin: list[int], end: list[int]) -> list[int]:
     """Each in the lowest lane that is free."""
     free: list[int] = []
     busy: list[tuple[int, int]] = []
-    made, found = 0, []
+    count, lanes = 0, []
     for start, stop in zip(begin, end, strict=True):
         while busy and busy[0][0] <= start:
             heapq.heappush(free, heapq.heappop(busy)[1])
         if free:
             lane = heapq.heappop(free)
         else:
-            lane, made = made, made + 1
+            lane, count = count, count + 1
         heapq.heappush(busy, (stop, lane))
-        found.append(lane)
-    return found
+        lanes.append(lane)
+    return lanes
 
 
 def nested_lanes(group: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints]:

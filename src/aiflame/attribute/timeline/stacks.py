@@ -1,4 +1,4 @@
-"""What a timeline says of stacks: the innermost lines of Python, and the function of a driver's interface that was called."""
+"""Texts for stacks in a timeline: the innermost lines of Python, and the called function of a driver's interface."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from aiflame.profile.frame_words import is_frame_of
 from aiflame.profile.tables import Tables
 
 LINES = 4
-"""Innermost lines that are told of a stack."""
-_NOT_TOLD = (
+"""Innermost lines that are shown of a stack."""
+_GLUE_FILES = (
     r"(?:^|/)torch/(?:nn/modules/module|_ops|_tensor|utils/_contextlib|autograd/(?:__init__|graph|function))\.py$"
     r"|(?:^|/)torch/_(?:inductor|functorch|dynamo)/|(?:^|/)triton/(?:runtime|backends)/|^<frozen"
 )
-"""Files of Python functions through which torch and Triton call what a person wrote, or what they generated of it."""
+"""Files of Python functions through which torch and Triton call a person's code, or the code they generated from it."""
 _LAUNCHER = ("<string>", "launcher")
 """The function that Inductor makes for each kernel."""
 _INTERFACE = r"^_*(?:cu(?:da)?[A-Z]|cl[A-Z])\w*(?:@.*)?$"
@@ -41,10 +41,10 @@ class Stacks:
         words, text = self._lines
         parent, word = words.parent, words.word
         at = words.stacks.keys.find(process, stack) + 1
-        told = np.append(np.array([bool(one) for one in text], dtype=np.bool_), False)[word]
-        nearest, further = nodes.nearest(parent, told), nodes.nearest(parent, told, strict=True)
-        found = _walk(np.where(at > 0, nearest[at], -1), further)
-        lines = [[text[word[one]] for one in each if one >= 0] for each in found.tolist()]
+        shown = np.append(np.array([bool(one) for one in text], dtype=np.bool_), False)[word]
+        nearest, further = nodes.nearest(parent, shown), nodes.nearest(parent, shown, strict=True)
+        steps = _walk(np.where(at > 0, nearest[at], -1), further)
+        lines = [[text[word[one]] for one in each if one >= 0] for each in steps.tolist()]
         bare = np.array([not each for each in lines], dtype=np.bool_)
         for place, names in zip(np.flatnonzero(bare).tolist(), self._functions(process[bare], stack[bare]), strict=True):
             lines[place] = names
@@ -61,8 +61,8 @@ class Stacks:
     def visible_of(self, process: Ints, stack: Ints) -> Ints:
         """The innermost node of `trie` that is no noise; 0 where there is none."""
         node = self.trie.on_threads(process, stack)
-        found = self.visible[node].astype(np.int64)
-        return np.where(found > self.trie.processes, found, 0)
+        visible = self.visible[node].astype(np.int64)
+        return np.where(visible > self.trie.processes, visible, 0)
 
     @cached_property
     def visible(self) -> NDArray[np.int32]:
@@ -78,34 +78,34 @@ class Stacks:
         shown[: self.trie.processes + 1] = False
         further = nodes.nearest(self.trie.parent, shown, strict=True)
         node = self.visible_of(process, stack)
-        found = _walk(np.where(node > 0, node, -1), further)
-        used = self.trie.frames[self.trie.frame[np.maximum(found, 0)].ravel()]
+        steps = _walk(np.where(node > 0, node, -1), further)
+        used = self.trie.frames[self.trie.frame[np.maximum(steps, 0)].ravel()]
         names = [f"{name} ({module})" if module else name for name, module in used.select("name", "module").rows()]
         rows = [names[at : at + LINES] for at in range(0, len(names), LINES)]
-        return [[name for one, name in zip(each, row, strict=True) if one >= 0] for each, row in zip(found.tolist(), rows, strict=True)]
+        return [[name for one, name in zip(each, row, strict=True) if one >= 0] for each, row in zip(steps.tolist(), rows, strict=True)]
 
     @cached_property
     def _lines(self) -> tuple[WordTrie, list[str]]:
-        """The trie of words, and the text of each distinct word (empty: not told)."""
+        """The trie of words, and the text of each distinct word (empty: not shown)."""
         words = word_trie(self._profile)
         symbols = self._profile.table("symbols") if self._profile.has("symbols") else None
         text = [""] * len(words.distinct)
         if symbols is not None:
             line = pl.format("{}:{} {}", pl.col("file").str.split("/").list.last(), "line", "name")
-            told = is_frame_of(FrameKind.PYTHON) & ~pl.col("file").str.contains(_NOT_TOLD)
-            told &= (pl.col("file") != _LAUNCHER[0]) | (pl.col("name") != _LAUNCHER[1])
+            shown = is_frame_of(FrameKind.PYTHON) & ~pl.col("file").str.contains(_GLUE_FILES)
+            shown &= (pl.col("file") != _LAUNCHER[0]) | (pl.col("name") != _LAUNCHER[1])
             own = symbols.filter(pl.col("depth") == 0).unique(["process", "frame"], keep="first")
             named = words.distinct.join(
                 own.select("process", "frame", "file", "line", "name"), on=["process", "frame"], how="left", maintain_order="left"
             )
-            text = named.select(pl.when(told).then(line).otherwise(pl.lit("")).fill_null("").alias("text"))["text"].to_list()
+            text = named.select(pl.when(shown).then(line).otherwise(pl.lit("")).fill_null("").alias("text"))["text"].to_list()
         return words, text
 
 
 def _walk(first: Ints, further: NDArray[np.int32]) -> Ints:
     """LINES steps outwards from each node; -1 where the way has ended."""
-    found = [first.astype(np.int64)]
+    steps = [first.astype(np.int64)]
     for _ in range(LINES - 1):
-        at = found[-1]
-        found.append(np.where(at >= 0, further[np.maximum(at, 0)], -1))
-    return np.stack(found, axis=1)
+        at = steps[-1]
+        steps.append(np.where(at >= 0, further[np.maximum(at, 0)], -1))
+    return np.stack(steps, axis=1)

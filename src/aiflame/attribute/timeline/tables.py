@@ -1,4 +1,4 @@
-"""The tables of a timeline, and their making: tracks, what lies on them, names and facts.
+"""The tables of a timeline, and their making: tracks, slices and points on them, names and facts.
 
 All times are CLOCK_MONOTONIC in nanoseconds.
 """
@@ -17,20 +17,20 @@ from aiflame.attribute.arrays.types import Ints
 
 
 class TrackKind(IntEnum):
-    """What a track shows. In this order tracks stand below each other."""
+    """The kind of a track. In this order tracks stand below each other."""
 
     PROCESS = 1
     """nothing itself: those of its threads and devices stand below it"""
     THREAD = 2
     """steps, phases, layers, ops and, innermost, calls that give a device work or wait for it; without a GPU by CPU samples"""
     REGIONS = 3
-    """what the program marked on a thread, or (below a process) of the whole process"""
+    """regions that the program marked on a thread, or (below a process) frames of the whole process"""
     SAMPLES = 4
     """functions that CPU samples met on a thread; all those of a process stand below one SAMPLES track without slices"""
     DEVICE = 5
     """nothing itself: a device as one process uses it"""
     PURPOSE = 6
-    """steps, phases, layers and ops that the kernels of a stream are of"""
+    """steps, phases, layers and ops that the kernels of a stream belong to"""
     STREAM = 7
     """kernels and copies"""
     COUNTER = 8
@@ -87,14 +87,14 @@ SLICES: Mapping[str, type[pl.DataType]] = {
     "name": pl.UInt32,  # row of `names`
     "facts": pl.UInt32,  # `set` in `facts`, 0: none
     "step": pl.Int32,  # of calls, kernels and copies; -1: none
-    "flow": pl.UInt32,  # of a call: the first of the arrows to what it had run; of a kernel or copy: the arrow that ends here; 0: none
+    "flow": pl.UInt32,  # of a call: the first arrow to its kernels and copies; of a kernel or copy: the arrow that ends here; 0: none
     "flows": pl.UInt32,  # of a call: how many arrows, numbered one after the other, begin here
 }
 POINTS: Mapping[str, type[pl.DataType]] = {"track": pl.UInt32, "time_ns": pl.Int64, "value": pl.Float64}
 FACTS: Mapping[str, type[pl.DataType]] = {
     "set": pl.UInt32,  # from 1, sorted; slices with the same facts share a set
     "key": pl.String,  # several rows with one key beside each other are a list
-    "text": pl.String,  # null where `number` tells
+    "text": pl.String,  # null where `number` has the value
     "number": pl.UInt64,
 }
 LATEST = (1 << 62) - 1
@@ -117,8 +117,8 @@ class Timeline:
 
 
 class Making:
-    """A timeline that grows. `taker` is given what there is whenever slices have come, and it is forgotten then: a part, in which tracks,
-    names and sets of facts are those that no part before had."""
+    """A timeline that grows. Whenever slices are added, `taker` is given all rows so far, which are then dropped: a part has only
+    tracks, names and sets of facts that no earlier part had."""
 
     def __init__(self, without: frozenset[SliceKind] = frozenset(), taker: Callable[[Timeline], None] | None = None) -> None:
         self.without = without
@@ -155,8 +155,8 @@ class Making:
 
     def names(self, texts: Iterable[str]) -> Ints:
         """The row of each text."""
-        known = self._names
-        return np.array([known.setdefault(text, len(known)) for text in texts], dtype=np.int64)
+        rows = self._names
+        return np.array([rows.setdefault(text, len(rows)) for text in texts], dtype=np.int64)
 
     def name(self, row: int) -> str:
         """The text of a row."""
@@ -165,7 +165,7 @@ class Making:
         return self._texts[row]
 
     def facts(self, sets: pl.DataFrame, keys: Sequence[str]) -> Ints:
-        """Makes a set of each row of a table with these columns: texts, numbers, and lists of texts. Empty texts and nulls tell nothing.
+        """Makes a set of each row of a table with these columns: texts, numbers, and lists of texts. Empty texts and nulls are left out.
         The number of each row's set."""
         first = self._sets + 1
         self._sets += len(sets)
@@ -176,17 +176,19 @@ class Making:
             if sets.schema[key] == pl.List(pl.String):
                 value = value.explode("value")
             text = sets.schema[key].is_numeric()
-            told = pl.col("value").is_not_null() if text else pl.col("value").str.len_bytes() > 0
+            has_value = pl.col("value").is_not_null() if text else pl.col("value").str.len_bytes() > 0
             none = pl.lit(None)
             text_of, number_of = (none, pl.col("value")) if text else (pl.col("value"), none)
             parts.append(
-                value.filter(told).select("set", "at", "key", text=text_of.cast(pl.String), number=number_of.cast(pl.UInt64, strict=False))
+                value.filter(has_value).select(
+                    "set", "at", "key", text=text_of.cast(pl.String), number=number_of.cast(pl.UInt64, strict=False)
+                )
             )
         self._facts.append(pl.concat(parts).sort("set", "at", maintain_order=True).select(list(FACTS)))
         return np.arange(first, first + len(sets))
 
     def slices(self, *rows: pl.DataFrame) -> None:
-        """All slices of some tracks, as tables with columns of SLICES; what is not there is 0 (-1: step)."""
+        """All slices of some tracks, as tables with columns of SLICES; missing columns are 0 (-1: step)."""
         nothing = {"facts": 0, "step": -1, "flow": 0, "flows": 0}
         parts = [
             each.select(
@@ -209,7 +211,7 @@ class Making:
         self._points.append(rows.select(pl.col(name).cast(kind) for name, kind in POINTS.items()))
 
     def finish(self) -> Timeline:
-        """All, or what was not given away."""
+        """The whole timeline, or the part that `taker` did not get."""
         return self._part(self._points)
 
     def _part(self, points: list[pl.DataFrame]) -> Timeline:

@@ -1,4 +1,5 @@
-"""What the recorder read of the machine, for a timeline: counters below the machine, a group for each device; of processes below them."""
+"""The recorder's measurements of the machine, for a timeline: counters below the machine, a group for each device; of processes below
+them."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _GROUPS = {
     "infiniband": "InfiniBand {}",
     "cxi": "Slingshot {}",
 }
-"""What the devices of a source are called; in this order they stand below each other."""
+"""Titles of the devices of a source; in this order they stand below each other."""
 _MANY = {"cpu": "CPU cores", "pressure": "Pressure"}
 """Where a group has several devices, they are part of its counters' names."""
 
@@ -38,16 +39,16 @@ class _Counter:
     pid: str = ""
     """of a process, "" for the machine's"""
     grows: bool = False
-    """What was read is energy in J: what is shown is power."""
+    """The values are energy in J, shown as power."""
 
 
 def telemetry(profile: Tables, making: Making, owners: Owners) -> None:
     """A profile without telemetry has no track of it."""
     if not profile.has("telemetry_series") or not profile.has("telemetry"):
         return
-    told = profile.table("telemetry_series").select("source", "device", "name", "unit", "series").rows()
-    powered = {(source, device) for source, device, name, _, _ in told if name == "power"}
-    counters = [_counter(*row) for row in told if not (row[2] == "energy" and row[:2] in powered)]
+    named = profile.table("telemetry_series").select("source", "device", "name", "unit", "series").rows()
+    powered = {(source, device) for source, device, name, _, _ in named if name == "power"}
+    counters = [_counter(*row) for row in named if not (row[2] == "energy" and row[:2] in powered)]
     values = profile.scan("telemetry").filter(pl.col("value").is_finite(), pl.col("time_ns") < LATEST)
     by_series = {key[0]: rows for key, rows in values.collect().partition_by("series", as_dict=True).items()}
     processes = {str(pid): process for process, pid in profile.table("processes").select("process", "pid").rows()}
@@ -55,7 +56,7 @@ def telemetry(profile: Tables, making: Making, owners: Owners) -> None:
     for one in sorted(counters, key=lambda one: (one.order, one.group)):
         rows = by_series.get(one.series)
         if rows is None or (one.pid and one.pid not in processes) or not (rows["value"] != 0).any():
-            continue  # what was always 0 is not of this program
+            continue  # a counter that stays 0 does not concern this program
         if one.pid:
             process = processes[one.pid]
             track = making.track(TrackKind.COUNTER, owners.process(process), process, one.label, unit=one.unit)
@@ -72,7 +73,7 @@ def _counter(source: str, device: str, name: str, unit: str, series: int) -> _Co
     order = list(_GROUPS).index(source) if source in _GROUPS else len(_GROUPS)
     if source == "process":
         return _Counter(order, "", name, unit, series, device.removeprefix("pid "))
-    grows = name == "energy"  # nobody reads what was taken since the machine was started
+    grows = name == "energy"  # a sum since the machine's start helps nobody
     name, unit = ("power", "W") if grows else (name, unit)
     several = bool(device) and source in ("cpu", "pressure", "rapl")
     group = _MANY.get(source, "CPU") if several else _GROUPS.get(source, "{}").format(device)
@@ -80,7 +81,7 @@ def _counter(source: str, device: str, name: str, unit: str, series: int) -> _Co
 
 
 def _points(rows: pl.DataFrame, counter: _Counter) -> pl.DataFrame:
-    """What changes: a value holds until the next."""
+    """Only changes: a value holds until the next."""
     if counter.grows:
         power = pl.col("value").diff() * 1e9 / pl.col("time_ns").cast(pl.Int64).diff()
         rows = rows.with_columns(value=power.shift(-1)).filter(pl.col("value") >= 0)

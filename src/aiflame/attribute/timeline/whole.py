@@ -1,6 +1,6 @@
-"""A profile as a timeline: processes, their threads with what they did, their devices' streams with what ran there, counters.
+"""A profile as a timeline: processes, their threads with calls and functions, their devices' streams with kernels and copies, counters.
 
-The tables are described in `timeline_tables`. What draws or writes a timeline needs nothing but them.
+The tables are described in `timeline.tables`. Drawing or writing a timeline needs nothing but them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def timeline(
     taker: Callable[[Timeline], None] | None = None,
 ) -> Timeline:
     """All that a profile knows of time; without `samples` no functions that CPU samples met, and without some kinds of slices.
-    With a `taker`, what it was not given (see `Making`)."""
+    With a `taker`, the part that it did not get (see `Making`)."""
     profile = Analysis.of(profile)
     making = Making(without, taker)
     owners = owners_of(profile, making)
@@ -77,7 +77,7 @@ def owners_of(profile: Tables, making: Making) -> Owners:
 
 
 def launches_of(profile: Tables) -> pl.DataFrame:
-    """What is shown of each launch."""
+    """The columns of launches that a timeline shows."""
     variant = pl.col("variant") if profile.has("kernel_variants") else pl.lit(0, dtype=pl.UInt32).alias("variant")
     columns = [pl.col(name).cast(pl.UInt32) if name == "api" else pl.col(name) for name in JOIN]
     return profile.scan("launches").select(*columns, "id", "thread", "stack", variant, "begin_ns", "end_ns").collect()

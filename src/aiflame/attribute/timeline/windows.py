@@ -29,12 +29,12 @@ class TooMuch(AiflameError):
 
 @dataclass(frozen=True)
 class Windows:
-    """Keeps what is costly and the same for every stretch: what launches are of, stacks, and where regions lie."""
+    """Keeps the costly parts that every stretch shares: the context of launches, stacks, and the tracks of regions."""
 
     profile: Analysis
 
     def timeline(self, begin: int, end: int, most: int) -> Timeline:
-        """What lies in [begin, end), without counters. What lies around it may be there too, in parts: it is to be cut off."""
+        """The timeline of [begin, end), without counters. Slices around it may be there too, in parts: the caller cuts them off."""
         if (many := sum(rows.many(begin, end) for rows in (self._kernels, self._launches, self._samples))) > most:
             raise TooMuch(f"{many:,} records are in this stretch of time: ask for a shorter one")
         cut, launched, sampled = self._cut(begin, end)
@@ -54,7 +54,7 @@ class Windows:
 
     @cached_property
     def counters(self) -> Timeline:
-        """What was counted, of the whole time: tracks and points alone."""
+        """Counters of the whole time: only tracks and points."""
         making = Making()
         owners = owners_of(self.profile, making)
         counters(self.profile, making, owners)
@@ -108,14 +108,14 @@ class Windows:
 
     @cached_property
     def _sampled(self) -> Meaning | None:
-        """What the samples are of, if there is a process of which they alone tell it."""
+        """The context of samples, if there is a process without launches, where only samples have it."""
         launched = self.profile.scan("launches").select("process").unique()
-        rest = self.profile.scan("cpu_samples").select("process").unique().join(launched, on="process", how="anti")
-        if rest.collect().is_empty():
+        unlaunched = self.profile.scan("cpu_samples").select("process").unique().join(launched, on="process", how="anti")
+        if unlaunched.collect().is_empty():
             return None
         clock = clock_of(self.profile) or 0
         meaning = of_samples(self.profile, clock)
-        self.profile.release(of_samples.part(clock))  # what follows of it is much less
+        self.profile.release(of_samples.part(clock))  # the columns selected below are much smaller
         return replace(meaning, samples=meaning.samples.select("step", "phase", "layer", "op"))
 
 

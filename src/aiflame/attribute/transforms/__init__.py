@@ -1,1 +1,2 @@
-"""Functions from Tree to Tree. None changes its argument; each says what it removes, and totals stay exact unless it says so."""
+"""Functions from Tree to Tree. None changes its argument. Docstrings name the removed frames; totals stay exact unless they say
+otherwise."""

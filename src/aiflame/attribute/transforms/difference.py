@@ -11,7 +11,7 @@ from aiflame.attribute.tree import FRAME_COLUMNS, Metric, Tree, assemble
 
 BASE, NEW = "base", "new"
 SAME = ["name", "kind", "file", "module", "full_name"]
-"""What makes frames of two runs the same: not the line, which moves when a file is edited."""
+"""Frames of two runs are the same if these are equal: not the line, which moves when a file is edited."""
 
 
 def diff(base: Tree, new: Tree, metric: str, *, normalize: bool = False) -> Tree:

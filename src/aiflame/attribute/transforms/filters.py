@@ -1,4 +1,4 @@
-"""What one can do to a tree: functions from Tree to Tree that never change their argument, nor any total unless they say so."""
+"""Filters of a tree: functions from Tree to Tree that never change their argument, nor any total unless they say so."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def hide(tree: Tree, which: str | pl.Expr) -> Tree:
 
 
 def focus(tree: Tree, pattern: str) -> Tree:
-    """Only the frames that a regular expression finds and what they call, as if they were outermost. The new total is the matched
+    """Only the frames that match a regular expression and their callees, as if they were outermost. The new total is the matched
     part of the old one; a match within a match counts once."""
-    found = matching(tree, pattern)
-    inside = nodes.nearest(tree.parent, found) >= 0
-    outermost = found & ~(nodes.nearest(tree.parent, found, strict=True) >= 0)
+    matches = matching(tree, pattern)
+    inside = nodes.nearest(tree.parent, matches) >= 0
+    outermost = matches & ~(nodes.nearest(tree.parent, matches, strict=True) >= 0)
     inside[0] = True
     above = np.where(outermost, 0, tree.parent).astype(np.int32)
     not_root = np.arange(len(tree)) > 0
@@ -36,13 +36,13 @@ def focus(tree: Tree, pattern: str) -> Tree:
 
 
 def without(tree: Tree, pattern: str) -> Tree:
-    """Without the frames that a regular expression finds and all they call: the total is less by what `focus` shows."""
+    """Without the frames that match a regular expression and all their callees: the total is less by the total of `focus`."""
     outside = ~(nodes.nearest(tree.parent, matching(tree, pattern)) >= 0)
     return subset(tree, outside, tree.parent, dict(tree.values))
 
 
 def without_idle(tree: Tree) -> Tree:
-    """Without the time in which devices had nothing to do: the total is what kernels and copies took."""
+    """Without the time in which devices had nothing to do: the total is the time of kernels and copies."""
     idle = tree.kinds() == Kind.GPU_IDLE
     if not idle.any():
         return tree
@@ -56,7 +56,7 @@ def prune(tree: Tree, share: float, metric: str | None = None) -> Tree:
     total = tree.totals(metric or tree.metrics[0].name)
     small = total < share * int(total[0])
     small[0] = False
-    small = nodes.nearest(tree.parent, small) >= 0  # what lies below in another metric need not be small
+    small = nodes.nearest(tree.parent, small) >= 0  # nodes below need not be small in another metric
     if not small.any():
         return tree
     keeper = nodes.nearest(tree.parent, ~small)

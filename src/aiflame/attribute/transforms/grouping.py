@@ -1,4 +1,4 @@
-"""A tree regrouped: under the root first what the time belongs to (a thread, a library …), then the code as before."""
+"""A tree regrouped: under the root first the owner of the time (a thread, a library …), then the code as before."""
 
 from __future__ import annotations
 

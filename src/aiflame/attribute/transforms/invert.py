@@ -1,4 +1,4 @@
-"""The tree bottom-up: what the time was spent in, and below it who called that."""
+"""The tree bottom-up: the functions that spent the time, and below each its callers."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def invert(tree: Tree) -> Tree:
     """
     source = np.flatnonzero(np.any([value != 0 for value in tree.values.values()], axis=0))
     cursor, place = source.astype(np.int64), np.zeros(len(source), dtype=np.int64)
-    parents, frames, made = [np.array([-1])], [np.array([0])], 1
+    parents, frames, count = [np.array([-1])], [np.array([0])], 1
     climbing = np.flatnonzero(cursor > 0)
     while len(climbing):
-        met, which = np.unique(place[climbing] << 32 | tree.frame[cursor[climbing]], return_inverse=True)
-        parents.append(met >> 32)
-        frames.append(met & 0xFFFFFFFF)
-        place[climbing] = made + which
-        made += len(met)
+        merged, which = np.unique(place[climbing] << 32 | tree.frame[cursor[climbing]], return_inverse=True)
+        parents.append(merged >> 32)
+        frames.append(merged & 0xFFFFFFFF)
+        place[climbing] = count + which
+        count += len(merged)
         cursor[climbing] = tree.parent[cursor[climbing]]
         climbing = climbing[cursor[climbing] > 0]
-    values = {name: nodes.gather(place, value[source], made) for name, value in tree.values.items()}
+    values = {name: nodes.gather(place, value[source], count) for name, value in tree.values.items()}
     return assemble(tree.frames, np.concatenate(parents).astype(np.int32), np.concatenate(frames).astype(np.uint32), values, tree.metrics)

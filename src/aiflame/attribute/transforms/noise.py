@@ -1,5 +1,5 @@
-"""Hiding what the program's author did not write: the interpreter at work, imports, how programs and threads begin, our own library,
-and how a GPU's driver does what it was called for."""
+"""Hides frames that the program's author did not write: the interpreter, imports, the start of programs and threads, our own library,
+and the inside of a GPU's driver."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NATIVE = [int(Kind.C), int(Kind.CPP)]
 _DETAIL = [int(Kind.CPU_LINE), int(Kind.CPU_INSTRUCTION)]
 
 _SUFFIX = r"(\.(cold|part|constprop|isra|lto_priv|llvm)[.\d]*)*$"
-"""What compilers append to a function's name."""
+"""Suffixes that compilers append to a function's name."""
 
 _CALLS = (
     r"^(_?PyEval_\w+|_PyEval\w*|_TAIL_CALL_\w+"
@@ -41,32 +41,33 @@ _START = (
     r"|execute_native_thread_routine)(@.*)?"
 )
 _BETWEEN = r"^(libaiflame(_mpi|_hip|_level_zero)?\b.*\.so|_ctypes\..*so|libffi\b.*)"
-"""Our own library, and what lies between Python and a foreign function."""
+"""Our own library, and the libraries between Python and a foreign function."""
 _DRIVER = r"^lib(cuda|cudart|cupti|nvidia-[\w-]+|nvperf_\w+)\b[^/]*\.so"
 _DRIVER_INSIDE = (
     r"^(libcudart_static_[0-9a-f]+|__cudart\w*"
     r"|cuda(Launch|Memcpy|Memset|Mem|Malloc|Free|Graph|Stream|Event|Device|Func|Get|Set|Ctx|Host|Occupancy)[A-Z]?\w*)"
 )
-"""What functions of the runtime are called where it is a part of the program itself."""
+"""Names of the runtime's functions where it is linked into the program itself."""
 _DRIVER_API = r"^_*cu(da)?[A-Z]\w*"
 _BENEATH_ALL = r"^(ld-linux|ld-musl|libc|libpthread|libdl|librt|libstdc\+\+|libgcc_s)\b[^/]*\.so"
 _BEFORE_START = (Kind.ROOT, Kind.PROCESS, Kind.THREAD, Kind.BOUNDARY)
 _IMPORT_FILES = r"^<frozen (importlib|zipimport|runpy)|[/\\]importlib[/\\](_bootstrap\w*|__init__)\.py$|[/\\]runpy\.py$|^runpy\.py$"
 _TARGET_FILES = r"(^|[/\\])aiflame[/\\](target[/\\]\w+|intra[/\\](runtime|launch_hooks))\.py$"
-"""The Python that we run inside the program. (Not what copies records out of a GPU: such copies are to be known as ours.)"""
+"""The Python that we run inside the program. (Not the code that copies records out of a GPU: readers should recognize such copies as
+ours.)"""
 _THREAD_START = r"^(Thread\.)?(_bootstrap|_bootstrap_inner|run)$"
 
 
 def hide_interpreter_noise(tree: Tree) -> Tree:
-    """The tree as its author thinks of it. Time spent in hidden functions counts for what called them; totals stay. The raw tree is
+    """The tree as its author thinks of it. Time spent in hidden functions counts for their callers; totals stay. The raw tree is
     untouched, so that nothing is lost."""
     return hide_nodes(tree, hidden_noise(tree))
 
 
 def hidden_noise(tree: Tree) -> NDArray[np.bool_]:
-    """The nodes that are hidden: functions, and what lies inside them."""
+    """The nodes that are hidden: functions, and the frames inside them."""
     noise = interpreter_noise(tree)
-    # Lines and instructions of a hidden native function are hidden with it; a line of Python (no module) is what one wants to see.
+    # Lines and instructions of a hidden native function are hidden with it; a line of Python (no module) stays.
     detail = tree.frames.select(pl.col("kind").is_in(_DETAIL)).to_series().to_numpy()[tree.frame]
     native = (tree.frames["module"] != "").to_numpy()[tree.frame]
     owner = nodes.nearest(tree.parent, ~detail)
@@ -84,7 +85,7 @@ def interpreter_noise(tree: Tree) -> NDArray[np.bool_]:
 
 
 def _nameless_interpreter(tree: Tree) -> NDArray[np.bool_]:
-    """A stripped interpreter's private functions, in stacks with Python functions: which of those called tells more."""
+    """A stripped interpreter's private functions, in stacks with Python functions, whose names say more."""
     unknown = _unknown_of(tree, INTERPRETER_MODULE)
     if not unknown.any():
         return unknown
@@ -118,7 +119,7 @@ def _unknown_of(tree: Tree, module: str) -> NDArray[np.bool_]:
 
 def _inside_driver(tree: Tree) -> NDArray[np.bool_]:
     """Of each stretch of a GPU's driver the first function of its interface stays, or the first of all where none has a name. Functions
-    of the C library within a stretch stay too: they say what the driver waits for."""
+    of the C library within a stretch stay too: they show the reason of the driver's wait."""
     native, name, module = pl.col("kind").is_in(_NATIVE), pl.col("name"), pl.col("module")
     interface = name.str.contains(_DRIVER_API + r"(@.*)?$")
     driver = native & (module.str.contains(_DRIVER) | name.str.contains(_DRIVER_INSIDE))

@@ -1,4 +1,4 @@
-"""The moves that transforms are made of: nodes taken out of a tree, with what lay on them going up or away."""
+"""The building blocks of transforms: removing nodes from a tree, with their values moving up or going away."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def hide_nodes(tree: Tree, hidden: Mask) -> Tree:
 
 
 def without_nodes(tree: Tree, hidden: Mask) -> tuple[Tree, NDArray[np.int32]]:
-    """The tree without the marked nodes and without any metric; and for each old node the new one that takes over what lay on it."""
+    """The tree without the marked nodes and without any metric; and for each old node the new one that takes over its values."""
     shown = ~hidden
     shown[0] = True
     at = nodes.nearest(tree.parent, shown)
@@ -49,9 +49,9 @@ def matching(tree: Tree, pattern: str) -> Mask:
         compiled = re.compile(pattern)
     except re.error as error:
         raise AiflameError(f"{pattern!r} is not a regular expression: {error}") from None
-    found = [
+    matches = [
         bool(compiled.search(name) or (full and compiled.search(full))) for name, full in tree.frames.select("name", "full_name").rows()
     ]
-    mask: Mask = np.array(found, dtype=np.bool_)[tree.frame]
+    mask: Mask = np.array(matches, dtype=np.bool_)[tree.frame]
     mask[0] = False
     return mask

@@ -1,4 +1,4 @@
-"""The tree of a profile: which metric, grouped by what, how deep."""
+"""The tree of a profile for a metric, a grouping and a depth."""
 
 from __future__ import annotations
 
@@ -28,17 +28,19 @@ def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: s
     `by` is one of `groupings.OF_TREES`.
     """
     metric = metric or default_metric(profile)
-    _known("metric", metric, METRICS)
-    _known("grouping", by, OF_TREES)
+    _require("metric", metric, METRICS)
+    _require("grouping", by, OF_TREES)
     detail = detail or METRIC_ROWS[metric].detail
-    _known("detail", detail, DETAILS)
+    _require("detail", detail, DETAILS)
     there = metrics(profile)
     if metric not in there:
         if not there:
             raise AiflameError(f"this profile has no {metric}, nor anything else: the program ended too soon to be sampled; {LONGER}")
         raise AiflameError(f"this profile has no {metric}, only {', '.join(there)}: for {metric}, {how_to_record(profile, metric)}")
     if by == FAMILY and (metric not in OF_GPU or GPU_TIME.name not in there):
-        raise AiflameError(f"families are of GPU kernels, and {metric} is not: use --metric {GPU_TIME.name}, or another grouping")
+        raise AiflameError(
+            f"families group GPU kernels, and {metric} is not measured on them: use --metric {GPU_TIME.name}, or another grouping"
+        )
     raw = _raw(profile, metric, detail, PREFIXES.get(by))
     if by == RANK:
         return by_rank(raw, profile)
@@ -54,20 +56,20 @@ def default_metric(profile: Tables) -> str:
 
 
 def metrics(profile: Tables) -> list[str]:
-    """The metrics that the profile has values of. A damaged table counts as one with values: who asks for them is told."""
+    """The metrics that the profile has values of. A damaged table counts as one with values: reading it reports the error."""
     try:
         clocks = set(profile.scan("cpu_samples").select(pl.col("clock").unique()).collect()["clock"])
     except AiflameError:
         clocks = {CLOCK[CPU_TIME.name]}
     there = [name for name, clock in CLOCK.items() if clock in clocks]
     copied = not is_empty(profile, "copies")
-    if ran := copied or not is_empty(profile, "kernels"):
+    if has_executions := copied or not is_empty(profile, "kernels"):
         there.append(GPU_TIME.name)
     if not is_empty(profile, "gpu_samples"):
         there += [GPU_STALLS.name, GPU_LATENCY.name]
     if copied:
         there.append(BYTES.name)
-    if measured(profile, *GPUS) if ran else CPU_TIME.name in there and measured(profile, CPUS):
+    if measured(profile, *GPUS) if has_executions else CPU_TIME.name in there and measured(profile, CPUS):
         there.append(ENERGY.name)
     return there
 
@@ -84,6 +86,6 @@ def _raw(profile: Tables, metric: str, detail: str, by: Prefix | None) -> Tree:
     return cpu_tree(profile, METRICS[metric], detail, by)
 
 
-def _known(what: str, name: str, known: Iterable[str]) -> None:
-    if name not in known:
-        raise AiflameError(f"unknown {what} {name!r}: use {', '.join(known)}")
+def _require(kind: str, name: str, choices: Iterable[str]) -> None:
+    if name not in choices:
+        raise AiflameError(f"unknown {kind} {name!r}: use {', '.join(choices)}")

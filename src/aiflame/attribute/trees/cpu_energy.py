@@ -1,7 +1,7 @@
-"""What CPU samples took of the energy of their packages, and of the memory beside them.
+"""Divides the energy of CPU packages, and of the memory beside them, over CPU samples.
 
-Between two looks at a package its energy is divided by CPU time: over the samples of then, and what the machine's CPUs did beside them.
-Which package a sample ran on is not known, so that all samples have a part in each. Numbers are whole µJ.
+Between two looks at a package its energy is divided by CPU time, over the samples of that time and other work of the machine's CPUs.
+Profiles do not record the package of a sample, so all samples get a part of each. Numbers are whole µJ.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ def cpu_energy_tree(profile: Tables, detail: str = "function", by: Prefix | None
         .collect()
     )
     time_ns = samples["time_ns"].clip(upper_bound=(1 << 62) - 1).cast(pl.Int64).to_numpy()
-    taken, elsewhere = np.zeros(len(samples), dtype=np.int64), 0
+    energy, elsewhere = np.zeros(len(samples), dtype=np.int64), 0
     work = _busy(profile)
     for package in looks(profile, CPUS):
-        mine, rest = _share_out(package, time_ns, samples["ns"].to_numpy(), work)
-        taken, elsewhere = taken + mine, elsewhere + rest
-    tree = cpu_tree(profile, ENERGY, detail, by, samples.select("process", "id", energy=pl.Series(taken)))
+        mine, remainder = _share_out(package, time_ns, samples["ns"].to_numpy(), work)
+        energy, elsewhere = energy + mine, elsewhere + remainder
+    tree = cpu_tree(profile, ENERGY, detail, by, samples.select("process", "id", energy=pl.Series(energy)))
     return _beside(tree, ELSEWHERE, {tree.metrics[0].name: elsewhere})
 
 
-def _share_out(package: Looks, time_ns: Ints, ran: Ints, work: tuple[Ints, Ints]) -> tuple[Ints, int]:
-    """What each sample (by time) took, and what is left."""
-    edge, taken = package.time_ns, np.diff(package.energy)
-    at = np.searchsorted(edge, time_ns, side="left") - 1  # a sample is of the time before it
-    here = np.flatnonzero((at >= 0) & (at < len(taken)))
-    of_samples = np.bincount(at[here], ran[here], len(taken))
-    busy = np.diff(np.interp(edge, *work)) if len(work[0]) else np.zeros(len(taken))
-    part = np.divide(of_samples, np.maximum(of_samples, busy), out=np.zeros(len(taken)), where=of_samples > 0)
-    mine = np.rint(taken * part).astype(np.int64)
-    found = np.zeros(len(time_ns), dtype=np.int64)
-    found[here] = scaled(at[here], ran[here], mine[at[here]])
-    return found, int((taken - mine).sum())
+def _share_out(package: Looks, time_ns: Ints, run_ns: Ints, work: tuple[Ints, Ints]) -> tuple[Ints, int]:
+    """The energy of each sample (by time), and the remainder."""
+    edge, energy = package.time_ns, np.diff(package.energy)
+    at = np.searchsorted(edge, time_ns, side="left") - 1  # a sample stands for the time before it
+    here = np.flatnonzero((at >= 0) & (at < len(energy)))
+    of_samples = np.bincount(at[here], run_ns[here], len(energy))
+    busy = np.diff(np.interp(edge, *work)) if len(work[0]) else np.zeros(len(energy))
+    part = np.divide(of_samples, np.maximum(of_samples, busy), out=np.zeros(len(energy)), where=of_samples > 0)
+    mine = np.rint(energy * part).astype(np.int64)
+    by_sample = np.zeros(len(time_ns), dtype=np.int64)
+    by_sample[here] = scaled(at[here], run_ns[here], mine[at[here]])
+    return by_sample, int((energy - mine).sum())
 
 
 def _busy(profile: Tables) -> tuple[Ints, Ints]:

@@ -1,4 +1,4 @@
-"""CPU time and wall-clock time by code: process → thread → Python and native functions → what it waits on, or line and instruction."""
+"""CPU time and wall-clock time by code: process → thread → Python and native functions → reason of a wait, or line and instruction."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from aiflame.profile.tables import Tables
 def cpu_tree(
     profile: Tables, metric: Metric, detail: str = "function", by: Prefix | None = None, worth: pl.DataFrame | None = None
 ) -> Tree:
-    """The tree of the samples of one clock. `worth` (process, id, and a column of the metric's name): what samples of CPU time count
-    instead of time. `detail` is "function", "line" or "instruction": how far it goes inside the innermost
-    function. `by`: what stands between the process and the code; without code, only the innermost function is left of it."""
+    """The tree of the samples of one clock. `worth` (process, id, and a column of the metric's name): the values of samples of CPU time
+    instead of their time. `detail` is "function", "line" or "instruction": how far it goes inside the innermost
+    function. `by`: frames between the process and the code; without code, only the innermost function of the code is left."""
     profile = Analysis.of(profile)
     trie = functions(profile)
     key = ["process", "thread", "stack", "state"]

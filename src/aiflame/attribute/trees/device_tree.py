@@ -1,4 +1,4 @@
-"""What devices did, by code: process → thread → the functions that launched → `-` → kernel or copy → what lies inside the kernel.
+"""Device metrics by code: process → thread → the functions that launched → `-` → kernel or copy → frames inside the kernel.
 
 GPU time and bytes are exact: each record names its launch. Samples, and time inside kernels, are divided (`gpu_samples`), and so is energy
 (`gpu_energy`).
@@ -36,39 +36,39 @@ DIVIDED = ", divided inside kernels by their samples"
 
 
 def time_tree(profile: Tables, detail: str = "function", by: Prefix | None = None) -> Tree:
-    """GPU time, and the time that devices were idle. What lies inside a kernel gets its part of the kernel's time by its samples; where the
-    kernel recorded what lies inside, by that.
+    """GPU time, and the time that devices were idle. Frames inside a kernel get their part of the kernel's time by samples, or by recorded
+    scopes where the kernel has them.
 
-    `by`: what stands between the process and the code, or in its place."""
+    `by`: frames between the process and the code, or in its place."""
     plan = _Plan.of(profile, by)
-    resting = idle(plan.done, profile.table("processes"))
+    resting = idle(plan.gpu_work, profile.table("processes"))
     return _whole_tree(
-        plan, GPU_TIME, plan.done.sites["took"].to_numpy(), resting.with_columns(name=pl.lit(IDLE)), detail, scopes(profile)
+        plan, GPU_TIME, plan.gpu_work.sites["took"].to_numpy(), resting.with_columns(name=pl.lit(IDLE)), detail, scopes(profile)
     )  # fmt: skip
 
 
 def energy_tree(profile: Tables, detail: str = "function", by: Prefix | None = None) -> Tree:
-    """What devices took, in µJ: `gpu_energy` says how it is divided. Otherwise as `time_tree`."""
+    """The energy of devices in µJ, divided by `gpu_energy`. Otherwise as `time_tree`."""
     plan = _Plan.of(profile, by)
-    taken = energy(profile, plan.done)
-    metric = replace(ENERGY, label=ENERGY.label + taken.label)
-    return _whole_tree(plan, metric, taken.sites, taken.idle.with_columns(name=pl.lit(IDLE_ENERGY)), detail)
+    energies = energy(profile, plan.gpu_work)
+    metric = replace(ENERGY, label=ENERGY.label + energies.label)
+    return _whole_tree(plan, metric, energies.sites, energies.idle.with_columns(name=pl.lit(IDLE_ENERGY)), detail)
 
 
 def _whole_tree(plan: _Plan, metric: Metric, measured: Ints, resting: pl.DataFrame, detail: str, recorded: Scopes | None = None) -> Tree:
-    """A metric of kernels and copies as wholes (`measured`: of each site), and of what devices take when idle (`resting`: process, device,
-    name, value). `recorded`: by what it is divided inside kernels that have it."""
-    profile, done = plan.profile, plan.done
+    """A metric of whole kernels and copies (`measured`: of each site), and its idle values (`resting`: process, device, name, value).
+    `recorded`: the scopes that divide it inside kernels that have some."""
+    profile, gpu_work = plan.profile, plan.gpu_work
     builder = TreeBuilder()
-    divided = plan.split_over_ops(done.sites, measured)
+    divided = plan.split_over_ops(gpu_work.sites, measured)
     place, value = plan.sites(builder, divided.rows, divided.forests), divided.division.value
     metric = divided.label(metric)
     inner, inner_value = place[:0], value[:0]
-    scoped = np.zeros(len(done.sites), dtype=np.bool_)
+    scoped = np.zeros(len(gpu_work.sites), dtype=np.bool_)
     if recorded is not None and len(recorded.weights):
-        is_kernel = done.sites["kind"].to_numpy() == Kind.GPU_KERNEL
+        is_kernel = gpu_work.sites["kind"].to_numpy() == Kind.GPU_KERNEL
         of_kernels = np.flatnonzero(is_kernel)
-        site, node, inner_value = recorded.divide(done.sites.filter(pl.Series(is_kernel)), measured[of_kernels])
+        site, node, inner_value = recorded.divide(gpu_work.sites.filter(pl.Series(is_kernel)), measured[of_kernels])
         site = of_kernels[site]
         scoped[site] = True
         row, which, inner_value = divided.divide(site, inner_value)
@@ -76,7 +76,7 @@ def _whole_tree(plan: _Plan, metric: Metric, measured: Ints, resting: pl.DataFra
         metric = replace(metric, label=metric.label + SCOPED) if len(inner) else metric
     value = np.where(scoped[divided.division.item], 0, value)
     if detail != "function":
-        sampled = samples(profile, done)
+        sampled = samples(profile, gpu_work)
         sampled = replace(sampled, placed=sampled.placed.filter(pl.Series(~scoped[sampled.placed["site"].to_numpy()])))
         site, by_samples = _shared_out(sampled, measured)
         value = np.where(np.isin(divided.division.item, site), 0, value)
@@ -84,20 +84,21 @@ def _whole_tree(plan: _Plan, metric: Metric, measured: Ints, resting: pl.DataFra
         lines = add_inside(builder, profile, sampled.points, place[row], sampled.placed["point"].to_numpy()[which], detail)
         metric = replace(metric, label=metric.label + DIVIDED) if len(lines) else metric
         inner, inner_value = np.concatenate([inner, lines]), np.concatenate([inner_value, by_samples])
-    rest = stand_alone(builder, plan.trie, resting, dict.fromkeys(resting["name"].unique(), Kind.GPU_IDLE))
+    idle_nodes = stand_alone(builder, plan.trie, resting, dict.fromkeys(resting["name"].unique(), Kind.GPU_IDLE))
     if resting["value"].sum():
         metric = replace(metric, label=metric.label + WITH_IDLE)
     values = np.concatenate([value, inner_value, resting["value"].to_numpy()])
-    counts = done.sites["launches"].to_numpy()
+    counts = gpu_work.sites["launches"].to_numpy()
     return builder.finish(
-        (metric, LAUNCHES), {metric.name: (np.concatenate([place, inner, rest]), values), LAUNCHES.name: (place[divided.first()], counts)}
+        (metric, LAUNCHES),
+        {metric.name: (np.concatenate([place, inner, idle_nodes]), values), LAUNCHES.name: (place[divided.first()], counts)},
     )
 
 
 def bytes_tree(profile: Tables, by: Prefix | None = None) -> Tree:
     """Bytes that were copied or filled, under the stacks that asked for it."""
     plan = _Plan.of(profile, by)
-    copies = plan.done.sites.filter(pl.col("kind") == int(Kind.GPU_COPY))
+    copies = plan.gpu_work.sites.filter(pl.col("kind") == int(Kind.GPU_COPY))
     builder = TreeBuilder()
     divided = plan.split_over_ops(copies, copies["bytes"].to_numpy())
     place = plan.sites(builder, divided.rows, divided.forests)
@@ -109,13 +110,13 @@ def bytes_tree(profile: Tables, by: Prefix | None = None) -> Tree:
 def samples_tree(profile: Tables, metric: Metric, detail: str = "instruction", by: Prefix | None = None) -> Tree:
     """Samples of warps. Dropped ones and those in the driver's kernels stand for themselves, under their process."""
     plan = _Plan.of(profile, by)
-    trie, done = plan.trie, plan.done
+    trie, gpu_work = plan.trie, plan.gpu_work
     latency = metric.name == GPU_LATENCY.name
-    sampled = samples(profile, done, not_issued=latency, detail=detail != "function")
+    sampled = samples(profile, gpu_work, not_issued=latency, detail=detail != "function")
     builder = TreeBuilder()
     used, of_placed = np.unique(sampled.placed["site"].to_numpy(), return_inverse=True)
     of_used = np.bincount(of_placed, sampled.placed["value"].to_numpy(), len(used)).astype(np.int64)
-    divided = plan.split_over_ops(done.sites[used], of_used)
+    divided = plan.split_over_ops(gpu_work.sites[used], of_used)
     metric = divided.label(metric)
     row, which, value = divided.divide(of_placed, sampled.placed["value"].to_numpy())
     place = plan.sites(builder, divided.rows, divided.forests)[row]
@@ -129,21 +130,21 @@ def samples_tree(profile: Tables, metric: Metric, detail: str = "instruction", b
     ended = builder.add(ended, forest, np.where(kernel["called"].to_numpy(), 0, node))
     ended = add_inside(builder, profile, sampled.points, ended, lost["point"].to_numpy(), detail)
 
-    rest = elsewhere(profile).with_columns(name=pl.col("why"))
-    rest = rest.clear() if latency else rest
-    kinds = {name: Kind.GPU_KERNEL if name == DRIVER else Kind.UNATTRIBUTED for name in rest["why"].unique()}
-    places = np.concatenate([place, ended, stand_alone(builder, trie, rest, kinds)])
-    values = np.concatenate([value, lost["value"].to_numpy(), rest["value"].to_numpy()])
+    others = elsewhere(profile).with_columns(name=pl.col("why"))
+    others = others.clear() if latency else others
+    kinds = {name: Kind.GPU_KERNEL if name == DRIVER else Kind.UNATTRIBUTED for name in others["why"].unique()}
+    places = np.concatenate([place, ended, stand_alone(builder, trie, others, kinds)])
+    values = np.concatenate([value, lost["value"].to_numpy(), others["value"].to_numpy()])
     return builder.finish((metric,), {metric.name: (places, values)})
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What ran, and how it is grouped."""
+    """Device work, and its grouping."""
 
     profile: Tables
     trie: Functions
-    done: Work
+    gpu_work: Work
     by: Prefix | None
     forests: Mapping[str, Forest]
     compiled: Compiled | None = None
@@ -154,20 +155,20 @@ class _Plan:
         trie = functions(profile)
         if by is None:
             profile.used(stack_table)
-        done = work(profile, by)
+        gpu_work = work(profile, by)
         profile.used(work.part(by))
         if by is None:
-            return _Plan(profile, trie, done, None, {})
+            return _Plan(profile, trie, gpu_work, None, {})
         if by.columns == ("family",):
-            forest, node = family_nodes(profile, done.sites["name"])
-            done = replace(done, sites=done.sites.with_columns(family=pl.Series(node)))
-            return _Plan(profile, trie, done, by, {"family": forest})
+            forest, node = family_nodes(profile, gpu_work.sites["name"])
+            gpu_work = replace(gpu_work, sites=gpu_work.sites.with_columns(family=pl.Series(node)))
+            return _Plan(profile, trie, gpu_work, by, {"family": forest})
         meaning = of_devices(profile)
         profile.used(of_devices)
-        return _Plan(profile, trie, done, by, meaning.forests, meaning.compiled)
+        return _Plan(profile, trie, gpu_work, by, meaning.forests, meaning.compiled)
 
     def split_over_ops(self, sites: pl.DataFrame, value: Ints) -> SplitOverOps:
-        """Sites of kernels that a compiler fused, divided over what they were fused from."""
+        """Sites of kernels that a compiler fused, divided over the ops they were fused from."""
         return split_over_ops(sites, value, self.compiled, self.forests)
 
     def sites(self, builder: TreeBuilder, sites: pl.DataFrame, forests: Mapping[str, Forest]) -> NodeIds:
@@ -184,6 +185,6 @@ class _Plan:
 
 
 def _shared_out(sampled: Samples, took: Ints) -> tuple[Ints, Ints]:
-    """What each site that was sampled took, by its samples: the site and the value of each row of `sampled.placed`."""
+    """The values of sampled sites, divided by samples: the site and the value of each row of `sampled.placed`."""
     site = sampled.placed["site"].to_numpy()
     return site, scaled(site, sampled.placed["value"].to_numpy(), took[site])

@@ -16,27 +16,27 @@ LONGER = "record it for longer, with a higher --cpu-rate, or with --wall"
 
 
 def how_to_record(profile: Tables, metric: str) -> str:
-    """What to do to have a metric that this profile lacks."""
+    """How to record a metric that this profile lacks."""
     if metric != ENERGY.name:
         return METRIC_ROWS[metric].record
     if not profile.has("telemetry_series"):
         return "record without --telemetry off"
     if not is_empty(profile, "kernels"):
-        return "record where the GPU's driver tells its power (`aiflame doctor`)"
+        return "record where the GPU's driver reports its power (`aiflame doctor`)"
     if unreadable(profile, CPUS):
-        return "let the recorder read what the CPUs take, which only root may: sudo chmod a+r /sys/class/powercap/intel-rapl*/energy_uj"
-    return "record where the system tells what the CPUs take (/sys/class/powercap), or a program that uses a GPU"
+        return "let the recorder read the energy of CPUs, which only root may: sudo chmod a+r /sys/class/powercap/intel-rapl*/energy_uj"
+    return "record where the system reports the energy of CPUs (/sys/class/powercap), or a program that uses a GPU"
 
 
 def how_to_sample(profile: OpenedProfile, kernel: str) -> str:
-    """Why a kernel (by its name as compiled) has no samples, and what to do to have some."""
+    """Why a kernel (by its name as compiled) has no samples, and how to get some."""
     if not profile.scan("kernel_shapes").filter(pl.col("name") == kernel, pl.col("api") == int(GpuApi.CUDA)).head(1).collect().height:
         return "no samples: only CUDA kernels are sampled; for OpenCL on a CPU use: aiflame flame --metric cpu-time --detail line"
     if profile.has("gpu_windows"):
-        return "no samples: sampling never met this kernel, it ran too short: record longer, or more often: --gpu-sampling 4096"
+        return "no samples: sampling never hit this kernel, its runs are too short: record longer, or more often: --gpu-sampling 4096"
     if profile.meta.options.get("gpu_sampling") == int(GpuSampling.OFF):
         return "no samples: recorded with --gpu-sampling off: record again with --gpu-sampling auto"
-    return "no samples: record with --gpu-sampling auto; where the driver does not permit it, aiflame doctor tells what to do"
+    return "no samples: record with --gpu-sampling auto; where the driver does not permit it, aiflame doctor names the setting"
 
 
 def is_empty(profile: Tables, table: str) -> bool:

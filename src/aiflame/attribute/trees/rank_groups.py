@@ -1,4 +1,4 @@
-"""Grouping by rank: `rank 3` in the place of its process; what that process has started stands under it."""
+"""Grouping by rank: `rank 3` in place of its process, with the processes that it started under it."""
 
 from __future__ import annotations
 
@@ -25,44 +25,46 @@ def has_ranks(profile: Tables) -> bool:
 
 def by_rank(tree: Tree, profile: Tables) -> Tree:
     """A tree whose processes are the outermost frames, by rank."""
-    known = _Known.of(profile)
-    if not known.ranks:
-        raise AiflameError("this profile has no ranks: it is of a program that no launcher (mpirun, srun, torchrun) started")
-    of_name = dict(zip(known.names, range(len(known.names)), strict=True))
+    processes = _RankedProcesses.of(profile)
+    if not processes.ranks:
+        raise AiflameError("this profile has no ranks: no launcher (mpirun, srun, torchrun) started the program")
+    of_name = dict(zip(processes.names, range(len(processes.names)), strict=True))
     outer = np.flatnonzero((tree.parent == 0) & (tree.kinds() == Kind.PROCESS))
     process = [of_name.get(str(name), -1) for name in tree.frames["name"].gather(tree.frame[outer])]
-    frames = pl.concat([tree.frames, frame_table([Frame(name, Kind.PROCESS) for name in (*map(_called, known.ranks), *known.plain)])[1:]])
+    frames = pl.concat(
+        [tree.frames, frame_table([Frame(name, Kind.PROCESS) for name in (*map(_called, processes.ranks), *processes.plain)])[1:]]
+    )
 
-    first = 1 + len(known.ranks)
+    first = 1 + len(processes.ranks)
     parent = np.where(tree.parent > 0, tree.parent + first - 1, 0)
     parent[0] = -1
     frame = tree.frame.copy()
     for node, at in zip(outer.tolist(), process, strict=True):
-        if at >= 0 and known.rank[at] != NONE:
-            rank = known.ranks.index(known.rank[at])
-            parent[node] = 0 if known.main[at] else 1 + rank
-            frame[node] = len(tree.frames) + (rank if known.main[at] else len(known.ranks) + at)
+        if at >= 0 and processes.rank[at] != NONE:
+            rank = processes.ranks.index(processes.rank[at])
+            parent[node] = 0 if processes.main[at] else 1 + rank
+            frame[node] = len(tree.frames) + (rank if processes.main[at] else len(processes.ranks) + at)
     return assemble(
         frames,
-        np.concatenate([[-1], np.zeros(len(known.ranks)), parent[1:]]).astype(np.int32),
-        np.concatenate([[0], len(tree.frames) + np.arange(len(known.ranks)), frame[1:]]).astype(np.uint32),
-        {name: np.concatenate([value[:1], np.zeros(len(known.ranks), np.int64), value[1:]]) for name, value in tree.values.items()},
+        np.concatenate([[-1], np.zeros(len(processes.ranks)), parent[1:]]).astype(np.int32),
+        np.concatenate([[0], len(tree.frames) + np.arange(len(processes.ranks)), frame[1:]]).astype(np.uint32),
+        {name: np.concatenate([value[:1], np.zeros(len(processes.ranks), np.int64), value[1:]]) for name, value in tree.values.items()},
         tree.metrics,
     )
 
 
 def rank_forest(profile: Tables) -> tuple[Forest, NDArray[np.int64]]:
     """The same as a forest, and the node of each process."""
-    known = _Known.of(profile)
-    frames, parent = [Frame(_called(rank), Kind.PROCESS) for rank in known.ranks], [-1] * len(known.ranks)
+    processes = _RankedProcesses.of(profile)
+    frames, parent = [Frame(_called(rank), Kind.PROCESS) for rank in processes.ranks], [-1] * len(processes.ranks)
     place = []
-    for process, rank in enumerate(known.rank):
-        if rank != NONE and known.main[process]:
-            place.append(known.ranks.index(rank))
+    for process, rank in enumerate(processes.rank):
+        if rank != NONE and processes.main[process]:
+            place.append(processes.ranks.index(rank))
             continue
         place.append(len(frames))
-        frames.append(Frame(known.plain[process], Kind.PROCESS))
-        parent.append(known.ranks.index(rank) if rank != NONE else -1)
+        frames.append(Frame(processes.plain[process], Kind.PROCESS))
+        parent.append(processes.ranks.index(rank) if rank != NONE else -1)
     forest, node = Forest.of_chains(np.array(parent, dtype=np.int64), frame_table(frames)[1:])
     return forest, node[np.array(place, dtype=np.int64)]
 
@@ -77,7 +79,7 @@ def grouped_by_rank(profile: Tables, forests: Mapping[str, Forest], sites: pl.Da
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _RankedProcesses:
     """Of each process, in their order."""
 
     names: list[str]
@@ -91,13 +93,13 @@ class _Known:
     """all there are, sorted"""
 
     @staticmethod
-    def of(profile: Tables) -> _Known:
+    def of(profile: Tables) -> _RankedProcesses:
         processes = with_ranks(profile.table("processes"), profile.table("ranks"))
         rank = processes["rank"].to_list()
         begun = processes.with_row_index("row").filter(pl.col("rank") != NONE).sort("start_ns", "row")
         first = set(begun.unique("rank", keep="first", maintain_order=True)["row"].to_list())
         names, plain = ([frame.name for frame in process_frames(each)] for each in (processes, processes.drop("rank")))
-        return _Known(names, plain, rank, [row in first for row in range(len(rank))], sorted(set(rank) - {NONE}))
+        return _RankedProcesses(names, plain, rank, [row in first for row in range(len(rank))], sorted(set(rank) - {NONE}))
 
 
 def _called(rank: int) -> str:

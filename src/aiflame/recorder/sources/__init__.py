@@ -1,4 +1,4 @@
-"""What of a machine is looked at: a file each. A new source is one file and one row here.
+"""Sources of telemetry, a file each. A new source is one file and one row here.
 
 `root` is where /proc, /sys and /dev are: tests have trees of their own.
 """
@@ -16,7 +16,7 @@ from aiflame.recorder.sources.nvml import LIBRARY
 from aiflame.recorder.sources.system import Disks, Networks, Pressure
 
 SLOW = 20
-"""Intervals between looks at what changes in seconds."""
+"""Intervals between looks at slowly changing values, which change in seconds."""
 
 
 def sources(spool: Folder | None, root: Path = Path("/"), nvml: str = LIBRARY) -> list[Source]:

@@ -1,4 +1,4 @@
-"""What a source is: something of the machine that is read again and again."""
+"""A source: a part of the machine that is read again and again."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class SysfsSource:
 
 
 def text(path: Path) -> str:
-    """What a small file says, "" when it cannot be read."""
+    """The text of a small file, "" when it cannot be read."""
     try:
         return path.read_text(errors="replace").strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""What CPUs do: time in user code, in the system, waiting for disks and idle; frequency and temperature."""
+"""CPU activity: time in user code, in the system, waiting for disks and idle; frequency and temperature."""
 
 from __future__ import annotations
 

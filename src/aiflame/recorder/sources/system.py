@@ -1,4 +1,4 @@
-"""Disks, networks and pressure: what /proc says of them in tables."""
+"""Disks, networks and pressure, from tables in /proc."""
 
 from __future__ import annotations
 

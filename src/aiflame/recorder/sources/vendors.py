@@ -1,4 +1,4 @@
-"""What drivers show in sysfs: GPUs of Intel and AMD, the energy of CPUs (RAPL), InfiniBand and Slingshot."""
+"""Values that drivers show in sysfs: GPUs of Intel and AMD, the energy of CPUs (RAPL), InfiniBand and Slingshot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def intel_gpus(root: Path) -> list[Found]:
     found: list[Found] = []
     for card, device, identity in _cards(root, _INTEL):
         units = sorted([*card.glob("gt/gt*"), *device.glob("tile*/gt*")])
-        # The units of a GPU beyond the first are told apart.
+        # The units of a GPU beyond the first have a number in their name.
         named = [(unit, f" {unit.parent.name} {unit.name}" if place else "") for place, unit in enumerate(units)]
         rested = [(path, f"resting{of}") for unit, of in named for path in (unit / "rc6_residency_ms", unit / "gtidle/idle_residency_ms")]
         speeds = [(path, f"frequency{of}") for unit, of in named for path in (unit / "rps_act_freq_mhz", unit / "freq0/act_freq")]

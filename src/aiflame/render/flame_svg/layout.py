@@ -52,7 +52,7 @@ def lay_out(tree: Tree, metrics: tuple[str, ...], max_nodes: int = MAX_NODES, mi
     parent = np.where(tree.parent[rows] >= 0, renumbered[np.maximum(tree.parent[rows], 0)], np.int32(-1))
     frame, own, total = tree.frame[rows], own[:, rows], total[:, rows]
 
-    # What is neither a node's own nor in a kept child was folded.
+    # A value that is neither a node's own nor in a kept child was folded.
     below = np.stack([nodes.gather(parent[1:], row[1:], len(rows)) for row in total])
     folded = total - own - below
 
@@ -73,7 +73,7 @@ def lay_out(tree: Tree, metrics: tuple[str, ...], max_nodes: int = MAX_NODES, mi
 
 
 def _kept(total: NDArray[np.int64], max_nodes: int, min_share: float) -> NDArray[np.bool_]:
-    """Nodes that matter in some metric. A callee never outweighs its caller, so what is kept is a tree."""
+    """Nodes that matter in some metric. A callee never outweighs its caller, so the kept nodes are a tree."""
     share: NDArray[np.float64] = (total / np.maximum(total[:, :1], 1)).max(axis=0)
     kept: NDArray[np.bool_] = (share > 0) & (share >= min_share)
     if np.count_nonzero(kept) > max_nodes:
@@ -93,7 +93,8 @@ def _name_rank(frames: pl.DataFrame) -> NDArray[np.int64]:
 
 
 def _left_edges(inside: NDArray[np.int64], parent: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Left of a node lies what is inside the nodes before it, but for its callers': a callee starts at its caller's left edge.
+    """The left edge of each node: the sum of values inside the nodes before it, except its callers', as a callee starts at its caller's
+    edge.
 
     The sum over the callers goes by doubled jumps.
     """

@@ -94,7 +94,7 @@ def _write(
     web = Path(__file__).parents[1] / "web"
     script = bundle(web, "flame_svg/main.js")
     style = (web / "flame_svg" / "style.css").read_text(encoding="utf-8").replace("LABEL_COLOR", LABEL)
-    # A media rule, not a media attribute: librsvg heeds neither and would apply what the attribute guards.
+    # A media rule, not a media attribute: librsvg heeds neither and would apply the guarded rules.
     dark_rules = (web / "flame_svg" / "dark.css").read_text(encoding="utf-8") + palette_css("dark", differential)
     dark = f"@media (prefers-color-scheme: dark) {{\n{dark_rules}\n}}"
     text = "\n".join(

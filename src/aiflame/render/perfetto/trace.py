@@ -108,8 +108,8 @@ def write(timeline: Timeline, clocks: Clocks, file: BinaryIO) -> None:
 
 def write_profile(profile: Tables, clocks: Clocks, file: BinaryIO, *, samples: bool = True) -> int:
     """Writes the timeline of a profile while it is made, so that it never is in memory as a whole; how many slices it has."""
-    ran = sum(count(profile.scan(name)) for name in ("launches", "kernels", "copies"))
-    trace = Trace(clocks, file, steps=ran * SLICES_A_RECORD <= MOST_WITH_STEPS)
+    records = sum(count(profile.scan(name)) for name in ("launches", "kernels", "copies"))
+    trace = Trace(clocks, file, steps=records * SLICES_A_RECORD <= MOST_WITH_STEPS)
     trace.add(timeline_of(profile, samples=samples, taker=trace.add))
     return trace.slices
 
@@ -147,8 +147,8 @@ def _packed(parts: Iterator[bytes]) -> Iterator[bytes]:
             waiting.append(packer.submit(zlib.compress, part, 1))
             if len(waiting) > _WAITING:
                 yield _packet(text(_Packet.COMPRESSED, waiting.popleft().result()))
-        for done in waiting:
-            yield _packet(text(_Packet.COMPRESSED, done.result()))
+        for last in waiting:
+            yield _packet(text(_Packet.COMPRESSED, last.result()))
 
 
 def _packet(body: bytes) -> bytes:
@@ -156,9 +156,9 @@ def _packet(body: bytes) -> bytes:
 
 
 def _first_packets(clocks: Clocks) -> bytes:
-    """All times are of CLOCK_MONOTONIC: nothing needs to be converted, and traces of the system line up by their own snapshots."""
-    known = [(_MONOTONIC, clocks.monotonic_ns), (_RAW, clocks.raw_ns), (_REALTIME, clocks.realtime_ns)]
-    snapshot = b"".join(text(1, number(1, clock) + number(2, moment)) for clock, moment in known if moment > 0)
+    """All times use CLOCK_MONOTONIC: nothing needs to be converted, and traces of the system line up by their own snapshots."""
+    clocks_read = [(_MONOTONIC, clocks.monotonic_ns), (_RAW, clocks.raw_ns), (_REALTIME, clocks.realtime_ns)]
+    snapshot = b"".join(text(1, number(1, clock) + number(2, moment)) for clock, moment in clocks_read if moment > 0)
     sequence = number(_Packet.SEQUENCE, _SEQUENCE)
     first = text(_Packet.CLOCK_SNAPSHOT, snapshot + number(2, _MONOTONIC)) + number(_Packet.TIMESTAMP, max(clocks.monotonic_ns, 0))
     first += number(_Packet.CLOCK_ID, _MONOTONIC)
@@ -168,7 +168,7 @@ def _first_packets(clocks: Clocks) -> bytes:
 
 def _tracks(tracks: pl.DataFrame, pids: dict[int, int]) -> bytes:
     """`pids`: of each track of a process that was written, its number."""
-    found = []
+    packets = []
     for row in tracks.iter_rows(named=True):
         kind = TrackKind(row["kind"])
         name = _shown(row["name"])
@@ -189,12 +189,12 @@ def _tracks(tracks: pl.DataFrame, pids: dict[int, int]) -> bytes:
         if kind == TrackKind.COUNTER:
             unit = number(_Track.COUNTER_UNIT, _BYTES) if row["unit"] == "bytes" else b""
             body += text(_Track.COUNTER, unit or (text(_Track.COUNTER_UNIT_NAME, row["unit"]) if row["unit"] else b""))
-        found.append(_packet(text(_Packet.TRACK_DESCRIPTOR, body) + number(_Packet.SEQUENCE, _SEQUENCE)))
-    return b"".join(found)
+        packets.append(_packet(text(_Packet.TRACK_DESCRIPTOR, body) + number(_Packet.SEQUENCE, _SEQUENCE)))
+    return b"".join(packets)
 
 
 def _shown(name: str) -> str:
-    """A text that a viewer can take, whatever it is: NUL ends it there, and the rest is no character of any script."""
+    """A text that a viewer can show: NUL would end it there, and lone surrogates are not characters."""
     clean = name.encode("utf-8", "replace").decode().replace("\0", "\u2400")
     return clean if len(clean) <= LONGEST_NAME else clean[:LONGEST_NAME] + "…"
 
@@ -205,21 +205,21 @@ class _Texts:
     def __init__(self) -> None:
         self._names = 0
         self._keys: dict[str, int] = {}
-        self._told: dict[str, int] = {}
+        self._texts: dict[str, int] = {}
         self._annotations = [b""]
         """By set; 0 is none."""
 
     def packets(self, part: Timeline) -> Iterator[bytes]:
-        """What a part of a timeline has that none before had, in pieces: a viewer refuses a packet of hundreds of megabytes."""
+        """The new rows of a part of a timeline, in pieces: a viewer refuses a packet of hundreds of megabytes."""
         if not self._keys:
             yield from _interned(_Interned.CATEGORIES, [_CATEGORIES[kind] for kind in SliceKind], 0)
         facts = part.facts
-        yield from _interned(_Interned.KEYS, *_met(self._keys, [_STEP, *facts["key"].unique(maintain_order=True).to_list()]))
+        yield from _interned(_Interned.KEYS, *_new_texts(self._keys, [_STEP, *facts["key"].unique(maintain_order=True).to_list()]))
         yield from _interned(_Interned.NAMES, part.names.to_list(), self._names)
         self._names += len(part.names)
-        yield from _interned(_Interned.TEXTS, *_met(self._told, facts["text"].drop_nulls().unique(maintain_order=True).to_list()))
+        yield from _interned(_Interned.TEXTS, *_new_texts(self._texts, facts["text"].drop_nulls().unique(maintain_order=True).to_list()))
         numbered = facts.with_columns(
-            iid=pl.Series([self._told[text] if text is not None else None for text in facts["text"].to_list()], dtype=pl.UInt32),
+            iid=pl.Series([self._texts[text] if text is not None else None for text in facts["text"].to_list()], dtype=pl.UInt32),
             key=pl.Series([self._keys[key] for key in facts["key"].to_list()], dtype=pl.UInt32),
         )
         self._annotations += _annotations(numbered)[len(self._annotations) - 1 :]
@@ -228,12 +228,12 @@ class _Texts:
         return Chosen(*_used(self._annotations, sets))
 
 
-def _met(known: dict[str, int], texts: Sequence[str]) -> tuple[list[str], int]:
-    """Those of the texts that were not met before, and how many were: each gets the next number, from 1."""
-    before = len(known)
+def _new_texts(numbers: dict[str, int], texts: Sequence[str]) -> tuple[list[str], int]:
+    """The texts that are not in `numbers` yet, and the number of older ones: each new text gets the next number, from 1."""
+    before = len(numbers)
     for text_ in texts:
-        known.setdefault(text_, len(known) + 1)
-    return list(islice(known, before, None)), before
+        numbers.setdefault(text_, len(numbers) + 1)
+    return list(islice(numbers, before, None)), before
 
 
 def _interned(field: int, texts: Sequence[str], before: int) -> Iterator[bytes]:
@@ -251,7 +251,7 @@ def _used(pieces: Sequence[bytes], which: NDArray[np.uint32]) -> tuple[list[byte
 
 def _annotations(rows: pl.DataFrame) -> list[bytes]:
     """The facts of each set, ready to be written."""
-    found = [b""] * (rows["set"].to_list()[-1] if len(rows) else 0)
+    sets = [b""] * (rows["set"].to_list()[-1] if len(rows) else 0)
     collected: list[bytes] = []
     listed: list[bytes] = []
     last: tuple[int, int] | None = None
@@ -266,7 +266,7 @@ def _annotations(rows: pl.DataFrame) -> list[bytes]:
         if last is not None and (of, key) != last:
             close()
         if last is not None and of != last[0]:
-            found[last[0] - 1] = b"".join(collected)
+            sets[last[0] - 1] = b"".join(collected)
             collected.clear()
         last = of, key
         value = number(_Annotation.TEXT_IID, iid) if iid is not None else number(_Annotation.UINT, amount or 0)
@@ -276,12 +276,12 @@ def _annotations(rows: pl.DataFrame) -> list[bytes]:
             collected.append(text(_Event.ANNOTATIONS, number(_Annotation.KEY_IID, key) + value))
     close()
     if last is not None:
-        found[last[0] - 1] = b"".join(collected)
-    return found
+        sets[last[0] - 1] = b"".join(collected)
+    return sets
 
 
 def _slices(slices: pl.DataFrame, texts: _Texts, *, steps: bool) -> bytes:
-    """Each slice's begin and end beside each other: the viewer sorts by time, and leaves what happens at once in its order."""
+    """Each slice's begin and end beside each other: the viewer sorts by time, and keeps the order of simultaneous events."""
     count = len(slices)
     track = slices["track"].to_numpy() + np.uint32(1)
     kind = slices["kind"].to_numpy()

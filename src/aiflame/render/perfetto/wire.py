@@ -52,12 +52,12 @@ def key(field: int, wire: int) -> bytes:
 
 
 def one_varint(value: int) -> bytes:
-    found = bytearray()
+    data = bytearray()
     while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
+        data.append(value & 0x7F | 0x80)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    data.append(value)
+    return bytes(data)
 
 
 def number(field: int, value: int) -> bytes:
@@ -174,9 +174,9 @@ class Some:
         self._rows, self._part = rows, part
 
     def sizes(self, count: int) -> Ints:
-        found = np.zeros(count, dtype=np.int64)
-        found[self._rows] = self._part.sizes(len(self._rows))
-        return found
+        sizes = np.zeros(count, dtype=np.int64)
+        sizes[self._rows] = self._part.sizes(len(self._rows))
+        return sizes
 
     def put(self, into: Bytes, at: Ints) -> None:
         self._part.put(into, at[self._rows])
@@ -207,8 +207,8 @@ class Message:
 
 def _words(data: Bytes) -> Words:
     """The eight bytes from each place on."""
-    found: Words = np.ndarray(max(len(data) - _WORD + 1, 0), dtype=np.uint64, buffer=data, strides=(1,))
-    return found
+    words: Words = np.ndarray(max(len(data) - _WORD + 1, 0), dtype=np.uint64, buffer=data, strides=(1,))
+    return words
 
 
 def varint_sizes(values: Words) -> Ints:

@@ -46,7 +46,7 @@ class Code:
             return self._list()
         kind, _, number = name.partition(".")
         if kind == "text":
-            return _text_block(*self._read(next(path for path, known in self._texts.items() if known == int(number))))
+            return _text_block(*self._read(next(path for path, place in self._texts.items() if place == int(number))))
         return annotation_block(self._annotate(self._kernels[int(number)]), self._texts)
 
     def _list(self) -> bytes:
@@ -79,13 +79,13 @@ class Code:
         sources = [(path, len(text.encode("utf-8", "replace"))) for path, text in self._sources.items()]
         files = self._profile.table("kept_files")["file"].unique(maintain_order=True).to_list()
         kept = [(f"kept/{file}", size) for file in files if (size := self._profile.kept_size(file)) is not None]
-        found: dict[str, int] = {}
+        numbers: dict[str, int] = {}
         room = MOST_TEXT_IN_A_FILE
         for path, size in [*sources, *kept]:
             if size <= LARGEST_TEXT and (size <= room or not self._in_a_file):
-                found[path] = len(found)
+                numbers[path] = len(numbers)
                 room -= size
-        return found
+        return numbers
 
     @cached_property
     def _sources(self) -> dict[str, str]:
@@ -99,7 +99,7 @@ class Code:
 
 def annotation_block(answer: Annotation, texts: dict[str, int]) -> bytes:
     """Columns: instructions in the order of the code, `at` their innermost source place; `place`: a forest of places, row 0 for none, above
-    each what it was inlined into; `count`: samples of an instruction for a reason."""
+    each the place that it was inlined into; `count`: samples of an instruction for a reason."""
     files = _Rows("")
     functions = _Rows("")
     chains = _Rows((0, 0, 0, 0))
@@ -112,12 +112,12 @@ def annotation_block(answer: Annotation, texts: dict[str, int]) -> bytes:
         for row, instruction in enumerate(instructions)
         for reason, count in instruction.reasons.items()
     ]
-    known = {file.source.path: file for file in answer.files}
+    by_path = {file.source.path: file for file in answer.files}
     head = {
         **_head(answer),
         "reasons": [[reason, meaning(reason)] for reason in reasons],
         "files": [
-            {"path": path, "text": texts.get(path, -1), "origin": known[path].source.origin.value if path in known else "missing"}
+            {"path": path, "text": texts.get(path, -1), "origin": by_path[path].source.origin.value if path in by_path else "missing"}
             for path in files.rows[1:]
         ],
         "functions": functions.rows,

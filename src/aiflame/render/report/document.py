@@ -35,7 +35,7 @@ MOST_AT_ONCE = 400_000
 
 
 class Report:
-    """What a report has in it. Parts are made when they are asked for: a person sees the first screen before the rest is there."""
+    """The contents of a report. Parts are made when they are asked for: a person sees the first screen before the others are there."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class Report:
         self.analysis = Analysis(profile)
 
     def first_screen(self) -> dict[str, object]:
-        """What the page shows at once, and the names of its `blocks`."""
-        shown = first_screen(self.profile, self.analysis, self.tables, self.baseline, lambda: self.ranks.found)
+        """The data that the page shows first, and the names of its `blocks`."""
+        shown = first_screen(self.profile, self.analysis, self.tables, self.baseline, lambda: self.ranks.comparison)
         return {**shown, "title": self.title, "blocks": self.names}
 
     @cached_property
@@ -71,9 +71,10 @@ class Report:
         return timeline_block(self._windows.timeline(begin, end, MOST_AT_ONCE), window=(begin, end), counted=self._windows.counters)
 
     def blocks(self) -> Iterator[tuple[str, bytes]]:
-        """All, one after another. What the first ones share is let go before the large ones are made: there may be millions of launches."""
+        """All, one after another. Shared parts of the first ones are freed before the large ones are made: there may be millions of
+        launches."""
         for name in self.names:
-            self.analysis.shared = name != "timeline"  # the last that needs what launches are of
+            self.analysis.shared = name != "timeline"  # the last block that needs the context of launches
             yield name, self.block(name)
             if name == "tables":
                 release_analysis(self.analysis)
@@ -95,18 +96,18 @@ class Report:
         return tables_block(self.tables, self.profile.meta.started.monotonic_ns)
 
     def _ranks_block(self) -> bytes:
-        made = ranks_block(self.ranks, self.profile.meta.started.monotonic_ns)
+        data = ranks_block(self.ranks, self.profile.meta.started.monotonic_ns)
         del self.ranks
-        return made
+        return data
 
     def _timeline_block(self) -> bytes:
-        made = timeline_block_of(self.analysis)
-        release_samples(self.analysis)  # no other block needs what they are of
-        return made
+        data = timeline_block_of(self.analysis)
+        release_samples(self.analysis)  # no other block needs their context
+        return data
 
     @cached_property
     def ranks(self) -> RankPage:
-        """What its ranks did: the first screen has some of it, their page all."""
+        """The comparison of its ranks: the first screen has a part of it, their page all."""
         partial = facts_of_ranks(self.profile)
         return rank_page(partial, answer(partial))
 

@@ -17,7 +17,7 @@ from aiflame.render.colors import TONES
 
 
 def facts_makers(profile: Tables) -> dict[str, Callable[[], bytes]]:
-    """For each domain that the profile has values of (`device`, `cpu`, `wall`), what makes its block."""
+    """For each domain that the profile has values of (`device`, `cpu`, `wall`), a function that makes its block."""
     there = set(metrics(profile))
 
     makers: dict[str, tuple[bool, Callable[[], bytes]]] = {
@@ -52,14 +52,14 @@ def _head(facts: SiteTable) -> Mapping[str, object]:
 
 
 def _groupings(facts: SiteTable) -> list[Grouping]:
-    """Those of the facts; where there are steps, also as by layer with steps around. Slots tell how much of a site each step had, so that
+    """Those of the facts; where there are steps, also as by layer with steps around. Slots hold the part of each step in a site, so that
     steps need no segment of their own."""
-    found = list(facts.groupings)
-    layer = next((one for one in found if one.name == "layer"), None)
+    groupings = list(facts.groupings)
+    layer = next((one for one in groupings if one.name == "layer"), None)
     if len(facts.steps) and layer is not None:
         at = layer.segments.index("phase")
-        found.append(Grouping("step", "Step", (*layer.segments[:at], "step", *layer.segments[at:])))
-    return found
+        groupings.append(Grouping("step", "Step", (*layer.segments[:at], "step", *layer.segments[at:])))
+    return groupings
 
 
 def _columns(facts: SiteTable) -> tuple[dict[str, Values], list[str]]:

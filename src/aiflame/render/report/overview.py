@@ -65,12 +65,12 @@ MOST_ROWS = 8
 def first_screen(
     profile: OpenedProfile,
     analysis: Analysis,
-    found: Sequence[TableOf],
+    tables: Sequence[TableOf],
     baseline: OpenedProfile | None,
     ranks: Callable[[], Ranks] | None = None,
 ) -> dict[str, object]:
     summary = summarize(analysis, profile.meta)
-    by_name = {table.name: table for table in found}
+    by_name = {table.name: table for table in tables}
     chosen = (next((panel for panel in group if panel.table in by_name), None) for group in PANELS)
     return {
         "profile": profile.path.name,
@@ -97,17 +97,17 @@ def _panel(panel: Panel, table: TableOf) -> dict[str, object]:
     }
 
 
-def tables_block(found: Sequence[TableOf], started_ns: int = 0) -> bytes:
-    listed, columns = stored_tables(found, started_ns)
+def tables_block(tables: Sequence[TableOf], started_ns: int = 0) -> bytes:
+    listed, columns = stored_tables(tables, started_ns)
     return block({"tables": listed}, columns)
 
 
-def stored_tables(found: Sequence[TableOf], started_ns: int = 0) -> tuple[list[dict[str, object]], dict[str, Values]]:
+def stored_tables(tables: Sequence[TableOf], started_ns: int = 0) -> tuple[list[dict[str, object]], dict[str, Values]]:
     """For the head each table's title, columns and how many rows; and the column `TABLE.COLUMN` with its values. Moments count from
     `started_ns`, when the recording began."""
     listed: list[dict[str, object]] = []
     columns: dict[str, Values] = {}
-    for table in found:
+    for table in tables:
         described = []
         for column in table.columns:
             since = started_ns if column.name == MOMENT else 0

@@ -42,7 +42,7 @@ def page(title: str, summary: Mapping[str, object] | None, blocks: Iterable[tupl
 
 
 def served_policy() -> str:
-    """What a served page may do; the page itself says the same."""
+    """The content security policy of a served page; the page itself has the same."""
     return policy(bundle(WEB, _MAIN), _style(), served=True)
 
 
@@ -70,7 +70,7 @@ def _others(theme: str) -> dict[int | str, list[str]]:
 
 
 def _style() -> str:
-    """report.css, then what the views have of their own."""
+    """report.css, then the styles of the views."""
     first = _PAGE / "report.css"
     style = "".join(file.read_text(encoding="utf-8") for file in [first, *sorted(_PAGE.glob("*/*.css"))])
     assert "</" not in style

@@ -1,4 +1,4 @@
-"""The block `ranks` of a report: what its page of ranks shows, as data for the page."""
+"""The block `ranks` of a report: the data of its page of ranks."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from aiflame.render.blocks import Values, block
 from aiflame.render.report.overview import stored_tables
 
 WORK, COMMUNICATION, DECIDES = 0, 1, 2
-"""What a stretch of a critical path is."""
+"""Kinds of stretches of a critical path."""
 
 
 def ranks_block(page: RankPage, started_ns: int = 0) -> bytes:
-    """The head has the tables as the block `tables` has them, the sentences, and what else is told once. Columns: those of the tables,
+    """The head has the tables as the block `tables` has them, the sentences, and other single values. Columns: those of the tables,
     `map.first` and `map.NAME` (ranks × columns, µs + 1, 0: none), `path.*` (a row for each step), `stretch.*` and `work.*` (of all
     paths, `path.stretches` and `path.ranks` of each)."""
     listed, columns = stored_tables(page.tables, started_ns)
-    found = page.found
-    told = {
+    comparison = page.comparison
+    head = {
         "tables": listed,
-        "findings": [dataclasses.asdict(one) for one in found.findings],
-        "notes": found.notes,
-        "ranks": [row.rank for row in found.rows],
-        "met": found.met,
-        "late": {"all": len(found.lates), "own": sum(one.why is not None for one in found.lates)},
-        "rules": sorted({row.rule for row in found.rows}),
+        "findings": [dataclasses.asdict(one) for one in comparison.findings],
+        "notes": comparison.notes,
+        "ranks": [row.rank for row in comparison.rows],
+        "met": comparison.met,
+        "late": {"all": len(comparison.lates), "own": sum(one.why is not None for one in comparison.lates)},
+        "rules": sorted({row.rule for row in comparison.rows}),
         "map": _map(page.steps, columns) if page.steps is not None else None,
         "telling": [{"name": name, "step": step} for name, step in page.telling],
         "left_out": page.left_out,
     }
     _paths(page.paths, columns)
-    return block(told, columns, frozenset({"map.first", "path.step", "path.begin"}))
+    return block(head, columns, frozenset({"map.first", "path.step", "path.begin"}))
 
 
 def _map(steps: StepMap, columns: dict[str, Values]) -> dict[str, object]:
@@ -45,8 +45,8 @@ def _map(steps: StepMap, columns: dict[str, Values]) -> dict[str, object]:
         columns[f"map.{one.name}"] = (
             np.where(np.isnan(one.values), 0, np.nan_to_num(one.values) / 1000 + 1).round().astype(np.int64).ravel()
         )
-    told = [{"name": one.name, "label": one.label, "says": one.says, "most": one.most_ns} for one in steps.quantities]
-    return {"last": steps.last, "columns": len(steps.first), "quantities": told}
+    quantities = [{"name": one.name, "label": one.label, "says": one.says, "most": one.most_ns} for one in steps.quantities]
+    return {"last": steps.last, "columns": len(steps.first), "quantities": quantities}
 
 
 def _paths(paths: list[ShownPath], columns: dict[str, Values]) -> None:

@@ -1,8 +1,8 @@
 """Serves a report on 127.0.0.1, under a path with a random token.
 
 Other programs on the machine can reach the port, and any web page can make a browser send requests to it. So the path begins with a random
-token, and the Host must name this machine: a name of an attacker's that resolves to 127.0.0.1 would make the answers theirs to read. What
-a browser says of who asks (Origin, Sec-Fetch-Site) must fit, too: a page of another's gets nothing even if it has learnt the token.
+token, and the Host must name this machine: a name of an attacker's that resolves to 127.0.0.1 would make the answers theirs to read. The
+browser's headers about the asking page (Origin, Sec-Fetch-Site) must fit, too: a foreign page gets nothing even if it knows the token.
 """
 
 from __future__ import annotations
@@ -98,12 +98,12 @@ class _Http(ThreadingHTTPServer):
             self._room.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        if not isinstance(sys.exc_info()[1], OSError):  # a browser that leaves is nothing to tell
+        if not isinstance(sys.exc_info()[1], OSError):  # a browser that leaves is no error
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 class _Made:
-    """What was asked for once is kept. One thing is made at a time: what several need is made once."""
+    """Keeps each part once it was made. Parts are made one at a time, so that several requests share one."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -130,7 +130,7 @@ class _Made:
             return self._report.closer(begin, end) if wanted() else None
 
 
-def _handler(token: str, title: str, made: _Made) -> type[BaseHTTPRequestHandler]:
+def _handler(token: str, title: str, parts: _Made) -> type[BaseHTTPRequestHandler]:
     text = "".join(page(title, None)).encode()
     allowed = f"{served_policy()}; frame-ancestors 'none'"
 
@@ -142,7 +142,7 @@ def _handler(token: str, title: str, made: _Made) -> type[BaseHTTPRequestHandler
         timeout = PATIENCE_S
 
         def parse_request(self) -> bool:
-            """What no method answers is refused here, before it is looked for."""
+            """Refuses requests that no method answers, before a method is looked up."""
             if not super().parse_request():
                 return False
             hosts = self.headers.get_all("Host", [])
@@ -151,7 +151,7 @@ def _handler(token: str, title: str, made: _Made) -> type[BaseHTTPRequestHandler
             elif self.command != "GET":
                 self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "a report can only be read")
             elif "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
-                self._refuse(HTTPStatus.BAD_REQUEST, "what only reads has nothing to send")
+                self._refuse(HTTPStatus.BAD_REQUEST, "a request that only reads has no body")
             elif not self._from_its_own_page(hosts[0]):
                 self._refuse(HTTPStatus.FORBIDDEN, "this report is served to its own page alone")
             else:
@@ -166,29 +166,29 @@ def _handler(token: str, title: str, made: _Made) -> type[BaseHTTPRequestHandler
             return origin in (None, f"http://{host}") and (site in ("none", "same-origin") or (whole and page))
 
         def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-            """What the standard library refuses: its own page would repeat the request, without the headers that keep an answer in."""
+            """Refusals by the standard library: its own page would repeat the request, without the headers that protect an answer."""
             self._refuse(HTTPStatus(code), HTTPStatus(code).phrase)
 
         def do_GET(self) -> None:
-            given, _, rest = self.path.removeprefix("/").partition("/")
-            rest, _, query = rest.partition("?")
+            given, _, part = self.path.removeprefix("/").partition("/")
+            part, _, query = part.partition("?")
             if not hmac.compare_digest(given.encode(), token.encode()) or self.path.count("/") < 2:
                 self._refuse(HTTPStatus.NOT_FOUND, "no report here: open the whole address that aiflame open printed")
-            elif rest == "":
+            elif part == "":
                 self._send(HTTPStatus.OK, text, "text/html; charset=utf-8")
-            elif rest.startswith("blocks/"):
-                self._block(unquote(rest.removeprefix("blocks/")))
-            elif rest == "closer":
+            elif part.startswith("blocks/"):
+                self._block(unquote(part.removeprefix("blocks/")))
+            elif part == "closer":
                 self._closer(query)
             else:
                 self._refuse(HTTPStatus.NOT_FOUND, "the report has no such part")
 
         def _block(self, name: str) -> None:
-            data, told = _tried(lambda: made.get(name))
+            data, problem = _tried(lambda: parts.get(name))
             if data is not None:
                 self._send(HTTPStatus.OK, data, "application/json" if name == "summary" else "application/octet-stream")
-            elif told:
-                self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, told)
+            elif problem:
+                self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, problem)
             else:
                 self._refuse(HTTPStatus.NOT_FOUND, "the report has no such part")
 
@@ -199,14 +199,14 @@ def _handler(token: str, title: str, made: _Made) -> type[BaseHTTPRequestHandler
                 self._refuse(HTTPStatus.BAD_REQUEST, "closer?begin=NS&end=NS: two whole numbers, the second the larger")
                 return
             try:
-                data, told = _tried(lambda: made.closer(*stretch, lambda: not self._left()))
+                data, problem = _tried(lambda: parts.closer(*stretch, lambda: not self._left()))
             except TooMuch as error:
                 self._refuse(HTTPStatus.BAD_REQUEST, str(error))
                 return
             if data is not None:
                 self._send(HTTPStatus.OK, data, "application/octet-stream")
-            elif told:
-                self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, told)
+            elif problem:
+                self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, problem)
             else:
                 self.close_connection = True
 
@@ -246,7 +246,7 @@ def _is_here(host: str) -> bool:
 
 
 def _tried(make: Callable[[], bytes | None]) -> tuple[bytes | None, str]:
-    """What was made, or why not."""
+    """The data, or the reason why it cannot be made."""
     try:
         return make(), ""
     except TooMuch:
@@ -258,10 +258,10 @@ def _tried(make: Callable[[], bytes | None]) -> tuple[bytes | None, str]:
 
 
 def _stretch(query: str) -> tuple[int, int] | None:
-    """begin and end, each told once, in digits."""
-    told = parse_qsl(query, keep_blank_values=True, max_num_fields=8) if query.count("&") < 8 else []
-    values = dict(told)
-    if len(told) != 2 or set(values) != {"begin", "end"} or not all(value.isascii() and value.isdigit() for value in values.values()):
+    """begin and end, each given once, in digits."""
+    pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=8) if query.count("&") < 8 else []
+    values = dict(pairs)
+    if len(pairs) != 2 or set(values) != {"begin", "end"} or not all(value.isascii() and value.isdigit() for value in values.values()):
         return None
     if any(len(value) > len(str(LATEST)) for value in values.values()):
         return None

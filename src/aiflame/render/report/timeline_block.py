@@ -1,6 +1,6 @@
-"""The block `timeline`: what the report's timeline draws, small enough to lie in the page.
+"""The block `timeline`: the data of the report's timeline, small enough to lie in the page.
 
-Slices lie in lanes, and each begins where the one before it ended, or a little later: what is stored are gaps and lengths.
+Slices lie in lanes, and each begins where the one before it ended, or a little later: gaps and lengths are stored.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from aiflame.render.report.timeline_merge import Spans, merged_apart
 MOST = 1_100_000
 """Slices in a page, with a quarter more for layers: about 6 MB of it."""
 SMALL = (SliceKind.CALL, SliceKind.OP)
-"""What is left out where there are more."""
+"""Kinds left out where there are more slices."""
 OF_FEW = (*SMALL, SliceKind.LAYER)
-"""What is not even made where kernels alone are more."""
+"""Kinds not even made where there are more kernels than that."""
 DETAIL = (SliceKind.LAYER, SliceKind.FUNCTION)
-"""What is merged first where there still are."""
+"""Kinds merged first where there still are more."""
 LONGEST_NAME = 400
 
 SHOWN: Mapping[SliceKind, tuple[str, Kind]] = {
@@ -53,13 +53,13 @@ SHOWN: Mapping[SliceKind, tuple[str, Kind]] = {
 
 
 def of_profile(profile: Tables) -> bytes:
-    """The block of a profile. Of one with very many kernels, what would be left out or merged beyond knowing is not made."""
-    ran = profile.scan("kernels").select(pl.len()).collect().item()
-    return timeline_block(timeline_of(profile, without=frozenset(OF_FEW if ran > MOST else ())))
+    """The block of a profile. With very many kernels, slices that would be left out or merged beyond recognition are not made."""
+    kernels = profile.scan("kernels").select(pl.len()).collect().item()
+    return timeline_block(timeline_of(profile, without=frozenset(OF_FEW if kernels > MOST else ())))
 
 
 def timeline_block(timeline: Timeline, most: int = MOST, window: tuple[int, int] | None = None, counted: Timeline | None = None) -> bytes:
-    """`window`: only what runs in that time (ns), for a page that asks its server again, finer. `counted`: where counters are, if they are
+    """`window`: only slices in that time (ns), for a page that asks its server again, finer. `counted`: where counters are, if they are
     not in the timeline."""
     slices, left_out = _fitting(_within(timeline, window), most)
     laid = lanes(timeline.tracks, slices)
@@ -136,8 +136,8 @@ def _delays(slices: pl.DataFrame) -> Ints:
     called_ns = np.full(max(flow.max(initial=0), arrow.max(initial=0)) + 1, -1, dtype=np.int64)
     called_ns[arrow] = np.repeat(begin[called], flows)
     came = called_ns[flow]
-    ran = np.isin(kind, (SliceKind.KERNEL, SliceKind.COPY)) & (flow > 0) & (came >= 0)
-    return np.where(ran, np.maximum(begin - came, 0) + 1, 0)
+    launched = np.isin(kind, (SliceKind.KERNEL, SliceKind.COPY)) & (flow > 0) & (came >= 0)
+    return np.where(launched, np.maximum(begin - came, 0) + 1, 0)
 
 
 def _fitting(slices: pl.DataFrame, most: int) -> tuple[pl.DataFrame, list[SliceKind]]:

@@ -1,7 +1,7 @@
 """Counters in the block `timeline`: power, utilization, memory …, as points that hold until the next one.
 
-There may be millions of points. Of a counter with many, each stretch of time keeps its first and last, its lowest and its highest: whatever
-is drawn is as high and as low as what was counted.
+There may be millions of points. Of a counter with many, each stretch of time keeps its first and last, its lowest and its highest: the
+picture is as high and as low as the values.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ MOST_COUNTERS = 1000
 LEVELS = 10_000
 """A value is stored as one of so many between the counter's floor and its top."""
 PROCESSES = "Processes"
-"""The group of what is not of the machine."""
+"""The group of counters that do not belong to the machine."""
 _BELOW = " › "
 _OF_A_BIN = 4
 _FROM_LEAST = ("°C", "MHz")
-"""Units whose 0 is far from what is ever seen."""
+"""Units whose 0 is far from all real values."""
 _FULL_PERCENT = 20.0
 """Percent that reach this have a scale up to 100."""
 
@@ -35,7 +35,8 @@ _FULL_PERCENT = 20.0
 @dataclass(frozen=True, slots=True)
 class Counters:
     head: list[dict[str, object]]
-    """group, label, whether it is of the machine, unit, floor, top, count (of points) of each, in the order of the timeline's tracks."""
+    """group, label, whether it belongs to the machine, unit, floor, top, count (of points) of each, in the order of the timeline's
+    tracks."""
     columns: Mapping[str, Values]
     """`point.gap` (ns from the point before, or from the origin) and `point.value` (level), counter by counter."""
     thinned: bool
@@ -63,12 +64,12 @@ def counters(timeline: Timeline, begin: int, end: int) -> Counters:
         floor, top = _scale(value[first:last], units[track])
         owner = _path(names, parents, parents[track])
         machine = kinds[parents[track]] == TrackKind.MACHINE
-        told = {
+        described = {
             "group": owner.partition(_BELOW)[2] or owner if machine else PROCESSES,
             "label": names[track] if machine else f"{owner}: {names[track]}",
             "machine": machine,
         }
-        head.append({**told, "unit": units[track], "floor": floor, "top": top, "count": len(kept)})
+        head.append({**described, "unit": units[track], "floor": floor, "top": top, "count": len(kept)})
         gaps.append(np.diff(when[kept], prepend=begin))
         levels.append(np.round((what[kept] - floor) / max(top - floor, 1e-300) * LEVELS).astype(np.int64))
     nothing = [np.zeros(0, dtype=np.int64)]
@@ -76,11 +77,11 @@ def counters(timeline: Timeline, begin: int, end: int) -> Counters:
 
 
 def _path(names: list[str], parents: list[int], track: int) -> str:
-    found = []
+    path = []
     while track >= 0:
-        found.append(names[track])
+        path.append(names[track])
         track = parents[track]
-    return _BELOW.join(reversed(found))
+    return _BELOW.join(reversed(path))
 
 
 def _within(time: Ints, value: Floats, begin: int, end: int) -> tuple[Ints, Floats]:

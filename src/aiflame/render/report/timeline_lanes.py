@@ -39,7 +39,7 @@ class Lanes:
     rows: pl.DataFrame
     """Each lane, from the top: track (row of `tracks`), kind (of its first slice), level."""
     slices: pl.DataFrame
-    """By lane and begin; without what is of their track."""
+    """By lane and begin; without the columns of their track."""
     lane: Ints
     """Of each slice."""
 
@@ -90,7 +90,7 @@ def _order(tracks: pl.DataFrame, slices: pl.DataFrame) -> list[int]:
 
 
 def _stream(number: list[int], kind: list[int], track: int) -> int:
-    """A stream stands with what it ran for."""
+    """The number by which a stream and its track of purposes are sorted together."""
     return number[track] if kind[track] in (TrackKind.PURPOSE, TrackKind.STREAM) else 0
 
 

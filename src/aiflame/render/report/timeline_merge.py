@@ -30,11 +30,11 @@ class Spans:
 
 def merged_apart(spans: Spans, detail: NDArray[np.bool_], most: int) -> tuple[Spans, int, int]:
     """At most so many, and a quarter more: `detail` gives way first, as far as to that quarter. The bins of detail and of the rest."""
-    rest = len(detail) - int(detail.sum())
-    if rest == len(detail):
-        found, bin_ns = merged(spans, most)
-        return found, 0, bin_ns
-    kept, detail_ns = merged(_chosen(spans, np.flatnonzero(detail)), max(most // 4, most - rest))
+    others_count = len(detail) - int(detail.sum())
+    if others_count == len(detail):
+        all_merged, bin_ns = merged(spans, most)
+        return all_merged, 0, bin_ns
+    kept, detail_ns = merged(_chosen(spans, np.flatnonzero(detail)), max(most // 4, most - others_count))
     others, rest_ns = merged(_chosen(spans, np.flatnonzero(~detail)), most)
     both = Spans(*(np.concatenate([getattr(kept, name), getattr(others, name)]) for name in Spans.__slots__))
     return _chosen(both, np.argsort(both.lane, kind="stable")), detail_ns, rest_ns

@@ -1,4 +1,4 @@
-"""A kernel, taken apart, for the terminal: what it is, what it waited for, its hottest lines, then its source and SASS."""
+"""A kernel in detail for the terminal: its head, its stall reasons, its hottest lines, then its source and SASS."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _MEDIUM = 100
 """Columns from which on the digest has the samples without issue too."""
 _FOLDED = "⋮: instructions with few samples; --least 0 shows all"
 _WHERE = "samples stand at the instruction that waits to be issued; what it waits for (a load, a barrier) lies before it"
-_TELLS = "not issued: no other warp could go on either, so the time was lost"
+_MEANS = "not issued: no other warp could go on either, so the time was lost"
 
 
 def print_annotation(
     answer: Annotation, least_percent: float = LEAST_PERCENT, *, by_code: bool = False, console: Console | None = None
 ) -> None:
-    """`least_percent`: runs of instructions with a smaller share of the samples each are told, not shown.
+    """`least_percent`: runs of instructions with a smaller share of the samples each become one row.
 
     `by_code`: instructions in the order of the code, each with its line, instead of source lines with their instructions.
     """
@@ -59,16 +59,16 @@ def annotation_lines(answer: Annotation, width: int, least_percent: float = LEAS
 
 
 def _stalls(answer: Annotation, width: int) -> Iterator[Text]:
-    """The kernel as a whole: what its warps waited for."""
+    """The stall reasons of the whole kernel."""
     yield Text()
     whole = answer.count.samples
     names = max(len("Waited for"), *map(len, answer.reasons))
     widths = (_PERCENT, _SAMPLES, _SAMPLES, names)
     left = width - sum(widths) - len(widths)
 
-    def line(cells: tuple[str, str, str, str], told: str, style: str, told_style: str) -> Text:
+    def line(cells: tuple[str, str, str, str], comment: str, style: str, comment_style: str) -> Text:
         numbers = [Cell(text, size, style, right=place < 3) for place, (text, size) in enumerate(zip(cells, widths, strict=True))]
-        return row([*numbers, *([Cell(told, left, told_style)] if left >= 20 else [])])
+        return row([*numbers, *([Cell(comment, left, comment_style)] if left >= 20 else [])])
 
     yield line(("%", "Samples", "Not issued", "Waited for"), "", "bold", "")
     most = _REASONS if len(answer.reasons) > _REASONS + 1 else _REASONS + 1  # a row that says `1 more` could as well be that one
@@ -76,10 +76,10 @@ def _stalls(answer: Annotation, width: int) -> Iterator[Text]:
     for reason, count in shown:
         cells = (share(count.samples, whole), number(count.samples), number(count.not_issued), harmless(reason))
         yield line(cells, meaning(reason), heat(count.samples, whole, reason), "dim")
-    if rest := list(answer.reasons.values())[most:]:
-        other = sum(rest, Count())
-        yield line((share(other.samples, whole), number(other.samples), number(other.not_issued), f"{len(rest)} more"), "", "dim", "dim")
-    yield line((share(whole, whole), number(whole), number(answer.count.not_issued), "all"), _TELLS, "dim", "dim")
+    if others := list(answer.reasons.values())[most:]:
+        other = sum(others, Count())
+        yield line((share(other.samples, whole), number(other.samples), number(other.not_issued), f"{len(others)} more"), "", "dim", "dim")
+    yield line((share(whole, whole), number(whole), number(answer.count.not_issued), "all"), _MEANS, "dim", "dim")
 
 
 def _digest(answer: Annotation, width: int) -> Iterator[Text]:
@@ -93,9 +93,9 @@ def _digest(answer: Annotation, width: int) -> Iterator[Text]:
         hot = hottest_instructions(answer)
         rows = [(f"+{instruction.offset:#x}", instruction.sass, instruction.count, instruction.reasons) for instruction in hot]
     places = min(max(len(place) for place, *_ in rows), max(width // 4, 8))
-    told = width - _RANK - _PERCENT - _SAMPLES - 3 - (width >= _MEDIUM) * (_SAMPLES + 1)
-    waits = [reasons_text(reasons, told * 2 // 5) for *_, reasons in rows]
-    for_waits = min(max(map(len, ["Waited for", *waits])), told * 2 // 5)
+    texts_width = width - _RANK - _PERCENT - _SAMPLES - 3 - (width >= _MEDIUM) * (_SAMPLES + 1)
+    waits = [reasons_text(reasons, texts_width * 2 // 5) for *_, reasons in rows]
+    for_waits = min(max(map(len, ["Waited for", *waits])), texts_width * 2 // 5)
 
     def line(rank: str, numbers: tuple[str, str, str], what: Text, wait: str, style: str, wait_style: str) -> Text:
         part, samples, not_issued = numbers
@@ -108,7 +108,7 @@ def _digest(answer: Annotation, width: int) -> Iterator[Text]:
         return Text.assemble(row(cells, keep=True), " ", what, " ", row([Cell(wait, for_waits, wait_style)]))
 
     yield Text()
-    room = told - for_waits - 1
+    room = texts_width - for_waits - 1
     yield line("", ("%", "Samples", "Not issued"), fitted(title, room, "bold"), "Waited for", "bold", "bold")
     for rank, ((place, text, count, _), wait) in enumerate(zip(rows, waits, strict=True), 1):
         what = row([Cell(harmless(place), places, "cyan"), Cell(harmless(text), room - places - 1)], keep=True)

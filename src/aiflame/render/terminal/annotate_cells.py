@@ -19,7 +19,7 @@ _LONGEST = 2000
 """Characters of a text that are looked at: no terminal is wider."""
 _HOT, _WARM = 0.10, 0.03
 _SHOWN_REASONS, _LEAST_REASON = 3, 0.05
-# What would turn the direction of a line's text around.
+# Characters that would turn the direction of a line's text around.
 _TURNS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C], "?")
 
 
@@ -32,7 +32,7 @@ class Cell:
 
 
 def row(cells: Sequence[Cell], *, keep: bool = False) -> Text:
-    """The cells beside each other, each cut or padded to its width. `keep`: blanks at the end, too, for what follows."""
+    """The cells beside each other, each cut or padded to its width. `keep`: blanks at the end, too, for the text behind."""
     line = Text(" ").join(fitted(cell.text, cell.width, cell.style, right=cell.right) for cell in cells)
     if not keep:
         line.rstrip()
@@ -100,5 +100,5 @@ def place_name(file: str, line: int) -> str:
 
 
 def chain_text(callers: Sequence[CodeLine]) -> str:
-    """`← attn.py:88 ← model.py:12`: what the code was inlined into."""
+    """`← attn.py:88 ← model.py:12`: the places that the code was inlined into."""
     return harmless(" ".join(f"← {place_name(place.file, place.line)}" for place in callers))

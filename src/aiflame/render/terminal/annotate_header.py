@@ -1,4 +1,4 @@
-"""The head of an annotated kernel: its name, its launches, what it takes of the device, how it was sampled."""
+"""The head of an annotated kernel: its name, its launches, its use of the device, its sampling."""
 
 from __future__ import annotations
 

@@ -70,18 +70,18 @@ class Listing:
     """The rows of one kernel, for a terminal of this width."""
 
     def __init__(self, answer: Annotation, width: int, least_percent: float, *, code_alone: bool) -> None:
-        """`least_percent`: runs of instructions with a smaller share each are told, not shown. `code_alone`: without the source."""
+        """`least_percent`: runs of instructions with a smaller share each become one row. `code_alone`: without the source."""
         self._answer, self._width = answer, width
         self._whole = answer.count.samples
         self._least = least_percent * self._whole / 100
         self._ranks = {(line.file, line.number): f"#{rank}" for rank, line in enumerate(hottest_lines(answer), 1)}
         self._hot = {one.offset for one in hottest_instructions(answer) if one.count.samples >= _MARKED * self._whole}
         self.folded = False
-        """Whether instructions were told, not shown; known at the end."""
+        """Whether instructions became such a row; complete at the end."""
         self._widths = _code_alone(answer, width) if code_alone else _side_by_side(answer, width)
 
     def in_order_of_code(self) -> Iterator[Text]:
-        """As the device has it: loops and what the compiler moved are seen, each instruction with its source line."""
+        """In the device's order, which shows loops and moved instructions, each with its source line."""
         yield from self._titled("SASS" if self._answer.disassembled else "Offsets")
         yield self._code_heading()
         yield from self._folded(self._answer.instructions, _CONTEXT)
@@ -99,9 +99,9 @@ class Listing:
 
     def _file(self, file: SourceFile) -> Iterator[Text]:
         yield Text()
-        told = f"  {percent(file.count.samples, self._whole)}".rstrip()
-        path = _end(harmless(file.source.path), self._width - len(told))
-        yield Text.assemble((path, "bold"), (told, heat(file.count.samples, self._whole)))
+        part = f"  {percent(file.count.samples, self._whole)}".rstrip()
+        path = _end(harmless(file.source.path), self._width - len(part))
+        yield Text.assemble((path, "bold"), (part, heat(file.count.samples, self._whole)))
         if origin := _ORIGINS.get(file.source.origin):
             yield row([Cell(origin, self._width, "yellow")])
         heading = self._source_row("", ("%", "samples", "not iss.", "incl."), "line", "source", "bold", "bold")
@@ -147,7 +147,7 @@ class Listing:
         return percent(count.samples, self._whole), number(count.samples), number(count.not_issued)
 
     def _source_row(self, mark: str, numbers: Sequence[str], at: str, text: str, style: str, text_style: str) -> Text:
-        """`numbers`: share, samples, samples without issue, and the share with what was inlined."""
+        """`numbers`: share, samples, samples without issue, and the share with inlined code."""
         part, samples, not_issued, inclusive = numbers
         cells = [
             Cell(mark, _MARK, "bold red"),
@@ -170,7 +170,7 @@ class Listing:
             yield from self._folded(block.instructions, 0)
 
     def _folded(self, instructions: Sequence[Instruction], context: int) -> Iterator[Text]:
-        """Runs of cold instructions become one row that tells how many they are."""
+        """Runs of cold instructions become one row with their number."""
         warm = [place for place, one in enumerate(instructions) if one.count.samples >= self._least]
         shown = {near for place in warm for near in range(place - context, place + context + 1)}
         for is_shown, run in groupby(range(len(instructions)), key=shown.__contains__):
@@ -180,8 +180,8 @@ class Listing:
             else:
                 self.folded = True
                 samples = sum(instruction.count.samples for instruction in cold)
-                told = (f"{len(cold)} instructions", "") if self._widths.sass else ("", f"{len(cold)} offsets")
-                yield self._code_row("", "⋮", (percent(samples, self._whole), number(samples), ""), "", *told, "dim")
+                texts = (f"{len(cold)} instructions", "") if self._widths.sass else ("", f"{len(cold)} offsets")
+                yield self._code_row("", "⋮", (percent(samples, self._whole), number(samples), ""), "", *texts, "dim")
 
     def _instruction(self, instruction: Instruction) -> Text:
         place = place_name(instruction.chain[0].file, instruction.chain[0].line) if instruction.chain else ""
@@ -257,5 +257,5 @@ def _numbers_width(not_issued: bool, inclusive: bool) -> int:
 
 
 def _end(path: str, width: int) -> str:
-    """The end of a path tells files apart."""
+    """A path cut at its front, since the end identifies the file."""
     return path if len(path) <= width else "…" + path[len(path) - max(width - 1, 0) :]

@@ -13,7 +13,7 @@ from aiflame.errors import harmless
 
 class Terminal(Console):
     """Shows control characters, and those that turn the direction of writing, as question marks. Its own lines still end. A text is shown
-    as it is: `[red]` is no colour, `:smile:` no picture; what is to have a style is a `rich.text.Text`."""
+    as it is: `[red]` is no colour, `:smile:` no picture; styled text is a `rich.text.Text`."""
 
     def __init__(self, *, file: IO[str] | None = None, stderr: bool = False, force_terminal: bool | None = None, width: int | None = None):
         super().__init__(file=file, stderr=stderr, force_terminal=force_terminal, width=width, markup=False, emoji=False, highlight=False)

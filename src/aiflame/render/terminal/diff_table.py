@@ -1,4 +1,4 @@
-"""What got slower and what got faster, as tables for the terminal."""
+"""Slower and faster items, as tables for the terminal."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def _step_line(step: Change) -> Text:
 
 
 def _print(difference: Difference, rows: int, everything: bool, console: Console) -> None:
-    told = difference.rows if everything else difference.told()
-    hidden = len(difference.rows) - len(told)
-    what = GROUPINGS[difference.by].heading
-    if told.is_empty():
+    listed = difference.rows if everything else difference.differing()
+    hidden = len(difference.rows) - len(listed)
+    heading_of_names = GROUPINGS[difference.by].heading
+    if listed.is_empty():
         none = "no difference beyond the noise" if hidden and difference.rows["beyond"].is_not_null().any() else "no difference"
-        console.print(Text(f"{what}: {none} ({difference.note})", "dim"))
+        console.print(Text(f"{heading_of_names}: {none} ({difference.note})", "dim"))
         return
     wide = console.width >= MEDIUM
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
     for heading in ("Before", "Now", "Difference", "") if wide else ("Difference", ""):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column(what, no_wrap=True, overflow="ellipsis", min_width=NAME_WIDTH)
-    for row in told.head(rows).iter_rows(named=True):
+    table.add_column(heading_of_names, no_wrap=True, overflow="ellipsis", min_width=NAME_WIDTH)
+    for row in listed.head(rows).iter_rows(named=True):
         change = row["difference"]
         style = "dim" if row["beyond"] is False or not change else SLOWER if change > 0 else FASTER
         sign = "+" if change > 0 else "−" if change < 0 else ""
@@ -59,7 +59,7 @@ def _print(difference: Difference, rows: int, everything: bool, console: Console
             cells = [Text(_amount(row[side], difference.unit)) for side in ("base", "new")] + cells
         table.add_row(*cells, Text(row["name"], "dim" if row["beyond"] is False else ""))
     console.print(table)
-    more = [f"{len(told) - rows:,} more"] if len(told) > rows else []
+    more = [f"{len(listed) - rows:,} more"] if len(listed) > rows else []
     noise = int((~difference.rows["beyond"]).sum()) if hidden else 0
     more += [f"{noise:,} within the noise (--all shows them)"] if noise else []
     more += [f"{hidden - noise:,} the same"] if hidden > noise else []

@@ -1,4 +1,4 @@
-"""What happens inside kernels, as text for the terminal."""
+"""The inside of kernels, as text for the terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiflame.render.terminal.top_table import GAP, MEDIUM
 
 SHORTEST_NAME = 20
 MARK = "~ "
-"""Before the name of what goes on while the warp does other things."""
+"""Before the name of work that goes on while the warp does other things."""
 
 
 def print_intra(kernels: list[IntraKernel], rows: int, console: Console | None = None) -> None:
@@ -28,8 +28,8 @@ def print_intra(kernels: list[IntraKernel], rows: int, console: Console | None =
 def _print(kernel: IntraKernel, rows: int, console: Console) -> None:
     launches = f"{kernel.launches} launch{'es' if kernel.launches != 1 else ''} of {amount(round(kernel.took_ns), 'ns')}"
     some = f" in {kernel.ctas_read:,} of {kernel.ctas:,} CTAs" if kernel.ctas_read < kernel.ctas else ""
-    told = f"  {kernel.place}  {launches}, {kernel.records:,} records of {kernel.recorded_warps} of {kernel.warps} warps{some}"
-    console.print(Text.assemble((kernel.short, "bold"), (told, "dim")), soft_wrap=True)
+    described = f"  {kernel.place}  {launches}, {kernel.records:,} records of {kernel.recorded_warps} of {kernel.warps} warps{some}"
+    console.print(Text.assemble((kernel.short, "bold"), (described, "dim")), soft_wrap=True)
     for warning in kernel.warnings:
         console.print(Text.assemble(("warning: ", "yellow"), warning), soft_wrap=True)
     for finding in kernel.findings:
@@ -39,8 +39,8 @@ def _print(kernel: IntraKernel, rows: int, console: Console) -> None:
     if len(kernel.scopes) > rows:
         console.print(Text(f"{len(kernel.scopes) - rows:,} more (-n shows them)", "dim"))
     if kernel.scopes:
-        rest = max(1 - kernel.in_scopes, 0.0)
-        console.print(Text(f"{rest:.1%} of the time of warps lies in no scope", "dim"))
+        outside = max(1 - kernel.in_scopes, 0.0)
+        console.print(Text(f"{outside:.1%} of the time of warps lies in no scope", "dim"))
 
 
 def _scopes(scopes: list[ScopeTime], wide: bool) -> Table:

@@ -1,4 +1,4 @@
-"""What ranks did with their time, as tables for the terminal."""
+"""The time of ranks, as tables for the terminal."""
 
 from __future__ import annotations
 
@@ -19,45 +19,48 @@ PARTS = 12
 """Stretches of a critical path that are shown, the longest ones."""
 
 
-def print_ranks(found: Ranks, rows: int, console: Console | None = None) -> None:
-    """What stands out; a row for each rank; phases; collectives that somebody was late to; the path of the median and the longest step."""
+def print_ranks(comparison: Ranks, rows: int, console: Console | None = None) -> None:
+    """Findings; a row for each rank; phases; collectives with a late rank; the path of the median and the longest step."""
     console = console or Terminal()
-    for finding in found.findings[:rows]:
+    for finding in comparison.findings[:rows]:
         console.print(Text.assemble(("• ", "bold"), finding.sentence))
-    if found.findings:
+    if comparison.findings:
         console.print()
-    shown = _shown(found.rows, rows)
+    shown = _shown(comparison.rows, rows)
     console.print(_ranks(shown, console.width))
-    if len(shown) < len(found.rows):
+    if len(shown) < len(comparison.rows):
         console.print(
             Text(
-                f"{len(shown)} of {len(found.rows):,} ranks: those that others wait for, then those that compute most; -n shows more", "dim"
+                f"{len(shown)} of {len(comparison.rows):,} ranks: those that others wait for, then those that compute most; -n shows more",
+                "dim",
             )
         )
-    if found.phases:
+    if comparison.phases:
         console.print()
-        console.print(_phases(found, console.width))
-    lates = [late for late in found.lates if late.why is not None]
+        console.print(_phases(comparison, console.width))
+    lates = [late for late in comparison.lates if late.why is not None]
     if lates:
         console.print()
         console.print(_lates(lates, max(rows // 2, 1), console.width))
         console.print(
             Text(
-                f"Somebody was late to {len(found.lates):,} of {found.met:,} collectives, to {len(lates):,} of them by its own doing", "dim"
+                f"Somebody was late to {len(comparison.lates):,} of {comparison.met:,} collectives, "
+                f"to {len(lates):,} of them by its own doing",
+                "dim",
             )
         )
-    for path in telling(found.paths) if len(found.rows) > 1 else ():
+    for path in telling(comparison.paths) if len(comparison.rows) > 1 else ():
         console.print()
         console.print(_path(path, console.width))
-    for note in found.notes:
+    for note in comparison.notes:
         console.print(Text(f"Note: {note}", "yellow"))
-    if worst := max((residual for residual in found.residual_ns.values() if residual is not None), default=0):
+    if worst := max((residual for residual in comparison.residual_ns.values() if residual is not None), default=0):
         console.print(Text(f"Clocks of hosts agree to within {amount(worst, 'ns')}", "dim"))
 
 
-def _shown(found: list[Row], rows: int) -> list[Row]:
+def _shown(ranks: list[Row], rows: int) -> list[Row]:
     """In the order of ranks."""
-    kept = sorted(found, key=lambda row: (-row.lost_ns, -row.compute_ns, row.rank))[:rows]
+    kept = sorted(ranks, key=lambda row: (-row.lost_ns, -row.compute_ns, row.rank))[:rows]
     return sorted(kept, key=lambda row: row.rank)
 
 
@@ -69,28 +72,28 @@ def _table(*headings: str, left: tuple[str, ...] = ()) -> Table:
 
 
 def _fitted(table: Table, width: int) -> Table:
-    """rich would narrow all columns alike; numbers must stay whole, so that texts share what is left."""
+    """rich would narrow all columns alike; numbers must stay whole, so that texts share the remaining width."""
     texts, left = [], width
     for column in table.columns:
-        taken = max(cell_len(str(cell)) for cell in (column.header, *column.cells))
+        needed = max(cell_len(str(cell)) for cell in (column.header, *column.cells))
         if column.justify == "right":
-            column.width = taken
-            left -= taken + GAP
+            column.width = needed
+            left -= needed + GAP
         else:
-            texts.append((column, taken))
-    wanted = [taken for _, taken in texts]
+            texts.append((column, needed))
+    wanted = [needed for _, needed in texts]
     if texts and sum(wanted) > left - GAP * len(texts):
-        for (column, _), taken in zip(texts, shared_widths(wanted, left - GAP * len(texts)), strict=True):
-            column.width = taken
+        for (column, _), needed in zip(texts, shared_widths(wanted, left - GAP * len(texts)), strict=True):
+            column.width = needed
     return table
 
 
-def _ranks(found: list[Row], width: int) -> Table:
-    hosts = len({row.host for row in found}) > 1 and width >= WIDE
-    copies = any(row.copies_ns for row in found) and width >= WIDE
+def _ranks(ranks: list[Row], width: int) -> Table:
+    hosts = len({row.host for row in ranks}) > 1 and width >= WIDE
+    copies = any(row.copies_ns for row in ranks) and width >= WIDE
     first = ["Rank", *(["Host"] if hosts else []), *(["Time"] if width >= MEDIUM else []), "Compute", "Comm.", "Exposed"]
     table = _table(*first, *(["Copies"] if copies else []), "Idle", "Overlap", "Waited", "Last", "Late by", left=("Host",))
-    for row in found:
+    for row in ranks:
         whole = row.whole_ns
         table.add_row(
             Text(str(row.rank), "bold"),
@@ -109,9 +112,9 @@ def _ranks(found: list[Row], width: int) -> Table:
     return _fitted(table, width)
 
 
-def _phases(found: Ranks, width: int) -> Table:
+def _phases(comparison: Ranks, width: int) -> Table:
     table = _table("Step", "Compute", "Exposed", "Idle", "Slowest rank", "Phase", left=("Phase",))
-    for one in found.phases:
+    for one in comparison.phases:
         slowest = f"{one.slowest} ({amount(one.slowest_ns, 'ns')})"
         table.add_row(
             *(amount(value, "ns") for value in (one.whole_ns, one.compute_ns, one.exposed_ns, one.idle_ns)),
@@ -159,6 +162,6 @@ def _path(path: Path, width: int) -> Table:
         else:
             what = Text(f"communication in {place}" if place else "communication", "blue")
         table.add_row(amount(one.begin_ns, "ns"), amount(one.took_ns, "ns"), what)
-    if rest := path.took_ns - sum(one.took_ns for one in longest):
-        table.add_row("", amount(rest, "ns"), Text("the rest", "dim"))
+    if remainder := path.took_ns - sum(one.took_ns for one in longest):
+        table.add_row("", amount(remainder, "ns"), Text("the rest", "dim"))
     return _fitted(table, width)

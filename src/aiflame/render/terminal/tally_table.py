@@ -61,10 +61,10 @@ def _print(section: Section, rows: int, console: Console) -> None:
 
 
 def _of(section: Section) -> str:
-    told = [amount(section.total, section.unit), _counted(section.processes, "process", "processes")]
+    parts = [amount(section.total, section.unit), _counted(section.processes, "process", "processes")]
     if section.kind != TRAFFIC:
-        told.append(_counted(section.threads, *(("device", "devices") if section.kind == DEVICE else ("thread", "threads"))))
-    return f"{told[0]} in all, {', '.join(told[1:])}"
+        parts.append(_counted(section.threads, *(("device", "devices") if section.kind == DEVICE else ("thread", "threads"))))
+    return f"{parts[0]} in all, {', '.join(parts[1:])}"
 
 
 def _counted(count: int, one: str, many: str) -> str:

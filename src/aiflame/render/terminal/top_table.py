@@ -50,12 +50,12 @@ def print_top(answer: pl.DataFrame, tree: Tree, metric: str, by: str = "function
     console.print(top_table(answer, tree, metric, by, console.width))
     kind = tree.metric(metric)
     console.print(Text(f"{kind.label}: {amount(tree.total(metric), kind.unit)} in all", style="dim"))
-    if told := idle_note(tree, metric):
-        console.print(Text(told, style="dim"))
+    if note := idle_note(tree, metric):
+        console.print(Text(note, style="dim"))
 
 
 def print_steps(steps: pl.DataFrame, metric: Metric, console: Console | None = None) -> None:
-    """Print what steps took, and each of their phases (`analyze.phases.over_steps`)."""
+    """Print the times of steps, and of each of their phases (`analyze.phases.over_steps`)."""
     console = console or Terminal()
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
     for heading in ("Total", "Shortest", "Median", "Longest"):
@@ -82,7 +82,7 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
     if width >= WIDE:
         longest = max([*own, 1])
         numbers[""] = [bar(value / longest, BAR) for value in own]
-    # Kernels and stalls call nothing: their totals are what they took themselves.
+    # Kernels and stalls call nothing: their totals are their own values.
     if width >= MEDIUM and own != total:
         numbers["Total"] = [amount(value, unit) for value in total]
     if width >= NARROW and own != total:
@@ -100,13 +100,13 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
     left = width
     for heading, cells in numbers.items():
-        taken = BAR if not heading else max([len(heading), *map(len, cells)])
-        table.add_column(heading, justify="right" if heading else "left", style="" if heading else "green", width=taken, no_wrap=True)
-        left -= taken + GAP
-    # rich would narrow all columns alike; numbers must stay whole, so the texts share what is left.
+        needed = BAR if not heading else max([len(heading), *map(len, cells)])
+        table.add_column(heading, justify="right" if heading else "left", style="" if heading else "green", width=needed, no_wrap=True)
+        left -= needed + GAP
+    # rich would narrow all columns alike; numbers must stay whole, so the texts share the remaining width.
     wanted = [max([len(heading), *(text.cell_len for text in cells)]) for heading, cells in texts.items()]
-    for heading, taken in zip(texts, shared_widths(wanted, left - GAP * len(texts)), strict=True):
-        table.add_column(heading, no_wrap=True, overflow="ellipsis", width=taken)
+    for heading, needed in zip(texts, shared_widths(wanted, left - GAP * len(texts)), strict=True):
+        table.add_column(heading, no_wrap=True, overflow="ellipsis", width=needed)
     for row in zip(*numbers.values(), *texts.values(), strict=True):
         table.add_row(*row)
     return table
@@ -121,8 +121,8 @@ def shared_widths(wanted: Sequence[int], width: int) -> list[int]:
 def bar(part: float, width: int) -> str:
     """A bar of eighths of a character: a part of 1 fills the width."""
     eighths = round(max(0.0, min(1.0, part)) * width * 8)
-    rest = eighths % 8
-    return "█" * (eighths // 8) + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
+    eighth = eighths % 8
+    return "█" * (eighths // 8) + (" ▏▎▍▌▋▊▉"[eighth] if eighth else "")
 
 
 def where(file: str, line: int, module: str) -> str:

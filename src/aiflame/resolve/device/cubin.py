@@ -48,7 +48,7 @@ class Relocation:
 
 
 class Cubin:
-    """What does not fit together is left out: a file may be cut short or damaged."""
+    """Inconsistent parts are left out: a file may be cut short or damaged."""
 
     def __init__(self, source: bytes | ElfFile) -> None:
         """NotElf when it is no cubin at all."""
@@ -108,17 +108,17 @@ class Cubin:
 
     def only_code(self) -> int | None:
         """The section of code, when there is one alone."""
-        found = [index for index, section in enumerate(self.elf.sections) if section.name.startswith(_CODE)]
-        return found[0] if len(found) == 1 else None
+        sections = [index for index, section in enumerate(self.elf.sections) if section.name.startswith(_CODE)]
+        return sections[0] if len(sections) == 1 else None
 
     @cached_property
     def _functions(self) -> dict[str, Function]:
         """The first of each name."""
-        found: dict[str, Function] = {}
+        by_name: dict[str, Function] = {}
         for functions in self._inside.values():
             for function in functions:
-                found.setdefault(function.name, function)
-        return found
+                by_name.setdefault(function.name, function)
+        return by_name
 
     @cached_property
     def _inside(self) -> dict[int, tuple[Function, ...]]:
@@ -127,21 +127,21 @@ class Cubin:
             return {}
         symbols, strings = table
         names, sections = self.elf.section_data(strings), self.elf.sections
-        found: dict[int, list[Function]] = {}
+        by_section: dict[int, list[Function]] = {}
         for row in symbols[symbols["info"] & 15 == _FUNCTION]:
             index, start, size = int(row["section"]), int(row["value"]), int(row["size"])
             if index < len(sections) and sections[index].name.startswith(_CODE) and 0 < size <= _room(sections[index], start):
-                found.setdefault(index, []).append(Function(_text(names, int(row["name"])), index, start, size))
-        return {index: tuple(sorted(functions, key=lambda one: (one.start, -one.size))) for index, functions in found.items()}
+                by_section.setdefault(index, []).append(Function(_text(names, int(row["name"])), index, start, size))
+        return {index: tuple(sorted(functions, key=lambda one: (one.start, -one.size))) for index, functions in by_section.items()}
 
     @cached_property
     def _sections(self) -> dict[str, Function]:
-        found: dict[str, Function] = {}
+        by_name: dict[str, Function] = {}
         for index, section in enumerate(self.elf.sections):
             if section.name.startswith(_CODE) and section.size:
                 name = section.name[len(_CODE) :].encode("latin-1").decode("utf-8", "replace")
-                found.setdefault(name, Function(name, index, 0, len(self.code(index))))
-        return found
+                by_name.setdefault(name, Function(name, index, 0, len(self.code(index))))
+        return by_name
 
     def _resolved(self, data: bytes, layout: np.dtype[np.void]) -> list[Relocation]:
         rows = np.frombuffer(data, layout, count=len(data) // layout.itemsize)
@@ -152,8 +152,8 @@ class Cubin:
         values = targets["value"].astype(np.uint64)
         if "addend" in (layout.names or ()):
             values = values + rows["addend"].astype(np.uint64)
-        found = zip(rows["offset"].tolist(), targets["section"].tolist(), values.tolist(), strict=True)
-        return [Relocation(*one) for one in sorted(found)]
+        relocations = zip(rows["offset"].tolist(), targets["section"].tolist(), values.tolist(), strict=True)
+        return [Relocation(*one) for one in sorted(relocations)]
 
 
 def _room(section: Section, start: int) -> int:

@@ -20,12 +20,12 @@ _OWN_SECTIONS = 4
 
 
 def identity(header: bytes) -> bytes:
-    """What cubins must share so that their code may stand in one file: all of the header but where its tables are."""
+    """The part that cubins must share so that their code may stand in one file: the header without the places of its tables."""
     return header[:24] + header[48:52]
 
 
 def name_of(number: int) -> str:
-    """What the function is called in the small cubin."""
+    """The function's name in the small cubin."""
     return f"f{number}"
 
 

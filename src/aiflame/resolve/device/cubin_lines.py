@@ -1,4 +1,4 @@
-"""Source lines of device code, with what was inlined: `.debug_line` of a cubin.
+"""Source lines of device code, with inlined calls: `.debug_line` of a cubin.
 
 It is DWARF's line table, versions 2 to 4, with two things of NVIDIA's own, as elfutils documents them:
 - behind the list of files stands a u32: where in `.debug_str` the names of this unit begin;
@@ -6,8 +6,8 @@ It is DWARF's line table, versions 2 to 4, with two things of NVIDIA's own, as e
   from 1 in the same sequence, and `name` the inlined function's place in `.debug_str`.
 Each function is one sequence; a relocation says which section its addresses are offsets of.
 
-We decode it ourselves rather than read what nvdisasm prints of it: lines are there without the tool, and with function names,
-which it does not print.
+We decode it ourselves instead of parsing nvdisasm's output: lines are there without the tool, and with function names, which it does
+not print.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class DeviceLine(NamedTuple):
 
 
 Chain = tuple[DeviceLine, ...]
-"""Outermost first: the function itself, then what was inlined."""
+"""Outermost first: the function itself, then inlined code."""
 
 
 class _Row(NamedTuple):
@@ -80,7 +80,7 @@ class Sequence:
         chain: list[DeviceLine] = []
         while True:
             one = self._rows[row]
-            inlined = 0 < one.context <= row  # of what comes later it cannot be a part
+            inlined = 0 < one.context <= row  # a context must come before its row
             chain.append(DeviceLine(self._name(one.name) if inlined else "", self._unit.file(one.file), one.line))
             if not inlined or len(chain) == DEEPEST:
                 return tuple(place for place in reversed(chain) if place.line > 0)
@@ -110,15 +110,15 @@ class CubinLines:
         return {file.path: file for unit in self._units for file in unit.files}
 
     def _sequences(self, section: int) -> list[Sequence]:
-        found, behind = [], 0
+        sequences, behind = [], 0
         for start in self._starts.get(section, ()):
             unit = self._unit_of(start)
             if unit is None or start < behind:
                 continue
             rows, end, behind = _run(self._data, start, unit)
             if rows:
-                found.append(Sequence(unit, rows, end, self._names))
-        return found
+                sequences.append(Sequence(unit, rows, end, self._names))
+        return sequences
 
     @cached_property
     def _names(self) -> bytes:
@@ -138,16 +138,16 @@ class CubinLines:
 
     @cached_property
     def _starts(self) -> dict[int, list[int]]:
-        """Section of code → where its sequences begin: at the opcode that sets the address, which is what is relocated."""
-        found: dict[int, list[int]] = {}
+        """Section of code → where its sequences begin: at the opcode that sets the address, which is relocated."""
+        starts: dict[int, list[int]] = {}
         opcode = bytes((0, 9, _SET_ADDRESS))
         for one in self._cubin.relocations(self._name):
             if self._data[max(one.offset - 3, 0) : one.offset] == opcode:
-                found.setdefault(one.section, []).append(one.offset - 3)
+                starts.setdefault(one.section, []).append(one.offset - 3)
         only = self._cubin.only_code()
-        if not found and only is not None:
-            found[only] = [unit.program for unit in self._units]
-        return found
+        if not starts and only is not None:
+            starts[only] = [unit.program for unit in self._units]
+        return starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,13 +197,13 @@ def _files(data: bytes, at: int, end: int) -> tuple[tuple[File, ...], int]:
         _, at = _uleb(data, at)  # time of change
         size, at = _uleb(data, at)
         name = text.decode("utf-8", "replace")
-        known = 0 < folder < len(folders) and not name.startswith("/")
-        files.append(File(f"{folders[folder].rstrip('/')}/{name}" if known else name, size))
+        has_folder = 0 < folder < len(folders) and not name.startswith("/")
+        files.append(File(f"{folders[folder].rstrip('/')}/{name}" if has_folder else name, size))
     return tuple(files), at + 1
 
 
 def _run(data: bytes, at: int, unit: _Unit) -> tuple[list[_Row], int, int]:
-    """One sequence: its rows, the address where it ends, and what stands behind it in the program."""
+    """One sequence: its rows, the address where it ends, and the place behind it in the program."""
     rows: list[_Row] = []
     address, file, line, context, name = 0, 1, 1, 0, 0
     base, span, step, lengths = unit.line_base, unit.line_range, unit.step, unit.lengths
@@ -257,7 +257,7 @@ def _string(data: bytes, at: int, end: int) -> bytes:
 
 
 def _uleb(data: bytes, at: int) -> tuple[int, int]:
-    """A number of any length; what does not fit 64 bits is damage, and only its low part is kept."""
+    """A number of any length; one beyond 64 bits is damage, and only its low part is kept."""
     value = shift = 0
     while at < len(data):
         byte = data[at]

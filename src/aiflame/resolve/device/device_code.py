@@ -15,7 +15,7 @@ FOLDER = "cubins"
 LEVEL = 3
 """A sixth of torch's is left, in a third of the time that level 6 takes for an eighth."""
 LARGEST = 256 << 20
-"""What is larger is not packed: it is read in place."""
+"""Larger files are not packed: they are read in place."""
 LARGEST_IN_PLACE = 1 << 30
 _MOST_PACKED = 200
 """Times as large as it is packed. Device code becomes a twentieth at the best."""
@@ -46,7 +46,7 @@ def cubin(folder: Folder, crc: int) -> Cubin | None:
 
 
 def keep(profile: Folder, crcs: set[int]) -> None:
-    """Of the profile's files these, packed. Device code without samples has nothing to tell, and a library's is large."""
+    """Of the profile's files these, packed. Device code without samples is not needed, and a library's is large."""
     folder = profile.folder(FOLDER)
     wanted = {name: plain for plain in map(_name, crcs) for name in (plain, _packed(plain))}
     with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
 """Short names of matrix products and convolutions whose whole story is in one word: `gemm bf16 256x128x64 TNT (nvjet)`.
 
 cuBLAS's nvjet, CUTLASS's library, the older SASS kernels of cuBLAS and cuDNN, and xmma write type, tile and layout into the name, each in
-its own way. Kept: operation, type of the inputs, tile with its depth, layout, split-K and what is fused; left out: clusters, stages,
+its own way. Kept: operation, type of the inputs, tile with its depth, layout, split-K and fused operations; left out: clusters, stages,
 alignment, swizzles.
 """
 
@@ -33,15 +33,15 @@ _FUSED = re.compile(r"_(relu|gelu|bias|silu|grouped|splitk|splitK|stridedB)(?=_|
 
 def short_gemm(name: str) -> str:
     """Of a kernel as compiled; "" when it is none of these."""
-    if found := _NVJET.match(name):
-        types, tile, depth, rest = found.groups()
-        layout = rest.rpartition("_")[2]
+    if match := _NVJET.match(name):
+        types, tile, depth, suffix = match.groups()
+        layout = suffix.rpartition("_")[2]
         return _line(
-            "gemm", _NVJET_TYPES.get(types[0], types), f"{tile}x{depth}", layout if layout.isupper() else "", _fused(rest), "nvjet"
+            "gemm", _NVJET_TYPES.get(types[0], types), f"{tile}x{depth}", layout if layout.isupper() else "", _fused(suffix), "nvjet"
         )
     for pattern, library in ((_CUTLASS, "cutlass"), (_XMMA, "xmma"), (_SASS, name.partition("_")[0])):
-        if found := pattern.match(name):
-            return _described(found[1], library)
+        if match := pattern.match(name):
+            return _described(match[1], library)
     return ""
 
 
@@ -69,8 +69,8 @@ def _type(text: str, operation: str) -> str:
     """Of the inputs: named at first, or by the letter that BLAS gives them. A product of fp32 on tensor cores is one of tf32."""
     if "tf32" in operation:
         return "tf32"
-    if found := _TYPE.search(text):
-        return _TYPES.get(found[1], found[1])
+    if match := _TYPE.search(text):
+        return _TYPES.get(match[1], match[1])
     if re.match(r"s\d+(?:x\d+)*gemm", operation):
         return "tf32"
     return _LETTERS.get(operation[0], "") if not operation.startswith(("gemm", "cudnn")) else ""

@@ -1,4 +1,5 @@
-"""From a sample's function and offset to what a person reads: the tables `gpu_instructions`, `gpu_lines`, `sources`, `kernel_names`."""
+"""Names, lines and instructions for a sample's function and offset: the tables `gpu_instructions`, `gpu_lines`, `sources`,
+`kernel_names`."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ def write_gpu_tables(
     made_from: Mapping[str, str] = MappingProxyType({}),
     outside: Outside = NOTHING,
 ) -> list[str]:
-    """Writes what the profile has something for; cubins with samples are packed, the others removed. Returns what is missing, a line each.
+    """Writes the tables that the profile has data for; packs cubins with samples, removes the others. Returns notes on missing parts.
     `made_from`: of compiled kernels (name) their ops, for the full name."""
     names = pl.concat([profile.table("kernel_shapes")["name"], profile.table("gpu_functions")["name"]]).unique().sort().to_list()
     if names:
@@ -77,10 +78,10 @@ def add_instructions(profile: Profile) -> None:
     """For a profile that was sealed where nvdisasm was missing: once more, when it is there now."""
     if NO_TOOL not in profile.meta.degraded or not (nvdisasm := tools()):
         return
-    found, codes, _ = _find(profile.folder.folder(device_code.FOLDER), _sampled(profile), NOTHING)
+    functions, codes, _ = _find(profile.folder.folder(device_code.FOLDER), _sampled(profile), NOTHING)
     listings = disassemble(codes, nvdisasm)
     try:
-        profile.write_table("gpu_instructions", _instructions(found, listings))
+        profile.write_table("gpu_instructions", _instructions(functions, listings))
         kept = tuple(note for note in profile.meta.degraded if note != NO_TOOL)
         profile.write_meta(dataclasses.replace(profile.meta, degraded=kept).with_notes(*_failures(codes, listings, nvdisasm)))
     except (AiflameError, OSError):
@@ -91,8 +92,8 @@ def _sampled(profile: Profile) -> list[tuple[int, str]]:
     """The functions that have samples: (crc of the cubin, name)."""
     functions = profile.scan("gpu_functions").select("process", pl.col("id").alias("function"), "cubin", "name")
     samples = profile.scan("gpu_samples").select("process", "function").unique()
-    found = functions.join(samples, on=["process", "function"], how="semi").select("cubin", "name").unique().sort("cubin", "name")
-    return [(crc, name) for crc, name in found.collect().iter_rows()]
+    rows = functions.join(samples, on=["process", "function"], how="semi").select("cubin", "name").unique().sort("cubin", "name")
+    return [(crc, name) for crc, name in rows.collect().iter_rows()]
 
 
 @dataclass(slots=True)
@@ -111,12 +112,12 @@ class _Sampled:
 def _write_code(
     profile: Profile, sampled: list[tuple[int, str]], nvdisasm: Sequence[Path], progress: Callable[[float], None], outside: Outside
 ) -> list[str]:
-    found, codes, notes = _find(profile.folder.folder(device_code.FOLDER), sampled, outside)
+    functions, codes, notes = _find(profile.folder.folder(device_code.FOLDER), sampled, outside)
     listings = disassemble(codes, nvdisasm, progress) if nvdisasm else {}
     notes += _failures(codes, listings, nvdisasm)
-    profile.write_table("gpu_instructions", _instructions(found, listings))
+    profile.write_table("gpu_instructions", _instructions(functions, listings))
     table = _Lines()
-    for one in found:
+    for one in functions:
         table.add(one, listings.get(one.code))
     profile.write_table("gpu_lines", table.frame())
     texts = sources(table.files, profile.table("processes")["cwd"].unique().to_list(), outside)
@@ -125,13 +126,13 @@ def _write_code(
 
 
 def _binaries(folder: Folder, crcs: Iterable[int]) -> list[tuple[object, ...]]:
-    """SHA-256 of the sampled cubins: specializations of one function are told by it."""
+    """SHA-256 of the sampled cubins, which identifies specializations of one function."""
     binaries = ((crc, device_code.binary(folder, crc)) for crc in sorted(crcs))
     return [(crc, hashlib.sha256(binary).hexdigest()) for crc, binary in binaries if binary is not None]
 
 
 def _find(folder: Folder, sampled: list[tuple[int, str]], outside: Outside) -> tuple[list[_Sampled], list[Code], list[str]]:
-    found: list[_Sampled] = []
+    functions: list[_Sampled] = []
     triton = TritonCache(caches() if outside.allowed else (), outside)
     codes: list[Code] = []
     gone = strange = 0
@@ -152,13 +153,13 @@ def _find(folder: Folder, sampled: list[tuple[int, str]], outside: Outside) -> t
         if function.section not in sections:
             sections[function.section] = len(codes)
             codes.append(Code(cubin.header, cubin.code(function.section)))
-        found.append(_Sampled(crc, name, cubin, function, lines, sections[function.section]))
+        functions.append(_Sampled(crc, name, cubin, function, lines, sections[function.section]))
     notes = []
     if gone:
         notes.append(f"the device code of {_sampled_functions(gone)} was not kept: they have no lines and no instructions")
     if strange:
         notes.append(f"{_sampled_functions(strange)} could not be found in the device code: they have no lines and no instructions")
-    return found, codes, notes
+    return functions, codes, notes
 
 
 def _sampled_functions(count: int) -> str:
@@ -176,9 +177,9 @@ def _failures(codes: list[Code], listings: dict[int, Listing], nvdisasm: Sequenc
     ]
 
 
-def _instructions(found: list[_Sampled], listings: dict[int, Listing]) -> pl.DataFrame:
+def _instructions(functions: list[_Sampled], listings: dict[int, Listing]) -> pl.DataFrame:
     parts = []
-    for one in found:
+    for one in functions:
         rows = list(_texts(one, listings.get(one.code, [])))
         frame = pl.DataFrame(rows, schema={"offset": pl.UInt32, "sass": pl.String}, orient="row")
         parts.append(frame.select(cubin=pl.lit(one.crc, pl.UInt64), function=pl.lit(one.name), offset="offset", sass="sass"))
@@ -186,7 +187,7 @@ def _instructions(found: list[_Sampled], listings: dict[int, Listing]) -> pl.Dat
 
 
 def _texts(one: _Sampled, listing: Listing) -> Iterator[tuple[int, str]]:
-    """Offset and SASS of a function's instructions. What a jump or call leads to: a function by its name, else the offset."""
+    """Offset and SASS of a function's instructions. The target of a jump or call is a function by its name, else the offset."""
     inside = {function.start: function.name for function in one.cubin.inside(one.function.section) if function != one.function}
     outside = one.cubin.relocations(one.cubin.elf.sections[one.function.section].name)
     called = {place.offset - place.offset % INSTRUCTION_BYTES: name for place in outside if (name := one.cubin.name_at(place))}

@@ -1,4 +1,4 @@
-"""What kernels recorded inside themselves → the tables of `profile.tables_intra`. The captures go once these are written."""
+"""Turns records from inside kernels into the tables of `profile.tables_intra`. The captures are removed once these are written."""
 
 from __future__ import annotations
 
@@ -25,38 +25,38 @@ NEAR = 1000
 
 
 def write_intra_tables(profile: Profile, progress: Callable[[float], None] = lambda share: None) -> list[str]:
-    """Nothing is written where nothing was captured. Returns what is missing, a line each."""
-    found = pids(profile.folder.folder(FOLDER))
-    if not found:
+    """Writes nothing where nothing was captured. Returns notes on missing parts, a line each."""
+    captured = pids(profile.folder.folder(FOLDER))
+    if not captured:
         return []
-    made: dict[str, list[pl.DataFrame]] = {name: [] for name in TABLES}
-    done: list[int] = []
+    parts_by_name: dict[str, list[pl.DataFrame]] = {name: [] for name in TABLES}
+    written: list[int] = []
     notes: list[str] = []
-    for place, pid in enumerate(found):
+    for place, pid in enumerate(captured):
         try:
             captures = read(profile.folder.folder(FOLDER), pid)
         except (OSError, AiflameError) as error:
-            notes.append(f"what kernels of process {pid} recorded cannot be read: {error}")
+            notes.append(f"records from inside kernels of process {pid} cannot be read: {error}")
             continue
         process = _process(profile, captures)
         names = {kernel.name for kernel in captures.kernels.values()}
         of_process = tables(process, captures, _Starts.of(profile, process, names).find)
         notes += of_process.notes
-        done.append(pid)
+        written.append(pid)
         for name, frame in of_process.tables.items():
-            made[name].append(_readable(frame))
-        progress((place + 1) / len(found))
-    if not made["intra_kernels"]:
+            parts_by_name[name].append(_readable(frame))
+        progress((place + 1) / len(captured))
+    if not parts_by_name["intra_kernels"]:
         return notes
-    for name, parts in made.items():
+    for name, parts in parts_by_name.items():
         profile.write_table(name, pl.concat(parts))
     if profile.is_ours:
-        _remove(profile.folder, done)
+        _remove(profile.folder, written)
     return notes
 
 
 def _remove(profile: Folder, pids: list[int]) -> None:
-    """The files of these processes; the folder stays with what could not be read."""
+    """The files of these processes; the folder stays with files that could not be read."""
     with suppress(OSError):
         for pid in pids:
             profile.folder(FOLDER).remove(f"{pid}{SUFFIX}")
@@ -119,7 +119,7 @@ class _Starts:
             .select("process", "name", "registers", "dynamic_shared", shape="id")
         )
         launches = profile.scan("launches").select(pl.col(*key).cast(pl.UInt64), launched="begin_ns").unique(key, keep="first")
-        ran: pl.DataFrame = (
+        executions: pl.DataFrame = (
             profile.scan("kernels")
             .filter((pl.col("process") == process) & (pl.col("start_ns") < _LATEST) & (pl.col("end_ns") < _LATEST))
             .join(shapes, on=["process", "shape"])
@@ -135,7 +135,7 @@ class _Starts:
             .collect()
         )
         columns = ("launched", "correlation", "start_ns", "end_ns", "registers", "dynamic_shared")
-        parts = ran.partition_by("name", as_dict=True)
+        parts = executions.partition_by("name", as_dict=True)
         by_name = {str(name): _Runs(*(rows[column].to_numpy() for column in columns)) for (name,), rows in parts.items()}
         return _Starts(by_name, {name: set() for name in by_name})
 

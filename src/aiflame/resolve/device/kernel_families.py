@@ -1,7 +1,7 @@
-"""What kind of work a kernel does, by its name: `gemm`, `attention`, `norm`, `elementwise` …
+"""The kind of work of a kernel, by its name: `gemm`, `attention`, `norm`, `elementwise` …
 
 Three steps, the first that knows decides: kernels of compilers, whose prefix says how they are made and whose words are ops (Inductor,
-XLA); loops of torch and CUB, which are told by what they loop for; and words in the name, from the most telling to the least.
+XLA); loops of torch and CUB, by the operation that they loop over; and words in the name, from the most specific to the least.
 A wrong answer is worse than `other`: words that many kernels have (add, mul, max) count last.
 """
 
@@ -17,7 +17,7 @@ FAMILIES = (
     "collective", "copy", "other",
 )  # fmt: skip
 COPY = "copy"
-"""Also of what is no kernel: copies and fills by the driver."""
+"""Also for copies and fills by the driver, which are no kernels."""
 
 _INDUCTOR = re.compile(r"^triton_(?:(?:unk|mm|red|poi|per|tem|spl|for|helion)_)?fused_?")
 _XLA = re.compile(r"^(?:loop|input|wrapped|fusion|gemm_fusion|triton_gemm|triton_softmax|transpose_fusion|\w*_fusion)(?:_|$|\.)")
@@ -92,15 +92,15 @@ _WORDS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ),
     )
 )
-"""From the most telling to the least; in small letters, without spaces."""
+"""From the most specific to the least; in small letters, without spaces."""
 
 
 @lru_cache(maxsize=1 << 14)
 def family(name: str) -> str:
     """One of `FAMILIES`, of a kernel as compiled or demangled."""
     short = short_name(name)
-    if found := _INDUCTOR.match(name):
-        return _of_ops(name[: found.end()], name[found.end() :])
+    if match := _INDUCTOR.match(name):
+        return _of_ops(name[: match.end()], name[match.end() :])
     if _XLA.match(name):
         return _of_words(name.lower().replace("fusion", ""), without=("optimizer",)) or "elementwise"
     if _LOOP.match(short):
@@ -144,5 +144,5 @@ def _of_words(text: str, without: tuple[str, ...] = ()) -> str:
 
 
 def _function(name: str) -> str:
-    """The demangled name without its parameters: namespaces tell, too. Their types do not."""
+    """The demangled name without its parameters: namespaces help, too; types of parameters do not."""
     return full_name(name).partition("(")[0][:4096]

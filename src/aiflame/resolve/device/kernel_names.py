@@ -1,8 +1,8 @@
-"""Names of GPU kernels for reading: what the kernel does and on which type, in some sixty letters.
+"""Readable names of GPU kernels: the operation and its type, in some sixty letters.
 
 `void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::BFloat16>, std::array<char*, 3ul> >(…)` becomes
 `vectorized_elementwise<CUDAFunctor_add<BFloat16>>`. Names that are not C++ (Triton, NCCL) stay as they are, but for those of
-matrix products that tell type and tile in one word (`gemm_names.py`). What kind of work a kernel does: `kernel_families.py`.
+matrix products that encode type and tile in one word (`gemm_names.py`). `kernel_families.py` finds a kernel's kind of work.
 
 Two steps, both linear in the name: `cpp_types.py` reads a demangled name into components with arguments; here these are judged.
 """
@@ -34,7 +34,7 @@ _DROPPED = re.compile(
     r"^(?:array|Array|(?:Trivial)?OffsetCalculator|(?:Load|Store)With(?:out)?Cast|TensorIteratorBase|.*Polic(?:y|ies)\w*|.*Metadata|void"
     r"|Params|integral_constant|true_type|false_type)$"
 )
-"""Arguments that say how a kernel goes through memory, not what it computes."""
+"""Arguments that describe a kernel's way through memory, not its operation."""
 _GENERIC = frozenset({"Kernel", "Kernel2", "device_kernel"})
 """CUTLASS's: a function around a type that does all."""
 _BY_FUNCTOR = re.compile(r"elementwise|^reduce_kernel|multi_tensor_apply|^(?:static|for_each)_kernel|_kernel_agent")
@@ -64,15 +64,15 @@ _PLAIN = frozenset(
 _FLAG = re.compile(r"^(?:true|false|\(.*|nullptr|-?[\d.]+f?|&.*)$", re.S)
 _WORD = re.compile(r"\w+$")
 _CARRIER = re.compile(r"^(?:Collective\w*|[A-Z]|S\w{0,3}_|.*_GLOBAL__N_.*)$")
-"""Words of mangled names that come before what matters."""
+"""Words of mangled names that come before the important ones."""
 _LENGTH = re.compile(r"\d{1,4}")
 _MANGLED_PART = re.compile(r"IL[a-z](\d+)EE|L[a-z]n?\d+E|[ST][0-9A-Z]*_|(\d{1,4})(?=[A-Za-z_])")
 """A number that is a template's only argument (sizes of tiles are `cute::C<128>`), or the length of a word.
-Between them: other literals, and what refers to earlier parts."""
+Between them: other literals, and references to earlier parts."""
 
 
 class _Level(NamedTuple):
-    """How much of what is inside an argument is still to be shown, and how many wrappers around it may be taken off."""
+    """How many levels inside an argument are still to be shown, and how many wrappers around it may be taken off."""
 
     depth: int
     wrappers: int = _MOST_WRAPPERS
@@ -94,7 +94,7 @@ def short_name(name: str) -> str:
     if not path:
         return cut(text, LONGEST)
     if path[-1].name == "device_kernel" and name.startswith("_Z"):
-        return _from_mangled(name)  # what tells one from another lies deep inside
+        return _from_mangled(name)  # the distinguishing part lies deep inside
     for depth in range(_DEEPEST, -1, -1):
         short = _kernel(path, _Level(depth))
         if len(short) <= LONGEST or (depth == 0 and _WORD.match(short) and len(short) <= LONGEST_PLAIN):
@@ -147,19 +147,19 @@ def _joined(name: str, arguments: list[str], longest: int = LONGEST) -> str:
 
 
 def _arguments(component: Component, level: _Level) -> list[str]:
-    """What is worth reading of template arguments, types once each."""
+    """The readable part of template arguments, types once each."""
     if level.depth < 0:
         return []
-    found: list[str] = []
+    arguments: list[str] = []
     for text in component.arguments:
         short = _argument(text, level)
-        if short and (short not in found or short.isdigit()):
-            found.append(short)
-    return found
+        if short and (short not in arguments or short.isdigit()):
+            arguments.append(short)
+    return arguments
 
 
 def _argument(text: str, level: _Level) -> str:
-    """A template argument; "" for what says nothing."""
+    """A template argument; "" for one without information."""
     text = text.strip()
     if number := _NUMBER.match(text):
         return number[1]
@@ -232,7 +232,7 @@ def _is_plain(short: str) -> bool:
 
 
 def _from_mangled(symbol: str) -> str:
-    """For names that the demangler gives up on (see long_names.py): the function's name and the most telling words of its arguments."""
+    """For names that the demangler gives up on (see long_names.py): the function's name and the most specific words of its arguments."""
     parts = (outline(symbol) or _leading(symbol)).split("::")
     if not parts[-1]:
         return cut(symbol, LONGEST)

@@ -52,7 +52,7 @@ class Instruction:
     """The offset that it names, to jump or to call."""
 
     def text(self, target: str) -> str:
-        """As a person reads it, with `target` for what it names."""
+        """The readable text, with `target` as its target."""
         return self._text.replace(_HOLE, target)
 
 
@@ -61,25 +61,25 @@ Listing = list[Instruction]
 
 def tools() -> list[Path]:
     """Every nvdisasm of this machine, in the order to be tried: the wheel's, the toolkit's, Triton's."""
-    found = {path.resolve(): path for path in reversed(list(_candidates())) if path.is_file() and os.access(path, os.X_OK)}
-    return list(reversed(found.values()))
+    paths = {path.resolve(): path for path in reversed(list(_candidates())) if path.is_file() and os.access(path, os.X_OK)}
+    return list(reversed(paths.values()))
 
 
 def disassemble(
     codes: Sequence[Code], tools: Sequence[Path], progress: Callable[[float], None] = lambda share: None, limit_s: float = _WHOLE_RUN_S
 ) -> dict[int, Listing]:
-    """The instructions of each section, by its place in `codes`; what no tool could do is not there."""
-    done: dict[int, Listing] = {}
+    """The instructions of each section, by its place in `codes`; sections that no tool could read are missing."""
+    listings: dict[int, Listing] = {}
     workers = len(os.sched_getaffinity(0))
     deadline = time.monotonic() + limit_s
     with tempfile.TemporaryDirectory(prefix="aiflame-") as folder, ThreadPoolExecutor(workers) as pool:
         for tool in tools:
             run = _Tool(tool, Path(folder), codes, deadline)
-            batches = _batches(codes, [number for number in range(len(codes)) if number not in done], workers)
+            batches = _batches(codes, [number for number in range(len(codes)) if number not in listings], workers)
             for future in as_completed([pool.submit(run, batch) for batch in batches]):
-                done.update(future.result())
-                progress(len(done) / len(codes))
-    return done
+                listings.update(future.result())
+                progress(len(listings) / len(codes))
+    return listings
 
 
 def _candidates() -> Iterator[Path]:
@@ -124,24 +124,24 @@ class _Tool:
     def __init__(self, path: Path, folder: Path, codes: Sequence[Code], deadline: float) -> None:
         self._path, self._folder, self._codes, self._deadline = path, folder, codes, deadline
         self._retries = _RETRIES
-        # In a program that is being recorded, what we start shall not be.
+        # Inside a recorded program, our own child processes are not to be recorded.
         self._environment = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "AIFLAME_PROFILE")}
 
     def __call__(self, batch: list[int]) -> dict[int, Listing]:
         """One function on which the tool fails takes those behind it along: then each half is tried alone."""
         whole, text = self._run(batch)
-        found = _read(text, whole or len(batch) == 1)
-        done = {number: found[name_of(place)] for place, number in enumerate(batch) if found.get(name_of(place))}
-        left = [number for number in batch if number not in done]
+        by_name = _read(text, whole or len(batch) == 1)
+        listings = {number: by_name[name_of(place)] for place, number in enumerate(batch) if by_name.get(name_of(place))}
+        left = [number for number in batch if number not in listings]
         if left and len(batch) > 1 and self._retries > 0:
             self._retries -= 2
             middle = (len(left) + 1) // 2
             for half in (left[:middle], left[middle:]):
-                done.update(self(half) if half else {})
-        return done
+                listings.update(self(half) if half else {})
+        return listings
 
     def _run(self, batch: list[int]) -> tuple[bool, str]:
-        """Whether all went well, and what it printed."""
+        """Whether all went well, and its output."""
         size = sum(len(self._codes[number].code) for number in batch)
         limit = min(_ONE_RUN_S + size / _BYTES_A_SECOND, self._deadline - time.monotonic())
         file = self._folder / f"{self._path.parent.parent.name}-{batch[0]}-{len(batch)}.cubin"
@@ -161,7 +161,7 @@ class _Tool:
 
 def _read(text: str, whole: bool) -> dict[str, Listing]:
     """Name → instructions. Of a listing that broke off, the last section is left out."""
-    found: dict[str, Listing] = {}
+    listings: dict[str, Listing] = {}
     labels: dict[tuple[str, str], int] = {}
     waiting: list[str] = []
     name = ""
@@ -171,16 +171,16 @@ def _read(text: str, whole: bool) -> dict[str, Listing]:
             labels.update(((name, label), offset) for label in waiting)
             waiting.clear()
             if name:
-                found[name].append(Instruction(offset, match[2]))
+                listings[name].append(Instruction(offset, match[2]))
         elif match := _LABEL.match(line):
             waiting.append(match[1])
         elif match := _SECTION.match(line):
             name = match[1]
-            found[name] = []
+            listings[name] = []
             waiting.clear()
     if not whole:
-        found.pop(name, None)
-    return {name: [_aimed(one, name, labels) for one in listing] for name, listing in found.items()}
+        listings.pop(name, None)
+    return {name: [_aimed(one, name, labels) for one in listing] for name, listing in listings.items()}
 
 
 def _aimed(one: Instruction, name: str, labels: dict[tuple[str, str], int]) -> Instruction:

@@ -22,24 +22,24 @@ class Sources:
 
 
 def sources(files: Iterable[File], folders: Sequence[str], outside: Outside) -> Sources:
-    """What can be read of them; `folders`: where a path that is relative may start."""
-    found = Sources()
+    """The texts of those that can be read; `folders`: where a relative path may start."""
+    texts = Sources()
     changed, room = [], ALL
     for file in sorted(files, key=lambda file: (file.path, file.bytes)):
         name = clean(file.path)
-        if not file.path or name in found.text:
+        if not file.path or name in texts.text:
             continue
         source = _read(file, folders, outside)
         if source.changed:
             changed.append(name)
         elif source.content is not None and len(source.content) <= room and (text := _text(source.content)) is not None:
-            found.text[name] = text
+            texts.text[name] = text
             room -= len(source.content)
-    changed = [name for name in dict.fromkeys(changed) if name not in found.text]
+    changed = [name for name in dict.fromkeys(changed) if name not in texts.text]
     if changed:
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-        found.notes.append(f"{changed[0]}{more} changed after GPU code was compiled from it: its text is not kept")
-    return found
+        texts.notes.append(f"{changed[0]}{more} changed after GPU code was compiled from it: its text is not kept")
+    return texts
 
 
 def _read(file: File, folders: Sequence[str], outside: Outside) -> Source:
@@ -47,12 +47,14 @@ def _read(file: File, folders: Sequence[str], outside: Outside) -> Source:
     if not path.is_absolute() and not file.bytes:
         return Source()  # too little to be sure which one it is
     candidates = [path] if path.is_absolute() else [Path(folder) / path for folder in folders if folder.startswith("/")]
-    found = [outside.source(candidate, file.bytes, LARGEST) for candidate in candidates]
-    return next((source for source in found if source.content is not None), next((source for source in found if source.changed), Source()))
+    contents = [outside.source(candidate, file.bytes, LARGEST) for candidate in candidates]
+    return next(
+        (source for source in contents if source.content is not None), next((source for source in contents if source.changed), Source())
+    )
 
 
 def _text(data: bytes) -> str | None:
-    """None for what is no text."""
+    """None for data that is no text."""
     if b"\0" in data:
         return None
     try:

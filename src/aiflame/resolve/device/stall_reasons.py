@@ -1,4 +1,4 @@
-"""What a device says of a sampled warp: short names of the vendor's counters, and what they mean to the author of a kernel."""
+"""Stall reasons of sampled warps: short names of the vendor's counters, and their meaning for the author of a kernel."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ def short(vendor_name: str) -> str:
 
 
 def meaning(reason: str) -> str:
-    """What the reason, by its short name, tells; "" for one that we do not know."""
+    """The meaning of a reason, by its short name; "" for an unknown one."""
     return MEANINGS.get(reason, "")

@@ -1,10 +1,10 @@
-"""What was inlined into a Triton kernel. Its cubin tells only the innermost line (Triton 3.6's LLVM writes no calls into the PTX), but
+"""Inlined calls of a Triton kernel. Its cubin has only the innermost line (Triton 3.6's LLVM writes no calls into the PTX), but
 Triton's cache has the PTX from which the cubin was made, with the calls in comments:
 
     .loc 2 170 27   // standard.py:170:27 @[ standard.py:191:40 @[ softmax.py:7:29 @[ softmax.py:15:40 ] ] ]
 
-`.nv_debug_line_sass` of the cubin leads from an instruction to the line of the PTX. What does not agree with the cubin's own line is
-not used.
+`.nv_debug_line_sass` of the cubin leads from an instruction to the line of the PTX. A chain that does not agree with the cubin's own
+line is not used.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PLACE = re.compile(r"([^\s@\[\]][^@\[\]]*?):(\d+):\d+(?=\s|$)")
 
 
 def caches() -> list[Path]:
-    """Where Triton, and torch.compile, keep what they compiled."""
+    """The folders where Triton and torch.compile keep compiled kernels."""
     home, inductor = os.environ.get("TRITON_HOME"), os.environ.get("TORCHINDUCTOR_CACHE_DIR")
     try:
         user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
@@ -50,7 +50,7 @@ def caches() -> list[Path]:
 
 @dataclass(slots=True)
 class TritonLines:
-    """The lines of a cubin: its own, and around them the calls that its PTX tells."""
+    """The lines of a cubin: its own, and around them the calls in its PTX."""
 
     own: CubinLines
     ptx: list[Chain] = field(default_factory=list)
@@ -62,12 +62,12 @@ class TritonLines:
         if len(chain) != 1 or self.to_ptx is None:
             return chain
         line = next((place.line for place in self.to_ptx.chain(section, address)), 0)
-        told = self.ptx[line - 1] if 0 < line <= len(self.ptx) else ()
-        return told if told and (told[-1].file.path, told[-1].line) == (chain[0].file.path, chain[0].line) else chain
+        from_ptx = self.ptx[line - 1] if 0 < line <= len(self.ptx) else ()
+        return from_ptx if from_ptx and (from_ptx[-1].file.path, from_ptx[-1].line) == (chain[0].file.path, chain[0].line) else chain
 
 
 class TritonCache:
-    """What lies in Triton's caches, by the kernel's name."""
+    """The files in Triton's caches, by the kernel's name."""
 
     def __init__(self, roots: Iterable[Path], outside: Outside) -> None:
         self._roots = list(roots) if outside.allowed else []
@@ -87,7 +87,7 @@ class TritonCache:
         return TritonLines(own)
 
     def function_at(self, file: File, line: int) -> str:
-        """The Python function that a line is in; "" when that cannot be told."""
+        """The Python function that a line is in; "" when it is unknown."""
         if file not in self._functions:
             self._functions[file] = _functions(file, self._outside)
         return next((name for first, last, name in self._functions[file] if first <= line <= last), "")
@@ -100,13 +100,13 @@ class TritonCache:
 
     @cached_property
     def _folders(self) -> list[Path]:
-        found: list[Path] = []
+        folders: list[Path] = []
         for root in self._roots:
             try:
-                found += [Path(entry.path) for entry in os.scandir(root) if entry.is_dir()]
+                folders += [Path(entry.path) for entry in os.scandir(root) if entry.is_dir()]
             except OSError:  # noqa: PERF203
                 continue
-        return found
+        return folders
 
 
 def _is_same(cubin: Cubin, other: Cubin | None) -> bool:
@@ -116,25 +116,25 @@ def _is_same(cubin: Cubin, other: Cubin | None) -> bool:
     return all(cubin.data(name) == other.data(name) for name in sections)
 
 
-def _chains(text: str, known: dict[str, File], function_at: FunctionAt) -> Iterator[Chain]:
-    """For each line of a PTX where it comes from; `known`: the files of the cubin's own table, with their sizes."""
+def _chains(text: str, files: dict[str, File], function_at: FunctionAt) -> Iterator[Chain]:
+    """For each line of a PTX where it comes from; `files`: the files of the cubin's own table, with their sizes."""
     lines = text.split("\n")
     paths = {int(match[1]): match[2] for line in lines if (match := _FILE.match(line))}
     by_name: dict[str, set[str]] = {}
     for path in paths.values():
         by_name.setdefault(path.rpartition("/")[2], set()).add(path)
-    told: dict[str, Chain] = {}
+    chains: dict[str, Chain] = {}
     chain: Chain = ()
     for line in lines:
         if match := _LOCATION.match(line):
-            if line not in told:
-                told[line] = _chain(match, paths, by_name, known, function_at)
-            chain = told[line]
+            if line not in chains:
+                chains[line] = _chain(match, paths, by_name, files, function_at)
+            chain = chains[line]
         yield chain
 
 
 def _chain(
-    match: re.Match[str], paths: dict[int, str], by_name: dict[str, set[str]], known: dict[str, File], function_at: FunctionAt
+    match: re.Match[str], paths: dict[int, str], by_name: dict[str, set[str]], known_files: dict[str, File], function_at: FunctionAt
 ) -> Chain:
     """Comments name files without folders: where two have the same name, nothing is said."""
     innermost = paths.get(int(match[1]), "")
@@ -144,12 +144,12 @@ def _chain(
         if len(candidates) != 1:
             return ()
         places.append((next(iter(candidates)), int(number)))
-    files = [(known.get(path) or File(path, 0), line) for path, line in reversed(places)]
+    files = [(known_files.get(path) or File(path, 0), line) for path, line in reversed(places)]
     return tuple(DeviceLine(function_at(file, line) if depth else "", file, line) for depth, (file, line) in enumerate(files))
 
 
 def _functions(file: File, outside: Outside) -> list[tuple[int, int, str]]:
-    """First line, last line, name: inner ones first. None when the file is not what was compiled."""
+    """First line, last line, name: inner ones first. Empty when the file has changed since it was compiled."""
     path = Path(file.path)
     text = outside.source(path, file.bytes).content if path.suffix == ".py" else None
     if not text:

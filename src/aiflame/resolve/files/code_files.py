@@ -1,7 +1,7 @@
 """Which files on this machine are the code that ran: a library may be gone, replaced or stripped since.
 
 In this order: the path as recorded, if it is still the same file; the file that the recorder held open; the copy that it kept in
-PROFILE/binaries; and, for names and lines, its debug file. What lies outside the profile is read through `outside.py` alone.
+PROFILE/binaries; and, for names and lines, its debug file. Files outside the profile are read through `outside.py` alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DELETED = " (deleted)"
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """What the profile knows of a mapped file."""
+    """The profile's record of a mapped file."""
 
     path: str
     build_id: bytes
@@ -62,7 +62,7 @@ def find_code(module: Module, profile: Folder, outside: Outside) -> Code:
 
 
 def is_missing(module: Module, code: Code) -> bool:
-    """Whether a file has no code here that could be told."""
+    """Whether no code of a file was found here."""
     return not code.binary and not code.debug and module.path.startswith("/")
 
 
@@ -131,7 +131,7 @@ def _belongs(debug: ElfFile, binary: ElfFile) -> bool:
 
 
 def _downloaded(build_id: str) -> Iterator[Path]:
-    """What debuginfod's clients have fetched before; we fetch nothing."""
+    """Files that debuginfod's clients have fetched before; we fetch nothing."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "debuginfod_client"
     for folder in (os.environ.get("DEBUGINFOD_CACHE_PATH"), home):
         if folder:

@@ -1,6 +1,6 @@
 """Reading ELF files: sections, segments, notes, symbol tables. Bytes come by pread, so a file cut short meanwhile is no fault.
 
-Only what naming addresses needs, for 64-bit little-endian files. Every offset in a file is taken for a lie until it fits.
+Only the parts needed to name addresses, for 64-bit little-endian files. Every offset in a file is taken for a lie until it fits.
 """
 
 from __future__ import annotations
@@ -134,11 +134,11 @@ class ElfFile:
         if self._segment_bytes < 56:
             return ()
         table = self.read(self._segments_at, self._segment_bytes * self._segment_count)
-        found = []
+        segments = []
         for at in range(0, len(table) - 55, self._segment_bytes):
             kind, flags, offset, address, _, file_bytes = struct.unpack_from("<IIQQQQ", table, at)
-            found.append(Segment(kind, flags, offset, address, file_bytes))
-        return tuple(found)
+            segments.append(Segment(kind, flags, offset, address, file_bytes))
+        return tuple(segments)
 
     @cached_property
     def sections(self) -> tuple[Section, ...]:
@@ -164,7 +164,7 @@ class ElfFile:
 
     @property
     def first_address(self) -> int:
-        """What `symbolic` counts addresses from: the address of the first loaded segment."""
+        """The base of `symbolic`'s addresses: the address of the first loaded segment."""
         return next((segment.address for segment in self.segments if segment.type == LOAD), 0)
 
     def at_address(self, address: int, size: int) -> bytes:

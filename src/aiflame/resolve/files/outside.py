@@ -1,8 +1,8 @@
 """The one place that knows which files beside a profile may be read, and that opens them.
 
-A profile names files: binaries, their debug files, source files, what run-time compilers wrote. One that came from a stranger could name
+A profile names files: binaries, their debug files, source files, files of run-time compilers. One that came from a stranger could name
 the reader's private ones. So they are read only while a profile is completed that this user recorded on this machine
-(`profile/claims.py`), and only when they are surely what ran. Whoever opens a profile later gets what was stored in it then.
+(`profile/claims.py`), and only when they are surely the files that ran. Later readers get the data that was stored then.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _SLACK_S = 0.01
 class Source:
     content: bytes | None = None
     changed: bool = False
-    """It is there, but is no longer what was compiled."""
+    """It is there, but has changed since it was compiled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What may be read beside a profile while its names are looked up."""
+    """Permission to read files beside a profile while its names are looked up."""
 
     allowed: bool = False
     began: float = 0
@@ -53,7 +53,7 @@ class Outside:
     debug_roots: tuple[Path, ...] = DEBUG_ROOTS
 
     def elf(self, path: Path) -> ElfFile | None:
-        """A binary or debug file. The caller compares its build id, or what it was when it was mapped."""
+        """A binary or debug file. The caller compares its build id, or its identity when it was mapped."""
         return ElfFile.open(path) if self.allowed else None
 
     def held(self, inode: int, device: int) -> ElfFile | None:
@@ -79,7 +79,7 @@ class Outside:
         return Source(content)
 
     def compiled(self, path: Path, largest: int) -> bytes | None:
-        """A file from a compiler's cache. The caller compares it with what the profile has."""
+        """A file from a compiler's cache. The caller compares it with the profile's copy."""
         return _regular(path, largest)[0] if self.allowed else None
 
     def written_by_process(self, paths: Iterable[Path], since: float, largest: int) -> bytes | None:
@@ -118,7 +118,7 @@ def outside_of(profile: Profile, debug_roots: Sequence[Path] = DEBUG_ROOTS) -> O
 
 
 def generated_folders() -> Iterator[Path]:
-    """Where compilers keep what they generated, links on the way to it resolved."""
+    """Folders where compilers keep generated files, links on the way to them resolved."""
     for text in ("~/.triton", os.environ.get("TRITON_HOME"), os.environ.get("TRITON_CACHE_DIR"), os.environ.get("TORCHINDUCTOR_CACHE_DIR"),
                  os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm", "~/.cache"):  # fmt: skip
         if text:

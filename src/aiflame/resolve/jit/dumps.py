@@ -1,6 +1,6 @@
 """Names of code that a run-time compiler wrote down itself: perf maps (`perf-PID.map`) and jitdumps (`jit-PID.dump`).
 
-Both are files that other programs wrote, often in /tmp, and maybe not for us: whatever does not parse is passed over.
+Both are files that other programs wrote, often in /tmp, and maybe not for us: lines and records that do not parse are ignored.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class JitNames:
     """Methods by address, the newest first where several lay at one place."""
 
     def __init__(self, methods: Iterable[Method]) -> None:
-        known = list(methods)
-        starts = np.array([method.start for method in known], dtype=np.uint64)
+        listed = list(methods)
+        starts = np.array([method.start for method in listed], dtype=np.uint64)
         order = np.argsort(starts, kind="stable")
-        self._methods = [known[at] for at in order]
+        self._methods = [listed[at] for at in order]
         self._starts = starts[order]
         self._age = order
 
@@ -73,8 +73,8 @@ class JitNames:
 
 
 def jit_names(pid: int, started: float, cwd: str, profile: Folder, outside: Outside) -> JitNames:
-    """What is known of a process: the recorder's copies; else files of this user that are not older than the process, since ids of
-    processes are used again. `started`: seconds since 1970, 0 when unknown: files outside the profile are then not believed."""
+    """The run-time compiled code of a process: the recorder's copies; else files of this user that are not older than the process, since
+    ids of processes are used again. `started`: seconds since 1970, 0 when unknown: files outside the profile are then not believed."""
     methods: list[Method] = []
     name = f"perf-{pid}.map"
     methods += perf_map(_kept(profile, name) or outside.written_by_process([Path("/tmp") / name], started, LARGEST) or b"")

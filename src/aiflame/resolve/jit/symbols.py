@@ -31,9 +31,9 @@ _ROW = {
 
 def method_symbols(frames: pl.DataFrame, methods: pl.DataFrame) -> pl.DataFrame:
     """For methods that the compiler reported while it ran; `frames` has process, frame, id (of the method) and rest (the offset)."""
-    known = frames.select("process", "frame", "id", "rest").join(methods, on=["process", "id"], how="left")
+    named = frames.select("process", "frame", "id", "rest").join(methods, on=["process", "id"], how="left")
     rows = []
-    for process, frame, method, offset, raw, source, lines in known.select(
+    for process, frame, method, offset, raw, source, lines in named.select(
         "process", "frame", "id", "rest", "name", "source", "lines"
     ).iter_rows():
         if raw is None:
@@ -63,7 +63,7 @@ def _named(
     pid, cwd = (process["pid"][0], process["cwd"][0]) if len(process) else (0, "")
     names = jit_names(pid, seconds(start if isinstance(start, int) else 0), cwd, profile, outside)
     for number, frame, address in frames.select("process", "frame", "address").iter_rows():
-        # The word does not tell a return address from a leaf: first as the former, which most are.
+        # The word does not distinguish a return address from a leaf: look up as the former first, which most are.
         answer = names.lookup(max(address - 1, 0)) or names.lookup(address)
         if answer is None:
             yield number, frame, f"[unknown] {MODULE}+0x{address:x}", "", int(Kind.C), MODULE, "", 0, address, False

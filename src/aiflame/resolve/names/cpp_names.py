@@ -1,4 +1,4 @@
-"""Demangled C++ (and Rust) names, shortened: where a function lives and what it is called, without types.
+"""Demangled C++ (and Rust) names, shortened to scope and name, without types.
 
 `void at::native::(anonymous namespace)::foo<float, 4>(at::Tensor&)::{lambda(int)#2}::operator()(int) const` becomes
 `at::native::foo::{lambda#2}`.
@@ -43,7 +43,7 @@ def shorten(name: str) -> str:
 
 
 def _kept_parts(name: str) -> str:
-    """What stands outside all brackets but braces, and `X` of Rust's `<X as Y>`."""
+    """The text outside all brackets but braces, and `X` of Rust's `<X as Y>`."""
     kept: list[str] = []
     at = braces = 0
     converting = False

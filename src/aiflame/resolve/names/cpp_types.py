@@ -26,13 +26,13 @@ class Component:
 def path_of(text: str) -> list[Component]:
     """The parts of a name between `::`, without return type and qualifiers; empty when there is none."""
     text = _ANONYMOUS.sub("", text[:LONGEST]).strip()
-    found: list[Component] = []
+    components: list[Component] = []
     name, arguments, called = "", "", False
 
     def close() -> None:
         nonlocal name, arguments, called
         if name:
-            found.append(Component(name, tuple(split(arguments)), called))
+            components.append(Component(name, tuple(split(arguments)), called))
         name, arguments, called = "", "", False
 
     for token, inside in _tokens(text):
@@ -41,7 +41,7 @@ def path_of(text: str) -> list[Component]:
         elif token == " ":
             if called or inside:  # `const` behind the parameters; a pointer
                 continue
-            found.clear()  # what stands before was the return type
+            components.clear()  # the text before was the return type
             name, arguments = "", ""
         elif token == "<":
             arguments = inside
@@ -52,7 +52,7 @@ def path_of(text: str) -> list[Component]:
         else:
             name += token
     close()
-    return found
+    return components
 
 
 def split(text: str) -> Iterator[str]:
@@ -73,7 +73,7 @@ def split(text: str) -> Iterator[str]:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    """What stands outside all brackets, token by token; a bracket comes as what opens it, and what is inside."""
+    """The text outside all brackets, token by token; a bracket comes as its opening sign and its content."""
     ends = _ends(text)
     at = 0
     while at < len(text):

@@ -1,4 +1,4 @@
-"""Names of native functions for reading: demangled, then without what only a linker needs. The full name is kept beside."""
+"""Readable names of native functions: demangled, without parts that only a linker needs. The full name is kept beside."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from aiflame.resolve.names.long_names import outline
 from aiflame.resolve.names.rust_names import demangle_rust
 
 LONGEST_MANGLED = 1 << 15
-"""Beyond this the demangler is not asked: its time and memory may explode on what is no name of a compiler."""
+"""Beyond this the demangler is not asked: its time and memory may explode on a text that no compiler made."""
 LONGEST_FULL = 4096
 LONGEST_SHORT = 300
 
 _CLONE = re.compile(r"\.(?:constprop|isra|part|cold|lto_priv|llvm|localalias|unlikely|hot|\d)[.\w]*$")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _POCL_KERNEL = re.compile(r"_pocl_kernel_(?P<kernel>.+?)(?:_workgroup(?:_fast)?)?$")
-"""PoCL compiles OpenCL kernels for the CPU; this is what it calls their functions."""
+"""PoCL compiles OpenCL kernels for the CPU; this matches the names of their functions."""
 _RUST_HASH = re.compile(r"::h[0-9a-f]{16}$")
 _RUST_ESCAPE = re.compile(r"\$(SP|BP|RF|LT|GT|LP|RP|C|u[0-9a-f]{1,6})\$")
 _RUST_ESCAPES = {"SP": "@", "BP": "*", "RF": "&", "LT": "<", "GT": ">", "LP": "(", "RP": ")", "C": ","}
@@ -32,7 +32,7 @@ class Name:
     short: str
     full: str
     kind: Kind
-    """C, CPP for what was mangled, GPU_KERNEL for a kernel that a CPU runs."""
+    """C, CPP for a mangled name, GPU_KERNEL for a kernel that a CPU runs."""
 
 
 def readable(raw: str) -> Name:
@@ -57,7 +57,7 @@ def readable_cpp(name: str) -> Name:
 
 
 def demangle(symbol: str) -> str:
-    """The C++ or Rust name, or `symbol` itself when it is neither (or nothing here can tell)."""
+    """The C++ or Rust name, or `symbol` itself when it is neither (or no demangler is there)."""
     if (rust := demangle_rust(symbol)) is not None:
         return rust
     function = _demangler()
@@ -72,7 +72,7 @@ def demangle(symbol: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Without what would move the cursor of a terminal or break a line of a table."""
+    """Without characters that would move the cursor of a terminal or break a line of a table."""
     return _UNPRINTABLE.sub("?", text)
 
 
@@ -82,7 +82,7 @@ def cut(text: str, most: int) -> str:
 
 
 def _rust(text: str) -> str:
-    """Rust's older mangling is C++'s with a hash for a last part and escapes for what C++ has no letters for."""
+    """Rust's older mangling is C++'s with a hash for a last part and escapes for signs that C++ names cannot have."""
     text = _RUST_HASH.sub("", text)
 
     def unescape(match: re.Match[str]) -> str:

@@ -175,7 +175,7 @@ class _Reader:
             self._base62()
 
     def _again(self, read: Callable[[], str]) -> str:
-        """What an earlier place says."""
+        """The text of an earlier place."""
         start = self._at - 1
         place = self._base62()
         if place >= start:
@@ -202,6 +202,6 @@ class _Reader:
         return self._text[self._at - 1]
 
     def _has(self, letter: str) -> bool:
-        found = self._text.startswith(letter, self._at)
-        self._at += found
-        return found
+        there = self._text.startswith(letter, self._at)
+        self._at += there
+        return there

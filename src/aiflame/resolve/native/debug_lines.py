@@ -11,10 +11,10 @@ from symbolic.symcache import SymCache
 from aiflame.resolve.files.elf_file import ElfFile
 
 LARGEST_DEBUG = 512 << 20
-"""Bytes of `.debug_info`. Measured on libpython 3.13: what symbolic makes of 16 MB takes 0.3 s and 60 MB of memory."""
+"""Bytes of `.debug_info`. Measured on libpython 3.13: symbolic's cache of 16 MB takes 0.3 s and 60 MB of memory."""
 _LARGEST_IN_ALL = 4 * LARGEST_DEBUG
 _UNPACKED, _UNPACKED_A_BYTE = 64 << 20, 16
-"""Debug sections that are compressed shrink to a quarter; what unpacks to far more is made for it."""
+"""Debug sections that are compressed shrink to a quarter; one that unpacks to far more is an attack."""
 _DEEPEST = 1000
 """Functions inlined into one another."""
 
@@ -59,10 +59,10 @@ class DebugLines:
         if self._cache is None or address < self._first:
             return []
         try:
-            found = self._cache.lookup(address - self._first)  # type: ignore[no-untyped-call]
+            locations = self._cache.lookup(address - self._first)  # type: ignore[no-untyped-call]
         except SymbolicError:
             return []
-        # symbolic stretches a function without a size to the next one: believe only what has a file.
+        # symbolic stretches a function without a size to the next one: believe only places with a file.
         places = [
             SourceLine(
                 "" if location.symbol in _NAMELESS else location.symbol,
@@ -70,7 +70,7 @@ class DebugLines:
                 location.line,
                 location.lang not in ("c", "unknown"),
             )
-            for location in reversed(found[:_DEEPEST])
+            for location in reversed(locations[:_DEEPEST])
         ]
         if not places or not places[0].file:
             return []

@@ -26,18 +26,18 @@ _LONGEST_TEXT = 64 << 10
 
 
 def chains_apart(elf: ElfFile, addresses: list[int]) -> list[list[SourceLine]] | None:
-    """For each address what `DebugLines.lookup` says; None when that process did not come to its end."""
+    """For each address the result of `DebugLines.lookup`; None when that process did not come to its end."""
     content = elf.content()
     if isinstance(content, bytes):
         return None
-    # In a program that is being recorded, what we start shall not be.
+    # Inside a recorded program, our own child processes are not to be recorded.
     variables = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "AIFLAME_PROFILE")}
     command = [sys.executable, "-c", _PROGRAM.format(path=[str(Path(folder).absolute()) for folder in sys.path])]
     with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as said:
         asked.write(json.dumps([content, addresses]).encode())
         asked.seek(0)
         try:
-            done = subprocess.run(
+            result = subprocess.run(
                 command,
                 stdin=asked,
                 stdout=said,
@@ -49,11 +49,11 @@ def chains_apart(elf: ElfFile, addresses: list[int]) -> list[list[SourceLine]] |
             )
         except (OSError, subprocess.TimeoutExpired):
             return None
-        return _read(said, len(addresses)) if done.returncode == 0 else None
+        return _read(said, len(addresses)) if result.returncode == 0 else None
 
 
 def answer() -> None:
-    """The other process: reads what is asked for from its input, and writes the places."""
+    """The other process: reads the addresses from its input, and writes the places."""
     for bound, most in _BOUNDS.items():
         hard = resource.getrlimit(bound)[1]
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)

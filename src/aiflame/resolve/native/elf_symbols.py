@@ -49,13 +49,13 @@ class ElfSymbols:
     def lookup(self, addresses: NDArray[np.uint64]) -> list[Function | None]:
         """The function that covers each address. A symbol that ends before an address is not its function."""
         place = _covering(self._starts, self._ends, addresses)
-        found: list[Function | None] = []
+        functions: list[Function | None] = []
         for address, at in zip(addresses.tolist(), place.tolist(), strict=True):
             if at >= 0:
-                found.append(Function(self._sized_name(at), int(self._starts[at])))
+                functions.append(Function(self._sized_name(at), int(self._starts[at])))
             else:
-                found.append(self._stub(address) or self._label(address) or self._unnamed(address))
-        return found
+                functions.append(self._stub(address) or self._label(address) or self._unnamed(address))
+        return functions
 
     def _sized_name(self, at: int) -> str:
         """The best name of those that begin at a place and reach as far as any of them."""
@@ -96,7 +96,7 @@ class ElfSymbols:
         return Function(f"{name}@plt", start) if name else None
 
     def _slot_name(self, slot: int) -> str:
-        """What a slot of the global offset table holds: another library's function, or one of our own chosen at load time."""
+        """The function in a slot of the global offset table: another library's, or one of our own chosen at load time."""
         table = self._binary.symbols(".dynsym") if self._binary else None
         at = self._slots.get(slot)
         if self._binary is None or table is None or at is None:
@@ -186,17 +186,17 @@ class _SymbolTable:
 
 
 def _symbol_tables(binary: ElfFile | None, debug: ElfFile | None) -> Iterator[_SymbolTable]:
-    """The whole table where there is one, else what stripping left."""
+    """The whole table where there is one, else the tables that stripping left."""
     for file in (binary, debug):
-        if file and (found := file.symbols(".symtab")):
-            yield _SymbolTable(file, *found)
+        if file and (table := file.symbols(".symtab")):
+            yield _SymbolTable(file, *table)
             return
     if binary:
-        if found := binary.symbols(".dynsym"):
-            yield _SymbolTable(binary, *found)
+        if table := binary.symbols(".dynsym"):
+            yield _SymbolTable(binary, *table)
         small = binary.small_debug()
-        if small and (found := small.symbols(".symtab")):
-            yield _SymbolTable(small, *found)
+        if small and (table := small.symbols(".symtab")):
+            yield _SymbolTable(small, *table)
 
 
 def _covering(starts: NDArray[np.uint64], ends: NDArray[np.uint64], addresses: NDArray[np.uint64]) -> NDArray[np.int64]:

@@ -15,10 +15,10 @@ from aiflame.resolve.native.elf_symbols import ElfSymbols
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What an address is. Without any name, `chain` is empty."""
+    """The functions and lines of an address. Without any name, `chain` is empty."""
 
     chain: tuple[SourceLine, ...]
-    """The function itself, then what was inlined into it, innermost last."""
+    """The function itself, then the calls inlined into it, innermost last."""
     start: int
     """Of the function; -1 when unknown."""
 
@@ -27,7 +27,7 @@ def look_up(module: str, code: Code, addresses: NDArray[np.uint64]) -> tuple[lis
     """For each address, in order; and a line for a person when debug information is there but was not read."""
     symbols = ElfSymbols(code.binary, code.debug)
     chains, why = _chains(code, addresses.tolist())
-    found = []
+    results = []
     for function, chain in zip(symbols.lookup(addresses), chains, strict=True):
         if function and function.name:
             # The symbol names the function the same way with and without DWARF.
@@ -35,8 +35,8 @@ def look_up(module: str, code: Code, addresses: NDArray[np.uint64]) -> tuple[lis
             chain[:1] = [SourceLine(function.name, outer.file, outer.line, outer.cplusplus)]
         elif chain and not chain[0].name:
             chain = []
-        found.append(Found(tuple(chain), function.start if function else -1))
-    return found, f"{module} {why}: its frames have no lines" if why else ""
+        results.append(Found(tuple(chain), function.start if function else -1))
+    return results, f"{module} {why}: its frames have no lines" if why else ""
 
 
 def _chains(code: Code, addresses: list[int]) -> tuple[list[list[SourceLine]], str]:

@@ -36,7 +36,7 @@ class Native:
     symbols: pl.DataFrame
     instructions: pl.DataFrame
     notes: tuple[str, ...]
-    """what names could not be had, one line each"""
+    """reasons for missing names, one line each"""
 
 
 def native_symbols(
@@ -60,19 +60,19 @@ def native_symbols(
     notes: list[str] = []
     not_looked_for: list[str] = []
     groups = wanted.partition_by("code", maintain_order=True)
-    for done, group in enumerate(groups):
-        progress(done / len(groups))
+    for number, group in enumerate(groups):
+        progress(number / len(groups))
         row = codes.row(group["code"][0], named=True)
         module = Module(row["path"] or "", row["build_id"] or b"", row["inode"], row["device"], seconds(row["seen_ns"]))
         with find_code(module, profile, outside) as code:
             if is_missing(module, code):
                 (notes if outside.allowed else not_looked_for).append(why_missing(module) if outside.allowed else clean(module.name))
             addresses = group["lookup"].to_numpy().astype(np.uint64)
-            found, note = look_up(module.name, code, addresses)
+            looked_up, note = look_up(module.name, code, addresses)
             notes += [note] if note else []
-            for address, what in zip(addresses.tolist(), found, strict=True):
-                places += _rows(row["code"], address, what, module.name, names)
-            instructions += _instructions(row["code"], code, group, found)
+            for address, result in zip(addresses.tolist(), looked_up, strict=True):
+                places += _rows(row["code"], address, result, module.name, names)
+            instructions += _instructions(row["code"], code, group, looked_up)
     if not_looked_for:
         notes.append(_not_looked_for(not_looked_for))
     return Native(_symbols(frames, places), _join_instructions(frames, instructions), tuple(notes))
@@ -101,21 +101,23 @@ class _Names:
         return name
 
 
-def _rows(code: int, address: int, found: Found, module: str, names: _Names) -> list[tuple[object, ...]]:
-    if not found.chain:
-        at = f"+0x{address if found.start < 0 else found.start:x}"
+def _rows(code: int, address: int, result: Found, module: str, names: _Names) -> list[tuple[object, ...]]:
+    if not result.chain:
+        at = f"+0x{address if result.start < 0 else result.start:x}"
         name = f"{module}{at}" if module == VDSO else f"[unknown] {clean(module)}{at}"
         return [(code, address, 0, name, "", int(Kind.C), clean(module), "", 0)]
     rows: list[tuple[object, ...]] = []
-    for depth, place in enumerate(found.chain):
+    for depth, place in enumerate(result.chain):
         name_ = names.of(place.name, place.cplusplus and depth > 0)
         full = "" if name_.full == name_.short else name_.full
         rows.append((code, address, depth, name_.short, full, int(name_.kind), clean(module), clean(place.file), place.line))
     return rows
 
 
-def _instructions(code: int, files: Code, group: pl.DataFrame, found: Sequence[Found]) -> list[tuple[object, ...]]:
-    exact = [(address, what.start) for address, is_exact, what in zip(group["lookup"], group["exact"], found, strict=True) if is_exact]
+def _instructions(code: int, files: Code, group: pl.DataFrame, looked_up: Sequence[Found]) -> list[tuple[object, ...]]:
+    exact = [
+        (address, result.start) for address, is_exact, result in zip(group["lookup"], group["exact"], looked_up, strict=True) if is_exact
+    ]
     if files.binary is None or not exact:
         return []
     texts = instructions_at(files.binary, [address for address, _ in exact])
@@ -123,13 +125,13 @@ def _instructions(code: int, files: Code, group: pl.DataFrame, found: Sequence[F
 
 
 def _symbols(frames: pl.DataFrame, places: list[tuple[object, ...]]) -> pl.DataFrame:
-    known = frames.join(pl.DataFrame(places, schema=_PLACES, orient="row"), on=["code", "lookup"], how="left")
+    named = frames.join(pl.DataFrame(places, schema=_PLACES, orient="row"), on=["code", "lookup"], how="left")
     lost = pl.format("[unknown] module {}+0x{}", pl.col("id"), pl.col("offset").map_elements(lambda at: f"{at:x}", pl.String))
-    missing = known.filter(pl.col("name").is_null()).with_columns(
+    missing = named.filter(pl.col("name").is_null()).with_columns(
         name=lost, full_name=pl.lit(""), kind=pl.lit(int(Kind.C), pl.UInt8), module=pl.lit(""), file=pl.lit(""),
         line=pl.lit(0, pl.UInt32), depth=pl.lit(0, pl.UInt16),
     )  # fmt: skip
-    return pl.concat([known.filter(pl.col("name").is_not_null()), missing])
+    return pl.concat([named.filter(pl.col("name").is_not_null()), missing])
 
 
 def _join_instructions(frames: pl.DataFrame, rows: list[tuple[object, ...]]) -> pl.DataFrame:
