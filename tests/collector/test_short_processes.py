@@ -117,9 +117,9 @@ def test_where_no_file_can_be_opened_or_grown_the_program_runs_as_alone(setup: s
 
 
 def test_what_all_share_counts_towards_the_limit_of_size(tmp_path: Path) -> None:
-    outcome = recorded(["sh", "-c", SCRIPT], tmp_path / "p", cpu_rate=1, max_bytes=40_000)
+    outcome = recorded(["sh", "-c", SCRIPT], tmp_path / "p", cpu_rate=1, max_bytes=30_000)
     assert outcome.status == 5
-    assert sum(file.stat().st_size for file in (tmp_path / "p" / "spool").rglob("*.table")) <= 40_000
+    assert sum(file.stat().st_size for file in (tmp_path / "p" / "spool").rglob("*.table")) <= 30_000
     assert 0 < _seal(tmp_path / "p") < 2 * TIMES + 1
 
 
