@@ -21,6 +21,7 @@ int by_system_call(clockid_t clock, timespec* now) noexcept {
 int find_and_read(clockid_t clock, timespec* now) noexcept;
 constinit std::atomic<Read*> read{find_and_read};
 constinit std::atomic<bool> left_alone{false};
+uint64_t kernel_library = 0;  // where it is mapped
 
 // A function of the library that the kernel maps (vdso(7)), by its symbol table: the section headers are not mapped everywhere.
 class KernelLibrary {
@@ -53,10 +54,9 @@ class KernelLibrary {
   const char* names_ = nullptr;
 };
 
-// The first time. Where the kernel has no such function, the clock is read by a system call.
+// The first time, perhaps in a handler. Where the kernel has no such function, the clock is read by a system call.
 int find_and_read(clockid_t clock, timespec* now) noexcept {
-  uint64_t image = getauxval(AT_SYSINFO_EHDR);
-  auto* function = image ? reinterpret_cast<Read*>(KernelLibrary(image).function("__vdso_clock_gettime")) : nullptr;
+  auto* function = kernel_library ? reinterpret_cast<Read*>(KernelLibrary(kernel_library).function("__vdso_clock_gettime")) : nullptr;
   Read *unknown = find_and_read, *chosen = function ? function : by_system_call;
   if (!read.compare_exchange_strong(unknown, chosen, std::memory_order_relaxed)) chosen = unknown;
   return chosen(clock, now);
@@ -67,6 +67,9 @@ uint64_t nanoseconds(const timespec& time) noexcept {
 }
 
 }  // namespace
+
+// getauxval() sets errno where there is none, in thread-local memory that a thread which a tick interrupts may not have.
+void remember_clock() noexcept { kernel_library = getauxval(AT_SYSINFO_EHDR); }
 
 void leave_clock_alone() noexcept {
   left_alone.store(true, std::memory_order_relaxed);

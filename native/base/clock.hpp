@@ -6,6 +6,8 @@
 
 namespace aiflame {
 
+// When recording begins: where the kernel's function will be found when the clock is first read. Without it, clocks are read by system calls.
+void remember_clock() noexcept;
 // The program has forbidden the instruction behind that function (prctl(PR_SET_TSC)), or will: from here on clocks are read by system calls.
 void leave_clock_alone() noexcept;
 bool clock_left_alone() noexcept;

@@ -46,14 +46,6 @@ void* room(size_t bytes) noexcept {
   return at + bytes <= kShared ? shared + at : sys::map_memory(bytes);
 }
 
-Function* make(schema::CallBackend backend, std::string_view name) noexcept {
-  auto* memory = static_cast<char*>(room(sizeof(Function) + name.size()));
-  if (!memory) return nullptr;
-  char* text = memory + sizeof(Function);
-  memcpy(text, name.data(), name.size());
-  return new (memory) Function(backend, {text, name.size()});
-}
-
 // Groups by backend and handle. A place that was forgotten keeps its key, so that those behind it are still found.
 struct KnownGroup {
   std::atomic<uint64_t> key;  // 0: free
@@ -94,6 +86,14 @@ uint32_t Function::row(const control::Use& use) noexcept {
   uint32_t made = spool::append(schema::CallName{.backend = static_cast<uint32_t>(backend_), .name = spool::text(name_, use)}, use);
   row_.store(packed(made), std::memory_order_relaxed);
   return made;
+}
+
+Function* make(schema::CallBackend backend, std::string_view name) noexcept {
+  auto* memory = static_cast<char*>(room(sizeof(Function) + name.size()));
+  if (!memory) return nullptr;
+  char* text = memory + sizeof(Function);
+  memcpy(text, name.data(), name.size());
+  return new (memory) Function(backend, {text, name.size()});
 }
 
 Function* named(schema::CallBackend backend, std::string_view name) noexcept {

@@ -32,6 +32,9 @@ class Function {
   std::atomic<uint64_t> row_{0};  // number of the recording, and row
 };
 
+// A new object for a name, which lives as long as the process. nullptr: there is no memory.
+Function* make(schema::CallBackend backend, std::string_view name) noexcept;
+
 // For names that are not known beforehand: the object of this one, made when it is first met. nullptr: too many are known.
 Function* named(schema::CallBackend backend, std::string_view name) noexcept;
 

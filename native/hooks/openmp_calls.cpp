@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <iterator>
-#include <new>
 
 namespace aiflame::openmp {
 
@@ -23,24 +22,16 @@ constexpr size_t kTraced = std::size(kNames);
 static_assert(kTraced == static_cast<size_t>(Traced::TARGET_UPDATE) + 1);
 
 // Made when one is first traced: as constants, each would be relocated at the start of every program.
-struct Made {
-  enum class State : uint8_t { NOT, BEING, MADE };
-  std::atomic<State> state;
-  alignas(calls::Function) char function[sizeof(calls::Function)];
-};
-AIFLAME_LARGE constinit Made functions[kTraced]{};
+AIFLAME_LARGE constinit std::atomic<calls::Function*> functions[kTraced];
 
-calls::Function& function_of(Traced what) noexcept {
+// nullptr where there is no memory. All threads of a team come here at once and none waits for another: one object is kept, another is left.
+calls::Function* function_of(Traced what) noexcept {
   auto number = static_cast<uint32_t>(what);
-  Made& made = functions[number];
-  auto* function = reinterpret_cast<calls::Function*>(made.function);
-  while (made.state.load(std::memory_order_acquire) != Made::State::MADE) {
-    Made::State now = Made::State::NOT;
-    if (!made.state.compare_exchange_strong(now, Made::State::BEING)) continue;  // all threads of a team come here at once
-    new (function) calls::Function(schema::CallBackend::OPENMP, kNames[number]);
-    made.state.store(Made::State::MADE, std::memory_order_release);
-  }
-  return *function;
+  calls::Function* known = functions[number].load(std::memory_order_acquire);
+  if (known) [[likely]]
+    return known;
+  calls::Function* made = calls::make(schema::CallBackend::OPENMP, kNames[number]);
+  return functions[number].compare_exchange_strong(known, made, std::memory_order_acq_rel) ? made : known;
 }
 
 struct Open {
@@ -93,7 +84,7 @@ void trace_end(Traced what) noexcept {
   if (at == 0) return;
   open_now->depth = at - 1;
   const Open& ended = open_now->open[at - 1];
-  calls::end(ended.begun, function_of(what), {.bytes = ended.bytes});
+  if (calls::Function* function = function_of(what)) calls::end(ended.begun, *function, {.bytes = ended.bytes});
 }
 
 void trace_bytes(uint64_t bytes) noexcept {

@@ -1,4 +1,5 @@
 // Fork and the ways out of a process.
+#include "base/clock.hpp"
 #include "collector.hpp"
 #include "hooks/hooks.hpp"
 #include "hooks/interruptible_calls.hpp"
@@ -29,6 +30,7 @@ void resolve() noexcept {
   if (done.exchange(true)) return;
   own_this_process();
   next_definition::learn();
+  remember_clock();
   resolve_signals();
   resolve_interruptible();
   resolve_interruptible_ipc();

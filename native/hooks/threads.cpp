@@ -70,7 +70,8 @@ void make_key() noexcept {
   Key none = Key::NONE;
   if (key.compare_exchange_strong(none, Key::MAKING))
     key.store(pthread_key_create(&ending_key, on_thread_end) == 0 ? Key::THERE : Key::REFUSED, std::memory_order_release);
-  while (key.load(std::memory_order_acquire) == Key::MAKING) sched_yield();
+  // Not for ever: in the child of a fork, the thread that was making it may be gone. A thread without it is found by its absence.
+  for (int turn = 0; turn < 1000 && key.load(std::memory_order_acquire) == Key::MAKING; turn++) sched_yield();
 }
 
 Start* prepare(void* routine, void* argument, uint32_t creator_stack, const pthread_attr_t* attributes) noexcept {

@@ -60,7 +60,7 @@ uint64_t place_in_page(const Content& content, const SharedLives::Wanted& wanted
 uint64_t word(Content content) noexcept { return __builtin_bit_cast(uint64_t, content); }
 bool fits(const Content& content) noexcept { return content.records * sizeof(Life) + content.units * kWord <= kRoom; }
 
-// What is mapped at once, though the file be shorter: a further mapping costs each fork of the process 2 µs.
+// What is mapped at once, though the file may be shorter: a further mapping costs each fork of the process 2 µs.
 constexpr uint64_t kRooms[] = {1 << 20, 1 << 24, 1 << 28, SharedLives::kLargest};
 static_assert(std::size(kRooms) == SharedLives::kRegions);
 
