@@ -1,5 +1,5 @@
 // One call: the real function, and a row of `calls` about it.
-#include "hooks/calls.hpp"
+#include "records/calls.hpp"
 
 #include "mpi/amounts.hpp"
 #include "mpi/entries.hpp"

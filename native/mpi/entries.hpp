@@ -1,6 +1,6 @@
 // How calls of the program come to us: every exported name leads to aiflame_mpi_call (entries.cpp).
 #pragma once
-#include "hooks/calls.hpp"
+#include "records/calls.hpp"
 #include "mpi/functions.hpp"
 
 namespace aiflame::mpi {

@@ -6,7 +6,7 @@
 //     #undef NAME
 //         AIFLAME_ENTRIES_END);
 #pragma once
-#include "hooks/stand_in.hpp"
+#include "hooks/stand_in/stand_in.hpp"
 
 #include <cstddef>
 

@@ -1,5 +1,5 @@
 // Stands in for the loader of Level Zero: libze_loader.
-#include "hooks/stand_in_watched.hpp"
+#include "hooks/stand_in/watched.hpp"
 #include "stand_in/entries.hpp"
 
 namespace aiflame::stand_in {

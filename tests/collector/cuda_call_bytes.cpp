@@ -1,5 +1,5 @@
 // Calls of CUDA as CUPTI tells of them, and how many bytes we take each to be about: a line each.
-#include "hooks/cuda_call_bytes.hpp"
+#include "hooks/cuda/call_bytes.hpp"
 
 #include <cuda.h>
 #include <cupti.h>

@@ -1,5 +1,5 @@
 // Prints what cuda_life.hpp says to every event in every state: STATE EVENT NEXT STEPS…
-#include "hooks/cuda_life.hpp"
+#include "hooks/cuda/life.hpp"
 
 #include <cstdio>
 

@@ -4,7 +4,7 @@
 // runs; and what the device does, again and again: milliseconds:thousandths busy. Prints the period, the buffer's bytes, and how often it
 // is decoded in ms; then a line for each look: the time, the samples that it found, how full the buffer was when they were decoded in
 // thousandths (1000: it overflowed), when the first and the last of them were taken, and the edges of their window. Times in ms.
-#include "hooks/cuda_sampling_plan.hpp"
+#include "hooks/cuda/sampling_plan.hpp"
 
 #include <algorithm>
 #include <cmath>

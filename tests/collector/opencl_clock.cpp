@@ -3,7 +3,7 @@
 // opencl_clock KIND enqueues a thousand commands and prints a line for each: how far (ns) the conversion of its stamp was off, and how
 // long the enqueueing call took.
 #include "base/clock.hpp"
-#include "hooks/opencl_devices.hpp"
+#include "hooks/opencl/devices.hpp"
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,0 +1,40 @@
+// Nodes of graphs: where they were captured, and what they were cloned from when a graph is instantiated.
+#include "base/clock.hpp"
+#include "hooks/caller.hpp"
+#include "hooks/cuda/internal.hpp"
+#include "hooks/cuda/skip_driver_frames.hpp"
+#include "sampler/threads.hpp"
+#include "sampler/torch_autograd.hpp"
+#include "spool/control.hpp"
+#include "spool/spool.hpp"
+
+namespace aiflame::cuda {
+
+namespace {
+
+uint64_t id_of(CUgraphNode node) noexcept {
+  uint64_t id = 0;
+  return node && cupti().GetGraphNodeId && cupti().GetGraphNodeId(node, &id) == CUPTI_SUCCESS ? id : 0;
+}
+
+}  // namespace
+
+void on_graph_node(CUpti_CallbackId id, const CUpti_GraphData& graph) noexcept {
+  if (!control::recording()) return;
+  schema::GraphNode row{.node = id_of(graph.node), .time_ns = now_ns()};
+  if (!row.node) return;
+  if (id == CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED) row.original = id_of(graph.originalNode);
+  if (!row.original) {
+    Thread* thread = threads::self();
+    if (!thread) return;
+    row.thread = thread->row;
+    row.stack = capture(*thread, hooks::caller(), way_out);
+    torch_autograd::Point point = torch_autograd::now();
+    row.autograd = point.autograd;
+    row.sequence = point.sequence;
+    row.variant = variant_being_launched();
+  }
+  spool::append(row);
+}
+
+}  // namespace aiflame::cuda

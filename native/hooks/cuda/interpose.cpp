@@ -1,0 +1,341 @@
+// How others' calls to CUPTI reach cuda_sharing.cpp. Who is linked with CUPTI (torch) finds the functions that we export. Who looks them
+// up by itself (Proton) does so with dlsym(), which we stand in front of: an address that it would give for one of these functions is
+// replaced by our wrapper's; every other look-up is libc's own, as if called by the caller.
+//
+// The driver serves one copy of CUPTI a process, the first that takes it, and for good. Who brings a copy of its own (Proton does) is led
+// to ours for all that it looks up. Who had functions of another copy before we had loaded ours keeps them, and we take that copy too.
+#include "base/large.hpp"
+#include "hooks/cuda/cupti_api.hpp"
+#include "hooks/cuda/sharing.hpp"
+#include "hooks/exported.hpp"
+#include "hooks/late_binding.hpp"
+#include "hooks/stand_in/stand_in.hpp"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <sched.h>
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+using Dlsym = void*(void* library, const char* name);
+
+extern "C" {
+// libc's dlsym, or that of another library which stands in front of it; nullptr until first asked for.
+__attribute__((visibility("hidden"))) constinit std::atomic<Dlsym*> aiflame_real_dlsym{nullptr};
+__attribute__((visibility("hidden"), used)) void aiflame_find_dlsym() noexcept;
+__attribute__((visibility("hidden"), used)) void* aiflame_dlsym_cupti(void* library, const char* name) noexcept;
+__attribute__((visibility("hidden"), used)) void* aiflame_dlsym_stand_in(void* library, const char* name) noexcept;
+__attribute__((visibility("hidden"), used)) void* aiflame_dlsym_sandbox(void* library, const char* name) noexcept;
+}
+
+// dlsym(): exported under that name by the linker (native/CMakeLists.txt). It keeps its caller's return address where it is, since
+// RTLD_NEXT and RTLD_DEFAULT mean the library that this address lies in; only "cupti…" of a library that was asked for goes another way,
+// "ze…" and "hip…", which a library of ours may stand in for, and the two functions by which sandboxes are entered.
+asm(R"(
+  .pushsection .text
+  .globl aiflame_dlsym
+  .type aiflame_dlsym, @function
+  .p2align 4
+aiflame_dlsym:
+  .cfi_startproc
+  endbr64
+  lea 1(%rdi), %rax
+  cmp $1, %rax
+  jbe 1f
+  test %rsi, %rsi
+  jz 1f
+  cmpb $'z', (%rsi)
+  je 3f
+  cmpb $'h', (%rsi)
+  je 4f
+  cmpb $'p', (%rsi)
+  je 5f
+  cmpb $'s', (%rsi)
+  je 6f
+  cmpb $'c', (%rsi)
+  jne 1f
+  cmpb $'u', 1(%rsi)
+  jne 1f
+  cmpb $'p', 2(%rsi)
+  jne 1f
+  cmpb $'t', 3(%rsi)
+  jne 1f
+  cmpb $'i', 4(%rsi)
+  je aiflame_dlsym_cupti
+1:
+  mov aiflame_real_dlsym(%rip), %rax
+  test %rax, %rax
+  jz 2f
+  jmp *%rax
+2:
+  push %rdi
+  .cfi_adjust_cfa_offset 8
+  push %rsi
+  .cfi_adjust_cfa_offset 8
+  sub $8, %rsp
+  .cfi_adjust_cfa_offset 8
+  call aiflame_find_dlsym
+  add $8, %rsp
+  .cfi_adjust_cfa_offset -8
+  pop %rsi
+  .cfi_adjust_cfa_offset -8
+  pop %rdi
+  .cfi_adjust_cfa_offset -8
+  jmp 1b
+3:
+  cmpb $'e', 1(%rsi)
+  je aiflame_dlsym_stand_in
+  jmp 1b
+4:
+  cmpb $'i', 1(%rsi)
+  jne 1b
+  cmpb $'p', 2(%rsi)
+  je aiflame_dlsym_stand_in
+  jmp 1b
+5:
+  cmpb $'r', 1(%rsi)
+  jne 1b
+  cmpb $'c', 2(%rsi)
+  je aiflame_dlsym_sandbox
+  jmp 1b
+6:
+  cmpb $'y', 1(%rsi)
+  jne 1b
+  cmpb $'s', 2(%rsi)
+  je aiflame_dlsym_sandbox
+  jmp 1b
+  .cfi_endproc
+  .size aiflame_dlsym, . - aiflame_dlsym
+  .popsection
+)");
+
+void aiflame_find_dlsym() noexcept {
+  // libc has this version for every program, new or old.
+  auto libcs = reinterpret_cast<Dlsym*>(dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5"));
+  if (!libcs) libcs = reinterpret_cast<Dlsym*>(aiflame::moved::find("dlsym"));
+  void* next = libcs(RTLD_NEXT, "dlsym");
+  aiflame_real_dlsym.store(next ? reinterpret_cast<Dlsym*>(next) : libcs, std::memory_order_release);
+}
+
+namespace aiflame::cuda::sharing {
+
+namespace {
+
+void* real_dlsym(void* library, const char* name) noexcept {
+  if (!aiflame_real_dlsym.load(std::memory_order_acquire)) aiflame_find_dlsym();
+  return aiflame_real_dlsym.load(std::memory_order_acquire)(library, name);
+}
+
+// The copies of CUPTI in the process that somebody has looked functions up in; the last place is that of the copy that others are linked
+// with. A place is taken by its address and can be read once it is decided whose functions its users get.
+constexpr uint32_t kMostCopies = 4, kLinked = kMostCopies;
+enum class Use : uint8_t { UNDECIDED, ITS_OWN, OURS };
+AIFLAME_LARGE constinit Real copies[kMostCopies + 1]{};
+constinit std::atomic<const void*> bases[kMostCopies]{};
+constinit std::atomic<Use> uses[kMostCopies]{};
+
+template <auto kWrapper, uint32_t kCopy>
+struct Thunk;
+template <class... Arguments, CUptiResult (*kWrapper)(Call, Arguments...) noexcept, uint32_t kCopy>
+struct Thunk<kWrapper, kCopy> {
+  static CUptiResult CUPTIAPI run(Arguments... arguments) { return kWrapper({copies[kCopy], __builtin_return_address(0)}, arguments...); }
+};
+
+template <auto kWrapper, size_t... kCopies>
+void* thunk_of(uint32_t copy, std::index_sequence<kCopies...>) noexcept {
+  constexpr decltype(&Thunk<kWrapper, 0>::run) thunks[] = {Thunk<kWrapper, kCopies>::run...};
+  return reinterpret_cast<void*>(thunks[copy]);
+}
+
+// The wrapper of a function of a copy; nullptr for one that we leave alone.
+void* wrapper_of(std::string_view name, uint32_t copy) noexcept {
+#define AIFLAME_THUNK(function) \
+  if (name == "cupti" #function) return thunk_of<&function>(copy, std::make_index_sequence<kMostCopies>());
+  AIFLAME_SHARED_CUPTI(AIFLAME_THUNK)
+#undef AIFLAME_THUNK
+  return nullptr;
+}
+
+void put(Real& real, size_t place, void* function) noexcept { memcpy(reinterpret_cast<char*>(&real) + place, &function, sizeof function); }
+
+// Fills what is known of a copy by looking up all: a call may come for one function before another was asked for.
+void fill(Real& real, void* library) noexcept {
+#define AIFLAME_FILL(function) put(real, offsetof(Real, function), real_dlsym(library, "cupti" #function));
+  AIFLAME_SHARED_CUPTI(AIFLAME_FILL)
+#undef AIFLAME_FILL
+}
+
+// Of what lies at an address. It stays loaded: what is known of it holds for good.
+void* keep(const void* address, const void** base) noexcept {
+  Dl_info module{};
+  if (!dladdr(address, &module)) return nullptr;
+  *base = module.dli_fbase;
+  return dlopen(module.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+}
+
+const void* base_of(const void* address) noexcept {
+  Dl_info module{};
+  return dladdr(address, &module) ? module.dli_fbase : nullptr;
+}
+
+const void* address_of(auto* function) noexcept { return reinterpret_cast<const void*>(function); }
+
+// Its functions belong together, or the next best library that has one of that name would pass for a CUPTI.
+bool is_cupti(const Real& real, const void* base) noexcept {
+  return real.Subscribe && real.ActivityEnable && real.ActivityRegisterCallbacks && base_of(address_of(real.Subscribe)) == base &&
+         base_of(address_of(real.ActivityEnable)) == base;
+}
+
+// The place of the copy that a function belongs to; kMostCopies when it is none, or none is left.
+uint32_t copy_of(const void* function) noexcept {
+  const void* base = base_of(function);
+  Real real{};
+  for (uint32_t copy = 0; base && copy < kMostCopies; copy++) {
+    const void* there = bases[copy].load(std::memory_order_acquire);
+    // All look-ups come before the place is taken: whoever waits for it may hold the dynamic linker's lock.
+    if (!there && !real.library) {
+      void* library = keep(function, &base);
+      if (!library) return kMostCopies;
+      fill(real, library);
+      if (!is_cupti(real, base)) {
+        dlclose(library);
+        return kMostCopies;
+      }
+      real.library = library;
+    }
+    if (!there && bases[copy].compare_exchange_strong(there, base, std::memory_order_acq_rel)) {
+      copies[copy] = real;
+      bool other = cupti().version && base_of(address_of(cupti().GetVersion)) != base;
+      uses[copy].store(other ? Use::OURS : Use::ITS_OWN, std::memory_order_release);
+      return copy;
+    }
+    if (there != base) continue;
+    for (uint32_t turns = 0; uses[copy].load(std::memory_order_acquire) == Use::UNDECIDED; turns++) {
+      if (turns == 1000) return kMostCopies;  // a fork took who was at it
+      sched_yield();
+    }
+    return copy;
+  }
+  return kMostCopies;
+}
+
+struct Search {
+  char path[4096];
+};
+
+// What may be opened is opened after the search, which holds a lock that opening takes second.
+int find_cupti(dl_phdr_info* info, size_t, void* data) {
+  const char* slash = info->dlpi_name ? strrchr(info->dlpi_name, '/') : nullptr;
+  auto* search = static_cast<Search*>(data);
+  if (!std::string_view(slash ? slash + 1 : "").starts_with("libcupti.so") || strlen(info->dlpi_name) >= sizeof search->path) return 0;
+  strcpy(search->path, info->dlpi_name);
+  return 1;
+}
+
+// The copy that linked callers were bound to before us: the first that the process loaded.
+const Real& linked() noexcept {
+  static std::atomic<bool> known{false};
+  if (!known.load(std::memory_order_acquire)) {
+    Search search;
+    void* library = dl_iterate_phdr(find_cupti, &search) ? dlopen(search.path, RTLD_LAZY | RTLD_NOLOAD) : nullptr;
+    if (library) {
+      fill(copies[kLinked], library);
+      known.store(true, std::memory_order_release);
+    }
+  }
+  return copies[kLinked];
+}
+
+// What dlsym() answers instead of a function that it found.
+void* instead_of(void* found, const char* name) noexcept {
+  uint32_t copy = copy_of(found);
+  if (copy == kMostCopies) return found;
+  if (uses[copy].load(std::memory_order_acquire) == Use::OURS) {
+    uint32_t ours = copy_of(address_of(cupti().GetVersion));
+    if (ours == kMostCopies) return nullptr;
+    // Last, for dlerror(): it is told of when ours lacks it.
+    found = real_dlsym(const_cast<void*>(copies[ours].library), name);
+    copy = ours;
+  }
+  void* wrapper = found ? wrapper_of(name, copy) : nullptr;
+  return wrapper ? wrapper : found;
+}
+
+}  // namespace
+
+void* function(void* library, const char* name) noexcept { return real_dlsym(library, name); }
+
+void* copy_of_others() noexcept {
+  for (uint32_t copy = 0; copy < kMostCopies; copy++)
+    if (uses[copy].load(std::memory_order_acquire) == Use::ITS_OWN) return const_cast<void*>(copies[copy].library);
+  return nullptr;
+}
+
+}  // namespace aiflame::cuda::sharing
+
+using namespace aiflame::cuda;
+using namespace aiflame::cuda::sharing;
+
+void* aiflame_dlsym_cupti(void* library, const char* name) noexcept {
+  void* found = real_dlsym(library, name);
+  if (!found || base_of(found) == base_of(address_of(&aiflame_dlsym_cupti))) return found;
+  void* answer = instead_of(found, name);
+  // Ours have left what dlerror() tells: it is to be as after a look-up that succeeded.
+  if (answer) real_dlsym(library, name);
+  return answer;
+}
+
+void* aiflame_dlsym_stand_in(void* library, const char* name) noexcept {
+  void* found = real_dlsym(library, name);
+  void* answer = found ? aiflame::stand_in::instead_of(found, name) : nullptr;
+  if (answer && answer != found) real_dlsym(library, name);  // dlerror(), as above
+  return answer;
+}
+
+// Who asks libc itself (`ctypes.CDLL("libc.so.6").prctl`) goes past our wrappers otherwise.
+void* aiflame_dlsym_sandbox(void* library, const char* name) noexcept {
+  void* found = real_dlsym(library, name);
+  return found ? aiflame::hooks::sandbox_wrapper(found) : found;
+}
+
+#define AIFLAME_LINKED(function, declared, passed)                                                  \
+  extern "C" __attribute__((visibility("default"))) CUptiResult CUPTIAPI cupti##function declared { \
+    const Real& real = linked();                                                                    \
+    if (!real.function) return CUPTI_ERROR_NOT_INITIALIZED;                                         \
+    return sharing::function passed;                                                                \
+  }
+#define AIFLAME_CALL {real, __builtin_return_address(0)}
+AIFLAME_LINKED(Subscribe, (CUpti_SubscriberHandle * subscriber, CUpti_CallbackFunc callback, void* data), (AIFLAME_CALL, subscriber, callback, data))
+AIFLAME_LINKED(Subscribe_v2, (CUpti_SubscriberHandle * subscriber, CUpti_CallbackFunc callback, void* data, CUpti_SubscriberParams* params),
+               (AIFLAME_CALL, subscriber, callback, data, params))
+AIFLAME_LINKED(Unsubscribe, (CUpti_SubscriberHandle subscriber), (AIFLAME_CALL, subscriber))
+AIFLAME_LINKED(Finalize, (), (AIFLAME_CALL))
+AIFLAME_LINKED(ActivityRegisterCallbacks, (CUpti_BuffersCallbackRequestFunc request, CUpti_BuffersCallbackCompleteFunc complete),
+               (AIFLAME_CALL, request, complete))
+AIFLAME_LINKED(ActivityRegisterTimestampCallback, (CUpti_TimestampCallbackFunc clock), (AIFLAME_CALL, clock))
+AIFLAME_LINKED(ActivityEnable, (CUpti_ActivityKind kind), (AIFLAME_CALL, kind))
+AIFLAME_LINKED(ActivityEnableAndDump, (CUpti_ActivityKind kind), (AIFLAME_CALL, kind))
+AIFLAME_LINKED(ActivityEnableContext, (CUcontext context, CUpti_ActivityKind kind), (AIFLAME_CALL, context, kind))
+AIFLAME_LINKED(ActivityDisable, (CUpti_ActivityKind kind), (AIFLAME_CALL, kind))
+AIFLAME_LINKED(ActivityDisableContext, (CUcontext context, CUpti_ActivityKind kind), (AIFLAME_CALL, context, kind))
+
+namespace aiflame::cuda::sharing {
+
+namespace {
+
+void* ours(const char* name) noexcept {
+#define AIFLAME_OURS(function) \
+  if (strcmp(name, "cupti" #function) == 0) return reinterpret_cast<void*>(&cupti##function);
+  AIFLAME_SHARED_CUPTI(AIFLAME_OURS)
+#undef AIFLAME_OURS
+  return nullptr;
+}
+
+}  // namespace
+
+void lead_callers() noexcept { hooks::lead_callers("cupti", ours); }
+
+}  // namespace aiflame::cuda::sharing

@@ -1,0 +1,34 @@
+// Continuous sampling of what warps wait for, of one context a device: kernels run as they would without it.
+//
+// Files: cuda_sampling_plan.hpp (period, times, windows), cuda_sampling_session.cpp (CUPTI's side),
+// cuda_sampling_records.cpp (the rows), this one (contexts, and who may touch them when).
+#pragma once
+#include "hooks/cuda/cupti_api.hpp"
+
+#include <cstdint>
+
+namespace aiflame::cuda::sampling {
+
+// Begins to sample it, when no other context of its device is sampled, and never a second time once that has ended. In the callback of its
+// creation, or for one that exists; again for the same context does nothing.
+void context_created(CUcontext context, uint32_t device) noexcept;
+// Before that, where it is known to be new: one with the same address may have gone while nobody told us.
+void context_is_new(CUcontext context) noexcept;
+// In the callback that announces its end: the last samples are written.
+void context_ending(CUcontext context) noexcept;
+
+// Fetches the samples of every context that is due, or of all; the time until the next is due, ns.
+// From one thread, outside of callbacks.
+uint64_t drain(bool all) noexcept;
+
+// The last samples of every context are written; CUPTI is not called afterwards until a context is created.
+void stop() noexcept;
+// A context is sampled.
+bool any() noexcept;
+
+// New tables: what was written is gone.
+void forget_rows() noexcept;
+// The contexts are the parent's.
+void after_fork_child() noexcept;
+
+}  // namespace aiflame::cuda::sampling

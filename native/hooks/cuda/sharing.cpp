@@ -1,0 +1,319 @@
+#include "hooks/cuda/sharing.hpp"
+
+#include "base/large.hpp"
+#include "base/sys.hpp"
+#include "hooks/cuda/cuda.hpp"
+#include "hooks/cuda/internal.hpp"
+#include "hooks/helper_thread.hpp"
+
+#include <dlfcn.h>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <string_view>
+
+namespace aiflame::cuda::sharing {
+
+namespace {
+
+constexpr uint32_t kMostKinds = 256;
+constinit std::atomic<uint32_t> entering{0};  // in a wrapper: what they do is not counted yet
+constinit std::atomic<uint32_t> subscribers{0};
+constinit std::atomic<uint64_t> kinds[kMostKinds / 64]{};  // activities that they have switched on
+// Those that they have switched on in one context: its address and the kind. What finds no place here counts as on in all.
+constexpr uint32_t kMostInContexts = 128;
+AIFLAME_LARGE constinit std::atomic<uint64_t> in_contexts[kMostInContexts]{};
+
+// Their two functions for buffers, and which buffers they have lent. CUPTI gives a buffer back to whoever has registered last, so that
+// each has to be sent to where it came from.
+constexpr uint32_t kMostLent = 4096;
+constinit std::atomic<CUpti_BuffersCallbackRequestFunc> request{nullptr};
+constinit std::atomic<CUpti_BuffersCallbackCompleteFunc> complete{nullptr};
+constinit std::atomic<const Real*> registered_with{nullptr};
+AIFLAME_LARGE constinit std::atomic<uint8_t*> lent[kMostLent]{};
+constinit std::atomic<uint32_t> lent_count{0};
+
+constinit std::atomic<CUpti_TimestampCallbackFunc> their_clock{nullptr};
+char name[128];
+
+// They have left when nothing of theirs was on for this long. Their last records may come later than their last switch: they are asked
+// for by themselves, or by us when they take too long.
+constexpr uint32_t kPauseMs = 100, kMostPauses = 50;
+constinit std::atomic<bool> waiting{false};
+// We have left for them, or could not begin beside them: nobody else is waited for, since most that use CUPTI never meet us. The driver may
+// still be in its cuInit when they leave: we try for as long as that may take.
+constexpr uint32_t kMostTries = 100;
+constinit std::atomic<bool> owed{false};
+// Our functions for buffers are the registered ones.
+constinit std::atomic<bool> ours_registered{false};
+
+bool is_ours(const Real& real) noexcept { return cupti().version && real.ActivityEnable == cupti().ActivityEnable; }
+bool disturbs_us(const Real& real) noexcept { return collecting() && is_ours(real); }
+
+void CUPTIAPI on_buffer_wanted(uint8_t** buffer, size_t* bytes, size_t* most_records) {
+  *buffer = nullptr;
+  *bytes = *most_records = 0;
+  auto* theirs = request.load();
+  if (theirs) theirs(buffer, bytes, most_records);  // else they have ended all use of CUPTI while this was on its way
+  if (!*buffer) return;
+  lent_count.fetch_add(1);
+  for (auto& place : lent) {
+    uint8_t* nothing = nullptr;
+    if (place.compare_exchange_strong(nothing, *buffer)) return;
+  }
+  // One that cannot be told from ours would end as one of ours. CUPTI counts what it has no buffer for.
+  lent_count.fetch_sub(1);
+  if (auto* theirs_again = complete.load()) theirs_again(nullptr, 0, *buffer, *bytes, 0);
+  *buffer = nullptr;
+  *bytes = 0;
+}
+
+void register_theirs(const Real& real) noexcept {
+  if (!request.load()) return;
+  real.ActivityRegisterCallbacks(on_buffer_wanted, on_buffer_full);
+  if (is_ours(real)) ours_registered.store(false);
+}
+
+void tell_name(const void* caller) noexcept {
+  Dl_info module{};
+  const char* path = dladdr(caller, &module) && module.dli_fname ? module.dli_fname : "";
+  const char* slash = strrchr(path, '/');
+  std::string_view file = slash ? slash + 1 : path;
+  if (file.starts_with("libtorch") || file.starts_with("libkineto"))
+    snprintf(name, sizeof name, "torch.profiler");
+  else if (file.starts_with("libproton"))
+    snprintf(name, sizeof name, "Proton");
+  else
+    snprintf(name, sizeof name, "another tool (%.*s)", static_cast<int>(file.size()), file.data());
+}
+
+// As long as it lives, its caller counts as a user.
+class Arrival {
+ public:
+  explicit Arrival(const Call& call) noexcept {
+    entering.fetch_add(1);
+    tell_name(call.caller);
+    yield_to(name);
+    if (!ours_registered.load()) return;
+    owed.store(true);
+    if (const Real* theirs = registered_with.load()) register_theirs(*theirs);
+  }
+  ~Arrival();
+  Arrival(const Arrival&) = delete;
+  Arrival& operator=(const Arrival&) = delete;
+};
+
+void pause() noexcept {
+  timespec time{0, kPauseMs * 1'000'000};
+  sys::call(SYS_nanosleep, reinterpret_cast<long>(&time), 0);
+}
+
+bool is_there() noexcept {
+  if (entering.load() || subscribers.load()) return true;
+  for (auto& word : kinds)
+    if (word.load()) return true;
+  for (auto& place : in_contexts)
+    if (place.load()) return true;
+  return false;
+}
+
+bool to_return() noexcept { return owed.load() && may_return() && !is_there(); }
+
+void* wait_for_the_last(void*) noexcept {
+  uint32_t tries = 0;
+  do {
+    uint32_t pauses = 0;
+    do pause();
+    while (!is_there() && lent_count.load() && ++pauses < kMostPauses);
+    // Theirs, or one of ours that they have filled: what comes into it is not for us.
+    if (!is_there() && (lent_count.load() || has_lent_buffers()) && may_return()) flush_activity(true);
+    if (!is_there()) regain();
+    if (++tries == kMostTries) owed.store(false);
+    waiting.store(false);
+    // Somebody may have left before that, and found us waiting.
+  } while (to_return() && !waiting.exchange(true));
+  return nullptr;
+}
+
+// From a thread of its own: who leaves may be in one of CUPTI's callbacks, and may have more to do to it.
+void come_back_later() noexcept {
+  if (!to_return() || waiting.exchange(true)) return;
+  if (!hooks::start_own_thread(wait_for_the_last)) waiting.store(false);
+}
+
+Arrival::~Arrival() {
+  entering.fetch_sub(1);
+  come_back_later();
+}
+
+void switch_on(CUpti_ActivityKind kind) noexcept {
+  if (static_cast<uint32_t>(kind) < kMostKinds) kinds[kind / 64].fetch_or(1ull << (kind % 64));
+}
+
+void switch_off(CUpti_ActivityKind kind) noexcept {
+  if (static_cast<uint32_t>(kind) < kMostKinds) kinds[kind / 64].fetch_and(~(1ull << (kind % 64)));
+}
+
+uint64_t in_context(CUcontext context, CUpti_ActivityKind kind) noexcept { return reinterpret_cast<uint64_t>(context) * kMostKinds + kind; }
+
+void switch_on_in(CUcontext context, CUpti_ActivityKind kind) noexcept {
+  uint64_t wanted = in_context(context, kind);
+  for (auto& place : in_contexts) {
+    uint64_t there = 0;
+    if (place.compare_exchange_strong(there, wanted) || there == wanted) return;
+  }
+  switch_on(kind);
+}
+
+void switch_off_in(CUcontext context, CUpti_ActivityKind kind) noexcept {
+  bool found = false;
+  for (auto& place : in_contexts) {
+    uint64_t there = in_context(context, kind);
+    found |= place.compare_exchange_strong(there, 0);
+  }
+  if (!found) switch_off(kind);
+}
+
+void switch_off_everywhere(CUpti_ActivityKind kind) noexcept {
+  switch_off(kind);
+  for (auto& place : in_contexts)
+    if (uint64_t there = place.load(); there && there % kMostKinds == static_cast<uint64_t>(kind)) place.compare_exchange_strong(there, 0);
+}
+
+void forget_theirs() noexcept {
+  subscribers.store(0);
+  for (auto& word : kinds) word.store(0);
+  for (auto& place : in_contexts) place.store(0);
+  for (auto& place : lent) place.store(nullptr);
+  lent_count.store(0);
+  request.store(nullptr);
+  complete.store(nullptr);
+  their_clock.store(nullptr);
+  registered_with.store(nullptr);
+}
+
+}  // namespace
+
+bool in_use() noexcept {
+  bool before = owed.exchange(true);  // before the look: whoever leaves after it sees that
+  if (is_there()) return true;
+  owed.store(before);
+  return false;
+}
+
+void registered_ours() noexcept { ours_registered.store(true); }
+
+const char* user() noexcept { return name; }
+
+bool give_back(CUcontext context, uint32_t stream, uint8_t* buffer, size_t bytes, size_t used) noexcept {
+  if (!lent_count.load()) return false;
+  for (auto& place : lent) {
+    uint8_t* there = buffer;
+    if (!place.compare_exchange_strong(there, nullptr)) continue;
+    if (auto* theirs = complete.load()) theirs(context, stream, buffer, bytes, used);
+    lent_count.fetch_sub(1);
+    return true;
+  }
+  return false;
+}
+
+CUpti_TimestampCallbackFunc clock() noexcept { return their_clock.load(); }
+
+void after_fork_child() noexcept {
+  waiting.store(false);
+  owed.store(false);
+  ours_registered.store(false);
+  entering.store(0);
+}
+
+CUptiResult Subscribe(Call call, CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc callback, void* their_data) noexcept {
+  Arrival arrival(call);
+  CUptiResult result = call.real.Subscribe(subscriber, callback, their_data);
+  if (result == CUPTI_SUCCESS) subscribers.fetch_add(1);
+  return result;
+}
+
+CUptiResult Subscribe_v2(Call call, CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc callback, void* their_data,
+                         CUpti_SubscriberParams* params) noexcept {
+  Arrival arrival(call);
+  CUptiResult result = call.real.Subscribe_v2(subscriber, callback, their_data, params);
+  if (result == CUPTI_SUCCESS) subscribers.fetch_add(1);
+  return result;
+}
+
+CUptiResult Unsubscribe(Call call, CUpti_SubscriberHandle subscriber) noexcept {
+  CUptiResult result = call.real.Unsubscribe(subscriber);
+  uint32_t count = subscribers.load();
+  while (result == CUPTI_SUCCESS && count && !subscribers.compare_exchange_weak(count, count - 1)) continue;
+  come_back_later();
+  return result;
+}
+
+// It ends all use of CUPTI. Whoever has left may say so late, when we are back: it has nothing on that could end.
+CUptiResult Finalize(Call call) noexcept {
+  if (disturbs_us(call.real)) return CUPTI_SUCCESS;
+  CUptiResult result = call.real.Finalize();
+  if (result == CUPTI_SUCCESS) forget_theirs();
+  come_back_later();
+  return result;
+}
+
+CUptiResult ActivityRegisterCallbacks(Call call, CUpti_BuffersCallbackRequestFunc their_request,
+                                      CUpti_BuffersCallbackCompleteFunc their_complete) noexcept {
+  if (!their_request || !their_complete) return call.real.ActivityRegisterCallbacks(their_request, their_complete);
+  Arrival arrival(call);
+  complete.store(their_complete);
+  request.store(their_request);
+  registered_with.store(&call.real);
+  CUptiResult result = call.real.ActivityRegisterCallbacks(on_buffer_wanted, on_buffer_full);
+  // What they switched on before came into a buffer of ours: from here on it comes into theirs.
+  if (is_ours(call.real) && has_lent_buffers()) cupti().ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  return result;
+}
+
+// While we collect, times are by our clock; theirs is set when we step aside.
+CUptiResult ActivityRegisterTimestampCallback(Call call, CUpti_TimestampCallbackFunc their_function) noexcept {
+  if (!their_function) return call.real.ActivityRegisterTimestampCallback(their_function);
+  their_clock.store(their_function);
+  return disturbs_us(call.real) ? CUPTI_SUCCESS : call.real.ActivityRegisterTimestampCallback(their_function);
+}
+
+CUptiResult ActivityEnable(Call call, CUpti_ActivityKind kind) noexcept {
+  Arrival arrival(call);
+  CUptiResult result = call.real.ActivityEnable(kind);
+  if (result == CUPTI_SUCCESS) switch_on(kind);
+  return result;
+}
+
+CUptiResult ActivityEnableAndDump(Call call, CUpti_ActivityKind kind) noexcept {
+  Arrival arrival(call);
+  CUptiResult result = call.real.ActivityEnableAndDump(kind);
+  if (result == CUPTI_SUCCESS) switch_on(kind);
+  return result;
+}
+
+CUptiResult ActivityEnableContext(Call call, CUcontext context, CUpti_ActivityKind kind) noexcept {
+  Arrival arrival(call);
+  CUptiResult result = call.real.ActivityEnableContext(context, kind);
+  if (result == CUPTI_SUCCESS) switch_on_in(context, kind);
+  return result;
+}
+
+CUptiResult ActivityDisable(Call call, CUpti_ActivityKind kind) noexcept {
+  if (disturbs_us(call.real)) return CUPTI_SUCCESS;
+  CUptiResult result = call.real.ActivityDisable(kind);
+  switch_off_everywhere(kind);
+  come_back_later();
+  return result;
+}
+
+CUptiResult ActivityDisableContext(Call call, CUcontext context, CUpti_ActivityKind kind) noexcept {
+  if (disturbs_us(call.real)) return CUPTI_SUCCESS;
+  CUptiResult result = call.real.ActivityDisableContext(context, kind);
+  switch_off_in(context, kind);
+  come_back_later();
+  return result;
+}
+
+}  // namespace aiflame::cuda::sharing

@@ -1,0 +1,37 @@
+// From an enqueued command to its rows: `launches` when it is enqueued, `kernels` or `copies` when it has completed.
+//
+// A command's time stamps can be read once its event is complete. The event's callback tells us (on a thread of the runtime's own);
+// because a program may end right after its wait returned, and before the runtime got to the callback, waits collect as well.
+#pragma once
+#include "hooks/opencl/api.hpp"
+#include "unwind/frames.hpp"
+
+#include "aiflame_schema.hpp"
+
+namespace aiflame::opencl {
+
+// What a command does. `kernel`: its object for a kernel, nullptr for a copy.
+struct Work {
+  Kernel kernel;
+  schema::CopyKind copy;
+  uint64_t bytes;
+  bool blocking;  // the enqueueing call returns when it has completed
+  uint32_t grid[3], block[3];
+};
+
+// The moment before a command is enqueued.
+struct Launching {
+  uint32_t thread, stack;
+  uint32_t recording;
+  uint64_t begin_ns;
+};
+
+Launching launching(const Registers& caller) noexcept;
+
+// It has been enqueued. Takes over one reference to `event`.
+void launched(const Launching& launch, Queue queue, const Work& work, Event event) noexcept;
+
+// Writes the rows of what has completed: of one queue, or of all (nullptr).
+void collect(Queue queue) noexcept;
+
+}  // namespace aiflame::opencl

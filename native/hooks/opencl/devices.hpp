@@ -1,0 +1,57 @@
+// What we know of each OpenCL device and command queue.
+#pragma once
+#include "hooks/opencl/api.hpp"
+
+#include <atomic>
+#include <cstdint>
+
+namespace aiflame::opencl {
+
+// A device's clock against CLOCK_MONOTONIC. Time stamps of events come "in nanoseconds of the device's time counter", which may
+// be anything: PoCL's is CLOCK_MONOTONIC_RAW. Sources are tried best first; one whose answer contradicts what an event shows (it was
+// queued while the enqueueing call ran) is given up for the next.
+class DeviceClock {
+ public:
+  void start(DeviceId device) noexcept;
+
+  // Learns from one event: stamp `queued` lies between two moments on CLOCK_MONOTONIC, and `ended` is past.
+  void observe(uint64_t queued, uint64_t begin_ns, uint64_t end_ns, uint64_t ended) noexcept;
+  uint64_t to_monotonic(uint64_t stamp) const noexcept { return stamp + static_cast<uint64_t>(offset_.load(std::memory_order_relaxed)); }
+
+ private:
+  bool measure(uint32_t source, int64_t* offset) noexcept;
+
+  DeviceId device_ = nullptr;
+  bool has_timer_ = false;
+  std::atomic<uint32_t> source_{0};
+  std::atomic<int64_t> offset_{0};
+  std::atomic<uint64_t> timer_read_ns_{0};
+  std::atomic<int64_t> timer_offset_{0};
+};
+
+struct Device {
+  std::atomic<DeviceId> id;
+  char name[128] = {};
+  DeviceClock clock;
+};
+
+inline constexpr size_t kMostProperties = 32;
+
+struct QueueInfo {
+  uint64_t number;         // unique in the process, unlike the handle
+  Device* device;          // nullptr when it could not be asked for
+  bool profiling_is_ours;  // the program did not ask for time stamps
+  bool made_with_list;     // by clCreateCommandQueueWithProperties, with this list as the program wrote it (no words: NULL)
+  uint64_t list[kMostProperties];
+  size_t list_words;
+};
+
+// A new queue. `info` need hold neither number nor device.
+void add_queue(Queue queue, DeviceId device, QueueInfo info) noexcept;
+void remove_queue(Queue queue) noexcept;
+// What was added; a queue that we did not see being made is looked at and added. nullptr when there is no room.
+const QueueInfo* find_queue(Queue queue) noexcept;
+// As find_queue(), but for a queue to which we added profiling alone.
+const QueueInfo* find_our_profiling(Queue queue) noexcept;
+
+}  // namespace aiflame::opencl

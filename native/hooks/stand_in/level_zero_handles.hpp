@@ -1,0 +1,71 @@
+// What we know of the objects of Level Zero that a program makes. All under the lock (Guard).
+#pragma once
+#include "hooks/stand_in/level_zero_api.hpp"
+
+namespace aiflame::level_zero {
+
+// Held for some lines, and for questions to the driver that do not wait.
+struct Guard {
+  Guard() noexcept;
+  ~Guard();
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+};
+
+// In the child of a fork, in which the driver's objects are of no use.
+void forget_objects() noexcept;
+
+// A device's clock counts cycles, and those of kernels may have fewer bits.
+class Clock {
+ public:
+  void start(const Api& api, Handle device, const DeviceProperties& properties) noexcept;
+  // Reads it, unless it was read a moment ago.
+  void read(const Api& api) noexcept;
+  uint64_t to_monotonic(uint64_t stamp) const noexcept;
+  bool known() const noexcept { return at_ns_; }
+
+ private:
+  Handle device_ = 0;
+  double ns_a_cycle_ = 1;
+  uint64_t mask_ = ~0ull;
+  uint64_t at_ns_ = 0, at_cycles_ = 0;
+};
+
+struct Device {
+  Handle handle;
+  char name[sizeof(DeviceProperties::name) + 1];
+  Clock clock;
+};
+// nullptr: there are too many.
+Device* device(const Api& api, Handle handle) noexcept;
+
+enum class Kind : uint32_t { GONE = 1, POOL, EVENT, LIST, QUEUE, KERNEL };
+
+struct Object {
+  Handle handle;
+  Kind kind;
+  uint32_t flags;        // of a pool, as the program asked for
+  bool timestamps;       // of a pool and an event
+  uint32_t signaled_by;  // of an event: the command in flight that does
+  uint32_t stream;       // of a queue and of an immediate list: unique in the process
+  uint32_t first, last;  // of a list: its commands
+  bool immediate;        // a list that is a queue, too
+  bool synchronous;      // who gives it work waits for it
+  Device* device;        // of a list
+  Handle context;        // of a list
+  uint32_t group[3];     // of a kernel
+};
+// The object of that kind; nullptr: we have not seen it made.
+Object* find(Kind kind, Handle handle) noexcept;
+// A new one, in place of one that had the handle; nullptr: there are too many.
+Object* add(Kind kind, Handle handle) noexcept;
+void remove(Object& object) noexcept;
+
+// Events of our own, for commands to which the program gives none. 0: there are none to be had.
+Handle take_event(const Api& api, Handle context) noexcept;
+// Whoever gives it back has reset it.
+void give_back_event(Handle context, Handle event) noexcept;
+// The context is about to end: nobody has events of it any more.
+void end_events(const Api& api, Handle context) noexcept;
+
+}  // namespace aiflame::level_zero

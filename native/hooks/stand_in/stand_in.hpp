@@ -1,0 +1,94 @@
+// Functions of a runtime that a library of ours stands in for (native/stand_in): a library for each runtime, preloaded where its calls are
+// traced. What it exports are a few instructions each, which lead here: the real function, and a row of `calls` about it.
+//
+// It knows nothing of the functions but their names: arguments are words. A function that is not among the names is never met.
+#pragma once
+#include "records/calls.hpp"
+#include "unwind/frames.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+namespace aiflame::stand_in {
+
+// No function of these runtimes has more arguments than fit. Structures that are passed by value are words, too. Reading words that a
+// function has not reads what lies on its caller's stack.
+inline constexpr size_t kInRegisters = 6, kOnStack = 8;
+using Words = std::array<uint64_t, kInRegisters + kOnStack>;
+using Real = uint64_t(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
+                      uint64_t, uint64_t, double, double);
+
+// What a caller has left in registers and on its stack.
+struct Frame {
+  uint64_t registers[kInRegisters];
+  double floats[2];
+  uint64_t bp, pc;
+  uint64_t stack[kOnStack];
+
+  uint64_t word(size_t at) const noexcept { return at < kInRegisters ? registers[at] : stack[at - kInRegisters]; }
+  Registers caller() const noexcept { return Registers{.pc = pc, .sp = reinterpret_cast<uint64_t>(stack), .bp = bp, .all = nullptr, .exact = false}; }
+};
+
+enum class Answer : uint8_t {
+  CODE,     // 0 where it did what it was asked to
+  OBJECT,   // nullptr where it did not
+  NOTHING,  // something that does not tell
+};
+
+struct Fact {
+  const char* name;
+  Answer answer = Answer::CODE;
+  uint8_t watch = 0;              // what else is to be done about its calls: see whoever serves the backend. 0: nothing
+  int8_t bytes = -1, times = -1;  // which words say how many bytes are moved, multiplied with each other; -1: none
+  uint8_t scale = 1;              // and with this
+};
+
+inline constexpr size_t kEntryBytes = 16;
+inline constexpr uint64_t kForeign = 1ull << 63;  // of Library::behind: a function of that name which is not the runtime's
+
+// What a library of ours says of itself, and what is known of the runtime behind it.
+struct Library {
+  schema::CallBackend backend;
+  schema::Feature feature;
+  const char* prefix;  // of all names
+  const char* file;    // the beginning of the runtime's file name
+  uint64_t unknown;    // the answer where there is nothing behind a function
+  uint32_t not_ready;  // an error code that is none: asked again, it may be another
+  uint32_t count;
+  const Fact* facts;    // ordered by name
+  const char* entries;  // of the first, the others follow
+  calls::Function* functions;
+  std::atomic<uint64_t>* behind;
+  std::atomic<uint64_t> low, high;  // where the runtime's library lies
+
+  // The runtime's own function; nullptr: it has none of that name.
+  Real* real(const char* name) noexcept;
+};
+
+// A call that is watched, before it was made.
+struct Call {
+  Library& library;
+  const Fact& fact;
+  Real* real;
+  const Frame& frame;
+  Words words;
+
+  uint64_t go() const {
+    const Words& w = words;
+    return real(w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10], w[11], w[12], w[13], frame.floats[0], frame.floats[1]);
+  }
+};
+
+// What dlsym() answers in place of a function that it found.
+void* instead_of(void* found, const char* name) noexcept;
+
+// Who watches: makes the call and gives its answer.
+uint64_t watch_hip(Call& call);
+uint64_t watch_level_zero(Call& call);
+
+}  // namespace aiflame::stand_in
+
+// From the libraries. `at`: place of the function in Library::facts.
+extern "C" __attribute__((visibility("default"))) uint64_t aiflame_stand_in(aiflame::stand_in::Frame* frame, aiflame::stand_in::Library* library,
+                                                                            uint32_t at);

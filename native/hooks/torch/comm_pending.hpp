@@ -1,0 +1,22 @@
+// Operations of torch.distributed that were begun and are not done: by the address of the c10d::Work that stands for each.
+#pragma once
+#include "records/calls.hpp"
+
+namespace aiflame::torch_comm {
+
+struct Pending {
+  calls::Begun begun;
+  calls::Function* function;
+  calls::Outcome outcome;
+  uint64_t handed_over_ns;
+};
+
+// False: too many are under way. What lay under this address is put into `stale` (its `function` is nullptr otherwise): nobody said that
+// it was done before its memory was used again.
+bool add(uint64_t work, const Pending& pending, Pending* stale) noexcept;
+// Of several threads that ask, one gets it.
+bool take(uint64_t work, Pending* pending) noexcept;
+// Its group, 0: unknown, or it is done.
+uint32_t group_of(uint64_t work) noexcept;
+
+}  // namespace aiflame::torch_comm
