@@ -1,5 +1,6 @@
 #include "collector.hpp"
 
+#include "all_hooks.hpp"
 #include "base/clock.hpp"
 #include "base/fresh_memory.hpp"
 #include "base/next_definition.hpp"
@@ -7,17 +8,10 @@
 #include "base/sys.hpp"
 #include "base/valgrind.hpp"
 #include "records/calls.hpp"
-#include "hooks/cuda/cuda.hpp"
-#include "hooks/cuda/sharing.hpp"
-#include "hooks/exported.hpp"
 #include "records/kernel_shapes.hpp"
 #include "records/kernel_variants.hpp"
 #include "records/launcher.hpp"
-#include "hooks/stand_in/level_zero.hpp"
-#include "hooks/opencl/opencl.hpp"
-#include "hooks/openmp/openmp.hpp"
-#include "hooks/python/bridge.hpp"
-#include "hooks/regions/regions.hpp"
+#include "sampler/capture.hpp"
 #include "sampler/signals.hpp"
 #include "sampler/threads.hpp"
 #include "sampler/timers.hpp"
@@ -91,14 +85,10 @@ void forget_rows(fresh_memory::Who who) noexcept {
   modules::forget_rows();
   jit::forget_rows();
   python::forget_rows();
-  bridge::forget_rows();
   kernel_shapes::forget_rows();
   kernel_variants::forget_rows();
-  cuda::forget_rows();
-  opencl::forget_rows();
-  level_zero::forget_rows();
-  regions::forget_rows();
   calls::forget_rows();
+  all_hooks::forget_rows();
 }
 
 // Recording may stop and start again in one process. A tick of the last recording may still be running in some thread.
@@ -114,9 +104,9 @@ void forget_last_recording() noexcept {
   forget_rows(kSame);
 }
 
-void end(void (*write_cuda)() noexcept) noexcept {
+void end(void (*write_devices)() noexcept) noexcept {
   if (!ours()) return;
-  write_cuda();  // while records still have a place to go
+  write_devices();  // while records still have a place to go
   if (!running.exchange(false)) return;
   write_end();
   control::stop(schema::StopReason::NONE, 0);
@@ -124,7 +114,7 @@ void end(void (*write_cuda)() noexcept) noexcept {
 
 void tick(Thread& thread, siginfo_t* info, ucontext_t* context) noexcept {
   timers::tick(thread, info, context);
-  if (!thread.foreign) bridge::poke_in_tick(now_ns(), static_cast<uint64_t>(context->uc_mcontext.gregs[REG_RIP]));
+  if (!thread.foreign) all_hooks::tick(now_ns(), static_cast<uint64_t>(context->uc_mcontext.gregs[REG_RIP]));
 }
 
 }  // namespace
@@ -137,12 +127,7 @@ bool start(const char* profile) noexcept {
   if (!profile) profile = getenv("AIFLAME_PROFILE");
   reach::inherit(getenv("AIFLAME_DESCRIPTORS"), profile);
   if (!profile || !control::attach(profile)) return false;
-  hooks::resolve();
-  if (!preloaded()) {
-    openmp::patch_callers();
-    cuda::sharing::lead_callers();
-  }
-  bridge::prepare();
+  all_hooks::prepare(preloaded());
   python::attach();
   // Most processes have had none, and their memory for it is never touched.
   static bool again = false;
@@ -152,12 +137,11 @@ bool start(const char* profile) noexcept {
   running.store(true, std::memory_order_release);
   threads::self();
   threads::adopt_all();
-  cuda::start();
-  bridge::start();
+  all_hooks::start();
   return true;
 }
 
-void stop() noexcept { end(cuda::stop); }
+void stop() noexcept { end(all_hooks::finish); }
 
 bool active() noexcept { return running.load(std::memory_order_relaxed) && control::recording(); }
 
@@ -174,8 +158,7 @@ void after_fork_parent() noexcept {
 }
 
 void after_fork_child() noexcept {
-  cuda::after_fork_child();
-  level_zero::after_fork_child();
+  all_hooks::after_fork_child();
   threads::after_fork();  // also while stopped: a recording that the child starts later must not meet its parent's threads
   if (!running.load(std::memory_order_acquire)) return;
   owner = own_process_id();
@@ -192,7 +175,7 @@ void after_fork_child() noexcept {
 
 void before_exec() noexcept {
   if (!ours() || !control::recording()) return;
-  cuda::flush_anywhere();
+  all_hooks::flush_anywhere();
   write_end();
 }
 
@@ -200,7 +183,7 @@ void after_failed_exec() noexcept {
   if (!ours() || !control::recording()) return;
   spool::life::reopen();
   threads::adopt_all();
-  cuda::start();
+  all_hooks::resume();
 }
 
 void before_sandbox() noexcept {
@@ -215,7 +198,7 @@ void before_sandbox() noexcept {
 }
 
 // Of _exit() and exec, which signal handlers may call.
-void before_exit() noexcept { end(cuda::flush_anywhere); }
+void before_exit() noexcept { end(all_hooks::flush_anywhere); }
 
 }  // namespace aiflame::collector
 

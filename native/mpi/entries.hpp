@@ -1,7 +1,7 @@
 // How calls of the program come to us: every exported name leads to aiflame_mpi_call (entries.cpp).
 #pragma once
-#include "records/calls.hpp"
 #include "mpi/functions.hpp"
+#include "records/calls.hpp"
 
 namespace aiflame::mpi {
 

@@ -3,8 +3,8 @@
 // Analyses tell groups with the same members by their order, so rows are written in the order in which groups were made, which is the
 // same in all members. They are written when one is first used: until then a program may give it a name.
 #pragma once
-#include "records/calls.hpp"
 #include "mpi/runtime.hpp"
+#include "records/calls.hpp"
 
 namespace aiflame::mpi::groups {
 

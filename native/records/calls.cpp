@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "base/large.hpp"
 #include "base/sys.hpp"
+#include "sampler/capture.hpp"
 #include "sampler/threads.hpp"
 #include "spool/spool.hpp"
 

@@ -1,8 +1,8 @@
-// One stack of the calling thread: native and Python frames merged by stack address, as a node of the trie.
+#include "sampler/capture.hpp"
+
 #include "base/sys.hpp"
 #include "sampler/signals.hpp"
 #include "sampler/stack_bounds.hpp"
-#include "sampler/threads.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
 #include "unwind/modules.hpp"

@@ -4,6 +4,7 @@
 #include "base/processor.hpp"
 #include "base/safe_load.hpp"
 #include "base/sys.hpp"
+#include "sampler/capture.hpp"
 #include "sampler/housekeeping.hpp"
 #include "sampler/signals.hpp"
 #include "sampler/torch_autograd.hpp"

@@ -3,8 +3,8 @@
 // The whole collector as a library for any Python process: the caller starts a recording by aiflame_start(). Preloaded, it makes a launch of
 // each piece of aligned memory that the process asks for, as libtorch does for each tensor on a CPU: stacks of real operators.
 #include "base/clock.hpp"
-#include "hooks/caller.hpp"
-#include "sampler/threads.hpp"
+#include "hooks/shared/caller.hpp"
+#include "sampler/capture.hpp"
 #include "spool/spool.hpp"
 #include "unwind/learnt.hpp"
 

@@ -1,14 +1,17 @@
-"""No import circles: a module of ours imports nothing that imports it, through however many others."""
+"""No import circles: no module, and no folder of native/, imports what imports it, through however many others."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "src"
+REPOSITORY = Path(__file__).parents[2]
+SOURCE = REPOSITORY / "src"
+NATIVE = REPOSITORY / "native"
 
 Imports = Mapping[str, set[str]]
 """For each module the modules of ours that it imports: wherever in it, for types alone, or in a function."""
@@ -68,8 +71,33 @@ def _imported(name: str, path: Path, files: Mapping[str, Path]) -> Iterator[str]
                 yield from (each for each in (whole if whole in files else base,) if each in files)
 
 
+def folders_included(native: Path) -> Imports:
+    """For each folder of C++ files the other folders that its files include headers of; `.` is native/ itself."""
+    included: dict[str, set[str]] = {}
+    for path in native.rglob("*.?pp"):
+        folder = path.parent.relative_to(native).as_posix()
+        headers = re.findall(r'^\s*#\s*include\s*"([^"]+)"', path.read_text(encoding="utf-8"), re.MULTILINE)
+        others = {Path(header).parent.as_posix() for header in headers if (native / header).is_file()}
+        included.setdefault(folder, set()).update(others - {folder})
+    return included
+
+
 def test_no_module_imports_what_imports_it() -> None:
     assert circles(imports_of(modules(SOURCE))) == []
+
+
+def test_no_native_folder_includes_what_includes_it() -> None:
+    folders = folders_included(NATIVE)
+    assert {".", "base", "hooks/cuda", "hooks/libc"} <= set(folders)
+    assert circles(folders) == []
+
+
+def test_circles_of_native_folders_are_found(tmp_path: Path) -> None:
+    texts = {"a/x.hpp": "", "a/x.cpp": '#include "b/c/x.hpp"', "b/c/x.hpp": '#include "x.hpp"', "x.hpp": "", "x.cpp": '#include "a/x.hpp"'}
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert circles(folders_included(tmp_path)) == [[".", "a", "b/c"]]
 
 
 @pytest.mark.parametrize(

@@ -286,11 +286,13 @@ def test_every_native_room_is_in_the_table() -> None:
         ("base/x.hpp", f'#include "{GENERATED}"', [GENERATED]),
         ("unwind/x.hpp", f'#include "{GENERATED}"', []),
         ("agent/x.cpp", '#include "base/sys.hpp"', ["base/sys.hpp"]),
-        ("collector.cpp", '#include "hooks/x.hpp"', []),
+        ("collector.cpp", '#include "hooks/x/x.hpp"', ["hooks/x/x.hpp"]),
+        ("collector.cpp", '#include "all_hooks.hpp"', []),
+        ("hooks/x/x.cpp", '#include "records/x.hpp"', []),
     ],
 )
 def test_the_native_rules_find_what_breaks_them(tmp_path: Path, file: str, text: str, wrong: list[str]) -> None:
-    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / file).write_text(text)
     assert forbidden_in_native(tmp_path / file, tmp_path, NATIVE_ROOMS) == wrong
 

@@ -1,9 +1,10 @@
 #include "hooks/cuda/calls.hpp"
 
 #include "base/large.hpp"
-#include "records/calls.hpp"
 #include "hooks/cuda/call_bytes.hpp"
 #include "hooks/cuda/skip_driver_frames.hpp"
+#include "records/calls.hpp"
+#include "sampler/capture.hpp"
 #include "sampler/threads.hpp"
 #include "spool/control.hpp"
 

@@ -4,11 +4,11 @@
 #include "base/large.hpp"
 #include "base/sys.hpp"
 #include "hooks/cuda/calls.hpp"
-#include "hooks/cuda/life.hpp"
 #include "hooks/cuda/internal.hpp"
+#include "hooks/cuda/life.hpp"
 #include "hooks/cuda/sampling.hpp"
 #include "hooks/cuda/sharing.hpp"
-#include "hooks/exported.hpp"
+#include "hooks/shared/exported.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
 

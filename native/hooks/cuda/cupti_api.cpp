@@ -2,6 +2,7 @@
 
 #include "base/large.hpp"
 #include "hooks/cuda/sharing.hpp"
+#include "hooks/libc/dlsym.hpp"
 #include "spool/spool.hpp"
 
 #include <dlfcn.h>
@@ -121,7 +122,7 @@ bool load_cupti() noexcept {
     return false;
   }
   bool whole = true;
-#define AIFLAME_FIND(name) table.name = reinterpret_cast<decltype(table.name)>(sharing::function(library, "cupti" #name));
+#define AIFLAME_FIND(name) table.name = reinterpret_cast<decltype(table.name)>(hooks::real_dlsym(library, "cupti" #name));
 #define AIFLAME_NEED(name) whole = whole && table.name;
   AIFLAME_CUPTI_FUNCTIONS(AIFLAME_FIND)
   AIFLAME_CUPTI_OPTIONAL(AIFLAME_FIND)

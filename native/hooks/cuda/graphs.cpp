@@ -1,8 +1,9 @@
 // Nodes of graphs: where they were captured, and what they were cloned from when a graph is instantiated.
 #include "base/clock.hpp"
-#include "hooks/caller.hpp"
 #include "hooks/cuda/internal.hpp"
 #include "hooks/cuda/skip_driver_frames.hpp"
+#include "hooks/shared/caller.hpp"
+#include "sampler/capture.hpp"
 #include "sampler/threads.hpp"
 #include "sampler/torch_autograd.hpp"
 #include "spool/control.hpp"

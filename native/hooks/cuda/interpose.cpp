@@ -1,15 +1,14 @@
-// How others' calls to CUPTI reach cuda_sharing.cpp. Who is linked with CUPTI (torch) finds the functions that we export. Who looks them
-// up by itself (Proton) does so with dlsym(), which we stand in front of: an address that it would give for one of these functions is
-// replaced by our wrapper's; every other look-up is libc's own, as if called by the caller.
+// How others' calls to CUPTI reach sharing.cpp. A library that is linked with CUPTI (torch) finds the functions that we export. One that
+// looks them up by itself (Proton) does so with dlsym() (hooks/libc/dlsym): an address that it would give for one of these functions is
+// replaced by our wrapper's.
 //
 // The driver serves one copy of CUPTI a process, the first that takes it, and for good. Who brings a copy of its own (Proton does) is led
 // to ours for all that it looks up. Who had functions of another copy before we had loaded ours keeps them, and we take that copy too.
 #include "base/large.hpp"
 #include "hooks/cuda/cupti_api.hpp"
 #include "hooks/cuda/sharing.hpp"
-#include "hooks/exported.hpp"
-#include "hooks/late_binding.hpp"
-#include "hooks/stand_in/stand_in.hpp"
+#include "hooks/libc/dlsym.hpp"
+#include "hooks/shared/late_binding.hpp"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -20,114 +19,11 @@
 #include <string_view>
 #include <utility>
 
-using Dlsym = void*(void* library, const char* name);
-
-extern "C" {
-// libc's dlsym, or that of another library which stands in front of it; nullptr until first asked for.
-__attribute__((visibility("hidden"))) constinit std::atomic<Dlsym*> aiflame_real_dlsym{nullptr};
-__attribute__((visibility("hidden"), used)) void aiflame_find_dlsym() noexcept;
-__attribute__((visibility("hidden"), used)) void* aiflame_dlsym_cupti(void* library, const char* name) noexcept;
-__attribute__((visibility("hidden"), used)) void* aiflame_dlsym_stand_in(void* library, const char* name) noexcept;
-__attribute__((visibility("hidden"), used)) void* aiflame_dlsym_sandbox(void* library, const char* name) noexcept;
-}
-
-// dlsym(): exported under that name by the linker (native/CMakeLists.txt). It keeps its caller's return address where it is, since
-// RTLD_NEXT and RTLD_DEFAULT mean the library that this address lies in; only "cupti…" of a library that was asked for goes another way,
-// "ze…" and "hip…", which a library of ours may stand in for, and the two functions by which sandboxes are entered.
-asm(R"(
-  .pushsection .text
-  .globl aiflame_dlsym
-  .type aiflame_dlsym, @function
-  .p2align 4
-aiflame_dlsym:
-  .cfi_startproc
-  endbr64
-  lea 1(%rdi), %rax
-  cmp $1, %rax
-  jbe 1f
-  test %rsi, %rsi
-  jz 1f
-  cmpb $'z', (%rsi)
-  je 3f
-  cmpb $'h', (%rsi)
-  je 4f
-  cmpb $'p', (%rsi)
-  je 5f
-  cmpb $'s', (%rsi)
-  je 6f
-  cmpb $'c', (%rsi)
-  jne 1f
-  cmpb $'u', 1(%rsi)
-  jne 1f
-  cmpb $'p', 2(%rsi)
-  jne 1f
-  cmpb $'t', 3(%rsi)
-  jne 1f
-  cmpb $'i', 4(%rsi)
-  je aiflame_dlsym_cupti
-1:
-  mov aiflame_real_dlsym(%rip), %rax
-  test %rax, %rax
-  jz 2f
-  jmp *%rax
-2:
-  push %rdi
-  .cfi_adjust_cfa_offset 8
-  push %rsi
-  .cfi_adjust_cfa_offset 8
-  sub $8, %rsp
-  .cfi_adjust_cfa_offset 8
-  call aiflame_find_dlsym
-  add $8, %rsp
-  .cfi_adjust_cfa_offset -8
-  pop %rsi
-  .cfi_adjust_cfa_offset -8
-  pop %rdi
-  .cfi_adjust_cfa_offset -8
-  jmp 1b
-3:
-  cmpb $'e', 1(%rsi)
-  je aiflame_dlsym_stand_in
-  jmp 1b
-4:
-  cmpb $'i', 1(%rsi)
-  jne 1b
-  cmpb $'p', 2(%rsi)
-  je aiflame_dlsym_stand_in
-  jmp 1b
-5:
-  cmpb $'r', 1(%rsi)
-  jne 1b
-  cmpb $'c', 2(%rsi)
-  je aiflame_dlsym_sandbox
-  jmp 1b
-6:
-  cmpb $'y', 1(%rsi)
-  jne 1b
-  cmpb $'s', 2(%rsi)
-  je aiflame_dlsym_sandbox
-  jmp 1b
-  .cfi_endproc
-  .size aiflame_dlsym, . - aiflame_dlsym
-  .popsection
-)");
-
-void aiflame_find_dlsym() noexcept {
-  // libc has this version for every program, new or old.
-  auto libcs = reinterpret_cast<Dlsym*>(dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5"));
-  if (!libcs) libcs = reinterpret_cast<Dlsym*>(aiflame::moved::find("dlsym"));
-  void* next = libcs(RTLD_NEXT, "dlsym");
-  aiflame_real_dlsym.store(next ? reinterpret_cast<Dlsym*>(next) : libcs, std::memory_order_release);
-}
+extern "C" __attribute__((visibility("hidden"), used)) void* aiflame_dlsym_cupti(void* library, const char* name) noexcept;
 
 namespace aiflame::cuda::sharing {
 
 namespace {
-
-void* real_dlsym(void* library, const char* name) noexcept {
-  if (!aiflame_real_dlsym.load(std::memory_order_acquire)) aiflame_find_dlsym();
-  return aiflame_real_dlsym.load(std::memory_order_acquire)(library, name);
-}
 
 // The copies of CUPTI in the process that somebody has looked functions up in; the last place is that of the copy that others are linked
 // with. A place is taken by its address and can be read once it is decided whose functions its users get.
@@ -163,7 +59,7 @@ void put(Real& real, size_t place, void* function) noexcept { memcpy(reinterpret
 
 // Fills what is known of a copy by looking up all: a call may come for one function before another was asked for.
 void fill(Real& real, void* library) noexcept {
-#define AIFLAME_FILL(function) put(real, offsetof(Real, function), real_dlsym(library, "cupti" #function));
+#define AIFLAME_FILL(function) put(real, offsetof(Real, function), hooks::real_dlsym(library, "cupti" #function));
   AIFLAME_SHARED_CUPTI(AIFLAME_FILL)
 #undef AIFLAME_FILL
 }
@@ -257,7 +153,7 @@ void* instead_of(void* found, const char* name) noexcept {
     uint32_t ours = copy_of(address_of(cupti().GetVersion));
     if (ours == kMostCopies) return nullptr;
     // Last, for dlerror(): it is told of when ours lacks it.
-    found = real_dlsym(const_cast<void*>(copies[ours].library), name);
+    found = hooks::real_dlsym(const_cast<void*>(copies[ours].library), name);
     copy = ours;
   }
   void* wrapper = found ? wrapper_of(name, copy) : nullptr;
@@ -265,8 +161,6 @@ void* instead_of(void* found, const char* name) noexcept {
 }
 
 }  // namespace
-
-void* function(void* library, const char* name) noexcept { return real_dlsym(library, name); }
 
 void* copy_of_others() noexcept {
   for (uint32_t copy = 0; copy < kMostCopies; copy++)
@@ -280,25 +174,12 @@ using namespace aiflame::cuda;
 using namespace aiflame::cuda::sharing;
 
 void* aiflame_dlsym_cupti(void* library, const char* name) noexcept {
-  void* found = real_dlsym(library, name);
+  void* found = aiflame::hooks::real_dlsym(library, name);
   if (!found || base_of(found) == base_of(address_of(&aiflame_dlsym_cupti))) return found;
   void* answer = instead_of(found, name);
   // Ours have left what dlerror() tells: it is to be as after a look-up that succeeded.
-  if (answer) real_dlsym(library, name);
+  if (answer) aiflame::hooks::real_dlsym(library, name);
   return answer;
-}
-
-void* aiflame_dlsym_stand_in(void* library, const char* name) noexcept {
-  void* found = real_dlsym(library, name);
-  void* answer = found ? aiflame::stand_in::instead_of(found, name) : nullptr;
-  if (answer && answer != found) real_dlsym(library, name);  // dlerror(), as above
-  return answer;
-}
-
-// Who asks libc itself (`ctypes.CDLL("libc.so.6").prctl`) goes past our wrappers otherwise.
-void* aiflame_dlsym_sandbox(void* library, const char* name) noexcept {
-  void* found = real_dlsym(library, name);
-  return found ? aiflame::hooks::sandbox_wrapper(found) : found;
 }
 
 #define AIFLAME_LINKED(function, declared, passed)                                                  \

@@ -4,7 +4,7 @@
 #include "base/sys.hpp"
 #include "hooks/cuda/cuda.hpp"
 #include "hooks/cuda/internal.hpp"
-#include "hooks/helper_thread.hpp"
+#include "hooks/shared/helper_thread.hpp"
 
 #include <dlfcn.h>
 #include <atomic>
@@ -139,7 +139,7 @@ void* wait_for_the_last(void*) noexcept {
 // From a thread of its own: who leaves may be in one of CUPTI's callbacks, and may have more to do to it.
 void come_back_later() noexcept {
   if (!to_return() || waiting.exchange(true)) return;
-  if (!hooks::start_own_thread(wait_for_the_last)) waiting.store(false);
+  if (!hooks::start_helper_thread(wait_for_the_last)) waiting.store(false);
 }
 
 Arrival::~Arrival() {

@@ -52,9 +52,6 @@ void lead_callers() noexcept;
 // The copy of CUPTI that somebody has functions of since before ours was loaded, as dlopen() gives it; nullptr: none. It must be ours too.
 void* copy_of_others() noexcept;
 
-// A function of a library itself, past our wrappers.
-void* function(void* library, const char* name) noexcept;
-
 // What others call, from `caller`.
 struct Call {
   const Real& real;

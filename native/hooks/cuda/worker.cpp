@@ -5,7 +5,7 @@
 #include "hooks/cuda/calls.hpp"
 #include "hooks/cuda/internal.hpp"
 #include "hooks/cuda/sampling.hpp"
-#include "hooks/helper_thread.hpp"
+#include "hooks/shared/helper_thread.hpp"
 
 #include <linux/futex.h>
 #include <atomic>
@@ -103,7 +103,7 @@ void start_worker() noexcept {
   uint32_t before_us = STOPPING;
   if (state.compare_exchange_strong(before_us, RUNNING) || before_us != NONE) return;
   if (!state.compare_exchange_strong(before_us, RUNNING)) return start_worker();
-  if (!hooks::start_own_thread(work)) state.store(NONE, std::memory_order_release);
+  if (!hooks::start_helper_thread(work)) state.store(NONE, std::memory_order_release);
 }
 
 void stop_worker() noexcept {

@@ -1,5 +1,6 @@
 // Says that modules may have gone. (dlopen stays libc's own: it looks at its caller's address for RPATH and namespaces.)
-#include "hooks/exported.hpp"
+#include "hooks/libc/resolve.hpp"
+#include "hooks/shared/exported.hpp"
 #include "unwind/modules.hpp"
 
 namespace aiflame::hooks {

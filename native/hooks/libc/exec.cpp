@@ -3,8 +3,9 @@
 // Everything here may run in a vfork child, on its parent's memory: no malloc, and nothing is written that the parent would miss.
 #include "collector.hpp"
 #include "hooks/libc/child_environment.hpp"
-#include "hooks/exported.hpp"
 #include "hooks/libc/new_program.hpp"
+#include "hooks/libc/resolve.hpp"
+#include "hooks/shared/exported.hpp"
 #include "sampler/signals.hpp"
 
 #include <alloca.h>

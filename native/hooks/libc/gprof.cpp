@@ -1,6 +1,6 @@
 // Programs that were compiled for gprof (-pg), or that call profil(): libc sets a handler of its own for SIGPROF, past sigaction(). Ours goes
 // in front of it again at once: its ticks are passed on to it, and it would count ours.
-#include "hooks/exported.hpp"
+#include "hooks/shared/exported.hpp"
 #include "sampler/signals.hpp"
 
 namespace aiflame::hooks {

@@ -3,7 +3,8 @@
 #include "base/sys.hpp"
 #include "collector.hpp"
 #include "hooks/libc/child_environment.hpp"
-#include "hooks/exported.hpp"
+#include "hooks/libc/resolve.hpp"
+#include "hooks/shared/exported.hpp"
 #include "spool/reach.hpp"
 #include "spool/spool.hpp"
 

@@ -1,6 +1,7 @@
 #include "hooks/libc/interruptible_calls.hpp"
 
-#include "hooks/exported.hpp"
+#include "hooks/libc/resolve.hpp"
+#include "hooks/shared/exported.hpp"
 #include "sampler/interposed_signals.hpp"
 
 #include <poll.h>

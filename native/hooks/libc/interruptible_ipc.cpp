@@ -1,6 +1,7 @@
 // Interruptible calls that wait for other processes and threads: signals, semaphores, messages, sockets. See interruptible_calls.hpp.
-#include "hooks/exported.hpp"
 #include "hooks/libc/interruptible_calls.hpp"
+#include "hooks/libc/resolve.hpp"
+#include "hooks/shared/exported.hpp"
 #include "sampler/interposed_signals.hpp"
 
 #include <poll.h>

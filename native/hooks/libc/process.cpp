@@ -1,8 +1,9 @@
 // Fork and the ways out of a process.
 #include "base/clock.hpp"
 #include "collector.hpp"
-#include "hooks/exported.hpp"
 #include "hooks/libc/interruptible_calls.hpp"
+#include "hooks/libc/resolve.hpp"
+#include "hooks/shared/exported.hpp"
 
 #include <pthread.h>
 #include <unistd.h>

@@ -5,8 +5,10 @@
 // Both functions are called for much else: then they are a jump to the real one, with every argument where the caller put it.
 #include "base/clock.hpp"
 #include "collector.hpp"
-#include "hooks/exported.hpp"
+#include "hooks/libc/dlsym.hpp"
 #include "hooks/libc/identity.hpp"
+#include "hooks/libc/resolve.hpp"
+#include "hooks/shared/exported.hpp"
 
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
@@ -113,7 +115,10 @@ long aiflame_syscall(long, ...) noexcept {
     jmp *%rax)");
 }
 
-void* aiflame::hooks::sandbox_wrapper(void* function) noexcept {
+// A program that asks libc itself for them (`ctypes.CDLL("libc.so.6").prctl`) goes past our wrappers otherwise.
+extern "C" [[gnu::used, gnu::visibility("hidden")]] void* aiflame_dlsym_sandbox(void* library, const char* name) noexcept {
+  void* function = real_dlsym(library, name);
+  if (!function) return nullptr;
   if (function == reinterpret_cast<void*>(real_prctl.find())) return reinterpret_cast<void*>(&aiflame_prctl);
   if (function == reinterpret_cast<void*>(real_syscall.find())) return reinterpret_cast<void*>(&aiflame_syscall);
   return function;

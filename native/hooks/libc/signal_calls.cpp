@@ -1,7 +1,8 @@
 // The calls by which a program speaks of its signals. For the three that we share with it they are answered by sampler/signals;
 // everything else goes to libc as it came.
 #include "base/sys.hpp"
-#include "hooks/exported.hpp"
+#include "hooks/libc/resolve.hpp"
+#include "hooks/shared/exported.hpp"
 #include "sampler/interposed_signals.hpp"
 #include "sampler/signals.hpp"
 #include "sampler/threads.hpp"

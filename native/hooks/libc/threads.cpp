@@ -4,8 +4,10 @@
 #include "base/large.hpp"
 #include "base/sys.hpp"
 #include "collector.hpp"
-#include "hooks/caller.hpp"
-#include "hooks/exported.hpp"
+#include "hooks/libc/resolve.hpp"
+#include "hooks/shared/caller.hpp"
+#include "hooks/shared/exported.hpp"
+#include "sampler/capture.hpp"
 #include "sampler/signals.hpp"
 
 #include <pthread.h>

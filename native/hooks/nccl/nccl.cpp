@@ -3,10 +3,10 @@
 // NCCL tells of a collective when it is handed to the device, with what was decided for it. A row is the host's part of it; the device's is
 // in `kernels`. It asks for no events from its proxy threads and kernels: those cost time.
 #include "base/large.hpp"
-#include "hooks/caller.hpp"
-#include "records/calls.hpp"
-#include "hooks/exported.hpp"
 #include "hooks/nccl/api.hpp"
+#include "hooks/shared/caller.hpp"
+#include "hooks/shared/exported.hpp"
+#include "records/calls.hpp"
 #include "spool/control.hpp"
 
 #include <atomic>

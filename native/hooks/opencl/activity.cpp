@@ -2,10 +2,11 @@
 
 #include "base/clock.hpp"
 #include "base/sys.hpp"
-#include "records/kernel_shapes.hpp"
-#include "hooks/opencl/opencl.hpp"
 #include "hooks/opencl/devices.hpp"
+#include "hooks/opencl/opencl.hpp"
 #include "hooks/python/bridge.hpp"
+#include "records/kernel_shapes.hpp"
+#include "sampler/capture.hpp"
 #include "sampler/threads.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"

@@ -1,7 +1,7 @@
 #include "hooks/opencl/calls.hpp"
 
 #include "base/large.hpp"
-#include "hooks/caller.hpp"
+#include "hooks/shared/caller.hpp"
 #include "records/calls.hpp"
 
 #include <array>

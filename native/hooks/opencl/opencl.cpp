@@ -1,11 +1,11 @@
 #include "hooks/opencl/opencl.hpp"
 
 #include "base/sys.hpp"
-#include "hooks/caller.hpp"
 #include "hooks/opencl/activity.hpp"
 #include "hooks/opencl/api.hpp"
 #include "hooks/opencl/calls.hpp"
 #include "hooks/opencl/queues.hpp"
+#include "hooks/shared/caller.hpp"
 #include "spool/control.hpp"
 
 #include <cstring>

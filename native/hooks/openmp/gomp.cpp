@@ -1,10 +1,11 @@
 // libgomp has no tools interface: we stand in front of the entry points by which compiled code starts a region. The definitions are
 // unversioned, so they serve callers of every symbol version.
 #include "collector.hpp"
-#include "hooks/exported.hpp"
-#include "hooks/openmp/openmp.hpp"
 #include "hooks/openmp/calls.hpp"
+#include "hooks/openmp/openmp.hpp"
 #include "hooks/openmp/runtimes.hpp"
+#include "hooks/shared/exported.hpp"
+#include "sampler/capture.hpp"
 #include "sampler/torch_autograd.hpp"
 #include "spool/control.hpp"
 

@@ -1,9 +1,9 @@
 // LLVM's and Intel's OpenMP runtimes tell a tool what they do (OMPT, OpenMP 5.0 specification, chapter 4). The types below are
 // those of omp-tools.h as far as we need them.
 #include "collector.hpp"
-#include "hooks/exported.hpp"
-#include "hooks/openmp/openmp.hpp"
 #include "hooks/openmp/calls.hpp"
+#include "hooks/openmp/openmp.hpp"
+#include "hooks/shared/exported.hpp"
 #include "spool/control.hpp"
 
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // OpenMP's workers belong under the stack that launched their region; idle ones are told from working ones.
 #pragma once
-#include "hooks/caller.hpp"
+#include "hooks/shared/caller.hpp"
 #include "sampler/threads.hpp"
 
 #include <cstdint>

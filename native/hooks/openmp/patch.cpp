@@ -1,7 +1,7 @@
 // Libraries that were bound to an OpenMP runtime before we came: their calls to its functions are led to ours.
-#include "hooks/late_binding.hpp"
 #include "hooks/openmp/openmp.hpp"
 #include "hooks/openmp/runtimes.hpp"
+#include "hooks/shared/late_binding.hpp"
 
 #include <cstring>
 

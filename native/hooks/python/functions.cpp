@@ -2,16 +2,12 @@
 
 #include "base/clock.hpp"
 #include "base/large.hpp"
-#include "records/calls.hpp"
-#include "records/kernel_variants.hpp"
 #include "hooks/python/bridge.hpp"
 #include "hooks/python/values.hpp"
 #include "hooks/regions/regions.hpp"
-#include "hooks/torch/comm.hpp"
-#include "hooks/torch/nodes.hpp"
-#include "hooks/torch/sums.hpp"
+#include "records/calls.hpp"
+#include "records/kernel_variants.hpp"
 #include "sampler/signals.hpp"
-#include "sampler/torch_autograd.hpp"
 #include "spool/spool.hpp"
 #include "unwind/python_layers.hpp"
 
@@ -195,21 +191,6 @@ Object variant(Object, const Object* given, intptr_t count, Object keywords) noe
   return row_number(kernel_variants::add(function, name.view(), readable.view(), details.view()));
 }
 
-Object calibrate_autograd(Object, const Object* given, intptr_t count, Object keywords) noexcept {
-  static constexpr const char* kNames[] = {"node", "sequence", "thread"};
-  Arguments arguments(kNames, 3);
-  uint64_t node, sequence, thread;
-  if (!arguments.bind(given, count, keywords) || !read_number(arguments[0], 0, &node) || !read_number(arguments[1], 0, &sequence) ||
-      !read_number(arguments[2], 0, &thread))
-    return nullptr;
-  signals::FaultsOpen faults;  // more is read than a node need have
-  if (void* library = torch_autograd::calibrate(node, sequence, thread)) {
-    torch_nodes::listen(library);
-    torch_sums::listen(library);
-  }
-  return nothing();
-}
-
 // `members`: u32 each, as bytes.
 Object add_group(Object, const Object* given, intptr_t count, Object keywords) noexcept {
   static constexpr const char* kNames[] = {"backend", "handle", "rank", "size", "name", "members"};
@@ -228,8 +209,6 @@ Object add_group(Object, const Object* given, intptr_t count, Object keywords) n
                         .name = name.view(),
                         .members = {reinterpret_cast<const uint32_t*>(members.view().data()), members.view().size() / sizeof(uint32_t)}}));
 }
-
-Object listen_to_torch_distributed(Object, const Object*, intptr_t, Object) noexcept { return row_number(torch_comm::listen()); }
 
 Object when_layers_are_new(Object, const Object* given, intptr_t count, Object keywords) noexcept {
   static constexpr const char* kNames[] = {"callable"};
@@ -259,18 +238,25 @@ Object note(Object, const Object* given, intptr_t count, Object keywords) noexce
 
 Object clock_now(Object, const Object*, intptr_t, Object) noexcept { return py.new_number(now_ns()); }
 
-using Function = Object(Object, const Object*, intptr_t, Object) noexcept;
+}  // namespace
+
+Object layers_are_new() noexcept { return new_layers; }
 
 Method method(const char* name, Function* function) noexcept {
   return {.name = name, .function = reinterpret_cast<void*>(function), .flags = kFastCall | kKeywords, .doc = nullptr};
 }
 
-}  // namespace
-
-Object layers_are_new() noexcept { return new_layers; }
+bool add_functions(Object module, std::span<Method> methods) noexcept {
+  Held name(py.attribute(module, "__name__"));
+  if (!name) return false;
+  for (Method& one : methods) {
+    Held function(py.new_function(&one, module, name.get()));
+    if (!function || py.set_attribute(module, one.name, function.get()) != 0) return false;
+  }
+  return true;
+}
 
 bool add_functions(Object module) noexcept {
-  // Python keeps their addresses.
   AIFLAME_LARGE static Method methods[] = {
       method("append", append),
       method("push", push),
@@ -279,21 +265,13 @@ bool add_functions(Object module) noexcept {
       method("end", with_number<end_region>),
       method("name_layer", name_layer),
       method("forget_layer", with_number<python::layers::forget>),
-      method("calibrate_autograd", calibrate_autograd),
       method("variant", variant),
       method("add_group", add_group),
-      method("listen_to_torch_distributed", listen_to_torch_distributed),
       method("when_layers_are_new", when_layers_are_new),
       method("note", note),
       method("now_ns", clock_now),
   };
-  Held name(py.attribute(module, "__name__"));
-  if (!name) return false;
-  for (Method& one : methods) {
-    Held function(py.new_function(&one, module, name.get()));
-    if (!function || py.set_attribute(module, one.name, function.get()) != 0) return false;
-  }
-  return true;
+  return add_functions(module, methods) && add_functions_of_others(module);
 }
 
 }  // namespace aiflame::bridge

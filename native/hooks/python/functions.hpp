@@ -2,10 +2,20 @@
 #pragma once
 #include "hooks/python/abi.hpp"
 
+#include <span>
+
 namespace aiflame::bridge {
+
+// A function as Python calls it: its arguments by place, then those by keyword.
+using Function = Object(Object module, const Object* given, intptr_t count, Object keywords) noexcept;
+Method method(const char* name, Function* function) noexcept;
 
 // All of them, in the module `module`. False: an exception is set.
 bool add_functions(Object module) noexcept;
+// Those of `methods`, whose addresses Python keeps.
+bool add_functions(Object module, std::span<Method> methods) noexcept;
+// Those that other rooms bring (hooks/all_hooks.cpp).
+bool add_functions_of_others(Object module) noexcept;
 
 // What is called when layers are new; nullptr: nothing.
 Object layers_are_new() noexcept;

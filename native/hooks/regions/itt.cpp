@@ -4,9 +4,9 @@
 //
 // Runtimes mark each parallel region and each primitive for their vendor's tools: thousands a second that tell nothing of the program.
 // They are left out unless AIFLAME_ITT=all.
-#include "hooks/exported.hpp"
-#include "hooks/regions/itt_internal.hpp"
 #include "hooks/regions/interned_texts.hpp"
+#include "hooks/regions/itt_internal.hpp"
+#include "hooks/shared/exported.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
 

@@ -1,6 +1,6 @@
 // ITT's counters: each change is a row of `counters`, with the value it then has.
-#include "hooks/regions/itt_internal.hpp"
 #include "hooks/regions/interned_texts.hpp"
+#include "hooks/regions/itt_internal.hpp"
 
 #include <atomic>
 #include <cstring>

@@ -2,8 +2,8 @@
 #include "base/clock.hpp"
 #include "base/large.hpp"
 #include "base/sys.hpp"
-#include "hooks/regions/itt_internal.hpp"
 #include "hooks/regions/interned_texts.hpp"
+#include "hooks/regions/itt_internal.hpp"
 #include "sampler/threads.hpp"
 #include "spool/spool.hpp"
 

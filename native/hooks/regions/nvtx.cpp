@@ -1,10 +1,10 @@
 // NVTX: the library that NVTX_INJECTION64_PATH names (native/agent) is asked once by each library of the program that has NVTX in it,
 // and puts our functions into that library's table.
-#include "hooks/exported.hpp"
 #include "hooks/regions/interned_texts.hpp"
 #include "hooks/regions/nvtx_api.hpp"
 #include "hooks/regions/regions.hpp"
 #include "hooks/regions/wide_text.hpp"
+#include "hooks/shared/exported.hpp"
 #include "sampler/threads.hpp"
 #include "spool/control.hpp"
 

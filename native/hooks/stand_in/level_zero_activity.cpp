@@ -2,9 +2,10 @@
 
 #include "base/clock.hpp"
 #include "base/sys.hpp"
-#include "records/kernel_shapes.hpp"
-#include "hooks/stand_in/level_zero.hpp"
 #include "hooks/python/bridge.hpp"
+#include "hooks/stand_in/level_zero.hpp"
+#include "records/kernel_shapes.hpp"
+#include "sampler/capture.hpp"
 #include "sampler/threads.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"

@@ -1,6 +1,6 @@
 #include "hooks/stand_in/stand_in.hpp"
 
-#include "hooks/cuda/sharing.hpp"
+#include "hooks/libc/dlsym.hpp"
 #include "spool/control.hpp"
 
 #include <dlfcn.h>
@@ -75,7 +75,7 @@ int add(dl_phdr_info* module, size_t, void* context) noexcept {
 // What is opened stays open: its functions will be called.
 void* in(const char* path, const char* name) noexcept {
   void* library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
-  return library ? cuda::sharing::function(library, name) : nullptr;
+  return library ? hooks::real_dlsym(library, name) : nullptr;
 }
 
 void* in_the_runtime(Library& library, const char* name, Loaded& loaded) noexcept {
@@ -208,4 +208,11 @@ uint64_t aiflame_stand_in(Frame* frame, Library* library, uint32_t at) {
   }
   calls::end(begun, library->functions[at], outcome_of(*library, fact, result, *frame));
   return result;
+}
+
+extern "C" __attribute__((visibility("hidden"), used)) void* aiflame_dlsym_stand_in(void* library, const char* name) noexcept {
+  void* found = aiflame::hooks::real_dlsym(library, name);
+  void* answer = found ? aiflame::stand_in::instead_of(found, name) : nullptr;
+  if (answer && answer != found) aiflame::hooks::real_dlsym(library, name);  // dlerror() is to be as after a look-up that succeeded
+  return answer;
 }

@@ -1,8 +1,8 @@
 #include "hooks/torch/nodes.hpp"
 
 #include "base/clock.hpp"
-#include "hooks/late_binding.hpp"
 #include "hooks/python/bridge.hpp"
+#include "hooks/shared/late_binding.hpp"
 #include "sampler/signals.hpp"
 #include "sampler/torch_autograd.hpp"
 #include "spool/control.hpp"

@@ -3,7 +3,7 @@
 #include "base/clock.hpp"
 #include "base/large.hpp"
 #include "base/safe_load.hpp"
-#include "hooks/late_binding.hpp"
+#include "hooks/shared/late_binding.hpp"
 #include "sampler/signals.hpp"
 #include "sampler/threads.hpp"
 #include "sampler/torch_autograd.hpp"

@@ -5,6 +5,6 @@ namespace aiflame::hooks {
 
 // Starts a detached thread that runs work(nullptr), named `aiflame`, with every signal blocked: the program's signals are none of its
 // business. False when there is none to be had.
-bool start_own_thread(void* (*work)(void*)) noexcept;
+bool start_helper_thread(void* (*work)(void*)) noexcept;
 
 }  // namespace aiflame::hooks

@@ -1,7 +1,5 @@
-// Functions of libc and of runtimes that we stand in front of.
+// Finds libc's own functions behind our wrappers.
 #pragma once
-#include "base/own_process.hpp"
-#include "base/real.hpp"
 
 namespace aiflame::hooks {
 
@@ -17,9 +15,4 @@ void resolve_dlclose() noexcept;
 void resolve_sandbox() noexcept;
 void resolve_identity() noexcept;
 
-// Our wrapper of libc's prctl() or syscall(), or the function itself where it is neither.
-void* sandbox_wrapper(void* function) noexcept;
-
 }  // namespace aiflame::hooks
-
-#define AIFLAME_EXPORT extern "C" __attribute__((visibility("default")))

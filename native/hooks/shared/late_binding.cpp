@@ -1,4 +1,4 @@
-#include "hooks/late_binding.hpp"
+#include "hooks/shared/late_binding.hpp"
 
 #include "base/sys.hpp"
 

@@ -1,11 +1,11 @@
-#include "hooks/helper_thread.hpp"
+#include "hooks/shared/helper_thread.hpp"
 
 #include <pthread.h>
 #include <signal.h>
 
 namespace aiflame::hooks {
 
-bool start_own_thread(void* (*work)(void*)) noexcept {
+bool start_helper_thread(void* (*work)(void*)) noexcept {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -1,0 +1,10 @@
+// Functions of `_aiflame` that concern torch alone.
+#pragma once
+#include "hooks/python/functions.hpp"
+
+namespace aiflame::torch {
+
+// False: an exception is set.
+bool add_python_functions(bridge::Object module) noexcept;
+
+}  // namespace aiflame::torch

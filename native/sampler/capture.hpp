@@ -1,0 +1,20 @@
+// One stack of the calling thread: native and Python frames merged by stack address.
+#pragma once
+#include "sampler/threads.hpp"
+
+#include <cstdint>
+
+namespace aiflame {
+
+// The merged stack of the calling thread as a node of the trie; 0 when nothing could be captured. `outward`: from where to begin instead,
+// asked while the thread's unwinder is ours alone.
+using Outward = Registers (*)(Thread& thread, const Registers& from) noexcept;
+uint32_t capture(Thread& thread, const Registers& from, Outward outward = nullptr) noexcept;
+
+// The stack of a thread that ended before anything was seen of it, which began at `routine` (0: unknown).
+uint32_t unseen_stack(uint64_t routine) noexcept;
+
+// New tables: the frames that capture() adds itself need new rows.
+void forget_marks() noexcept;
+
+}  // namespace aiflame
