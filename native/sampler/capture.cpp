@@ -168,7 +168,7 @@ FrameWord mark_of(bool own_stack, Ending ending, const NativeStack& native, cons
 
 uint32_t merged_stack(Thread& thread, const Registers& from) noexcept {
   LastStack& last = thread.last;
-  if (uint32_t node = known_stacks::at_a_glance(thread, from)) return node;
+  if (uint32_t node = capture_cache::lookup(thread, from)) return node;
   bool turn = !last.python_turn;
   // A tick may meet frames that are half linked: what it learns of them is not kept.
   size_t python_count = thread.foreign ? 0 : python::walk(last.python[turn], kMaxFrames, from.exact ? nullptr : &thread.met);
@@ -202,7 +202,7 @@ uint32_t merged_stack(Thread& thread, const Registers& from) noexcept {
   if (!count) return 0;
   hash_from(last, same);
   // A search of the trie misses the processor's caches at every frame.
-  return from.exact ? intern(last) : known_stacks::node_of(thread, from, intern);
+  return from.exact ? intern(last) : capture_cache::node_of(thread, from, intern);
 }
 
 }  // namespace
@@ -225,7 +225,7 @@ uint32_t capture(Thread& thread, const Registers& from, Outward outward) noexcep
   if (!control::recording()) return 0;
   if (thread.busy) {
     if (!is_left(thread, from.sp)) return trie::node(0, own.word());
-    known_stacks::was_left(thread);
+    capture_cache::was_left(thread);
     thread.last.count = 0;
   }
   // One that an earlier thread in this slot left knows rules that are still right, and follows no stack but the one it is given.

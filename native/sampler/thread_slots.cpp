@@ -91,7 +91,7 @@ void free_slot(uint32_t slot) noexcept { taken(slot / 64).fetch_and(~(uint64_t{1
 void unmap(Thread& thread) noexcept {
   NativeUnwinder::destroy(thread.unwinder);
   thread.unwinder = nullptr;
-  known_stacks::unmap(thread);
+  capture_cache::unmap(thread);
 }
 
 void free_memory(Thread& thread) noexcept {

@@ -1,6 +1,6 @@
 // What we keep for each thread of the process.
 #pragma once
-#include "sampler/known_stacks.hpp"
+#include "sampler/capture_cache.hpp"
 #include "sampler/tick_stack.hpp"
 #include "spool/spool.hpp"
 #include "unwind/frames.hpp"
@@ -70,7 +70,7 @@ struct Thread {
   volatile uint64_t busy;     // stack address of the capture under way, 0: none. A tick in it must not start another
   uint64_t stack_low, stack_high;
   NativeUnwinder* unwinder;
-  KnownStacks* known;    // mapped when a hook first captures; stays
+  CaptureCache* known;   // mapped when a hook first captures; stays
   uint32_t launched_by;  // stack under which this thread's work belongs (an OpenMP region's), 0: its own
   // What a launch needs of it is above, in one line of the processor's cache, and here in the next.
   spool::Rows<schema::Launch> launches;

@@ -5,7 +5,7 @@
 #include "base/large.hpp"
 #include "base/sys.hpp"
 #include "spool/spool.hpp"
-#include "unwind/learnt.hpp"
+#include "unwind/generation.hpp"
 #include "unwind/modules_views.hpp"
 #include "unwind/snapshot.hpp"
 
@@ -21,7 +21,7 @@ std::atomic<uint32_t> generation_number{1};
 
 void next_generation() noexcept {
   generation_number.fetch_add(1, std::memory_order_release);
-  learnt::lost();
+  generation::end();
 }
 std::atomic<bool> stale{true};
 std::atomic<bool> writing{false};

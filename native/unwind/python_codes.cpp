@@ -5,7 +5,7 @@
 #include "base/sys.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
-#include "unwind/learnt.hpp"
+#include "unwind/generation.hpp"
 
 #include <sys/mman.h>
 #include <atomic>
@@ -58,7 +58,7 @@ std::atomic<uint64_t> eras{1};
 
 void next_era() noexcept {
   eras.fetch_add(1);
-  learnt::lost();
+  generation::end();
 }
 
 void forget(uint64_t code) noexcept {

@@ -1,7 +1,7 @@
 #include "unwind/python_frames.hpp"
 
 #include "spool/spool.hpp"
-#include "unwind/learnt.hpp"
+#include "unwind/generation.hpp"
 #include "unwind/python_chain.hpp"
 #include "unwind/python_codes.hpp"
 #include "unwind/python_layers.hpp"
@@ -165,7 +165,7 @@ uint64_t read_again(uint64_t address) noexcept {
 }
 
 // What Frames reads, written down. A code object's own words are not among it: they stay while it lives, and
-// learnt::stamp() says when it is gone. As long, an instruction is of one code object, and a frame that is at one is no shim.
+// generation::current() says when it is gone. As long, an instruction is of one code object, and a frame that is at one is no shim.
 class Reader {
  public:
   Reader(Read* out, size_t room, PlacesMet* met) noexcept : meanings_(met), out_(out), room_(room) {}
@@ -213,7 +213,7 @@ class Reader {
 void refuse(const char* reason) noexcept {
   untold.store(reason, std::memory_order_release);
   status.store(Status::REFUSED, std::memory_order_release);
-  learnt::lost();
+  generation::end();
 }
 
 void tell() noexcept {
@@ -238,7 +238,7 @@ void look_for_interpreter() noexcept {
   codes::use(layout, {.code = api.code_type, .text = api.text_type, .bytes = api.bytes_type});
   codes::count_freed(api.type_slot);
   status.store(Status::ATTACHED, std::memory_order_release);
-  learnt::lost();
+  generation::end();
 }
 
 }  // namespace

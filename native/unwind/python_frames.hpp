@@ -51,7 +51,7 @@ struct PlacesMet {
 // Frames of the calling thread, innermost first; 0 when it runs no Python. A call of a torch module has a LAYER word just before the
 // word of its Python frame. `met`: of this thread, for calls of the program's code alone; a tick may meet a frame whose code is gone.
 size_t walk(PythonFrame* out, size_t room, PlacesMet* met = nullptr) noexcept;
-// What walk() finds frames by, innermost first: while are_same() and walked_from() and learnt::stamp() are what they were, it finds the
+// What walk() finds frames by, innermost first: while are_same() and walked_from() and generation::current() are what they were, it finds the
 // same. 0 when there is no room.
 size_t reads(Read* out, size_t room, PlacesMet* met) noexcept;
 // Given outermost first, looked at as the walk did: each word is there for certain when those that led to it are what they were.

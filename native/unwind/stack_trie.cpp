@@ -3,7 +3,7 @@
 #include "base/fresh_memory.hpp"
 #include "base/sys.hpp"
 #include "spool/spool.hpp"
-#include "unwind/learnt.hpp"
+#include "unwind/generation.hpp"
 
 #include <atomic>
 
@@ -78,7 +78,7 @@ uint32_t generation() noexcept { return cleared.load(std::memory_order_relaxed);
 // The memory stays (it reads as zeros): a capture may still be looking.
 void clear(fresh_memory::Who who) noexcept {
   cleared.fetch_add(1, std::memory_order_relaxed);
-  learnt::lost();
+  generation::end();
   for (uint32_t level = 0; level < kLevels; level++)
     if (auto* slots = levels[level].load(std::memory_order_acquire)) fresh_memory::clear(slots, slots_of(level) * sizeof *slots, who);
 }

@@ -6,7 +6,7 @@
 #include "hooks/shared/caller.hpp"
 #include "sampler/capture.hpp"
 #include "spool/spool.hpp"
-#include "unwind/learnt.hpp"
+#include "unwind/generation.hpp"
 
 #include <atomic>
 #include <cerrno>
@@ -210,7 +210,7 @@ EXPORT uint32_t launch_left(uint32_t every, uint32_t* wrong) {
   for (leaving.left = true; leaving.left;) {
     // All in one loop, so that the frames around lie where they lay. The first two say what is right.
     for (leaving.turn = leaving.count ? 2 : 0; leaving.turn < 6; leaving.turn++) {
-      if (leaving.turn == 2) learnt::lost();
+      if (leaving.turn == 2) generation::end();
       if (leaving.turn == 3) {
         leaving.instructions = 0;
         leaving.last = static_cast<long>(leaving.count + 1) * every;

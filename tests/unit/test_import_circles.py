@@ -1,4 +1,4 @@
-"""No import circles: no module, and no folder of native/, imports what imports it, through however many others."""
+"""No import circles among modules, nor among the folders of native/, through however many others."""
 
 from __future__ import annotations
 

@@ -1,26 +1,26 @@
-#include "sampler/known_stacks.hpp"
+#include "sampler/capture_cache.hpp"
 
 #include "base/clock.hpp"
 #include "base/sys.hpp"
 #include "sampler/threads.hpp"
-#include "unwind/learnt.hpp"
+#include "unwind/generation.hpp"
 
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <atomic>
 #include <utility>
 
-namespace aiflame::known_stacks {
+namespace aiflame::capture_cache {
 
 namespace {
 
-using Slot = KnownStacks::Slot;
+using Slot = CaptureCache::Slot;
 
 // A handler of the program's may leave a capture by a jump: what tells that a thing holds is taken away before it is changed, and put back
 // last.
 void in_this_order() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
-void put(KnownStack& place, KnownStack stack) noexcept {
+void put(CachedStack& place, CachedStack stack) noexcept {
   place.node = 0;
   in_this_order();
   place.hash = stack.hash;
@@ -30,22 +30,22 @@ void put(KnownStack& place, KnownStack stack) noexcept {
 }
 
 struct Found {
-  KnownStack& stack;
+  CachedStack& stack;
   bool is_new;
 };
 
-Found find(KnownStacks& known, LastStack& last, uint32_t (*intern)(LastStack&) noexcept) noexcept {
+Found find(CaptureCache& known, LastStack& last, uint32_t (*intern)(LastStack&) noexcept) noexcept {
   uint64_t hash = last.hashes[last.count - 1];
-  KnownStack* set = known.at + hash % KnownStacks::kSets * KnownStacks::kWays;
-  for (uint32_t way = 0; way < KnownStacks::kWays; way++)
+  CachedStack* set = known.at + hash % CaptureCache::kSets * CaptureCache::kWays;
+  for (uint32_t way = 0; way < CaptureCache::kWays; way++)
     if (set[way].hash == hash && set[way].node) return {set[way], false};
   uint32_t node = intern(last);
-  for (uint32_t way = KnownStacks::kWays - 1; way > 0; way--) put(set[way], set[way - 1]);
+  for (uint32_t way = CaptureCache::kWays - 1; way > 0; way--) put(set[way], set[way - 1]);
   put(set[0], {hash, node, 0});
   return {set[0], true};
 }
 
-Proof& proof_at(KnownStacks& known, uint32_t at) noexcept { return *reinterpret_cast<Proof*>(known.kept + at); }
+Proof& proof_at(CaptureCache& known, uint32_t at) noexcept { return *reinterpret_cast<Proof*>(known.kept + at); }
 
 // All of them lie on the stack that the thread is on, above its stack pointer.
 bool are_same_on_stack(const Slot* slots, size_t count) noexcept {
@@ -58,7 +58,7 @@ bool are_same_of_python(const Slot* slots, size_t count) noexcept { return pytho
 
 // Innermost first, where stacks differ.
 template <class AreSame>
-bool hold(const KnownStacks& known, uint32_t first, AreSame are_same) noexcept {
+bool hold(const CaptureCache& known, uint32_t first, AreSame are_same) noexcept {
   const Slot* kept = known.kept;
   for (uint32_t at = first, count = kept[first].span.count; at; at = kept[at].span.outside) {
     if (!are_same(kept + at + 1, count)) return false;
@@ -67,26 +67,26 @@ bool hold(const KnownStacks& known, uint32_t first, AreSame are_same) noexcept {
   return true;
 }
 
-bool holds(const KnownStacks& known, const Proof& proof, const Registers& from, uint64_t python, uint64_t stamp) noexcept {
+bool holds(const CaptureCache& known, const Proof& proof, const Registers& from, uint64_t python, uint64_t stamp) noexcept {
   return proof.pc == from.pc && proof.sp == from.sp && (!proof.by_bp || proof.bp == from.bp) && proof.python == python && proof.stamp == stamp &&
          hold(known, proof.native_words, are_same_on_stack) && hold(known, proof.python_words, are_same_of_python);
 }
 
-void begin_anew(KnownStacks& known, const Thread& thread) noexcept {
-  known.met = known.last = known.due = known.last_due = known.last_native = known.last_python = 0;
+void begin_anew(CaptureCache& known, const Thread& thread) noexcept {
+  known.captures = known.last = known.expected = known.after_last = known.last_native = known.last_python = 0;
   in_this_order();
   if (known.used)
-    for (KnownStack& stack : known.at)
+    for (CachedStack& stack : known.at)
       if (stack.proof) stack.proof = 0;  // memory that was never used stays so
   in_this_order();
-  known.used = KnownStacks::kProofSlots;  // the first is none
+  known.used = CaptureCache::kProofSlots;  // the first is none
   known.full = false;
   known.stack_high = thread.stack_high;
   known.begun_ns = now_ns();
 }
 
 // What is kept is of no use any more, or was not for a while. To find out anew what comes again costs little, if it is done seldom.
-void begin_anew_seldom(KnownStacks& known, const Thread& thread) noexcept {
+void begin_anew_seldom(CaptureCache& known, const Thread& thread) noexcept {
   constexpr uint64_t kSeldom = 10'000'000'000;
   if (now_ns() - known.begun_ns > kSeldom) begin_anew(known, thread);
 }
@@ -97,7 +97,7 @@ struct Place {
 };
 
 // How many of the words are the same as those that `like` ends with, and where they are.
-uint32_t shared(const KnownStacks& known, uint32_t like, const Read* words, uint32_t count, Place* end) noexcept {
+uint32_t shared(const CaptureCache& known, uint32_t like, const Read* words, uint32_t count, Place* end) noexcept {
   constexpr uint32_t kDeepest = 4;
   Place chain[kDeepest];
   uint32_t depth = 0, same = 0;
@@ -118,7 +118,7 @@ uint32_t shared(const KnownStacks& known, uint32_t like, const Read* words, uint
 }
 
 // Where there is room for all of them.
-uint32_t keep(KnownStacks& known, uint32_t like, const Read* words, uint32_t count) noexcept {
+uint32_t keep(CaptureCache& known, uint32_t like, const Read* words, uint32_t count) noexcept {
   Place outside;
   uint32_t same = shared(known, like, words, count, &outside), own = count - same, at = known.used;
   known.kept[at].span = {.outside = outside.span, .outside_count = outside.count, .count = own};
@@ -132,10 +132,10 @@ uint32_t keep(KnownStacks& known, uint32_t like, const Read* words, uint32_t cou
 constexpr uint8_t kTries = 8;
 
 // Of the stack that was just walked; where the proof is kept by which it is known from now on, 0: there is none.
-uint32_t prove(Thread& thread, const Registers& from, KnownStack& stack) noexcept {
-  KnownStacks& known = *thread.known;
+uint32_t prove(Thread& thread, const Registers& from, CachedStack& stack) noexcept {
+  CaptureCache& known = *thread.known;
   uint64_t stamp = known.stamp, python = python::walked_from();
-  if (stamp != learnt::stamp() || !python::may_be_kept()) return 0;
+  if (stamp != generation::current() || !python::may_be_kept()) return 0;
   const Proof before = stack.proof ? proof_at(known, stack.proof) : Proof{};
   bool had_one = before.node == stack.node, holds_still = had_one && before.stamp == stamp;
   // One may hold, and another stack came before it than the last time.
@@ -144,17 +144,17 @@ uint32_t prove(Thread& thread, const Registers& from, KnownStack& stack) noexcep
   if (known.full || (had_one && before.made >= kTries)) return begin_anew_seldom(known, thread), 0;
   bool by_bp = false;
   Read *native = known.native_read, *of_python = known.python_read;
-  uint32_t native_count = thread.unwinder->reads(native, KnownStacks::kMostRead, &by_bp);
+  uint32_t native_count = thread.unwinder->reads(native, CaptureCache::kMostRead, &by_bp);
   if (!native_count) return 0;
-  uint32_t python_count = python ? static_cast<uint32_t>(python::reads(of_python, KnownStacks::kMostRead, &thread.met)) : 0;
+  uint32_t python_count = python ? static_cast<uint32_t>(python::reads(of_python, CaptureCache::kMostRead, &thread.met)) : 0;
   if (python && !python_count) return 0;
   for (uint32_t word = 0; word < python_count / 2; word++) std::swap(of_python[word], of_python[python_count - 1 - word]);
 
-  uint32_t at = (known.used + KnownStacks::kProofSlots - 1) / KnownStacks::kProofSlots * KnownStacks::kProofSlots;
-  uint32_t most = KnownStacks::kProofSlots + 2 + native_count + python_count;
-  known.full = at + most > KnownStacks::kRoom;
+  uint32_t at = (known.used + CaptureCache::kProofSlots - 1) / CaptureCache::kProofSlots * CaptureCache::kProofSlots;
+  uint32_t most = CaptureCache::kProofSlots + 2 + native_count + python_count;
+  known.full = at + most > CaptureCache::kRoom;
   if (known.full) return 0;
-  known.used = at + KnownStacks::kProofSlots;
+  known.used = at + CaptureCache::kProofSlots;
   known.last_native = keep(known, known.last_native, native, native_count);
   if (python) known.last_python = keep(known, known.last_python, of_python, python_count);
   Proof& proof = proof_at(known, at);
@@ -168,7 +168,7 @@ uint32_t prove(Thread& thread, const Registers& from, KnownStack& stack) noexcep
            .native_words = known.last_native,
            .python_words = python ? known.last_python : 0,
            .node = stack.node,
-           .met = had_one ? before.met : 0,
+           .seen = had_one ? before.seen : 0,
            .other = holds_still ? stack.proof : 0,
            .by_bp = by_bp,
            .made = static_cast<uint8_t>(had_one ? before.made + 1 : 1)};
@@ -181,26 +181,27 @@ uint32_t prove(Thread& thread, const Registers& from, KnownStack& stack) noexcep
 // A proof, and most of its own words: other work comes before they are looked at, but they stay nearer than they were.
 void fetch(const Slot* proof) noexcept {
   constexpr uint32_t kLines = 8;
-  for (uint32_t line = 0; line < kLines; line++) __builtin_prefetch(proof + line * KnownStacks::kProofSlots);
+  for (uint32_t line = 0; line < kLines; line++) __builtin_prefetch(proof + line * CaptureCache::kProofSlots);
 }
 
-uint32_t met_then(const KnownStacks& known, uint32_t then) noexcept {
-  bool kept = then && then <= known.met && known.met - then < KnownStacks::kMostOrder;
-  return kept ? known.order[then % KnownStacks::kMostOrder] : 0;
+// The proof of that number in `order`, 0: it is none, or has been overwritten.
+uint32_t numbered(const CaptureCache& known, uint32_t number) noexcept {
+  bool kept = number && number <= known.captures && known.captures - number < CaptureCache::kMostOrder;
+  return kept ? known.order[number % CaptureCache::kMostOrder] : 0;
 }
 
-// A program does the same over and over: what comes next came next the last time, too. As long as what comes is what came then, it is
-// followed; else it is gone on from where the stack that came was met last.
-void meet(KnownStacks& known, uint32_t at) noexcept {
+// A program repeats itself: the stack that followed this one the last time is expected next. While expectations come true, the old order is
+// followed; else it is taken up again where the present stack was captured last.
+void meet(CaptureCache& known, uint32_t at) noexcept {
   Proof& proof = proof_at(known, at);
-  bool was_due = met_then(known, known.due) == at;
-  uint32_t before = proof.met;
-  known.order[(known.met + 1) % KnownStacks::kMostOrder] = at;
+  bool was_expected = numbered(known, known.expected) == at;
+  uint32_t before = proof.seen;
+  known.order[(known.captures + 1) % CaptureCache::kMostOrder] = at;
   in_this_order();
-  proof.met = ++known.met;
+  proof.seen = ++known.captures;
   known.last = at;
-  known.last_due = before ? before + 1 : 0;
-  known.due = was_due ? known.due + 1 : known.last_due;
+  known.after_last = before ? before + 1 : 0;
+  known.expected = was_expected ? known.expected + 1 : known.after_last;
 }
 
 // Of a program whose address space is limited, as much is not taken; nor is it asked for again and again where it was refused.
@@ -213,30 +214,30 @@ bool has_room() noexcept {
 void map(Thread& thread) noexcept {
   static std::atomic<bool> refused{false};
   if (refused.load(std::memory_order_relaxed)) return;
-  void* memory = has_room() ? sys::map_memory(sizeof(KnownStacks)) : nullptr;
+  void* memory = has_room() ? sys::map_memory(sizeof(CaptureCache)) : nullptr;
   if (!memory) refused.store(true, std::memory_order_relaxed);
   // Of huge pages, a few words here and there would take megabytes.
-  if (memory) sys::call(SYS_madvise, reinterpret_cast<long>(memory), sizeof(KnownStacks), MADV_NOHUGEPAGE);
-  thread.known = static_cast<KnownStacks*>(memory);
+  if (memory) sys::call(SYS_madvise, reinterpret_cast<long>(memory), sizeof(CaptureCache), MADV_NOHUGEPAGE);
+  thread.known = static_cast<CaptureCache*>(memory);
 }
 
 }  // namespace
 
-uint32_t at_a_glance(Thread& thread, const Registers& from) noexcept {
+uint32_t lookup(Thread& thread, const Registers& from) noexcept {
   if (!thread.known || from.exact || from.all || thread.launched_by || from.sp < thread.stack_low) return 0;
-  KnownStacks& known = *thread.known;
+  CaptureCache& known = *thread.known;
   if (known.stack_high != thread.stack_high) begin_anew(known, thread);
-  uint64_t stamp = known.stamp = learnt::stamp();
-  if (!known.met || !python::may_be_kept()) return 0;
+  uint64_t stamp = known.stamp = generation::current();
+  if (!known.captures || !python::may_be_kept()) return 0;
   uint64_t python = python::walked_from();
   uint32_t tried = 0;
-  for (uint32_t at : {met_then(known, known.due), met_then(known, known.last_due), known.last}) {
+  for (uint32_t at : {numbered(known, known.expected), numbered(known, known.after_last), known.last}) {
     if (!at || at == tried || !holds(known, proof_at(known, at), from, python, stamp)) {
       tried = at;
       continue;
     }
     meet(known, at);
-    fetch(known.kept + met_then(known, known.due));
+    fetch(known.kept + numbered(known, known.expected));
     return proof_at(known, at).node;
   }
   return 0;
@@ -245,9 +246,9 @@ uint32_t at_a_glance(Thread& thread, const Registers& from) noexcept {
 uint32_t node_of(Thread& thread, const Registers& from, uint32_t (*intern)(LastStack&) noexcept) noexcept {
   if (!thread.known) map(thread);
   if (!thread.known) return intern(thread.last);
-  KnownStacks& known = *thread.known;
+  CaptureCache& known = *thread.known;
   Found found = find(known, thread.last, intern);
-  KnownStack& stack = found.stack;
+  CachedStack& stack = found.stack;
   // One that is met for the first time may be so for the last.
   bool whole = !thread.last.mark && !thread.launched_by && thread.last.native_count && known.used && known.stack_high == thread.stack_high;
   uint32_t proof = !found.is_new && stack.node && whole ? prove(thread, from, stack) : 0;
@@ -257,12 +258,12 @@ uint32_t node_of(Thread& thread, const Registers& from, uint32_t (*intern)(LastS
 }
 
 void was_left(Thread& thread) noexcept {
-  if (KnownStacks* known = thread.known) known->last_native = known->last_python = 0;
+  if (CaptureCache* known = thread.known) known->last_native = known->last_python = 0;
 }
 
 void unmap(Thread& thread) noexcept {
-  if (thread.known) sys::unmap_memory(thread.known, sizeof(KnownStacks));
+  if (thread.known) sys::unmap_memory(thread.known, sizeof(CaptureCache));
   thread.known = nullptr;
 }
 
-}  // namespace aiflame::known_stacks
+}  // namespace aiflame::capture_cache

@@ -13,7 +13,7 @@ struct LastStack;
 struct Thread;
 
 // A whole stack: its hash, and its trie node.
-struct KnownStack {
+struct CachedStack {
   uint64_t hash;
   uint32_t node;
   uint32_t proof;  // where it is kept, 0: nowhere
@@ -23,10 +23,10 @@ struct KnownStack {
 struct Proof {
   uint64_t pc, sp, bp;                  // where the walk began
   uint64_t python;                      // python::walked_from()
-  uint64_t stamp;                       // learnt::stamp(); 0: it is none
+  uint64_t stamp;                       // generation::current(); 0: it is none
   uint32_t native_words, python_words;  // where the first of their spans are kept
   uint32_t node;
-  uint32_t met;    // number in KnownStacks::order when it was met last, or the proof made before it; 0: not yet
+  uint32_t seen;   // number in CaptureCache::order when it was captured last, or the proof made before it; 0: not yet
   uint32_t other;  // the proof made before it of the same stack, whose frames may lie elsewhere by turns; 0: none that holds
   bool by_bp;
   uint8_t made;  // how often the stack got one
@@ -39,7 +39,7 @@ struct Span {
 };
 
 // Of one thread. Zeroed memory knows none; little of it is touched as a rule.
-struct KnownStacks {
+struct CaptureCache {
   // A training step has thousands of launches, each from its own place: a set has room for those that fall into it, and is a cache line.
   static constexpr uint32_t kSets = 4096, kWays = 4;
   static constexpr uint32_t kRoom = 1 << 20, kMostRead = 4096;
@@ -54,25 +54,25 @@ struct KnownStacks {
   // What each launch needs lies in one line of the processor's cache.
   uint64_t stamp;       // when the last capture began
   uint64_t stack_high;  // the thread's: with another, no proof is one
-  uint32_t met;         // stacks that had a proof
+  uint32_t captures;    // of stacks that had a proof
   uint32_t last;        // proof of the stack met last, 0: it has none
-  uint32_t due;         // number in `order` of what came where we are now, 0: nobody knows
-  uint32_t last_due;    // and of what came after `last` the time before
+  uint32_t expected;    // number in `order` of what came where we are now, 0: nobody knows
+  uint32_t after_last;  // and of what came after `last` the time before
   uint32_t used;
   bool full;
   uint32_t last_native, last_python;  // spans made last: the next are compared with them
   uint64_t begun_ns;
   uint32_t order[kMostOrder];  // the proofs that were met, as they came, from number 1 on, in a ring
-  alignas(64) KnownStack at[kSets * kWays];
+  alignas(64) CachedStack at[kSets * kWays];
   // A proof and its spans, then those of the stack that came next: what is to be compared lies side by side.
   alignas(64) Slot kept[kRoom];
   Read native_read[kMostRead], python_read[kMostRead];  // while a stack is proved
 };
 
-namespace known_stacks {
+namespace capture_cache {
 
 // The node of the calling thread's stack, if it is known at a glance; 0: it has to be walked.
-uint32_t at_a_glance(Thread& thread, const Registers& from) noexcept;
+uint32_t lookup(Thread& thread, const Registers& from) noexcept;
 
 // The node of the stack that was just walked (Thread::last) from there; `intern` finds it, where the stack is met for the first time.
 uint32_t node_of(Thread& thread, const Registers& from, uint32_t (*intern)(LastStack&) noexcept) noexcept;
@@ -83,6 +83,6 @@ void was_left(Thread& thread) noexcept;
 // Nobody captures in the thread any more.
 void unmap(Thread& thread) noexcept;
 
-}  // namespace known_stacks
+}  // namespace capture_cache
 
 }  // namespace aiflame
