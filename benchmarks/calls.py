@@ -39,7 +39,7 @@ def main() -> int:
     parser.add_argument("--real", action="store_true", help="CUDA: the driver and the CUPTI of this machine")
     parser.add_argument("--output", type=Path, default=HERE / "results/calls.json")
     options = parser.parse_args()
-    from aiflame.profile.meta import Host
+    from aiflame.profile.folder.meta import Host
 
     host = Host.here()
     results: dict[str, Any] = {

@@ -32,12 +32,12 @@ from sample_trees import many_stacks
 
 from aiflame.attribute.tree import Tree
 from aiflame.exchange import collapsed
-from aiflame.profile.codes import FrameKind
-from aiflame.profile.door import Folder
-from aiflame.profile.index import Index, write_part
-from aiflame.profile.meta import Meta
-from aiflame.profile.schema import TABLE
-from aiflame.profile.spool import empty_frame
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.meta import Meta
+from aiflame.profile.schema.all_tables import TABLE
+from aiflame.profile.schema.enums import FrameKind
+from aiflame.profile.spool.process_spool import empty_frame
+from aiflame.profile.tables.index import Index, write_part
 
 RESULTS = Path(__file__).parent / "results" / "flame.json"
 TICK_NS = 5_000_000

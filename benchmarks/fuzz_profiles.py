@@ -25,7 +25,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "unit"))
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
-from aiflame.profile import Host
+from aiflame.profile.folder.meta import Host
 
 RESULTS = Path(__file__).parent / "results" / "fuzz_profiles.json"
 HANG_S = 60

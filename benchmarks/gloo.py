@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from aiflame.profile.meta import Host
+from aiflame.profile.folder.meta import Host
 
 RANKS, BLOCK_SECONDS = 4, 0.5
 RUNS: dict[str, tuple[str, ...] | None] = {"alone": None, "recorded": ("--trace", "off"), "traced": ("--trace", "all", "--trace-stacks")}

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from aiflame.profile.meta import Host
+from aiflame.profile.folder.meta import Host
 
 FOLDER = Path(__file__).resolve().parent
 WORKLOADS = FOLDER / "gpu_workloads.py"

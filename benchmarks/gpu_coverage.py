@@ -23,7 +23,7 @@ import aiflame
 from aiflame.api import Profile
 from aiflame.attribute.tree import Tree
 from aiflame.errors import AiflameError
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 from aiflame.resolve.device.stall_reasons import NOT_ISSUED
 
 SAMPLED = ["cubin", "function", "offset"]

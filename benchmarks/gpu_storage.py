@@ -16,8 +16,8 @@ from pathlib import Path
 
 from gpu_common import Finished, Options, Report, parse, recorded, run, scratch
 
-from aiflame.profile.records import layout
-from aiflame.profile.schema import SPOOL_HEADER
+from aiflame.profile.schema.all_tables import SPOOL_HEADER
+from aiflame.profile.schema.records import layout
 
 COUNTED = ("launches", "kernels", "kernel_shapes", "stacks", "codes", "modules", "jit_methods", "marks", "strings", "graph_nodes")
 STEPS = {"many": 1000, "decode": 200}

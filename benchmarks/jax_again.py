@@ -20,8 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from aiflame.profile.door import Folder
-from aiflame.profile.glance import glance
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.spool.glance import glance
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = ROOT / "tests/guests/programs/jax_train.py"

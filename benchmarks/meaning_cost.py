@@ -18,7 +18,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from aiflame.profile.meta import Host
+from aiflame.profile.folder.meta import Host
 
 SIZES = {"usual": {"width": 256, "depth": 4, "length": 64, "batch": 4}, "small": {"width": 32, "depth": 4, "length": 8, "batch": 1}}
 BLOCK_SECONDS = 0.4

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from aiflame.profile.meta import Host
+from aiflame.profile.folder.meta import Host
 
 
 def python_work() -> Callable[[], object]:

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from seal import spool
 
-from aiflame.profile.meta import Host
+from aiflame.profile.folder.meta import Host
 from aiflame.version import VERSION
 
 RESULTS = Path(__file__).parent / "results" / "prompt.json"

@@ -39,7 +39,7 @@ def main() -> int:
     options = parser.parse_args()
     from test_python_frames import VERSIONS, interpreter
 
-    from aiflame.profile.meta import Host
+    from aiflame.profile.folder.meta import Host
 
     host = Host.here()
     results: dict[str, Any] = {

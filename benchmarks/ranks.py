@@ -34,12 +34,12 @@ from aiflame.analyze.ranks import fan_out
 from aiflame.analyze.ranks.comparison import Ranks, ranks, to_json
 from aiflame.analyze.ranks.sources import sources
 from aiflame.cli.ranks import parse_size
-from aiflame.profile.codes import CallBackend, CallKind
-from aiflame.profile.door import Folder
-from aiflame.profile.index import Index, write_part
-from aiflame.profile.meta import Clocks, Host, Meta
-from aiflame.profile.schema import TABLE
-from aiflame.profile.spool import empty_frame
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.meta import Clocks, Host, Meta
+from aiflame.profile.schema.all_tables import TABLE
+from aiflame.profile.schema.enums import CallBackend, CallKind
+from aiflame.profile.spool.process_spool import empty_frame
+from aiflame.profile.tables.index import Index, write_part
 
 VARIANTS = 8
 SLEEP_NS = 20_000_000

@@ -76,7 +76,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
-    from aiflame.profile.meta import Host
+    from aiflame.profile.folder.meta import Host
 
     host = Host.here()
     results: dict[str, Any] = {

@@ -27,10 +27,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "unit"))
 
 from spool_files import ProcessFiles, ended_profile, pack
 
-from aiflame.profile import Host
-from aiflame.profile.check import check_words
-from aiflame.profile.schema import HEADER_BYTES, SPOOL_HEADER, SPOOL_MAGIC, TABLE, TABLES
-from aiflame.profile.spool import record_type
+from aiflame.profile.folder.meta import Host
+from aiflame.profile.schema.all_tables import HEADER_BYTES, SPOOL_HEADER, SPOOL_MAGIC, TABLE, TABLES
+from aiflame.profile.spool.check_words import check_words
+from aiflame.profile.spool.process_spool import record_type
 
 RESULTS = Path(__file__).parent / "results" / "seal.json"
 PIECE = 1 << 20
@@ -38,8 +38,8 @@ SHAPES = 12_000
 SEAL = """
 import json, sys
 from dataclasses import asdict
-from aiflame.profile.door import Folder
-from aiflame.profile.seal import seal
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.sealing.seal import seal
 report = asdict(seal(Folder.open(sys.argv[1]))
 peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
 print(json.dumps({**report, "most_memory_mb": int(peak.split()[1]) // 1024}))

@@ -21,8 +21,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from aiflame.profile.door import Folder
-from aiflame.profile.seal import seal
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.sealing.seal import seal
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks/results/short_processes.json"

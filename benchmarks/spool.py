@@ -13,8 +13,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from aiflame.profile import ControlPage, Host
-from aiflame.profile.door import Folder
+from aiflame.profile.folder.control_page import ControlPage
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.meta import Host
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = Path(os.environ.get("AIFLAME_TEST_PROGRAMS", ROOT / "build/dev/tests/collector"))

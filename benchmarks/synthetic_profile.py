@@ -23,13 +23,13 @@ import polars as pl
 from numpy.typing import NDArray
 from synthetic_program import DEVICE, Program, Site, program
 
-from aiflame.profile.codes import CopyKind, FrameKind, GpuApi, RegionApi, RegionKind, SyncKind
-from aiflame.profile.door import Folder
-from aiflame.profile.index import Index, Part, write_part
-from aiflame.profile.kinds import Kind
-from aiflame.profile.meta import Clocks, Host, Meta
-from aiflame.profile.schema import TABLE
-from aiflame.profile.spool import empty_frame
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.meta import Clocks, Host, Meta
+from aiflame.profile.schema.all_tables import TABLE
+from aiflame.profile.schema.enums import CopyKind, FrameKind, GpuApi, RegionApi, RegionKind, SyncKind
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.spool.process_spool import empty_frame
+from aiflame.profile.tables.index import Index, Part, write_part
 
 CHUNK = 1 << 20
 MAIN, AUTOGRAD = 1, 2

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.profile.codes import FrameKind
+from aiflame.profile.schema.enums import FrameKind
 
 DEVICE = "NVIDIA H200 [0]"
 _MODULE_FILE = "/opt/torch/nn/modules/module.py"

@@ -32,9 +32,9 @@ from aiflame.attribute.transforms.recursion import merge_recursion
 from aiflame.attribute.tree import CPU_TIME, Frame, Kind, Tree, assemble, frame_table
 from aiflame.attribute.trees.build import tree as tree_of
 from aiflame.exchange import collapsed, speedscope
-from aiflame.profile.codes import FrameKind
-from aiflame.profile.schema import TABLE
-from aiflame.profile.spool import empty_frame
+from aiflame.profile.schema.all_tables import TABLE
+from aiflame.profile.schema.enums import FrameKind
+from aiflame.profile.spool.process_spool import empty_frame
 
 RESULTS = Path(__file__).parent / "results" / "trees.json"
 PROCESSES, THREADS, WORDS, FUNCTIONS = 4, 64, 200_000, 20_000

@@ -41,7 +41,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
-    from aiflame.profile.meta import Host
+    from aiflame.profile.folder.meta import Host
 
     host = Host.here()
     results: dict[str, Any] = {"machine": {"cpu": host.cpu, "cores": host.cores, "kernel": host.kernel}, "rounds": options.rounds}

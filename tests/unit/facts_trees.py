@@ -11,8 +11,8 @@ from aiflame.attribute.sites.table import CONTEXTS, SiteTable
 from aiflame.attribute.transforms.noise import hide_interpreter_noise
 from aiflame.attribute.tree import Frame, Tree
 from aiflame.attribute.trees.build import tree
-from aiflame.profile.kinds import Kind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.interface import Tables
 
 Chain = tuple[Frame, ...]
 LINES = {Kind.GPU_LINE, Kind.CPU_LINE}

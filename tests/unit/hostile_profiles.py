@@ -14,9 +14,9 @@ from cubins import DATA
 from intra_captures import Cta, Kernel, scope, spans, write
 from spool_files import ProcessFiles, ended_profile
 
-from aiflame.profile import Meta
-from aiflame.profile.codes import FrameKind
-from aiflame.profile.telemetry_format import Header, Packer, Series, pack_header
+from aiflame.profile.folder.meta import Meta
+from aiflame.profile.folder.telemetry_files import Header, Packer, Series, pack_header
+from aiflame.profile.schema.enums import FrameKind
 
 INODE, DEVICE = 77, 5
 CUBIN = 7

@@ -23,10 +23,10 @@ from report_profiles import training
 from spool_files import ProcessFiles
 
 from aiflame.cli.main import main
-from aiflame.profile.door import Folder
-from aiflame.profile.index import Index, write_part
-from aiflame.profile.meta import JobRank, Meta
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.meta import JobRank, Meta
 from aiflame.profile.opening import open_profile
+from aiflame.profile.tables.index import Index, write_part
 from aiflame.render.report.server import Server
 
 OBEYED = {

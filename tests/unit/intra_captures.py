@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aiflame.intra.captures import HEAD, MAGIC, VERSION, Captures, read
-from aiflame.profile.door import Folder
+from aiflame.profile.folder.door import Folder
 
 Record = tuple[int, int, int]
 """scope, ends, clock"""

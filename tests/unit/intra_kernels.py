@@ -9,7 +9,7 @@ from typing import Any
 from intra_captures import Cta, Kernel, Record, scope, spans, write
 from profiles import Row, ran, sealed
 
-from aiflame.profile.store import Profile
+from aiflame.profile.tables.store import Profile
 from aiflame.resolve.device.intra_tables import write_intra_tables
 
 BEGIN_NS = 10**9

@@ -10,9 +10,9 @@ from pathlib import Path
 from profiles import Row, sealed
 from written_programs import BACKWARD, CALL_IMPL, OPTIMIZER_STEP, TENSOR_BACKWARD, TRAIN, Program
 
-from aiflame.profile.codes import CallBackend, CallKind
-from aiflame.profile.meta import Clocks, Host, Meta
-from aiflame.profile.store import Profile
+from aiflame.profile.folder.meta import Clocks, Host, Meta
+from aiflame.profile.schema.enums import CallBackend, CallKind
+from aiflame.profile.tables.store import Profile
 
 MS = 1_000_000
 LAYERS = (0, 1, 2)

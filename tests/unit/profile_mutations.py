@@ -10,10 +10,10 @@ from pathlib import Path
 from spool_files import ProcessFiles, busy_process, ended_profile
 
 from aiflame.errors import AiflameError
-from aiflame.profile.check import check_word
 from aiflame.profile.opening import open_profile
-from aiflame.profile.schema import HEADER_BYTES, TABLE
-from aiflame.profile.spool import REFERENCES, record_type
+from aiflame.profile.schema.all_tables import HEADER_BYTES, TABLE
+from aiflame.profile.spool.check_words import check_word
+from aiflame.profile.spool.process_spool import REFERENCES, record_type
 
 Files = dict[str, bytes]
 """Relative path → content."""

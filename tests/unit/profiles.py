@@ -13,14 +13,14 @@ from typing import Any
 
 import polars as pl
 
-from aiflame.profile.codes import FrameKind, LeafFlag
-from aiflame.profile.door import Folder
-from aiflame.profile.index import Index, write_part
-from aiflame.profile.meta import Meta
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.meta import Meta
 from aiflame.profile.opening import open_profile
-from aiflame.profile.schema import TABLE
-from aiflame.profile.spool import empty_frame
-from aiflame.profile.store import Profile
+from aiflame.profile.schema.all_tables import TABLE
+from aiflame.profile.schema.enums import FrameKind, LeafFlag
+from aiflame.profile.spool.process_spool import empty_frame
+from aiflame.profile.tables.index import Index, write_part
+from aiflame.profile.tables.store import Profile
 from aiflame.resolve.files.outside import Outside
 
 Row = dict[str, Any]

@@ -17,7 +17,7 @@ import aiflame
 from aiflame.cli import commands
 from aiflame.cli.main import guarded
 from aiflame.errors import AiflameError
-from aiflame.profile.schema import TABLES
+from aiflame.profile.schema.all_tables import TABLES
 from aiflame.render.report.document import Report
 from aiflame.render.report.server import Server
 

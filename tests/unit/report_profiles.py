@@ -8,8 +8,8 @@ import polars as pl
 from profiles import Row
 from stories import US, Story
 
-from aiflame.profile.meta import Clocks, Host, Meta
-from aiflame.profile.store import Profile
+from aiflame.profile.folder.meta import Clocks, Host, Meta
+from aiflame.profile.tables.store import Profile
 
 SOURCE = "/app/kernels.cu"
 LINES = ("__global__ void sgemm(float* out) {", "  float x = 0;", "  x += load(out);", "  __syncthreads();", "  out[0] = x;", "}")

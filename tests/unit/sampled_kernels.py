@@ -8,9 +8,9 @@ from pathlib import Path
 
 from profiles import Row, sealed
 
-from aiflame.profile.codes import GpuApi
-from aiflame.profile.meta import Meta
-from aiflame.profile.store import Profile
+from aiflame.profile.folder.meta import Meta
+from aiflame.profile.schema.enums import GpuApi
+from aiflame.profile.tables.store import Profile
 
 VENDOR = "smsp__pcsamp_warps_issue_stalled_"
 CUBIN = 0xA1B2C3D4E5F60718

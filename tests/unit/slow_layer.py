@@ -14,9 +14,9 @@ from profiles import Row
 from stories import US, VENDOR, Story
 from written_programs import BACKWARD, CALL_IMPL, DEVICE, FETCH, TORCH
 
-from aiflame.profile.codes import CopyKind
-from aiflame.profile.meta import Clocks, Host, Meta
-from aiflame.profile.store import Profile
+from aiflame.profile.folder.meta import Clocks, Host, Meta
+from aiflame.profile.schema.enums import CopyKind
+from aiflame.profile.tables.store import Profile
 
 LAYERS, STEPS = 12, 24
 SLOW = 7

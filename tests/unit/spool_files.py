@@ -5,13 +5,14 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from aiflame.profile import ControlPage, Meta
-from aiflame.profile.check import check_word
-from aiflame.profile.codes import ControlState
-from aiflame.profile.door import Folder
-from aiflame.profile.records import COMMIT, Column, layout
-from aiflame.profile.schema import FORMAT, HEADER_BYTES, SPOOL_HEADER, SPOOL_MAGIC, TABLE, TABLES
-from aiflame.profile.strings import TABLE_NUMBER
+from aiflame.profile.folder.control_page import ControlPage
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.meta import Meta
+from aiflame.profile.schema.all_tables import HEADER_BYTES, SPOOL_HEADER, SPOOL_MAGIC, TABLE, TABLES
+from aiflame.profile.schema.control_schema import FORMAT, ControlState
+from aiflame.profile.schema.records import COMMIT, Column, layout
+from aiflame.profile.spool.check_words import check_word
+from aiflame.profile.spool.strings import TABLE_NUMBER
 
 FORMATS = {"u1": "B", "<u2": "H", "<u4": "I", "<u8": "Q", "<i4": "i", "<i8": "q"}
 

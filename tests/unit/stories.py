@@ -8,10 +8,10 @@ from typing import Any
 from profiles import Row, python, ran, sealed
 from written_programs import DEVICE, TRAIN, Program
 
-from aiflame.profile.codes import SyncKind
-from aiflame.profile.kinds import Kind
-from aiflame.profile.meta import Meta
-from aiflame.profile.store import Profile
+from aiflame.profile.folder.meta import Meta
+from aiflame.profile.schema.enums import SyncKind
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.store import Profile
 
 US = 1000
 MAIN = ("train", "/app/train.py", 12)

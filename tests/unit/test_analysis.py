@@ -26,7 +26,7 @@ from aiflame.attribute.stacks.functions import functions
 from aiflame.attribute.stacks.table import stack_table
 from aiflame.attribute.timeline.whole import timeline
 from aiflame.attribute.trees.build import tree
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 from aiflame.render.report.document import Report
 
 

@@ -16,8 +16,9 @@ from aiflame.analyze.kernel.annotate import Annotation, CodeLine, Count, annotat
 from aiflame.analyze.kernel.annotate_json import to_json
 from aiflame.analyze.kernel.source_text import Origin, SourceFolder, SourceTexts
 from aiflame.errors import AiflameError
-from aiflame.profile.codes import GpuApi, GpuSampling
-from aiflame.profile.meta import Clocks, Host, Meta
+from aiflame.profile.folder.meta import Clocks, Host, Meta
+from aiflame.profile.schema.control_schema import GpuSampling
+from aiflame.profile.schema.enums import GpuApi
 from aiflame.resolve.device.stall_reasons import MEANINGS, meaning, short
 
 GEMM = Sampled(

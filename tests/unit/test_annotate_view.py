@@ -12,7 +12,7 @@ from rich.console import Console
 from sampled_kernels import CODE, LIBRARY, Sampled, line, profile
 
 from aiflame.analyze.kernel.annotate import Count, annotate
-from aiflame.profile.store import Profile
+from aiflame.profile.tables.store import Profile
 from aiflame.render.terminal.annotate import print_annotation
 from aiflame.render.terminal.annotate_cells import fitted, harmless, reasons_text
 

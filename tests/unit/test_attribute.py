@@ -19,10 +19,10 @@ from aiflame.attribute.tree import Kind, Tree
 from aiflame.attribute.trees.build import default_metric, metrics, tree
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed
-from aiflame.profile.codes import CopyKind, FrameKind, SampleState
-from aiflame.profile.schema import TABLE
-from aiflame.profile.spool import empty_frame
-from aiflame.profile.store import Profile
+from aiflame.profile.schema.all_tables import TABLE
+from aiflame.profile.schema.enums import CopyKind, FrameKind, SampleState
+from aiflame.profile.spool.process_spool import empty_frame
+from aiflame.profile.tables.store import Profile
 
 MS = 1_000_000
 MAIN, WORK, PYMAIN = native(1, 0x100), native(1, 0x200), python(1, 8)

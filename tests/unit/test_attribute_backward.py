@@ -15,10 +15,10 @@ from aiflame.attribute.meaning.backward import ForwardOf, origins
 from aiflame.attribute.meaning.layers import StackLayers, layers
 from aiflame.attribute.meaning.ops import StackOps, ops
 from aiflame.attribute.tree import Kind
-from aiflame.profile.codes import FrameKind
-from aiflame.profile.frame_words import AUTOGRAD_BACKWARD as BACKWARD
 from aiflame.profile.opening import open_profile
-from aiflame.profile.store import Profile
+from aiflame.profile.schema.enums import FrameKind
+from aiflame.profile.schema.frame_words import AUTOGRAD_BACKWARD as BACKWARD
+from aiflame.profile.tables.store import Profile
 
 AUTOGRAD, MAIN = 7, 1
 """Rows of `threads`."""

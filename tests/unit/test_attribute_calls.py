@@ -9,8 +9,8 @@ from made_ranks import LAYERS, Made, tables_of
 from profiles import Row, sealed
 
 from aiflame.attribute.meaning.context import of_calls
-from aiflame.profile.codes import CallBackend
-from aiflame.profile.store import Profile
+from aiflame.profile.schema.enums import CallBackend
+from aiflame.profile.tables.store import Profile
 
 MADE = Made(ranks=2, steps=3)
 TRAINS, AUTOGRAD = 1, 2

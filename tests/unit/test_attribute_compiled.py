@@ -14,7 +14,7 @@ from aiflame.attribute.forest import Forest
 from aiflame.attribute.meaning.fused_kernels import kernel_origins
 from aiflame.attribute.meaning.fused_split import Compiled, SplitOverOps, compiled, op_frames, split_over_ops
 from aiflame.attribute.tree import CPU_TIME, Frame, frame_table
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 
 EAGER_OPS = ["aten::gelu", "aten::gelu (backward)"]
 MODEL, LAYER, BLOCK = 1, 2, 3

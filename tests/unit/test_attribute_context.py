@@ -21,8 +21,8 @@ from aiflame.attribute.tree import Tree
 from aiflame.attribute.trees.build import tree
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed
-from aiflame.profile.codes import RegionApi
-from aiflame.profile.store import Profile
+from aiflame.profile.schema.enums import RegionApi
+from aiflame.profile.tables.store import Profile
 
 PROCESS = "train.py (4711)"
 MM = "at::_ops::mm::call"

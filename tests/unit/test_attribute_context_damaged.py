@@ -13,7 +13,7 @@ from written_programs import CALL_IMPL, OPTIMIZER_STEP, SCALER_STEP, TENSOR_BACK
 
 from aiflame.attribute.groupings import PREFIXES
 from aiflame.attribute.trees.build import tree
-from aiflame.profile.codes import RegionApi
+from aiflame.profile.schema.enums import RegionApi
 
 TIMES = st.sampled_from([0, 5, 1000, 1010, 1020, 2000, (1 << 63) - 1, (1 << 64) - 1])
 LAYERS = (CALL_IMPL, "layer a", "layer a/b", "layer c")

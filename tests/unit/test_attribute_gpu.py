@@ -20,8 +20,8 @@ from aiflame.attribute.transforms.filters import without_idle
 from aiflame.attribute.tree import Kind, Tree
 from aiflame.attribute.trees.build import metrics, tree
 from aiflame.exchange import collapsed
-from aiflame.profile.codes import CopyKind
-from aiflame.profile.store import Profile
+from aiflame.profile.schema.enums import CopyKind
+from aiflame.profile.tables.store import Profile
 
 UNDER = "train.py (4711);main thread;main"
 GPU, OTHER = "NVIDIA H200 [0]", "NVIDIA H200 [1]"

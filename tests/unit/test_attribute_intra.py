@@ -17,7 +17,7 @@ from aiflame.attribute.devices.scopes import SCOPED
 from aiflame.attribute.sites.devices import device_sites
 from aiflame.attribute.tree import Tree
 from aiflame.attribute.trees.build import tree
-from aiflame.profile.store import Profile
+from aiflame.profile.tables.store import Profile
 
 LOOP, DOT, COPY = range(3)
 KERNEL = Kernel("gemm", [scope(LOOP, "loop"), scope(DOT, "dot", "mma"), scope(COPY, "copy in flight")], warps=1)

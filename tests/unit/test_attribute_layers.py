@@ -10,9 +10,9 @@ from profiles import Row, native, python, sealed
 
 from aiflame.attribute.meaning.layers import StackLayers, layers
 from aiflame.attribute.tree import Kind
-from aiflame.profile.codes import FrameKind
-from aiflame.profile.frame_words import torch_thread
-from aiflame.profile.store import Profile
+from aiflame.profile.schema.enums import FrameKind
+from aiflame.profile.schema.frame_words import torch_thread
+from aiflame.profile.tables.store import Profile
 
 MAIN, FORWARD, ENGINE, NODE = native(1, 0x100), python(1, 8), native(2, 0x200), native(2, 0x300)
 SYMBOLS = [

@@ -11,7 +11,7 @@ from profiles import Row, native, python, sealed
 from aiflame.attribute.meaning.op_names import op_of_node, op_of_symbol, same_op
 from aiflame.attribute.meaning.ops import StackOps, Where, ops
 from aiflame.attribute.tree import Kind
-from aiflame.profile.codes import FrameKind
+from aiflame.profile.schema.enums import FrameKind
 
 TORCH = "/venv/lib/python3.11/site-packages/torch/"
 LAYER = "layer"

@@ -12,8 +12,8 @@ import pytest
 from profiles import Row, sealed
 
 from aiflame.attribute.meaning.regions import Regions, regions
-from aiflame.profile.codes import RegionApi, RegionKind
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.enums import RegionApi, RegionKind
+from aiflame.profile.schema.kinds import Kind
 
 NESTED, FREE, MARK, FRAME = RegionKind.NESTED, RegionKind.FREE, RegionKind.MARK, RegionKind.FRAME
 

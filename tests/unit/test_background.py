@@ -9,9 +9,9 @@ import pytest
 from spool_files import busy_process, ended_profile
 
 from aiflame.errors import AiflameError
-from aiflame.profile.background import leave_failure, take_failures
-from aiflame.profile.door import Folder
+from aiflame.profile.folder.door import Folder
 from aiflame.profile.opening import open_profile
+from aiflame.profile.sealing.background import leave_failure, take_failures
 
 
 @pytest.fixture

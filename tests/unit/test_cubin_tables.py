@@ -15,7 +15,7 @@ from profiles import Row, sealed, this_machine
 from test_nvdisasm import PRINT
 
 import aiflame
-from aiflame.profile.store import Profile
+from aiflame.profile.tables.store import Profile
 from aiflame.resolve.device import device_code, gpu_code
 from aiflame.resolve.device.cubin_lines import File
 from aiflame.resolve.device.gpu_code import NO_TOOL, add_instructions, write_gpu_tables

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from aiflame.errors import AiflameError
-from aiflame.profile.door import Folder, refuse_foreign_entries
+from aiflame.profile.folder.door import Folder, refuse_foreign_entries
 
 SECRET = "the reader's own text"
 

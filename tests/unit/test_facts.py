@@ -23,7 +23,7 @@ from aiflame.attribute.sites.cpu import cpu_sites
 from aiflame.attribute.sites.devices import device_sites
 from aiflame.attribute.sites.table import SiteTable
 from aiflame.attribute.trees.build import metrics, tree
-from aiflame.profile.store import Profile
+from aiflame.profile.tables.store import Profile
 
 MM = "at::_ops::mm::call"
 

@@ -21,8 +21,8 @@ from aiflame.attribute.sites.cpu import cpu_sites
 from aiflame.attribute.sites.devices import device_sites
 from aiflame.attribute.sites.table import SiteTable
 from aiflame.attribute.tree import Frame, frame_table
-from aiflame.profile.codes import RegionApi
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.enums import RegionApi
+from aiflame.profile.schema.kinds import Kind
 
 SECOND = 1_000_000_000
 MS = 1_000_000

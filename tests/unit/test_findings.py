@@ -16,7 +16,7 @@ from aiflame.analyze.findings.biggest import findings
 from aiflame.analyze.overview.summary import summarize
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.tree import Kind
-from aiflame.profile.meta import Meta
+from aiflame.profile.folder.meta import Meta
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
 

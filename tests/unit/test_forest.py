@@ -7,7 +7,7 @@ import polars as pl
 
 from aiflame.attribute.forest import Forest
 from aiflame.attribute.tree import Frame, frame_table
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 
 
 def forest(*chains: str) -> tuple[Forest, list[int]]:

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 from profiles import native, python
 
-from aiflame.profile import frame_words
-from aiflame.profile.codes import FrameKind
+from aiflame.profile.schema import frame_words
+from aiflame.profile.schema.enums import FrameKind
 
 LAYER = FrameKind.LAYER << 60 | 0xFFFFFFFE
 WORDS = [
@@ -64,7 +64,7 @@ def test_autograd_has_a_thread_and_whether_it_is_backward_work() -> None:
 
 
 def test_no_other_module_takes_words_apart() -> None:
-    source = Path(frame_words.__file__).parents[1]
+    source = Path(frame_words.__file__).parents[2]
     shifts = re.compile(r"(?:<<|>>|//)\s*(?:np\.uint64\()?\(?(?:1 << )?60\b|0x7FFF\b")
     found = {path.relative_to(source).as_posix() for path in source.rglob("*.py") if shifts.search(path.read_text(encoding="utf-8"))}
-    assert found - {"profile/shifts.py"} == {"profile/frame_words.py"}
+    assert found - {"profile/ranks/shifts.py"} == {"profile/schema/frame_words.py"}

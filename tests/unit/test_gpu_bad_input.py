@@ -15,7 +15,7 @@ from test_attribute import SYMBOLS
 from aiflame.attribute.trees.build import tree
 from aiflame.cli.commands import run as run_command
 from aiflame.cli.main import guarded
-from aiflame.profile.meta import Meta
+from aiflame.profile.folder.meta import Meta
 from aiflame.resolve.device.gpu_code import write_gpu_tables
 
 LONG = "k" * 10_000

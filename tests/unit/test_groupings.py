@@ -14,7 +14,7 @@ from aiflame.attribute.sites.cpu import cpu_sites
 from aiflame.attribute.sites.devices import device_sites
 from aiflame.attribute.trees.build import metrics, tree
 from aiflame.errors import AiflameError
-from aiflame.profile.store import Profile
+from aiflame.profile.tables.store import Profile
 
 
 @pytest.fixture(scope="module")

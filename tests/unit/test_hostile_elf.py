@@ -11,7 +11,7 @@ import pytest
 from hostile_elf import CODE, Part, elf, line_program, nested, packed, symbols
 from little_memory import said
 
-from aiflame.profile.door import Folder
+from aiflame.profile.folder.door import Folder
 from aiflame.resolve.files.code_files import Code
 from aiflame.resolve.files.elf_file import LONGEST_NAME, ElfFile
 from aiflame.resolve.native.debug_lines import too_much
@@ -20,7 +20,7 @@ from aiflame.resolve.native.lookup import look_up
 READ = """
 import sys
 import numpy as np
-from aiflame.profile.door import Folder
+from aiflame.profile.folder.door import Folder
 from aiflame.resolve.files.elf_file import ElfFile
 from aiflame.resolve.files.code_files import Code
 from aiflame.resolve.native.lookup import look_up

@@ -15,7 +15,8 @@ from read_everything import of_python, read_everything
 
 import aiflame
 from aiflame.errors import AiflameError
-from aiflame.profile import opening, seal
+from aiflame.profile import opening
+from aiflame.profile.sealing import seal
 
 STRANGER = 12345
 
@@ -125,8 +126,8 @@ def test_a_link_that_comes_after_all_was_looked_through_leads_nowhere_either(tmp
 
 
 def _underive(profile: Path) -> None:
-    from aiflame.profile.door import Folder
-    from aiflame.profile.index import Index
+    from aiflame.profile.folder.door import Folder
+    from aiflame.profile.tables.index import Index
 
     tables = Folder.open(profile).folder("tables")
     index = Index.read(tables)

@@ -42,7 +42,7 @@ from aiflame.analyze.overview.summary import summarize
 from aiflame.analyze.spans import Spans, both, union, without
 from aiflame.errors import AiflameError
 from aiflame.intra import captures
-from aiflame.profile.door import Folder
+from aiflame.profile.folder.door import Folder
 
 RAN = {"name": "gemm", "device": "H200", "api": 1, "grid_x": 4, "grid_y": 1, "grid_z": 1}
 

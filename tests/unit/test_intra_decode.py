@@ -17,7 +17,7 @@ from aiflame.errors import AiflameError
 from aiflame.intra.captures import HEAD, MAGIC, Captures, read
 from aiflame.intra.decode import Layout, nested, opened, paired, records
 from aiflame.intra.tables import Ran, tables
-from aiflame.profile.door import Folder
+from aiflame.profile.folder.door import Folder
 
 LOAD, DOT, LOOP = 0, 1, 2
 SCOPES = [scope(LOAD, "load a", "load"), scope(DOT, "dot", "mma"), scope(LOOP, "loop", "loop")]

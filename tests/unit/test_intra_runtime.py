@@ -30,7 +30,7 @@ from aiflame.intra.catalog import chosen  # noqa: E402
 from aiflame.intra.cta_ring import straight  # noqa: E402
 from aiflame.intra.errors import Refused  # noqa: E402
 from aiflame.intra.passes import Kernel, pass_  # noqa: E402
-from aiflame.profile.door import Folder  # noqa: E402
+from aiflame.profile.folder.door import Folder  # noqa: E402
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from aiflame.profile import ControlPage
-from aiflame.profile.door import Folder
+from aiflame.profile.folder.control_page import ControlPage
+from aiflame.profile.folder.door import Folder
 from aiflame.recorder.keep import Keeper
 
 SECRET = b"PRIVATE KEY MATERIAL"

@@ -13,7 +13,7 @@ from aiflame.analyze.kernel.choice import choose
 from aiflame.analyze.kernel.choice import kernels as kernel_list
 from aiflame.attribute.meaning.specializations import distinct_names
 from aiflame.attribute.trees.build import tree
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 
 
 def variant(readable: str, suffixes: tuple[str, ...] = (), name: str = "vadd", **more: Any) -> Row:

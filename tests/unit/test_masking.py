@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spool_files import ProcessFiles, ended_profile
 
-from aiflame.profile.masking import MASK, masked, masked_arguments, masked_command
 from aiflame.profile.opening import open_profile
+from aiflame.profile.secrets.masking import MASK, masked, masked_arguments, masked_command
 from aiflame.recorder import RecordOptions, place_of
 from aiflame.recorder.run import prepare
 

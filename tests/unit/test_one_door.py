@@ -1,4 +1,4 @@
-"""Paths of a profile are joined and opened by `profile/door.py` alone, and by `below.py`, which it calls: the source is read for
+"""Paths of a profile are joined and opened by `profile/folder/door.py` alone, and by `below.py`, which it calls: the source is read for
 expressions that do it elsewhere."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "aiflame"
-DOOR = frozenset({"profile/door.py", "profile/below.py"})
+DOOR = frozenset({"profile/folder/door.py", "profile/folder/below.py"})
 
 PARTS = frozenset(
     {
@@ -46,15 +46,15 @@ WHAT_OTHERS_OPEN = {
     "exchange/collapsed.py": "the stacks that the user named",
     "intra/capture_writer.py": "inside the recorded program: a file of its own recording",
     "intra/compile_hook.py": "our own source",
-    "profile/aside.py": "the user's cache",
-    "profile/claims.py": "the user's state folder",
-    "profile/describe.py": "our own documentation",
-    "profile/generate_header.py": "our own source",
-    "profile/index.py": "Parquet into memory",
-    "profile/living.py": "/proc; the profile that a process there names, to compare it by number",
-    "profile/meta.py": "/proc",
+    "profile/sealing/aside.py": "the user's cache",
+    "profile/folder/claims.py": "the user's state folder",
+    "profile/schema/describe.py": "our own documentation",
+    "profile/schema/generate_header.py": "our own source",
+    "profile/tables/index.py": "Parquet into memory",
+    "profile/spool/living.py": "/proc; the profile that a process there names, to compare it by number",
+    "profile/folder/meta.py": "/proc",
     "profile/opening.py": "names of profiles in a folder that the user named",
-    "profile/store.py": "Parquet by descriptor",
+    "profile/tables/store.py": "Parquet by descriptor",
     "recorder/checkup.py": "this machine",
     "recorder/checkup_cuda.py": "this machine",
     "recorder/command.py": "the program that is recorded",

@@ -17,10 +17,10 @@ from profiles import native
 from spool_files import ProcessFiles, ended_profile
 
 import aiflame
-from aiflame.profile import claims
-from aiflame.profile.codes import FrameKind
-from aiflame.profile.door import Folder
-from aiflame.profile.meta import Clocks, Host, Meta, Recorder
+from aiflame.profile.folder import claims
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.meta import Clocks, Host, Meta, Recorder
+from aiflame.profile.schema.enums import FrameKind
 from aiflame.resolve.files.outside import NOTHING, outside_of
 
 DATA = Path(__file__).parent / "data"

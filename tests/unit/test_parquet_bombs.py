@@ -13,12 +13,12 @@ import pytest
 from little_memory import said
 
 from aiflame.errors import AiflameError
-from aiflame.profile.door import Folder
-from aiflame.profile.index import Index, write_part
-from aiflame.profile.meta import Meta
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.meta import Meta
 from aiflame.profile.opening import open_profile
-from aiflame.profile.parquet_pages import NotOurs, sizes
-from aiflame.profile.thrift import NotThrift, Reader
+from aiflame.profile.tables.index import Index, write_part
+from aiflame.profile.tables.parquet_pages import NotOurs, sizes
+from aiflame.profile.tables.thrift import NotThrift, Reader
 
 READ = """
 import sys

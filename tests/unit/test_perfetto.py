@@ -21,9 +21,9 @@ from timelines import Program
 
 from aiflame.attribute.timeline.tables import Timeline
 from aiflame.attribute.timeline.whole import timeline
-from aiflame.profile.codes import RegionApi, RegionKind
-from aiflame.profile.meta import Clocks
-from aiflame.profile.store import Profile
+from aiflame.profile.folder.meta import Clocks
+from aiflame.profile.schema.enums import RegionApi, RegionKind
+from aiflame.profile.tables.store import Profile
 from aiflame.render.perfetto import trace as perfetto
 from aiflame.render.perfetto import wire
 

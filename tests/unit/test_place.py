@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from aiflame.errors import AiflameError
-from aiflame.profile.door import Folder
-from aiflame.profile.job import Job, rank_folders
-from aiflame.profile.meta import JobRank, Meta
-from aiflame.profile.rank_numbers import parse_ranks, write_ranks
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.meta import JobRank, Meta
+from aiflame.profile.ranks.job import Job, rank_folders
+from aiflame.profile.ranks.rank_numbers import parse_ranks, write_ranks
 from aiflame.recorder.place import ProfileLocation, place_of, rank_here
 
 COMMAND = ["python3", "train.py"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 from aiflame.resolve.names.readable import readable
 
 

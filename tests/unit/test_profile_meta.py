@@ -9,9 +9,10 @@ import sys
 import pytest
 
 from aiflame.errors import AiflameError
-from aiflame.profile import Clocks, ControlPage, Host, Meta, Recorder
-from aiflame.profile.codes import ControlState, StopReason
-from aiflame.profile.door import Folder
+from aiflame.profile.folder.control_page import ControlPage
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.meta import Clocks, Host, Meta, Recorder
+from aiflame.profile.schema.control_schema import ControlState, StopReason
 
 
 def test_meta_comes_back_as_written(tmp_path):
@@ -97,5 +98,5 @@ def test_a_damaged_control_page_is_an_error(tmp_path, content):
 
 
 def test_the_recorders_part_needs_the_standard_library_alone():
-    script = "import sys, aiflame.profile, aiflame.profile.schema; print('polars' in sys.modules, 'numpy' in sys.modules)"
+    script = "import sys, aiflame.profile, aiflame.profile.schema.all_tables; print('polars' in sys.modules, 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "False False\n"

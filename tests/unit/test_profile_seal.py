@@ -14,12 +14,13 @@ import pytest
 from spool_files import ProcessFiles, busy_process, ended_profile
 
 from aiflame.errors import AiflameError
-from aiflame.profile import ControlPage, Host, Meta, Recorder
-from aiflame.profile.codes import ControlState
-from aiflame.profile.door import Folder
+from aiflame.profile.folder.control_page import ControlPage
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.meta import Host, Meta, Recorder
 from aiflame.profile.opening import open_profile
-from aiflame.profile.schema import HEADER_BYTES
-from aiflame.profile.seal import seal
+from aiflame.profile.schema.all_tables import HEADER_BYTES
+from aiflame.profile.schema.control_schema import ControlState
+from aiflame.profile.sealing.seal import seal
 
 
 def contents(path: Path) -> dict[str, list[dict[str, object]]]:
@@ -59,8 +60,8 @@ def test_more_processes_than_files_may_be_open(tmp_path):
     path = ended_profile(tmp_path / "a.aiflame", *(ProcessFiles(pid=pid, start_ns=pid, command="make") for pid in range(1, 201)))
     script = f"""
 import resource
-from aiflame.profile.door import Folder
-from aiflame.profile.seal import seal
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.sealing.seal import seal
 import polars
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 seal(Folder.open({str(path)!r}))
@@ -104,8 +105,8 @@ def test_damage_and_an_early_stop_are_told_in_the_notes(tmp_path):
 
 KILLED_AT = """
 import os, signal, sys
-from aiflame.profile.door import Folder
-from aiflame.profile.seal import seal
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.sealing.seal import seal
 profile, left = sys.argv[1], int(sys.argv[2])
 def watch(event, arguments):
     global left
@@ -152,13 +153,8 @@ def test_two_sealers_at_once_make_one_profile(tmp_path):
             errors.append(error)
 
     threads = [threading.Thread(target=one) for _ in range(3)]
-    other = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            f"from aiflame.profile.seal import seal; from aiflame.profile.door import Folder; seal(Folder.open({str(path)!r}))",
-        ]
-    )
+    imports = "from aiflame.profile.folder.door import Folder; from aiflame.profile.sealing.seal import seal"
+    other = subprocess.Popen([sys.executable, "-c", f"{imports}; seal(Folder.open({str(path)!r}))"])
     for thread in threads:
         thread.start()
     for thread in threads:

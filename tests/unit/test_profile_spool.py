@@ -13,11 +13,11 @@ import pytest
 from spool_files import ProcessFiles, busy_process
 
 from aiflame.errors import AiflameError
-from aiflame.profile.check import check_word, intact_entries, intact_records
-from aiflame.profile.door import Folder
-from aiflame.profile.records import Type
-from aiflame.profile.schema import HEADER_BYTES, TABLES
-from aiflame.profile.spool import DAMAGED_TEXT, READ_FIRST, REFERENCES, ProcessSpool, read
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.schema.all_tables import HEADER_BYTES, TABLES
+from aiflame.profile.schema.records import Type
+from aiflame.profile.spool.check_words import check_word, intact_entries, intact_records
+from aiflame.profile.spool.process_spool import DAMAGED_TEXT, READ_FIRST, REFERENCES, ProcessSpool, read
 
 
 def damage_of(folder: Path) -> dict[str, int]:

@@ -9,9 +9,9 @@ import pytest
 from spool_files import busy_process, ended_profile
 
 from aiflame.errors import AiflameError
-from aiflame.profile import sql
 from aiflame.profile.opening import open_profile
-from aiflame.profile.store import Profile
+from aiflame.profile.tables import sql
+from aiflame.profile.tables.store import Profile
 
 READERS = ("read_csv", "read_parquet", "read_json", "read_ndjson", "read_ipc", "read_avro", "scan_csv", "scan_parquet", "read_anything")
 

@@ -16,11 +16,11 @@ from spool_files import ProcessFiles, busy_process, ended_profile
 
 import aiflame
 from aiflame.errors import AiflameError
-from aiflame.profile import Clocks, Meta, Recorder
-from aiflame.profile.door import Folder
-from aiflame.profile.index import Index, write_part
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.meta import Clocks, Meta, Recorder
 from aiflame.profile.opening import newest, open_profile
-from aiflame.profile.schema import TABLES
+from aiflame.profile.schema.all_tables import TABLES
+from aiflame.profile.tables.index import Index, write_part
 
 
 @pytest.fixture

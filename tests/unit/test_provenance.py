@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from profiles import Row, native, python, sealed, stack
 
 from aiflame.attribute.meaning.fused_kernels import KernelOrigins, kernel_origins
-from aiflame.profile.kinds import Kind
-from aiflame.profile.store import Profile
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.store import Profile
 from aiflame.resolve.fused_ops import kernel_labels, label, provenance, with_kernels
 
 GENERATED = "/tmp/torchinductor_me/ab/cabc.py"

@@ -11,7 +11,7 @@ from test_provenance import ADD, GELU, NORM, call
 
 from aiflame.analyze.kernel.annotate import annotate
 from aiflame.analyze.kernel.annotate_json import to_json
-from aiflame.profile.store import Profile
+from aiflame.profile.tables.store import Profile
 from aiflame.render.terminal.annotate_header import header
 
 FUSED = "triton_per_fused_add_native_layer_norm_2"

@@ -22,7 +22,7 @@ from aiflame.analyze.ranks.page import RankPage, rank_page
 from aiflame.analyze.ranks.sources import sources
 from aiflame.analyze.ranks.steps import MOST_COLUMNS, step_map
 from aiflame.analyze.tables.table import TableOf
-from aiflame.profile.store import Profile
+from aiflame.profile.tables.store import Profile
 
 SLEEPS = Made(sleeps={(2, 1): 20})
 

@@ -19,15 +19,15 @@ from aiflame.attribute.timeline.whole import timeline
 from aiflame.attribute.transforms.difference import diff
 from aiflame.attribute.trees.build import tree
 from aiflame.errors import AiflameError
-from aiflame.profile.codes import CallBackend, CallKind, FrameKind
-from aiflame.profile.door import Folder
-from aiflame.profile.job import FOLDER, Job, rank_name
-from aiflame.profile.kinds import Kind
-from aiflame.profile.meta import Clocks, Host, JobRank, Meta
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.meta import Clocks, Host, JobRank, Meta
 from aiflame.profile.opening import newest, open_profile
-from aiflame.profile.rank_of import ranks_of
-from aiflame.profile.ranked import Ranked, some_ranks
-from aiflame.profile.shifts import Shift
+from aiflame.profile.ranks.job import FOLDER, Job, rank_name
+from aiflame.profile.ranks.rank_of import ranks_of
+from aiflame.profile.ranks.ranked import Ranked, some_ranks
+from aiflame.profile.ranks.shifts import Shift
+from aiflame.profile.schema.enums import CallBackend, CallKind, FrameKind
+from aiflame.profile.schema.kinds import Kind
 
 S = 1_000_000_000
 MARK = FrameKind.MARK << 60

@@ -17,7 +17,7 @@ from aiflame.analyze.ranks.fan_out import here
 from aiflame.analyze.ranks.one_profile import answer as answer_of
 from aiflame.analyze.ranks.one_profile import facts_of_ranks
 from aiflame.analyze.ranks.sources import sources
-from aiflame.profile.shifts import Shift
+from aiflame.profile.ranks.shifts import Shift
 
 SLEEPS = Made(sleeps={(2, 2): 20})
 """Rank 2 sleeps 20 ms in the backward of layer 2."""

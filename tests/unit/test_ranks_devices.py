@@ -16,7 +16,7 @@ from aiflame.analyze.ranks.collectives import Sort, sort_of
 from aiflame.analyze.ranks.comparison import Ranks, ranks
 from aiflame.analyze.ranks.fan_out import here
 from aiflame.analyze.ranks.sources import sources
-from aiflame.profile.codes import CallBackend, CallKind
+from aiflame.profile.schema.enums import CallBackend, CallKind
 
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 STEP = 1000.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aiflame.errors import AiflameError
-from aiflame.profile.codes import GpuSampling
+from aiflame.profile.schema.control_schema import GpuSampling
 from aiflame.recorder import parse_sampling
 
 

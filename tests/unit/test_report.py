@@ -21,7 +21,7 @@ from report_profiles import HOSTILE, SLOWEST, SOURCE, STEPS, hostile, training
 
 import aiflame
 from aiflame.errors import AiflameError
-from aiflame.profile.store import Profile
+from aiflame.profile.tables.store import Profile
 from aiflame.render.report import document
 from aiflame.render.report.code import MOST_IN_A_FILE
 from aiflame.render.report.document import Report, write

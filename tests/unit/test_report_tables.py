@@ -22,8 +22,8 @@ from aiflame.analyze.tables.table import TableOf
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.tree import Kind
 from aiflame.attribute.trees.build import tree
-from aiflame.profile.meta import Meta
-from aiflame.profile.store import Profile
+from aiflame.profile.folder.meta import Meta
+from aiflame.profile.tables.store import Profile
 
 DAMAGED = (
     *("kernels", "copies", "launches", "syncs", "regions", "region_ends", "cpu_samples", "graph_nodes"),

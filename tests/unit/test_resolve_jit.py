@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import Row, sealed, stack, this_machine
 
-from aiflame.profile.codes import FrameKind
-from aiflame.profile.kinds import Kind
-from aiflame.profile.meta import Clocks, Meta
-from aiflame.profile.store import Profile
+from aiflame.profile.folder.meta import Clocks, Meta
+from aiflame.profile.schema.enums import FrameKind
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.store import Profile
 from aiflame.resolve.jit.dumps import JitNames, jitdump, perf_map
 from aiflame.resolve.symbols import resolve
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 from aiflame.resolve.names.cpp_names import shorten
 from aiflame.resolve.names.long_names import outline
 from aiflame.resolve.names.readable import LONGEST_FULL, LONGEST_SHORT, readable

@@ -12,10 +12,10 @@ import pytest
 from binaries import Binary, build, run, symbols
 from profiles import native, sealed, stack, this_machine
 
-from aiflame.profile.kinds import Kind
-from aiflame.profile.meta import Clocks, Meta
+from aiflame.profile.folder.meta import Clocks, Meta
 from aiflame.profile.opening import open_profile
-from aiflame.profile.store import Profile
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.store import Profile
 from aiflame.resolve.symbols import resolve
 
 

@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 from profiles import native, python, sealed, stack
 
-from aiflame.profile.codes import FrameKind
-from aiflame.profile.kinds import Kind
-from aiflame.profile.meta import Clocks, Meta
+from aiflame.profile.folder.meta import Clocks, Meta
+from aiflame.profile.schema.enums import FrameKind
+from aiflame.profile.schema.kinds import Kind
 from aiflame.resolve.symbols import SYMBOLS, resolve
 
 MARK, KERNEL = FrameKind.MARK << 60, FrameKind.KERNEL << 60

@@ -8,8 +8,8 @@ import numpy as np
 from profiles import native, python, sealed
 
 from aiflame.attribute.stacks.table import StackTable, outermost_layers, stack_table
-from aiflame.profile.codes import FrameKind
-from aiflame.profile.store import Profile
+from aiflame.profile.schema.enums import FrameKind
+from aiflame.profile.tables.store import Profile
 
 LAYER = FrameKind.LAYER << 60
 WORDS = [python(1, 0), LAYER | 5, python(2, 0), LAYER | 6, native(1, 0x40)]

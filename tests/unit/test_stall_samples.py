@@ -18,7 +18,7 @@ from aiflame.analyze.kernel.choice import kernels
 from aiflame.analyze.overview.summary import summarize
 from aiflame.analyze.top import top
 from aiflame.attribute.trees.build import tree
-from aiflame.profile.store import Profile
+from aiflame.profile.tables.store import Profile
 
 DAMAGED = Sampled("k", [(0, "EXIT", (), {"drain": 2, "drain_not_issued": 7}), (16, "MOV R1, R2", (), {"wait": 5, "wait_not_issued": 3})])
 SAMPLES, NOT_ISSUED = 7, 10

@@ -11,8 +11,8 @@ from profiles import sealed
 from aiflame.analyze.tally import DEVICE, HOST, TRAFFIC, tally
 from aiflame.attribute.timeline.runtime_names import NAMES
 from aiflame.attribute.timeline.whole import timeline
-from aiflame.profile.codes import CallBackend, CopyKind, GpuApi
-from aiflame.profile.store import Profile
+from aiflame.profile.schema.enums import CallBackend, CopyKind, GpuApi
+from aiflame.profile.tables.store import Profile
 from aiflame.resolve import resolve
 
 ZE = int(GpuApi.LEVEL_ZERO)

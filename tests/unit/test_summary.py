@@ -13,8 +13,8 @@ from test_attribute import SYMBOLS
 from aiflame.analyze.overview.summary import MOST_PARTS, Summary, summarize
 from aiflame.attribute.transforms.filters import without_idle
 from aiflame.attribute.trees.build import tree
-from aiflame.profile.meta import Clocks, Host, Meta
-from aiflame.profile.store import Profile
+from aiflame.profile.folder.meta import Clocks, Host, Meta
+from aiflame.profile.tables.store import Profile
 
 META = Meta(
     version="1.2",

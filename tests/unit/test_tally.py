@@ -12,8 +12,8 @@ from profiles import ran, sealed
 from rich.console import Console
 
 from aiflame.analyze.tally import DEVICE, HOST, LAUNCH, TRAFFIC, Section, tally, to_json
-from aiflame.profile.codes import CallBackend, CopyKind, GpuApi, SyncKind
-from aiflame.profile.store import Profile
+from aiflame.profile.schema.enums import CallBackend, CopyKind, GpuApi, SyncKind
+from aiflame.profile.tables.store import Profile
 from aiflame.render.terminal.tally_table import print_tally
 
 CUDA, MPI, OPENCL = int(GpuApi.CUDA), int(CallBackend.MPI), int(CallBackend.OPENCL)

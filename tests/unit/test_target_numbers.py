@@ -1,4 +1,4 @@
-"""Python that runs inside the program imports nothing of ours: the numbers that it repeats are those of `profile/codes.py`."""
+"""Python that runs inside the program imports nothing of ours: the numbers that it repeats are those of `profile/schema/`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import aiflame
-from aiflame.profile import codes
+from aiflame.profile.schema import control_schema, enums
 
 TARGET = Path(aiflame.__file__).parent / "target"
 REPEATED = re.compile(r'^([A-Z_, ]+) = ([0-9, ]+)\n"""((?:\w+\.\w+(?:, )?)+)"""$', re.MULTILINE)
@@ -24,7 +24,7 @@ FOUND = [
 @pytest.mark.parametrize(("file", "name", "number"), FOUND)
 def test_a_repeated_number_is_that_of_the_code(file: str, name: str, number: int) -> None:
     enum, member = name.split(".")
-    assert getattr(codes, enum)[member] == number
+    assert (getattr(enums, enum, None) or getattr(control_schema, enum))[member] == number
 
 
 def test_there_are_some() -> None:

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 import aiflame
 from aiflame.cli.commands import run
 from aiflame.errors import AiflameError
-from aiflame.profile.control import ControlPage
-from aiflame.profile.door import Folder
-from aiflame.profile.meta import Meta
-from aiflame.profile.seal import seal
-from aiflame.profile.telemetry import read
-from aiflame.profile.telemetry_format import FOLDER, Header, Packer, Series, pack_header, read_header
+from aiflame.profile.folder.control_page import ControlPage
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.meta import Meta
+from aiflame.profile.folder.telemetry_files import FOLDER, Header, Packer, Series, pack_header, read_header
+from aiflame.profile.sealing.seal import seal
+from aiflame.profile.sealing.telemetry import read
 from aiflame.recorder.options import parse_telemetry
 from aiflame.recorder.sources.base import Look
 from aiflame.recorder.telemetry import SHARE, Telemetry, _Budget, _Scheduled

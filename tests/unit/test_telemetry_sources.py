@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from fake_machine import MEMINFO, diskstats, fake_nvml, net, pressure, stat, write
 
-from aiflame.profile.door import Folder
-from aiflame.profile.telemetry import read
-from aiflame.profile.telemetry_format import FOLDER, Packer, pack_header
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.telemetry_files import FOLDER, Packer, pack_header
+from aiflame.profile.sealing.telemetry import read
 from aiflame.recorder.sources import cpu, memory, nvidia, system, vendors
 from aiflame.recorder.sources.base import Source, SysfsSource
 

@@ -17,7 +17,7 @@ import aiflame
 from aiflame.attribute.timeline.spans import lanes, nested_lanes, pieces
 from aiflame.attribute.timeline.tables import SliceKind, TrackKind
 from aiflame.attribute.timeline.whole import timeline
-from aiflame.profile.codes import AllocationKind, CopyKind, GpuApi, PayloadType, RegionApi, RegionKind, SampleState, SyncKind
+from aiflame.profile.schema.enums import AllocationKind, CopyKind, GpuApi, PayloadType, RegionApi, RegionKind, SampleState, SyncKind
 
 CALL, KERNEL, COPY, WAIT = SliceKind.CALL, SliceKind.KERNEL, SliceKind.COPY, SliceKind.WAIT
 

@@ -15,7 +15,7 @@ from timelines import Shown, check_nesting
 from aiflame.attribute.timeline import intra
 from aiflame.attribute.timeline.tables import SliceKind, TrackKind
 from aiflame.attribute.timeline.whole import timeline
-from aiflame.profile.meta import Meta
+from aiflame.profile.folder.meta import Meta
 from aiflame.render.perfetto import trace
 from aiflame.render.report.timeline_block import timeline_block
 

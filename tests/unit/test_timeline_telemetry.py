@@ -13,8 +13,8 @@ from test_attribute import SYMBOLS
 
 from aiflame.attribute.timeline.tables import Timeline, TrackKind
 from aiflame.attribute.timeline.whole import timeline
-from aiflame.profile.meta import Clocks
-from aiflame.profile.store import Profile
+from aiflame.profile.folder.meta import Clocks
+from aiflame.profile.tables.store import Profile
 from aiflame.render.perfetto import trace
 
 GPU = "NVIDIA H200 [0]"

@@ -10,8 +10,8 @@ from profiles import sealed
 
 from aiflame.attribute.timeline.tables import SliceKind
 from aiflame.attribute.timeline.whole import timeline
-from aiflame.profile.codes import CallBackend, CallKind
-from aiflame.profile.store import Profile
+from aiflame.profile.schema.enums import CallBackend, CallKind
+from aiflame.profile.tables.store import Profile
 from aiflame.resolve import resolve
 
 NOBODY = 0xFFFFFFFF

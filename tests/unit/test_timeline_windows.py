@@ -16,8 +16,8 @@ from aiflame.attribute.timeline import near as timeline_near
 from aiflame.attribute.timeline.tables import Timeline
 from aiflame.attribute.timeline.whole import timeline
 from aiflame.attribute.timeline.windows import TooMuch, Windows
-from aiflame.profile.codes import CopyKind, GpuApi, RegionApi, RegionKind, SyncKind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.enums import CopyKind, GpuApi, RegionApi, RegionKind, SyncKind
+from aiflame.profile.tables.interface import Tables
 from aiflame.render.report.timeline_block import timeline_block
 
 MOST = 1_000_000

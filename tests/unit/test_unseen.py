@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from spool_files import ProcessFiles, ended_profile
 
-from aiflame.profile import Meta
-from aiflame.profile.meta import Clocks
+from aiflame.profile.folder.meta import Clocks, Meta
 from aiflame.profile.opening import open_profile
-from aiflame.profile.unseen import CpuTime, notes_on
+from aiflame.profile.sealing.unseen import CpuTime, notes_on
 
 S = 1_000_000_000
 

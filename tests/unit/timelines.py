@@ -14,9 +14,9 @@ from profiles import Row, native, python, sealed
 
 from aiflame.attribute.timeline.tables import SliceKind, Timeline, TrackKind
 from aiflame.attribute.timeline.whole import timeline
-from aiflame.profile.codes import FrameKind, GpuApi
-from aiflame.profile.kinds import Kind
-from aiflame.profile.store import Profile
+from aiflame.profile.schema.enums import FrameKind, GpuApi
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.store import Profile
 
 LAYERS = ("", "layers.0", "layers.0.attn", "layers.1")
 OPS = ("mm", "add", "relu")

@@ -7,9 +7,9 @@ from typing import Any
 
 from profiles import Row, python, ran, sealed
 
-from aiflame.profile.codes import CopyKind, FrameKind, RegionApi, RegionKind
-from aiflame.profile.kinds import Kind
-from aiflame.profile.store import Profile
+from aiflame.profile.schema.enums import CopyKind, FrameKind, RegionApi, RegionKind
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.store import Profile
 
 BACKWARD = 1 << 15
 LAST_NODE = 0xFFFFFFFF

@@ -9,7 +9,7 @@ import pytest
 from report_visits import Opener, Visit
 
 import aiflame
-from aiflame.profile.store import Profile
+from aiflame.profile.tables.store import Profile
 from aiflame.render.report.document import Report, write
 from aiflame.render.report.server import Server
 

@@ -16,8 +16,8 @@ import aiflame
 from aiflame.attribute.timeline.tables import SliceKind
 from aiflame.attribute.timeline.whole import timeline
 from aiflame.cli.commands import run
-from aiflame.profile.codes import RegionApi, RegionKind
-from aiflame.profile.store import Profile
+from aiflame.profile.schema.enums import RegionApi, RegionKind
+from aiflame.profile.tables.store import Profile
 from aiflame.recorder.library import collector
 
 ROOT = Path(__file__).parents[2]
