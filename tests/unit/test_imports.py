@@ -16,7 +16,10 @@ PACKAGE = SOURCE / "aiflame"
 
 PUBLIC = {"errors", "json_text", "values", "version"}
 """Any room may import these; they import nothing of ours."""
-PROFILE = {"profile"}
+SPOOL = {"profile.schema", "profile.secrets", "profile.folder", "profile.spool"}
+TABLES = SPOOL | {"profile.tables"}
+SEALING = TABLES | {"profile.ranks", "profile.sealing"}
+PROFILE = SEALING | {"profile"}
 INTRA = PROFILE | {"intra"}
 NAMES = PROFILE | {"resolve.files", "resolve.names"}
 RESOLVE = INTRA | NAMES | {"resolve", "resolve.native", "resolve.device", "resolve.jit", "resolve.python"}
@@ -41,7 +44,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "region": set(),
     "memory": set(),
     "target": set(),
-    "profile": set(),
+    "profile.schema": set(),
+    "profile.secrets": set(),
+    "profile.folder": {"profile.schema"},
+    "profile.spool": SPOOL,
+    "profile.tables": SPOOL,
+    "profile.ranks": TABLES,
+    "profile.sealing": SEALING,
+    "profile": SEALING,
     "recorder": PROFILE,
     "intra": PROFILE,
     "resolve.files": PROFILE,
@@ -102,12 +112,12 @@ NOT_BEFORE_THE_PROGRAM = {
     *("numpy", "polars", "rich"),
     *("aiflame.api", "aiflame.cli.recorded", "aiflame.recorder.end", "aiflame.recorder.telemetry"),
     *(
-        "aiflame.profile.schema",
-        "aiflame.profile.codes",
+        "aiflame.profile.schema.all_tables",
+        "aiflame.profile.schema.enums",
         "aiflame.profile.opening",
-        "aiflame.profile.store",
-        "aiflame.profile.living",
-        "aiflame.profile.typed_json",
+        "aiflame.profile.tables.store",
+        "aiflame.profile.spool.living",
+        "aiflame.profile.folder.typed_json",
     ),
 }
 """What takes long to import, while a person waits for the program to start."""
@@ -230,7 +240,7 @@ def test_the_program_is_started_before_what_takes_long_is_imported(tmp_path: Pat
         ("render/x.py", "def f():\n    import aiflame.cli.main", ["line 2: aiflame.cli.main"]),
         ("render/x.py", "from aiflame import exchange", ["line 1: aiflame.exchange"]),
         ("render/x.py", "from aiflame import open", ["line 1: aiflame"]),
-        ("attribute/x.py", "import numpy\nfrom aiflame.profile.kinds import Kind", []),
+        ("attribute/x.py", "import numpy\nfrom aiflame.profile.schema.kinds import Kind", []),
         ("attribute/arrays/x.py", "from aiflame.attribute.tree import Tree", ["line 1: aiflame.attribute.tree"]),
         ("attribute/tree.py", "from aiflame.attribute.stacks import functions", ["line 1: aiflame.attribute.stacks"]),
         ("attribute/devices/x.py", "from aiflame.attribute.meaning.context import BRINGS\nfrom .work import work", []),
