@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "unit"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "unit" / "builders"))
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
 from aiflame.profile.folder.meta import Host
