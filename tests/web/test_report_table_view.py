@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 from report_profiles import HOSTILE, hostile
 from report_visits import COPIED, Opener, Visit
-from stories import Story
-from test_findings import SYMBOLS, train
+from small_program import SYMBOLS
+from stories import Story, train
 
 from aiflame.analyze.tables.table import Column, TableOf
 from aiflame.render.report.document import write

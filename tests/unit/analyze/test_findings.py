@@ -8,8 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from stories import ITEM, LOOP, MAIN, US, Story
-from test_attribute import SYMBOLS
+from small_program import SYMBOLS
+from stories import ITEM, LOOP, MAIN, US, Story, train
 
 from aiflame.analyze.finding import Finding
 from aiflame.analyze.findings.biggest import findings
@@ -36,21 +36,6 @@ def busy(story: Story, until: float, begin: float = 0, name: str = "sgemm", *lay
         story.layer_work(begin, begin, until, *layers, name=name)
     else:
         story.work(begin, begin, until, MAIN, name=name)
-
-
-def train(story: Story, number: int, work: float = 900, idle: float = 100, *, wait: str = "") -> None:
-    """A step of `idle` + `work` µs: idle first, in which the main thread waits for data or for the device."""
-    begin = 10_000 * (number + 1) if wait == "" and work > 5000 else 1000 * (number + 1)
-    if wait == "data":
-        story.during("data", begin, begin + idle - 1)
-    half = work / 2
-    story.layer_work(begin + idle, begin + idle, begin + idle + half, "model", name="sgemm")
-    story.now = round((begin + idle + 1) * US)
-    story.backward()
-    story.kernels[-1] |= {"start_ns": round((begin + idle + half) * US), "end_ns": round((begin + idle + work) * US), "name": "sgemm"}
-    if wait == "sync":
-        story.waits(begin + idle + 10, begin + idle + work + 2, ITEM)
-    story.during("optimizer", begin + idle + work - 5, begin + idle + work - 4)
 
 
 # Idle time

@@ -8,8 +8,8 @@ import pytest
 from examples import COSTLY
 from hypothesis import given
 from hypothesis import strategies as st
+from small_program import SYMBOLS, InMemory, damaged
 from stories import ITEM, LOOP, MAIN, US, Story
-from test_attribute import SYMBOLS, InMemory, damaged
 
 from aiflame.analyze.device.idle_causes import BETWEEN_LAUNCHES_NS, SOON_NS
 from aiflame.analyze.device.idle_gaps import LONGEST

@@ -10,8 +10,8 @@ from examples import COSTLY
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import ran, sealed
+from small_program import SYMBOLS, InMemory
 from stories import US, Story
-from test_attribute import SYMBOLS, InMemory
 
 from aiflame.analyze.device.occupancy import STATES, InSteps, occupancy
 from aiflame.analyze.device.profile_analysis import ProfileAnalysis, profile_analysis

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from compiled_kernels import ADD, GELU, NORM, call
 from profiles import ran, sealed
-from test_provenance import ADD, GELU, NORM, call
 
 from aiflame.analyze.kernel.annotate import annotate
 from aiflame.analyze.kernel.annotate_json import to_json

@@ -10,8 +10,8 @@ from examples import COSTLY
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import Row
+from small_program import SYMBOLS, InMemory, damaged
 from stories import DEVICE, ITEM, LOOP, MAIN, US, Story
-from test_attribute import SYMBOLS, InMemory, damaged
 from test_summary import training
 
 from aiflame.analyze.device.occupancy import STATES

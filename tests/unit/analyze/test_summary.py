@@ -7,8 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from small_program import SYMBOLS
 from stories import DEVICE, MAIN, US, Story
-from test_attribute import SYMBOLS
 
 from aiflame.analyze.overview.summary import MOST_PARTS, Summary, summarize
 from aiflame.attribute.transforms.filters import without_idle

@@ -5,13 +5,12 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-import polars as pl
 import pytest
 from examples import COSTLY
 from hypothesis import given
 from hypothesis import strategies as st
-from profiles import Row, native, python, ran, sealed, stack
-from profiles import _frame as frame_of
+from profiles import Row, native, ran, sealed, stack
+from small_program import CODES, EVAL_PC, LAYER, MAIN, MARK, PROCESSES, PYMAIN, SYMBOLS, THREADS, WORK, WORK_PC, InMemory, damaged, symbol
 from trees import is_sound
 
 from aiflame.attribute.transforms.filters import without_idle
@@ -19,15 +18,10 @@ from aiflame.attribute.tree import Kind, Tree
 from aiflame.attribute.trees.build import default_metric, metrics, tree
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed
-from aiflame.profile.schema.all_tables import TABLE
-from aiflame.profile.schema.enums import CopyKind, FrameKind, SampleState
-from aiflame.profile.spool.process_spool import empty_frame
+from aiflame.profile.schema.enums import CopyKind, SampleState
 from aiflame.profile.tables.store import Profile
 
 MS = 1_000_000
-MAIN, WORK, PYMAIN = native(1, 0x100), native(1, 0x200), python(1, 8)
-MARK, LAYER = FrameKind.MARK << 60 | 1, FrameKind.LAYER << 60 | 1
-WORK_PC, EVAL_PC = native(1, 0x210, exact=True), native(2, 0x900, exact=True)
 
 
 def lines(of: Tree, metric: str = "cpu-time") -> dict[str, int]:
@@ -40,24 +34,6 @@ def lines(of: Tree, metric: str = "cpu-time") -> dict[str, int]:
 
 def sample(stack_id: int, ms: int = 1, thread: int = 1, **more: int) -> Row:
     return {"thread": thread, "stack": stack_id, "weight": ms, "period_ns": MS, **more}
-
-
-def symbol(frame: int, name: str, kind: Kind = Kind.C, depth: int = 0, **more: object) -> Row:
-    row = {"process": 0, "frame": frame, "depth": depth, "name": name, "full_name": "", "kind": int(kind), "module": "libx.so"}
-    return {**row, "file": "", "line": 0, "offset": 0, "approximate": False, **more}
-
-
-SYMBOLS = [
-    symbol(MAIN, "main"),
-    symbol(WORK, "work", file="/src/work.c", line=12),
-    symbol(WORK_PC, "work", file="/src/work.c", line=14),
-    symbol(PYMAIN, "run", Kind.PYTHON, module="", file="/app/train.py", line=44),
-    symbol(EVAL_PC, "_PyEval_EvalFrameDefault", module="libpython3.11.so.1.0", file="ceval.c", line=99),
-    symbol(MARK, "[OpenMP wait]", Kind.WAIT, module=""),
-]
-CODES = [{"first_line": 40, "filename": "/app/train.py", "qualname": "run"}]
-THREADS = [{"tid": 4711, "name": "python"}]
-PROCESSES = [{"pid": 4711, "command": "/usr/bin/python3\0-u\0/app/train.py\0--fast"}]
 
 
 def profile(path: Path, **tables: list[Row]) -> Profile:
@@ -272,34 +248,6 @@ def test_a_tree_may_be_grouped_by_library_first(tmp_path: Path) -> None:
     recorded = profile(tmp_path, stacks=stack(MAIN, PYMAIN), cpu_samples=[sample(1, 1), sample(2, 2)])
     under = "train.py (4711);main thread;main"
     assert lines(tree(recorded, by="module")) == {f"libx.so;{under}": 1, f"Python;{under};py::run": 2}
-
-
-class InMemory:
-    """Tables without a file."""
-
-    def __init__(self, tables: dict[str, list[Row]]) -> None:
-        self.tables = {name: frame_of(name, rows) for name, rows in tables.items()}
-
-    def has(self, name: str) -> bool:
-        return name in self.tables
-
-    def table(self, name: str) -> pl.DataFrame:
-        return self.tables[name] if name in self.tables else frame_of(name, [])
-
-    def scan(self, name: str) -> pl.LazyFrame:
-        return self.table(name).lazy()
-
-
-NUMBERS = {pl.UInt8: 2**8, pl.UInt16: 2**16, pl.UInt32: 2**32, pl.UInt64: 2**64}
-
-
-def damaged(name: str) -> st.SearchStrategy[list[Row]]:
-    """Rows of a table with anything in their numbers, small ones more often."""
-    columns = {}
-    for column, kind in empty_frame(TABLE[name]).schema.items():
-        if limit := NUMBERS.get(type(kind)):
-            columns[column] = st.integers(0, 4) | st.integers(0, limit - 1)
-    return st.lists(st.fixed_dictionaries({**columns, "process": st.integers(0, 1)}), max_size=6)
 
 
 @COSTLY

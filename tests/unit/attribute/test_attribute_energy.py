@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from calling import run_aiflame
+from device_work import GPU, OTHER, UNDER, kernel, lines, profile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import Row, ran
 from telemetries import MS, S, counter, told
-from test_attribute_gpu import GPU, OTHER, UNDER, kernel, lines, profile
 
 from aiflame.analyze.overview.summary import summarize
 from aiflame.attribute.sites.devices import device_sites

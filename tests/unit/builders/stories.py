@@ -94,4 +94,19 @@ class Story(Program):
         return sealed(path / "p.aiflame", meta, **{name: rows for name, rows in {**tables, **more}.items() if rows})
 
 
-__all__ = ["DEVICE", "ITEM", "LOOP", "MAIN", "TRAIN", "US", "Story"]
+def train(story: Story, number: int, work: float = 900, idle: float = 100, *, wait: str = "") -> None:
+    """A step of `idle` + `work` µs: idle first, in which the main thread waits for data or for the device."""
+    begin = 10_000 * (number + 1) if wait == "" and work > 5000 else 1000 * (number + 1)
+    if wait == "data":
+        story.during("data", begin, begin + idle - 1)
+    half = work / 2
+    story.layer_work(begin + idle, begin + idle, begin + idle + half, "model", name="sgemm")
+    story.now = round((begin + idle + 1) * US)
+    story.backward()
+    story.kernels[-1] |= {"start_ns": round((begin + idle + half) * US), "end_ns": round((begin + idle + work) * US), "name": "sgemm"}
+    if wait == "sync":
+        story.waits(begin + idle + 10, begin + idle + work + 2, ITEM)
+    story.during("optimizer", begin + idle + work - 5, begin + idle + work - 4)
+
+
+__all__ = ["DEVICE", "ITEM", "LOOP", "MAIN", "TRAIN", "US", "Story", "train"]

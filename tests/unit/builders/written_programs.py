@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from device_work import REASONS, sample
 from profiles import Row, python, ran, sealed
 
 from aiflame.profile.schema.enums import CopyKind, FrameKind, RegionApi, RegionKind
@@ -13,6 +14,7 @@ from aiflame.profile.tables.store import Profile
 
 BACKWARD = 1 << 15
 LAST_NODE = 0xFFFFFFFF
+MM = "at::_ops::mm::call"
 DEVICE = "NVIDIA H200"
 TORCH = "/site-packages/torch/"
 CALL_IMPL = ("Module._call_impl", TORCH + "nn/modules/module.py")
@@ -167,3 +169,29 @@ class _Called:
     def __exit__(self, *error: object) -> None:
         self.program.now += 10
         self.program.tables["layer_calls"].append({**self.row, "end_ns": self.program.now, "sequence_end": self.program.sequence + 1})
+
+
+def train(program: Program) -> None:
+    program.data()
+    program.launch(TRAIN, name="HOST_TO_DEVICE")
+    program.forward("model", "model/layers.0")
+    program.launch(TRAIN, "at::_ops::nll_loss::call", name="loss")
+    program.backward()
+    program.launch(TRAIN, ("clip_grad_norm_", TORCH + "nn/utils/clip_grad.py"), name="clip")
+    program.optimizer()
+
+
+def training(path: Path, **more: list[Row]) -> Profile:
+    program = Program()
+    with program.region("warm-up", domain="", api=RegionApi.NVTX):
+        program.launch(TRAIN, name="init")
+    for _ in range(3):
+        train(program)
+    for frames in ((TRAIN,), (TRAIN, CALL_IMPL, "layer model", MM), (TRAIN, TENSOR_BACKWARD, MM)):
+        for thread in (1, 0):
+            program.sample(*frames, thread=thread)
+    program.tables["launches"].pop()  # a kernel whose launch is not known
+    program.tables |= {"stall_reasons": REASONS, "gpu_functions": [{"cubin": 7, "name": "kernel"}], **more}
+    program.tables["gpu_windows"] = [{"device": "NVIDIA H200", "begin_ns": 1000, "end_ns": 1 << 20}]
+    program.tables["gpu_samples"] = [sample(97), sample(5, offset=0x20), sample(3, function=2)]
+    return program.profile(path)

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from profiles import Row, ran, sealed
 from sampled_kernels import CODE, Sampled, line, profile
-from test_attribute import SYMBOLS
+from small_program import SYMBOLS
 
 from aiflame.attribute.trees.build import tree
 from aiflame.cli.commands import run as run_command

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
-from profiles import ran, sealed, stack
+from profiles import ran, sealed
+from rank_folders import Row, S, a_rank, job, rank_folder, working
 
 import aiflame
 from aiflame.analyze.ranks.clock_estimate import Meetings, aligned
@@ -22,52 +22,14 @@ from aiflame.errors import AiflameError
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.meta import Clocks, Host, JobRank, Meta
 from aiflame.profile.opening import newest, open_profile
-from aiflame.profile.ranks.job import FOLDER, Job, rank_name
+from aiflame.profile.ranks.job import FOLDER, Job
 from aiflame.profile.ranks.rank_of import ranks_of
 from aiflame.profile.ranks.ranked import Ranked, some_ranks
 from aiflame.profile.ranks.shifts import Shift
-from aiflame.profile.schema.enums import CallBackend, CallKind, FrameKind
+from aiflame.profile.schema.enums import CallBackend, CallKind
 from aiflame.profile.schema.kinds import Kind
 
-S = 1_000_000_000
-MARK = FrameKind.MARK << 60
-HERE = Host(name="node0", boot_id="b0")
 THERE = Host(name="node1", boot_id="b1")
-Row = dict[str, Any]
-
-
-def a_rank(rank: int, host: Host = HERE, started: Clocks | None = None, size: int = 4, **more: Any) -> Meta:
-    started = started or Clocks(100 * S, 100 * S, 5000 * S)
-    ended = Clocks(started.monotonic_ns + S, started.raw_ns + S, started.realtime_ns + S)
-    told = {"exit_status": 0, "complete": True, **more}
-    return Meta(command=("train",), host=host, started=started, ended=ended, job_rank=JobRank(rank, size, rank, "mpich", "run1"), **told)
-
-
-def working(*, pid: int = 7, ticks: int = 1, time_ns: int = 101 * S, name: str = "work") -> dict[str, list[Row]]:
-    """A process with one thread that was met `ticks` times in a function."""
-    return {
-        "processes": [{"pid": pid, "start_ns": 100 * S, "command": "train"}],
-        "threads": [{"tid": pid, "start_ns": 100 * S}],
-        "marks": [{"text": name}],
-        "stacks": stack(MARK | 1),
-        "cpu_samples": [{"thread": 1, "stack": 1, "weight": 1, "period_ns": 1000, "time_ns": time_ns + tick} for tick in range(ticks)],
-    }
-
-
-Tables = Callable[[int], dict[str, list[Row]]]
-
-
-def rank_folder(path: Path, rank: int) -> Path:
-    return path / FOLDER / rank_name(rank)
-
-
-def job(path: Path, *metas: Meta, size: int = 4, tables: Tables = lambda rank: working(ticks=rank + 1)) -> Path:
-    for meta in metas:
-        assert meta.job_rank is not None
-        rank = meta.job_rank.rank
-        sealed(rank_folder(path, rank), meta, **tables(rank))
-    Job("run1", "mpich", size).announce(Folder.open(path))
-    return path
 
 
 def four(path: Path) -> Path:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from test_attribute_context import training
 from test_blocks import opened
+from written_programs import training
 
 from aiflame.attribute.sites.devices import device_sites
 from aiflame.render.report.facts_block import facts_block, facts_makers

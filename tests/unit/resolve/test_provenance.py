@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from compiled_kernels import ADD, GELU, GENERATED, NORM, call, op
 from hypothesis import given
 from hypothesis import strategies as st
-from profiles import Row, native, python, sealed, stack
+from profiles import native, python, sealed, stack
 
 from aiflame.attribute.meaning.fused_kernels import KernelOrigins, kernel_origins
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.store import Profile
 from aiflame.resolve.fused_ops import kernel_labels, label, provenance, with_kernels
 
-GENERATED = "/tmp/torchinductor_me/ab/cabc.py"
 LIBRARY = "/tmp/torchinductor_me/cd/ccdc.main.so"
 
 
-def op(name: str, layer: str = "", share: int = 1, **more: Any) -> dict[str, Any]:
-    return {"op": name, "layer": layer, "outer": layer.split(".")[0], "file": "model.py", "line": 10, "bytes": share, **more}
-
-
-def call(kernel: str, line: int, *ops: dict[str, Any], library: str = "", process: int = 0) -> Row:
-    told = {"line": line, "library": library, "backward": False, "ops": list(ops)}
-    names = {"kernel": kernel, "compiler": "inductor", "module": "0/0 forward", "file": GENERATED}
-    return {"process": process, **names, "origins": json.dumps(told)}
-
-
-ADD, NORM, GELU = op("aten::add", "layers.2", 30), op("aten::native_layer_norm", "layers.3.norm", 10), op("aten::gelu", "layers.3", 8)
 FUSED = call("cpp_fused_add_native_layer_norm_2", 40, ADD, NORM, library=LIBRARY)
 ALONE = call("cpp_fused_gelu_1", 44, GELU)
 

@@ -33,7 +33,7 @@ from intra_kernels import (
     profile_of,
 )
 from profiles import sealed, stack
-from test_attribute import CODES, MAIN, PROCESSES, PYMAIN, SYMBOLS, THREADS, WORK
+from small_program import CODES, MAIN, PROCESSES, PYMAIN, SYMBOLS, THREADS, WORK
 
 import aiflame.resolve.device.intra_tables as resolved
 from aiflame.analyze.findings.biggest import findings

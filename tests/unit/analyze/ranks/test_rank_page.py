@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-import test_ranked
+import rank_folders
 from made_ranks import MS, Made, job
-from test_ranked import a_rank, working
+from rank_folders import a_rank, working
 
 import aiflame
 from aiflame.analyze.ranks import page as pages
@@ -148,4 +148,4 @@ def test_nothing_at_all_is_a_page_too() -> None:
 
 
 def _plain(path: Path) -> Path:
-    return test_ranked.job(path, a_rank(0, size=2), a_rank(1, size=2), size=2, tables=lambda rank: working(ticks=3))
+    return rank_folders.job(path, a_rank(0, size=2), a_rank(1, size=2), size=2, tables=lambda rank: working(ticks=3))

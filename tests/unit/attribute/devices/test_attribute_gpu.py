@@ -2,73 +2,45 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from device_work import (
+    BARRIER,
+    GEMM,
+    GPU,
+    LINES,
+    LONG,
+    LONG_NOT_ISSUED,
+    OTHER,
+    REASONS,
+    SASS,
+    TABLES,
+    UNDER,
+    graph,
+    kernel,
+    lines,
+    profile,
+    sample,
+    window,
+)
 from examples import COSTLY
 from hypothesis import given
 from hypothesis import strategies as st
-from profiles import Row, ran, sealed, stack
-from test_attribute import CODES, MAIN, PROCESSES, PYMAIN, SYMBOLS, THREADS, WORK, InMemory, damaged
+from profiles import Row, ran
+from small_program import CODES, PROCESSES, SYMBOLS, THREADS, InMemory, damaged
 from trees import is_sound
 
 from aiflame.attribute.metrics import METRIC_ROWS
 from aiflame.attribute.transforms.filters import without_idle
-from aiflame.attribute.tree import Kind, Tree
+from aiflame.attribute.tree import Kind
 from aiflame.attribute.trees.build import metrics, tree
-from aiflame.exchange import collapsed
 from aiflame.profile.schema.enums import CopyKind
 from aiflame.profile.tables.store import Profile
 
-UNDER = "train.py (4711);main thread;main"
-GPU, OTHER = "NVIDIA H200 [0]", "NVIDIA H200 [1]"
-REASONS = [
-    {"name": "smsp__pcsamp_warps_issue_stalled_long_scoreboard"},
-    {"name": "smsp__pcsamp_warps_issue_stalled_long_scoreboard_not_issued"},
-    {"name": "smsp__pcsamp_warps_issue_stalled_barrier"},
-]
-LONG, LONG_NOT_ISSUED, BARRIER = 1, 2, 3
-
-
-def lines(of: Tree, metric: str) -> dict[str, int]:
-    text = io.StringIO()
-    collapsed.write(of, metric, text)
-    return {path: int(value) for path, value in (line.rsplit(" ", 1) for line in text.getvalue().splitlines())}
-
-
-def profile(path: Path, **tables: list[Row]) -> Profile:
-    """Stack 1 is main, 2 main → run (Python), 3 main → run → work; launch n comes from stack n."""
-    given: dict[str, list[Row]] = {
-        "processes": PROCESSES, "threads": THREADS, "symbols": SYMBOLS, "codes": CODES, "stacks": stack(MAIN, PYMAIN, WORK),
-        "launches": [{"thread": 1, "stack": number, "api": 2, "correlation": number} for number in (1, 2, 3)],
-        "stall_reasons": REASONS,
-    }  # fmt: skip
-    return sealed(path / "p.aiflame", **{**given, **tables})
-
-
-def kernel(launch: int, start: int, end: int, name: str = "gemm", **more: Any) -> Row:
-    return {"name": name, "device": GPU, "api": 2, "correlation": launch, "start_ns": start, "end_ns": end, **more}
-
-
-def window(begin: int, end: int, **more: Any) -> Row:
-    return {"device": GPU, "begin_ns": begin, "end_ns": end, **more}
-
-
-def sample(count: int, in_window: int = 1, offset: int = 0x10, reason: int = LONG, function: int = 1) -> Row:
-    return {"window": in_window, "function": function, "offset": offset, "reason": reason, "count": count}
-
-
-GEMM = [{"cubin": 7, "name": "gemm"}]
-
-
 # Graphs
-
-
-def graph(*nodes: tuple[int, int, int]) -> list[Row]:
-    return [{"node": node, "original": original, "thread": 1, "stack": stack_id} for node, original, stack_id in nodes]
 
 
 def test_a_replayed_kernel_lies_under_the_replay_and_the_stack_that_captured_it(tmp_path: Path) -> None:
@@ -274,18 +246,6 @@ def test_what_was_not_issued_is_a_part_of_all_and_never_counted_twice(tmp_path: 
     assert lines(tree(recorded, "gpu-latency"), "gpu-latency") == {inside: 6}
 
 
-LINES = [
-    {"cubin": 7, "function": "gemm", "offset": 0x10, "depth": 0, "name": "gemm", "file": "/src/gemm.cu", "line": 41},
-    {"cubin": 7, "function": "gemm", "offset": 0x10, "depth": 1, "name": "dot", "file": "/src/dot.cuh", "line": 12},
-    {"cubin": 7, "function": "gemm", "offset": 0x20, "depth": 0, "name": "gemm", "file": "/src/gemm.cu", "line": 41},
-    {"cubin": 7, "function": "gemm", "offset": 0x30, "depth": 0, "name": "gemm", "file": "/src/gemm.cu", "line": 0},
-]
-SASS = [
-    {"cubin": 7, "function": "gemm", "offset": 0x10, "sass": "@!P0 LDG.E.128 R4, [R2.64]"},
-    {"cubin": 7, "function": "gemm", "offset": 0x20, "sass": "FFMA R1, R2, R3, R4"},
-]
-
-
 @pytest.fixture
 def inside(tmp_path: Path) -> Profile:
     samples = [sample(5, offset=0x10), sample(3, offset=0x20, reason=BARRIER), sample(2, offset=0x30), sample(1, offset=0x20)]
@@ -356,8 +316,6 @@ def test_samples_and_bytes_are_metrics_where_there_are_any(inside: Profile) -> N
 
 
 # Whatever the input is
-
-TABLES = ("launches", "kernels", "kernel_shapes", "copies", "graph_nodes", "stacks", "gpu_windows", "gpu_samples", "gpu_functions")
 
 
 @COSTLY

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from device_work import LONG, REASONS, UNDER, kernel, lines, sample, window
 from facts_trees import stacks_of_facts, stacks_of_tree
 from intra_captures import Cta, Kernel, Record, scope, spans
 from intra_kernels import BEGIN_NS, profile_of
 from profiles import stack
-from test_attribute import CODES, MAIN, PROCESSES, PYMAIN, SYMBOLS, THREADS, WORK
-from test_attribute_gpu import LONG, REASONS, UNDER, kernel, lines, sample, window
+from small_program import CODES, MAIN, PROCESSES, PYMAIN, SYMBOLS, THREADS, WORK
 
 from aiflame.attribute.devices.scopes import SCOPED
 from aiflame.attribute.sites.devices import device_sites

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from test_attribute import InMemory
+from small_program import InMemory
 
 from aiflame.attribute.devices.launches import LaunchTable
 

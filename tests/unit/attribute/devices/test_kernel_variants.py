@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from device_work import GPU, graph, kernel, lines, profile
 from profiles import Row, ran
-from test_attribute_gpu import GPU, graph, kernel, lines, profile
 
 from aiflame.analyze.kernel.choice import choose
 from aiflame.analyze.kernel.choice import kernels as kernel_list

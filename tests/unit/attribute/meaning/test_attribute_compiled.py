@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from compiled_kernels import ADD, GELU, NORM, call, op
 from profiles import sealed
-from test_provenance import ADD, GELU, NORM, call, op
 
 from aiflame.attribute.forest import Forest
 from aiflame.attribute.meaning.fused_kernels import kernel_origins

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from profiles import Row
-from test_attribute_gpu import REASONS, sample
 from trees import is_sound
-from written_programs import BACKWARD, CALL_IMPL, FETCH, OPTIMIZER_STEP, TENSOR_BACKWARD, TORCH, TRAIN, Program
+from written_programs import BACKWARD, CALL_IMPL, FETCH, MM, OPTIMIZER_STEP, TENSOR_BACKWARD, TORCH, TRAIN, Program, train, training
 
 from aiflame.attribute.groupings import PREFIXES
 from aiflame.attribute.meaning.context import of_devices
@@ -21,11 +19,9 @@ from aiflame.attribute.tree import Tree
 from aiflame.attribute.trees.build import tree
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed
-from aiflame.profile.schema.enums import RegionApi
 from aiflame.profile.tables.store import Profile
 
 PROCESS = "train.py (4711)"
-MM = "at::_ops::mm::call"
 
 
 def lines(of: Tree, metric: str = "gpu-time") -> dict[str, int]:
@@ -41,16 +37,6 @@ def phases(program: Program, path: Path) -> list[str]:
 
 
 # Phases
-
-
-def train(program: Program) -> None:
-    program.data()
-    program.launch(TRAIN, name="HOST_TO_DEVICE")
-    program.forward("model", "model/layers.0")
-    program.launch(TRAIN, "at::_ops::nll_loss::call", name="loss")
-    program.backward()
-    program.launch(TRAIN, ("clip_grad_norm_", TORCH + "nn/utils/clip_grad.py"), name="clip")
-    program.optimizer()
 
 
 def test_a_step_goes_through_its_phases(tmp_path: Path) -> None:
@@ -186,22 +172,6 @@ def test_a_replayed_graph_has_the_layers_of_its_capture_and_the_step_of_its_repl
 
 
 # Groupings
-
-
-def training(path: Path, **more: list[Row]) -> Profile:
-    program = Program()
-    with program.region("warm-up", domain="", api=RegionApi.NVTX):
-        program.launch(TRAIN, name="init")
-    for _ in range(3):
-        train(program)
-    for frames in ((TRAIN,), (TRAIN, CALL_IMPL, "layer model", MM), (TRAIN, TENSOR_BACKWARD, MM)):
-        for thread in (1, 0):
-            program.sample(*frames, thread=thread)
-    program.tables["launches"].pop()  # a kernel whose launch is not known
-    program.tables |= {"stall_reasons": REASONS, "gpu_functions": [{"cubin": 7, "name": "kernel"}], **more}
-    program.tables["gpu_windows"] = [{"device": "NVIDIA H200", "begin_ns": 1000, "end_ns": 1 << 20}]
-    program.tables["gpu_samples"] = [sample(97), sample(5, offset=0x20), sample(3, function=2)]
-    return program.profile(path)
 
 
 @pytest.mark.parametrize("by", PREFIXES)

@@ -7,16 +7,15 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from compiled_kernels import ADD, NORM, call
+from device_work import GEMM, GPU, LINES, REASONS, SASS, TABLES, kernel, profile, sample, window
 from examples import COSTLY
 from facts_trees import stacks_of_facts, stacks_of_tree
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import Row, ran
-from test_attribute import SYMBOLS, InMemory, damaged
-from test_attribute_context import training
-from test_attribute_gpu import GEMM, GPU, LINES, REASONS, SASS, TABLES, kernel, profile, sample, window
-from test_provenance import ADD, NORM, call
-from written_programs import BACKWARD, CALL_IMPL, TENSOR_BACKWARD, TRAIN, Program
+from small_program import SYMBOLS, InMemory, damaged
+from written_programs import BACKWARD, CALL_IMPL, TENSOR_BACKWARD, TRAIN, Program, training
 
 from aiflame.attribute.groupings import GROUPING_ROWS, RANK
 from aiflame.attribute.sites.cpu import cpu_sites

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from device_work import GEMM, REASONS, kernel, profile, sample, window
 from facts_trees import stacks_of_facts
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import Row, ran
-from test_attribute_gpu import GEMM, REASONS, kernel, profile, sample, window
 from written_programs import DEVICE, TRAIN, Program
 
 from aiflame.attribute.arrays.time_bins import Bins, Steps, Sums, by_density, few_enough, in_bins, in_slots

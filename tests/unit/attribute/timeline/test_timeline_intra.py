@@ -9,7 +9,7 @@ import pytest
 from intra_captures import Cta, Kernel, scope, spans
 from intra_kernels import BEGIN_NS, ONE_STAGE, gemm, one_stage, profile_of
 from profiles import sealed, stack
-from test_attribute import CODES, MAIN, PROCESSES, PYMAIN, SYMBOLS, THREADS, WORK
+from small_program import CODES, MAIN, PROCESSES, PYMAIN, SYMBOLS, THREADS, WORK
 from timelines import Shown, check_nesting
 
 from aiflame.attribute.timeline import intra

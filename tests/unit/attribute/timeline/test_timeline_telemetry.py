@@ -8,8 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 from profiles import sealed
+from small_program import SYMBOLS
 from telemetries import MS, told
-from test_attribute import SYMBOLS
 
 from aiflame.attribute.timeline.tables import Timeline, TrackKind
 from aiflame.attribute.timeline.whole import timeline
