@@ -44,7 +44,7 @@ def traced(profile: Path) -> Path:
 def training(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A made-up training run on a GPU, with samples and marks."""
     path = tmp_path_factory.mktemp("made") / "training.aiflame"
-    make = [sys.executable, str(ROOT / "benchmarks" / "synthetic_profile.py"), str(path)]
+    make = [sys.executable, str(ROOT / "benchmarks" / "profiles" / "synthetic_profile.py"), str(path)]
     subprocess.run([*make, "--kernels", "6000", "--cpu-samples", "500", "--marked"], check=True)
     return path
 

@@ -1,6 +1,6 @@
 """Whatever happened to a profile, opening it gives an AiflameError or a sound profile.
 
-`benchmarks/fuzz_profiles.py` does more of the same.
+`benchmarks/profiles/fuzz_profiles.py` does more of the same.
 """
 
 from __future__ import annotations
