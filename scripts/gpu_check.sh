@@ -37,16 +37,16 @@ export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 part() {
   case $1 in
     tests) limit 900 env AIFLAME_GPU_RESULTS="$out/tests.json" "$python" -m pytest tests/gpu -q --tb=short -p no:cacheprovider ;;
-    overhead) limit 720 "$python" benchmarks/gpu_overhead.py --output "$out/overhead.json" $cpu ;;
-    cupti) limit 300 "$python" benchmarks/gpu_overhead.py --cupti --pairs 3 --workloads launch decode --output "$out/cupti.json" $cpu ;;
-    meaning) limit 240 "$python" benchmarks/gpu_overhead.py --meaning --workloads launch --output "$out/meaning.json" $cpu ;;
-    peers) limit 300 "$python" benchmarks/gpu_peers.py --output "$out/peers.json" $cpu ;;
-    coverage) limit 300 "$python" benchmarks/gpu_coverage.py --output "$out/coverage.json" --keep "$out/compiled.tar.gz" $cpu ;;
-    capture) limit 240 "$python" benchmarks/gpu_capture.py --output "$out/capture.json" $cpu ;;
-    halts) limit 240 "$python" benchmarks/gpu_halts.py --output "$out/halts.json" $cpu ;;
-    storage) limit 300 "$python" benchmarks/gpu_storage.py --output "$out/storage.json" $cpu ;;
-    intra) limit 420 "$python" benchmarks/gpu_intra.py --output "$out/intra.json" ;;
-    proton) limit 480 "$python" benchmarks/gpu_intra_proton.py --output "$out/proton.json" ;;
+    overhead) limit 720 "$python" benchmarks/gpu/gpu_overhead.py --output "$out/overhead.json" $cpu ;;
+    cupti) limit 300 "$python" benchmarks/gpu/gpu_overhead.py --cupti --pairs 3 --workloads launch decode --output "$out/cupti.json" $cpu ;;
+    meaning) limit 240 "$python" benchmarks/gpu/gpu_overhead.py --meaning --workloads launch --output "$out/meaning.json" $cpu ;;
+    peers) limit 300 "$python" benchmarks/gpu/gpu_peers.py --output "$out/peers.json" $cpu ;;
+    coverage) limit 300 "$python" benchmarks/gpu/gpu_coverage.py --output "$out/coverage.json" --keep "$out/compiled.tar.gz" $cpu ;;
+    capture) limit 240 "$python" benchmarks/gpu/gpu_capture.py --output "$out/capture.json" $cpu ;;
+    halts) limit 240 "$python" benchmarks/gpu/gpu_halts.py --output "$out/halts.json" $cpu ;;
+    storage) limit 300 "$python" benchmarks/gpu/gpu_storage.py --output "$out/storage.json" $cpu ;;
+    intra) limit 420 "$python" benchmarks/gpu/gpu_intra.py --output "$out/intra.json" ;;
+    proton) limit 480 "$python" benchmarks/gpu/gpu_intra_proton.py --output "$out/proton.json" ;;
     *) echo "no part is called $1" && return 2 ;;
   esac
 }

@@ -1,6 +1,7 @@
 """The pictures of docs/images/report: `screenshots.py [--profile PROFILE] [--only NAME]`.
 
-Without a profile, of the prepared slow program (tests/unit/slow_layer.py); with one, of its report. Pictures are PNGs of 256 colours.
+Without a profile, of the prepared slow program (tests/unit/builders/slow_layer.py); with one, of its report. Pictures are
+PNGs of 256 colours.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import aiflame
 from aiflame.render.report.document import write
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "unit"))
+sys.path.insert(0, str(ROOT / "tests" / "unit" / "builders"))
 from slow_layer import KERNEL, LINE, SLOW, SOURCE, USUAL, profile  # isort: skip  # noqa: E402
 
 WIDTH, HEIGHT = 1280, 800

@@ -1,5 +1,5 @@
 """Prints the report's module of kinds of frames and slices:
-`python scripts/web_kinds.py > src/aiflame/render/web/report/shared/kinds.js`. tests/unit/test_web_kinds.py compares."""
+`python scripts/web_kinds.py > src/aiflame/render/web/report/shared/kinds.js`. tests/unit/render/test_web_kinds.py compares."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from enum import IntEnum
 
 from aiflame.attribute.timeline.tables import SliceKind
 from aiflame.exchange.collapsed import MARKS
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 from aiflame.render.colors import TONES
 
 
 def main() -> None:
     print("// Written by scripts/web_kinds.py: a change by hand is lost.\n")
-    _numbers("KIND", Kind, "What a frame is, as profile/kinds.py numbers it.")
+    _numbers("KIND", Kind, "What a frame is, as profile/schema/kinds.py numbers it.")
     _numbers("SLICE", SliceKind, "What a slice of the timeline is, as attribute/timeline/tables.py numbers it.")
     print("/** Kinds from what contains to what is contained, as render/colors.py lists them. */")
     print("export const KIND_ORDER = Object.freeze([")

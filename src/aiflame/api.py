@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     import polars as pl
 
     from aiflame.attribute.tree import Tree
-    from aiflame.profile.meta import Meta
-    from aiflame.profile.tables import OpenedProfile
+    from aiflame.profile.folder.meta import Meta
+    from aiflame.profile.tables.interface import OpenedProfile
     from aiflame.recorder.options import RecordOptions
 
 
@@ -31,7 +31,7 @@ def open(path: str | Path | None = None, progress: Callable[[float], None] | Non
     """The profile at `path` (the newest one in the current folder without), sealed and resolved when it was not yet; of a parallel job
     all ranks, or those named."""
     from aiflame.profile.opening import newest, open_profile
-    from aiflame.profile.ranked import Ranked, some_ranks
+    from aiflame.profile.ranks.ranked import Ranked, some_ranks
     from aiflame.resolve import complete
 
     def align(job: Ranked) -> Ranked:

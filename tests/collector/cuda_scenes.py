@@ -13,9 +13,10 @@ import polars as pl
 import pytest
 from live import EVERYTHING, Outcome, Process, library, plain, processes, recorded
 
-from aiflame.profile.codes import FrameKind, GpuSampling
-from aiflame.profile.control import ControlPage
-from aiflame.profile.door import Folder
+from aiflame.profile.folder.control_page import ControlPage
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.schema.control_schema import GpuSampling
+from aiflame.profile.schema.enums import FrameKind
 
 FAKES = Path(os.environ.get("AIFLAME_TEST_PROGRAMS", Path(__file__).parents[2] / "build/dev/tests/collector")) / "fake_cuda"
 PROGRAM = Path(__file__).parents[1] / "e2e" / "programs" / "fake_gpu.py"

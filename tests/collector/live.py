@@ -15,12 +15,12 @@ import polars as pl
 import pytest
 
 from aiflame.errors import AiflameError
-from aiflame.profile.codes import Feature, GpuSampling
-from aiflame.profile.control import ControlPage
-from aiflame.profile.door import Folder
-from aiflame.profile.lives import read_lives
-from aiflame.profile.schema import TABLE
-from aiflame.profile.spool import ProcessSpool, empty_frame
+from aiflame.profile.folder.control_page import ControlPage
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.schema.all_tables import TABLE
+from aiflame.profile.schema.control_schema import Feature, GpuSampling
+from aiflame.profile.spool.lives import read_lives
+from aiflame.profile.spool.process_spool import ProcessSpool, empty_frame
 from aiflame.recorder.library import collector
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -22,7 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOM = 1024
 sys.path.insert(0, str(ROOT / "src"))
 
-from aiflame.profile import codes, records, schema  # noqa: E402
+from aiflame.profile.schema import all_tables, records  # noqa: E402
+from aiflame.profile.schema.control_schema import CONTROL, CONTROL_MAGIC, FORMAT, ControlState  # noqa: E402
 
 
 def load_module(path: Path) -> ModuleType:
@@ -62,9 +63,9 @@ class Code:
 def make_profile(profile: Path) -> None:
     """An empty profile whose control page says: record."""
     (profile / "spool").mkdir()
-    columns, _ = records.layout(schema.CONTROL)
+    columns, _ = records.layout(CONTROL)
     control = bytearray(4096)
-    values = {"magic": int.from_bytes(schema.CONTROL_MAGIC, "little"), "format": schema.FORMAT, "state": int(codes.ControlState.RECORDING)}
+    values = {"magic": int.from_bytes(CONTROL_MAGIC, "little"), "format": FORMAT, "state": int(ControlState.RECORDING)}
     for column, offset in columns:
         width = int(column.type.numpy[-1])
         control[offset : offset + width] = values.get(column.name, 0).to_bytes(width, "little")
@@ -121,16 +122,16 @@ class Reader:
         def bytes_at(reference: int) -> bytes:
             if not reference:
                 return b""
-            start = schema.HEADER_BYTES + (reference - 1) * 8
+            start = all_tables.HEADER_BYTES + (reference - 1) * 8
             (length,) = struct.unpack_from("<I", strings, start + 4)
             return strings[start + 8 : start + 8 + length]
 
         data = (folder / "codes.table").read_bytes()
-        columns, size = records.layout((records.COMMIT, *schema.TABLE["codes"].columns))
+        columns, size = records.layout((records.COMMIT, *all_tables.TABLE["codes"].columns))
         places = {column.name: offset for column, offset in columns}
         rows: dict[int, Code] = {}
-        for row in range(1, (len(data) - schema.HEADER_BYTES) // size + 1):
-            start = schema.HEADER_BYTES + (row - 1) * size
+        for row in range(1, (len(data) - all_tables.HEADER_BYTES) // size + 1):
+            start = all_tables.HEADER_BYTES + (row - 1) * size
             value = {name: struct.unpack_from("<I", data, start + offset)[0] for name, offset in places.items()}
             if value["commit"]:
                 rows[row] = Code(

@@ -10,9 +10,9 @@ import pytest
 from capture_ways import Way, ways
 from live import EVERYTHING, Outcome, Process, plain, processes
 
-from aiflame.profile.codes import FrameKind
-from aiflame.profile.control import ControlPage
-from aiflame.profile.door import Folder
+from aiflame.profile.folder.control_page import ControlPage
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.schema.enums import FrameKind
 from interpreters import VERSIONS, interpreter
 
 LIBRARY = Path(os.environ.get("AIFLAME_TEST_PROGRAMS", Path(__file__).parents[2] / "build/dev/tests/collector")) / "liblaunch_capture.so"

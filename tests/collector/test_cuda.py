@@ -12,7 +12,8 @@ import pytest
 from cuda_scenes import FAKES, Scene, files_of, joined, leaf, needs_fakes, samples
 from live import EVERYTHING
 
-from aiflame.profile.codes import AllocationKind, CopyKind, Feature, GpuSampling, SyncKind
+from aiflame.profile.schema.control_schema import Feature, GpuSampling
+from aiflame.profile.schema.enums import AllocationKind, CopyKind, SyncKind
 
 pytestmark = needs_fakes
 

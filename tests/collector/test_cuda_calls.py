@@ -13,7 +13,8 @@ import pytest
 from cuda_scenes import FAKES, Scene, joined, leaf, needs_fakes
 from live import EVERYTHING, Process
 
-from aiflame.profile.codes import CallBackend, CallKind, Feature
+from aiflame.profile.schema.control_schema import Feature
+from aiflame.profile.schema.enums import CallBackend, CallKind
 
 pytestmark = needs_fakes
 

@@ -11,7 +11,7 @@ import pytest
 from cuda_scenes import SAMPLED_ONCE, Scene, inside, joined, needs_fakes, samples, started_by_itself
 from live import Outcome, processes
 
-from aiflame.profile.codes import GpuSampling
+from aiflame.profile.schema.control_schema import GpuSampling
 
 pytestmark = needs_fakes
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cuda_scenes import FAKES, SAMPLED_ONCE, Scene, inside, joined, needs_fakes
 
-from aiflame.profile.codes import GpuSampling
+from aiflame.profile.schema.control_schema import GpuSampling
 
 pytestmark = needs_fakes
 

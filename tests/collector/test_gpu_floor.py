@@ -1,4 +1,4 @@
-"""CUPTI by itself, which overhead is told beside (benchmarks/gpu_floor.c): does it ask for what a recording asks? On the strict fake."""
+"""CUPTI by itself (benchmarks/gpu/gpu_floor.c), a peer of recording: does it ask for what a recording asks? On the strict fake."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from live import plain
 
 FAKES = Path(os.environ.get("AIFLAME_TEST_PROGRAMS", Path(__file__).parents[2] / "build/dev/tests/collector")) / "fake_cuda"
 PROGRAM = Path(__file__).parents[1] / "e2e" / "programs" / "fake_gpu_sampling.py"
-FLOOR = Path(__file__).parents[2] / "benchmarks" / "gpu_floor.c"
+FLOOR = Path(__file__).parents[2] / "benchmarks" / "gpu" / "gpu_floor.c"
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 
 pytestmark = [

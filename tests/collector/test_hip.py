@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 from live import EVERYTHING, PROGRAMS, Outcome, build, library, plain, processes, recorded
 
-from aiflame.profile.codes import CallBackend, Feature
+from aiflame.profile.schema.control_schema import Feature
+from aiflame.profile.schema.enums import CallBackend
 
 FEATURES = EVERYTHING & ~Feature.TRACE_STACKS & ~Feature.MEANING
 

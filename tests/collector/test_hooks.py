@@ -12,7 +12,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 from live import EVERYTHING, Outcome, Process, build, library, plain, processes, recorded
 
-from aiflame.profile.codes import Feature
+from aiflame.profile.schema.control_schema import Feature
 
 WAYS = (
     "fork_execve",

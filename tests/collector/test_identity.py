@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from live import EVERYTHING, Process, build, library, plain, processes, recorded
 
-from aiflame.profile.control import ControlPage
-from aiflame.profile.door import Folder
+from aiflame.profile.folder.control_page import ControlPage
+from aiflame.profile.folder.door import Folder
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user or change its root folder")
 

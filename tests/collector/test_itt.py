@@ -13,7 +13,8 @@ import polars as pl
 import pytest
 from live import EVERYTHING, PROGRAMS, Outcome, Process, library, plain, processes, recorded
 
-from aiflame.profile.codes import Feature, RegionApi, RegionKind
+from aiflame.profile.schema.control_schema import Feature
+from aiflame.profile.schema.enums import RegionApi, RegionKind
 
 CLIENT = PROGRAMS / "itt_client.py"
 WITHOUT_MEANING = EVERYTHING & ~Feature.MEANING

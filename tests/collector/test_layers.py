@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from live import EVERYTHING, Process, processes, recorded
 
-from aiflame.profile.codes import Feature, FrameKind
+from aiflame.profile.schema.control_schema import Feature
+from aiflame.profile.schema.enums import FrameKind
 from interpreters import VERSIONS, interpreter
 
 MODULE = """

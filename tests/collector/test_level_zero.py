@@ -12,7 +12,8 @@ import polars as pl
 import pytest
 from live import EVERYTHING, Outcome, Process, build, library, plain, processes, recorded
 
-from aiflame.profile.codes import CallBackend, CopyKind, Feature, GpuApi
+from aiflame.profile.schema.control_schema import Feature
+from aiflame.profile.schema.enums import CallBackend, CopyKind, GpuApi
 
 FEATURES = EVERYTHING & ~Feature.TRACE_STACKS & ~Feature.MEANING
 SLACK_NS = 10_000_000

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from live import processes, recorded
 
-from aiflame.profile.codes import SampleState
+from aiflame.profile.schema.enums import SampleState
 
 RATE = 999
 

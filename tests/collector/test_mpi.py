@@ -14,7 +14,8 @@ import polars as pl
 import pytest
 from live import EVERYTHING, PROGRAMS, Process, library, plain, processes, recorded
 
-from aiflame.profile.codes import CallBackend, CallKind, Feature
+from aiflame.profile.schema.control_schema import Feature
+from aiflame.profile.schema.enums import CallBackend, CallKind
 
 FEATURES = EVERYTHING & ~Feature.TRACE_STACKS & ~Feature.MEANING
 NOBODY = 0xFFFFFFFF

@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 from live import EVERYTHING, Outcome, Process, build, library, plain, processes, recorded
 
-from aiflame.profile.codes import CallBackend, CallKind, Feature
+from aiflame.profile.schema.control_schema import Feature
+from aiflame.profile.schema.enums import CallBackend, CallKind
 
 NONE = 0xFFFFFFFF
 VERSIONS = (1, 2, 3, 4, 5)

@@ -13,7 +13,8 @@ import polars as pl
 import pytest
 from live import EVERYTHING, PROGRAMS, Outcome, Process, library, plain, processes, recorded
 
-from aiflame.profile.codes import Feature, PayloadType, RegionApi, RegionKind
+from aiflame.profile.schema.control_schema import Feature
+from aiflame.profile.schema.enums import PayloadType, RegionApi, RegionKind
 
 CLIENT = PROGRAMS / "nvtx_client.py"
 WITHOUT_MEANING = EVERYTHING & ~Feature.MEANING

@@ -12,9 +12,9 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 from live import Process, build, build_for_llvms_openmp, library, processes, recorded
 
-from aiflame.profile.codes import FrameKind
-from aiflame.profile.control import ControlPage
-from aiflame.profile.door import Folder
+from aiflame.profile.folder.control_page import ControlPage
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.schema.enums import FrameKind
 
 OFFSET = (1 << 39) - 1
 

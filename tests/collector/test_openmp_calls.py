@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from live import Process, build, build_for_llvms_openmp, processes, recorded
 
-from aiflame.profile.codes import Feature
+from aiflame.profile.schema.control_schema import Feature
 
 TRACED = Feature.OPENMP | Feature.TRACE_OPENMP
 GOMP = """

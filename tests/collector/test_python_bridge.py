@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 from live import EVERYTHING, Outcome, Process, library, plain, processes, recorded
 
-from aiflame.profile.codes import Feature, PayloadType, RegionApi, RegionKind
-from aiflame.profile.records import Type
-from aiflame.profile.schema import TABLE
+from aiflame.profile.schema.all_tables import TABLE
+from aiflame.profile.schema.control_schema import Feature
+from aiflame.profile.schema.enums import PayloadType, RegionApi, RegionKind
+from aiflame.profile.schema.records import Type
 from interpreters import FREE_THREADED, VERSIONS, interpreter
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"

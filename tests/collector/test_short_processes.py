@@ -14,10 +14,10 @@ import polars as pl
 import pytest
 from live import processes, recorded
 
-from aiflame.profile.codes import ControlState
-from aiflame.profile.control import ControlPage
-from aiflame.profile.door import Folder
-from aiflame.profile.seal import seal
+from aiflame.profile.folder.control_page import ControlPage
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.schema.control_schema import ControlState
+from aiflame.profile.sealing.seal import seal
 
 TIMES = 100
 SCRIPT = f"i=0; while [ $i -lt {TIMES} ]; do x=$(echo $i); /bin/true; i=$((i+1)); done; exit 5"

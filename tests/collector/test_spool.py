@@ -14,10 +14,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from aiflame.profile import ControlPage
-from aiflame.profile.codes import ControlState, StopReason
-from aiflame.profile.door import Folder
+from aiflame.profile.folder.control_page import ControlPage
+from aiflame.profile.folder.door import Folder
 from aiflame.profile.opening import open_profile
+from aiflame.profile.schema.control_schema import ControlState, StopReason
 
 WRITERS = 64
 HANDLER = WRITERS - 1

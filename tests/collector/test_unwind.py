@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from live import processes
 
-from aiflame.profile.control import ControlPage
-from aiflame.profile.door import Folder
+from aiflame.profile.folder.control_page import ControlPage
+from aiflame.profile.folder.door import Folder
 
 HERE = Path(__file__).parent
 PROGRAMS = Path(os.environ.get("AIFLAME_TEST_PROGRAMS", HERE.parents[1] / "build/dev/tests/collector"))

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 from recording import PROGRAMS, PYTHON, Run
 
-from aiflame.profile.codes import CallBackend, CallKind
+from aiflame.profile.schema.enums import CallBackend, CallKind
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 BACKWARD, UNKNOWN, NONE = 1 << 15, 0xFFFFFFFF, 0xFFFFFFFF

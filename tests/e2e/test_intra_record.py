@@ -10,7 +10,7 @@ import pytest
 from recording import PROGRAMS, Recorder
 
 from aiflame.intra import captures
-from aiflame.profile.door import Folder
+from aiflame.profile.folder.door import Folder
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="no triton")
 PROGRAM = PROGRAMS / "intra_without_device.py"

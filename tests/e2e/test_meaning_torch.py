@@ -14,7 +14,7 @@ import pytest
 from recording import PYTHON, Recorder, Run
 from torch_programs import TRAINING, needs_torch, program, record_training
 
-from aiflame.profile.codes import FrameKind
+from aiflame.profile.schema.enums import FrameKind
 
 pytestmark = needs_torch
 BACKWARD = 1 << 15

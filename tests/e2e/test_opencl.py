@@ -16,7 +16,7 @@ import pytest
 from recording import PROGRAMS, Recorder, time_under
 
 from aiflame.api import Profile
-from aiflame.profile.codes import CopyKind
+from aiflame.profile.schema.enums import CopyKind
 
 pytest_plugins = ["opencl_device"]
 

@@ -9,7 +9,7 @@ import polars as pl
 from recording import PROGRAMS, Recorder
 
 from aiflame.api import Profile
-from aiflame.profile.codes import CallBackend
+from aiflame.profile.schema.enums import CallBackend
 
 pytest_plugins = ["opencl_device"]
 

@@ -17,7 +17,7 @@ import pytest
 from recording import PYTHON, Recorder
 
 import aiflame
-from aiflame.profile.meta import start_ticks
+from aiflame.profile.folder.meta import start_ticks
 
 RECORD = [PYTHON, "-m", "aiflame.cli.main", "record"]
 

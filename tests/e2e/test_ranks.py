@@ -14,9 +14,9 @@ import pytest
 from recording import PROGRAMS, PYTHON
 
 import aiflame
-from aiflame.profile.door import Folder
-from aiflame.profile.job import rank_folders
-from aiflame.profile.meta import boot_id
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.meta import boot_id
+from aiflame.profile.ranks.job import rank_folders
 
 LAUNCHER = """
 for rank in $(seq 0 $(({size} - 1))); do

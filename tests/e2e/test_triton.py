@@ -13,7 +13,7 @@ import pytest
 from recording import PROGRAMS, Recorder, Run
 from test_cuda_trees import FAKES
 
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 
 pytestmark = [
     pytest.mark.skipif(not (FAKES / "driver").exists(), reason=f"no {FAKES}: `make test` builds it"),

@@ -9,8 +9,8 @@ import polars as pl
 
 from aiflame.attribute.forest import Forest
 from aiflame.attribute.meaning.context import Meaning, of_devices, of_samples
-from aiflame.profile.codes import GpuApi
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.enums import GpuApi
+from aiflame.profile.tables.interface import Tables
 
 PHASES = ("Data loading", "Forward", "Backward", "Optimizer")
 

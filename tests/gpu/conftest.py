@@ -7,19 +7,16 @@ import importlib.util
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pytest
+from gpu_common import machine
+from gpu_runs import PROGRAMS, GpuRun, Recorder, Result
+from recording import PYTHON, Run
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent / "e2e"), str(HERE.parents[1] / "benchmarks")]
-
-from gpu_common import machine  # noqa: E402
-from gpu_runs import PROGRAMS, GpuRun, Recorder, Result  # noqa: E402
-from recording import PYTHON, Run  # noqa: E402
 
 
 @cache

@@ -13,7 +13,7 @@ from recording import Run, under
 
 from aiflame.api import Profile
 from aiflame.attribute.tree import Tree
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 
 PROGRAMS = Path(__file__).parent / "programs"
 MILLISECOND = 1_000_000

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from gpu_runs import GpuRun, Recorder
 
-from aiflame.profile.codes import CallBackend
+from aiflame.profile.schema.enums import CallBackend
 
 OUT_OF_MEMORY = 2
 BYTES, TOO_MUCH = 1 << 20, 1 << 45

@@ -14,7 +14,7 @@ import pytest
 from gpu_runs import MILLISECOND, PROGRAMS, GpuRun
 from recording import PYTHON, Run
 
-from aiflame.profile.codes import CallBackend
+from aiflame.profile.schema.enums import CallBackend
 
 pytest.importorskip("torch", reason="torch is not installed")
 

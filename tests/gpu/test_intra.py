@@ -11,7 +11,7 @@ import pytest
 from gpu_runs import GpuRun, Recorder, Result
 
 from aiflame.analyze.intra.kernels import intra
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 
 pytestmark = [
     pytest.mark.usefixtures("torch"),

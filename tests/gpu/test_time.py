@@ -7,7 +7,7 @@ import json
 import pytest
 from gpu_runs import MILLISECOND, GpuRun, Recorder, appear_in_order
 
-from aiflame.profile.codes import CopyKind
+from aiflame.profile.schema.enums import CopyKind
 
 SECONDS = "1.5"
 OFTEN = ("--gpu-sampling", str(1 << 20))

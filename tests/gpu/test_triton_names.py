@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from gpu_runs import GpuRun, Recorder
 
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 
 pytestmark = [
     pytest.mark.usefixtures("torch"),

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from report_profiles import training
 from report_visits import Opener, visits
 from viewer import Viewer
 
 from aiflame.render.report.document import write
-
-from report_profiles import training  # isort: skip  (on the path that report_visits adds)
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (

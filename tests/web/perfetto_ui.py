@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import http.server
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "unit"))  # profiles by construction
 
 _TRACE = "/the.pftrace"
 _QUERY = """async (sql) => {

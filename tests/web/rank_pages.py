@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "unit"))
 
 from made_ranks import Made, job
 

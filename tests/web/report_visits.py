@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "unit"))
 
 PATIENCE_MS = 20_000
 COPIED = "if (navigator.clipboard) navigator.clipboard.writeText = async (text) => { window.copied = text; };"

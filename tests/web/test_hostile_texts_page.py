@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hostile_texts import PAYLOAD, SEEN, profiles
 from report_visits import Opener
 
 import aiflame
 from aiflame.render.flame_svg import svg
 from aiflame.render.report.document import write
-
-from hostile_texts import PAYLOAD, SEEN, profiles  # isort: skip  (on the path that report_visits adds)
 
 VIEWS = ("overview", "flame", "scope", "timeline", "code", "tables")
 

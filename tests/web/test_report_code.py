@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from profiles import sealed
+from report_profiles import LINES, SOURCE, with_symbols
 from report_visits import COPIED, Opener, Visit
+from sampled_kernels import CODE, LIBRARY, Sampled
+from sampled_kernels import profile as sampled
 
 from aiflame.render.report.code import MOST_IN_A_FILE
 from aiflame.render.report.document import write
-
-from profiles import sealed  # isort: skip  (on the path that report_visits adds)
-from report_profiles import LINES, SOURCE, with_symbols  # isort: skip
-from sampled_kernels import CODE, LIBRARY, Sampled  # isort: skip
-from sampled_kernels import profile as sampled  # isort: skip
 
 SOURCES, SASS = ".pane[aria-label=Source]", ".pane[aria-label=Instructions]"
 

@@ -6,15 +6,14 @@ import threading
 from pathlib import Path
 
 import pytest
+from profiles import sealed
+from report_profiles import HOSTILE, SLOWEST, STEPS, hostile, training
 from report_visits import Opener, Visit
 
 import aiflame
-from aiflame.profile.store import Profile
+from aiflame.profile.tables.store import Profile
 from aiflame.render.report.document import Report, write
 from aiflame.render.report.server import Server
-
-from report_profiles import HOSTILE, SLOWEST, STEPS, hostile, training  # isort: skip  (on the path that report_visits adds)
-from profiles import sealed  # isort: skip
 
 VIEWS = ("overview", "flame", "scope", "timeline", "code", "tables")
 TITLES = ("Overview", "Flame graph", "FlameScope", "Timeline", "Source and SASS", "Tables")

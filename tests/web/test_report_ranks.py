@@ -8,14 +8,13 @@ import io
 from pathlib import Path
 
 import pytest
+from made_ranks import Made, job
 from rank_pages import SLEEPS, many_ranks
+from report_profiles import training
 from report_visits import COPIED, Opener, Visit
 
 import aiflame
 from aiflame.render.report.document import write
-
-from made_ranks import Made, job  # isort: skip  (on the path that rank_pages adds)
-from report_profiles import training  # isort: skip
 
 MANY = 1024
 

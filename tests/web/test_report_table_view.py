@@ -8,16 +8,15 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from report_profiles import HOSTILE, hostile
 from report_visits import COPIED, Opener, Visit
+from small_program import SYMBOLS
+from stories import Story, train
 
 from aiflame.analyze.tables.table import Column, TableOf
 from aiflame.render.report.document import write
 from aiflame.render.report.overview import tables_block
 from aiflame.render.report.page import page as report_page
-
-from report_profiles import HOSTILE, hostile  # isort: skip  (on the path that report_visits adds)
-from stories import Story  # isort: skip
-from test_findings import SYMBOLS, train  # isort: skip
 
 MANY = 100_000
 

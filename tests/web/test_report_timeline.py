@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import struct
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from made_timelines import MS, ORIGIN, stream, training
 from report_facts import Leaf, Site, facts, kernel, process
 from report_pages import Opener, Report, reports
 
 from aiflame.attribute.timeline.tables import Making, TrackKind
 from aiflame.render.report.timeline_block import timeline_block
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "unit"))
-from made_timelines import MS, ORIGIN, stream, training
 
 STEP = "#view=timeline&time=0-10000000"
 """The first step, of 10 ms: 40 kernels, one each 250 µs, on stream 7."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from made_timelines import MS, ORIGIN
 from report_pages import PATIENCE_MS, Opener, Report, reports
 from test_report_timeline import lane, shown, x_of
 
@@ -18,9 +18,6 @@ from aiflame.attribute.timeline.tables import Making, SliceKind, Timeline, Track
 from aiflame.attribute.timeline.windows import TooMuch
 from aiflame.render.report.server import Server
 from aiflame.render.report.timeline_block import timeline_block
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "unit"))
-from made_timelines import MS, ORIGIN
 
 MANY = 60_000
 PACE = 2000

@@ -16,8 +16,8 @@ import aiflame
 from aiflame.attribute.timeline.tables import SliceKind
 from aiflame.attribute.timeline.whole import timeline
 from aiflame.cli.commands import run
-from aiflame.profile.codes import RegionApi, RegionKind
-from aiflame.profile.store import Profile
+from aiflame.profile.schema.enums import RegionApi, RegionKind
+from aiflame.profile.tables.store import Profile
 from aiflame.recorder.library import collector
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +44,7 @@ def traced(profile: Path) -> Path:
 def training(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A made-up training run on a GPU, with samples and marks."""
     path = tmp_path_factory.mktemp("made") / "training.aiflame"
-    make = [sys.executable, str(ROOT / "benchmarks" / "synthetic_profile.py"), str(path)]
+    make = [sys.executable, str(ROOT / "benchmarks" / "profiles" / "synthetic_profile.py"), str(path)]
     subprocess.run([*make, "--kernels", "6000", "--cpu-samples", "500", "--marked"], check=True)
     return path
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 from report_visits import Opener, Visit
+from slow_layer import KERNEL, LINE, REASON, SLOW, TEXT, profile
 
 from aiflame.render.report.document import write
-
-from slow_layer import KERNEL, LINE, REASON, SLOW, TEXT, profile  # isort: skip  (on the path that report_visits adds)
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ from aiflame.attribute.metrics import CLOCK, METRICS
 from aiflame.attribute.stacks.functions import functions
 from aiflame.attribute.stacks.sample_time import sample_ns
 from aiflame.attribute.stacks.waiting import state_frames
-from aiflame.profile.kinds import Kind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.interface import Tables
 
 _KEY = ["process", "thread", "stack", "state", "step", "phase", "layer", "op"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiflame.attribute.tree import Tree
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 
 
 def idle_share(tree: Tree, metric: str) -> float:

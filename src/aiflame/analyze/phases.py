@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.tree import Tree
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 
 WHOLE = ""
 """`phase` of the row for all phases of a step together."""

@@ -13,9 +13,9 @@ from aiflame.attribute.arrays.lookup import find_rows
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.stacks.table import StackKeys
 from aiflame.attribute.stacks.word_trie import word_trie
-from aiflame.profile.codes import FrameKind
-from aiflame.profile.frame_words import is_frame_of
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.enums import FrameKind
+from aiflame.profile.schema.frame_words import is_frame_of
+from aiflame.profile.tables.interface import Tables
 
 _FOREIGN = re.compile(
     r"(^|/)(site|dist)-packages/|(^|/)lib(64)?/python\d|^<|^$|(^|/)aiflame/(target|intra)/|/torchinductor_[^/]+/|/c[a-z2-7]{51}\.py$"

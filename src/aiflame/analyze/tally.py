@@ -12,8 +12,8 @@ from aiflame.attribute.devices.records import COPY_NAMES, LONGEST_NS
 from aiflame.attribute.devices.work import JOIN, MOST_BYTES
 from aiflame.attribute.stacks.process_frames import process_frames, with_ranks
 from aiflame.attribute.timeline.runtime_names import backend_name
-from aiflame.profile.codes import CallBackend, GpuApi, SyncKind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.enums import CallBackend, GpuApi, SyncKind
+from aiflame.profile.tables.interface import Tables
 
 HOST, DEVICE, TRAFFIC = "host", "device", "traffic"
 _OF_API = {GpuApi.OPENCL: CallBackend.OPENCL, GpuApi.CUDA: CallBackend.CUDA, GpuApi.LEVEL_ZERO: CallBackend.LEVEL_ZERO}

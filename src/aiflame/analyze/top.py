@@ -12,7 +12,7 @@ from aiflame.attribute.groupings import LISTS, RANK
 from aiflame.attribute.tree import LAUNCHES, Frame, Tree, frame_table
 from aiflame.errors import AiflameError
 from aiflame.json_text import json_text
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 
 
 def top(tree: Tree, by: str = "function", metric: str | None = None) -> pl.DataFrame:

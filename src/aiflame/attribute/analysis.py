@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 
 import polars as pl
 
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)

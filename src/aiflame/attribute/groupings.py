@@ -13,7 +13,7 @@ import polars as pl
 
 from aiflame.attribute.metrics import METRIC_ROWS, Compared
 from aiflame.attribute.prefixes import Prefix
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 
 CODE, RANK, FAMILY = "code", "rank", "family"
 ALONE, UNLAUNCHED = "alone", "unlaunched"

@@ -10,7 +10,7 @@ import polars as pl
 
 from aiflame.attribute.forest import Forest, NodeIds, TreeBuilder
 from aiflame.attribute.tree import Frame, frame_table
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 
 
 @dataclass(frozen=True, slots=True)

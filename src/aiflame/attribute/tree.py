@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.arrays import nodes
-from aiflame.profile.kinds import Kind as Kind
+from aiflame.profile.schema.kinds import Kind as Kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from aiflame.cli.parser import Parser, UsageError, number
 from aiflame.cli.say import say, say_json
 from aiflame.cli.view import View, opened, view
 from aiflame.errors import AiflameError
-from aiflame.profile.tables import OpenedProfile
+from aiflame.profile.tables.interface import OpenedProfile
 from aiflame.render.flame_svg import svg
 from aiflame.render.terminal.diff_table import print_comparison
 

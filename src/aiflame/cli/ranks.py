@@ -18,7 +18,7 @@ from aiflame.cli.say import say_json
 from aiflame.errors import AiflameError
 from aiflame.json_text import json_text
 from aiflame.profile.opening import newest
-from aiflame.profile.rank_numbers import parse_ranks
+from aiflame.profile.ranks.rank_numbers import parse_ranks
 from aiflame.recorder.options import parse_size
 from aiflame.render.terminal.console import Terminal
 from aiflame.render.terminal.ranks_table import print_ranks

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 
 from aiflame.cli.say import say
-from aiflame.profile.door import Folder
-from aiflame.profile.glance import Glance, glance
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.spool.glance import Glance, glance
 from aiflame.recorder import ProfileLocation, Recording
 from aiflame.recorder.hand_over import can_seal, start_sealer
 

@@ -8,9 +8,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from aiflame.profile.door import Folder
-from aiflame.profile.job import FOLDER as RANKS
-from aiflame.profile.meta import boot_id
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.meta import boot_id
+from aiflame.profile.ranks.job import FOLDER as RANKS
 
 _NICE = 10
 """Not the lowest: who waits for it on a machine where all processors are busy would wait for ever."""
@@ -24,7 +24,7 @@ def main(profile: str, *held: str) -> None:
     step_back()
     with contextlib.suppress(OSError), _turn(Path(profile)):
         import aiflame
-        from aiflame.profile.background import leave_failure
+        from aiflame.profile.sealing.background import leave_failure
         from aiflame.resolve.files import held_files
 
         held_files.take(dict(one.split("=") for one in held))

@@ -18,10 +18,10 @@ from aiflame.cli.progress import SealingLine
 from aiflame.cli.say import say
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed
-from aiflame.profile.background import take_failures
-from aiflame.profile.door import Folder
+from aiflame.profile.folder.door import Folder
 from aiflame.profile.opening import newest
-from aiflame.profile.rank_numbers import parse_ranks, write_ranks
+from aiflame.profile.ranks.rank_numbers import parse_ranks, write_ranks
+from aiflame.profile.sealing.background import take_failures
 
 
 @dataclass(frozen=True, slots=True)

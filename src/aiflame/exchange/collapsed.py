@@ -18,7 +18,7 @@ import polars as pl
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.tree import ROOT, Frame, Metric, Tree, assemble, frame_table
 from aiflame.errors import AiflameError
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 
 PYTHON_MARK = "py::"
 MARKS = {

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..profile.door import Folder
-from ..profile.json_data import parse
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.json_data import parse
 
 FOLDER = "intra"
 SUFFIX = ".captures"

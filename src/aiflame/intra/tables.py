@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from ..profile.tables_intra import INTRA_SPANS, TABLES
+from aiflame.profile.schema.tables_intra import INTRA_SPANS, TABLES
+
 from .captures import MOST_SCOPES, Bytes, Captures, Kernel, Launch
 from .clocks import Edges, Pace, offsets, paces, record_cost
 from .cta_ring import straight

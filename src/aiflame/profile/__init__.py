@@ -3,10 +3,3 @@
 `opening.open_profile` opens one, and seals it first if necessary. The recorder runs on the standard library alone: modules that need
 Polars are imported only where they are used.
 """
-
-from __future__ import annotations
-
-from .control import ControlPage
-from .meta import Clocks, Host, Meta, Recorder
-
-__all__ = ["Clocks", "ControlPage", "Host", "Meta", "Recorder"]

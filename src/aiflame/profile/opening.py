@@ -13,21 +13,21 @@ from pathlib import Path
 
 import polars as pl
 
-from ..errors import AiflameError
-from .aside import fresh_place, is_ours, place_for, remove_place
-from .door import Folder, refuse_foreign_entries
-from .going_on import SEALED, still_recorded
-from .index import Index
-from .job import FOLDER as RANKS
-from .job import Job, is_ranked, rank_folders
-from .living import SPOOL
-from .meta import FILE_NAME as META_FILE
-from .meta import Meta
-from .rank_numbers import named_ranks, parse_ranks
-from .ranked import Part, Ranked
-from .seal import is_sealed, seal, seal_aside, seal_growing
-from .shifts import Shift, since_1970
-from .store import Profile, SealedTables
+from aiflame.errors import AiflameError
+from aiflame.profile.folder.door import Folder, refuse_foreign_entries
+from aiflame.profile.folder.meta import FILE_NAME as META_FILE
+from aiflame.profile.folder.meta import Meta
+from aiflame.profile.ranks.job import FOLDER as RANKS
+from aiflame.profile.ranks.job import Job, is_ranked, rank_folders
+from aiflame.profile.ranks.rank_numbers import named_ranks, parse_ranks
+from aiflame.profile.ranks.ranked import Part, Ranked
+from aiflame.profile.ranks.shifts import Shift, since_1970
+from aiflame.profile.sealing.aside import fresh_place, is_ours, place_for, remove_place
+from aiflame.profile.sealing.going_on import SEALED, still_recorded
+from aiflame.profile.sealing.seal import is_sealed, seal, seal_aside, seal_growing
+from aiflame.profile.spool.living import SPOOL
+from aiflame.profile.tables.index import Index
+from aiflame.profile.tables.store import Profile, SealedTables
 
 SUFFIX = ".aiflame"
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from aiflame.errors import AiflameError
-from aiflame.profile.door import Folder
+from aiflame.profile.folder.door import Folder
 from aiflame.recorder.checkup_cuda import Machine, cuda_findings
 from aiflame.recorder.checkup_telemetry import telemetry_findings
 from aiflame.recorder.finding import Finding, State

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aiflame.profile.control import ControlPage
-from aiflame.profile.control_schema import ControlState
-from aiflame.profile.living import has_processes, living, spool_names
-from aiflame.profile.meta import Clocks, Meta
+from aiflame.profile.folder.control_page import ControlPage
+from aiflame.profile.folder.meta import Clocks, Meta
+from aiflame.profile.schema.control_schema import ControlState
+from aiflame.profile.spool.living import has_processes, living, spool_names
 from aiflame.recorder.place import ProfileLocation
 from aiflame.values import replace
 

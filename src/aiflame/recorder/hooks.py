@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 
-from aiflame.profile.control_schema import Feature
+from aiflame.profile.schema.control_schema import Feature
 from aiflame.recorder.command import is_sanitizer
 from aiflame.recorder.library import agent, collector, hip_library, level_zero_library, mpi_library
 from aiflame.recorder.mpi import uses_mpi

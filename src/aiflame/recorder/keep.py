@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from aiflame.errors import AiflameError
-from aiflame.profile.control import ControlPage
-from aiflame.profile.door import Folder
+from aiflame.profile.folder.control_page import ControlPage
+from aiflame.profile.folder.door import Folder
 from aiflame.recorder.library import collector
 
 _LARGEST = 64 << 20
@@ -83,7 +83,7 @@ class Keeper:
 
     def _hold_recorded(self) -> None:
         """Those that were mapped between two looks."""
-        from aiflame.profile.mapped import mapped_files
+        from aiflame.profile.spool.mapped import mapped_files
 
         with contextlib.suppress(OSError, AiflameError):
             for file in mapped_files(self._profile.folder("spool")):

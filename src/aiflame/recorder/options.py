@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from aiflame.errors import AiflameError
-from aiflame.profile.control_schema import GpuSampling
+from aiflame.profile.schema.control_schema import GpuSampling
 from aiflame.recorder.tracing import DEFAULT
 from aiflame.values import dataclass
 

@@ -17,10 +17,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from aiflame.errors import AiflameError, harmless
-from aiflame.profile.door import Folder
-from aiflame.profile.job import FOLDER, Job, is_ranked, rank_folders, rank_name
-from aiflame.profile.meta import JobRank, boot_id, start_ticks
-from aiflame.profile.rank_numbers import write_ranks
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.meta import JobRank, boot_id, start_ticks
+from aiflame.profile.ranks.job import FOLDER, Job, is_ranked, rank_folders, rank_name
+from aiflame.profile.ranks.rank_numbers import write_ranks
 from aiflame.values import dataclass
 
 _PATIENCE_S = 5.0

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from aiflame.errors import AiflameError
-from aiflame.profile import claims
-from aiflame.profile.control import ControlPage
-from aiflame.profile.control_schema import Feature
-from aiflame.profile.masking import masked_arguments
-from aiflame.profile.meta import Clocks, Host, Meta, Recorder
+from aiflame.profile.folder import claims
+from aiflame.profile.folder.control_page import ControlPage
+from aiflame.profile.folder.meta import Clocks, Host, Meta, Recorder
+from aiflame.profile.schema.control_schema import Feature
+from aiflame.profile.secrets.masking import masked_arguments
 from aiflame.recorder import command as commands
 from aiflame.recorder.hooks import environment
 from aiflame.recorder.intra import VARIABLE

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from io import FileIO
 
-from aiflame.profile.control import ControlPage
-from aiflame.profile.control_schema import StopReason
-from aiflame.profile.door import Folder
-from aiflame.profile.telemetry_format import FOLDER, SUFFIX, Packer, pack_header
+from aiflame.profile.folder.control_page import ControlPage
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.telemetry_files import FOLDER, SUFFIX, Packer, pack_header
+from aiflame.profile.schema.control_schema import StopReason
 from aiflame.recorder.options import INTERVAL_MS
 from aiflame.recorder.sources import sources
 from aiflame.recorder.sources.base import Source

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiflame.errors import AiflameError
-from aiflame.profile.control_schema import Feature
+from aiflame.profile.schema.control_schema import Feature
 
 BACKENDS = {
     "cuda": Feature.TRACE_CUDA,

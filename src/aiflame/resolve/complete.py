@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Callable
 
 from aiflame.errors import AiflameError
-from aiflame.profile import claims
-from aiflame.profile.store import Profile
+from aiflame.profile.folder import claims
+from aiflame.profile.tables.store import Profile
 from aiflame.resolve.device.gpu_code import add_instructions
 from aiflame.resolve.files.outside import outside_of
 from aiflame.resolve.symbols import resolve

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import polars as pl
 
-from aiflame.profile.codes import FrameKind
-from aiflame.profile.frame_words import taken_apart
-from aiflame.profile.kinds import Kind
-from aiflame.profile.short_lives import ENDED_BEFORE_A_TICK
-from aiflame.profile.store import Profile
+from aiflame.profile.schema.enums import FrameKind
+from aiflame.profile.schema.frame_words import taken_apart
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.spool.short_lives import ENDED_BEFORE_A_TICK
+from aiflame.profile.tables.store import Profile
 from aiflame.resolve.device.gpu_code import write_gpu_tables
 from aiflame.resolve.device.intra_tables import write_intra_tables
 from aiflame.resolve.files.outside import NOTHING, Outside

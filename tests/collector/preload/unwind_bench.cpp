@@ -15,7 +15,7 @@ constexpr int kRoom = 512;
 constexpr int kPeers = 6;
 constexpr uint32_t kSamples = 1 << 16;
 
-// Mirrored by benchmarks/unwind.py. NEXT: the walk before was at the program's last allocation; SAME: here; RULES: nothing of the
+// Mirrored by benchmarks/recording/unwind.py. NEXT: the walk before was at the program's last allocation; SAME: here; RULES: nothing of the
 // last walk is used; COLD: a new unwinder.
 enum Peer { NEXT, SAME, RULES, COLD, GLIBC, LIBUNWIND };
 struct Sample {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "unit"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "unit" / "builders" / "intra"))
 
 import intra_add
 import triton

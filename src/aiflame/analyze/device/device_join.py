@@ -29,7 +29,7 @@ from aiflame.attribute.prefixes import Prefix
 from aiflame.attribute.stacks.functions import Functions, functions
 from aiflame.attribute.stacks.process_frames import process_frames, with_ranks
 from aiflame.memory import give_back_freed_memory
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 
 J = TypeVar("J", bound="DeviceJoin")
 

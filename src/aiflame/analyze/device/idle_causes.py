@@ -27,7 +27,7 @@ from aiflame.attribute.arrays.chunks import take_or
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.meaning.steps import DATA, OPTIMIZER, automatic_regions
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 
 
 class Cause(IntEnum):

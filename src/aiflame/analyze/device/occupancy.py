@@ -18,7 +18,7 @@ from aiflame.analyze.spans import Spans, union
 from aiflame.analyze.step_times import steady
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.families import COLLECTIVE
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 
 STATES = ("busy", "communication", "copies", "idle")
 PER_STEP = {

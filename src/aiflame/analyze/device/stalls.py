@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from aiflame.attribute.devices.stall_samples import UNKNOWN, sampled_functions, samples_of_counter
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 from aiflame.resolve.device.stall_reasons import SELECTED
 
 STALLS = {"kernel": pl.String, "reason": pl.String, "file": pl.String, "line": pl.Int64, "samples": pl.Int64}

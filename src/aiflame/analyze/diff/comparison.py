@@ -31,7 +31,7 @@ from aiflame.attribute.tree import Tree
 from aiflame.attribute.trees.build import default_metric, metrics
 from aiflame.errors import AiflameError
 from aiflame.json_text import json_text
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 
 FEW_STEPS = 4
 """Fewer show nothing about the noise: the values of two times three equal steps lie apart once in ten times."""

@@ -15,7 +15,7 @@ from aiflame.analyze.step_times import steady
 from aiflame.attribute.devices.work import bytes_of
 from aiflame.attribute.metrics import CLOCK, SAMPLED
 from aiflame.attribute.tree import GPU_TIME
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 
 MOST_STEPS = 1000
 """Steps of one run that are compared, evenly spaced: more say more about the run, but not about differences between runs."""

@@ -19,7 +19,7 @@ from aiflame.analyze.ranks.comparison import Ranks
 from aiflame.analyze.step_times import step_times
 from aiflame.attribute.metrics import METRICS
 from aiflame.attribute.tree import GPU_TIME
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 
 __all__ = ["Evidence", "Finding", "findings"]
 

@@ -11,7 +11,7 @@ from aiflame.analyze.finding import Evidence, Finding
 from aiflame.analyze.layer_groups import escaped
 from aiflame.analyze.places import place_text, short_place
 from aiflame.attribute.metrics import METRICS
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 from aiflame.resolve.waits import GIL, IO, LOCK, OPENMP
 
 HOT_FUNCTION = 0.15

@@ -19,8 +19,8 @@ from aiflame.analyze.step_times import steady
 from aiflame.attribute.devices.records import COPY_NAMES
 from aiflame.attribute.meaning.families import COLLECTIVE
 from aiflame.attribute.tree import BYTES, GPU_TIME
-from aiflame.profile.codes import CopyKind
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.enums import CopyKind
+from aiflame.profile.schema.kinds import Kind
 
 IDLE = 0.05
 """Of the time: with less, the device is as good as always busy, and other things promise more."""

@@ -13,7 +13,7 @@ from aiflame.analyze.layer_groups import collapsed, escaped, search
 from aiflame.analyze.places import place_text, short_place
 from aiflame.attribute.meaning.families import COLLECTIVE
 from aiflame.attribute.tree import GPU_STALLS, GPU_TIME
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 from aiflame.resolve.device.stall_reasons import meaning
 
 HOT_GROUP = 0.15

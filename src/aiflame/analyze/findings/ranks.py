@@ -9,7 +9,7 @@ import polars as pl
 from aiflame.analyze.finding import Finding
 from aiflame.analyze.ranks.comparison import Ranks
 from aiflame.analyze.ranks.one_profile import rank_numbers
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 
 MOST = 16
 MOST_ROWS = 1_000_000

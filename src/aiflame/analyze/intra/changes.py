@@ -9,7 +9,7 @@ import polars as pl
 
 from aiflame.analyze.intra.data import Inside
 from aiflame.intra.occupancy import at_once
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import polars as pl
 
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.devices.inside import kernel_names
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 
 _TABLES = ("kernels", "scopes", "paths", "launches", "times", "ctas", "warps", "spans")
 

@@ -17,7 +17,7 @@ from aiflame.analyze.intra.roles import Role, roles
 from aiflame.analyze.intra.scopes import ScopeTime, scope_times
 from aiflame.analyze.places import place_text
 from aiflame.errors import AiflameError
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 
 NONE = "this profile has no records from inside kernels: record with `aiflame record --intra auto -- COMMAND`"
 

@@ -19,7 +19,7 @@ from aiflame.analyze.kernel.source_text import SourceText, SourceTexts
 from aiflame.attribute.devices.stall_samples import UNKNOWN, sampled_functions, samples_of_counter
 from aiflame.attribute.trees.how_to_record import how_to_sample
 from aiflame.errors import AiflameError
-from aiflame.profile.tables import OpenedProfile
+from aiflame.profile.tables.interface import OpenedProfile
 
 
 @dataclass(frozen=True, slots=True)

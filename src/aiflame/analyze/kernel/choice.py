@@ -13,7 +13,7 @@ from aiflame.attribute.devices.records import LONGEST_NS
 from aiflame.attribute.devices.stall_samples import sampled_functions, samples_of_counter
 from aiflame.attribute.meaning.specializations import variants
 from aiflame.errors import AiflameError
-from aiflame.profile.tables import OpenedProfile
+from aiflame.profile.tables.interface import OpenedProfile
 from aiflame.resolve.names.readable import clean, cut
 
 _NAMED = 5

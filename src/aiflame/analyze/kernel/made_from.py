@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from aiflame.profile.tables import OpenedProfile
+from aiflame.profile.tables.interface import OpenedProfile
 from aiflame.resolve.fused_ops import provenance
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 
 from aiflame.errors import AiflameError
-from aiflame.profile.tables import OpenedProfile
+from aiflame.profile.tables.interface import OpenedProfile
 
 _LARGEST = 16 << 20
 _DEEPEST = 64

@@ -19,9 +19,9 @@ from aiflame.attribute.stacks.process_frames import short_command
 from aiflame.attribute.stacks.sample_time import sample_ns
 from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_TIME
 from aiflame.attribute.trees.build import default_metric, metrics, tree
-from aiflame.profile.kinds import Kind
-from aiflame.profile.meta import Meta
-from aiflame.profile.tables import Tables
+from aiflame.profile.folder.meta import Meta
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.interface import Tables
 
 MOST_PARTS = 20
 """Layers, and programs, that a summary lists; the tables have all."""

@@ -7,9 +7,9 @@ import polars as pl
 from aiflame.analyze.ranks.clock_estimate import Meetings, aligned
 from aiflame.analyze.ranks.collectives import calls_that_meet
 from aiflame.attribute.stacks.process_frames import with_ranks
-from aiflame.profile.rank_numbers import named_ranks
-from aiflame.profile.rank_of import NONE
-from aiflame.profile.ranked import Ranked
+from aiflame.profile.ranks.rank_numbers import named_ranks
+from aiflame.profile.ranks.rank_of import NONE
+from aiflame.profile.ranks.ranked import Ranked
 
 DOUBTFUL_NS = 1_000_000
 """A larger remaining uncertainty is noted."""

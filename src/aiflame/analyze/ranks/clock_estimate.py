@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from aiflame.attribute.arrays.types import Floats, Ints
-from aiflame.profile.rank_of import NONE, ranks_of
-from aiflame.profile.ranked import Ranked
-from aiflame.profile.shifts import SAME, Shift
+from aiflame.profile.ranks.rank_of import NONE, ranks_of
+from aiflame.profile.ranks.ranked import Ranked
+from aiflame.profile.ranks.shifts import SAME, Shift
 
 FEW = 4
 """Meetings: fewer only give bounds."""

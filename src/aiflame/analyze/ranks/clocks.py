@@ -14,7 +14,7 @@ import numpy as np
 from aiflame.analyze.ranks.clock_estimate import Meetings, clocks
 from aiflame.analyze.ranks.facts import RankFacts
 from aiflame.attribute.arrays.types import Ints
-from aiflame.profile.shifts import SAME, Shift
+from aiflame.profile.ranks.shifts import SAME, Shift
 
 
 @dataclass(frozen=True, slots=True)

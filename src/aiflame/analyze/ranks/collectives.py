@@ -24,9 +24,9 @@ from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.meaning.families import COLLECTIVE
 from aiflame.attribute.meaning.phases import Phase
 from aiflame.attribute.meaning.steps import Steps
-from aiflame.profile.codes import CallBackend, CallKind
-from aiflame.profile.frame_words import is_backward_column
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.enums import CallBackend, CallKind
+from aiflame.profile.schema.frame_words import is_backward_column
+from aiflame.profile.tables.interface import Tables
 
 
 class Sort(IntEnum):

@@ -24,9 +24,9 @@ from aiflame.attribute.meaning.steps import DATA, automatic_regions
 from aiflame.attribute.stacks.functions import Functions, functions
 from aiflame.attribute.stacks.sample_time import sample_ns
 from aiflame.attribute.stacks.waiting import state_frames
-from aiflame.profile.codes import SampleState
-from aiflame.profile.kinds import Kind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.enums import SampleState
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.interface import Tables
 
 NOTHING = Spans(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 

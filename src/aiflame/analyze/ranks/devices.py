@@ -17,7 +17,7 @@ from aiflame.attribute.arrays.row_keys import packed
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.families import COLLECTIVE
 from aiflame.attribute.meaning.phases import NAMES, Phase
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 
 _CAUSES = {
     Gap.DEVICE: Cause.LAUNCH,

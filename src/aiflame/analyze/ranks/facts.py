@@ -21,8 +21,8 @@ from aiflame.analyze.ranks.devices import on_devices
 from aiflame.analyze.spans import Spans, union
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.phases import Phase
-from aiflame.profile.meta import Meta
-from aiflame.profile.tables import Tables
+from aiflame.profile.folder.meta import Meta
+from aiflame.profile.tables.interface import Tables
 
 TIMES = ("compute", "communication", "exposed", "copies", "idle")
 STEPS = {"step": pl.Int32, "phase": pl.Int8, "begin_ns": pl.Int64, "end_ns": pl.Int64, **dict.fromkeys(TIMES, pl.Int64)}

@@ -8,10 +8,10 @@ from aiflame.analyze.ranks.clocks import Clocks, residuals_of
 from aiflame.analyze.ranks.comparison import Ranks, ranks
 from aiflame.analyze.ranks.facts import Partial, of_rank
 from aiflame.analyze.ranks.sources import OfProcesses, or_note
-from aiflame.profile.meta import Meta
-from aiflame.profile.rank_of import NONE, ranks_of
-from aiflame.profile.ranked import Ranked
-from aiflame.profile.tables import OpenedProfile, Tables
+from aiflame.profile.folder.meta import Meta
+from aiflame.profile.ranks.rank_of import NONE, ranks_of
+from aiflame.profile.ranks.ranked import Ranked
+from aiflame.profile.tables.interface import OpenedProfile, Tables
 
 
 def rank_numbers(profile: Tables) -> list[int]:

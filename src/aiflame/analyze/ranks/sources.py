@@ -10,15 +10,15 @@ import polars as pl
 
 from aiflame.analyze.ranks.facts import Partial, RankFacts, of_rank
 from aiflame.errors import AiflameError
-from aiflame.profile.aside import is_ours
-from aiflame.profile.door import Folder, refuse_foreign_entries
-from aiflame.profile.going_on import SEALED
-from aiflame.profile.index import Index
-from aiflame.profile.job import FOLDER as RANKS
-from aiflame.profile.job import Job, is_ranked, rank_folders
+from aiflame.profile.folder.door import Folder, refuse_foreign_entries
 from aiflame.profile.opening import open_profile, open_rank
-from aiflame.profile.rank_of import NONE, ranks_of
-from aiflame.profile.tables import OpenedProfile, Tables
+from aiflame.profile.ranks.job import FOLDER as RANKS
+from aiflame.profile.ranks.job import Job, is_ranked, rank_folders
+from aiflame.profile.ranks.rank_of import NONE, ranks_of
+from aiflame.profile.sealing.aside import is_ours
+from aiflame.profile.sealing.going_on import SEALED
+from aiflame.profile.tables.index import Index
+from aiflame.profile.tables.interface import OpenedProfile, Tables
 from aiflame.resolve import complete
 
 BYTES_A_ROW = 600

@@ -12,7 +12,7 @@ from aiflame.analyze.ranks.critical_path import Path
 from aiflame.analyze.ranks.row import Row
 from aiflame.analyze.ranks.stragglers import Late, Why
 from aiflame.analyze.tables.table import Column, TableOf, number, share, table_of, text
-from aiflame.profile.rank_numbers import write_ranks
+from aiflame.profile.ranks.rank_numbers import write_ranks
 
 MOST_LATE = 5_000
 """Collectives that are listed, those first that cost most."""

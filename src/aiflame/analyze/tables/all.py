@@ -8,7 +8,7 @@ from aiflame.analyze.tables.gpu import copies_table, kernels_table
 from aiflame.analyze.tables.idle import gaps_table, idle_table, steps_table
 from aiflame.analyze.tables.meaning import meaning_tables
 from aiflame.analyze.tables.table import TableOf
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 
 
 def tables(profile: Tables) -> list[TableOf]:

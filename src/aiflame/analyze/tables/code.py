@@ -13,7 +13,7 @@ from aiflame.analyze.top import top
 from aiflame.attribute.metrics import CLOCK, METRICS
 from aiflame.attribute.transforms.noise import hide_interpreter_noise
 from aiflame.attribute.trees.build import metrics, tree
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 
 MOST_ROWS = 2000
 """The rest of a list of functions is noise: one sample each."""

@@ -8,7 +8,7 @@ import polars as pl
 from aiflame.analyze.device.profile_analysis import ProfileAnalysis
 from aiflame.analyze.device.stalls import by_reason
 from aiflame.analyze.tables.table import TableOf, number, place, share, table_of, text
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 
 _KERNELS = (
     text("short", "Kernel"),

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute.devices.graphs_nested import inner_nodes
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 
 
 def captured_stacks(profile: Tables) -> pl.DataFrame:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 
 _PLACE = 0xFFFFFFFF
 

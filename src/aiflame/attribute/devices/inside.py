@@ -10,8 +10,8 @@ import polars as pl
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.forest import Forest
 from aiflame.attribute.tree import FRAME_COLUMNS
-from aiflame.profile.kinds import Kind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.interface import Tables
 from aiflame.resolve.device.stall_reasons import MEANINGS
 
 _PLACE = ["cubin", "function", "offset"]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from aiflame.attribute.arrays.chunks import arrays
 from aiflame.attribute.arrays.row_keys import packed
 from aiflame.attribute.arrays.types import U32, Ints
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 
 U64 = NDArray[np.uint64]
 _Owner = tuple[int, int]

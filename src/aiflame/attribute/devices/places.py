@@ -14,8 +14,8 @@ from aiflame.attribute.stacks.functions import Functions, add_threads
 from aiflame.attribute.stacks.process_frames import NO_THREAD
 from aiflame.attribute.stacks.thread_starts import STARTED, starts
 from aiflame.attribute.tree import FRAME_COLUMNS, Frame, frame_table
-from aiflame.profile.kinds import Kind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.interface import Tables
 
 BOUNDARY = Frame("-", Kind.BOUNDARY)
 GRAPH_REPLAY = Frame("[graph replay]", Kind.BOUNDARY)

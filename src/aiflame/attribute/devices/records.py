@@ -19,9 +19,9 @@ from aiflame.attribute.meaning.context import BRINGS, CONTEXT, Meaning
 from aiflame.attribute.meaning.families import COLLECTIVE, families
 from aiflame.attribute.meaning.phases import Phase
 from aiflame.attribute.meaning.specializations import Specializations
-from aiflame.profile.codes import CopyKind
-from aiflame.profile.kinds import Kind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.enums import CopyKind
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.interface import Tables
 
 COPY_NAMES = {
     CopyKind.HOST_TO_DEVICE: "[copy host→device]",

@@ -20,8 +20,8 @@ from aiflame.attribute.devices.stall_samples import UNKNOWN, sampled_functions, 
 from aiflame.attribute.devices.windows import LATEST, overlaps
 from aiflame.attribute.devices.work import Work
 from aiflame.attribute.meaning.specializations import separate_specializations
-from aiflame.profile.kinds import Kind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.interface import Tables
 
 NO_KERNEL = "[unattributed: no kernel ran in the sample's window]"
 NO_CALLER = "[unattributed: called by an unknown kernel]"

@@ -16,8 +16,8 @@ from aiflame.attribute.arrays.apportion import scaled
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.forest import Forest
 from aiflame.attribute.tree import Frame, frame_table
-from aiflame.profile.kinds import Kind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.interface import Tables
 
 SCOPED = ", divided inside kernels by their recorded scopes"
 _KEY = ["process", "name"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 from aiflame.resolve.device.stall_reasons import NOT_ISSUED, short
 
 UNKNOWN = "unknown"

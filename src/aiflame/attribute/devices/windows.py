@@ -18,7 +18,7 @@ MOST_LANES = 64
 """Windows of a device overlap where several contexts use it; more than this many at a moment are damaged."""
 PIECE = 4 << 20
 LATEST = 1 << 62
-"""No time is later: see `profile.spool`."""
+"""No time is later: see `profile.spool.process_spool`."""
 
 
 def overlaps(site: Ints, start: Times, end: Times, begin: Times, until: Times) -> pl.DataFrame:

@@ -15,7 +15,7 @@ from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.devices.records import Columns, Records
 from aiflame.attribute.meaning.context import CONTEXT, Meaning, of_devices
 from aiflame.attribute.prefixes import Prefix
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 
 MOST_BYTES = 1 << 50
 JOIN = ["process", "api", "correlation"]

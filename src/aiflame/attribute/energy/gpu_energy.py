@@ -17,7 +17,7 @@ from aiflame.attribute.arrays.apportion import scaled
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.devices.work import Work
 from aiflame.attribute.energy.power import GPUS, Looks, looks, places
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 
 IDLE_ENERGY = "[GPU idle energy]"
 

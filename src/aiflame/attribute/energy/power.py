@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.arrays.types import Ints
 from aiflame.errors import AiflameError
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 
 GPUS = ("nvidia", "amd", "intel")
 """Sources whose devices kernels run on."""

@@ -26,8 +26,8 @@ from aiflame.attribute.meaning.layers import StackLayers
 from aiflame.attribute.meaning.op_names import same_op
 from aiflame.attribute.meaning.ops import StackOps, Where
 from aiflame.attribute.meaning.sequences import Moments, Sequences
-from aiflame.profile.frame_words import is_backward, torch_thread
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.frame_words import is_backward, torch_thread
+from aiflame.profile.tables.interface import Tables
 
 COMPILED = "CompiledFunction"
 """The node of a whole compiled graph: its ops are those that run inside of it."""

@@ -34,9 +34,9 @@ from aiflame.attribute.stacks.functions import functions
 from aiflame.attribute.stacks.table import outermost_layers, stack_table
 from aiflame.attribute.stacks.word_trie import word_trie
 from aiflame.attribute.tree import Frame, frame_table
-from aiflame.profile.frame_words import is_backward
-from aiflame.profile.kinds import Kind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.frame_words import is_backward
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.interface import Tables
 
 CONTEXT = ("step", "phase", "layer", "op", "region")
 """The columns of an item's meaning: `step` (-1: none), `phase` (Phase), and nodes of the forests of layers, ops and regions (0: none)."""

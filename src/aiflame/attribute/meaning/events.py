@@ -7,8 +7,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.arrays.lookup import find
-from aiflame.profile.frame_words import is_backward, is_forward, torch_thread
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.frame_words import is_backward, is_forward, torch_thread
+from aiflame.profile.tables.interface import Tables
 
 ITEM = ("process", "thread", "stack", "time_ns", "autograd", "sequence", "gpu")
 """Columns of every table of items; beside them `id` (of the launch or sample) or `node`."""

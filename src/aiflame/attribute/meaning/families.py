@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 from aiflame.resolve.device.kernel_families import COPY, family
 
 COLLECTIVE = "collective"

@@ -15,9 +15,9 @@ from aiflame.attribute.arrays.apportion import divide
 from aiflame.attribute.arrays.lookup import find
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.stacks.table import stack_table
-from aiflame.profile.codes import FrameKind
-from aiflame.profile.frame_words import is_frame_of, module_of_native
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.enums import FrameKind
+from aiflame.profile.schema.frame_words import is_frame_of, module_of_native
+from aiflame.profile.tables.interface import Tables
 from aiflame.resolve.fused_ops import Provenance, provenance
 
 ESTIMATED = ", fused kernels divided by estimated bytes"

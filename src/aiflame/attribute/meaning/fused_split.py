@@ -12,8 +12,8 @@ from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.forest import Forest
 from aiflame.attribute.meaning.fused_kernels import ESTIMATED, Division, KernelOrigins
 from aiflame.attribute.tree import Frame, Metric, frame_table
-from aiflame.profile.kinds import Kind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.interface import Tables
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import polars as pl
 from aiflame.attribute.arrays.lookup import latest
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.events import LATEST
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays.lookup import latest
 from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.meaning.events import LATEST
-from aiflame.profile.frame_words import torch_thread_column
+from aiflame.profile.schema.frame_words import torch_thread_column
 
 _SEQUENCES = 1 << 32
 

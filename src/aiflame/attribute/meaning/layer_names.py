@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from aiflame.attribute.tree import Frame
-from aiflame.profile.kinds import Kind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.interface import Tables
 
 Module = tuple[int, int]
 """process, row of `layers`"""

@@ -20,7 +20,7 @@ from aiflame.attribute.meaning.layer_names import LayerNames, Module, ModulePath
 from aiflame.attribute.meaning.torch_frames import torch_frames
 from aiflame.attribute.stacks.table import StackKeys
 from aiflame.attribute.tree import Frame, frame_table
-from aiflame.profile.frame_words import layer_rows
+from aiflame.profile.schema.frame_words import layer_rows
 
 
 @dataclass(frozen=True, slots=True)

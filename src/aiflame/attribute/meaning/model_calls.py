@@ -9,7 +9,7 @@ import polars as pl
 
 from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.meaning.events import LATEST
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 
 FEWEST = 3
 """Fewer calls do not count as repetition."""

@@ -15,7 +15,7 @@ from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.forest import Forest
 from aiflame.attribute.stacks.functions import Functions, functions
 from aiflame.attribute.tree import Frame, frame_table
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 
 
 class Phase(IntEnum):

@@ -12,8 +12,8 @@ import polars as pl
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.forest import Forest
 from aiflame.attribute.tree import FRAME_COLUMNS
-from aiflame.profile.codes import RegionKind
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.enums import RegionKind
+from aiflame.profile.schema.kinds import Kind
 
 _WHOLE_PROCESS = -1
 """As a thread: one without regions of its own is in the frames of its process all the same."""

@@ -16,8 +16,8 @@ from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.forest import Forest
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.meaning.region_paths import ORDER, Timelines, timelines
-from aiflame.profile.codes import RegionApi, RegionKind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.enums import RegionApi, RegionKind
+from aiflame.profile.tables.interface import Tables
 
 INTERVALS = {
     "process": pl.Int64,

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 from aiflame.resolve.names.readable import LONGEST_FULL, clean, cut
 
 _VARIANTS = {

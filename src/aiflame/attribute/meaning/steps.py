@@ -17,8 +17,8 @@ from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.meaning.model_calls import Calls, calls_by_launches, outermost_calls
 from aiflame.attribute.meaning.optimizers import ends_of_cycles, outermost, with_skipped
-from aiflame.profile.codes import RegionApi
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.enums import RegionApi
+from aiflame.profile.tables.interface import Tables
 
 DOMAIN, OPTIMIZER, DATA = "aiflame", "optimizer", "data"
 NO_NODE = 0xFFFFFFFF

@@ -13,9 +13,9 @@ from aiflame.attribute.arrays import nodes
 from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.meaning.op_names import op_of_node, op_of_symbol
 from aiflame.attribute.stacks.word_trie import WordTrie, word_trie
-from aiflame.profile.codes import FrameKind
-from aiflame.profile.frame_words import frame_kinds
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.enums import FrameKind
+from aiflame.profile.schema.frame_words import frame_kinds
+from aiflame.profile.schema.kinds import Kind
 
 COMPILED = "[compiled]"
 """Work of a graph that torch.compile made, outside of the ops that it calls."""

@@ -25,9 +25,9 @@ from aiflame.attribute.stacks.waiting import state_frames
 from aiflame.attribute.transforms.noise import hidden_noise, is_noise
 from aiflame.attribute.transforms.reshape import without_nodes
 from aiflame.attribute.trees.rank_groups import grouped_by_rank, has_ranks
-from aiflame.profile.codes import SampleState
-from aiflame.profile.kinds import Kind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.enums import SampleState
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.interface import Tables
 
 CONTEXT = ("phase", "layer", "op", "region")
 _STACK = ["process", "thread", "stack", "state"]

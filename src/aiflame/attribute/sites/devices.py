@@ -32,8 +32,8 @@ from aiflame.attribute.stacks.functions import Functions, functions
 from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, LAUNCHES, Frame, Metric, frame_table
 from aiflame.attribute.trees.build import metrics
 from aiflame.attribute.trees.rank_groups import grouped_by_rank, has_ranks
-from aiflame.profile.kinds import Kind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.interface import Tables
 
 BY = Prefix(("phase", "layer", "op", "region"), code=True)
 MOMENTS_OF = {name: (row.moments or row.metric).name for name, row in METRIC_ROWS.items() if row.on_devices}

@@ -24,7 +24,7 @@ from aiflame.attribute.sites.times import Times
 from aiflame.attribute.transforms.noise import hidden_noise
 from aiflame.attribute.transforms.reshape import without_nodes
 from aiflame.attribute.tree import Metric
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 
 CONTEXTS = ("phase", "layer", "op", "region", "family")
 """Segments of meaning: where a place has sites with a node in one, those without stand under `[no layer]` …"""

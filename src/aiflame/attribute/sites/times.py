@@ -17,7 +17,7 @@ from aiflame.attribute.devices.work import Work
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.sites.steps import device_slots, sample_slots
 from aiflame.attribute.tree import GPU_STALLS, GPU_TIME
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 
 
 @dataclass(frozen=True, slots=True)

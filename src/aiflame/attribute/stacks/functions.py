@@ -19,10 +19,10 @@ from aiflame.attribute.forest import Forest, NodeIds, TreeBuilder
 from aiflame.attribute.stacks.process_frames import process_frames, thread_frames, with_ranks
 from aiflame.attribute.stacks.table import StackKeys, stack_table
 from aiflame.attribute.tree import FRAME_COLUMNS, Frame, Metric, Tree, frame_table
-from aiflame.profile.codes import FrameKind
-from aiflame.profile.frame_words import code_of_python, frame_kinds, is_frame_of
-from aiflame.profile.kinds import Kind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.enums import FrameKind
+from aiflame.profile.schema.frame_words import code_of_python, frame_kinds, is_frame_of
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.interface import Tables
 
 LOST_CALLERS = Frame("[unattributed: callers lost]", Kind.UNATTRIBUTED)
 NO_NAME = Frame("[unknown]", Kind.C)

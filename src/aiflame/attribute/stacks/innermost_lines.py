@@ -8,10 +8,10 @@ import polars as pl
 from aiflame.attribute.stacks.process_frames import INTERPRETER_MODULE
 from aiflame.attribute.stacks.table import stack_table
 from aiflame.attribute.tree import FRAME_COLUMNS
-from aiflame.profile.codes import FrameKind
-from aiflame.profile.frame_words import frame_kinds
-from aiflame.profile.kinds import Kind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.enums import FrameKind
+from aiflame.profile.schema.frame_words import frame_kinds
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.interface import Tables
 
 GPU_KINDS = [int(Kind.GPU_KERNEL), int(Kind.GPU_LINE)]
 CODE_KINDS = [int(Kind.PYTHON), int(Kind.C), int(Kind.CPP), int(Kind.GPU_KERNEL)]

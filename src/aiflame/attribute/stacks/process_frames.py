@@ -7,8 +7,8 @@ from pathlib import PurePath
 import polars as pl
 
 from aiflame.attribute.tree import Frame
-from aiflame.profile.kinds import Kind
-from aiflame.profile.rank_of import NONE, ranks_of
+from aiflame.profile.ranks.rank_of import NONE, ranks_of
+from aiflame.profile.schema.kinds import Kind
 
 INTERPRETER_MODULE = r"^(lib)?python[\d.]*[a-z]*(\.so[.\d]*)?$"
 """Modules that are the Python interpreter."""

@@ -12,7 +12,7 @@ from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.arrays.lookup import find_rows
 from aiflame.attribute.arrays.types import Ints, Mask
-from aiflame.profile.frame_words import FrameWords, layer_rows
+from aiflame.profile.schema.frame_words import FrameWords, layer_rows
 
 
 @dataclass(frozen=True, slots=True)

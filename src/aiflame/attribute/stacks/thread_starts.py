@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.stacks.functions import Functions
 from aiflame.attribute.tree import Frame
-from aiflame.profile.kinds import Kind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.interface import Tables
 
 STARTED = Frame("[thread started here]", Kind.BOUNDARY)
 BOOTSTRAP = ("Thread._bootstrap", "_bootstrap")

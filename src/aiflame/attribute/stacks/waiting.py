@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.stacks.functions import Functions
 from aiflame.attribute.tree import Frame, frame_table
-from aiflame.profile.codes import SampleState
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.enums import SampleState
+from aiflame.profile.schema.kinds import Kind
 from aiflame.resolve.waits import OPENMP, wait_label
 
 NO_STACK = Frame("[unattributed: no stack]", Kind.UNATTRIBUTED)

@@ -15,8 +15,8 @@ from aiflame.attribute.timeline.spans import lanes, path_spans, pieces
 from aiflame.attribute.timeline.stacks import Stacks
 from aiflame.attribute.timeline.tables import SLICES, Making, Owners, SliceKind, TrackKind
 from aiflame.attribute.timeline.work import Launched
-from aiflame.profile.codes import SyncKind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.enums import SyncKind
+from aiflame.profile.tables.interface import Tables
 
 OVERLAP = "Calls that overlap others"
 """A thread makes one call after the other: where records say otherwise, they are damaged."""

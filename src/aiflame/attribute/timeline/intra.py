@@ -13,7 +13,7 @@ from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.devices.inside import kernel_names
 from aiflame.attribute.timeline.spans import lanes
 from aiflame.attribute.timeline.tables import LATEST, Making, Owners, SliceKind, TrackKind
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 
 MOST = 60_000
 """Slices of a kernel."""

@@ -10,8 +10,8 @@ from aiflame.attribute.devices.work import MOST_BYTES
 from aiflame.attribute.meaning.regions import regions
 from aiflame.attribute.timeline.spans import nested_lanes
 from aiflame.attribute.timeline.tables import LATEST, Making, Owners, SliceKind, TrackKind
-from aiflame.profile.codes import AllocationKind, PayloadType, RegionApi, RegionKind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.enums import AllocationKind, PayloadType, RegionApi, RegionKind
+from aiflame.profile.tables.interface import Tables
 
 _FACTS = ("domain", "category", "payload", "told")
 """`told`: a region's ITT metadata, `key: value`."""

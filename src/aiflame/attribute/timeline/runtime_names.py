@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiflame.profile.codes import CallBackend
+from aiflame.profile.schema.enums import CallBackend
 
 NAMES = {
     CallBackend.CUDA: "CUDA",

@@ -16,7 +16,7 @@ from aiflame.attribute.timeline.context import Contexts
 from aiflame.attribute.timeline.spans import Level, ancestors, path_spans
 from aiflame.attribute.timeline.stacks import Stacks
 from aiflame.attribute.timeline.tables import Making, Owners, SliceKind
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 
 DEEPEST = 200
 """Functions of a stack beyond these are not shown."""

@@ -15,9 +15,9 @@ from aiflame.attribute.stacks.functions import functions
 from aiflame.attribute.stacks.word_trie import WordTrie, word_trie
 from aiflame.attribute.transforms.noise import interpreter_noise
 from aiflame.attribute.tree import Tree
-from aiflame.profile.codes import FrameKind
-from aiflame.profile.frame_words import is_frame_of
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.enums import FrameKind
+from aiflame.profile.schema.frame_words import is_frame_of
+from aiflame.profile.tables.interface import Tables
 
 LINES = 4
 """Innermost lines that are shown of a stack."""

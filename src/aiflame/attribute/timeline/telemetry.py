@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from aiflame.attribute.timeline.tables import LATEST, Making, Owners, TrackKind
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 
 MACHINE = "Machine"
 _GROUPS = {

@@ -9,8 +9,8 @@ from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.timeline.runtime_names import backend_name
 from aiflame.attribute.timeline.spans import nested_lanes
 from aiflame.attribute.timeline.tables import Making, Owners, SliceKind, TrackKind
-from aiflame.profile.codes import CallKind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.enums import CallKind
+from aiflame.profile.tables.interface import Tables
 
 _KEY = ("process", "thread", "backend", "asynchronous")
 _FACTS = ("bytes", "peer", "group", "failed")

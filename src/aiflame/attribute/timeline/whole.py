@@ -26,8 +26,8 @@ from aiflame.attribute.timeline.traced import traced_calls
 from aiflame.attribute.timeline.work import device_work
 from aiflame.attribute.tree import Frame
 from aiflame.memory import give_back_freed_memory
-from aiflame.profile.kinds import Kind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.interface import Tables
 
 _NO_THREAD = Frame("[thread not recorded]", Kind.UNATTRIBUTED)
 

@@ -20,7 +20,7 @@ from aiflame.attribute.timeline.telemetry import telemetry
 from aiflame.attribute.timeline.whole import launches_of, owners_of
 from aiflame.attribute.timeline.work import device_work
 from aiflame.errors import AiflameError
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 
 
 class TooMuch(AiflameError):

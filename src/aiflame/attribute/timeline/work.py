@@ -30,8 +30,8 @@ from aiflame.attribute.timeline.context import Contexts
 from aiflame.attribute.timeline.spans import lanes, path_spans, pieces
 from aiflame.attribute.timeline.stacks import Stacks
 from aiflame.attribute.timeline.tables import Making, Owners, SliceKind, TrackKind
-from aiflame.profile.codes import CopyKind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.enums import CopyKind
+from aiflame.profile.tables.interface import Tables
 
 NO_DEVICE = "[unknown device]"
 _NUMBERS = ("registers", "static_shared", "dynamic_shared", "local_bytes")

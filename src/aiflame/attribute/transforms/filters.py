@@ -11,7 +11,7 @@ from aiflame.attribute.arrays import nodes
 from aiflame.attribute.metrics import WITH_IDLE
 from aiflame.attribute.transforms.reshape import hide_nodes, matching, subset
 from aiflame.attribute.tree import FRAME_COLUMNS, Frame, Tree, assemble, frame_table
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 
 
 def hide(tree: Tree, which: str | pl.Expr) -> Tree:

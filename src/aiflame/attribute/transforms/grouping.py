@@ -11,7 +11,7 @@ from aiflame.attribute.groupings import REGROUPS
 from aiflame.attribute.transforms.reshape import hide_nodes
 from aiflame.attribute.tree import Frame, Tree, assemble, frame_table
 from aiflame.errors import AiflameError
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 
 OWNERS = (Kind.PROCESS, Kind.THREAD)
 

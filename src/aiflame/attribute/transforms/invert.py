@@ -7,7 +7,7 @@ import numpy as np
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.transforms.reshape import hide_nodes
 from aiflame.attribute.tree import Tree, assemble
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 
 
 def inverted_for_reading(tree: Tree) -> Tree:

@@ -11,7 +11,7 @@ from aiflame.attribute.arrays import nodes
 from aiflame.attribute.stacks.process_frames import INTERPRETER_MODULE
 from aiflame.attribute.transforms.reshape import hide_nodes
 from aiflame.attribute.tree import Tree
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 
 _NATIVE = [int(Kind.C), int(Kind.CPP)]
 _DETAIL = [int(Kind.CPU_LINE), int(Kind.CPU_INSTRUCTION)]

@@ -8,7 +8,7 @@ import polars as pl
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.transforms.reshape import subset
 from aiflame.attribute.tree import Tree
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 
 LONGEST_CYCLE = 6
 """Functions in a cycle that is still seen as recursion."""

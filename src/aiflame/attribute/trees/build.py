@@ -18,7 +18,7 @@ from aiflame.attribute.trees.device_tree import bytes_tree, energy_tree, samples
 from aiflame.attribute.trees.how_to_record import LONGER, how_to_record, is_empty
 from aiflame.attribute.trees.rank_groups import by_rank
 from aiflame.errors import AiflameError
-from aiflame.profile.tables import Tables
+from aiflame.profile.tables.interface import Tables
 
 
 def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: str | None = None) -> Tree:

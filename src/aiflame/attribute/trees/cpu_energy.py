@@ -19,8 +19,8 @@ from aiflame.attribute.prefixes import Prefix
 from aiflame.attribute.stacks.sample_time import sample_ns
 from aiflame.attribute.tree import CPU_TIME, ENERGY, Frame, Tree, assemble, frame_table
 from aiflame.attribute.trees.cpu_tree import cpu_tree
-from aiflame.profile.kinds import Kind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.interface import Tables
 
 ELSEWHERE = Frame("[energy of idle CPUs and of other programs]", Kind.UNATTRIBUTED)
 

@@ -17,8 +17,8 @@ from aiflame.attribute.stacks.sample_time import sample_ns
 from aiflame.attribute.stacks.table import stack_table
 from aiflame.attribute.stacks.waiting import state_frames
 from aiflame.attribute.tree import CPU_TIME, Metric, Tree
-from aiflame.profile.codes import SampleState
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.enums import SampleState
+from aiflame.profile.tables.interface import Tables
 
 
 def cpu_tree(

@@ -29,8 +29,8 @@ from aiflame.attribute.prefixes import Prefix, add_prefix
 from aiflame.attribute.stacks.functions import Functions, functions
 from aiflame.attribute.stacks.table import stack_table
 from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_TIME, LAUNCHES, Metric, Tree, frame_table
-from aiflame.profile.kinds import Kind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.interface import Tables
 
 DIVIDED = ", divided inside kernels by their samples"
 

@@ -8,8 +8,9 @@ from aiflame.attribute.energy.power import CPUS, unreadable
 from aiflame.attribute.metrics import METRIC_ROWS
 from aiflame.attribute.tree import ENERGY
 from aiflame.errors import AiflameError
-from aiflame.profile.codes import GpuApi, GpuSampling
-from aiflame.profile.tables import OpenedProfile, Tables
+from aiflame.profile.schema.control_schema import GpuSampling
+from aiflame.profile.schema.enums import GpuApi
+from aiflame.profile.tables.interface import OpenedProfile, Tables
 
 LONGER = "record it for longer, with a higher --cpu-rate, or with --wall"
 """Of a profile that has nothing at all."""

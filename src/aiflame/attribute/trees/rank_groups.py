@@ -14,9 +14,9 @@ from aiflame.attribute.groupings import RANK
 from aiflame.attribute.stacks.process_frames import process_frames, with_ranks
 from aiflame.attribute.tree import Frame, Tree, assemble, frame_table
 from aiflame.errors import AiflameError
-from aiflame.profile.kinds import Kind
-from aiflame.profile.rank_of import NONE
-from aiflame.profile.tables import Tables
+from aiflame.profile.ranks.rank_of import NONE
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.interface import Tables
 
 
 def has_ranks(profile: Tables) -> bool:

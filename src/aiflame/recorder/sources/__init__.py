@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aiflame.profile.door import Folder
+from aiflame.profile.folder.door import Folder
 from aiflame.recorder.sources import cpu, vendors
 from aiflame.recorder.sources.base import Source, SysfsSource
 from aiflame.recorder.sources.memory import Memory, Processes

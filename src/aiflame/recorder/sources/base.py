@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from aiflame.profile.telemetry_format import Header, Series
+from aiflame.profile.folder.telemetry_files import Header, Series
 
 Look = tuple[int, int, list[float]]
 """When (CLOCK_MONOTONIC), a key (0 where records have none), and a value for each series."""

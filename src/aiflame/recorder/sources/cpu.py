@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from aiflame.profile.telemetry_format import Header, Series
+from aiflame.profile.folder.telemetry_files import Header, Series
 from aiflame.recorder.sources.base import Found, Kept, Look, natural, text
 
 _STATES = ("user", "system", "iowait", "idle")

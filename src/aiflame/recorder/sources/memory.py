@@ -6,9 +6,9 @@ import os
 import time
 from pathlib import Path
 
-from aiflame.profile.door import Folder
-from aiflame.profile.open_lives import Reader
-from aiflame.profile.telemetry_format import Header, Series
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.telemetry_files import Header, Series
+from aiflame.profile.spool.open_lives import Reader
 from aiflame.recorder.sources.base import NOTHING, Kept, Look
 
 _FIELDS = (b"MemTotal:", b"MemAvailable:", b"Cached:", b"Dirty:", b"SwapTotal:", b"SwapFree:")

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 
-from aiflame.profile.telemetry_format import Header, Series
+from aiflame.profile.folder.telemetry_files import Header, Series
 from aiflame.recorder.sources.base import Look
 from aiflame.recorder.sources.nvml import LIBRARY, Clock, Device, Field, Nvml
 

@@ -6,7 +6,7 @@ import re
 import time
 from pathlib import Path
 
-from aiflame.profile.telemetry_format import Header, Series
+from aiflame.profile.folder.telemetry_files import Header, Series
 from aiflame.recorder.sources.base import NOTHING, Kept, Look
 
 _NO_DISK = re.compile(r"(loop|ram|zram|sr|fd)\d")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aiflame.profile.telemetry_format import Series
+from aiflame.profile.folder.telemetry_files import Series
 from aiflame.recorder.sources.base import Found, natural, text
 
 _INTEL, _AMD = "0x8086", "0x1002"

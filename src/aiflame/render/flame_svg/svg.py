@@ -149,5 +149,5 @@ def _diff_chips() -> list[still.Chip]:
 
 
 def _cdata(text: str) -> str:
-    """Our own script and style: they hold no `]]>`, which `tests/unit/test_svg.py` checks."""
+    """Our own script and style: they hold no `]]>`, which `tests/unit/render/test_svg.py` checks."""
     return f"<![CDATA[\n{text}\n]]>"

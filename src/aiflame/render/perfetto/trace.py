@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from aiflame.attribute.arrays.chunks import count
 from aiflame.attribute.timeline.tables import SliceKind, Timeline, TrackKind
 from aiflame.attribute.timeline.whole import timeline as timeline_of
-from aiflame.profile.meta import Clocks
-from aiflame.profile.tables import Tables
+from aiflame.profile.folder.meta import Clocks
+from aiflame.profile.tables.interface import Tables
 from aiflame.render.perfetto.wire import Chosen, Fixed64, Message, Part, Runs, Same, Some, Varint, encode, number, text
 
 ROWS = 1 << 16

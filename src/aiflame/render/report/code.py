@@ -12,7 +12,7 @@ import polars as pl
 from aiflame.analyze.kernel.annotate import Annotation, CodeLine, annotator
 from aiflame.analyze.kernel.choice import Kernel, kernels
 from aiflame.analyze.kernel.source_text import SourceTexts
-from aiflame.profile.tables import OpenedProfile
+from aiflame.profile.tables.interface import OpenedProfile
 from aiflame.render.blocks import Values, block
 from aiflame.resolve.device.stall_reasons import meaning
 

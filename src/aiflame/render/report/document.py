@@ -18,7 +18,7 @@ from aiflame.attribute.meaning.context import release_samples
 from aiflame.attribute.timeline.windows import Windows
 from aiflame.errors import AiflameError
 from aiflame.memory import give_back_freed_memory
-from aiflame.profile.tables import OpenedProfile
+from aiflame.profile.tables.interface import OpenedProfile
 from aiflame.render.output import new_file
 from aiflame.render.report.code import MOST_IN_A_FILE, Code
 from aiflame.render.report.facts_block import facts_makers

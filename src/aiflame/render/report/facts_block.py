@@ -10,8 +10,8 @@ from aiflame.attribute.sites.devices import device_sites
 from aiflame.attribute.sites.table import CONTEXTS, Grouping, SiteTable
 from aiflame.attribute.tree import CPU_TIME, ENERGY, WALL_TIME
 from aiflame.attribute.trees.build import metrics
-from aiflame.profile.kinds import Kind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.interface import Tables
 from aiflame.render.blocks import Values, block
 from aiflame.render.colors import TONES
 

@@ -17,7 +17,7 @@ from aiflame.analyze.overview.summary import summarize
 from aiflame.analyze.ranks.comparison import Ranks
 from aiflame.analyze.tables.table import Column, TableOf
 from aiflame.attribute.analysis import Analysis
-from aiflame.profile.tables import OpenedProfile
+from aiflame.profile.tables.interface import OpenedProfile
 from aiflame.render.blocks import Values, block
 
 SHARE = 10**9

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.timeline.tables import SliceKind, Timeline, TrackKind
 from aiflame.attribute.timeline.whole import timeline as timeline_of
-from aiflame.profile.kinds import Kind
-from aiflame.profile.tables import Tables
+from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.interface import Tables
 from aiflame.render.blocks import MOST as LARGEST
 from aiflame.render.blocks import Values, block
 from aiflame.render.colors import shade_of

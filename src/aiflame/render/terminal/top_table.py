@@ -14,7 +14,7 @@ from aiflame.analyze.idle_share import idle_share
 from aiflame.analyze.phases import WHOLE
 from aiflame.attribute.groupings import GROUPINGS
 from aiflame.attribute.tree import Metric, Tree
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 from aiflame.render.terminal.console import Terminal
 from aiflame.resolve.device.stall_reasons import meaning
 

@@ -8,7 +8,7 @@ import os
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 
-from aiflame.profile.door import Folder
+from aiflame.profile.folder.door import Folder
 from aiflame.resolve.device.cubin import Cubin
 
 FOLDER = "cubins"

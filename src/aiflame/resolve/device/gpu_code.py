@@ -13,8 +13,8 @@ from types import MappingProxyType
 import polars as pl
 
 from aiflame.errors import AiflameError
-from aiflame.profile.door import Folder
-from aiflame.profile.store import Profile
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.tables.store import Profile
 from aiflame.resolve.device import device_code
 from aiflame.resolve.device.cubin import Cubin, Function
 from aiflame.resolve.device.cubin_lines import Chain, DeviceLine, File

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from aiflame.errors import AiflameError
 from aiflame.intra.captures import FOLDER, SUFFIX, Captures, Kernel, Launch, pids, read
 from aiflame.intra.tables import Ran, tables
-from aiflame.profile.door import Folder
-from aiflame.profile.store import Profile
-from aiflame.profile.tables_intra import TABLES
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.schema.tables_intra import TABLES
+from aiflame.profile.tables.store import Profile
 from aiflame.resolve.names.readable import clean
 
 _TEXTS = ("name", "file", "op", "pass", "arch", "triton")

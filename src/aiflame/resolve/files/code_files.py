@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from aiflame.profile.door import Folder
+from aiflame.profile.folder.door import Folder
 from aiflame.resolve.files.elf_file import ElfFile, NotElf
 from aiflame.resolve.files.outside import Outside
 

@@ -2,7 +2,7 @@
 
 A profile names files: binaries, their debug files, source files, files of run-time compilers. One that came from a stranger could name
 the reader's private ones. So they are read only while a profile is completed that this user recorded on this machine
-(`profile/claims.py`), and only when they are surely the files that ran. Later readers get the data that was stored then.
+(`profile/folder/claims.py`), and only when they are surely the files that ran. Later readers get the data that was stored then.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aiflame.profile import claims
-from aiflame.profile.store import Profile
+from aiflame.profile.folder import claims
+from aiflame.profile.tables.store import Profile
 from aiflame.resolve.files import held_files
 from aiflame.resolve.files.elf_file import ElfFile
 

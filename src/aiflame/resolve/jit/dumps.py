@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from aiflame.profile.door import Folder
+from aiflame.profile.folder.door import Folder
 from aiflame.resolve.files.outside import Outside
 
 LARGEST = 256 << 20

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import polars as pl
 
-from aiflame.profile.door import Folder
-from aiflame.profile.kinds import Kind
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.schema.kinds import Kind
 from aiflame.resolve.files.outside import Outside
 from aiflame.resolve.jit.dumps import jit_names
 from aiflame.resolve.names.readable import clean, readable

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 from aiflame.resolve.names.cpp_names import shorten
 from aiflame.resolve.names.long_names import outline
 from aiflame.resolve.names.rust_names import demangle_rust

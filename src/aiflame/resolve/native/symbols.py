@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from aiflame.profile.door import Folder
-from aiflame.profile.kinds import Kind
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.schema.kinds import Kind
 from aiflame.resolve.files.code_files import VDSO, Code, Module, find_code, is_missing, why_missing
 from aiflame.resolve.files.outside import Outside
 from aiflame.resolve.names.readable import Name, clean, readable, readable_cpp

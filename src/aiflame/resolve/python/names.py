@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from aiflame.profile.kinds import Kind
+from aiflame.profile.schema.kinds import Kind
 from aiflame.resolve.names.readable import LONGEST_FULL, LONGEST_SHORT, clean, cut
 from aiflame.resolve.python.lines import line_of
 

@@ -1,6 +1,6 @@
 // Written by scripts/web_kinds.py: a change by hand is lost.
 
-/** What a frame is, as profile/kinds.py numbers it. */
+/** What a frame is, as profile/schema/kinds.py numbers it. */
 export const KIND = Object.freeze({
   ROOT: 0,
   PROCESS: 1,

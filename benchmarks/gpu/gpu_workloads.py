@@ -1,0 +1,370 @@
+"""Programs to profile, each a step that repeats: `python benchmarks/gpu/gpu_workloads.py launch gpu decode [--seconds 3]`.
+
+Prints one line a workload, `RESULT {"workload", "ms", …}`: the median step, by the host's clock, the device synchronised after each.
+Several workloads in one process share what starting a process costs. `--small` and `--device cpu` are for trying the programs out.
+
+- `launch`: a training step of a small transformer, bound by launches · `gpu`: of a large one, bound by the GPU
+- `decode`: one token of a Llama-like decoder, module in module in module: 20 and more Python frames a launch, hundreds of launches
+- `compiled`: the small transformer under torch.compile · `graph`: its whole step replayed from a CUDA graph
+- `many`: a thousand small kernels
+
+With `--turns` each line that it reads, `launch 0.4`, has it run that workload for so many seconds: two processes can take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+Step = Callable[[], object]
+WORDS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    layers: int
+    width: int
+    tokens: int
+    batch: int
+    heads: int = 8
+
+
+LAUNCH_BOUND = Size(layers=6, width=256, tokens=64, batch=4)
+GPU_BOUND = Size(layers=8, width=2048, tokens=1024, batch=8)
+DECODER = Size(layers=16, width=512, tokens=64, batch=1)
+SMALL = Size(layers=2, width=64, tokens=16, batch=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a workload runs, and how large it is there."""
+
+    device: str
+    small: bool
+
+    def size(self, full: Size) -> Size:
+        return SMALL if self.small else full
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.bfloat16 if self.device == "cuda" else torch.float32
+
+    def synchronize(self) -> None:
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+
+class Block(nn.Module):
+    def __init__(self, size: Size) -> None:
+        super().__init__()
+        width = size.width
+        self.heads = size.heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, tokens, width = x.shape
+        split = self.qkv(self.norm1(x)).view(batch, tokens, 3, self.heads, width // self.heads)
+        query, key, value = split.permute(2, 0, 3, 1, 4)
+        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).reshape(batch, tokens, width))
+        return x + self.down(functional.gelu(self.up(self.norm2(x))))
+
+
+class Transformer(nn.Module):
+    def __init__(self, size: Size) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(WORDS, size.width)
+        self.blocks = nn.ModuleList(Block(size) for _ in range(size.layers))
+        self.head = nn.Linear(size.width, WORDS)
+
+    def forward(self, words: Tensor) -> Tensor:
+        x = self.embedding(words)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+def training(place: Place, full: Size, *, compiled: bool = False, capturable: bool = False) -> Step:
+    size = place.size(full)
+    model = Transformer(size).to(place.device, place.dtype)
+    forward = torch.compile(model) if compiled else model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, capturable=capturable)
+    words = torch.randint(0, WORDS, (size.batch, size.tokens), device=place.device)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        logits = forward(words)
+        loss = functional.cross_entropy(logits.view(-1, WORDS).float(), words.view(-1))
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def replayed(place: Place) -> Step:
+    """The whole training step as one CUDA graph; without a GPU, just the step."""
+    step = training(place, LAUNCH_BOUND, capturable=place.device == "cuda")
+    if place.device != "cuda":
+        return step
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return lambda: graph.replay()
+
+
+class RootMeanSquareNorm(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x.float()
+        return self.weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype)
+
+
+class Rotary(nn.Module):
+    """Turns pairs of columns by an angle that grows with the position."""
+
+    def __init__(self, width: int, tokens: int) -> None:
+        super().__init__()
+        speed = 10_000 ** (-torch.arange(0, width, 2).float() / width)
+        angle = torch.outer(torch.arange(tokens).float(), speed).repeat(1, 2)
+        self.register_buffer("cosine", angle.cos())
+        self.register_buffer("sine", angle.sin())
+
+    def forward(self, x: Tensor, position: Tensor) -> Tensor:
+        low, high = x.chunk(2, dim=-1)
+        return x * self.cosine.index_select(0, position) + torch.cat((-high, low), dim=-1) * self.sine.index_select(0, position)
+
+
+class Cache(nn.Module):
+    """Keys and values of the tokens so far."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__()
+        shape = (size.batch, size.heads, size.tokens, size.width // size.heads)
+        self.register_buffer("keys", torch.zeros(shape))
+        self.register_buffer("values", torch.zeros(shape))
+
+    def forward(self, key: Tensor, value: Tensor, position: Tensor, tokens: int) -> tuple[Tensor, Tensor]:
+        self.keys.index_copy_(2, position, key)
+        self.values.index_copy_(2, position, value)
+        return self.keys[:, :, :tokens], self.values[:, :, :tokens]
+
+
+class Attention(nn.Module):
+    def __init__(self, size: Size) -> None:
+        super().__init__()
+        width = size.width
+        self.heads = size.heads
+        self.query, self.key, self.value, self.out = (nn.Linear(width, width, bias=False) for _ in range(4))
+        self.rotary = Rotary(width // size.heads, size.tokens)
+        self.cache = Cache(size)
+
+    def forward(self, x: Tensor, position: Tensor, tokens: int) -> Tensor:
+        batch, _, width = x.shape
+        query, key, value = (
+            projection(x).view(batch, 1, self.heads, -1).transpose(1, 2) for projection in (self.query, self.key, self.value)
+        )
+        keys, values = self.cache(self.rotary(key, position), value, position, tokens)
+        mixed = functional.scaled_dot_product_attention(self.rotary(query, position), keys, values)
+        return self.out(mixed.transpose(1, 2).reshape(batch, 1, width))
+
+
+class GatedFeedForward(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.gate, self.up = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, 3 * width, bias=False)
+        self.down = nn.Linear(3 * width, width, bias=False)
+        self.activation = nn.SiLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(self.activation(self.gate(x)) * self.up(x))
+
+
+class DecoderLayer(nn.Module):
+    def __init__(self, size: Size) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = RootMeanSquareNorm(size.width), RootMeanSquareNorm(size.width)
+        self.attention, self.feed_forward = Attention(size), GatedFeedForward(size.width)
+
+    def forward(self, x: Tensor, position: Tensor, tokens: int) -> Tensor:
+        x = x + self.attention(self.norm1(x), position, tokens)
+        return x + self.feed_forward(self.norm2(x))
+
+
+class Decoder(nn.Module):
+    def __init__(self, size: Size) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(WORDS, size.width)
+        self.layers = nn.ModuleList(DecoderLayer(size) for _ in range(size.layers))
+        self.norm = RootMeanSquareNorm(size.width)
+
+    def forward(self, words: Tensor, position: Tensor, tokens: int) -> Tensor:
+        x = self.embedding(words)
+        for layer in self.layers:
+            x = layer(x, position, tokens)
+        return self.norm(x)
+
+
+class LanguageModel(nn.Module):
+    def __init__(self, size: Size) -> None:
+        super().__init__()
+        self.model = Decoder(size)
+        self.head = nn.Linear(size.width, WORDS, bias=False)
+
+    def forward(self, words: Tensor, position: Tensor, tokens: int) -> Tensor:
+        return self.head(self.model(words, position, tokens))
+
+
+class Generation:
+    """Greedy decoding, a token at a time; begins anew when the cache is full."""
+
+    def __init__(self, place: Place) -> None:
+        self.size = place.size(DECODER)
+        self.model = LanguageModel(self.size).to(place.device, place.dtype).eval()
+        self.words = torch.zeros((self.size.batch, 1), dtype=torch.long, device=place.device)
+        self.position = torch.zeros(1, dtype=torch.long, device=place.device)
+        self.tokens = 0
+
+    def token(self) -> None:
+        if self.tokens == self.size.tokens:
+            self.tokens = 0
+            self.position.zero_()
+        self.tokens += 1
+        self.words = self.sample(self.next_logits())
+        self.position += 1
+
+    @torch.no_grad()
+    def next_logits(self) -> Tensor:
+        return self.model(self.words, self.position, self.tokens)
+
+    def sample(self, logits: Tensor) -> Tensor:
+        return logits[:, -1].argmax(dim=-1, keepdim=True)
+
+
+def small_kernels(place: Place) -> Step:
+    x = torch.zeros(32, device=place.device)
+    add = x.add_
+
+    def step() -> None:
+        for _ in range(1000):
+            add(1.0)
+
+    return step
+
+
+WORKLOADS: dict[str, Callable[[Place], Step]] = {
+    "launch": lambda place: training(place, LAUNCH_BOUND),
+    "gpu": lambda place: training(place, GPU_BOUND),
+    "decode": lambda place: Generation(place).token,
+    "compiled": lambda place: training(place, LAUNCH_BOUND, compiled=True),
+    "graph": replayed,
+    "many": small_kernels,
+}
+
+
+WARM_STEPS = {"decode": DECODER.tokens}
+"""Attention makes a plan for each length that it has not met yet, which takes as long as many tokens."""
+
+
+def timed(step: Step, place: Place, seconds: float, steps: int = 0) -> list[float]:
+    """Milliseconds of each step: for so many seconds, or so many steps."""
+    took: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(took) < steps if steps else time.perf_counter() < end or len(took) < 3:
+        begin = time.perf_counter()
+        step()
+        place.synchronize()
+        took.append((time.perf_counter() - begin) * 1e3)
+    return took
+
+
+def warmed(name: str, place: Place) -> Step:
+    """The workload's step, once it has run often enough that allocations and clocks have settled."""
+    torch.manual_seed(0)
+    step = WORKLOADS[name](place)
+    timed(step, place, seconds=0, steps=2 if place.small else WARM_STEPS.get(name, 10))
+    timed(step, place, seconds=0.05 if place.small else 0.7)
+    return step
+
+
+def summary(name: str, took: list[float], **more: object) -> dict[str, object]:
+    low, middle, high = statistics.quantiles(took, n=4)
+    tenth = statistics.quantiles(took, n=10)[0]
+    found = {"ms": round(middle, 4), "tenth_ms": round(tenth, 4), "quartiles": [round(low, 4), round(high, 4)], "steps": len(took)}
+    return {"workload": name, **found, **more}
+
+
+def tell(result: dict[str, object]) -> None:
+    print("RESULT", json.dumps(result), flush=True)
+
+
+def peak_memory() -> dict[str, int]:
+    """Kilobytes of this process: the most that was resident, and of that now what is its own (no file behind it)."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
+    return {"peak_kb": int(status["VmHWM"].split()[0]), "own_kb": int(status["RssAnon"].split()[0])}
+
+
+def pin(place: Place, forward: int, backward: int) -> None:
+    """This thread and autograd's on processors of their own: those of shared machines differ in speed, and both processes of a pair
+    are to meet the same."""
+    x = torch.ones(1, device=place.device, requires_grad=True) * 1
+    x.register_hook(lambda _: os.sched_setaffinity(0, {backward}))
+    x.sum().backward()
+    os.sched_setaffinity(0, {forward})
+
+
+def take_turns(steps: dict[str, Step], place: Place) -> None:
+    if len(cores := sorted(os.sched_getaffinity(0))) >= 4:
+        pin(place, cores[-1], cores[-2])
+    tell({"ready": list(steps)})
+    for line in sys.stdin:
+        name, seconds = line.split()
+        timed(steps[name], place, 0, steps=2)  # caches are another's now
+        tell(summary(name, timed(steps[name], place, float(seconds))))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("workloads", nargs="+", choices=WORKLOADS)
+    parser.add_argument("--seconds", type=float, default=3.0, help="of steady steps")
+    parser.add_argument("--steps", type=int, default=0, help="so many steps instead")
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--turns", action="store_true", help="run what is read from the standard input")
+    options = parser.parse_args()
+    place = Place(options.device, options.small)
+    if options.device == "cpu":
+        torch.set_num_threads(1)
+    if options.turns:
+        take_turns({name: warmed(name, place) for name in options.workloads}, place)
+        return
+    for name in options.workloads:
+        step = warmed(name, place)
+        took = timed(step, place, options.seconds, options.steps)
+        del step
+        tell(summary(name, took, **peak_memory(), last_ns=time.monotonic_ns()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""`meta.json`: facts about a recording for a person who has not looked into it. Standard library alone.
+
+Every key may be missing and unknown keys are ignored, so that a key can be added without a new format.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from aiflame.errors import AiflameError
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.schema.control_schema import FORMAT
+from aiflame.values import asdict, dataclass, field, replace
+
+FILE_NAME = "meta.json"
+DAMAGED = "meta.json is missing or damaged: command, host and options are unknown"
+
+_LARGEST = 16 << 20
+_MOST_VALUES = 1 << 18
+"""Arguments of the command, options and notes, all together."""
+Option = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    name: str = ""
+    cpu: str = ""
+    cores: int = 0
+    kernel: str = ""
+    python: str = ""
+    boot_id: str = ""
+
+    def is_here(self) -> bool:
+        return self.name in ("", os.uname().nodename)
+
+    @staticmethod
+    def here() -> Host:
+        return Host(os.uname().nodename, _cpu_model(), os.cpu_count() or 0, os.uname().release, sys.version.split()[0], boot_id())
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The same moment on three clocks, in nanoseconds."""
+
+    monotonic_ns: int = 0
+    raw_ns: int = 0
+    realtime_ns: int = 0
+
+    @staticmethod
+    def now() -> Clocks:
+        return Clocks(time.monotonic_ns(), time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW), time.time_ns())
+
+
+@dataclass(frozen=True, slots=True)
+class Recorder:
+    """The recording process. A process id is used again sooner or later; together with the start time it is unique."""
+
+    pid: int = 0
+    start_ticks: int = 0
+    namespace: str = ""
+    """of process ids: in another, `pid` means nothing"""
+
+    @staticmethod
+    def this() -> Recorder:
+        return Recorder(os.getpid(), start_ticks(os.getpid()) or 0, pid_namespace())
+
+    def alive(self) -> bool:
+        ticks = start_ticks(self.pid)
+        return ticks is not None and self.start_ticks in (0, ticks)
+
+
+@dataclass(frozen=True, slots=True)
+class JobRank:
+    """Where a recorder stands in a parallel job, by its launcher's variables."""
+
+    rank: int = 0
+    size: int = 0
+    """0: unknown"""
+    local_rank: int = -1
+    """on its host; -1: unknown"""
+    launcher: str = ""
+    job: str = ""
+    """`job.Job.name`"""
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    format: int = FORMAT
+    version: str = ""
+    """of aiflame"""
+    command: tuple[str, ...] = ()
+    host: Host = field(default_factory=Host)
+    recorder: Recorder = field(default_factory=Recorder)
+    options: dict[str, Option] = field(default_factory=dict)
+    started: Clocks = field(default_factory=Clocks)
+    ended: Clocks | None = None
+    exit_status: int | None = None
+    """of the command; negative: the signal that ended it; None: unknown"""
+    degraded: tuple[str, ...] = ()
+    """failures to record or read something, one line each"""
+    cpu_ns: int = 0
+    """CPU time of the command and of all that it waited for, by the system's account; 0: unknown"""
+    complete: bool = False
+    """the recorder saw the end; False after a crash of the recorder"""
+    job_rank: JobRank | None = None
+    """of the recorder; None: it was started by no launcher, or for a job of one rank"""
+    id: str = ""
+    """random, of this recording (`claims.py`)"""
+
+    def with_notes(self, *notes: str) -> Meta:
+        return replace(self, degraded=tuple(dict.fromkeys((*self.degraded, *notes))))
+
+    def write(self, profile: Folder) -> None:
+        profile.write(FILE_NAME, self._text())
+
+    def put(self, profile: Folder) -> None:
+        """The same while the recording is not sealed: a power failure may take it."""
+        profile.put(FILE_NAME, self._text())
+
+    def _text(self) -> bytes:
+        return (json.dumps(asdict(self), indent=1) + "\n").encode()
+
+    @staticmethod
+    def read(profile: Folder) -> Meta:
+        """A damaged file gives a Meta that says so; one of a newer format is an error."""
+        from aiflame.profile.folder.typed_json import parse_as
+
+        try:
+            meta = parse_as(Meta, profile.read(FILE_NAME, limit=_LARGEST) or b"", most_values=_MOST_VALUES)
+        except ValueError:
+            return Meta().with_notes(DAMAGED)
+        refuse_newer(profile.path, meta.format)
+        return meta
+
+
+def refuse_newer(profile: Path, written: int) -> None:
+    if written > FORMAT:
+        raise AiflameError(
+            f"{profile} was written by a newer aiflame (format {written}; this one reads {FORMAT}): upgrade with `pip install -U aiflame`"
+        )
+
+
+def boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def pid_namespace() -> str:
+    """In which process ids have the same meaning as ours, until the next boot."""
+    try:
+        return os.readlink("/proc/self/ns/pid")  # noqa: PTH115
+    except OSError:
+        return ""
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot; None when there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    state, *fields = stat[stat.rindex(b")") + 2 :].split()
+    return None if state in (b"Z", b"X") else int(fields[18])
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")

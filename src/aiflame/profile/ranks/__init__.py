@@ -1,0 +1,1 @@
+"""The ranks of a parallel job: a profile each, read as one."""

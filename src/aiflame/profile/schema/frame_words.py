@@ -1,0 +1,111 @@
+"""The bits of a frame word and of a column `autograd`: the only Python code that takes either apart.
+
+A frame of a stack is one 64-bit word. Its top four bits are its kind; `enums.FrameKind` describes the bits below for each kind.
+The collector packs the same words in `native/unwind/frames.hpp`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.profile.schema.enums import FrameKind, LeafFlag
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+FrameWords = NDArray[np.uint64]
+
+_KIND, _MODULE, _ID = 60, 40, 32
+"""The lowest bit of the kind, of a module's number in a native word, and of another number in a word of another kind."""
+_MODULE_BITS, _ID_BITS, _ROW_BITS, _ADDRESS_BITS = _KIND - _MODULE, _KIND - _ID, 32, 48
+
+AUTOGRAD_THREAD = 0x7FFF
+"""Bits of `autograd`: torch's number of the thread whose forward code made the node; 0 where torch's autograd is not in the program."""
+AUTOGRAD_BACKWARD = 1 << 15
+"""Bit of `autograd`: it is work of a node of the backward graph."""
+_AUTOGRAD_THREAD_BITS = 15
+
+
+def mark_word(row: int) -> int:
+    """The word of a frame that names a row of `marks`."""
+    return FrameKind.MARK << _KIND | row
+
+
+def frame_kind(column: str = "frame") -> pl.Expr:
+    """The kind of each word of a column."""
+    return pl.col(column) // (1 << _KIND)
+
+
+def is_frame_of(kind: FrameKind, column: str = "frame") -> pl.Expr:
+    """True where a word of the column has this kind."""
+    return frame_kind(column) == kind
+
+
+def code_of_python(column: str = "frame") -> pl.Expr:
+    """The row of `codes` that a PYTHON word names."""
+    return ((pl.col(column) // (1 << _ID)) % (1 << _ID_BITS)).cast(pl.UInt32)
+
+
+def module_of_native(column: str = "frame") -> pl.Expr:
+    """The row of `modules` that a NATIVE word names."""
+    return (pl.col(column) // (1 << _MODULE) % (1 << _MODULE_BITS)).cast(pl.UInt32)
+
+
+def frame_kinds(words: FrameWords) -> FrameWords:
+    """The kind of each word."""
+    return _bits(words, _KIND, 64 - _KIND)
+
+
+def layer_rows(words: FrameWords) -> Ints:
+    """The row of `layers` that each LAYER word names; 0 for words of other kinds."""
+    return np.where(frame_kinds(words) == FrameKind.LAYER, _bits(words, 0, _ROW_BITS), 0).astype(np.int64)
+
+
+def taken_apart(frames: pl.DataFrame) -> pl.DataFrame:
+    """The table with columns for all that the words of its column `frame` may pack: `word_kind`, `id` (of a module, code object or method),
+    `rest` (the low 32 bits), `address`, `offset` in a module, `exact` (no return address, but the instruction itself), `approximate`."""
+    word = frames["frame"].to_numpy().astype(np.uint64)
+    kind = frame_kinds(word)
+    native = (kind == FrameKind.NATIVE) | (kind == FrameKind.NATIVE_APPROX)
+    module, number = _bits(word, _MODULE, _MODULE_BITS), _bits(word, _ID, _ID_BITS)
+    return frames.with_columns(
+        word_kind=pl.Series(kind.astype(np.uint8)),
+        id=pl.Series(np.where(native, module, number).astype(np.uint32)),
+        rest=pl.Series(_bits(word, 0, _ROW_BITS)),
+        address=pl.Series(_bits(word, 0, _ADDRESS_BITS)),
+        offset=pl.Series(word & np.uint64(LeafFlag.EXACT_PC - 1)),
+        exact=pl.Series(native & (word & np.uint64(LeafFlag.EXACT_PC) != 0)),
+        approximate=pl.Series(kind == FrameKind.NATIVE_APPROX),
+    )
+
+
+def is_backward(autograd: Ints) -> Mask:
+    """True for work of nodes of the backward graph."""
+    return autograd >= AUTOGRAD_BACKWARD
+
+
+def is_backward_column(column: str = "autograd") -> pl.Expr:
+    """`is_backward` of a column."""
+    return pl.col(column) >= AUTOGRAD_BACKWARD
+
+
+def is_forward(column: str = "autograd") -> pl.Expr:
+    """True for work outside of the backward graph, in a program that has torch's autograd."""
+    return pl.col(column).is_between(1, AUTOGRAD_THREAD)
+
+
+def torch_thread(process: Ints, autograd: Ints) -> Ints:
+    """One number for each of torch's threads in each process: process << 15 | torch's number."""
+    return process << _AUTOGRAD_THREAD_BITS | autograd & AUTOGRAD_THREAD
+
+
+def torch_thread_column() -> pl.Expr:
+    """`torch_thread` of the columns `process` and `autograd`."""
+    thread = pl.col("autograd").cast(pl.Int64) % (AUTOGRAD_THREAD + 1)
+    return pl.col("process").cast(pl.Int64) * (1 << _AUTOGRAD_THREAD_BITS) + thread
+
+
+def _bits(words: FrameWords, lowest: int, count: int) -> FrameWords:
+    bits: FrameWords = words >> np.uint64(lowest) & np.uint64((1 << count) - 1)
+    return bits

@@ -1,0 +1,56 @@
+"""The error of a process that failed to seal a profile, usually in the background. The next command reports it, and seals."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+
+from aiflame.errors import AiflameError, harmless
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.ranks.job import rank_folders
+from aiflame.profile.sealing.aside import is_ours
+from aiflame.profile.sealing.seal import LOCK, is_sealed
+
+FAILED = "seal.failed"
+_LONGEST = 500
+"""Letters of a reason, and four times as many bytes."""
+
+
+def leave_failure(profile: Folder, error: BaseException) -> None:
+    """The profile may be gone, or the disk full: then there is nothing to be said, or nowhere."""
+    reason = harmless(str(error) if isinstance(error, AiflameError) else f"{type(error).__name__}: {error}")[:_LONGEST]
+    with contextlib.suppress(OSError, AiflameError):
+        if profile.entry("meta.json") is not None:
+            profile.put(FAILED, reason.encode())
+
+
+def take_failures(profile: Folder) -> list[str]:
+    """A line for each recorder's profile that an earlier process could not seal; each is said once."""
+    folders = [profile, *rank_folders(profile).values()]
+    return [f"sealing {folder.path} {why}: it is done again now" for folder in folders if (why := _taken(folder))]
+
+
+def _taken(folder: Folder) -> str:
+    if not is_ours(folder):
+        return ""
+    reason = folder.read(FAILED, limit=4 * _LONGEST)
+    if reason is not None:
+        folder.remove(FAILED)
+        return f"in the background failed ({harmless(reason.decode('utf-8', 'replace'))})"
+    share = _killed_at(folder)
+    return f"was broken off at {share:.0%} (was it killed, or memory short?)" if share is not None else ""
+
+
+def _killed_at(folder: Folder) -> float | None:
+    """How far a process came that sealed and is gone; None: there is none such."""
+    if is_sealed(folder) or (text := folder.read(LOCK, limit=4096)) is None:
+        return None
+    with folder.file(LOCK) as file, contextlib.suppress(ValueError):
+        if file is None:
+            return None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # let go of when the file is closed
+        except OSError:
+            return None
+        return min(max(float(text or b"0"), 0.0), 1.0)
+    return None

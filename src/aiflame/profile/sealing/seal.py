@@ -1,0 +1,340 @@
+"""Sealing: the spool of a recording that has ended becomes Parquet.
+
+The tables are written to `tables.partial/`, which is renamed to `tables/` when it is complete; then the spool is removed. A process
+that dies on the way leaves a profile that the next one seals from the start, or finishes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import threading
+import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.errors import AiflameError
+from aiflame.profile.folder.control_page import FILE_NAME as CONTROL_FILE
+from aiflame.profile.folder.control_page import ControlPage
+from aiflame.profile.folder.door import Folder, refuse_foreign_entries
+from aiflame.profile.folder.meta import FILE_NAME as META_FILE
+from aiflame.profile.folder.meta import Meta
+from aiflame.profile.folder.telemetry_files import FOLDER as TELEMETRY
+from aiflame.profile.schema.all_tables import TABLES
+from aiflame.profile.schema.control_schema import ControlState
+from aiflame.profile.sealing.going_on import SEALED, still_recorded
+from aiflame.profile.sealing.telemetry import add_telemetry
+from aiflame.profile.sealing.unseen import CpuTime, notes_on, readable
+from aiflame.profile.spool.lives import Lives, read_lives
+from aiflame.profile.spool.living import SPOOL
+from aiflame.profile.spool.process_spool import ProcessSpool
+from aiflame.profile.spool.short_lives import with_ticks
+from aiflame.profile.tables.index import Index, Part, write_part
+
+_PARTIAL = "tables.partial"
+LOCK = "seal.lock"
+_PART_BYTES = 64 << 20
+_LOOK_S = 0.2
+_HIGHEST_RATE = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SealReport:
+    """The result of sealing. All zero when the profile was sealed before."""
+
+    processes: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
+    spool_bytes: int = 0
+    sealed_bytes: int = 0
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+    """damage met on the way, one line each"""
+
+
+def seal(profile: Folder, progress: Callable[[float], None] | None = None) -> SealReport:
+    """Seals a profile whose recording has ended in any way; `progress` gets the share done, 0 to 1."""
+    with _as_errors(profile, profile):
+        if is_sealed(profile):
+            return SealReport()
+        refuse_foreign_entries(profile)
+        _refuse_live(profile)
+        with _one_at_a_time(profile, progress or _no_progress) as share_done:
+            report = SealReport()
+            if Index.read(profile.folder(SEALED)) is None:
+                note = _stop(profile)
+                report = _write_tables(profile, profile, note, share_done)
+            _clear(profile)
+        profile.remove(LOCK)
+        return report
+
+
+def seal_aside(profile: Folder, place: Folder, progress: Callable[[float], None] | None = None) -> SealReport:
+    """The same for a profile that is not ours: its tables and its `meta.json` are written to `place`, and it stays as it is."""
+    with _as_errors(profile, place):
+        if Index.read(place.folder(SEALED)) is not None:
+            return SealReport()
+        _refuse_live(profile)
+        with place.locked(LOCK):
+            if Index.read(place.folder(SEALED)) is not None:
+                return SealReport()
+            return _write_tables(profile, place, _why_stopped(profile), progress or _no_progress)
+
+
+def seal_growing(profile: Folder, place: Folder, note: str, progress: Callable[[float], None] | None = None) -> SealReport:
+    """Writes the tables of a recording that goes on, as they are now, to `place`. Nobody is stopped, and the profile stays as it is."""
+    with _as_errors(profile, place):
+        return _write_tables(profile, place, [note, *_why_stopped(profile)], progress or _no_progress, growing=True)
+
+
+def is_sealed(profile: Folder) -> bool:
+    return profile.has_folder(SEALED) and profile.entry(SPOOL) is None
+
+
+@contextlib.contextmanager
+def _one_at_a_time(profile: Folder, progress: Callable[[float], None]) -> Iterator[Callable[[float], None]]:
+    """Others wait meanwhile, and see the progress. Gives a function to call with the share done."""
+    descriptor = profile.lock_file(LOCK)
+    try:
+        _lock(descriptor, progress)
+
+        def share_done(share: float) -> None:
+            os.pwrite(descriptor, f"{share:.4f}".encode(), 0)
+            progress(share)
+
+        yield share_done
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, progress: Callable[[float], None]) -> None:
+    """Waits until its holder releases it; a holder that dies releases it, too."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    except BlockingIOError:
+        pass
+    locked = threading.Event()
+
+    def look() -> None:
+        while not locked.wait(_LOOK_S):
+            with contextlib.suppress(ValueError):
+                progress(float(os.pread(descriptor, 8, 0) or b"0"))
+
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    finally:
+        locked.set()
+        looking.join()
+
+
+def _no_progress(share: float) -> None:
+    pass
+
+
+@contextlib.contextmanager
+def _as_errors(profile: Folder, place: Folder) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            with contextlib.suppress(OSError):
+                place.remove_tree(_PARTIAL)
+            raise AiflameError(
+                f"no space left to seal {profile.path}: nothing is lost; free about {_gigabytes(profile)} in {place.path.parent}"
+                " and open it again"
+            ) from None
+        raise AiflameError(f"cannot seal {profile.path}: {error.strerror or error}") from None
+
+
+def _gigabytes(profile: Folder) -> str:
+    bytes_left = sum(entry.size for entry in profile.folder(SPOOL).walk() if entry.name.endswith(".table"))
+    return f"{max(bytes_left / 3e9, 0.01):.2f} GB"
+
+
+def _refuse_live(profile: Folder) -> None:
+    if (why := still_recorded(profile)) is not None:
+        raise AiflameError(f"{profile.path} {why}; it is sealed when it has ended")
+
+
+def _write_tables(
+    profile: Folder, place: Folder, notes: list[str], progress: Callable[[float], None], *, growing: bool = False
+) -> SealReport:
+    started = time.monotonic()
+    meta = Meta.read(profile)
+    meta = replace(meta, degraded=()).with_notes(*notes, *meta.degraded) if growing else meta.with_notes(*notes)
+    place.remove_tree(_PARTIAL)
+    place.remove_tree(SEALED)
+    partial = place.new_folder(_PARTIAL)
+    cpu: list[CpuTime] = []
+    rows = _process_rows(profile.folder(SPOOL), growing=growing)
+    lives = _Lives(with_ticks(read_lives(profile.folder(SPOOL), {(folder.pid, folder.start_ns) for folder in rows}), _cpu_rate(meta)))
+    spool_bytes = sum(folder.size for folder in rows) + lives.size
+    cpu.extend(lives.cpu_times())
+    writer, damage, bytes_read = _Writer(partial, profile), Counter[str]() if growing else Counter(lives.damage), lives.size
+    for earlier, folder in enumerate(rows):
+        number = earlier + lives.add_until((folder.start_ns, folder.pid), earlier, writer)
+        writer.add("processes", number, folder.row)
+        cpu.append(CpuTime())
+        cpu[-1].add("processes", folder.row)
+        with ProcessSpool(profile.folder(SPOOL, folder.name), growing=growing) as spool:
+            for name, frame in spool.chunks():
+                writer.add(name, number, frame)
+                cpu[-1].add(name, frame)
+            if not growing:  # a record that is being written is no damage
+                damage.update(spool.damage)
+        bytes_read += folder.size
+        progress(bytes_read / max(spool_bytes, 1))
+    lives.add_until(None, len(rows), writer)
+    index, unread = add_telemetry(profile, partial, writer.finish())
+    index.write(partial)
+    partial.sync_tree()  # the spool is removed soon: its replacement must survive a power failure
+    degraded = (*(f"{count} {kind}" for kind, count in sorted(damage.items())), *unread, *_unseen(cpu, meta, notes, growing=growing))
+    meta.with_notes(*degraded).write(place)
+    place.rename(_PARTIAL, SEALED)
+    place.sync()
+    return SealReport(
+        processes=len(rows) + len(lives),
+        rows={name: sum(part.rows for part in parts) for name, parts in index.tables.items()},
+        spool_bytes=spool_bytes,
+        sealed_bytes=sum(part.bytes for parts in index.tables.values() for part in parts),
+        seconds=time.monotonic() - started,
+        notes=degraded,
+    )
+
+
+def _unseen(processes: list[CpuTime], meta: Meta, stopped: list[str], *, growing: bool) -> list[str]:
+    """Notes on CPU time without samples. None while a recording goes on, since samples may still be on their way."""
+    if growing:
+        return []
+    return notes_on(processes, meta.cpu_ns, _cpu_rate(meta), stopped[0] if stopped else None)
+
+
+def _cpu_rate(meta: Meta) -> int:
+    rate = meta.options.get("cpu_rate")
+    return rate if isinstance(rate, int) and 0 < rate < _HIGHEST_RATE else 0
+
+
+def _stop(profile: Folder) -> list[str]:
+    """No process shall write on while we read; returns why recording ended early, if it did."""
+    with contextlib.suppress(AiflameError), ControlPage.open(profile) as page:
+        page.state = ControlState.STOPPED
+    return _why_stopped(profile)
+
+
+def _why_stopped(profile: Folder) -> list[str]:
+    with contextlib.suppress(AiflameError), ControlPage.look(profile) as page:
+        return [note] if (note := page.stop_note()) else []
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    name: str
+    """of its folder"""
+    row: pl.DataFrame
+    size: int
+
+    @property
+    def pid(self) -> int:
+        return int(self.row["pid"][0])
+
+    @property
+    def start_ns(self) -> int:
+        return int(self.row["start_ns"][0])
+
+
+def _process_rows(spool: Folder, *, growing: bool) -> list[_Process]:
+    """The processes that recorded something, in the order of their start."""
+    processes = []
+    for entry in spool.entries():
+        if entry.is_folder:
+            with ProcessSpool(spool.folder(entry.name), growing=growing) as folder:
+                if len(row := folder.process()):
+                    processes.append(_Process(entry.name, row, folder.size()))
+    return sorted(processes, key=lambda process: (process.start_ns, process.pid))
+
+
+class _Lives:
+    """Processes without a folder, on their way into the tables between those that have one."""
+
+    def __init__(self, lives: Lives) -> None:
+        self._lives, self._added = lives, 0
+        self.size, self.damage = lives.bytes, lives.damage
+        processes = lives.rows["processes"]
+        self._keys = list(zip(processes["start_ns"].to_list(), processes["pid"].to_list(), strict=True))
+
+    def __len__(self) -> int:
+        return len(self._lives)
+
+    def cpu_times(self) -> list[CpuTime]:
+        rows, process = self._lives.rows, self._lives.process
+        times = [CpuTime(pid, readable(command)) for pid, command in rows["processes"].select("pid", "command").iter_rows()]
+        for number, cpu_ns in zip(process["process_ends"].tolist(), rows["process_ends"]["cpu_ns"].to_list(), strict=True):
+            times[number].cpu_ns = cpu_ns
+        return times
+
+    def add_until(self, key: tuple[int, int] | None, others: int, writer: _Writer) -> int:
+        """Adds those that began before `key` (None: all), numbered behind `others` processes. Returns how many were added so far."""
+        first, last = self._added, len(self) if key is None else bisect_left(self._keys, key)
+        for table, process in self._lives.process.items():
+            begin, end = np.searchsorted(process, [first, last]).tolist()
+            if begin < end:
+                writer.add_many(table, process[begin:end] + np.uint32(others), self._lives.rows[table][begin:end])
+        self._added = last
+        return last
+
+
+def _clear(profile: Folder) -> None:
+    """Removes the files that are not needed once `tables/` is there."""
+    profile.remove_tree(SPOOL)
+    with contextlib.suppress(OSError):
+        profile.remove_tree(TELEMETRY)
+    profile.remove(CONTROL_FILE)
+
+
+class _Writer:
+    """Gathers frames until they are worth a file."""
+
+    def __init__(self, folder: Folder, profile: Folder) -> None:
+        self._folder, self._profile = folder, profile
+        self._described = profile.entry(META_FILE) is not None
+        self._waiting: dict[str, list[tuple[NDArray[np.uint32], pl.DataFrame]]] = {}
+        self._size: Counter[str] = Counter()
+        self._parts: dict[str, list[Part]] = {}
+
+    def add(self, table: str, process: int, frame: pl.DataFrame) -> None:
+        self.add_many(table, np.full(len(frame), process, np.uint32), frame)
+
+    def add_many(self, table: str, processes: NDArray[np.uint32], frame: pl.DataFrame) -> None:
+        """`processes`: whose each row is."""
+        self._waiting.setdefault(table, []).append((processes, frame))
+        self._size[table] += int(frame.estimated_size())
+        if self._size[table] >= _PART_BYTES:
+            self._flush(table)
+
+    def finish(self) -> Index:
+        for table in list(self._waiting):
+            self._flush(table)
+        order = [table.name for table in TABLES if table.name in self._parts]
+        order += [name for name in self._parts if name not in order]
+        return Index({name: tuple(self._parts[name]) for name in order})
+
+    def _flush(self, table: str) -> None:
+        if self._described and self._profile.entry(META_FILE) is None:
+            raise AiflameError(f"{self._profile.path} is being removed")  # new files would keep the remover from removing the folder
+        waiting = self._waiting.pop(table)
+        self._size[table] = 0
+        process = np.concatenate([processes for processes, _ in waiting])
+        frame = pl.concat([frame for _, frame in waiting]).insert_column(0, pl.Series("process", process))
+        parts = self._parts.setdefault(table, [])
+        parts.append(write_part(self._folder, table, f"{len(parts):05}", frame))

@@ -1,0 +1,1 @@
+"""Masks secrets in command lines before a profile keeps them. Standard library alone."""

@@ -1,0 +1,95 @@
+"""The interface of a profile for its readers: its tables, and for an opened one also its name and its metadata.
+
+A profile of one recorder (`store.Profile`) and one of many ranks (`ranked.Ranked`) both answer; neither knows the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import polars as pl
+
+from aiflame.errors import AiflameError
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.meta import Meta
+from aiflame.profile.schema.all_tables import TABLE, TABLES
+from aiflame.profile.spool.process_spool import empty_frame
+from aiflame.profile.tables import sql
+
+
+class Tables(Protocol):
+    """Tables by name; docs/profile-format.md lists them."""
+
+    def has(self, name: str) -> bool:
+        """True if the table has rows, or was derived."""
+
+    def table(self, name: str) -> pl.DataFrame:
+        """The whole table, in memory."""
+
+    def scan(self, name: str) -> pl.LazyFrame:
+        """The table, to be read when collected; without rows when nothing of its kind was recorded."""
+
+
+class OpenedProfile(Tables, Protocol):
+    """The result of `opening.open_profile`."""
+
+    @property
+    def path(self) -> Path:
+        """The profile's name. Never open it, nor a path below it: `folder` is the way to its files."""
+
+    @property
+    def folder(self) -> Folder:
+        """The folder that was recorded."""
+
+    @property
+    def meta(self) -> Meta:
+        """The command, host and time of the recording."""
+
+    def names(self) -> list[str]:
+        """The tables that have rows, or were derived."""
+
+    def sql(self, query: str) -> pl.DataFrame:
+        """Runs SQL (Polars' dialect) over all tables, those of the schema without rows too."""
+
+    def unfinished(self) -> list[str]:
+        """A line that a reader must know first: the profile is still being recorded. Empty when it is not."""
+
+    def notes(self) -> list[str]:
+        """Failures to record or read something, each line once."""
+
+    def kept_size(self, file: str) -> int | None:
+        """Bytes of a file that `kept_files` names; None when it is not there."""
+
+    def read_kept(self, file: str, most: int) -> bytes:
+        """The first `most` bytes of a file that `kept_files` names."""
+
+
+def collected(profile: OpenedProfile, name: str) -> pl.DataFrame:
+    """A whole table; an error of reading it names the profile."""
+    with as_errors(profile.path):
+        return profile.scan(name).collect()
+
+
+def answer(profile: OpenedProfile, query: str) -> pl.DataFrame:
+    """The answer to a query over a profile's tables."""
+    names = [*profile.names(), *(table.name for table in TABLES if not profile.has(table.name))]
+    return sql.answer(query, names, profile.scan)
+
+
+def without_rows(profile: OpenedProfile, name: str) -> pl.DataFrame:
+    """A table of the schema of which nothing was recorded. Error for any other name."""
+    if name not in TABLE:
+        raise AiflameError(f"{profile.path} has no table {name!r}; it has {', '.join(profile.names())}")
+    return empty_frame(TABLE[name]).select(pl.lit(None, pl.UInt32).alias("process"), pl.all())
+
+
+@contextlib.contextmanager
+def as_errors(path: Path) -> Iterator[None]:
+    """Polars' errors and the system's as errors for people."""
+    try:
+        yield
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise AiflameError(f"cannot read {path}: {str(error).partition(chr(10))[0]}") from None

@@ -1,0 +1,234 @@
+"""The sealed profile of one recorder: its tables as Polars frames. `opening.py` makes it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import re
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import polars as pl
+
+from aiflame.errors import AiflameError
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.meta import FILE_NAME as META_FILE
+from aiflame.profile.folder.meta import Meta
+from aiflame.profile.schema.all_tables import TABLE
+from aiflame.profile.tables.index import Index, Part, open_part, verify, write_part
+from aiflame.profile.tables.interface import answer, as_errors, collected, without_rows
+from aiflame.profile.tables.parquet_pages import NotOurs, sizes
+
+KEPT = "kept"
+_ALONE = "derive.lock"
+
+_MOST_ROWS, _MOST_ROWS_A_BYTE = 1 << 20, 64
+"""A row of ours takes a tenth of a byte at the least: it has a number."""
+_MOST_UNPACKED, _MOST_UNPACKED_A_BYTE = 128 << 20, 256
+"""Bytes of pages. Tables of recordings have up to ten a byte."""
+_MOST_TEXTS, _MOST_TEXTS_A_BYTE = 1 << 30, 4096
+"""Bytes of texts, each row with its own: a million rows may share the long name of one function."""
+_SMALL = 64 << 10
+"""Bytes of a part that is read at once: it needs no descriptor until its table is collected."""
+
+
+@dataclass(slots=True)
+class SealedTables:
+    """A folder of sealed tables, and its index."""
+
+    folder: Folder
+    index: Index
+
+
+class Profile:
+    """The sealed profile of one recorder (`interface.OpenedProfile`). Tables are read, and their files verified, when they are asked for.
+
+    `folder` is the recording. Derived tables are written to `place`: the profile itself when it is ours, else a folder of ours;
+    without one they stay in memory.
+    """
+
+    def __init__(self, folder: Folder, meta: Meta, tables: Sequence[SealedTables], place: Folder | None, growing: str = "") -> None:
+        """`growing`: the note of a profile that is still being recorded."""
+        self._growing = growing
+        self.folder, self.place = folder, place
+        self.meta = meta
+        self._tables = tuple(tables)
+        """The first is that of `place`, if there is one."""
+        self._in_memory: dict[str, pl.DataFrame] = {}
+        self._verified: set[str] = set()
+
+    @property
+    def path(self) -> Path:
+        """The profile's name. Never open it, nor a path below it."""
+        return self.folder.path
+
+    @property
+    def is_ours(self) -> bool:
+        return self.place is self.folder
+
+    def has(self, name: str) -> bool:
+        """Whether the table has rows, or was derived."""
+        return name in self._in_memory or any(name in tables.index.tables for tables in self._tables)
+
+    def names(self) -> list[str]:
+        """The tables that have rows, or were derived."""
+        return list(dict.fromkeys([*(name for tables in reversed(self._tables) for name in tables.index.tables), *self._in_memory]))
+
+    def table(self, name: str) -> pl.DataFrame:
+        return collected(self, name)
+
+    def scan(self, name: str) -> pl.LazyFrame:
+        """The table, to be read when collected; without rows when nothing of its kind was recorded."""
+        if name in self._in_memory:
+            return self._in_memory[name].lazy()
+        if not self.has(name):
+            return without_rows(self, name).lazy()
+        with as_errors(self.path):
+            return _scan(*self._parts(name))
+
+    def write_table(self, name: str, frame: pl.DataFrame) -> None:
+        """Keeps a derived table; replaces the one of that name."""
+        if name in TABLE or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+            raise AiflameError(f"{name!r} cannot be the name of a derived table")
+        if self.place is None:
+            self._in_memory[name] = frame
+            return
+        if self.is_ours and self.meta.id and self.folder.entry(META_FILE) is None:
+            raise AiflameError(f"{self.path} is being removed")  # new files would keep the remover from removing the folder
+        tables = self._tables[0]
+        try:
+            with tables.folder.locked("lock"):
+                part = write_part(tables.folder, name, uuid.uuid4().hex, frame)
+                file = part.file.partition("/")[2]
+                tables.folder.folder(name).sync_tree()
+                newest = Index.read(tables.folder) or tables.index
+                tables.index = Index({**newest.tables, name: (part,)})
+                tables.index.write(tables.folder)
+                self._verified.add(part.file)
+                for old in tables.folder.folder(name).entries():  # replaced, or left by somebody who was killed here
+                    if old.name != file:
+                        tables.folder.folder(name).remove_tree(old.name)
+        except OSError as error:
+            raise AiflameError(f"cannot write into {self.place.path}: {error.strerror or error}") from None
+
+    def write_meta(self, meta: Meta) -> None:
+        """From now on this is the profile's."""
+        self.meta = meta
+        if self.place is not None:
+            try:
+                meta.write(self.place)
+            except OSError as error:
+                raise AiflameError(f"cannot write into {self.place.path}: {error.strerror or error}") from None
+
+    def sql(self, query: str) -> pl.DataFrame:
+        """Runs SQL (Polars' dialect) over all tables, those of the schema without rows too."""
+        return answer(self, query)
+
+    def unfinished(self) -> list[str]:
+        """A note for readers that the profile is still being recorded. Empty when it is not."""
+        return [self._growing] if self._growing else []
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Runs a long computation in one process at a time: the next process finds its tables."""
+        if self.place is None:
+            yield
+            return
+        with self._tables[0].folder.locked(_ALONE):
+            self._tables[0].index = Index.read(self._tables[0].folder) or self._tables[0].index
+            yield
+
+    def notes(self) -> list[str]:
+        """Failures to record or read something, each line once."""
+        return list(dict.fromkeys([*self.meta.degraded, *self.table("notes")["text"].to_list()]))
+
+    def kept_size(self, file: str) -> int | None:
+        """Bytes of a file that `kept_files` names; None when it is not there."""
+        try:
+            entry = self.folder.entry(KEPT, *file.split("/"))
+        except AiflameError:
+            return None
+        return entry.size if entry is not None and entry.is_file else None
+
+    def read_kept(self, file: str, most: int) -> bytes:
+        """The beginning of a file that `kept_files` names."""
+        with contextlib.suppress(AiflameError), self.folder.file(KEPT, *file.split("/")) as content:
+            return content.read(most) if content is not None else b""
+        return b""
+
+    def refuse_cut_short(self) -> None:
+        """Error when a file is not there, or not as long as it was written."""
+        for tables in self._tables:
+            for part in (part for parts in tables.index.tables.values() for part in parts):
+                entry = tables.folder.entry(*part.file.split("/"))
+                if entry is None:
+                    raise AiflameError(f"cannot read {tables.folder.path / part.file}: No such file or directory")
+                if entry.size != part.bytes:
+                    raise AiflameError(f"{tables.folder.path / part.file} is cut short")
+
+    def _parts(self, name: str) -> tuple[Folder, tuple[Part, ...]]:
+        """The table's files, verified once."""
+        tables = next(tables for tables in self._tables if name in tables.index.tables)
+        try:
+            return tables.folder, self._verify(tables.folder, tables.index.tables[name])
+        except AiflameError:
+            # A derived table may have been replaced by another process since we opened.
+            newest = Index.read(tables.folder)
+            if newest is None or newest.tables.get(name) == tables.index.tables[name]:
+                raise
+            tables.index = newest
+            return tables.folder, self._verify(tables.folder, newest.tables.get(name, ()))
+
+    def _verify(self, folder: Folder, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        for part in parts:
+            if part.file not in self._verified or not folder.has_file(*part.file.split("/")):
+                verify(folder, part)
+                _refuse_bomb(folder, part)
+                self._verified.add(part.file)
+        return parts
+
+
+def _scan(folder: Folder, parts: tuple[Part, ...]) -> pl.LazyFrame:
+    """Polars gets bytes or descriptors, never a name. It maps a file that it gets as a descriptor."""
+    if sum(part.bytes for part in parts) > _SMALL:
+        try:
+            with contextlib.ExitStack() as opened:
+                files: list[IO[bytes]] = [opened.enter_context(open_part(folder, part)) for part in parts]
+                return pl.scan_parquet(files, glob=False)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+    return pl.scan_parquet([_content(folder, part) for part in parts], glob=False)
+
+
+def _refuse_bomb(folder: Folder, part: Part) -> None:
+    """Refuses small files with huge content: equal values take next to no room, so sizes are added up before they take memory."""
+    path = f"{folder.path / part.file}"
+    with open_part(folder, part) as file:
+        try:
+            unpacked_sizes = sizes(file, part.bytes)
+        except NotOurs as error:
+            raise AiflameError(f"cannot read {path}: {error}") from None
+    if unpacked_sizes.rows != part.rows or unpacked_sizes.rows > _MOST_ROWS + _MOST_ROWS_A_BYTE * part.bytes:
+        raise AiflameError(f"{path} says that it has {unpacked_sizes.rows:,} rows in {part.bytes:,} bytes: no table of ours does")
+    unpacked, texts = _MOST_UNPACKED + _MOST_UNPACKED_A_BYTE * part.bytes, _MOST_TEXTS + _MOST_TEXTS_A_BYTE * part.bytes
+    if unpacked_sizes.unpacked > unpacked or (unpacked_sizes.texts > texts and _text_bytes(folder, part) > texts):
+        raise AiflameError(f"{path} would take far more memory than a table of {part.bytes:,} bytes of ours does: it is not read")
+
+
+def _text_bytes(folder: Folder, part: Part) -> int:
+    """Of all rows. Those that share a text are counted, each with the whole of it; the text is in memory once."""
+    with as_errors(folder.path), open_part(folder, part) as file:
+        frame = pl.scan_parquet(file, glob=False)
+        kinds = frame.collect_schema()
+        lengths = [pl.col(name).str.len_bytes() for name in kinds if kinds[name] == pl.String]
+        lengths += [pl.col(name).bin.size() for name in kinds if kinds[name] == pl.Binary]
+        return int(frame.select(pl.sum_horizontal(length.cast(pl.UInt64).sum() for length in lengths)).collect().item() or 0)
+
+
+def _content(folder: Folder, part: Part) -> bytes:
+    with open_part(folder, part) as file:
+        return file.read(part.bytes)

@@ -1,0 +1,151 @@
+"""What the report's page of ranks is made of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import rank_folders
+from made_ranks import MS, Made, job
+from rank_folders import a_rank, working
+
+import aiflame
+from aiflame.analyze.ranks import page as pages
+from aiflame.analyze.ranks.comparison import ranks
+from aiflame.analyze.ranks.facts import STEPS, Partial, of_rank
+from aiflame.analyze.ranks.fan_out import here
+from aiflame.analyze.ranks.one_profile import answer, facts_of_ranks, rank_numbers
+from aiflame.analyze.ranks.page import RankPage, rank_page
+from aiflame.analyze.ranks.sources import sources
+from aiflame.analyze.ranks.steps import MOST_COLUMNS, step_map
+from aiflame.analyze.tables.table import TableOf
+from aiflame.profile.tables.store import Profile
+
+SLEEPS = Made(sleeps={(2, 1): 20})
+
+
+def opened(path: Path, made: Made = SLEEPS) -> Profile:
+    return aiflame.open(job(path / "job.aiflame", made)).store
+
+
+def page(profile: Profile) -> RankPage:
+    partial = facts_of_ranks(profile)
+    return rank_page(partial, answer(partial))
+
+
+def table(found: RankPage, name: str) -> TableOf:
+    return next(one for one in found.tables if one.name == name)
+
+
+def test_ranks_of_an_opened_profile_have_the_facts_that_each_has_alone(tmp_path: Path) -> None:
+    profile = opened(tmp_path)
+    alone = ranks(here(sources([profile.path])[0], 1 << 30, processes=1))
+    together = answer(facts_of_ranks(profile))
+    assert rank_numbers(profile) == [0, 1, 2, 3]
+    assert [replace(row, host="") for row in together.rows] == [replace(row, host="") for row in alone.rows]
+    assert together.stragglers == alone.stragglers
+    assert [one.sentence for one in together.findings] == [one.sentence for one in alone.findings]
+
+
+def test_some_ranks_of_a_profile_are_its_page(tmp_path: Path) -> None:
+    job(tmp_path / "job.aiflame", SLEEPS)
+    profile = aiflame.open(tmp_path / "job.aiflame", ranks={1, 2}).store
+    assert table(page(profile), "ranks").rows["rank"].to_list() == ["rank 1", "rank 2"]
+
+
+def test_a_rank_that_cannot_be_analysed_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(profile: object, meta: object, rank: int, size: int) -> object:
+        if rank == 1:
+            raise ValueError("damaged")
+        return of_rank(profile, meta, rank, size)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("aiflame.analyze.ranks.one_profile.of_rank", fails)
+    partial = facts_of_ranks(opened(tmp_path))
+    assert [one.rank for one in partial.facts] == [0, 2, 3]
+    assert partial.notes == ("rank 1 cannot be analysed: ValueError: damaged",)
+    assert len(rank_page(partial, answer(partial)).comparison.rows) == 3
+
+
+def test_what_remains_uncertain_of_hosts_clocks_is_told(tmp_path: Path) -> None:
+    """Each rank is on a host of its own, whose clock is 50 ms ahead, or behind."""
+    profile = opened(tmp_path, Made(ranks=3, sleeps={(2, 1): 20}, skew={0: 0, 1: 50, 2: -50}))
+    found = page(profile)
+    clocks = table(found, "clocks").rows
+    assert clocks["host"].to_list() == ["node1", "node2"]
+    assert (clocks["residual"] <= 3 * MS).all()  # an all-reduce of 2 ms, and nothing else to go by
+    assert [row.last for row in found.comparison.rows] == [0, 0, 6]
+    assert "clock" in [column.name for column in table(found, "ranks").columns]
+
+
+def test_on_one_host_there_is_no_clock_to_tell_of(tmp_path: Path) -> None:
+    found = page(opened(tmp_path))
+    assert "clocks" not in [one.name for one in found.tables]
+    assert not {"host", "clock"} & {column.name for column in table(found, "ranks").columns}
+
+
+def test_the_map_says_where_a_rank_was_late_and_where_it_computed_more(tmp_path: Path) -> None:
+    """Rank 2 sleeps in each of six steps. The first all-reduce of all is nobody's fault: nothing is known before it."""
+    steps = page(opened(tmp_path)).steps
+    assert steps is not None
+    assert steps.first.tolist() == [0, 1, 2, 3, 4, 5]
+    late = next(one for one in steps.quantities if one.name == "late").values
+    assert (late[2] > 15 * MS).sum() >= 5
+    assert late[[0, 1, 3]].sum() == 0
+    assert "more" not in [one.name for one in steps.quantities]  # all compute alike
+
+
+def test_of_very_many_steps_neighbours_are_one_column(tmp_path: Path) -> None:
+    """Step n takes rank 0 n µs of compute; rank 1 has the even ones alone."""
+    (fact, *_) = facts_of_ranks(opened(tmp_path, Made(ranks=2))).facts
+    many = 2 * MOST_COLUMNS
+
+    def spent(numbers: list[int]) -> pl.DataFrame:
+        zero = dict.fromkeys(STEPS, 0)
+        rows = [{**zero, "step": number, "compute": number * 1000} for number in numbers]
+        return pl.DataFrame(rows, schema=STEPS)
+
+    facts = (replace(fact, rank=0, steps=spent(list(range(many)))), replace(fact, rank=1, steps=spent(list(range(0, many // 2, 2)))))
+    found = step_map(facts, [])
+    assert found is not None
+    assert (len(found.first), found.first[1], found.last) == (MOST_COLUMNS, 2, many - 1)
+    compute = next(one for one in found.quantities if one.name == "compute").values
+    assert compute[0, :3].tolist() == [500, 2500, 4500]
+    assert compute[1, :3].tolist() == [0, 2000, 4000]
+    assert np.isnan(compute[1, -1])
+
+
+def test_of_very_many_paths_some_are_shown_and_those_that_tell_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    partial = facts_of_ranks(opened(tmp_path))
+    found = answer(partial)
+    monkeypatch.setattr(pages, "MOST_STRETCHES", 1)
+    few = rank_page(partial, found)
+    kept = {one.path.step for one in few.paths}
+    assert few.left_out == len(found.paths) - len(kept) > 0
+    assert {step for _, step in few.telling} <= kept
+
+
+def test_a_path_tells_who_works_how_long_on_it(tmp_path: Path) -> None:
+    partial = facts_of_ranks(opened(tmp_path))
+    found = rank_page(partial, answer(partial))
+    shown = next(one for one in found.paths if one.path.step == 3)
+    assert shown.begin_ns == pl.concat([one.steps for one in partial.facts]).filter(step=3)["begin_ns"].min()
+    assert shown.work[0][0] == 2
+    assert sum(took for _, took in shown.work) + shown.path.communication_ns == shown.path.took_ns
+
+
+def test_a_program_without_steps_has_no_map_and_no_paths(tmp_path: Path) -> None:
+    profile = aiflame.open(_plain(tmp_path / "p.aiflame")).store
+    found = page(profile)
+    assert (found.steps, found.paths) == (None, [])
+    assert [one.name for one in found.tables] == ["ranks"]
+
+
+def test_nothing_at_all_is_a_page_too() -> None:
+    assert rank_page(Partial(), ranks(Partial())).tables == []
+
+
+def _plain(path: Path) -> Path:
+    return rank_folders.job(path, a_rank(0, size=2), a_rank(1, size=2), size=2, tables=lambda rank: working(ticks=3))

@@ -1,0 +1,153 @@
+"""What a report says first: what ran, how busy the devices were, what the time was for; its totals are those of the trees."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from small_program import SYMBOLS
+from stories import DEVICE, MAIN, US, Story
+
+from aiflame.analyze.overview.summary import MOST_PARTS, Summary, summarize
+from aiflame.attribute.transforms.filters import without_idle
+from aiflame.attribute.trees.build import tree
+from aiflame.profile.folder.meta import Clocks, Host, Meta
+from aiflame.profile.tables.store import Profile
+
+META = Meta(
+    version="1.2",
+    command=("python", "train.py", "--name", "a b"),
+    host=Host("box", "EPYC", 64, "6.1.0", "3.12.1"),
+    started=Clocks(1000, 1000, 1_700_000_000_000_000_000),
+    ended=Clocks(5_000_001_000, 5_000_001_000, 0),
+    exit_status=0,
+    degraded=("no perf",),
+    complete=True,
+)
+
+
+def training(path: Path, meta: Meta | None = None) -> Profile:
+    """Five steps of 100 µs, the fourth of 300; 40 µs of each are forward in `attn`, 20 backward; a copy before all."""
+    story = Story()
+    story.work(0, 0, 10, MAIN, name="HOST_TO_DEVICE")
+    begin = 1000.0
+    for length in (100, 100, 100, 300, 100):
+        story.layer_work(begin, begin + 10, begin + 50, "model", "model/layers.0", "model/layers.0.attn", name="sgemm")
+        story.now = round((begin + 60) * US)
+        story.backward()
+        story.kernels[-1] |= {"start_ns": round((begin + 60) * US), "end_ns": round((begin + 80) * US), "name": "softmax"}
+        story.during("optimizer", begin + 82, begin + 83)
+        begin += length
+    for moment in range(10):
+        story.met(moment + 20, MAIN, clock=moment % 2)
+    story.sampled("sgemm", {"selected": 5, "barrier": 7, "barrier_not_issued": 3})
+    return story.profile(path, meta, notes=[{"text": "a note"}, {"text": "a note"}])
+
+
+def summary(path: Path, meta: Meta = META) -> Summary:
+    profile = training(path, meta)
+    return summarize(profile, profile.meta)
+
+
+def test_what_ran_where_and_when(tmp_path: Path) -> None:
+    found = summary(tmp_path)
+    assert (found.command, found.exit_status, found.complete) == ("python train.py --name 'a b'", 0, True)
+    assert (found.started, found.duration_ns) == ("2023-11-14T22:13:20+00:00", 5_000_000_000)
+    assert (found.host, found.cpu, found.cores, found.system, found.aiflame) == ("box", "EPYC", 64, "6.1.0", "1.2")
+    assert [(program.name, program.pid) for program in found.programs] == [("train.py", 4711)]
+    assert (found.processes, found.threads, found.devices) == (1, 1, (DEVICE,))
+    assert found.notes == ("no perf", "a note")
+
+
+def test_without_meta_it_says_what_the_tables_tell(tmp_path: Path) -> None:
+    found = summary(tmp_path, Meta())
+    assert (found.command, found.started, found.host) == ("", "", "")
+    assert found.duration_ns == 1680 * US  # from the beginning of the process to the last kernel's end
+
+
+def test_totals_are_those_of_the_trees(tmp_path: Path) -> None:
+    profile = training(tmp_path)
+    found = {metric.name: metric.total for metric in summarize(profile, META).metrics}
+    assert found == {name: without_idle(tree(profile, name)).total(name) for name in found}
+    assert set(found) == {"cpu-time", "wall-time", "gpu-time", "gpu-stalls", "gpu-latency", "bytes"}
+
+
+def test_phases_and_layers_are_shares_of_the_metric(tmp_path: Path) -> None:
+    found = summary(tmp_path)
+    assert found.metric == "gpu-time"
+    whole = 5 * 60 + 10
+    assert [(part.name, part.value, part.share) for part in found.phases] == [
+        ("Forward", 200 * US, pytest.approx(200 / whole)),
+        ("Backward", 100 * US, pytest.approx(100 / whole)),
+        ("Other", 10 * US, pytest.approx(10 / whole)),
+    ]
+    assert [(part.name, part.value) for part in found.layers] == [("layers.0.attn", 300 * US)]
+    assert found.layers[0].share == pytest.approx(300 / whole)
+
+
+def test_steps_and_the_slowest_of_them(tmp_path: Path) -> None:
+    steps = summary(tmp_path).steps
+    assert steps is not None
+    assert (steps.count, steps.median_ns, steps.min_ns, steps.max_ns) == (5, 100 * US, 70 * US, 300 * US)
+    assert (steps.slowest, steps.slowest_ns) == (3, 300 * US)
+
+
+def test_the_first_step_is_slowest_only_where_it_is_the_only_one(tmp_path: Path) -> None:
+    def slowest(path: Path, lengths: list[int]) -> int:
+        story, begin = Story(), 1000.0
+        for length in lengths:
+            story.layer_work(begin, begin, begin + length - 10, "model")
+            story.now = round(begin * US)
+            story.backward()
+            story.kernels[-1] |= {"start_ns": round((begin + length - 10) * US), "end_ns": round((begin + length) * US)}
+            story.during("optimizer", begin + 1, begin + 2)
+            begin += length
+        profile = story.profile(path)
+        steps = summarize(profile, META).steps
+        assert steps is not None
+        return steps.slowest
+
+    assert slowest(tmp_path / "several", [900, 100, 300, 100]) == 2
+    assert slowest(tmp_path / "one", [900]) == 0
+
+
+def test_a_program_without_a_device_goes_by_its_cpu_time(tmp_path: Path) -> None:
+    story = Story()
+    for moment in range(8):
+        story.met(moment, *((MAIN,) if moment < 6 else ()), clock=0)
+    for row in story.tables["cpu_samples"][6:]:
+        row["stack"] = 0
+    profile = story.profile(tmp_path)
+    found = summarize(profile, META)
+    assert (found.metric, found.occupancy, found.steps, found.layers) == ("cpu-time", (), None, ())
+    assert found.unattributed == pytest.approx(0.25)
+    assert [(part.name, part.share) for part in found.phases] == [("Other", 1.0)]
+
+
+def test_work_whose_launch_is_not_known_is_unattributed(tmp_path: Path) -> None:
+    story = Story()
+    story.work(0, 0, 30)
+    story.work(1, 30, 40)
+    story.kernels[-1]["correlation"] = 77
+    assert summarize(story.profile(tmp_path), META).unattributed == pytest.approx(0.25)
+
+
+def test_a_profile_of_nothing_has_a_summary(tmp_path: Path) -> None:
+    found = summarize(Story().profile(tmp_path, symbols=SYMBOLS), Meta())
+    assert (found.metric, found.metrics, found.phases, found.duration_ns, found.unattributed) == ("", (), (), 0, 0.0)
+
+
+def test_many_programs_and_layers_are_cut(tmp_path: Path) -> None:
+    story = Story()
+    for number in range(MOST_PARTS + 5):
+        story.layer_work(number, 10 * number, 10 * number + 5, "model", f"model/part{number}")
+    found = summarize(story.profile(tmp_path), META)
+    assert len(found.layers) == MOST_PARTS
+
+
+def test_it_is_plain_json(tmp_path: Path) -> None:
+    profile = training(tmp_path)
+    told = json.loads(json.dumps(asdict(summarize(profile, META))))
+    assert told["occupancy"][0]["busy_ns"] == 300 * US

@@ -1,0 +1,408 @@
+"""From work of the backward pass to the forward code that made its node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from profiles import Row, native, sealed
+
+from aiflame.attribute.meaning.backward import ForwardOf, origins
+from aiflame.attribute.meaning.layers import StackLayers, layers
+from aiflame.attribute.meaning.ops import StackOps, ops
+from aiflame.attribute.tree import Kind
+from aiflame.profile.opening import open_profile
+from aiflame.profile.schema.enums import FrameKind
+from aiflame.profile.schema.frame_words import AUTOGRAD_BACKWARD as BACKWARD
+from aiflame.profile.tables.store import Profile
+
+AUTOGRAD, MAIN = 7, 1
+"""Rows of `threads`."""
+ONE, OTHER = 1, 2
+"""torch's numbers of threads."""
+NO_NUMBER = 0xFFFFFFFF
+
+MODULES = {"": 1, "layers.0": 2, "layers.0.attn": 3, "layers.1": 4}
+
+
+class Program:
+    """Stacks by what is on them: a layer's path, then names of native functions."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, int] = {}
+        self.stacks: list[Row] = []
+        self.items: list[dict[str, int | bool]] = []
+        self.calls: list[Row] = []
+        self.sums: list[Row] = []
+
+    def stack(self, layer: str | None, *functions: str) -> int:
+        words = []
+        for path in () if layer is None else ("", *(".".join(layer.split(".")[:end]) for end in (2, 3))):
+            if path in MODULES and MODULES[path] not in words:
+                words.append(MODULES[path])
+        frames = [FrameKind.LAYER << 60 | word for word in words]
+        frames += [native(1, 0x100 * self.names.setdefault(name, 1 + len(self.names))) for name in functions]
+        parent = 0
+        for frame in frames:
+            self.stacks.append({"parent": parent, "frame": frame})
+            parent = len(self.stacks)
+        return parent
+
+    def forward(self, sequence: int, layer: str | None, op: str = "", number: int = ONE, thread: int = MAIN, **more: int) -> int:
+        return self._item(thread, self.stack(layer, *([f"at::_ops::{op}::call"] if op else ["run"])), number, sequence, **more)
+
+    def backward(self, sequence: int, node: str = "", op: str = "mm", number: int = ONE, thread: int = AUTOGRAD, **more: int) -> int:
+        functions = ["torch::autograd::Engine::evaluate_function", "torch::autograd::Node::operator()"]
+        functions += [f"torch::autograd::generated::{node}::apply"] if node else []
+        stack = self.stack(None, *functions, f"at::_ops::{op}::call")
+        return self._item(thread, stack, BACKWARD | number, sequence, **more)
+
+    def between(self, op: str = "add_Tensor", thread: int = AUTOGRAD, **more: int) -> int:
+        stack = self.stack(None, "torch::autograd::Engine::evaluate_function", f"at::_ops::{op}::call")
+        return self._item(thread, stack, OTHER, 0, **more)
+
+    def sum(self, first: int, last: int, gpu: bool = True, row: Row | None = None) -> int:
+        """Of the gradients that these two nodes gave; the engine makes it after the last one's work. `row`: what is told differently."""
+        stack = self.stack(None, "torch::autograd::Engine::evaluate_function", "at::_ops::add_Tensor::call")
+        item = self._item(AUTOGRAD, stack, BACKWARD | ONE, last, gpu=gpu)
+        begin = int(self.items[item]["time_ns"])
+        told: Row = {"thread": AUTOGRAD, "autograd": BACKWARD | ONE, "first": first, "last": last, "begin_ns": begin, "end_ns": begin + 1}
+        self.sums.append(told | (row or {}))
+        return item
+
+    def recomputed(self, layer: str, op: str, sequence: int, autograd: int) -> int:
+        """A module that is called inside of a node."""
+        outer = self.stack(None, "torch::autograd::Engine::evaluate_function", "torch::autograd::PyNode::apply")
+        self.stacks.append({"parent": outer, "frame": FrameKind.LAYER << 60 | MODULES[layer]})
+        inner = len(self.stacks)
+        name = f"at::_ops::{op}::call"
+        self.stacks.append({"parent": inner, "frame": native(1, 0x100 * self.names.setdefault(name, 1 + len(self.names)))})
+        return self._item(AUTOGRAD, len(self.stacks), autograd, sequence)
+
+    def call(self, layer: str, first: int, last: int, begin: int, end: int) -> None:
+        spans = {"sequence_begin": first, "sequence_end": last, "begin_ns": begin, "end_ns": end}
+        self.calls.append({"thread": MAIN, "layer": MODULES[layer], "autograd": ONE, **spans})
+
+    def found(self, path: Path) -> Found:
+        rest = {"process": 0, "depth": 0, "full_name": "", "module": "libtorch_cpu.so", "file": "", "line": 0, "offset": 0}
+        symbols = [
+            {**rest, "approximate": False, "frame": native(1, 0x100 * number), "name": name, "kind": int(Kind.CPP)}
+            for name, number in self.names.items()
+        ]
+        rows = [{"layer": row, "root": 1, "path": path, "type": "app.Module"} for path, row in MODULES.items()]
+        classes = [{"address": row, "type": "Module"} for row in MODULES.values()]
+        tables = {"stacks": self.stacks, "symbols": symbols, "layers": classes, "layer_names": rows, "layer_calls": self.calls}
+        tables |= {"gradient_sums": self.sums}
+        profile = sealed(path / "p.aiflame", None, **tables)
+        return Found.of(profile, pl.DataFrame(self.items))
+
+    def _item(self, thread: int, stack: int, autograd: int, sequence: int, gpu: bool = True, time: int = 0, process: int = 0) -> int:
+        time = time or 10 * (1 + len(self.items))
+        row = {"process": process, "thread": thread, "stack": stack, "time_ns": time, "autograd": autograd, "sequence": sequence}
+        self.items.append({**row, "gpu": gpu})
+        return len(self.items) - 1
+
+
+@dataclass
+class Found:
+    origins: ForwardOf
+    layers: StackLayers
+    ops: StackOps
+    items: pl.DataFrame = field(default_factory=pl.DataFrame)
+
+    @staticmethod
+    def of(profile: Profile, items: pl.DataFrame) -> Found:
+        of_layers, of_ops = layers(profile), ops(profile)
+        return Found(origins(profile, items, of_layers, of_ops), of_layers, of_ops, items)
+
+    def layer(self, item: int) -> str:
+        node, text = int(self.origins.layer[item]), []
+        while node > 0:
+            text.append(self.layers.forest.frames["name"][int(self.layers.forest.frame[node])])
+            node = int(self.layers.forest.parent[node])
+        return "/".join(reversed(text))
+
+    def op(self, item: int) -> str:
+        return self.ops.names[self.origins.op[item]]
+
+
+def test_work_of_a_node_is_of_the_layer_whose_forward_made_it(tmp_path: Path) -> None:
+    program = Program()
+    made = [program.forward(5, "layers.0.attn", "addmm"), program.forward(6, "layers.1", "gelu")]
+    back = [program.backward(6, "GeluBackward0", "gelu_backward"), program.backward(5, "AddmmBackward0", "mm")]
+    found = program.found(tmp_path)
+    assert [found.layer(item) for item in back] == ["layers.1", "layers.0/attn"]
+    assert [found.op(item) for item in back] == ["aten::gelu", "aten::addmm"]
+    assert found.origins.stack[back].tolist() == [program.items[item]["stack"] for item in reversed(made)]
+    assert found.origins.backward.tolist() == [False, False, True, True]
+
+
+def test_forward_work_is_of_its_own_stack(tmp_path: Path) -> None:
+    program = Program()
+    item = program.forward(5, "layers.0", "addmm")
+    found = program.found(tmp_path)
+    assert (found.layer(item), found.op(item), found.origins.stack[item]) == ("layers.0", "aten::addmm", program.items[item]["stack"])
+
+
+def test_of_several_things_launched_after_a_node_was_made_the_one_of_its_op_made_it(tmp_path: Path) -> None:
+    """A view makes node 5 and launches nothing; the next op makes none, being run without gradients."""
+    program = Program()
+    program.forward(5, "layers.0", "fill__Scalar")
+    program.forward(5, "layers.1", "addmm")
+    back = [program.backward(5, "AddmmBackward0"), program.backward(5, "ExpBackward0"), program.backward(5)]
+    found = program.found(tmp_path)
+    assert [found.layer(item) for item in back] == ["layers.1", "layers.0", "layers.0"]
+
+
+def test_the_nodes_of_this_step_are_those_of_before_the_backward_pass(tmp_path: Path) -> None:
+    program = Program()
+    program.forward(5, "layers.0", "addmm", time=10)
+    first = program.backward(5, "AddmmBackward0", time=20)
+    program.forward(5, "layers.1", "addmm", time=30, thread=9)  # another thread with torch's old number, from 5 again
+    second = program.backward(5, "AddmmBackward0", time=40)
+    found = program.found(tmp_path)
+    assert [found.layer(first), found.layer(second)] == ["layers.0", "layers.1"]
+
+
+def test_threads_and_processes_have_numbers_of_their_own(tmp_path: Path) -> None:
+    program = Program()
+    program.forward(5, "layers.0", "addmm")
+    others = [program.backward(5, "AddmmBackward0", number=OTHER), program.backward(5, "AddmmBackward0", process=1)]
+    found = program.found(tmp_path)
+    assert [found.layer(item) for item in others] == ["", ""]
+
+
+def test_a_node_that_launched_nothing_lies_between_its_neighbours(tmp_path: Path) -> None:
+    program = Program()
+    for sequence, layer in ((4, "layers.0"), (6, "layers.0"), (8, "layers.0.attn"), (20, "layers.1")):
+        program.forward(sequence, layer, "addmm")
+    back = [program.backward(sequence, "ViewBackward0") for sequence in (5, 7, 12)]
+    found = program.found(tmp_path)
+    assert [found.layer(item) for item in back] == ["layers.0", "layers.0", ""]
+    assert [found.op(item) for item in back] == ["aten::view"] * 3
+
+
+def test_neighbours_are_of_the_same_step(tmp_path: Path) -> None:
+    program = Program()
+    program.forward(4, "layers.0", "addmm")
+    back = program.backward(5, "ViewBackward0")
+    program.forward(6, "layers.1", "addmm")
+    assert program.found(tmp_path).layer(back) == "layers.0"
+
+
+def test_far_neighbours_tell_nothing(tmp_path: Path) -> None:
+    program = Program()
+    program.forward(4, "layers.0", "addmm")
+    program.forward(100_000, "layers.0", "addmm")
+    back = program.backward(50_000, "ViewBackward0")
+    assert program.found(tmp_path).layer(back) == ""
+
+
+def test_numbers_begin_again_after_32_bits(tmp_path: Path) -> None:
+    program = Program()
+    program.forward((1 << 32) - 4, "layers.0", "addmm")
+    program.forward(1, "layers.1", "addmm")
+    back = [program.backward(1, "AddmmBackward0"), program.backward((1 << 32) - 4, "AddmmBackward0"), program.backward((1 << 32) - 3)]
+    found = program.found(tmp_path)
+    assert [found.layer(item) for item in back] == ["layers.1", "layers.0", "layers.0"]
+
+
+def test_sums_of_gradients_belong_to_the_node_before(tmp_path: Path) -> None:
+    program = Program()
+    program.forward(5, "layers.0", "addmm")
+    program.forward(6, "layers.1", "addmm")
+    program.backward(6, "AddmmBackward0")
+    added = [program.between(), program.backward(NO_NUMBER, "", "add", number=OTHER)]
+    program.backward(5, "AddmmBackward0")
+    found = program.found(tmp_path)
+    assert [(found.layer(item), found.origins.backward[item]) for item in added] == [("layers.1", True)] * 2
+    assert found.op(added[0]) == "aten::add"
+
+
+def test_a_sum_of_gradients_is_of_the_layer_that_holds_all_that_gave_them(tmp_path: Path) -> None:
+    """What was used in a layer and in a module inside of it; inside of one alone; and in two layers."""
+    program = Program()
+    for sequence, layer in ((4, "layers.0.attn"), (5, "layers.0.attn"), (6, "layers.0"), (7, "layers.1")):
+        program.forward(sequence, layer, "addmm")
+    sums = [program.sum(first, last) for first, last in ((6, 4), (5, 4), (7, 4), (6, 6))]
+    back = program.backward(4, "AddmmBackward0")
+    found = program.found(tmp_path)
+    assert [found.layer(item) for item in sums] == ["layers.0", "layers.0/attn", "", "layers.0"]
+    assert found.layer(back) == "layers.0/attn"
+    assert {found.op(item) for item in sums} == {"aten::add"}
+    assert found.origins.backward[sums].all()
+
+
+def test_nodes_of_a_sum_that_launched_nothing_are_of_the_call_that_made_them(tmp_path: Path) -> None:
+    program = Program()
+    program.call("layers.0.attn", 4, 6, 1, 2)
+    program.call("layers.0", 6, 8, 3, 4)
+    sums = [program.sum(6, 4, gpu=gpu) for gpu in (False, True)]
+    found = program.found(tmp_path)
+    assert [found.layer(item) for item in sums] == ["layers.0"] * 2
+
+
+def test_a_sum_of_which_nothing_is_told_belongs_to_its_node(tmp_path: Path) -> None:
+    """Profiles of before have none; and rows that are not of this thread, this moment and this node say nothing of it."""
+    program = Program()
+    program.forward(4, "layers.0.attn", "addmm")
+    program.forward(6, "layers.0", "addmm")
+    others: list[Row] = [{"thread": MAIN}, {"end_ns": 1}, {"begin_ns": 10_000}, {"last": 5}, {"autograd": ONE}]
+    sums = [program.sum(6, 4, row=row) for row in others]
+    program.sums.append({**program.sums[0], "begin_ns": 0, "end_ns": 0})
+    found = program.found(tmp_path)
+    assert [found.layer(item) for item in sums] == ["layers.0/attn"] * len(sums)
+
+
+def test_cpu_samples_between_nodes_are_of_what_the_samples_around_them_share(tmp_path: Path) -> None:
+    program = Program()
+    for sequence, layer in ((5, "layers.0"), (6, "layers.0.attn"), (7, "layers.1")):
+        program.forward(sequence, layer, "addmm")
+    program.backward(7, "AddmmBackward0", gpu=False)
+    first = program.between(gpu=False)
+    program.backward(6, "AddmmBackward0", gpu=False)
+    second = program.between(gpu=False)
+    program.backward(5, "AddmmBackward0", gpu=False)
+    last = program.between(gpu=False)
+    found = program.found(tmp_path)
+    assert [found.layer(item) for item in (first, second, last)] == ["", "layers.0", "layers.0"]
+
+
+def test_a_pass_does_not_reach_over_the_forward_work_before_it(tmp_path: Path) -> None:
+    program = Program()
+    program.forward(5, "layers.0", "addmm")
+    program.backward(5, "AddmmBackward0", thread=MAIN)
+    program.forward(6, "layers.1", "addmm")
+    lost = program.between(thread=MAIN)
+    assert program.found(tmp_path).layer(lost) == ""
+
+
+def test_modules_called_in_the_backward_pass_tell_their_layer_themselves(tmp_path: Path) -> None:
+    """Of a function whose backward calls a module; and of checkpointing, whose recomputation is forward work and makes nodes."""
+    program = Program()
+    program.forward(5, "layers.0", "addmm")
+    called = program.recomputed("layers.1", "addmm", 5, BACKWARD | ONE)
+    again = program.recomputed("layers.0.attn", "addmm", 3, OTHER)
+    back = program.backward(3, "AddmmBackward0", number=OTHER)
+    found = program.found(tmp_path)
+    assert [found.layer(item) for item in (called, again, back)] == ["layers.1", "layers.0/attn", "layers.0/attn"]
+    assert found.origins.backward[[called, again, back]].tolist() == [False, False, True]
+    assert found.op(called) == "aten::addmm"
+
+
+def test_calls_of_modules_tell_the_layer_where_there_are_some(tmp_path: Path) -> None:
+    """CPU samples see a node now and then; its number was seen in the forward pass hardly ever."""
+    program = Program()
+    program.call("layers.0", 0, 10, 1, 5)
+    program.call("layers.0.attn", 4, 6, 2, 3)
+    program.call("layers.1", 10, 20, 5, 9)
+    seen = program.forward(12, "layers.1", "addmm", gpu=False)
+    nodes = {5: "layers.0/attn", 7: "layers.0", 19: "layers.1", 25: ""}
+    back = [program.backward(sequence, "AddmmBackward0", gpu=False, time=1000 + sequence) for sequence in nodes]
+    found = program.found(tmp_path)
+    assert [found.layer(item) for item in back] == list(nodes.values())
+    assert found.origins.stack[back].tolist() == [0, 0, program.items[seen]["stack"], 0]
+
+
+def test_the_call_that_made_a_node_wins_over_its_neighbours(tmp_path: Path) -> None:
+    """`chunk` launches nothing in the forward pass. The call before it and the one after it are of other modules."""
+    program = Program()
+    for first, last, layer in ((4, 5, "layers.0"), (5, 6, "layers.0.attn"), (6, 9, "layers.1"), (11, 12, "layers.1")):
+        program.call(layer, first, last, first, last - 1)
+    program.forward(4, "layers.0", "addmm")
+    program.forward(6, "layers.1", "addmm")
+    back = program.backward(5, "SplitBackward0", "cat")
+    assert program.found(tmp_path).layer(back) == "layers.0/attn"
+
+
+def test_a_launch_of_the_forward_pass_wins_over_the_call(tmp_path: Path) -> None:
+    """Its stack has all modules around the innermost one: one that hangs in several places is told apart."""
+    program = Program()
+    program.call("layers.0", 4, 6, 1, 2)
+    program.forward(5, "layers.0.attn", "addmm")
+    back = program.backward(5, "AddmmBackward0")
+    assert program.found(tmp_path).layer(back) == "layers.0/attn"
+
+
+def test_a_node_outside_of_all_calls_is_of_no_layer_where_calls_are_told_around_it(tmp_path: Path) -> None:
+    """Profiles of before had calls of before the first launch alone: what comes after the last call lies between its neighbours."""
+    program = Program()
+    program.call("layers.0", 4, 6, 1, 2)
+    program.call("layers.0", 8, 10, 3, 4)
+    for sequence in (6, 8, 10, 13):
+        program.forward(sequence, "layers.0", "addmm")
+    back = [program.backward(sequence, "ViewBackward0") for sequence in (7, 9, 12)]
+    found = program.found(tmp_path)
+    assert [found.layer(item) for item in back] == ["", "layers.0", "layers.0"]
+
+
+def test_without_numbers_the_stack_still_tells_what_is_backward(tmp_path: Path) -> None:
+    program = Program()
+    stack = program.stack(None, "torch::autograd::Node::operator()", "torch::autograd::generated::AddmmBackward0::apply")
+    item = program._item(MAIN, stack, 0, 0)
+    found = program.found(tmp_path)
+    assert (found.origins.backward[item], found.op(item), found.layer(item)) == (True, "aten::addmm", "")
+
+
+def test_a_gradient_taken_inside_a_module_is_of_that_module_if_nothing_else_is_known(tmp_path: Path) -> None:
+    program = Program()
+    item = program._item(MAIN, program.stack("layers.1", "torch::autograd::Node::operator()"), BACKWARD | ONE, 5)
+    assert program.found(tmp_path).layer(item) == "layers.1"
+
+
+def test_no_items(tmp_path: Path) -> None:
+    program = Program()
+    program.forward(1, "layers.0")
+    profile = program.found(tmp_path)
+    empty = origins(open_profile(tmp_path / "p.aiflame"), profile.items.clear(), profile.layers, profile.ops)
+    assert len(empty.layer) == len(empty.op) == len(empty.stack) == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["forward", "backward", "between", "sum"]),
+            st.integers(0, 12) | st.integers(0, 0xFFFFFFFF),
+            st.sampled_from([0, 1, 2]),
+            st.sampled_from(list(MODULES)),
+            st.integers(0, 50),
+            st.booleans(),
+        ),
+        max_size=30,
+    )
+)
+def test_every_item_gets_an_answer_and_forward_work_its_own(
+    tmp_path_factory: object, rows: list[tuple[str, int, int, str, int, bool]]
+) -> None:
+    program = Program()
+    program.stack("layers.0", "at::_ops::addmm::call")
+    for kind, sequence, number, layer, time, gpu in rows:
+        if kind == "forward":
+            program.forward(sequence, layer, "addmm", number=number, time=1 + time, gpu=gpu)
+        elif kind == "sum":
+            program.sum(sequence, number, gpu=gpu, row={"begin_ns": 1 + time})
+        elif kind == "backward":
+            program.backward(sequence, "AddmmBackward0", number=number, time=1 + time, gpu=gpu)
+        else:
+            program.between(time=1 + time, gpu=gpu)
+    if not rows:
+        return
+    found = program.found(tmp_path_factory.mktemp("p"))  # type: ignore[attr-defined]
+    size = len(found.layers.forest.parent)
+    assert len(found.origins.layer) == len(rows)
+    assert ((found.origins.layer >= 0) & (found.origins.layer < size)).all()
+    for item, (kind, _, number, layer, _, _) in enumerate(rows):
+        if kind == "forward":
+            assert found.layer(item) == {"": "Module"}.get(layer, layer.replace(".attn", "/attn"))
+        elif kind in ("between", "sum") or number > 0:
+            assert found.origins.backward[item]
+    # What is known of a backward item is some layer that forward work was in, or what is above one.
+    known = set(found.origins.layer[~found.origins.backward].tolist())
+    above = {int(found.layers.forest.parent[node]) for node in known if node}
+    assert set(found.origins.layer[found.origins.backward].tolist()) <= known | above | {0}
+    assert np.isin(found.origins.stack, [0, *found.items["stack"].to_list()]).all()

@@ -1,0 +1,46 @@
+"""What traced calls are of: of a profile with millions only those are looked at that are asked about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+from made_ranks import LAYERS, Made, tables_of
+from profiles import Row, sealed
+
+from aiflame.attribute.meaning.context import of_calls
+from aiflame.profile.schema.enums import CallBackend
+from aiflame.profile.tables.store import Profile
+
+MADE = Made(ranks=2, steps=3)
+TRAINS, AUTOGRAD = 1, 2
+"""Threads."""
+
+
+def profile(path: Path, *others: Row) -> Profile:
+    """Autograd's thread calls the collectives, which come first; `others` are calls of CUDA."""
+    tables = tables_of(MADE, 0)
+    tables["call_names"].append({"backend": int(CallBackend.CUDA), "name": "cudaLaunchKernel"})
+    for call in tables["calls"]:
+        call["thread"] = AUTOGRAD
+    tables["calls"] += [{"name": 2, "thread": TRAINS, "stack": 1, "begin_ns": 1, "end_ns": 2, **other} for other in others]
+    return sealed(path, **tables)
+
+
+def told(of: Profile, calls: int) -> pl.DataFrame:
+    """Of so many of its first calls."""
+    wanted = of.table("calls").select(pl.col("process", "id").cast(pl.Int64)).head(calls)
+    return of_calls(of, wanted).samples.sort("id")
+
+
+def test_only_calls_that_are_asked_about_are_told_and_others_change_nothing_of_them(tmp_path: Path) -> None:
+    collectives = MADE.steps * len(LAYERS)
+    few = told(profile(tmp_path / "few.aiflame"), collectives)
+    among_many = told(profile(tmp_path / "many.aiflame", *({"begin_ns": 1 + at} for at in range(100))), collectives)
+    assert among_many["step"].to_list() == [step for step in range(MADE.steps) for _ in LAYERS]
+    assert among_many.equals(few)
+
+
+def test_whom_autograds_thread_works_for_is_told_by_calls_that_are_not_asked_about(tmp_path: Path) -> None:
+    assert set(told(profile(tmp_path / "unknown.aiflame"), 1)["mother"]) == {AUTOGRAD}
+    assert set(told(profile(tmp_path / "known.aiflame", {"autograd": 1}), 1)["mother"]) == {TRAINS}

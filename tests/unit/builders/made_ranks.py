@@ -1,0 +1,135 @@
+"""Ranks of a training without devices, written down moment by moment, in milliseconds: three layers, forwards and backwards, and an
+all-reduce of each layer's gradients, begun as soon as they are there. What each rank does, and how long, is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from profiles import Row, sealed
+from written_programs import BACKWARD, CALL_IMPL, OPTIMIZER_STEP, TENSOR_BACKWARD, TRAIN, Program
+
+from aiflame.profile.folder.meta import Clocks, Host, Meta
+from aiflame.profile.schema.enums import CallBackend, CallKind
+from aiflame.profile.tables.store import Profile
+
+MS = 1_000_000
+LAYERS = (0, 1, 2)
+WORK, OPTIMIZER, REDUCE = 10, 5, 2
+"""What a layer takes in each direction, the optimizer, and an all-reduce once all have come."""
+BEGIN = 1_000
+ENGINE = ("torch::autograd::Engine::evaluate_function", "torch::autograd::Node::operator()")
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What ranks do otherwise: `sleeps[2, 1]`: rank 2, before the backward work of layer 1; the others likewise."""
+
+    ranks: int = 4
+    steps: int = 6
+    sleeps: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    longer: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    """More work in the backward of a layer."""
+    loads: Mapping[int, int] = field(default_factory=dict)
+    """A rank waits for data before each step."""
+    skew: Mapping[int, int] = field(default_factory=dict)
+    """What a rank's clock is ahead; then each rank is on a host of its own."""
+    samples: bool = True
+
+    @property
+    def step(self) -> int:
+        """How long a step takes."""
+        slowest = max(self.loads.get(rank, 0) + 2 * WORK * len(LAYERS) + self._more(rank) for rank in range(self.ranks))
+        return slowest + REDUCE + OPTIMIZER
+
+    def _more(self, rank: int) -> int:
+        return sum(more for of in (self.sleeps, self.longer) for (one, _), more in of.items() if one == rank)
+
+    def arrivals(self, rank: int) -> dict[int, int]:
+        """When it comes to each layer's all-reduce, after a step's beginning."""
+        moment, found = self.loads.get(rank, 0) + WORK * len(LAYERS), {}
+        for layer in reversed(LAYERS):
+            moment += self.sleeps.get((rank, layer), 0) + self.longer.get((rank, layer), 0) + WORK
+            found[layer] = moment
+        return found
+
+
+def job(path: Path, made: Made) -> Path:
+    """A profile with a folder for each rank."""
+    for rank in range(made.ranks):
+        (path / "ranks" / f"{rank:05}").parent.mkdir(parents=True, exist_ok=True)
+        write(path / "ranks" / f"{rank:05}", made, rank)
+    return path
+
+
+def write(path: Path, made: Made, rank: int) -> Profile:
+    skew = made.skew.get(rank, 0) * MS
+    tables = tables_of(made, rank, skew)
+    host = Host(name=f"node{rank}" if made.skew else "node", boot_id=str(rank) if made.skew else "one")
+    # Hosts keep the time of day to within some milliseconds.
+    realtime = 1_790_000_000_000_000_000 - skew + (3 * rank * MS if made.skew else 0)
+    meta = Meta(host=host, started=Clocks(BEGIN * MS, BEGIN * MS, BEGIN * MS + realtime), complete=True)
+    return sealed(path, meta, **tables)
+
+
+def tables_of(made: Made, rank: int, skew: int = 0) -> dict[str, list[Row]]:
+    one = _Rank()
+    one.layer("model")
+    ends = {layer: max(made.arrivals(other)[layer] for other in range(made.ranks)) + REDUCE for layer in LAYERS}
+    calls: list[Row] = []
+    for step in range(made.steps):
+        begin = BEGIN + step * made.step
+        one.moment(begin)
+        if rank in made.loads:
+            one.during("data", begin, begin + made.loads[rank])
+        begin += made.loads.get(rank, 0)
+        nodes = {}
+        for layer in LAYERS:
+            one.moment(begin + WORK * layer + 1)
+            with one.called(f"model/layers.{layer}", grad=True):
+                pass
+            nodes[layer] = one.sequence
+            inside = (TRAIN, CALL_IMPL, "layer model", CALL_IMPL, f"layer model/layers.{layer}", "at::_ops::addmm::call")
+            one.worked(begin + WORK * layer, WORK, inside, 1, nodes[layer])
+        begin = BEGIN + step * made.step
+        for layer, came in made.arrivals(rank).items():
+            took = WORK + made.longer.get((rank, layer), 0)
+            one.worked(begin + came - took, took, (TRAIN, TENSOR_BACKWARD, *ENGINE), BACKWARD | 1, nodes[layer])
+            calls.append(
+                {"name": 1, "thread": 1, "stack": one.stack(TRAIN, TENSOR_BACKWARD, *ENGINE), "group": 1, "peer": 0xFFFFFFFF,
+                 "kind": int(CallKind.ASYNC), "autograd": BACKWARD | 1, "sequence": nodes[layer], "bytes": 4096,
+                 "begin_ns": (begin + came) * MS, "end_ns": (begin + ends[layer]) * MS}
+            )  # fmt: skip
+        until = begin + made.step
+        one.worked(until - OPTIMIZER, OPTIMIZER, (TRAIN, OPTIMIZER_STEP), 1, one.sequence)
+        one.during("optimizer", until - OPTIMIZER, until, payload=0xA)
+    tables = {name: rows for name, rows in one.tables.items() if rows}
+    if not made.samples:
+        del tables["cpu_samples"]
+    tables["calls"] = calls
+    tables["call_names"] = [{"backend": int(CallBackend.TORCH), "name": "gloo:all_reduce"}]
+    tables["groups"] = [{"backend": int(CallBackend.TORCH), "handle": 77, "rank": rank, "size": made.ranks, "name": "default_pg"}]
+    tables["ranks"] = [{"rank": rank, "size": made.ranks, "local_rank": 0, "launcher": "torchrun"}]
+    tables["processes"] = [{"pid": 4711 + rank, "command": "python\0train.py"}]
+    for rows in tables.values():
+        for row in rows:
+            row |= {name: row[name] + skew for name in row if name in ("begin_ns", "end_ns", "time_ns")}
+    return tables
+
+
+class _Rank(Program):
+    def moment(self, at: int) -> None:
+        self.now = at * MS
+
+    def worked(self, begin: int, took: int, frames: tuple[tuple[str, str] | str, ...], autograd: int, sequence: int) -> None:
+        """Met once, by a sample that stands for all of it."""
+        self.moment(begin + took)
+        self.sample(*frames, autograd=autograd, sequence=sequence)
+        self.tables["cpu_samples"][-1] |= {"time_ns": (begin + took) * MS, "period_ns": took * MS}
+
+    def during(self, name: str, begin: int, end: int, payload: int = 0) -> None:
+        with self.region(name, payload):
+            pass
+        self.tables["regions"][-1]["begin_ns"] = begin * MS
+        self.tables["region_ends"][-1]["end_ns"] = end * MS

@@ -1,0 +1,47 @@
+"""The libraries that stand in for a runtime are preloaded beside the collector where its calls are asked for, and nowhere else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from aiflame.recorder.hooks import environment
+from aiflame.recorder.tracing import BACKENDS, DEFAULT, asked_for, trace_features
+
+NATIVE = Path(__file__).parents[3] / "native/stand_in"
+
+
+@pytest.fixture(autouse=True)
+def libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "libaiflame.so").touch()
+    monkeypatch.setenv("AIFLAME_LIBRARY", str(tmp_path / "libaiflame.so"))
+    return tmp_path
+
+
+def preloaded(trace: str, base: dict[str, str] | None = None) -> list[str]:
+    variables, notes = environment(
+        base or {}, Path("/p.aiflame"), trace_features(trace, stacks=False), ["./program"], asked=asked_for(trace)
+    )
+    assert notes == []
+    return [Path(entry).name for entry in variables["LD_PRELOAD"].split(":")]
+
+
+def test_each_where_it_is_asked_for() -> None:
+    assert preloaded("ze") == ["libaiflame.so", "libaiflame_level_zero.so"]
+    assert preloaded("hip") == ["libaiflame.so", "libaiflame_hip.so"]
+    assert preloaded(DEFAULT) == preloaded("opencl") == preloaded("") == ["libaiflame.so"]
+    assert {"libaiflame_level_zero.so", "libaiflame_hip.so"} < set(preloaded(",".join(BACKENDS)))
+
+
+def test_what_was_preloaded_stays_behind_ours() -> None:
+    assert preloaded("hip", {"LD_PRELOAD": "a.so"}) == ["libaiflame.so", "libaiflame_hip.so", "a.so"]
+
+
+@pytest.mark.parametrize(("listed", "prefix", "known"), [("level_zero.inc", "ze", "zeInit"), ("hip.inc", "hip", "hipLaunchKernel")])
+def test_names_are_the_runtimes_in_order_and_once(listed: str, prefix: str, known: str) -> None:
+    """The collector searches them."""
+    names = re.findall(r"^NAME\((\w+)\)$", (NATIVE / listed).read_text(), re.MULTILINE)
+    assert known in names and all(name.startswith(prefix) for name in names)
+    assert names == sorted(set(names))

@@ -1,0 +1,282 @@
+"""What each source reads of a machine, as a person reads it: files go in, tables come out."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fake_machine import MEMINFO, diskstats, fake_nvml, net, pressure, stat, write
+
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.telemetry_files import FOLDER, Packer, pack_header
+from aiflame.profile.sealing.telemetry import read
+from aiflame.recorder.sources import cpu, memory, nvidia, system, vendors
+from aiflame.recorder.sources.base import Source, SysfsSource
+
+Readings = dict[tuple[str, str], list[float]]
+SECOND = 1_000_000_000
+
+
+def readings(folder: Path, source: Source, *changes: Callable[[], object], apart: int = SECOND) -> Readings:
+    """(device, name) → values, of looks a second apart, with a change of the machine before each but the first."""
+    header = source.begin()
+    assert header is not None
+    packer = Packer(len(header.series))
+    records = []
+    for number, change in enumerate((lambda: None, *changes)):
+        change()
+        records += [packer.pack((number + 1) * apart, key, values) for _, key, values in source.look()]
+    source.end()
+    (folder / FOLDER).mkdir(exist_ok=True)
+    (folder / FOLDER / "00-x.records").write_bytes(pack_header(header) + b"".join(records))
+    found = read(Folder.open(folder / FOLDER))
+    assert found.notes == []
+    values = found.values.join(found.series, on="series").sort("series", "time_ns")
+    told: Readings = {}
+    for device, name, value in values.select("device", "name", "value").rows():
+        told.setdefault((device, name), []).append(value)
+    return told
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "root"
+
+
+def test_cpu_time_is_a_share_of_all_cores(root: Path) -> None:
+    """Of 100 ticks a second and core, 75 in user code and 25 idle."""
+    write(root, {"proc/stat": stat(0, 0)})
+    found = readings(root, cpu.CpuTimes(root, cores=False), lambda: write(root, {"proc/stat": stat(75, 25)}))
+    assert found == {("", "user"): [75.0], ("", "system"): [0.0], ("", "iowait"): [0.0], ("", "idle"): [25.0]}
+
+
+def test_each_core_has_its_own_time(root: Path) -> None:
+    write(root, {"proc/stat": stat(0, 0, cores=3)})
+    found = readings(root, cpu.CpuTimes(root, cores=True), lambda: write(root, {"proc/stat": stat(40, 60, cores=3)}))
+    assert {device: value for (device, name), value in found.items() if name == "user"} == {f"core {number}": [40.0] for number in range(3)}
+
+
+def test_a_core_that_is_switched_off_has_no_values_meanwhile(root: Path) -> None:
+    write(root, {"proc/stat": stat(0, 0)})
+    off = "\n".join(line for line in stat(10, 10).splitlines() if not line.startswith("cpu1"))
+    found = readings(root, cpu.CpuTimes(root, cores=True), lambda: write(root, {"proc/stat": off}))
+    assert ("core 1", "user") not in found
+    assert found["core 0", "user"] == [10.0]
+
+
+def test_frequency_and_temperature_of_cpus(root: Path) -> None:
+    sensor = "sys/class/hwmon/hwmon2"
+    write(root, {
+        "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": 2400000, "sys/devices/system/cpu/cpu10/cpufreq/scaling_cur_freq": 800000,
+        f"{sensor}/name": "coretemp", f"{sensor}/temp1_label": "Package id 0", f"{sensor}/temp1_input": 61000,
+        f"{sensor}/temp2_label": "Core 0", f"{sensor}/temp2_input": 59000, "sys/class/hwmon/hwmon0/name": "nvme",
+    })  # fmt: skip
+    found = readings(root, SysfsSource("cpu", [*cpu.frequencies(root), *cpu.temperatures(root)]))
+    assert found == {("core 0", "frequency"): [2400.0], ("core 10", "frequency"): [800.0], ("Package id 0", "temperature"): [61.0]}
+
+
+def test_memory(root: Path) -> None:
+    write(root, {"proc/meminfo": MEMINFO})
+    found = readings(root, memory.Memory(root))
+    kib = {"used": 4000, "available": 12000, "cached": 3000, "dirty": 40, "swap used": 500}
+    assert found == {("", name): [value * 1024] for name, value in kib.items()}
+
+
+def test_resident_memory_of_the_processes_that_are_recorded(root: Path, tmp_path: Path) -> None:
+    """7 and 8 are recorded, 9 is not, and 8 ends."""
+    write(root, {f"proc/{pid}/statm": f"5000 {pid * 100} 10 1 0 50 0" for pid in (7, 8, 9)})
+    for pid in (7, 8):
+        (tmp_path / f"spool/{pid}.123").mkdir(parents=True)
+    found = readings(root, memory.Processes(root, Folder.open(tmp_path / "spool")), lambda: shutil.rmtree(root / "proc/8"))
+    page = 4096
+    assert found == {("pid 7", "resident memory"): [700 * page] * 2, ("pid 8", "resident memory"): [800 * page]}
+
+
+def test_whole_disks_alone(root: Path) -> None:
+    write(root, {"proc/diskstats": diskstats(0, 0, 0), "sys/block/nvme0n1/size": 1, "sys/block/loop0/size": 1})
+    found = readings(root, system.Disks(root), lambda: write(root, {"proc/diskstats": diskstats(2048, 1024, 300)}))
+    assert found == {("nvme0n1", "read"): [1 << 20], ("nvme0n1", "written"): [1 << 19], ("nvme0n1", "busy"): [30.0]}
+
+
+def test_networks_and_one_that_is_set_back(root: Path) -> None:
+    """A device that is taken away and comes again counts from 0: that second tells nothing."""
+    write(root, {"proc/net/dev": net(1000, 500)})
+    steps = [lambda: write(root, {"proc/net/dev": net(3000, 600)}), lambda: write(root, {"proc/net/dev": net(10, 610)}),
+             lambda: write(root, {"proc/net/dev": net(50, 620)})]  # fmt: skip
+    found = readings(root, system.Networks(root), *steps)
+    assert found["eth0", "received"] == [2000.0, 40.0]
+    assert found["eth0", "sent"] == [100.0, 10.0, 10.0]
+
+
+def test_pressure(root: Path) -> None:
+    write(root, {f"proc/pressure/{name}": pressure(0, 0) for name in ("cpu", "memory", "io")})
+    found = readings(root, system.Pressure(root), lambda: write(root, {"proc/pressure/io": pressure(250_000, 100_000)}))
+    assert found["io", "some waited"] == pytest.approx([25.0])
+    assert found["io", "all waited"] == pytest.approx([10.0])
+    assert found["cpu", "some waited"] == [0.0]
+
+
+# Vendors
+
+
+def test_i915(root: Path) -> None:
+    card = "sys/class/drm/card0"
+    write(root, {
+        f"{card}/device/vendor": "0x8086", f"{card}/device/uevent": "DRIVER=i915\nPCI_SLOT_NAME=0000:3a:00.0",
+        f"{card}/gt/gt0/rc6_residency_ms": 100, f"{card}/gt/gt0/rps_act_freq_mhz": 1300, f"{card}/gt/gt1/rps_act_freq_mhz": 900,
+        f"{card}/device/hwmon/hwmon3/energy1_input": 5_000_000, "sys/class/drm/card0-DP-1/status": "connected",
+    })  # fmt: skip
+    found = readings(root, SysfsSource("intel", vendors.intel_gpus(root)), lambda: write(root, {f"{card}/gt/gt0/rc6_residency_ms": 400}))
+    gpu = "Intel GPU [0]"
+    assert found == {(gpu, "resting"): [30.0], (gpu, "frequency"): [1300.0] * 2, (gpu, "frequency gt gt1"): [900.0] * 2,
+                     (gpu, "energy"): [5.0] * 2}  # fmt: skip
+
+
+def test_xe(root: Path) -> None:
+    device = "sys/class/drm/card1/device"
+    write(root, {
+        f"{device}/vendor": "0x8086", f"{device}/tile0/gt0/gtidle/idle_residency_ms": 0, f"{device}/tile0/gt0/freq0/act_freq": 2000,
+        f"{device}/hwmon/hwmon0/energy1_input": 0,
+    })  # fmt: skip
+    steps = lambda: write(root, {f"{device}/hwmon/hwmon0/energy1_input": 120_000_000})  # noqa: E731
+    found = readings(root, SysfsSource("intel", vendors.intel_gpus(root)), steps)
+    assert found["Intel GPU [1]", "energy"] == [0.0, 120.0]
+    assert found["Intel GPU [1]", "frequency"] == [2000.0, 2000.0]
+
+
+def test_amdgpu(root: Path) -> None:
+    device = "sys/class/drm/card0/device"
+    write(root, {
+        f"{device}/vendor": "0x1002", f"{device}/product_name": "AMD Instinct MI250X", f"{device}/gpu_busy_percent": 87,
+        f"{device}/mem_info_vram_used": 1 << 30, f"{device}/hwmon/hwmon5/power1_average": 310_000_000,
+        f"{device}/hwmon/hwmon5/temp1_input": 45000, f"{device}/hwmon/hwmon5/freq1_input": 1_700_000_000,
+    })  # fmt: skip
+    found = readings(root, SysfsSource("amd", vendors.amd_gpus(root)))
+    values = {"utilization": 87.0, "memory used": 2.0**30, "power": 310.0, "temperature": 45.0, "SM clock": 1700.0}
+    assert found == {("AMD Instinct MI250X [0]", name): [value] for name, value in values.items()}
+
+
+def rapl(root: Path, package: int) -> Path:
+    zones = "sys/class/powercap"
+    return write(root, {
+        f"{zones}/intel-rapl:0/name": "package-0", f"{zones}/intel-rapl:0/energy_uj": package,
+        f"{zones}/intel-rapl:0/max_energy_range_uj": 1_000_000, f"{zones}/intel-rapl:0:0/name": "dram",
+        f"{zones}/intel-rapl:0:0/energy_uj": 77, f"{zones}/intel-rapl:0:0/max_energy_range_uj": 1_000_000,
+    })  # fmt: skip
+
+
+def test_rapl_goes_on_where_its_counter_begins_again(root: Path) -> None:
+    rapl(root, 900_000)
+    found = readings(root, SysfsSource("rapl", vendors.rapl(root)), lambda: rapl(root, 100_000), lambda: rapl(root, 300_000))
+    assert found["package-0", "energy"] == pytest.approx([0.9, 1.1, 1.3])
+    assert found["package-0 dram", "energy"] == pytest.approx([77e-6] * 3)
+
+
+def test_what_may_not_be_read_is_named_and_has_no_values(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only root may read RAPL; tests may be root."""
+    rapl(root, 1)
+    from aiflame.recorder.sources import base
+
+    def refuse(path: Path, most: int = 0) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(base, "Kept", refuse)
+    header = SysfsSource("rapl", vendors.rapl(root)).begin()
+    assert header is not None
+    assert header.series == ()
+    assert [one.device for one in header.unreadable] == ["package-0", "package-0 dram"]
+    (root / FOLDER).mkdir()
+    (root / FOLDER / "00-rapl.records").write_bytes(pack_header(header))
+    found = read(Folder.open(root / FOLDER))
+    assert found.series["source"].to_list() == ["rapl", "rapl"]
+    assert found.values.is_empty()
+
+
+def test_infiniband_counts_words(root: Path) -> None:
+    counters = "sys/class/infiniband/mlx5_0/ports/1/counters"
+    write(root, {f"{counters}/port_rcv_data": 0, f"{counters}/port_xmit_data": 0, f"{counters}/port_xmit_wait": 0})
+    change = lambda: write(root, {f"{counters}/port_rcv_data": 1000, f"{counters}/port_xmit_wait": 9})  # noqa: E731
+    found = readings(root, SysfsSource("infiniband", vendors.infiniband(root)), change)
+    port = "mlx5_0 port 1"
+    assert found == {(port, "received"): [4000.0], (port, "sent"): [0.0], (port, "waited to send"): [9.0]}
+
+
+def test_slingshot_tells_a_time_beside_each_value(root: Path) -> None:
+    path = "sys/class/cxi/cxi0/device/telemetry/hni_sts_tx_ok_octets"
+    write(root, {path: "100@1760000000.25"})
+    found = readings(root, SysfsSource("cxi", vendors.slingshot(root)), lambda: write(root, {path: "2100@1760000001.25"}))
+    assert found == {("cxi0", "sent"): [2000.0]}
+
+
+def test_a_machine_without_anything_has_nothing_to_look_at(root: Path) -> None:
+    root.mkdir()
+    for found in (vendors.rapl, vendors.amd_gpus, vendors.intel_gpus, vendors.infiniband, vendors.slingshot, cpu.frequencies):
+        assert SysfsSource("x", found(root)).begin() is None
+    for source in (cpu.CpuTimes(root, cores=False), memory.Memory(root), system.Disks(root), system.Networks(root), system.Pressure(root)):
+        assert source.begin() is None
+    assert nvidia.nvidia_gpus(root) == []
+
+
+# NVML
+
+
+@pytest.fixture(scope="session")
+def nvml(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return fake_nvml(tmp_path_factory.mktemp("nvml"))
+
+
+def devices(root: Path) -> Path:
+    return write(root, {"dev/nvidiactl": "", "dev/nvidia0": "", "dev/nvidia1": "", "dev/nvidia-uvm": ""})
+
+
+def of_device(root: Path, nvml: str, index: int) -> Readings:
+    found: Readings = {}
+    for number, source in enumerate(one for one in nvidia.nvidia_gpus(devices(root), nvml) if one.index == index):
+        (root / str(number)).mkdir()
+        found |= readings(root / str(number), source, lambda: None)
+    return found
+
+
+def test_a_device_that_counts_its_energy(root: Path, nvml: str) -> None:
+    found = of_device(root, nvml, 0)
+    assert {device for device, _ in found} == {"NVIDIA Fake [0]"}
+    values = {name: value for (_, name), value in found.items()}
+    assert values["energy"][1] - values["energy"][0] == pytest.approx(1.5)
+    del values["energy"]
+    assert values == {"power": [512.0] * 2, "utilization": [80.0] * 2, "memory used": [40.0] * 2, "memory utilization": [30.0] * 2,
+                      "temperature": [55.0] * 2, "SM clock": [1980.0] * 2, "memory clock": [3201.0] * 2, "PCIe sent": [1000.0],
+                      "NVLink sent": [0.0]}  # fmt: skip
+
+
+def test_what_a_device_does_not_answer_is_left_out(root: Path, nvml: str) -> None:
+    values = {name: value for (_, name), value in of_device(root, nvml, 1).items()}
+    assert "energy" not in values
+    assert values["power"] == [70.0] * 2
+
+
+def test_a_device_is_named_with_its_uuid_and_address(root: Path, nvml: str) -> None:
+    header = nvidia.nvidia_gpus(devices(root), nvml)[1].begin()
+    assert header is not None
+    assert {one.identity for one in header.series} == {"GPU-1 00000000:20:00.0"}
+
+
+def test_nvml_that_is_not_there_or_does_not_start_is_nothing(root: Path, nvml: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert nvidia.nvidia_gpus(devices(root), "libnothing-of-this-name.so")[0].begin() is None
+    monkeypatch.setenv("FAKE_NVML_BROKEN", "1")
+    assert nvidia.nvidia_gpus(root, nvml)[0].begin() is None
+
+
+def test_nvml_is_not_loaded_where_the_driver_is_not(root: Path) -> None:
+    root.mkdir()
+    assert nvidia.nvidia_gpus(root, "/nothing/there") == []
+
+
+def test_moments_of_looks_are_those_of_the_monotonic_clock(root: Path) -> None:
+    write(root, {"proc/meminfo": MEMINFO})
+    source = memory.Memory(root)
+    source.begin()
+    before = time.monotonic_ns()
+    assert before <= source.look()[0][0] <= time.monotonic_ns()

@@ -1,0 +1,84 @@
+"""Kinds of frames and slices in the report's scripts are those of Python."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiflame.attribute.timeline.tables import SliceKind
+from aiflame.exchange.collapsed import MARKS, PYTHON_MARK
+from aiflame.profile.schema.kinds import Kind
+from aiflame.render.colors import TONES
+from aiflame.render.report.page import WEB
+
+KINDS = WEB / "report" / "shared" / "kinds.js"
+WRITER = Path(__file__).parents[3] / "scripts" / "web_kinds.py"
+NODE = shutil.which("node")
+
+
+def run(folder: Path, script: str) -> Any:
+    """What a script prints as JSON that imports the page's modules from `./web/report/`."""
+    shutil.copytree(WEB, folder / "web")
+    (folder / "package.json").write_text('{"type": "module"}')
+    (folder / "ask.js").write_text(script)
+    done = subprocess.run([str(NODE), "ask.js"], cwd=folder, capture_output=True, text=True, check=True, timeout=120)
+    return json.loads(done.stdout)
+
+
+def test_the_module_is_the_one_that_its_writer_writes() -> None:
+    written = subprocess.run([sys.executable, WRITER], capture_output=True, text=True, check=True, timeout=120).stdout
+    assert KINDS.read_text(encoding="utf-8") == written, f"python scripts/web_kinds.py > {KINDS.relative_to(WRITER.parents[1])}"
+
+
+def test_no_other_script_numbers_kinds_by_hand() -> None:
+    """A script that needs a kind imports it: `kind === 8` and `palette[18]` are numbers that nobody compares."""
+    by_hand = re.compile(
+        r"profile/kinds\.py|\b[kK]inds?\b[\w.)\]]* (?:[!=]==|<|>=) [1-9]|\bpalette\[\d|\bkind of \[\d|\bnew Set\(\[\d", re.MULTILINE
+    )
+    report = [path for path in (WEB / "report").rglob("*.js") if path != KINDS]
+    assert {path.name: found[0] for path in report if (found := by_hand.search(path.read_text(encoding="utf-8")))} == {}
+
+
+@pytest.mark.skipif(NODE is None, reason="node is not installed")
+def test_the_page_has_the_kinds_of_frames_and_slices(tmp_path: Path) -> None:
+    script = (
+        'import { KIND, KIND_ORDER, SLICE } from "./web/report/shared/kinds.js";\nconsole.log(JSON.stringify([KIND, SLICE, KIND_ORDER]));\n'
+    )
+    frames, slices, order = run(tmp_path, script)
+    assert frames == {kind.name: int(kind) for kind in Kind}
+    assert slices == {kind.name: int(kind) for kind in SliceKind}
+    assert order == [int(kind) for kind in TONES]
+    assert sorted(order) == sorted(Kind)
+
+
+@pytest.mark.skipif(NODE is None, reason="node is not installed")
+def test_the_page_copies_stacks_with_the_marks_of_collapsed_stacks(tmp_path: Path) -> None:
+    script = """
+        import { collapsed } from "./web/report/page/flame/collapsed_stack.js";
+        const model = { stack: (node) => [node], kind: (node) => node, name: () => "f", width: new Array(100).fill(7) };
+        console.log(JSON.stringify(Array.from({ length: KINDS }, (_, kind) => collapsed(model, kind))));
+    """
+    copied = run(tmp_path, script.replace("KINDS", str(len(Kind))))
+    assert copied == [f"{PYTHON_MARK if kind is Kind.PYTHON else ''}f{MARKS.get(kind, '')} 7" for kind in Kind]
+
+
+@pytest.mark.skipif(NODE is None, reason="node is not installed")
+def test_a_frame_inside_a_kernel_knows_its_kernel(tmp_path: Path) -> None:
+    """A parent for each: a process, then a kernel, and in it each kind of frame that lies in kernels."""
+    inside = [Kind.GPU_SCOPE, Kind.GPU_SCOPE, Kind.GPU_LINE, Kind.GPU_INSTRUCTION, Kind.GPU_OFFSET, Kind.GPU_STALL]
+    kinds = [Kind.ROOT, Kind.PROCESS, Kind.GPU_KERNEL, *inside]
+    script = """
+        import { kernelOf } from "./web/report/page/flame/menu.js";
+        const kinds = KINDS;
+        const model = { kind: (node) => kinds[node], parent: kinds.map((_, node) => node - 1), name: (node) => `frame ${node}` };
+        console.log(JSON.stringify(kinds.map((_, node) => kernelOf(model, node))));
+    """
+    found = run(tmp_path, script.replace("KINDS", str([int(kind) for kind in kinds])))
+    assert found == ["", "", *(["frame 2"] * (len(kinds) - 2))]

@@ -1,0 +1,303 @@
+"""What runs inside programs with torch, with a stand-in for the collector's module: what it tells, and that programs stay as they are."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+
+SOURCE = Path(__file__).resolve().parents[3] / "src"
+STAND_IN = """
+import sys, types
+told = []
+fake = types.ModuleType("_aiflame")
+def told_of(name, answer=None):
+    def tell(*values):
+        told.append((name, *values))
+        return answer(*values) if answer else None
+    return tell
+row = iter(range(1, 1 << 30))
+fake.begin = told_of("begin", lambda *values: next(row))
+for name in ("end", "name_layer", "forget_layer", "calibrate_autograd", "when_layers_are_new", "note"):
+    setattr(fake, name, told_of(name))
+sys.modules["_aiflame"] = fake
+def all_told(name):
+    return [values for kind, *values in told if kind == name]
+def layers():
+    return [(path, root, kind.rpartition(".")[2]) for _, root, path, kind in all_told("name_layer")]
+import torch
+from aiflame.target import torch_hooks
+torch_hooks.install(torch)
+[[names_wanted]] = [call for call in all_told("when_layers_are_new")]
+class Peek(torch.nn.Module):
+    'The collector calls while this is called.'
+    def forward(self, value):
+        names_wanted()
+        return value
+"""
+
+
+def run(program: str, *options: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *options, "-c", STAND_IN + textwrap.dedent(program)],
+        env={"PYTHONPATH": str(SOURCE), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_all_below_the_outermost_module_of_a_stack_is_named() -> None:
+    assert (
+        run("""
+        model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ModuleDict({"peek": Peek()}))
+        model.forward = lambda value: model[1]["peek"](value)
+        model(torch.ones(2))
+        assert {root for _, root, _ in layers()} == {id(model)}
+        print([(path, kind) for path, _, kind in layers()])
+        """)
+        == "[('', 'Sequential'), ('0', 'Linear'), ('1', 'ModuleDict'), ('1.peek', 'Peek')]"
+    )
+
+
+def test_names_are_those_of_named_modules_and_a_shared_module_has_one_for_each_place() -> None:
+    run("""
+    shared = torch.nn.Sequential(torch.nn.Linear(2, 2), Peek())
+    model = torch.nn.ModuleList([shared, torch.nn.Sequential(shared, torch.nn.ReLU())])
+    model.forward = lambda value: shared(value)
+    model(torch.ones(2))
+    assert sorted(path for path, _, _ in layers()) == sorted(name for name, _ in model.named_modules(remove_duplicate=False))
+    """)
+
+
+def test_a_module_that_hangs_in_itself_ends_there() -> None:
+    run("""
+    model = torch.nn.Sequential(Peek(), torch.nn.Sequential())
+    model[1].add_module("up", model)
+    model.forward = lambda value: model[0](value)
+    model(torch.ones(2))
+    assert [path for path, _, _ in layers()] == ["", "0", "1"], layers()
+    """)
+
+
+def test_what_hangs_in_no_module_of_the_stack_is_a_model_of_its_own() -> None:
+    run("""
+    class Hides(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.hidden = [torch.nn.Sequential(Peek())]
+        def forward(self, value):
+            return self.hidden[0](value)
+    model = Hides()
+    model(torch.ones(2))
+    assert {(path, root) for path, root, _ in layers()} == {("", id(model)), ("", id(model.hidden[0])), ("0", id(model.hidden[0]))}
+    """)
+
+
+def test_names_are_told_once_and_again_to_another_recording() -> None:
+    run("""
+    model = torch.nn.Sequential(Peek())
+    model(torch.ones(2)), model(torch.ones(2))
+    assert len(layers()) == 2
+    torch_hooks.recording_began()
+    model(torch.ones(2))
+    assert len(layers()) == 4
+    """)
+
+
+def test_a_model_that_runs_on_another_thread_is_named() -> None:
+    run("""
+    import threading
+    inside, go = threading.Event(), threading.Event()
+    class Waits(torch.nn.Module):
+        def forward(self, value):
+            inside.set(); go.wait(); return value
+    model = torch.nn.Sequential(Waits())
+    thread = threading.Thread(target=model, args=(torch.ones(2),))
+    thread.start(); inside.wait(); names_wanted(); go.set(); thread.join()
+    assert [path for path, _, _ in layers()] == ["", "0"]
+    """)
+
+
+def test_a_module_that_is_gone_is_forgotten() -> None:
+    run("""
+    model = torch.nn.Sequential(Peek())
+    model(torch.ones(2))
+    addresses = {id(model), id(model[0])}
+    del model
+    assert {address for address, in all_told("forget_layer")} == addresses
+    """)
+
+
+def test_code_of_the_programs_own_is_never_run_for_a_name() -> None:
+    run("""
+    class Hostile(torch.nn.Module):
+        def __getattribute__(self, name):
+            if name in ("__dict__", "_modules", "__class__") and sys._getframe(1).f_code.co_filename.endswith("torch_layers.py"):
+                raise AssertionError(name)
+            return super().__getattribute__(name)
+        def __eq__(self, other): raise AssertionError
+        __hash__ = None
+        def __bool__(self): raise AssertionError
+        def __len__(self): raise AssertionError
+        def forward(self, value):
+            names_wanted()
+            return value
+    Hostile()(torch.ones(2))
+    assert [path for path, _, _ in layers()] == [""]
+    """)
+
+
+def test_a_hundred_thousand_modules() -> None:
+    run("""
+    model = torch.nn.ModuleList(torch.nn.Identity() for _ in range(100_000))
+    model.append(Peek())
+    model.forward = lambda value: model[-1](value)
+    model(torch.ones(2))
+    assert len(layers()) == 100_002
+    """)
+
+
+def test_modules_that_share_too_much_come_to_an_end() -> None:
+    run("""
+    inner = Peek()
+    for _ in range(40):
+        inner = torch.nn.Sequential(inner, inner)
+    model = torch.nn.ModuleList([inner, Peek()])
+    model.forward = lambda value: model[1](value)
+    from aiflame.target import torch_layers
+    torch_layers.MOST_PLACES = 1000
+    model(torch.ones(2))
+    # What was not reached is a model of its own.
+    assert len(layers()) == 1001 and all_told("note")
+    """)
+
+
+def test_at_the_end_models_are_named_that_were_never_met() -> None:
+    assert (
+        run("""
+        model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+        import atexit
+        from aiflame.target import torch_layers
+        torch_layers.at_exit()
+        print([path for path, root, _ in layers() if root == id(model)])
+        """)
+        == "['', '0']"
+    )
+
+
+def test_a_step_of_an_optimizer_is_a_region() -> None:
+    run("""
+    weight = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    weight.sum().backward(); optimizer.step(); optimizer.step()
+    assert all_told("begin") == [["optimizer", "aiflame", 4, 1, id(optimizer)]] * 2
+    assert all_told("end") == [[1], [2]]
+    """)
+
+
+def test_a_step_that_raised_ends_before_the_next() -> None:
+    run("""
+    weight = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    def fail(): raise ValueError
+    try: optimizer.step(fail)
+    except ValueError: pass
+    optimizer.step()
+    assert [kind for kind, *_ in told if kind in ("begin", "end")] == ["begin", "end", "begin", "end"]
+    """)
+
+
+def test_each_batch_of_a_loader_is_a_region_and_so_is_the_end() -> None:
+    run("""
+    loader = torch.utils.data.DataLoader(list(range(6)), batch_size=2)
+    assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5]]
+    assert all_told("begin") == [["data", "aiflame", 4, 1]] * 4 and len(all_told("end")) == 4
+    """)
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_loaders_with_workers(start: str, tmp_path: Path) -> None:
+    # Spawned workers need a program that is a file.
+    program = tmp_path / "program.py"
+    program.write_text(
+        STAND_IN
+        + textwrap.dedent(f"""
+    if __name__ == "__main__":
+        loader = torch.utils.data.DataLoader(list(range(6)), batch_size=2, num_workers=1, multiprocessing_context={start!r})
+        assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5]]
+        assert len(all_told("begin")) == 4
+    """)
+    )
+    environment = {"PYTHONPATH": str(SOURCE), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run([sys.executable, str(program)], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+
+
+def test_numbers_of_nodes_are_told_that_only_rise_and_random_numbers_stay() -> None:
+    run(
+        """
+    calls = all_told("calibrate_autograd")
+    assert [number for _, number, _ in calls] == list(range(calls[0][1], calls[0][1] + 4))
+    drawn = torch.rand(3)
+    torch.manual_seed(torch.initial_seed())
+    assert (torch.rand(3) == drawn).all()
+    """,
+        "-W",
+        "error",
+    )
+
+
+def test_models_are_saved_copied_and_scripted_as_ever() -> None:
+    run(
+        """
+    import copy, io, pickle
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    before = set(model.__dict__), pickle.dumps(model)
+    value = torch.ones(2)
+    torch.nn.Sequential(model, Peek())(value)
+    assert (set(model.__dict__), pickle.dumps(model)) == before
+    kept = io.BytesIO(); torch.save(model, kept)
+    assert (copy.deepcopy(model)(value) == model(value)).all()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    copy.deepcopy(optimizer), pickle.dumps(optimizer)
+    called = torch.func.functional_call(model, dict(model.named_parameters()), (value,))
+    assert (called == model(value)).all()
+    torch.func.vmap(model)(torch.ones(3, 2))
+    torch.func.grad(lambda value: model(value).sum())(value)
+    assert not torch.nn.modules.module._has_any_global_hook() if hasattr(torch.nn.modules.module, "_has_any_global_hook") else True
+    """,
+        "-W",
+        "error::UserWarning",
+    )
+
+
+def test_compiled_steps_and_models_have_the_same_graphs() -> None:
+    """Dynamo looks into the hooks and finds nothing to do: no graph breaks there, and nothing is compiled once more."""
+    program = """
+    import torch._dynamo, warnings
+    warnings.simplefilter("ignore")
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    compiled = torch.compile(model, backend="aot_eager")
+    step = torch.compile(lambda: optimizer.step(), backend="aot_eager")
+    losses = []
+    for turn in range(4):
+        loss = compiled(torch.ones(3, 4)).square().sum()
+        loss.backward(); (step if turn % 2 else optimizer.step)(); optimizer.zero_grad()
+        losses.append(loss.item())
+    counters = torch._dynamo.utils.counters
+    print(losses, dict(counters["stats"]), sum(counters["graph_break"].values()), sum(counters["recompiles"].values()))
+    """
+    plain = subprocess.run([sys.executable, "-c", "import torch\n" + textwrap.dedent(program)], capture_output=True, text=True, check=True)
+    assert run(program) == plain.stdout.strip()
