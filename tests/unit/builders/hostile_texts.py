@@ -134,7 +134,8 @@ def on_a_terminal(commands: list[list[str]], folder: Path, width: int = 400, **e
     """What each command writes to its terminal, byte for byte."""
     (folder / "commands.json").write_text(json.dumps(commands))
     ours, theirs = pty.openpty()
-    variables = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(width), "LINES": "50", **environment}
+    terminal = {"TERM": "xterm-256color", "COLUMNS": str(width), "LINES": "50"}
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **terminal, **environment}
     variables.pop("NO_COLOR", None)
     process = subprocess.Popen(
         [sys.executable, __file__, str(folder / "commands.json")],

@@ -307,13 +307,13 @@ def test_the_native_rules_find_what_breaks_them(tmp_path: Path, file: str, text:
 
 def test_test_modules_have_names_of_their_own() -> None:
     """pytest imports them by their names alone."""
-    names = [path.name for path in Path(__file__).parents[1].rglob("test_*.py")]
+    names = [path.name for path in (SOURCE.parent / "tests").rglob("test_*.py")]
     assert sorted(set(names)) == sorted(names)
 
 
 def test_tests_import_no_test_of_another_folder() -> None:
     """Shared code lies in `builders/`, which pytest finds from everywhere."""
-    tests = Path(__file__).parents[2]
+    tests = SOURCE.parent / "tests"
     folders = {path.stem: path.parent for path in tests.rglob("test_*.py")}
     wrong = [
         f"{path.relative_to(tests)}: {name}"

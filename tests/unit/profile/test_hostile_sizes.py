@@ -13,7 +13,7 @@ import shutil, struct, sys
 from pathlib import Path
 import aiflame
 from aiflame.errors import AiflameError
-from aiflame.profile.schema import TABLES
+from aiflame.profile.schema.all_tables import TABLES
 whole, place, how = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 aiflame.open(shutil.copytree(whole, place / "first.aiflame")).tree()
 parts = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file())

@@ -1,4 +1,4 @@
-"""Profiles that earlier versions sealed open, with the values that they had.
+"""Profiles that earlier versions sealed open, with the values that they had; recordings that they did not seal are refused.
 
 `golden/version-0.1.tar.gz` was written and sealed by aiflame 0.1.0 of 2026-11-21, from the rows of `spool_files.busy_process()`:
 70 samples of 5 ms in two processes, and in each a kernel of 4 ns.
@@ -6,13 +6,20 @@
 
 from __future__ import annotations
 
+import struct
 import tarfile
 from pathlib import Path
 
 import pytest
+from spool_files import busy_process, ended_profile
 
 import aiflame
 from aiflame.api import Profile
+from aiflame.errors import AiflameError
+from aiflame.profile.folder.meta import Meta
+from aiflame.profile.schema.all_tables import SPOOL_HEADER, TABLES
+from aiflame.profile.schema.records import layout
+from aiflame.profile.spool.check_words import check_word
 from aiflame.render.report import document
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "version-0.1.tar.gz"
@@ -41,3 +48,39 @@ def test_samples_and_notes_of_version_0_1_are_read(profile: Profile) -> None:
 def test_a_report_of_version_0_1_is_written(profile: Profile, tmp_path: Path) -> None:
     document.write(profile.store, tmp_path / "report.html")
     assert (tmp_path / "report.html").stat().st_size > 100_000
+
+
+def recorded_by_0_1(path: Path, samples: int = 3, meta: Meta | None = None) -> Path:
+    """A recording that is not sealed, whose `cpu_samples` have the 32 bytes that version 0.1 gave them."""
+    ended_profile(path, files := busy_process(samples=0), meta=meta or Meta(version="0.1.0", command=("program",), complete=True))
+    records = b""
+    for number in range(samples):
+        record = struct.pack("<IIIIQIBBH", 0, 1, 1, 1, 1_000 + number, 5_000_000, 0, 0, 0)
+        records += struct.pack("<I", check_word(record)) + record[4:]
+    number = next(number for number, table in enumerate(TABLES) if table.name == "cpu_samples")
+    files.write_file(path / f"spool/{files.pid}.{files.start_ns}/cpu_samples.table", number, 32, records)
+    return path
+
+
+@pytest.mark.parametrize(("version", "named"), [("0.1.0", "aiflame 0.1.0"), ("", "another version of aiflame")])
+def test_a_recording_of_version_0_1_is_refused_and_stays_whole(tmp_path: Path, version: str, named: str) -> None:
+    path = recorded_by_0_1(tmp_path / "a.aiflame", meta=Meta(version=version, command=("program",), complete=True))
+    table = path / "spool/100.1000/cpu_samples.table"
+    before = table.read_bytes()
+    for _ in range(2):
+        with pytest.raises(AiflameError) as error:
+            aiflame.open(path)
+        assert f"was recorded by {named}, which lays records of cpu_samples out in another way" in str(error.value)
+        assert "open it once with that version, which seals it" in str(error.value)
+        assert "\n" not in str(error.value)
+    assert table.read_bytes() == before
+    assert not (path / "tables").exists()
+
+
+def test_a_header_that_states_another_size_is_damage_alone(tmp_path: Path) -> None:
+    path = ended_profile(tmp_path / "a.aiflame", busy_process(samples=20))
+    table = path / "spool/100.1000/cpu_samples.table"
+    content = table.read_bytes()
+    place = next(offset for column, offset in layout(SPOOL_HEADER)[0] if column.name == "record_bytes")
+    table.write_bytes(content[:place] + struct.pack("<I", 32) + content[place + 4 :])
+    assert len(aiflame.open(path).table("cpu_samples")) == 20

@@ -176,7 +176,7 @@ def _write_tables(
     place.remove_tree(SEALED)
     partial = place.new_folder(_PARTIAL)
     cpu: list[CpuTime] = []
-    rows = _process_rows(profile.folder(SPOOL), growing=growing)
+    rows = _process_rows(profile, meta.version, growing=growing)
     lives = _Lives(with_ticks(read_lives(profile.folder(SPOOL), {(folder.pid, folder.start_ns) for folder in rows}), _cpu_rate(meta)))
     spool_bytes = sum(folder.size for folder in rows) + lives.size
     cpu.extend(lives.cpu_times())
@@ -253,12 +253,18 @@ class _Process:
         return int(self.row["start_ns"][0])
 
 
-def _process_rows(spool: Folder, *, growing: bool) -> list[_Process]:
-    """The processes that recorded something, in the order of their start."""
+def _process_rows(profile: Folder, version: str, *, growing: bool) -> list[_Process]:
+    """The processes that recorded something, in the order of their start. `version`: of the aiflame that recorded them."""
     processes = []
+    spool = profile.folder(SPOOL)
     for entry in spool.entries():
         if entry.is_folder:
             with ProcessSpool(spool.folder(entry.name), growing=growing) as folder:
+                if table := folder.other_layout():
+                    raise AiflameError(
+                        f"{profile.path} was recorded by {f'aiflame {version}' if version else 'another version of aiflame'}, which lays"
+                        f" records of {table} out in another way: open it once with that version, which seals it"
+                    )
                 if len(row := folder.process()):
                     processes.append(_Process(entry.name, row, folder.size()))
     return sorted(processes, key=lambda process: (process.start_ns, process.pid))

@@ -62,6 +62,9 @@ _IMPOSSIBLE = 1 << 62
 
 _BLOCK_BYTES = 4 << 20
 _LARGEST_TABLE = 64 << 30
+_LARGEST_RECORD = 4096
+_FIRST_RECORDS = 16
+"""Enough to find one that was finished."""
 _TEXT_BYTES = 64 << 20
 _SHORTENED = 4096
 
@@ -95,6 +98,10 @@ class ProcessSpool:
             self._tables = {table.name: sizes[_file_name(table)] for table in TABLES if _file_name(table) in sizes}
         self._refuse_newer()
         self._strings = Strings(self._folder)
+
+    def other_layout(self) -> str:
+        """A table whose records another version of aiflame laid out, "" without one: read as ours, they would all look damaged."""
+        return next((name for name in self._tables if self._is_of_other_layout(TABLE[name])), "")
 
     def size(self) -> int:
         return sum(self._tables.values())
@@ -131,6 +138,20 @@ class ProcessSpool:
         sound = [header for header in headers if header["magic"] == int.from_bytes(SPOOL_MAGIC, "little")]
         if sound and (written := min(int(header["format"]) for header in sound)) > FORMAT:
             refuse_newer(self._folder.path.parent.parent, written)
+
+    def _is_of_other_layout(self, table: Table) -> bool:
+        """A damaged header may state any size: records must have their check words at that size."""
+        header = _header(self._folder, table)
+        size = 0 if header is None else int(header["record_bytes"])
+        if size == record_type(table).itemsize or size % 8 or not 0 < size <= _LARGEST_RECORD:
+            return False
+        with self._folder.file(_file_name(table)) as file:
+            if file is None:
+                return False
+            file.seek(HEADER_BYTES)
+            data = file.read(_FIRST_RECORDS * size)
+        words = np.frombuffer(data[: len(data) // size * size], "<u8").reshape(-1, size // 8)
+        return bool(intact_records(words).any())
 
     def _table(self, table: Table) -> Iterator[pl.DataFrame]:
         for ids, records in self._blocks(table):
