@@ -1,5 +1,5 @@
 """Prints the report's module of kinds of frames and slices:
-`python scripts/web_kinds.py > src/aiflame/render/web/report/shared/kinds.js`. tests/unit/render/test_web_kinds.py compares."""
+`python scripts/web_kinds.py > src/aiflame/render/web/kinds.js`. tests/unit/render/test_web_kinds.py compares."""
 
 from __future__ import annotations
 

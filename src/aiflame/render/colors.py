@@ -90,13 +90,13 @@ def diff_fill(step: int, theme: str) -> str:
     return oklch(calm - (calm - 0.66) * depth, 0.175 * depth, 25 if step > 0 else 255)
 
 
-def palette_css(theme: str, differential: bool) -> str:
-    """The rules that fill frames."""
-    if differential:
+def palette_css(theme: str, kinds: Iterable[int] | None) -> str:
+    """The rules that fill frames of some kinds; None: frames of a differential graph."""
+    if kinds is None:
         reach = len(DIFF_STEPS)
         rules = [f".s{step + reach}{{fill:{diff_fill(step, theme)}}}" for step in range(-reach, reach + 1)]
     else:
-        rules = [f".s{kind_class(kind, shade)}{{fill:{fill(kind, shade, theme)}}}" for kind in TONES for shade in range(SHADES)]
+        rules = [f".s{kind_class(kind, shade)}{{fill:{fill(kind, shade, theme)}}}" for kind in map(Kind, kinds) for shade in range(SHADES)]
     rules.append(f".match{{fill:{SEARCH[theme]}}}")
     return "\n".join(rules)
 

@@ -16,14 +16,16 @@ VIEWS = {f"report/page/{view}" for view in ("code", "flame", "overview", "ranks"
 VIEW_MAY_IMPORT = {"", "report/shared", "report/page/ui"}
 MAY_IMPORT: dict[str, set[str]] = {
     "": set(),
-    "flame_svg": {""},
+    "flame": {""},
+    "flame_svg": {"", "flame"},
     "report/shared": set(),
-    "report/worker": {"", "report/shared"},
+    "report/worker": {"", "flame", "report/shared"},
     "report/page/ui": {"", "report/shared"},
     **dict.fromkeys(VIEWS, VIEW_MAY_IMPORT),
+    "report/page/flame": {*VIEW_MAY_IMPORT, "flame"},
     "report/page": VIEWS | VIEW_MAY_IMPORT,
 }
-"""Folder below `render/web/` → folders that it may import, beside itself. The SVG viewer and the report share the files in no folder."""
+"""Folder below `render/web/` → folders that it may import, beside itself. Both pages share `flame/` and the files in no folder."""
 
 SCRIPTS = {"flame_svg/main.js", "report/page/main.js", "report/worker/worker.js"}
 """Where a script begins. Each is bundled with what it imports."""
@@ -90,6 +92,12 @@ def test_what_is_shared_is_used_by_both_sides() -> None:
     shared = {name for name in GRAPH if posixpath.dirname(name) == "report/shared"}
     assert shared <= reached(GRAPH, "report/worker/worker.js")
     assert shared <= reached(GRAPH, "report/page/main.js")
+
+
+def test_both_flame_graphs_have_what_they_share() -> None:
+    shared = {name for name in GRAPH if posixpath.dirname(name) == "flame"}
+    assert shared <= reached(GRAPH, "flame_svg/main.js")
+    assert shared <= reached(GRAPH, "report/page/main.js") | reached(GRAPH, "report/worker/worker.js")
 
 
 def test_what_runs_in_the_worker_asks_for_nothing_of_the_page() -> None:

@@ -67,6 +67,14 @@ def test_siblings_go_by_name_and_the_unattributed_come_last(tree: Tree) -> None:
         assert siblings == sorted(siblings, key=lambda name: (name.startswith("["), name))
 
 
+def test_numbers_in_names_count_as_numbers_and_idle_time_comes_last() -> None:
+    order = ["layers.2", "layers.10", "layers.10.mlp", "layers.010a", "layers.123456789012345678", "x"]
+    last = [Frame("[GPU idle]", Kind.GPU_IDLE), Frame("[unattributed: x]", Kind.UNATTRIBUTED)]
+    frames = [*last, *(Frame(name, Kind.LAYER) for name in reversed(order))]
+    layout = lay_out(tree := from_stacks([([frame], 1) for frame in frames], CPU_TIME), ("cpu-time",))
+    assert names(layout, tree)[1:] == [*order, *(frame.name for frame in last)]
+
+
 @given(trees(), some.floats(0, 1), some.integers(1, 20))
 def test_what_is_folded_stays_in_the_totals(tree: Tree, min_share: float, max_nodes: int) -> None:
     whole = lay_out(tree, ("cpu-time",))

@@ -18,13 +18,13 @@ from aiflame.profile.schema.kinds import Kind
 from aiflame.render.colors import TONES
 from aiflame.render.report.page import WEB
 
-KINDS = WEB / "report" / "shared" / "kinds.js"
+KINDS = WEB / "kinds.js"
 WRITER = Path(__file__).parents[3] / "scripts" / "web_kinds.py"
 NODE = shutil.which("node")
 
 
 def run(folder: Path, script: str) -> Any:
-    """What a script prints as JSON that imports the page's modules from `./web/report/`."""
+    """What a script prints as JSON that imports the pages' modules from `./web/`."""
     shutil.copytree(WEB, folder / "web")
     (folder / "package.json").write_text('{"type": "module"}')
     (folder / "ask.js").write_text(script)
@@ -42,15 +42,13 @@ def test_no_other_script_numbers_kinds_by_hand() -> None:
     by_hand = re.compile(
         r"profile/kinds\.py|\b[kK]inds?\b[\w.)\]]* (?:[!=]==|<|>=) [1-9]|\bpalette\[\d|\bkind of \[\d|\bnew Set\(\[\d", re.MULTILINE
     )
-    report = [path for path in (WEB / "report").rglob("*.js") if path != KINDS]
-    assert {path.name: found[0] for path in report if (found := by_hand.search(path.read_text(encoding="utf-8")))} == {}
+    scripts = [path for path in WEB.rglob("*.js") if path != KINDS]
+    assert {path.name: found[0] for path in scripts if (found := by_hand.search(path.read_text(encoding="utf-8")))} == {}
 
 
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
 def test_the_page_has_the_kinds_of_frames_and_slices(tmp_path: Path) -> None:
-    script = (
-        'import { KIND, KIND_ORDER, SLICE } from "./web/report/shared/kinds.js";\nconsole.log(JSON.stringify([KIND, SLICE, KIND_ORDER]));\n'
-    )
+    script = 'import { KIND, KIND_ORDER, SLICE } from "./web/kinds.js";\nconsole.log(JSON.stringify([KIND, SLICE, KIND_ORDER]));\n'
     frames, slices, order = run(tmp_path, script)
     assert frames == {kind.name: int(kind) for kind in Kind}
     assert slices == {kind.name: int(kind) for kind in SliceKind}
@@ -61,7 +59,7 @@ def test_the_page_has_the_kinds_of_frames_and_slices(tmp_path: Path) -> None:
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
 def test_the_page_copies_stacks_with_the_marks_of_collapsed_stacks(tmp_path: Path) -> None:
     script = """
-        import { collapsed } from "./web/report/page/flame/collapsed_stack.js";
+        import { collapsed } from "./web/flame/collapsed_stack.js";
         const model = { stack: (node) => [node], kind: (node) => node, name: () => "f", width: new Array(100).fill(7) };
         console.log(JSON.stringify(Array.from({ length: KINDS }, (_, kind) => collapsed(model, kind))));
     """

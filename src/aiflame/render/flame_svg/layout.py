@@ -1,10 +1,12 @@
 """Where each frame of a flame graph lies: depth-first columns, computed without a loop over nodes.
 
-Siblings are ordered by name, so that two profiles of one program look alike; unattributed frames come last.
+Siblings are ordered by name, so that two profiles of one program look alike, numbers in names as numbers (`layers.2` before `layers.10`);
+idle time and unattributed frames come last. The report's worker (`web/report/worker/rpc_flame.js`) has the same order.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +18,9 @@ from aiflame.attribute.tree import Kind, Tree
 
 MAX_NODES = 1_000_000
 """More nodes than these are folded into their callers, the narrowest first: a browser stays quick, nothing is lost from totals."""
+DIGITS = 20
+"""Shorter numbers in names are compared as numbers."""
+_NUMBER = re.compile(r"[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,8 @@ class Layout:
     """Of a node's total, the part in callees that were folded away."""
     start: NDArray[np.int64]
     """Left edge, in units of the first metric."""
+    name_rank: NDArray[np.int64]
+    """The place of each frame of the tree among siblings."""
     folded_nodes: int
     """How many nodes with a value were folded away."""
 
@@ -56,7 +63,8 @@ def lay_out(tree: Tree, metrics: tuple[str, ...], max_nodes: int = MAX_NODES, mi
     below = np.stack([nodes.gather(parent[1:], row[1:], len(rows)) for row in total])
     folded = total - own - below
 
-    place, _ = nodes.preorder(parent, _name_rank(tree.frames)[frame])
+    name_rank = _name_rank(tree.frames)
+    place, _ = nodes.preorder(parent, name_rank[frame])
     order = np.empty(len(rows), dtype=np.int64)
     order[place] = np.arange(len(rows))
     parent = np.concatenate(([-1], place[parent[order[1:]]])).astype(np.int32)
@@ -68,6 +76,7 @@ def lay_out(tree: Tree, metrics: tuple[str, ...], max_nodes: int = MAX_NODES, mi
         total=total[:, order],
         folded=folded[:, order],
         start=_left_edges((own + folded)[0][order], parent),
+        name_rank=name_rank,
         folded_nodes=folded_nodes,
     )
 
@@ -85,11 +94,16 @@ def _kept(total: NDArray[np.int64], max_nodes: int, min_share: float) -> NDArray
 
 def _name_rank(frames: pl.DataFrame) -> NDArray[np.int64]:
     """A distinct number a frame, in the order that siblings take."""
-    names = frames["name"].rank("ordinal").to_numpy()
-    last = frames["kind"].to_numpy() == int(Kind.UNATTRIBUTED)
+    padded = pl.Series([_NUMBER.sub(_padded, name) for name in frames["name"].to_list()], dtype=pl.String)
+    names = padded.rank("ordinal").to_numpy()
+    last = np.isin(frames["kind"].to_numpy(), (int(Kind.GPU_IDLE), int(Kind.UNATTRIBUTED)))
     rank = np.empty(len(frames), dtype=np.int64)
     rank[np.lexsort((names, last))] = np.arange(len(frames))
     return rank
+
+
+def _padded(number: re.Match[str]) -> str:
+    return number[0].zfill(DIGITS)
 
 
 def _left_edges(inside: NDArray[np.int64], parent: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -1,7 +1,14 @@
-"""The flame graph as one SVG file: interactive in a browser, a still picture everywhere else, nothing fetched from anywhere."""
+"""The flame graph as one SVG file: interactive in a browser, a still picture everywhere else, nothing fetched from anywhere.
+
+Its data is a block (`render/blocks.py`) in base64. It has the columns of `render/frame_columns.py`, its frames in the order of siblings,
+with `frame.approximate` if any is, and of the nodes, in depth-first order, `node.depth` (smaller than their parents),
+`node.frame`, and for the head's metric N `node.own.N` and `node.folded.N`. `web/flame_svg/file.js` reads it.
+"""
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
@@ -11,12 +18,13 @@ from numpy.typing import NDArray
 from aiflame.analyze.amounts import amount, share
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.tree import Kind, Tree
+from aiflame.render.blocks import Values, block
 from aiflame.render.bundle import bundle
 from aiflame.render.clean_text import cleaned_text
 from aiflame.render.colors import DIFF_STEPS, LABEL, SHADES, TONES, kind_class, palette_css, shade_of
 from aiflame.render.flame_svg import still
 from aiflame.render.flame_svg.layout import MAX_NODES, Layout, lay_out
-from aiflame.render.flame_svg.payload import encode
+from aiflame.render.frame_columns import IN_ORDER, frame_columns, kind_labels
 from aiflame.render.output import new_file
 
 
@@ -75,7 +83,7 @@ def _write(
     subtitle: str,
     inverted: bool,
 ) -> None:
-    differential = len(metrics) > 1
+    kinds = None if len(metrics) > 1 else np.unique(tree.frames["kind"].to_numpy()[layout.frame]).tolist()
     unit = tree.metric(metrics[0]).unit
     label, whole = tree.metric(metrics[0]).label, amount(int(layout.total[0, 0]), unit)
     facts = " · ".join(filter(None, (subtitle, whole if label in subtitle else f"{label} {whole}")))
@@ -83,19 +91,16 @@ def _write(
         "title": cleaned_text(title),
         "facts": cleaned_text(facts),
         "inverted": inverted,
-        "shades": SHADES,
-        "unit": unit,
-        "metrics": [tree.metric(name).label for name in metrics],
-        "kinds": {int(kind): tone.label for kind, tone in TONES.items()},
-        "kindOrder": [int(kind) for kind in TONES],
-        "diffSteps": list(DIFF_STEPS) if differential else [],
+        "metrics": [{"name": one.name, "unit": one.unit, "label": one.label} for one in map(tree.metric, metrics)],
+        "steps": list(DIFF_STEPS),
+        "foldedNodes": layout.folded_nodes,
     }
     picture = still.draw(tree, layout, css, title, facts, chips, inverted)
     web = Path(__file__).parents[1] / "web"
     script = bundle(web, "flame_svg/main.js")
     style = (web / "flame_svg" / "style.css").read_text(encoding="utf-8").replace("LABEL_COLOR", LABEL)
     # A media rule, not a media attribute: librsvg heeds neither and would apply the guarded rules.
-    dark_rules = (web / "flame_svg" / "dark.css").read_text(encoding="utf-8") + palette_css("dark", differential)
+    dark_rules = (web / "flame_svg" / "dark.css").read_text(encoding="utf-8") + palette_css("dark", kinds)
     dark = f"@media (prefers-color-scheme: dark) {{\n{dark_rules}\n}}"
     text = "\n".join(
         (
@@ -103,10 +108,10 @@ def _write(
             f'<svg xmlns="http://www.w3.org/2000/svg" id="aiflame" width="{still.WIDTH}" height="{picture.height}"'
             f' viewBox="0 0 {still.WIDTH} {picture.height}" role="img" aria-labelledby="aiflame-title">',
             f'<title id="aiflame-title">{still.shown(title, 200)}</title>',
-            f"<style>{_cdata(style + palette_css('light', differential))}</style>",
+            f"<style>{_cdata(style + palette_css('light', kinds))}</style>",
             f'<style id="aiflame-dark">{_cdata(dark)}</style>',
             f'<g id="aiflame-still"><rect class="paper" width="100%" height="100%"/>\n{picture.svg}\n</g>',
-            f'<metadata id="aiflame-data">{encode(tree, layout, head)}</metadata>',
+            f'<metadata id="aiflame-data">{_data(tree, layout, head)}</metadata>',
             f"<script>{_cdata(script)}</script>",
             "</svg>\n",
         )
@@ -116,6 +121,22 @@ def _write(
             file.write(text.encode())
     else:
         out.write(text)
+
+
+def _data(tree: Tree, layout: Layout, head: Mapping[str, object]) -> str:
+    """Nodes and their frames, for the script."""
+    used = np.unique(layout.frame).astype(np.int64)
+    used[1:] = used[1:][np.argsort(layout.name_rank[used[1:]])]  # the root's frame comes first
+    number = np.empty(len(tree.frames), dtype=np.int64)
+    number[used] = np.arange(len(used))
+    frames = tree.frames[used]
+    columns: dict[str, Values] = {"node.depth": layout.depth, "node.frame": number[layout.frame]}
+    columns |= {f"node.own.{metric}": row for metric, row in enumerate(layout.own)}
+    columns |= {f"node.folded.{metric}": row for metric, row in enumerate(layout.folded)}
+    columns |= frame_columns(frames)
+    if frames["approximate"].any():
+        columns["frame.approximate"] = frames["approximate"].to_numpy()
+    return base64.b64encode(block({**head, "kinds": kind_labels(frames["kind"])}, columns, IN_ORDER)).decode()
 
 
 def _kind_chips(layout: Layout, kinds: NDArray[np.uint8]) -> list[still.Chip]:

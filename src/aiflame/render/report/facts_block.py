@@ -10,10 +10,9 @@ from aiflame.attribute.sites.devices import device_sites
 from aiflame.attribute.sites.table import CONTEXTS, Grouping, SiteTable
 from aiflame.attribute.tree import CPU_TIME, ENERGY, WALL_TIME
 from aiflame.attribute.trees.build import metrics
-from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
 from aiflame.render.blocks import Values, block
-from aiflame.render.colors import TONES
+from aiflame.render.frame_columns import IN_ORDER, frame_columns, kind_labels
 
 
 def facts_makers(profile: Tables) -> dict[str, Callable[[], bytes]]:
@@ -35,7 +34,6 @@ def facts_block(facts: SiteTable) -> bytes:
 
 
 def _head(facts: SiteTable) -> Mapping[str, object]:
-    kinds = sorted(set(facts.frames["kind"][1:]))
     return {
         "metrics": [{"name": one.name, "unit": one.unit, "label": one.label} for one in facts.metrics],
         "moments": dict(facts.moments_of),
@@ -46,7 +44,7 @@ def _head(facts: SiteTable) -> Mapping[str, object]:
         "slots": facts.slots,
         "window_ns": facts.window_ns,
         "period_log2": facts.period_log2,
-        "kinds": {str(kind): TONES[Kind(kind)].label for kind in kinds},
+        "kinds": kind_labels(facts.frames["kind"][1:]),
         "notes": facts.notes,
     }
 
@@ -64,18 +62,8 @@ def _groupings(facts: SiteTable) -> list[Grouping]:
 
 def _columns(facts: SiteTable) -> tuple[dict[str, Values], list[str]]:
     """The columns, and those whose neighbours differ little."""
-    frames = facts.frames
-    columns: dict[str, Values] = {
-        "frame.name": frames["name"],
-        "frame.full": frames["full_name"],
-        "frame.kind": frames["kind"].to_numpy(),
-        "frame.line": frames["line"].to_numpy(),
-    }
-    for name in ("file", "module"):
-        distinct = frames.select(name).unique(maintain_order=True).with_row_index("row")
-        columns[name] = distinct[name]
-        columns[f"frame.{name}"] = frames.join(distinct, on=name, how="left", maintain_order="left")["row"].to_numpy()
-    in_order = ["frame.file", "frame.module", "frame.kind", "frame.line"]
+    columns = frame_columns(facts.frames)
+    in_order = [*IN_ORDER]
     for name, segment in facts.segments.items():
         columns[f"{name}.parent"], columns[f"{name}.frame"] = segment.parent, segment.frame
         in_order.append(f"{name}.parent")

@@ -1,5 +1,8 @@
-// Draws the rows that are in view; narrow neighbours become one bar, so that the outline stays true at any width.
+// Draws the rows that are in sight, each frame an element: a keyboard and a screen reader reach it.
 
+import { bars, labelFor } from "../flame/bars.js";
+import { FrameColors } from "../flame/colors.js";
+import { Viewport } from "../flame/viewport.js";
 import { clip, percent, Ruler } from "../text.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -8,20 +11,19 @@ const XHTML = "http://www.w3.org/1999/xhtml";
 export const ROW = 17;
 const BAR = 16;
 const LABEL_FONT = "12px system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
-const NARROW = 1; // px
-const LABELLED = 24; // px
 const THUMB = 7; // px
 
-export class Chart {
-  constructor(model, host) {
-    this.model = model;
+export class Chart extends Viewport {
+  /**
+   * @param {Element} host
+   * @param {number[]} steps of changes
+   */
+  constructor(host, steps) {
+    super(ROW);
+    this.colors = new FrameColors(steps);
     this.ruler = new Ruler(LABEL_FONT);
-    this.zoom = 0;
-    this.focus = 0;
-    this.inverted = false;
-    this.scroll = 0; // px from the top of the whole picture
-    this.found = null;
-    this.dimmed = null;
+    /** @type {import("../flame/search.js").Found | null} */
+    this.lit = null; // others are dim
     this.drawn = new Map(); // row → its <g>
     this.view = element("svg", { class: "af-frames", role: "tree", "aria-label": "Flame graph" });
     this.layer = element("g", {});
@@ -32,188 +34,166 @@ export class Chart {
     host.append(this.view);
   }
 
-  get height() {
-    return this.model.rows.length * ROW;
-  }
-
+  /**
+   * @param {number} x
+   * @param {number} y
+   * @param {number} width
+   * @param {number} height
+   */
   resize(x, y, width, height) {
-    this.viewHeight = Math.max(height, ROW);
+    const room = Math.max(height, ROW);
+    this.height = Math.min(room, this.content); // a low graph stands at the top of its room
     this.thumbAt = Math.max(width, 50) - THUMB;
-    this.width = this.height > this.viewHeight ? this.thumbAt - THUMB : this.thumbAt + THUMB;
-    for (const [name, value] of Object.entries({ x, y, width: this.thumbAt + THUMB, height: this.viewHeight })) {
-      this.view.setAttribute(name, value);
+    this.pixels = this.content > room ? this.thumbAt - THUMB : this.thumbAt + THUMB;
+    for (const [name, value] of Object.entries({ x, y, width: this.thumbAt + THUMB, height: room })) {
+      this.view.setAttribute(name, String(value));
     }
     this.redraw();
   }
 
-  // Draws everything anew: after a zoom, a search, a new size.
+  /** Zooms to a node, or to the root if the node has no width. */
+  zoomOn(/** @type {number} */ node) {
+    const { left, width } = this.model;
+    this.zoom = width[node] > 0 ? node : 0;
+    this.window = { left: left[this.zoom], width: Math.max(width[this.zoom], 1) };
+  }
+
+  /** Draws everything anew: after a zoom, a search, a new size. */
   redraw() {
     const hadFocus = this.layer.contains(document.activeElement);
     this.layer.replaceChildren();
     this.drawn.clear();
     this.scrollTo(this.scroll);
-    if (hadFocus) this.focusOn(this.focus);
+    if (hadFocus) this.focusOn(this.current);
   }
 
-  scrollTo(top) {
-    this.scroll = Math.min(Math.max(0, top), Math.max(0, this.height - this.viewHeight));
-    const firstSlot = Math.floor(this.scroll / ROW);
-    const lastSlot = Math.min(Math.ceil((this.scroll + this.viewHeight) / ROW), this.model.rows.length) - 1;
-    const wanted = new Set();
-    for (let slot = firstSlot; slot <= lastSlot; slot++) wanted.add(this.#slot(slot));
+  /** Draws the rows that came into sight. */
+  draw() {
+    const wanted = new Map();
+    this.rowsInSight((row, y) => wanted.set(row, y));
     for (const [row, group] of this.drawn) {
       if (wanted.has(row)) continue;
       group.remove();
       this.drawn.delete(row);
     }
-    for (const row of wanted) {
-      if (!this.drawn.has(row)) this.drawn.set(row, this.layer.appendChild(this.#drawRow(row)));
-      this.drawn.get(row).setAttribute("transform", `translate(0,${this.#slot(row) * ROW - this.scroll})`);
+    for (const [row, y] of wanted) {
+      if (!this.drawn.has(row)) this.drawn.set(row, this.layer.appendChild(this.#row(row)));
+      this.drawn.get(row).setAttribute("transform", `translate(0,${y})`);
     }
     this.#placeThumb();
   }
 
-  // Brings the zoomed node to the edge that its callees grow from.
-  scrollToZoom() {
-    const slot = this.#slot(this.model.row[this.zoom]);
-    const spare = Math.min(3, this.model.row[this.zoom]) * ROW;
-    this.scrollTo(this.inverted ? slot * ROW - spare : (slot + 1) * ROW + spare - this.viewHeight);
-  }
-
-  reveal(node) {
-    const top = this.#slot(this.model.row[node]) * ROW;
-    if (top < this.scroll) this.scrollTo(top);
-    else if (top + ROW > this.scroll + this.viewHeight) this.scrollTo(top + ROW - this.viewHeight);
-  }
-
-  focusOn(node) {
+  focusOn(/** @type {number} */ node) {
     this.reveal(node);
     this.layer.querySelector('[tabindex="0"]')?.setAttribute("tabindex", "-1");
-    this.focus = node;
-    const bar = this.barOf(node);
+    this.current = node;
+    const bar = this.drawn.get(this.model.row(node))?.querySelector(`[data-node="${node}"]`);
     bar?.setAttribute("tabindex", "0");
     bar?.focus({ preventScroll: true });
   }
 
-  barOf(node) {
-    return this.drawn.get(this.model.row[node])?.querySelector(`[data-node="${node}"]`);
+  inView(/** @type {number} */ node) {
+    const [left, right] = this.span(node);
+    return right > 0 && left < this.pixels;
   }
 
-  // The next frame in the row that is wide enough to see, or -1.
-  beside(node, step) {
-    const row = this.model.rows[this.model.row[node]];
-    for (let at = this.model.position[node] + step; at >= 0 && at < row.length; at += step) {
-      const [left, right] = this.#span(row[at]);
-      if (right <= 0 || left >= this.width) return -1;
-      if (right - left >= NARROW) return row[at];
-    }
-    return -1;
-  }
-
-  inView(node) {
-    const [left, right] = this.#span(node);
-    return right > 0 && left < this.width;
-  }
-
-  #slot(row) {
-    return this.inverted ? row : this.model.rows.length - 1 - row;
-  }
-
-  #span(node) {
-    const scale = this.width / Math.max(this.model.total[this.zoom], 1);
-    const left = (this.model.x[node] - this.model.x[this.zoom]) * scale;
-    return [left, left + this.model.total[node] * scale];
-  }
-
-  #drawRow(row) {
+  #row(/** @type {number} */ row) {
     const group = element("g", {});
-    const { model } = this;
-    const nodes = model.rows[row];
-    let run = null; // neighbours too narrow to draw each
-    const endRun = () => {
-      if (run) group.append(this.#bar(run.node, run.left, run.right, run.count));
-      run = null;
-    };
-    for (let at = model.firstAt(nodes, model.x[this.zoom]); at < nodes.length; at++) {
-      const [left, right] = this.#span(nodes[at]);
-      if (left >= this.width) break;
-      if (right - left >= NARROW) {
-        endRun();
-        group.append(this.#bar(nodes[at], left, right, 1), ...this.#label(nodes[at], left, right));
-      } else if (run && left - run.right < 0.5 && !this.#differs(run, nodes[at])) {
-        run.right = right;
-        run.count++;
-        if (this.found?.[nodes[at]]) run.node = nodes[at];
-      } else {
-        endRun();
-        run = { node: nodes[at], left, right, count: 1 };
-      }
-    }
-    endRun();
+    const { model, pixels } = this;
+    bars(model, row, this.window, pixels, this.found, (node, from, to, many, match, place, end) => {
+      const x = Math.max(from, 0);
+      const wide = Math.min(to, pixels) - x;
+      group.append(this.#bar(node, x, wide, match, many ? this.#count(place, end) : 1));
+      const text = many ? "" : labelFor(model, node, wide, this.ruler);
+      if (text) group.append(this.#label(node, x, text));
+    });
     return group;
   }
 
-  // A run ends where its colour would mislead, but not before it is wide enough to be seen.
-  #differs(run, node) {
-    const wide = run.right - run.left;
-    const found = this.found !== null && this.found[run.node] !== this.found[node];
-    return (wide >= NARROW && found) || (wide >= 3 * NARROW && this.model.group[run.node] !== this.model.group[node]);
+  /** How many frames a bar stands for. */
+  #count(/** @type {number} */ place, /** @type {number} */ end) {
+    const { model } = this;
+    if (!model.differential) return end - place;
+    return model.rows.subarray(place, end).reduce((sum, node) => sum + Number(model.width[node] > 0), 0);
   }
 
-  #bar(node, left, right, count) {
-    const from = Math.max(left, 0);
-    const wide = Math.min(right, this.width) - from;
-    const classes = [`s${this.model.css[node]}`];
-    if (this.found?.[node]) classes.push("match");
-    if (this.dimmed?.[node]) classes.push("dim");
-    if (this.model.row[node] < this.model.row[this.zoom]) classes.push("above");
+  /**
+   * @param {number} node
+   * @param {number} x
+   * @param {number} wide
+   * @param {boolean} match
+   * @param {number} count
+   */
+  #bar(node, x, wide, match, count) {
+    const { model } = this;
+    const classes = [`s${this.colors.number(model, node)}`];
+    if (match) classes.push("match");
+    if (this.#dim(node)) classes.push("dim");
+    if (this.isAbove(node)) classes.push("above");
     if (count > 1) classes.push("many");
     const bar = element("rect", {
       class: classes.join(" "),
-      x: from.toFixed(2),
+      x: x.toFixed(2),
       width: Math.max(wide > 2 ? wide - 0.6 : wide, 0.4).toFixed(2),
       height: BAR,
       "data-node": node,
     });
-    if (count > 1) bar.dataset.count = count;
+    if (count > 1) bar.dataset.count = String(count);
     if (wide >= 3) {
-      bar.setAttribute("rx", 1.5);
-      bar.setAttribute("role", "treeitem");
-      bar.setAttribute("aria-level", this.model.row[node] + 1);
-      bar.setAttribute("aria-label", `${clip(this.model.name(node), 200)}, ${percent(this.model.total[node], this.model.whole)}`);
-      bar.setAttribute("tabindex", node === this.focus ? 0 : -1);
+      const label = `${clip(model.name(node), 200)}, ${percent(model.width[node], model.all)}`;
+      const given = { rx: 1.5, role: "treeitem", "aria-level": model.row(node) + 1, "aria-label": label, tabindex: node === this.current ? 0 : -1 };
+      for (const [name, value] of Object.entries(given)) bar.setAttribute(name, String(value));
     }
     return bar;
   }
 
-  #label(node, left, right) {
-    const from = Math.max(left, 0);
-    const wide = Math.min(right, this.width) - from;
-    const text = wide < LABELLED ? "" : this.ruler.fit(this.model.name(node).slice(0, 1000), wide - 8);
-    if (!text) return [];
-    const faded = this.dimmed?.[node] || this.model.row[node] < this.model.row[this.zoom];
-    const label = element("text", { class: faded ? "faded" : "", x: (from + 4).toFixed(2), y: 12 });
-    label.textContent = text;
-    return [label];
+  #label(/** @type {number} */ node, /** @type {number} */ x, /** @type {string} */ text) {
+    const faded = this.#dim(node) || this.isAbove(node);
+    return element("text", { class: faded ? "faded" : "", x: (x + 4).toFixed(2), y: 12 }, text);
+  }
+
+  #dim(/** @type {number} */ node) {
+    return this.lit !== null && !this.lit.nodes[node];
   }
 
   #placeThumb() {
-    const all = Math.max(this.height, 1);
-    this.thumb.setAttribute("visibility", all > this.viewHeight ? "visible" : "hidden");
-    this.thumb.setAttribute("x", this.thumbAt);
-    this.thumb.setAttribute("height", Math.max(24, (this.viewHeight * this.viewHeight) / all));
-    this.thumb.setAttribute("y", (this.scroll / all) * this.viewHeight);
+    const all = Math.max(this.content, 1);
+    const { height } = this;
+    const given = {
+      visibility: all > height ? "visible" : "hidden",
+      x: this.thumbAt,
+      height: Math.max(24, (height * height) / all),
+      y: (this.scroll / all) * height,
+    };
+    for (const [name, value] of Object.entries(given)) this.thumb.setAttribute(name, String(value));
   }
 }
 
+/**
+ * @param {string} name
+ * @param {Record<string, any>} attributes
+ * @param {...(Node | string)} children
+ * @returns {SVGElement}
+ */
 export function element(name, attributes, ...children) {
   return dress(document.createElementNS(SVG, name), attributes, children);
 }
 
+/**
+ * @param {string} name
+ * @param {Record<string, any>} attributes
+ * @param {...(Node | string)} children
+ * @returns {HTMLElement}
+ */
 export function html(name, attributes, ...children) {
   return dress(document.createElementNS(XHTML, name), attributes, children);
 }
 
+/**
+ * @param {any} node
+ * @param {Record<string, any>} attributes
+ * @param {(Node | string)[]} children
+ */
 function dress(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") node.addEventListener(name, value);

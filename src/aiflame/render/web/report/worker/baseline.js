@@ -1,6 +1,6 @@
 // A baseline's frames among those of the profile: the same function has one row, whatever its line and its process's number.
 
-import { KIND } from "../shared/kinds.js";
+import { KIND } from "../../kinds.js";
 
 const NUMBERED = /^(.+) \(\d+\)$/s;
 

@@ -1,9 +1,9 @@
 // Arithmetic on the nodes of a tree: what a person may ask of a flame graph. Only typed arrays, and no recursion.
 //
-// A tree is {count, parent, frame, columns, first}: node 0 is the root, a parent comes before its children; `columns` are the nodes' own
-// values (of the metric, of launches, of the base), `first` is when each first ran. Every function gives a new tree and changes none.
+// A tree is as `flame/arrange.js` has it. Every function gives a new tree and changes none.
 
-import { KIND } from "../shared/kinds.js";
+import { totals } from "../../flame/arrange.js";
+import { KIND } from "../../kinds.js";
 import { Growth, longer } from "./growth.js";
 
 export const NEVER = 2 ** 31 - 1;
@@ -11,13 +11,6 @@ const LONGEST_CYCLE = 6; // functions in a cycle that is still seen as recursion
 const CODE = new Set([KIND.PYTHON, KIND.C, KIND.CPP]);
 const MOST_INVERTED = 1_000_000; // then paths of less than the least share end where they are
 const LEAST_SHARE = 1e-5;
-
-/** Each node's value and all below it. */
-export function totals({ count, parent }, own) {
-  const total = Float64Array.from(own);
-  for (let node = count - 1; node > 0; node--) total[parent[node]] += total[node];
-  return total;
-}
 
 /** Only stacks through one of the marked frames: what else there is has no value. */
 export function focus(tree, marked) {

@@ -1,8 +1,8 @@
 // What the worker answers for the flame graph: `domain` (what its facts hold), `frames` (all of them, once), `flame` (a tree, laid out).
 
+import { arrange } from "../../flame/arrange.js";
+import { KIND } from "../../kinds.js";
 import { marked, readChoices } from "../shared/frame_choices.js";
-import { KIND } from "../shared/kinds.js";
-import { arrange } from "./arrange.js";
 import { alignedFrames, unnumbered } from "./baseline.js";
 import { callees, callers, focus, invert, merge, mergeRecursion } from "./nodes.js";
 import { chosenParts, restParts } from "./site_shares.js";
@@ -37,7 +37,7 @@ export const FLAME_CALLS = {
     const changed = transform(raw, from, asked);
     const how = { order: asked.order, widths: raw.columns.length > 2 && asked.widths === "base" ? 2 : 0, rank: ranks(from) };
     const laid = changed.above ? joined(arrange(changed.below, how), arrange(changed.above, how)) : arrange(changed.below, how);
-    const { columns, ...arrays } = laid;
+    const { placed: _, ...arrays } = laid; // the page needs no old numbers
     const cut = Boolean(changed.above?.cut ?? changed.below.cut);
     const divided = Boolean(given.range || given.steps);
     const told = { metric, detail: asked.detail, idle: { share: idle, shown }, whole: whole(raw), cut, divided, scaled: raw.scaled };

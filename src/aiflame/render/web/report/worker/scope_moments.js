@@ -1,6 +1,6 @@
 // When what ran did so: the moments and slots of a block of facts.
 
-import { KIND } from "../shared/kinds.js";
+import { KIND } from "../../kinds.js";
 import { lowerBound } from "../shared/sorted.js";
 
 const PATHS = new Set(["layer"]); // segments whose nodes are named by their whole way

@@ -1,6 +1,6 @@
 // A block of facts, read once: forests of frames, sites that name a node in each, leaves with their values. And how a tree grows from them.
 
-import { KIND } from "../shared/kinds.js";
+import { KIND } from "../../kinds.js";
 import { Growth, longer } from "./growth.js";
 import { NEVER } from "./nodes.js";
 import { stepParts } from "./site_shares.js";
@@ -19,6 +19,7 @@ export class SiteTable {
     names[0] = "all";
     this.none = Object.fromEntries([...head.segments, "step"].map((name) => [name, extra.add(`[no ${name}]`, KIND.UNATTRIBUTED)]));
     this.steps = Array.from(columns["step.number"] ?? [], (number) => extra.add(`Step.${number}`, KIND.STEP));
+    /** @type {import("../../flame/model.js").Frames} */
     this.frames = {
       name: names,
       full: extra.texts("frame.full"),

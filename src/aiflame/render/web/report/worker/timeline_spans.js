@@ -1,6 +1,6 @@
 // The slices of a block of the timeline, in lanes, and the answers to what is seen of them.
 
-import { SLICE } from "../shared/kinds.js";
+import { SLICE } from "../../kinds.js";
 import { lowerBound } from "../shared/sorted.js";
 
 const GROUP = 64; // slices of which the longest is known beforehand

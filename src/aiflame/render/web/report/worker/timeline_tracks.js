@@ -1,6 +1,6 @@
 // Which tracks and lanes there are, of the whole timeline and of stretches of it that were read closer, where there may be more.
 
-import { SLICE } from "../shared/kinds.js";
+import { SLICE } from "../../kinds.js";
 
 /** Kinds that share lanes: copies with kernels, marks with regions. */
 const ALIKE = { [SLICE.COPY]: SLICE.KERNEL, [SLICE.MARK]: SLICE.REGION };

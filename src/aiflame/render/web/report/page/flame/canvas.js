@@ -1,45 +1,29 @@
 // The picture: a canvas that shows a window of the graph. It draws what is in view and nothing else.
 
+import { bars, labelFor } from "../../../flame/bars.js";
+import { Viewport } from "../../../flame/viewport.js";
 import { Ruler } from "../../../text.js";
-import { bars, labelFor, Layer, NARROW } from "./paint.js";
+import { Layer } from "./paint.js";
 
 export const ROW = 19;
 const BAR = 18;
 const FONT = "12px system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
 const EASE_MS = 160;
 const LEAST_WINDOW = 1e-12; // of the whole
-const SPARE_ROWS = 3; // callers that stay in sight above a zoomed frame
 
-export class Chart {
+export class Chart extends Viewport {
   constructor(canvas, drawn) {
+    super(ROW);
     this.canvas = canvas;
     this.context = canvas.getContext("2d");
     this.ruler = new Ruler(FONT);
     this.drawn = drawn; // called after each picture
-    this.model = null;
     this.colors = null;
-    this.found = null;
     this.lit = null; // test of a node: others are dim
-    this.zoom = 0;
-    this.current = 0; // of the keyboard
-    this.hovered = -1;
-    this.down = false;
-    this.scroll = 0;
-    this.window = { left: 0, width: 1 };
-    this.pixels = 0;
-    this.height = 0;
     this.frame = 0;
   }
 
   #motion = null;
-
-  get whole() {
-    return Math.max(this.model.width[0], 1);
-  }
-
-  get content() {
-    return this.model.levels * ROW;
-  }
 
   get zoomed() {
     return this.window.left > this.whole * 1e-9 || this.window.width < this.whole * (1 - 1e-9);
@@ -61,8 +45,8 @@ export class Chart {
   }
 
   #shift(along) {
-    this.scroll = this.#boundScroll(this.scroll + along);
-    if (this.#motion) for (const one of [this.#motion.from, this.#motion.target]) one.scroll = this.#boundScroll(one.scroll + along);
+    this.scroll = this.boundScroll(this.scroll + along);
+    if (this.#motion) for (const one of [this.#motion.from, this.#motion.target]) one.scroll = this.boundScroll(one.scroll + along);
   }
 
   /** The next picture, with the browser's next frame. */
@@ -78,7 +62,7 @@ export class Chart {
 
   /** Moves to a window, in a moment where the person does not mind motion. */
   moveTo(left, width, scroll, done = () => {}) {
-    const target = { left, width, scroll: this.#boundScroll(scroll) };
+    const target = { left, width, scroll: this.boundScroll(scroll) };
     if (matchMedia("(prefers-reduced-motion: reduce)").matches) {
       this.#place(left, width);
       this.scroll = target.scroll;
@@ -95,66 +79,25 @@ export class Chart {
     return this.#motion !== null;
   }
 
-  scrollTo(top) {
-    this.scroll = this.#boundScroll(top);
-    this.draw();
-  }
-
-  /** Scroll at which a zoomed node stands at the edge that its callees grow from, some callers in sight. */
-  scrollFor(node) {
-    const slot = this.slot(this.model.row(node));
-    if (this.model.lift > 0 && node === 0) return slot * ROW - Math.round(this.height * 0.4);
-    const spare = Math.min(SPARE_ROWS, this.model.row(node)) * ROW;
-    return this.down ? slot * ROW - spare : (slot + 1) * ROW + spare - this.height;
-  }
-
-  /** Where a row is, counted from the top. */
-  slot(row) {
-    return this.down ? row : this.model.levels - 1 - row;
-  }
-
-  /** y of a row in the canvas. A flame that is lower than its window stands on the ground. */
-  top(row) {
-    return this.slot(row) * ROW - this.scroll + (this.down ? 0 : Math.max(0, this.height - this.content));
-  }
-
-  span(node) {
-    const scale = this.pixels / this.window.width;
-    const from = (this.model.left[node] - this.window.left) * scale;
-    return [from, from + this.model.width[node] * scale];
-  }
-
   nodeAt(x, y) {
     if (!this.model) return -1;
     const first = this.top(this.down ? 0 : this.model.levels - 1);
     const slot = Math.floor((y - first) / ROW);
     const row = this.down ? slot : this.model.levels - 1 - slot;
-    return this.model.at(row, this.window.left + (x * this.window.width) / this.pixels);
-  }
-
-  reveal(node) {
-    const top = this.top(this.model.row(node));
-    if (top < 0) this.scrollTo(this.scroll + top);
-    else if (top + ROW > this.height) this.scrollTo(this.scroll + top + ROW - this.height);
-  }
-
-  /** The next frame in the row that is wide enough to see, or -1. */
-  beside(node, step) {
-    const { model } = this;
-    const row = model.row(node);
-    for (let place = model.position(node) + step; place >= model.starts[row] && place < model.starts[row + 1]; place += step) {
-      const [from, to] = this.span(model.rows[place]);
-      if (to <= 0 || from >= this.pixels) return -1;
-      if (to - from >= NARROW) return model.rows[place];
-    }
-    return -1;
+    const { model, window } = this;
+    if (row < 0 || row >= model.levels) return -1;
+    const at = window.left + (x * window.width) / this.pixels;
+    const place = model.firstAt(row, at);
+    if (place >= model.starts[row + 1]) return -1;
+    const node = model.rows[place];
+    return model.left[node] <= at && model.width[node] > 0 ? node : -1;
   }
 
   /** What a person sees: for tests, and for whoever must tell it otherwise. */
   seen() {
     const found = [];
     const box = this.canvas.getBoundingClientRect();
-    this.#rows((row, y) =>
+    this.rowsInSight((row, y) =>
       bars(this.model, row, this.window, this.pixels, this.found, (node, from, to, many, match) => {
         const x = Math.max(from, 0);
         const fade = this.#fade(node);
@@ -180,7 +123,7 @@ export class Chart {
     context.font = FONT;
     context.textBaseline = "alphabetic";
     const layer = new Layer();
-    this.#rows((row, y) => this.#paintRow(layer, row, y));
+    this.rowsInSight((row, y) => this.#paintRow(layer, row, y));
     layer.paint(context, colors);
     if (this.hovered >= 0 && this.hovered < this.model.count) this.#outline(this.hovered, colors.ink, 1);
     if (document.activeElement === this.canvas.parentElement) this.#outline(this.current, colors.accent, 2);
@@ -210,17 +153,9 @@ export class Chart {
     });
   }
 
-  #rows(each) {
-    for (let row = 0; row < this.model.levels; row++) {
-      const y = this.top(row);
-      if (y + ROW > 0 && y < this.height) each(row, y);
-    }
-  }
-
   #fade(node) {
     if (this.lit && !this.lit(node)) return 2;
-    const { model, zoom } = this;
-    return zoom > 0 && node < zoom && model.after[node] > zoom ? 1 : 0;
+    return this.isAbove(node) ? 1 : 0;
   }
 
   #outline(node, color, thick) {
@@ -269,9 +204,5 @@ export class Chart {
     const { whole } = this;
     const wide = Math.min(Math.max(width, whole * LEAST_WINDOW), whole);
     this.window = { left: Math.min(Math.max(left, 0), whole - wide), width: wide };
-  }
-
-  #boundScroll(top) {
-    return Math.min(Math.max(0, top), Math.max(0, this.content - this.height));
   }
 }

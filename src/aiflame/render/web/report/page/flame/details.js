@@ -1,6 +1,6 @@
 // The line under the picture: the frame at hand in words, what can be done with it, and what a search has matched.
 
-import { percent } from "../../../text.js";
+import { lineOf, matched } from "../../../flame/words.js";
 import { element } from "../ui/dom.js";
 import { kernelOf, openSource } from "./menu.js";
 
@@ -28,10 +28,7 @@ export class Details {
     const { view } = this;
     const { model } = view;
     this.#node = node;
-    const zoom = view.chart.zoom;
-    const parts = [view.amount(model.width[node]), `${view.share(model.width[node])} of all`];
-    if (zoom > 0 && node >= zoom) parts.push(`${percent(model.width[node], model.width[zoom])} of the zoomed frame`);
-    this.text.replaceChildren(element("bdi", {}, model.name(node).slice(0, 300)), element("span.flame-soft", {}, parts.join(" · ")));
+    this.text.replaceChildren(element("bdi", {}, model.name(node).slice(0, 300)), element("span.flame-soft", {}, lineOf(view.chart, node)));
     const place = model.place(node);
     const kernel = kernelOf(model, node);
     this.source.hidden = kernel === "" && place === "";
@@ -46,23 +43,15 @@ export class Details {
     this.text.replaceChildren(element("span", {}, text));
   }
 
-  /** `Matched 12.3% · 4 frames`: of what is zoomed to, nothing counted twice. */
+  /** What the search has matched. */
   matched() {
     const { view } = this;
-    const { found, model, chart } = view;
+    const { found, chart } = view;
     const key = [found, view.wrong, chart.zoom, view.state.search];
     if (this.#matched && key.every((one, at) => one === this.#matched[at])) return;
     this.#matched = key;
     if (view.wrong) this.found.textContent = "not a regular expression";
-    else if (!found) this.found.textContent = "";
-    else {
-      const whole = model.width[chart.zoom];
-      const parts = found.covered(chart.zoom);
-      const names = parts.length > 1 ? ["callees: ", "callers: "] : [""];
-      const frames = (count) => `${count.toLocaleString("en-US")} ${count === 1 ? "frame" : "frames"}`;
-      const told = parts.map(({ sum, count }, at) => `${names[at]}Matched ${percent(sum, whole)} · ${frames(count)}`);
-      this.found.textContent = told.join("; ");
-    }
+    else this.found.textContent = matched(chart);
   }
 
   #openSource(event) {

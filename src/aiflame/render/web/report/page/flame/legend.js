@@ -1,11 +1,9 @@
 // The legend, which filters, and the chips that say what the graph leaves out.
 
+import { CHANGES, entries, groupShares, inGroups } from "../../../flame/groups.js";
 import { clip, percent } from "../../../text.js";
 import { describe, readChoices, writeChoices } from "../../shared/frame_choices.js";
-import { KIND_ORDER } from "../../shared/kinds.js";
 import { element } from "../ui/dom.js";
-
-const CHANGES = [["gone", "gone"], ["less", "less"], ["same", "same"], ["more", "more"], ["new", "new"]];
 
 export class Legend {
   constructor(view) {
@@ -20,60 +18,33 @@ export class Legend {
     if (!lit) return null;
     const { view } = this;
     const chosen = new Set(lit.split(";"));
-    if (view.model.differential) return (node) => chosen.has(this.#change(node));
-    const kinds = new Set(Object.entries(view.model.labels).filter(([, label]) => chosen.has(label)).map(([kind]) => Number(kind)));
-    return (node) => kinds.has(view.model.kind(node));
+    const named = Object.entries(view.model.differential ? CHANGES : view.model.labels);
+    const groups = new Set(named.filter(([, name]) => chosen.has(name)).map(([group]) => Number(group)));
+    return inGroups(view.model, groups, view.chart.colors.steps);
   }
 
   update() {
     const { view } = this;
-    const { model } = view;
+    const { model, chart, state } = view;
+    const { colors } = chart;
     if (this.model !== model) {
       this.model = model;
-      this.shares = model.differential ? this.#changes() : model.kindShares();
+      this.shares = groupShares(model, colors.steps);
     }
-    this.body.replaceChildren(...(model.differential ? this.#changeChips() : this.#kindChips()));
-  }
-
-  #kindChips() {
-    const { model, chart, state } = this.view;
     const lit = new Set(state.lit.split(";"));
-    const { inclusive, own } = this.shares;
-    const whole = model.width[0];
-    const kinds = [...inclusive.keys()].filter((kind) => kind > 0 && inclusive[kind] > 0).sort((one, other) => rank(one) - rank(other));
-    return kinds.map((kind) => {
-      const label = model.labels[kind] ?? `kind ${kind}`;
-      const title =
-        `${percent(inclusive[kind], whole)} in or below ${label} frames, ${percent(own[kind], whole)} in themselves. ` +
-        "Click: highlight. Shift-click: hide";
-      return this.#chip(label, chart.colors.ofKind(kind), percent(inclusive[kind], whole), title, lit.has(label), label);
-    });
-  }
-
-  #changeChips() {
-    const { model, chart, state } = this.view;
-    const { steps } = chart.colors;
-    const lit = new Set(state.lit.split(";"));
-    const step = { gone: -steps.length, less: -3, same: 0, more: 3, new: steps.length };
-    const chips = CHANGES.map(([name, label]) => {
-      const { own, count } = this.shares[name];
-      const whole = name === "gone" ? model.base[0] : model.width[0];
-      const of = name !== "gone" ? "widths" : model.against ? "rest" : "baseline";
-      const title = `${count.toLocaleString("en-US")} frames. Share of the ${of} that lies in them. Click: highlight`;
-      return this.#chip(label, chart.colors.ofChange(step[name]), percent(own, whole), title, lit.has(name), name);
-    });
-    if (this.shares.gone.count > 0 && !model.byBase) {
-      const show = () => this.view.change({ widths: "base" });
+    const chips = entries(model, colors.steps, this.shares).map((entry) => this.#chip(entry, colors, lit.has(entry.key)));
+    if (model.differential && this.shares.frames[0] > 0 && !model.byBase) {
+      const show = () => view.change({ widths: "base" });
       chips.push(element("button.flame-note", { type: "button", onclick: show }, "Show what is gone"));
     }
-    return chips;
+    this.body.replaceChildren(...chips);
   }
 
-  #chip(label, color, share, title, on, key) {
+  #chip({ key, color, share, title }, colors, on) {
     const swatch = element("i.flame-swatch");
-    swatch.style.background = color;
-    const given = { type: "button", title, "aria-label": `${label}, ${share}`, dataset: { kind: key } };
-    const chip = element("button.flame-kind", given, swatch, element("span", {}, label), element("b", {}, share));
+    swatch.style.background = colors.css(colors.shown(this.model, color));
+    const given = { type: "button", title, "aria-label": `${key}, ${share}`, dataset: { kind: key } };
+    const chip = element("button.flame-kind", given, swatch, element("span", {}, key), element("b", {}, share));
     chip.setAttribute("aria-pressed", String(on));
     chip.addEventListener("click", (event) => this.#clicked(key, event.shiftKey));
     return chip;
@@ -88,26 +59,6 @@ export class Legend {
     const lit = new Set(view.state.lit.split(";").filter(Boolean));
     if (!lit.delete(key)) lit.add(key);
     view.change({ lit: [...lit].join(";") });
-  }
-
-  #change(node) {
-    const { model } = this.view;
-    const [now, before] = [model.total[0][node], model.base[node]];
-    if (before === 0) return "new";
-    if (now === 0) return "gone";
-    const step = model.change(node, this.view.chart.colors.steps);
-    return step === 0 ? "same" : step < 0 ? "less" : "more";
-  }
-
-  #changes() {
-    const { model } = this.view;
-    const shares = Object.fromEntries(CHANGES.map(([name]) => [name, { own: 0, count: 0 }]));
-    for (let node = 0; node < model.upper; node++) {
-      const share = shares[this.#change(node)];
-      share.own += model.own[model.total[0][node] === 0 || model.byBase ? 2 : 0][node];
-      share.count++;
-    }
-    return shares;
   }
 }
 
@@ -184,9 +135,4 @@ function rangeText(range, bins) {
   const seconds = (bin) => (bin * bins.bin_ns) / 1e9;
   const digits = bins.bin_ns < 1e7 ? 3 : 2;
   return `${seconds(Math.min(from, to)).toFixed(digits)} s – ${seconds(Math.max(from, to) + 1).toFixed(digits)} s`;
-}
-
-function rank(kind) {
-  const at = KIND_ORDER.indexOf(kind);
-  return at < 0 ? KIND_ORDER.length : at;
 }

@@ -1,9 +1,9 @@
 // What can be done with a frame: a menu at the pointer, and the actions behind it.
 
+import { collapsed } from "../../../flame/collapsed_stack.js";
+import { KIND } from "../../../kinds.js";
 import { exactly, writeChoices } from "../../shared/frame_choices.js";
-import { KIND } from "../../shared/kinds.js";
 import { element } from "../ui/dom.js";
-import { collapsed } from "./collapsed_stack.js";
 import { addChoice } from "./legend.js";
 
 /** A kernel, and what lies inside of one. */

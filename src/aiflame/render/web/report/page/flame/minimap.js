@@ -1,8 +1,9 @@
 // The whole graph, small, with the shown part as a box that can be dragged: only while less than the whole is shown.
 
+import { bars } from "../../../flame/bars.js";
 import { element } from "../ui/dom.js";
 import { ROW } from "./canvas.js";
-import { bars, Layer } from "./paint.js";
+import { Layer } from "./paint.js";
 
 const TALL = 46; // px
 

@@ -1,8 +1,8 @@
 // The toolbar: metric, grouping, search, and one menu for how the graph is drawn.
 
+import { toMatch } from "../../../flame/keys.js";
 import { shortLabel } from "../../../text.js";
 import { element } from "../ui/dom.js";
-import { toMatch } from "./keys.js";
 import { metricsOf } from "./state.js";
 
 const PATIENT_NODES = 200_000; // in a larger tree a search waits until the typing pauses

@@ -1,5 +1,8 @@
 // The flame graph: asks the worker for the tree that the address describes, and puts its parts together around the picture.
 
+import { onKey } from "../../../flame/keys.js";
+import { Model } from "../../../flame/model.js";
+import { find } from "../../../flame/search.js";
 import { amount, percent } from "../../../text.js";
 import { copy } from "../ui/copying.js";
 import { element } from "../ui/dom.js";
@@ -7,12 +10,11 @@ import { Chart } from "./canvas.js";
 import { Colors } from "./colors.js";
 import { Details } from "./details.js";
 import { Gestures } from "./gestures.js";
-import { KEYS, onKey } from "./keys.js";
+import { KEYS, OWN } from "./keys.js";
 import { Chips, Legend } from "./legend.js";
 import { ActionMenu } from "./menu.js";
 import { Minimap } from "./minimap.js";
-import { Model } from "./model.js";
-import { find } from "./search.js";
+import { follow, pathOf } from "./same_frame.js";
 import { Stage, windowOf, writeWindow } from "./stage.js";
 import { domainOf, domainsOf, growsDown, question, readState, writeState } from "./state.js";
 import { Toolbar } from "./toolbar.js";
@@ -55,7 +57,37 @@ class FlameView {
   }
 
   key(event) {
-    return onKey(this, event);
+    return this.model !== null && onKey(this, event, OWN);
+  }
+
+  focusSearch() {
+    this.tools.focusSearch();
+  }
+
+  copyStack(node) {
+    this.menu.act("copyStack", node);
+  }
+
+  copyName(node) {
+    this.menu.act("copyName", node);
+  }
+
+  flip() {
+    this.change({ dir: this.chart.down ? "up" : "down" });
+  }
+
+  walkTo(node) {
+    this.stage.focus({ preventScroll: true });
+    this.setCurrent(node);
+  }
+
+  /** Closes the menu, or shows everything again, or leaves the search and what is highlighted. */
+  escape() {
+    const { state } = this;
+    if (this.menu.shown) this.menu.close();
+    else if (this.chart.zoomed || state.zoom) this.zoomTo(0);
+    else if (state.search || state.lit) this.change({ search: "", lit: "" });
+    else this.stage.blur();
   }
 
   leave() {
@@ -98,7 +130,7 @@ class FlameView {
     const remade = Object.keys(patch).some((key) => !["search", "case", "lit", "zoom", "at"].includes(key));
     const next = { ...this.state, ...patch };
     if (remade && this.model) {
-      this.path = this.chart.zoom > 0 ? this.model.path(this.chart.zoom) : null;
+      this.path = this.chart.zoom > 0 ? pathOf(this.model, this.chart.zoom) : null;
       next.zoom = "";
       next.at = "";
     }
@@ -172,7 +204,7 @@ class FlameView {
 
   /** Of all that was measured, what a value is. */
   share(value) {
-    return percent(value, this.model.whole[this.model.byBase ? 2 : 0]);
+    return percent(value, this.model.all);
   }
 
   amount(value) {
@@ -199,7 +231,7 @@ class FlameView {
     this.fresh = true;
     delete this.body.dataset.busy;
     if (this.path) {
-      const node = this.model.follow(this.path);
+      const node = follow(this.model, this.path);
       this.path = null;
       this.chart.current = node;
       if (node > 0) this.#replace({ ...this.state, zoom: String(node) });

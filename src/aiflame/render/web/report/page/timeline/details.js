@@ -2,7 +2,7 @@
 
 import { amount, percent } from "../../../text.js";
 import { exactly } from "../../shared/frame_choices.js";
-import { SLICE } from "../../shared/kinds.js";
+import { SLICE } from "../../../kinds.js";
 import { element } from "../ui/dom.js";
 import { button, table } from "../ui/elements.js";
 import { moment } from "../ui/time_text.js";

@@ -1,13 +1,21 @@
 // A frame's stack as a line of collapsed stacks, as exchange/collapsed.py writes them: `outer;inner;innermost 42`.
 
-import { COLLAPSED_MARKS, KIND } from "../../shared/kinds.js";
+import { COLLAPSED_MARKS, KIND } from "../kinds.js";
 
+/**
+ * @param {import("./model.js").Model} model
+ * @param {number} node
+ */
 export function collapsed(model, node) {
   return `${model.stack(node).map((one) => written(model, one)).join(";")} ${model.width[node]}`;
 }
 
+/**
+ * @param {import("./model.js").Model} model
+ * @param {number} node
+ */
 function written(model, node) {
   const kind = model.kind(node);
   const name = model.name(node).replace(/;/g, ":").replace(/[\r\n\0]/g, " ");
-  return `${kind === KIND.PYTHON ? "py::" : ""}${name}${COLLAPSED_MARKS[kind] ?? ""}`;
+  return `${kind === KIND.PYTHON ? "py::" : ""}${name}${COLLAPSED_MARKS[/** @type {keyof COLLAPSED_MARKS} */ (kind)] ?? ""}`;
 }
