@@ -131,9 +131,11 @@ std::string_view SharedLives::text(uint32_t reference) const noexcept {
   if (!reference) return "";
   uint64_t at = schema::kHeaderBytes + (reference - 1) * kWord;
   if (!reaches(at + sizeof(TextEntry))) return "";
-  auto* entry = reinterpret_cast<const TextEntry*>(base() + at);
+  auto* entry = reinterpret_cast<TextEntry*>(base() + at);
+  // Its check word comes last, perhaps from another process.
+  if (!std::atomic_ref(entry->commit).load(std::memory_order_acquire)) return "";
   uint32_t length = entry->length;
-  if (!entry->commit || !reaches(at + sizeof(TextEntry) + length)) return "";
+  if (!reaches(at + sizeof(TextEntry) + length)) return "";
   return {reinterpret_cast<const char*>(entry + 1), length};
 }
 
