@@ -164,7 +164,7 @@ Step Stepper::by_rule(Cursor& at, Link& link, const Rule& rule) noexcept {
 // The kernel pushed a ucontext, right below which the handler's return address was: gregs come after flags, link and stack_t.
 Step Stepper::leave_signal(Cursor& at) const noexcept {
   constexpr uint64_t kGregs = offsetof(ucontext_t, uc_mcontext.gregs);
-  if (!readable(at.sp + kGregs) || !readable(at.sp + kGregs + 8 * REG_RIP)) return Step::BOUNDS;
+  if (at.sp % 8 || !readable(at.sp + kGregs) || !readable(at.sp + kGregs + 8 * REG_RIP)) return Step::BOUNDS;
   auto* all = reinterpret_cast<const greg_t*>(at.sp + kGregs);
   auto sp = static_cast<uint64_t>(all[REG_RSP]);
   if (sp <= at.sp || sp >= high_) return Step::BOUNDS;  // the signal came on an alternate stack, or this is no signal frame

@@ -3,6 +3,8 @@
 #include "unwind/modules.hpp"
 #include "unwind/native_unwinder_state.hpp"
 
+#include <cstring>
+
 namespace aiflame {
 
 struct Cursor {
@@ -37,8 +39,12 @@ class Stepper {
 
  private:
   bool readable(uint64_t address) const noexcept { return address >= low_ && address <= high_ - 8; }
-  // Of the stack, where an address sanitizer forbids the words between variables.
-  [[gnu::no_sanitize_address]] static uint64_t load(uint64_t address) noexcept { return *reinterpret_cast<const uint64_t*>(address); }
+  // Of the stack, where an address sanitizer forbids the words between variables. What led here may be no multiple of 8.
+  [[gnu::no_sanitize_address]] static uint64_t load(uint64_t address) noexcept {
+    uint64_t word;
+    memcpy(&word, reinterpret_cast<const void*>(address), sizeof word);
+    return word;
+  }
 
   Step by_rule(Cursor& at, Link& link, const Rule& rule) noexcept;
   Step leave(Cursor& at, Link& link, const eh_frame::Row& row, uint64_t cfa) const noexcept;

@@ -6,6 +6,7 @@
 #include "recording.hpp"
 #include "sampler/threads.hpp"
 #include "unwind/learnt.hpp"
+#include "unwind/modules.hpp"
 #include "unwind/stack_trie.hpp"
 
 #include <pthread.h>
@@ -17,7 +18,7 @@ using sanitized::check;
 namespace {
 
 constexpr unsigned kThreads = 3;
-constexpr uint32_t kVisits = 6000;
+constexpr uint32_t kVisits = 2500;
 
 // Its words alone: what they are is not looked at.
 uint32_t intern(LastStack& last) noexcept {
@@ -100,9 +101,10 @@ void visit(unsigned number) {
 
 int main() {
   sanitized::Recording recording;
+  modules::refresh();  // else the thread that comes while another one does it finds addresses of no module
   // A stack that was written down in vain a few times is not written down any more.
   std::thread forgetter([] {
-    timespec moment{0, 20'000'000};
+    timespec moment{0, 10'000'000};
     for (int times = 0; times < 5; times++) nanosleep(&moment, nullptr), learnt::lost();
   });
   sanitized::in_threads(kThreads, visit);

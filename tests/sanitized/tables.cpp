@@ -71,10 +71,10 @@ void rows_keep_apart(const Rows& rows) {
 int main() {
   sanitized::Recording recording;
   for (bool ahead : {false, true}) {
-    rows_keep_apart({.bytes = 8, .units = 1, .count = 3000, .ahead = ahead});
-    rows_keep_apart({.bytes = 48, .units = 1, .count = 5000, .ahead = ahead});
-    rows_keep_apart({.bytes = 8, .units = 77, .count = 1500, .ahead = ahead});
-    rows_keep_apart({.bytes = 4096, .units = 3, .count = 500, .ahead = ahead});
+    rows_keep_apart({.bytes = 8, .units = 1, .count = 2000, .ahead = ahead});
+    rows_keep_apart({.bytes = 48, .units = 1, .count = 2500, .ahead = ahead});
+    rows_keep_apart({.bytes = 8, .units = 77, .count = 800, .ahead = ahead});
+    rows_keep_apart({.bytes = 4096, .units = 3, .count = 200, .ahead = ahead});
   }
   // More than a chunk ever holds.
   spool::TableFile table;
