@@ -1,6 +1,7 @@
 #include "spool/table_file.hpp"
 
 #include "base/apart.hpp"
+#include "base/assertion.hpp"
 #include "base/places.hpp"
 #include "base/sys.hpp"
 #include "base/text.hpp"
@@ -56,10 +57,12 @@ void* TableFile::reserve(uint32_t units, uint64_t* index) noexcept {
   if (std::atomic_ref(head->magic).load(std::memory_order_relaxed) != schema::kSpoolMagic) [[unlikely]]
     return nullptr;  // the program has put memory of its own there
   uint64_t bytes = static_cast<uint64_t>(units) * unit_bytes();
+  AIFLAME_ASSERT(bytes > 0 && unit_bytes() % 8 == 0);
   for (;;) {
     uint64_t first = std::atomic_ref(head->next).fetch_add(units, std::memory_order_relaxed);
     Chunk chunk = chunk_of(first * unit_bytes());
     uint64_t offset = first * unit_bytes() - chunk.start;
+    AIFLAME_ASSERT(offset < chunk.bytes);
     // A record never straddles two chunks; what is left of this one stays unwritten, which a reader passes over.
     if (offset + bytes > chunk.bytes) {
       if (bytes > kLargest) return nullptr;
@@ -68,6 +71,7 @@ void* TableFile::reserve(uint32_t units, uint64_t* index) noexcept {
     char* base = base_of(chunk.number);
     if (!base && !(base = map(chunk, Room::ALLOCATED))) return nullptr;
     *index = first;
+    AIFLAME_ASSERT(reinterpret_cast<uint64_t>(base + offset) % 8 == 0);
     return base + offset;
   }
 }
@@ -249,6 +253,7 @@ void TableFile::map_missing() noexcept {
 }
 
 TableFile::Slot* TableFile::slot_of(uint32_t number) noexcept {
+  AIFLAME_ASSERT(number > 0 && number < kDoubling + kMore);  // the first chunk is with the header
   if (number < kDoubling) return &doubling_[number];
   Slot* more = more_.load(std::memory_order_acquire);
   if (!more) {

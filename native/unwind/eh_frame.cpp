@@ -1,5 +1,6 @@
 #include "unwind/eh_frame.hpp"
 
+#include "base/assertion.hpp"
 #include "unwind/eh_frame_reader.hpp"
 
 #include <ucontext.h>
@@ -252,6 +253,7 @@ class Machine {
   }
   bool recall() noexcept {
     if (depth_ == 0) return false;
+    AIFLAME_ASSERT(depth_ > 0 && depth_ <= kDepth);
     rules = saved_[--depth_];
     return true;
   }

@@ -1,5 +1,6 @@
 #include "unwind/native_unwinder_step.hpp"
 
+#include "base/assertion.hpp"
 #include "base/safe_load.hpp"
 #include "unwind/jit_code.hpp"
 
@@ -77,6 +78,7 @@ Rule& NativeUnwinder::State::new_rule(uint64_t pc, uint32_t generation) noexcept
     rules_generation = generation;
   }
   if (!rules_used) rules_used = 1;
+  AIFLAME_ASSERT(rules_used > 0 && rules_used < kRules);
   auto& set = index[set_of(pc)];
   memmove(set + 1, set, sizeof set - sizeof *set);
   set[0] = static_cast<uint16_t>(rules_used);

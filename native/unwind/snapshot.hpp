@@ -4,6 +4,7 @@
 // Two buffers take turns: a reader copies what it finds and looks whether its buffer may have been rewritten meanwhile. Memory
 // is never given back (a reader may be in it), but grows by doubling, so what is kept is at most twice what is used.
 #pragma once
+#include "base/assertion.hpp"
 #include "base/sys.hpp"
 
 #include <atomic>
@@ -54,6 +55,7 @@ class Snapshot {
   }
   void publish(size_t count) noexcept {
     uint32_t next = version_.load(std::memory_order_relaxed) + 1;
+    AIFLAME_ASSERT(count <= buffers_[next & 1].load(std::memory_order_relaxed)->capacity);
     buffers_[next & 1].load(std::memory_order_relaxed)->count = count;
     version_.store(next, std::memory_order_release);
   }

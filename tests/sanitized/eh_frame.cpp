@@ -1,7 +1,7 @@
 // The reader of `.eh_frame` on this program's and libc's tables: whole, cut short at every length, and with bytes changed at random. Each
 // copy lies in memory of exactly its size, so that a read beyond it is found.
-#include "check.hpp"
 #include "unwind/eh_frame.hpp"
+#include "check.hpp"
 #include "unwind/eh_frame_reader.hpp"
 
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // Ranges that one thread replaces again and again while others look addresses up: each finds a range as it once was, whole.
+#include "unwind/snapshot.hpp"
 #include "check.hpp"
 #include "recording.hpp"
-#include "unwind/snapshot.hpp"
 
 using namespace aiflame;
 using sanitized::check;
