@@ -48,6 +48,8 @@ class Stepper {
 
   Step by_rule(Cursor& at, Link& link, const Rule& rule) noexcept;
   Step leave(Cursor& at, Link& link, const eh_frame::Row& row, uint64_t cfa) const noexcept;
+  Step leave_by_register(Cursor& at, Link& link, const eh_frame::Row& row) const noexcept;
+  bool find_bp(Cursor& at, Link& link, const eh_frame::Row& row, uint64_t cfa) const noexcept;
   static Step arrive(Cursor& at, uint64_t pc, uint64_t sp) noexcept;
   Step leave_signal(Cursor& at) const noexcept;
   bool by_prologue(Cursor& at) noexcept;
