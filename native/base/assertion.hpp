@@ -1,5 +1,5 @@
-// What must hold, checked in debug builds (CMAKE_BUILD_TYPE=Debug) and with AIFLAME_ASSERTIONS: there a process in which it does not ends at
-// once and says where. Releases check nothing, and evaluate nothing.
+// AIFLAME_ASSERT(condition): an invariant. Debug builds (CMAKE_BUILD_TYPE=Debug) and builds with AIFLAME_ASSERTIONS check it: a process in
+// which it is false writes file, line and condition, and aborts. Releases do not evaluate it.
 #pragma once
 
 #ifdef AIFLAME_ASSERTIONS
@@ -12,15 +12,15 @@
 
 namespace aiflame {
 
-// FILE:LINE: CONDITION on stderr, and SIGABRT, whatever handler or thread this is: system calls alone, and nothing of the thread's. All three
-// texts are the compiler's, and none is longer than a line.
+// Safe in any handler and any thread: it makes system calls and touches no thread-local memory. The texts come from the compiler and are
+// short.
 [[noreturn]] [[gnu::noinline]] [[gnu::cold]] inline void fail_assertion(const char* file, uint32_t line, const char* condition) noexcept {
   using text::put;
   char message[1024];
   char* end = put(put(put(put(put(put(message, "aiflame: "), file), ":"), line), ": does not hold: "), condition);
   *end++ = '\n';
   sys::call(SYS_write, 2, reinterpret_cast<long>(message), end - message);
-  // By the default action, which no handler of the program's stands before.
+  // With the default action, even where the program handles SIGABRT.
   struct {
     uint64_t handler, flags, restorer, mask;
   } action{};

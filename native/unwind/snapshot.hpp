@@ -40,7 +40,7 @@ class Snapshot {
 
   // Writer: room for the entries that publish() will show, sorted by `low`. nullptr when there is no memory.
   Entry* draft(size_t room) noexcept {
-    // Who still reads that buffer, and finds in it what is written from here on, finds as well that another version is out.
+    // A reader that is still in that buffer, and sees a word of the draft in it, then also sees that another version is out.
     std::atomic_thread_fence(std::memory_order_release);
     std::atomic<Block*>& slot = buffers_[(version_.load(std::memory_order_relaxed) + 1) & 1];
     Block* block = slot.load(std::memory_order_relaxed);
@@ -67,7 +67,7 @@ class Snapshot {
     const Entry* entries() const noexcept { return reinterpret_cast<const Entry*>(this + 1); }
   };
 
-  // What it copies may be half written: find() looks. (So a thread sanitizer has nothing to say.)
+  // The entry may be half written: find() checks the version afterwards. (A thread sanitizer cannot know that.)
   [[gnu::no_sanitize_thread]] static bool search(const Block* block, uint64_t address, Entry* out) noexcept {
     if (!block) return false;
     const size_t total = block->count;

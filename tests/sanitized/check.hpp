@@ -1,4 +1,4 @@
-// What a program of this folder finds wrong: a line each on stderr, and its exit status.
+// Failed checks of a program in this folder: a line each on stderr, and the exit status.
 #pragma once
 #include <atomic>
 #include <cstdio>
@@ -15,7 +15,7 @@ inline bool check(bool right, std::source_location where = std::source_location:
   return false;
 }
 
-// What main() returns.
+// The return value of main().
 inline int status() { return failures.load() ? 1 : 0; }
 
 }  // namespace sanitized

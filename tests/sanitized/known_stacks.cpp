@@ -1,5 +1,5 @@
 // Stacks that are known at a glance are those that a walk finds: threads come to the same places again and again, in an order that changes,
-// while another thread says that what was learnt holds no more.
+// while another thread invalidates all that was learnt.
 #include "sampler/known_stacks.hpp"
 
 #include "check.hpp"
@@ -20,14 +20,14 @@ namespace {
 constexpr unsigned kThreads = 3;
 constexpr uint32_t kVisits = 2500;
 
-// Its words alone: what they are is not looked at.
+// The node of the words alone.
 uint32_t intern(LastStack& last) noexcept {
   uint32_t node = 0;
   for (uint32_t at = 0; at < last.count; at++) node = trie::node(node, last.words[at]);
   return node;
 }
 
-// What capture() makes of a thread without Python.
+// As capture() fills it in for a thread without Python.
 void write_down(LastStack& last, const NativeStack& stack) {
   last.count = last.native_count = stack.count;
   uint64_t hash = 1;

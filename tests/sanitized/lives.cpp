@@ -1,4 +1,4 @@
-// The file of lives, as processes share it: threads reserve records and texts and read each other's texts by what they have remembered.
+// The file of lives, as processes share it: threads reserve records and texts and read each other's texts by the remembered references.
 #include "check.hpp"
 #include "recording.hpp"
 #include "spool/shared_lives.hpp"

@@ -1,4 +1,4 @@
-// Threads append rows and texts of known content while another reads what is in memory; then the files are read.
+// Threads append rows and texts of known content while another reads them in memory; then the files are read.
 #include "check.hpp"
 #include "recording.hpp"
 

@@ -1,5 +1,5 @@
 // A table file alone: rows of several sizes across chunks that double, with and without room mapped ahead; and memory that the
-// program protects or unmaps, which comes back with what was in it.
+// program protects or unmaps, which comes back with its content.
 #include "check.hpp"
 #include "recording.hpp"
 #include "spool/table_file.hpp"

@@ -38,7 +38,7 @@ int main() {
         if (!first[stack].compare_exchange_strong(before, node)) check(before == node);
       }
     });
-    // Another recording: what is found from here on is of its tables.
+    // Another recording begins with empty tables and an empty trie.
     spool::abandon();
     spool::open(now_ns());
     trie::clear(fresh_memory::Who::SAME_PROCESS);

@@ -1,5 +1,5 @@
 // The unwinder on this program's own stacks, against glibc's backtrace(): in frames of every kind, in destructors while an exception
-// unwinds, in several threads at once. Walks reuse what the walk before has found.
+// unwinds, in several threads at once. Walks reuse the stack of the walk before.
 #include "check.hpp"
 #include "innermost_first.hpp"
 #include "recording.hpp"
