@@ -17,7 +17,7 @@ TEST_PACKAGES := torch==2.13.0 triton==3.6.0 pybind11 intel-openmp nvtx ittapi n
 # A file of tests at a time on each core; those that time live programs last, one after the other (tests/conftest.py).
 WORKERS := -n $(shell nproc)
 
-.PHONY: demo test guests lint site wheel build clean
+.PHONY: demo test guests lint sanitize site wheel build clean
 
 demo: build
 	$(BIN)/python -m aiflame demo
@@ -34,7 +34,11 @@ lint: build
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python scripts/dialect.py --check
-	$(BIN)/clang-format --dry-run --Werror $(wildcard native/*.?pp native/*/*.?pp native/*/*/*.?pp tests/collector/*.?pp tests/collector/*/*.?pp)
+	$(BIN)/clang-format --dry-run --Werror $(wildcard native/*.?pp native/*/*.?pp native/*/*/*.?pp tests/collector/*.?pp tests/collector/*/*.?pp tests/sanitized/*.?pp)
+
+# Native code under the sanitizers of address, undefined behaviour and threads, in programs of its own.
+sanitize: $(VENV)/.ready
+	scripts/sanitize.sh
 
 # The pages of docs/ as a site that loads nothing from elsewhere. A link that leads nowhere, or a page in no menu, fails.
 site: $(VENV)/.site-tools

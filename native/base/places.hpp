@@ -4,6 +4,7 @@
 // another table, say, and two tables would be written to one place. So nothing new of ours is put where a table believes itself to be.
 #pragma once
 #include "base/sys.hpp"
+#include "base/thread_sanitizer.hpp"
 
 #include <cstdint>
 
@@ -37,6 +38,7 @@ long map_clear(uint64_t bytes, Mend mend, Map map) noexcept {
   auto unmap = [bytes](long address) noexcept { sys::unmap_memory(reinterpret_cast<void*>(address), bytes); };
   auto taken = [bytes](long address) noexcept { return !sys::failed(address) && owner().overlaps(static_cast<uint64_t>(address), bytes); };
   long address = map();
+  thread_sanitizer::after_map();
   if (!taken(address)) [[likely]]
     return address;
   unmap(address);

@@ -1,6 +1,7 @@
 #include "base/sys.hpp"
 
 #include "base/places.hpp"
+#include "base/thread_sanitizer.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -16,6 +17,7 @@ void* map_memory(size_t bytes) noexcept {
 }
 
 void unmap_memory(void* memory, size_t bytes) noexcept {
+  thread_sanitizer::before_unmap();
   if (memory) call(SYS_munmap, reinterpret_cast<long>(memory), static_cast<long>(bytes));
 }
 

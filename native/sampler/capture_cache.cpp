@@ -1,5 +1,6 @@
 #include "sampler/capture_cache.hpp"
 
+#include "base/assertion.hpp"
 #include "base/clock.hpp"
 #include "base/sys.hpp"
 #include "sampler/threads.hpp"
@@ -35,6 +36,7 @@ struct Found {
 };
 
 Found find(CaptureCache& known, LastStack& last, uint32_t (*intern)(LastStack&) noexcept) noexcept {
+  AIFLAME_ASSERT(last.count > 0 && last.count <= LastStack::kMost);
   uint64_t hash = last.hashes[last.count - 1];
   CachedStack* set = known.at + hash % CaptureCache::kSets * CaptureCache::kWays;
   for (uint32_t way = 0; way < CaptureCache::kWays; way++)
@@ -45,10 +47,13 @@ Found find(CaptureCache& known, LastStack& last, uint32_t (*intern)(LastStack&) 
   return {set[0], true};
 }
 
-Proof& proof_at(CaptureCache& known, uint32_t at) noexcept { return *reinterpret_cast<Proof*>(known.kept + at); }
+Proof& proof_at(CaptureCache& known, uint32_t at) noexcept {
+  AIFLAME_ASSERT(at > 0 && at % CaptureCache::kProofSlots == 0 && at + CaptureCache::kProofSlots <= CaptureCache::kRoom);
+  return *reinterpret_cast<Proof*>(known.kept + at);
+}
 
-// All of them lie on the stack that the thread is on, above its stack pointer.
-bool are_same_on_stack(const Slot* slots, size_t count) noexcept {
+// All of them lie on the stack that the thread is on, above its stack pointer. (An address sanitizer forbids the words between variables.)
+[[gnu::no_sanitize_address]] bool are_same_on_stack(const Slot* slots, size_t count) noexcept {
   uint64_t differences = 0;
   for (size_t at = 0; at < count; at++) differences |= *reinterpret_cast<const uint64_t*>(slots[at].read.address) ^ slots[at].read.value;
   return differences == 0;
@@ -121,6 +126,7 @@ uint32_t shared(const CaptureCache& known, uint32_t like, const Read* words, uin
 uint32_t keep(CaptureCache& known, uint32_t like, const Read* words, uint32_t count) noexcept {
   Place outside;
   uint32_t same = shared(known, like, words, count, &outside), own = count - same, at = known.used;
+  AIFLAME_ASSERT(at + 1 + own <= CaptureCache::kRoom);
   known.kept[at].span = {.outside = outside.span, .outside_count = outside.count, .count = own};
   for (uint32_t word = 0; word < own; word++) known.kept[at + 1 + word].read = words[same + word];
   known.used = at + 1 + own;

@@ -1,6 +1,7 @@
 #include "spool/shared_lives.hpp"
 
 #include "base/apart.hpp"
+#include "base/assertion.hpp"
 #include "base/places.hpp"
 #include "base/sys.hpp"
 #include "spool/control.hpp"
@@ -54,6 +55,7 @@ static_assert(sizeof(Content) == kWord && schema::kLivesInPage * sizeof(Life) <=
 
 // What was reserved last.
 uint64_t place_in_page(const Content& content, const SharedLives::Wanted& wanted) noexcept {
+  AIFLAME_ASSERT(content.records >= wanted.records && content.units >= wanted.units && content.units <= kRoom / kWord);
   return wanted.records ? sizeof(Content) + (content.records - 1) * sizeof(Life) : kPage - content.units * kWord;
 }
 
@@ -113,6 +115,7 @@ struct Mapping {
 
 Life* SharedLives::at(uint64_t place) noexcept {
   if (!place || !reaches(place + sizeof(Life))) return nullptr;
+  AIFLAME_ASSERT(place >= schema::kHeaderBytes && place % kWord == 0);
   std::atomic_ref content(*reinterpret_cast<uint64_t*>(base() + place / kPage * kPage));
   // As in reserve_in(): the page is about to be written to.
   bool ours = __builtin_bit_cast(Content, content.fetch_add(0, std::memory_order_relaxed)).tag == schema::kLivesPage;
@@ -131,9 +134,11 @@ std::string_view SharedLives::text(uint32_t reference) const noexcept {
   if (!reference) return "";
   uint64_t at = schema::kHeaderBytes + (reference - 1) * kWord;
   if (!reaches(at + sizeof(TextEntry))) return "";
-  auto* entry = reinterpret_cast<const TextEntry*>(base() + at);
+  auto* entry = reinterpret_cast<TextEntry*>(base() + at);
+  // Its check word comes last, perhaps from another process.
+  if (!std::atomic_ref(entry->commit).load(std::memory_order_acquire)) return "";
   uint32_t length = entry->length;
-  if (!entry->commit || !reaches(at + sizeof(TextEntry) + length)) return "";
+  if (!reaches(at + sizeof(TextEntry) + length)) return "";
   return {reinterpret_cast<const char*>(entry + 1), length};
 }
 
@@ -250,6 +255,7 @@ bool SharedLives::reach_out(uint64_t end) noexcept {
   if (sys::failed(mapping.result)) return false;
   if (!count) write_header(reinterpret_cast<char*>(mapping.result));
   if (!is_mapped) {
+    AIFLAME_ASSERT(count < kRegions && mapping.mapped >= mapping.file_bytes);
     regions_[count] = {reinterpret_cast<char*>(mapping.result), mapping.mapped};
     count_.store(count + 1, std::memory_order_release);
   }

@@ -1,5 +1,6 @@
 #include "spool/spool.hpp"
 
+#include "base/assertion.hpp"
 #include "base/clock.hpp"
 #include "base/fresh_memory.hpp"
 #include "base/large.hpp"
@@ -124,6 +125,7 @@ const TextEntry* entry_at(uint32_t reference) noexcept { return static_cast<cons
 
 void write_entry(void* place, std::string_view bytes, const Hash& checked) noexcept {
   auto* entry = static_cast<TextEntry*>(place);
+  AIFLAME_ASSERT(bytes.size() <= kLongestText && reinterpret_cast<uint64_t>(place) % 8 == 0);
   entry->length = static_cast<uint32_t>(bytes.size());
   memcpy(entry + 1, bytes.data(), bytes.size());
   std::atomic_ref(entry->commit).store(checked.check(), std::memory_order_release);
@@ -206,7 +208,10 @@ void leave_behind(fresh_memory::Who who) noexcept {
   forget_notes();
 }
 
-TableFile& table(uint32_t number) noexcept { return tables[number]; }
+TableFile& table(uint32_t number) noexcept {
+  AIFLAME_ASSERT(number < schema::kTables);
+  return tables[number];
+}
 
 uint32_t era() noexcept { return TableFile::eras.load(std::memory_order_relaxed); }
 

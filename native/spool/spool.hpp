@@ -4,6 +4,7 @@
 // holds a control::Use (or, of a thread's own, a threads::Use) for as long. Who holds one anyway gives it to the functions that ask for one.
 #pragma once
 #include "aiflame_schema.hpp"
+#include "base/assertion.hpp"
 #include "base/fresh_memory.hpp"
 #include "spool/control.hpp"
 #include "spool/table_file.hpp"
@@ -73,6 +74,7 @@ inline uint32_t check_word(const void* record, size_t bytes) noexcept {
 
 // Its check word last: who reads meanwhile finds all of it, or nothing.
 inline void write_row(void* slot, const void* record, size_t bytes) noexcept {
+  AIFLAME_ASSERT(bytes >= 8 && bytes % 8 == 0 && reinterpret_cast<uint64_t>(slot) % 8 == 0);
   memcpy(static_cast<char*>(slot) + 4, static_cast<const char*>(record) + 4, bytes - 4);
   std::atomic_ref(*static_cast<uint32_t*>(slot)).store(check_word(record, bytes), std::memory_order_release);
 }
@@ -132,6 +134,7 @@ class Rows {
       left_ = row_ ? kAtOnce : 0;
     }
     if (!left_) return nullptr;
+    AIFLAME_ASSERT(left_ <= kAtOnce);
     left_--;
     return std::exchange(row_, row_ + sizeof(Record));
   }

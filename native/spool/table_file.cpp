@@ -1,6 +1,7 @@
 #include "spool/table_file.hpp"
 
 #include "base/apart.hpp"
+#include "base/assertion.hpp"
 #include "base/places.hpp"
 #include "base/sys.hpp"
 #include "base/text.hpp"
@@ -19,10 +20,10 @@ namespace aiflame::spool {
 
 void TableFile::open(const char* folder, const char* name, uint32_t table, uint32_t unit_bytes) noexcept {
   if (!is_of_this_era()) forget();
-  folder_ = folder;
-  name_ = name;
-  table_ = table;
-  unit_bytes_ = unit_bytes;
+  folder_.store(folder, std::memory_order_relaxed);
+  name_.store(name, std::memory_order_relaxed);
+  table_.store(table, std::memory_order_relaxed);
+  unit_bytes_.store(unit_bytes, std::memory_order_relaxed);
 }
 
 void* TableFile::first() noexcept {
@@ -55,11 +56,13 @@ void* TableFile::reserve(uint32_t units, uint64_t* index) noexcept {
   if (!head && !(head = create())) return nullptr;
   if (std::atomic_ref(head->magic).load(std::memory_order_relaxed) != schema::kSpoolMagic) [[unlikely]]
     return nullptr;  // the program has put memory of its own there
-  uint64_t bytes = static_cast<uint64_t>(units) * unit_bytes_;
+  uint64_t bytes = static_cast<uint64_t>(units) * unit_bytes();
+  AIFLAME_ASSERT(bytes > 0 && unit_bytes() % 8 == 0);
   for (;;) {
     uint64_t first = std::atomic_ref(head->next).fetch_add(units, std::memory_order_relaxed);
-    Chunk chunk = chunk_of(first * unit_bytes_);
-    uint64_t offset = first * unit_bytes_ - chunk.start;
+    Chunk chunk = chunk_of(first * unit_bytes());
+    uint64_t offset = first * unit_bytes() - chunk.start;
+    AIFLAME_ASSERT(offset < chunk.bytes);
     // A record never straddles two chunks; what is left of this one stays unwritten, which a reader passes over.
     if (offset + bytes > chunk.bytes) {
       if (bytes > kLargest) return nullptr;
@@ -68,6 +71,7 @@ void* TableFile::reserve(uint32_t units, uint64_t* index) noexcept {
     char* base = base_of(chunk.number);
     if (!base && !(base = map(chunk, Room::ALLOCATED))) return nullptr;
     *index = first;
+    AIFLAME_ASSERT(reinterpret_cast<uint64_t>(base + offset) % 8 == 0);
     return base + offset;
   }
 }
@@ -82,9 +86,9 @@ void TableFile::map_ahead(uint64_t bytes) noexcept {
 }
 
 void* TableFile::at(uint64_t index) const noexcept {
-  Chunk chunk = chunk_of(index * unit_bytes_);
+  Chunk chunk = chunk_of(index * unit_bytes());
   char* base = base_of(chunk.number);
-  return base ? base + (index * unit_bytes_ - chunk.start) : nullptr;
+  return base ? base + (index * unit_bytes() - chunk.start) : nullptr;
 }
 
 template <class Visit>
@@ -177,7 +181,7 @@ long TableFile::map_part(long fd, const Growth& growth) noexcept {
 // The address of the mapping, or an error number below zero.
 long TableFile::grow(const Growth& growth) const noexcept {
   constexpr uint64_t kPage = 4096;
-  Path path(folder_, name_);
+  Path path(folder_.load(std::memory_order_relaxed), name_.load(std::memory_order_relaxed));
   long fd = reach::open_in_spool(path.text(), O_RDWR | growth.flags);
   if (sys::failed(fd)) return fd;
   uint64_t end = growth.start + growth.bytes;
@@ -249,6 +253,7 @@ void TableFile::map_missing() noexcept {
 }
 
 TableFile::Slot* TableFile::slot_of(uint32_t number) noexcept {
+  AIFLAME_ASSERT(number > 0 && number < kDoubling + kMore);  // the first chunk is with the header
   if (number < kDoubling) return &doubling_[number];
   Slot* more = more_.load(std::memory_order_acquire);
   if (!more) {
@@ -290,16 +295,17 @@ void TableFile::rest(uint32_t number) const noexcept {
 }
 
 schema::SpoolHeader* TableFile::create() noexcept {
-  if (!prepare_folder() || !folder_) return nullptr;
+  if (!prepare_folder() || !folder_.load(std::memory_order_relaxed)) return nullptr;
   auto* header = static_cast<schema::SpoolHeader*>(map_file(O_CREAT, 0, kFirstBytes, Room::ALLOCATED));
   if (!header) return nullptr;
   // Two threads may do this at once: they write the same values into the same file, and `next` but once.
   header->format = schema::kFormat;
-  header->table = table_;
-  header->record_bytes = unit_bytes_;
+  uint32_t number = table_.load(std::memory_order_relaxed);
+  header->table = number;
+  header->record_bytes = unit_bytes();
   header->pid = sys::process_id();
   uint64_t none = 0;
-  if (table_ == schema::ThreadRecord::kTable && life::has_main_thread()) std::atomic_ref(header->next).compare_exchange_strong(none, 1);
+  if (number == schema::ThreadRecord::kTable && life::has_main_thread()) std::atomic_ref(header->next).compare_exchange_strong(none, 1);
   std::atomic_ref(header->magic).store(schema::kSpoolMagic, std::memory_order_release);
   schema::SpoolHeader* already = nullptr;
   if (header_.compare_exchange_strong(already, header)) return header;

@@ -93,12 +93,13 @@ class TableFile {
 
   // nullptr as long as there is none in these tables' time.
   schema::SpoolHeader* header() const noexcept { return is_of_this_era() ? header_.load(std::memory_order_acquire) : nullptr; }
+  uint32_t unit_bytes() const noexcept { return unit_bytes_.load(std::memory_order_relaxed); }
   bool is_of_this_era() const noexcept { return era_.load(std::memory_order_relaxed) == eras.load(std::memory_order_relaxed); }
   void forget() noexcept;
 
-  const char* folder_ = nullptr;
-  const char* name_ = nullptr;
-  uint32_t table_ = 0, unit_bytes_ = 0;
+  // Threads whose first rows come at once all open the table, with the same values.
+  std::atomic<const char*> folder_{nullptr}, name_{nullptr};
+  std::atomic<uint32_t> table_{0}, unit_bytes_{0};
   std::atomic<uint32_t> era_{0};                       // in which it was opened
   std::atomic<schema::SpoolHeader*> header_{nullptr};  // the first chunk is behind it, in the same mapping
   std::atomic<uint32_t> last_mapped_{0};               // chunks up to this may be mapped

@@ -1,5 +1,6 @@
 #include "unwind/eh_frame.hpp"
 
+#include "base/assertion.hpp"
 #include "unwind/eh_frame_reader.hpp"
 
 #include <ucontext.h>
@@ -36,11 +37,24 @@ struct Rules {
   int64_t bp_offset = 0;
   bool outermost = false;  // the return address is undefined
   bool unknown = false;    // the return address is somewhere that we do not follow
+  int return_greg = -1;    // the register that has it, as a place in ucontext's gregs; -1: it is in memory
 };
+
+// Place of a DWARF register in ucontext's gregs, -1 for others.
+int greg_of(uint64_t dwarf) noexcept {
+  constexpr int8_t kPlace[] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI, REG_RBP, REG_RSP,
+                               REG_R8,  REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
+  return dwarf < sizeof kPlace ? kPlace[dwarf] : -1;
+}
 
 void set_saved(Rules& rules, uint64_t reg, int64_t offset) noexcept {
   if (reg == kBp) rules.bp = Bp::AT_CFA, rules.bp_offset = offset;
-  if (reg == kReturnAddress) rules.unknown = offset != -8, rules.outermost = false;
+  if (reg == kReturnAddress) rules.unknown = offset != -8, rules.outermost = false, rules.return_greg = -1;
+}
+
+void set_register(Rules& rules, uint64_t reg, uint64_t holder) noexcept {
+  if (reg == kBp) rules.bp = Bp::LOST;
+  if (reg == kReturnAddress) rules.return_greg = greg_of(holder), rules.unknown = rules.return_greg < 0, rules.outermost = false;
 }
 
 void set_lost(Rules& rules, uint64_t reg) noexcept {
@@ -59,7 +73,7 @@ void set_same(Rules& rules, uint64_t reg) noexcept {
 
 void restore(Rules& rules, const Rules& initial, uint64_t reg) noexcept {
   if (reg == kBp) rules.bp = initial.bp, rules.bp_offset = initial.bp_offset;
-  if (reg == kReturnAddress) rules.outermost = initial.outermost, rules.unknown = initial.unknown;
+  if (reg == kReturnAddress) rules.outermost = initial.outermost, rules.unknown = initial.unknown, rules.return_greg = initial.return_greg;
 }
 
 // The linker's rule for a PLT entry: rsp + 8 + ((rip & 15) >= N ? 8 : 0), N as a literal in byte 6 (0x30 + N).
@@ -169,8 +183,7 @@ class Machine {
         return true;  // same_value
       case 0x09:
         reg = in.uleb();
-        in.uleb();
-        set_lost(rules, reg);
+        set_register(rules, reg, in.uleb());
         return true;  // register
       case 0x0a:
         return remember();  // remember_state
@@ -252,6 +265,7 @@ class Machine {
   }
   bool recall() noexcept {
     if (depth_ == 0) return false;
+    AIFLAME_ASSERT(depth_ > 0 && depth_ <= kDepth);
     rules = saved_[--depth_];
     return true;
   }
@@ -262,13 +276,6 @@ class Machine {
   Rules initial_, saved_[kDepth];
   int depth_ = 0;
 };
-
-// Place of a DWARF register in ucontext's gregs, -1 for others.
-int greg_of(uint64_t dwarf) noexcept {
-  constexpr int8_t kPlace[] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI, REG_RBP, REG_RSP,
-                               REG_R8,  REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
-  return dwarf < sizeof kPlace ? kPlace[dwarf] : -1;
-}
 
 bool fits(int64_t value, int64_t limit) noexcept { return value >= -limit && value < limit; }
 
@@ -281,6 +288,11 @@ Row pack(const Rules& rules) noexcept {
     if (row.cfa_extra < 0) return {};
     if (rules.cfa_register == kSp) row.cfa = Cfa::SP;
     if (rules.cfa_register == kBp) row.cfa = Cfa::BP;
+  }
+  if (rules.return_greg >= 0) {
+    if (row.cfa != Cfa::SP) return {};
+    row.cfa = Cfa::RETURNING;
+    row.cfa_extra = rules.return_greg;
   }
   row.bp = rules.bp;
   if (rules.bp == Bp::AT_CFA || rules.bp == Bp::AT_BP) {

@@ -9,7 +9,8 @@
 
 namespace aiflame::eh_frame {
 
-// How the canonical frame address (CFA, the stack pointer before the call) is found. The return address lies just below it.
+// How the canonical frame address (CFA, the stack pointer before the call) is found. The return address lies just below it, but where a
+// register has it.
 enum class Cfa : uint8_t {
   NONE,       // no rule, or one that we cannot follow
   SP,         // rsp + cfa_offset
@@ -18,6 +19,7 @@ enum class Cfa : uint8_t {
   BP_DEREF,   // *(rbp + cfa_offset) + cfa_extra: a function that realigned its stack
   SP_DEREF,   // *(rsp + cfa_offset) + cfa_extra: hand-written assembly
   REGISTER,   // register cfa_extra (place in ucontext's gregs) + cfa_offset
+  RETURNING,  // rsp + cfa_offset, and register cfa_extra has the return address: libgcc's way into a handler, and vfork()
   SIGNAL,     // the kernel's signal frame: all registers are on the stack
   OUTERMOST,  // the first function of a thread
 };

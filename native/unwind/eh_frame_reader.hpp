@@ -1,5 +1,7 @@
 // The encoding of `.eh_frame`: numbers, pointers, and its two kinds of entries (CIE: shared by functions, FDE: one a function).
 #pragma once
+#include "base/assertion.hpp"
+
 #include <cstdint>
 #include <cstring>
 
@@ -116,6 +118,7 @@ class Reader {
 
  private:
   void skip(uint64_t bytes) noexcept {
+    AIFLAME_ASSERT(bytes <= left());
     at_ += bytes;
     vaddr_ += bytes;
   }

@@ -2,6 +2,7 @@
 #pragma GCC optimize("no-tree-slp-vectorize")
 #include "unwind/native_unwinder.hpp"
 
+#include "base/assertion.hpp"
 #include "base/sys.hpp"
 #include "unwind/native_unwinder_state.hpp"
 #include "unwind/native_unwinder_step.hpp"
@@ -44,6 +45,7 @@ class Walk {
       same = 0;
       ending = Ending::FULL;
     }
+    AIFLAME_ASSERT(count + count_ <= kRoom && same <= intact_);
     for (uint32_t left = count_; left > 0; count++) keep(count, state_.fresh[--left]);
     state_.kept = ending == Ending::OUTERMOST && (ends_by_rule_ || met_) ? count : 0;
     state_.kept_generation = stepper_.generation();
@@ -154,12 +156,14 @@ class Walk {
 
   // Of the frames that follow, there is room for so many.
   void keep_innermost(uint32_t room, uint32_t count) noexcept {
+    AIFLAME_ASSERT(room <= count && count <= kRoom);
     memmove(state_.pcs, state_.pcs + (count - room), room * sizeof *state_.pcs);
     memmove(state_.sps, state_.sps + (count - room), room * sizeof *state_.sps);
     memmove(state_.words, state_.words + (count - room), room * sizeof *state_.words);
   }
 
-  static uint64_t load(uint64_t address) noexcept { return *reinterpret_cast<const uint64_t*>(address); }
+  // As Stepper::load().
+  [[gnu::no_sanitize_address]] static uint64_t load(uint64_t address) noexcept { return *reinterpret_cast<const uint64_t*>(address); }
 
   State& state_;
   Stepper stepper_;

@@ -1,5 +1,6 @@
 #include "unwind/native_unwinder_step.hpp"
 
+#include "base/assertion.hpp"
 #include "base/safe_load.hpp"
 #include "unwind/jit_code.hpp"
 
@@ -77,6 +78,7 @@ Rule& NativeUnwinder::State::new_rule(uint64_t pc, uint32_t generation) noexcept
     rules_generation = generation;
   }
   if (!rules_used) rules_used = 1;
+  AIFLAME_ASSERT(rules_used > 0 && rules_used < kRules);
   auto& set = index[set_of(pc)];
   memmove(set + 1, set, sizeof set - sizeof *set);
   set[0] = static_cast<uint16_t>(rules_used);
@@ -106,7 +108,21 @@ Step Stepper::step(Cursor& at, Link& link) noexcept {
 
 // The caller, given this frame's CFA: the return address lies below it.
 Step Stepper::leave(Cursor& at, Link& link, const eh_frame::Row& row, uint64_t cfa) const noexcept {
-  if (cfa < at.sp + 8 || cfa > high_ || cfa % 8) return Step::BOUNDS;
+  if (cfa < at.sp + 8 || cfa > high_ || cfa % 8 || !find_bp(at, link, row, cfa)) return Step::BOUNDS;
+  return arrive(at, load(cfa - 8), cfa);
+}
+
+// The same where a register has the return address, which may have been popped: then the frame has no room on the stack any more.
+Step Stepper::leave_by_register(Cursor& at, Link& link, const eh_frame::Row& row) const noexcept {
+  if (!at.all) return Step::LOST;
+  uint64_t cfa = at.sp + static_cast<uint64_t>(int64_t{row.cfa_offset}), pc = static_cast<uint64_t>(at.all[row.cfa_extra]);
+  if (cfa < at.sp || cfa > high_ || cfa % 8 || !find_bp(at, link, row, cfa)) return Step::BOUNDS;
+  link.flags |= Link::ONCE;
+  return arrive(at, pc, cfa);
+}
+
+// The caller's. False: it would lie outside.
+bool Stepper::find_bp(Cursor& at, Link& link, const eh_frame::Row& row, uint64_t cfa) const noexcept {
   link.flags = static_cast<uint8_t>((link.flags & ~Link::ONCE) | (row.cfa == Cfa::BP || row.bp == Bp::AT_BP ? Link::USES_BP : 0));
   if (row.bp == Bp::LOST) {
     at.bp = 0;
@@ -114,12 +130,12 @@ Step Stepper::leave(Cursor& at, Link& link, const eh_frame::Row& row, uint64_t c
   }
   if (row.bp == Bp::AT_CFA || row.bp == Bp::AT_BP) {
     uint64_t slot = (row.bp == Bp::AT_BP ? at.bp : cfa) + static_cast<uint64_t>(int64_t{8} * row.bp_words);
-    if (!readable(slot)) return Step::BOUNDS;
+    if (!readable(slot)) return false;
     at.bp = load(slot);
     link.bp_slot = slot;
     if (slot < at.sp) link.flags |= Link::ONCE;
   }
-  return arrive(at, load(cfa - 8), cfa);
+  return true;
 }
 
 Step Stepper::arrive(Cursor& at, uint64_t pc, uint64_t sp) noexcept {
@@ -141,6 +157,8 @@ Step Stepper::by_rule(Cursor& at, Link& link, const Rule& rule) noexcept {
       return leave(at, link, row, at.sp + ((at.pc & 15) >= offset ? 16 : 8));
     case Cfa::REGISTER:
       return at.all ? leave(at, link, row, static_cast<uint64_t>(at.all[row.cfa_extra]) + offset) : Step::LOST;
+    case Cfa::RETURNING:
+      return leave_by_register(at, link, row);
     case Cfa::BP_DEREF:
     case Cfa::SP_DEREF: {
       uint64_t slot = (row.cfa == Cfa::BP_DEREF ? at.bp : at.sp) + offset;
@@ -164,7 +182,7 @@ Step Stepper::by_rule(Cursor& at, Link& link, const Rule& rule) noexcept {
 // The kernel pushed a ucontext, right below which the handler's return address was: gregs come after flags, link and stack_t.
 Step Stepper::leave_signal(Cursor& at) const noexcept {
   constexpr uint64_t kGregs = offsetof(ucontext_t, uc_mcontext.gregs);
-  if (!readable(at.sp + kGregs) || !readable(at.sp + kGregs + 8 * REG_RIP)) return Step::BOUNDS;
+  if (at.sp % 8 || !readable(at.sp + kGregs) || !readable(at.sp + kGregs + 8 * REG_RIP)) return Step::BOUNDS;
   auto* all = reinterpret_cast<const greg_t*>(at.sp + kGregs);
   auto sp = static_cast<uint64_t>(all[REG_RSP]);
   if (sp <= at.sp || sp >= high_) return Step::BOUNDS;  // the signal came on an alternate stack, or this is no signal frame

@@ -3,6 +3,8 @@
 #include "unwind/modules.hpp"
 #include "unwind/native_unwinder_state.hpp"
 
+#include <cstring>
+
 namespace aiflame {
 
 struct Cursor {
@@ -37,10 +39,17 @@ class Stepper {
 
  private:
   bool readable(uint64_t address) const noexcept { return address >= low_ && address <= high_ - 8; }
-  static uint64_t load(uint64_t address) noexcept { return *reinterpret_cast<const uint64_t*>(address); }
+  // Of the stack, where an address sanitizer forbids the words between variables. The address may be no multiple of 8.
+  [[gnu::no_sanitize_address]] static uint64_t load(uint64_t address) noexcept {
+    uint64_t word;
+    memcpy(&word, reinterpret_cast<const void*>(address), sizeof word);
+    return word;
+  }
 
   Step by_rule(Cursor& at, Link& link, const Rule& rule) noexcept;
   Step leave(Cursor& at, Link& link, const eh_frame::Row& row, uint64_t cfa) const noexcept;
+  Step leave_by_register(Cursor& at, Link& link, const eh_frame::Row& row) const noexcept;
+  bool find_bp(Cursor& at, Link& link, const eh_frame::Row& row, uint64_t cfa) const noexcept;
   static Step arrive(Cursor& at, uint64_t pc, uint64_t sp) noexcept;
   Step leave_signal(Cursor& at) const noexcept;
   bool by_prologue(Cursor& at) noexcept;

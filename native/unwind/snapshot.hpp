@@ -4,6 +4,7 @@
 // Two buffers take turns: a reader copies what it finds and looks whether its buffer may have been rewritten meanwhile. Memory
 // is never given back (a reader may be in it), but grows by doubling, so what is kept is at most twice what is used.
 #pragma once
+#include "base/assertion.hpp"
 #include "base/sys.hpp"
 
 #include <atomic>
@@ -39,6 +40,8 @@ class Snapshot {
 
   // Writer: room for the entries that publish() will show, sorted by `low`. nullptr when there is no memory.
   Entry* draft(size_t room) noexcept {
+    // A reader that is still in that buffer, and sees a word of the draft in it, then also sees that another version is out.
+    std::atomic_thread_fence(std::memory_order_release);
     std::atomic<Block*>& slot = buffers_[(version_.load(std::memory_order_relaxed) + 1) & 1];
     Block* block = slot.load(std::memory_order_relaxed);
     if (block && block->capacity >= room) return block->entries();
@@ -52,6 +55,7 @@ class Snapshot {
   }
   void publish(size_t count) noexcept {
     uint32_t next = version_.load(std::memory_order_relaxed) + 1;
+    AIFLAME_ASSERT(count <= buffers_[next & 1].load(std::memory_order_relaxed)->capacity);
     buffers_[next & 1].load(std::memory_order_relaxed)->count = count;
     version_.store(next, std::memory_order_release);
   }
@@ -63,7 +67,8 @@ class Snapshot {
     const Entry* entries() const noexcept { return reinterpret_cast<const Entry*>(this + 1); }
   };
 
-  static bool search(const Block* block, uint64_t address, Entry* out) noexcept {
+  // The entry may be half written: find() checks the version afterwards. (A thread sanitizer cannot know that.)
+  [[gnu::no_sanitize_thread]] static bool search(const Block* block, uint64_t address, Entry* out) noexcept {
     if (!block) return false;
     const size_t total = block->count;
     if (total > block->capacity) return false;

@@ -1,5 +1,6 @@
 #include "unwind/stack_trie.hpp"
 
+#include "base/assertion.hpp"
 #include "base/fresh_memory.hpp"
 #include "base/sys.hpp"
 #include "spool/spool.hpp"
@@ -64,6 +65,7 @@ uint32_t node(uint32_t parent, FrameWord frame) noexcept {
         if (slot.compare_exchange_strong(value, mine, std::memory_order_acq_rel)) return made;
         // Somebody took the slot in between: perhaps for this very key (our row then stays an unused twin).
       }
+      AIFLAME_ASSERT(static_cast<uint32_t>(value) != 0);  // a slot that is taken has a node
       if (value >> 32 == hash >> 32 && is(static_cast<uint32_t>(value), parent, frame)) return static_cast<uint32_t>(value);
     }
   }

@@ -57,11 +57,13 @@ def python_with(package: str) -> str:
 # Every instruction of a scene: the frames outside it are known.
 
 
-@pytest.mark.parametrize("scene", ["calls", "realigned", "libc", "vdso", "binding", "signal", "exception"])
+@pytest.mark.parametrize("scene", ["calls", "realigned", "libc", "vdso", "binding", "signal", "exception", "register"])
 def test_at_every_instruction_of_a_program_the_stack_ends_in_the_frames_that_stepped(scene: str) -> None:
     told = run("unwind_stepped", scene)
     assert told["steps"] > (10_000 if scene == "exception" else 500)
     assert told["whole"] == told["steps"]
+    # Where a register has the return address, the frame that it leads to is the caller.
+    assert told["register_found"] == told["register_returns"] >= (100 if scene == "register" else 0)
 
 
 # Walks that reuse the last stack.

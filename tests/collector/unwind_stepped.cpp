@@ -1,5 +1,6 @@
 // Runs a scene one instruction at a time and unwinds at every single one: the frames outside the scene never change, so each
-// stack has to end in them. Prints how many instructions there were, at how many the stack was whole, and exactly so.
+// stack has to end in them. Prints how many instructions there were, at how many the stack was whole, and exactly so; and of those that
+// return by a register (libgcc's, when an exception is caught), at how many the caller was where the register says.
 //
 //   unwind_stepped SCENE
 #include "innermost_first.hpp"
@@ -24,7 +25,7 @@ NativeUnwinder* unwinder;
 uint64_t stack_high;
 NativeFrame frames[kRoom], outside[kRoom];
 size_t outside_count;
-uint64_t steps, whole, exact;
+uint64_t steps, whole, exact, register_returns, register_found;
 volatile sig_atomic_t stepping;
 
 void on_step(int, siginfo_t*, void* raw) {
@@ -46,6 +47,12 @@ void on_step(int, siginfo_t*, void* raw) {
   steps++;
   whole += right;
   exact += right && ending == Ending::OUTERMOST;
+  // pop %rcx, and now jmp *%rcx.
+  auto* code = reinterpret_cast<const uint8_t*>(from.pc);
+  if (code[-1] == 0x59 && code[0] == 0xff && code[1] == 0xe1) {
+    register_returns++;
+    register_found += count > 1 && frames[1].pc == static_cast<uint64_t>(all[REG_RCX]) && frames[1].sp == from.sp;
+  }
   if (!right && getenv("UNWIND_VERBOSE")) fprintf(stderr, "at %#lx: %zu frames, ending %d\n", from.pc, count, static_cast<int>(ending));
 }
 
@@ -83,6 +90,22 @@ int compare_ints(const void* left, const void* right) { return *static_cast<cons
 
 void on_user_signal(int) { sink = leaf(3); }
 
+// As libgcc's functions end when an exception is caught.
+extern "C" void returns_by_register();
+asm(R"(
+  .text
+  .type returns_by_register, @function
+returns_by_register:
+  .cfi_startproc
+  endbr64
+  pop %rcx
+  .cfi_adjust_cfa_offset -8
+  .cfi_register 16, 2
+  jmp *%rcx
+  .cfi_endproc
+  .size returns_by_register, .-returns_by_register
+)");
+
 void run(const std::string& scene) {
   if (scene == "calls") calls(20);
   if (scene == "realigned") realigned(100);
@@ -108,6 +131,8 @@ void run(const std::string& scene) {
     sink = static_cast<double>(now.tv_nsec);
   }
   if (scene == "binding") sink = static_cast<double>(strtoull("12", nullptr, 10) + strverscmp("a", "b"));  // first calls, bound lazily
+  if (scene == "register")
+    for (int at = 0; at < 100; at++) returns_by_register();
   if (scene == "signal") raise(SIGUSR1);
 }
 
@@ -138,6 +163,7 @@ int main(int, char** arguments) {
   sigaction(SIGTRAP, &action, nullptr);
   signal(SIGUSR1, on_user_signal);
   step_through(arguments[1]);
-  printf("{\"steps\": %lu, \"whole\": %lu, \"exact\": %lu}\n", steps, whole, exact);
+  printf("{\"steps\": %lu, \"whole\": %lu, \"exact\": %lu, \"register_returns\": %lu, \"register_found\": %lu}\n", steps, whole, exact,
+         register_returns, register_found);
   return 0;
 }
