@@ -117,7 +117,7 @@ with ittapi.task("task", domain="I"), aiflame.region("ours"), nvtx.annotate("ran
 def test_a_tool_of_the_programs_own_stays_and_that_is_said(record: Recorder, variable: str, api: str) -> None:
     run = record(PYTHON, "-c", f"import os; print(os.environ[{variable!r}])", env={variable: "/opt/tool.so"})
     assert run.stdout == "/opt/tool.so\n"
-    note = f"{variable} is already set to /opt/tool.so: recording without what the program marks by {api}"
+    note = f"{variable} is already set to /opt/tool.so: recording without regions that the program marks by {api}"
     assert note in run.stderr and note in run.profile().store.notes()
 
 

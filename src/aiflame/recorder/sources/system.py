@@ -52,7 +52,7 @@ class Disks:
             self._file.close()
 
     def _rows(self) -> dict[bytes, list[bytes]]:
-        """By name, what follows it."""
+        """The columns after the name of each disk, by its name."""
         assert self._file is not None
         lines = (line.split() for line in self._file.read().split(b"\n"))
         return {fields[2]: fields[3:] for fields in lines if len(fields) > 12}
