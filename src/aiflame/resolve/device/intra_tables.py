@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from aiflame.errors import AiflameError
 from aiflame.intra.captures import FOLDER, SUFFIX, Captures, Kernel, Launch, pids, read
-from aiflame.intra.tables import Ran, tables
+from aiflame.intra.tables import LaunchTimes, tables
 from aiflame.profile.door import Folder
 from aiflame.profile.store import Profile
 from aiflame.profile.tables_intra import TABLES
@@ -139,7 +139,7 @@ class _Starts:
         by_name = {str(name): _Runs(*(rows[column].to_numpy() for column in columns)) for (name,), rows in parts.items()}
         return _Starts(by_name, {name: set() for name in by_name})
 
-    def find(self, kernel: Kernel, launch: Launch) -> Ran | None:
+    def find(self, kernel: Kernel, launch: Launch) -> LaunchTimes | None:
         """By its number if the program knew it, else the first launch of that name from when the program said that it launches."""
         runs = self.by_name.get(kernel.name)
         if runs is None:
@@ -155,4 +155,4 @@ class _Starts:
             return None
         self.taken[kernel.name].add(at)
         start, end = int(runs.start_ns[at]), int(runs.end_ns[at])
-        return Ran(start, max(end, start))
+        return LaunchTimes(start, max(end, start))
