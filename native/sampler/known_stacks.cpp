@@ -16,7 +16,7 @@ namespace {
 
 using Slot = KnownStacks::Slot;
 
-// A handler of the program's may leave a capture by a jump: what tells that a thing holds is taken away before it is changed, and put back
+// The program's handler may leave a capture by a jump: so the mark that an entry is valid is removed before the entry is changed, and set again
 // last.
 void in_this_order() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
@@ -47,7 +47,7 @@ Found find(KnownStacks& known, LastStack& last, uint32_t (*intern)(LastStack&) n
 
 Proof& proof_at(KnownStacks& known, uint32_t at) noexcept { return *reinterpret_cast<Proof*>(known.kept + at); }
 
-// All of them lie on the stack that the thread is on, above its stack pointer.
+// Whether all of them are on the thread's current stack, above its stack pointer.
 bool are_same_on_stack(const Slot* slots, size_t count) noexcept {
   uint64_t differences = 0;
   for (size_t at = 0; at < count; at++) differences |= *reinterpret_cast<const uint64_t*>(slots[at].read.address) ^ slots[at].read.value;
@@ -85,18 +85,18 @@ void begin_anew(KnownStacks& known, const Thread& thread) noexcept {
   known.begun_ns = now_ns();
 }
 
-// What is kept is of no use any more, or was not for a while. To find out anew what comes again costs little, if it is done seldom.
+// The stored proofs are useless now, or were for a while. Discarding them is cheap if it is rare: recurring stacks are proved again.
 void begin_anew_seldom(KnownStacks& known, const Thread& thread) noexcept {
   constexpr uint64_t kSeldom = 10'000'000'000;
   if (now_ns() - known.begun_ns > kSeldom) begin_anew(known, thread);
 }
 
-// Where a span may go on from another one's words.
+// The span whose words another span may continue.
 struct Place {
   uint32_t span, count;
 };
 
-// How many of the words are the same as those that `like` ends with, and where they are.
+// How many of the words equal the last words of `like`, and where these are.
 uint32_t shared(const KnownStacks& known, uint32_t like, const Read* words, uint32_t count, Place* end) noexcept {
   constexpr uint32_t kDeepest = 4;
   Place chain[kDeepest];
@@ -117,7 +117,7 @@ uint32_t shared(const KnownStacks& known, uint32_t like, const Read* words, uint
   return same;
 }
 
-// Where there is room for all of them.
+// Succeeds if there is room for all of them.
 uint32_t keep(KnownStacks& known, uint32_t like, const Read* words, uint32_t count) noexcept {
   Place outside;
   uint32_t same = shared(known, like, words, count, &outside), own = count - same, at = known.used;
@@ -128,17 +128,17 @@ uint32_t keep(KnownStacks& known, uint32_t like, const Read* words, uint32_t cou
   return at;
 }
 
-// Where a stack is often not known by its words, they are not worth writing down.
+// If stacks are rarely recognized by their words, writing these down does not pay.
 constexpr uint8_t kTries = 8;
 
-// Of the stack that was just walked; where the proof is kept by which it is known from now on, 0: there is none.
+// Stores the proof of the stack that was just walked. Returns the place of the proof, 0: there is none.
 uint32_t prove(Thread& thread, const Registers& from, KnownStack& stack) noexcept {
   KnownStacks& known = *thread.known;
   uint64_t stamp = known.stamp, python = python::walked_from();
   if (stamp != learnt::stamp() || !python::may_be_kept()) return 0;
   const Proof before = stack.proof ? proof_at(known, stack.proof) : Proof{};
   bool had_one = before.node == stack.node, holds_still = had_one && before.stamp == stamp;
-  // One may hold, and another stack came before it than the last time.
+  // A proof may be valid although another stack preceded it this time.
   for (uint32_t at = holds_still ? stack.proof : 0; at; at = proof_at(known, at).other)
     if (holds(known, proof_at(known, at), from, python, stamp)) return at;
   if (known.full || (had_one && before.made >= kTries)) return begin_anew_seldom(known, thread), 0;
@@ -178,7 +178,7 @@ uint32_t prove(Thread& thread, const Registers& from, KnownStack& stack) noexcep
   return stack.proof = at;
 }
 
-// A proof, and most of its own words: other work comes before they are looked at, but they stay nearer than they were.
+// Prefetches a proof and most of its words: other work comes before they are read, but they stay closer in the cache.
 void fetch(const Slot* proof) noexcept {
   constexpr uint32_t kLines = 8;
   for (uint32_t line = 0; line < kLines; line++) __builtin_prefetch(proof + line * KnownStacks::kProofSlots);
@@ -189,8 +189,8 @@ uint32_t met_then(const KnownStacks& known, uint32_t then) noexcept {
   return kept ? known.order[then % KnownStacks::kMostOrder] : 0;
 }
 
-// A program does the same over and over: what comes next came next the last time, too. As long as what comes is what came then, it is
-// followed; else it is gone on from where the stack that came was met last.
+// A program repeats itself: the next stack is probably the one that came next the last time. As long as predictions are right, we follow the
+// recorded order; else we continue from the last occurrence of the actual stack.
 void meet(KnownStacks& known, uint32_t at) noexcept {
   Proof& proof = proof_at(known, at);
   bool was_due = met_then(known, known.due) == at;
@@ -203,7 +203,7 @@ void meet(KnownStacks& known, uint32_t at) noexcept {
   known.due = was_due ? known.due + 1 : known.last_due;
 }
 
-// Of a program whose address space is limited, as much is not taken; nor is it asked for again and again where it was refused.
+// Takes less memory in a program with a limited address space, and does not ask again and again after a refusal.
 bool has_room() noexcept {
   rlimit limit{};
   long told = sys::call(SYS_prlimit64, 0, RLIMIT_AS, 0, reinterpret_cast<long>(&limit));
@@ -215,7 +215,7 @@ void map(Thread& thread) noexcept {
   if (refused.load(std::memory_order_relaxed)) return;
   void* memory = has_room() ? sys::map_memory(sizeof(KnownStacks)) : nullptr;
   if (!memory) refused.store(true, std::memory_order_relaxed);
-  // Of huge pages, a few words here and there would take megabytes.
+  // With huge pages, a few scattered words would take megabytes.
   if (memory) sys::call(SYS_madvise, reinterpret_cast<long>(memory), sizeof(KnownStacks), MADV_NOHUGEPAGE);
   thread.known = static_cast<KnownStacks*>(memory);
 }
@@ -248,7 +248,7 @@ uint32_t node_of(Thread& thread, const Registers& from, uint32_t (*intern)(LastS
   KnownStacks& known = *thread.known;
   Found found = find(known, thread.last, intern);
   KnownStack& stack = found.stack;
-  // One that is met for the first time may be so for the last.
+  // A stack that occurs for the first time may never occur again.
   bool whole = !thread.last.mark && !thread.launched_by && thread.last.native_count && known.used && known.stack_high == thread.stack_high;
   uint32_t proof = !found.is_new && stack.node && whole ? prove(thread, from, stack) : 0;
   known.last = 0;

@@ -1,7 +1,7 @@
-// Stacks that a thread's hooks have met: a program launches the same work from the same places, and in the same order.
+// A cache of the stacks from which a thread has called hooks: a program launches the same work from the same places, and in the same order.
 //
-// A capture is a function of the words that it reads: of the stack, of the interpreter's frames. Those of a stack that was met again are
-// written down with its node. Where they are all the same the next time, so is the node, and nothing is walked.
+// A capture depends only on the words that it reads: of the stack, and of the interpreter's frames. The words of a recurring stack are stored with
+// its node. If all of them are the same the next time, so is the node, and no walk is needed.
 #pragma once
 #include "unwind/frames.hpp"
 
@@ -19,28 +19,28 @@ struct KnownStack {
   uint32_t proof;  // where it is kept, 0: nowhere
 };
 
-// One way in which a stack is known: what it was read from.
+// A proof: the words from which a stack was read, by which it is recognized.
 struct Proof {
   uint64_t pc, sp, bp;                  // where the walk began
   uint64_t python;                      // python::walked_from()
   uint64_t stamp;                       // learnt::stamp(); 0: it is none
   uint32_t native_words, python_words;  // where the first of their spans are kept
   uint32_t node;
-  uint32_t met;    // number in KnownStacks::order when it was met last, or the proof made before it; 0: not yet
-  uint32_t other;  // the proof made before it of the same stack, whose frames may lie elsewhere by turns; 0: none that holds
+  uint32_t met;    // number of its last occurrence in KnownStacks::order, or the proof made before it; 0: not yet
+  uint32_t other;  // an older proof of the same stack, whose frames may alternate between places; 0: no valid one
   bool by_bp;
-  uint8_t made;  // how often the stack got one
+  uint8_t made;  // how many proofs the stack has had
 };
 
-// Words as they were read, outermost first; they follow it. Stacks begin alike: those that it has in common with another are there.
+// Words as they were read, outermost first; they follow this header. Stacks begin alike: words shared with another span are only stored there.
 struct Span {
-  uint32_t outside, outside_count;  // the span that it goes on from, and after how many of its words; 0: from none
+  uint32_t outside, outside_count;  // the span that it continues, and after how many of its words; 0: none
   uint32_t count;
 };
 
-// Of one thread. Zeroed memory knows none; little of it is touched as a rule.
+// The cache of one thread. Zeroed memory is an empty one; usually little of it is touched.
 struct KnownStacks {
-  // A training step has thousands of launches, each from its own place: a set has room for those that fall into it, and is a cache line.
+  // A training step has thousands of launches, each from its own place: a set has room for the stacks with the same hash, and is a cache line.
   static constexpr uint32_t kSets = 4096, kWays = 4;
   static constexpr uint32_t kRoom = 1 << 20, kMostRead = 4096;
   union Slot {
@@ -51,18 +51,18 @@ struct KnownStacks {
   static constexpr uint32_t kMostOrder = 1 << 15;  // more launches than most steps have
   static_assert(sizeof(Slot) == 16 && sizeof(Proof) <= kProofSlots * sizeof(Slot));
 
-  // What each launch needs lies in one line of the processor's cache.
+  // The data that each launch needs fit into one line of the processor's cache.
   uint64_t stamp;       // when the last capture began
-  uint64_t stack_high;  // the thread's: with another, no proof is one
-  uint32_t met;         // stacks that had a proof
-  uint32_t last;        // proof of the stack met last, 0: it has none
-  uint32_t due;         // number in `order` of what came where we are now, 0: nobody knows
-  uint32_t last_due;    // and of what came after `last` the time before
+  uint64_t stack_high;  // the thread's: proofs are only valid for this stack
+  uint32_t met;         // stacks that were recognized by a proof
+  uint32_t last;        // proof of the last stack, 0: it has none
+  uint32_t due;         // number in `order` of the predicted stack, 0: no prediction
+  uint32_t last_due;    // and of the stack that followed `last` the previous time
   uint32_t used;
   bool full;
   uint32_t last_native, last_python;  // spans made last: the next are compared with them
   uint64_t begun_ns;
-  uint32_t order[kMostOrder];  // the proofs that were met, as they came, from number 1 on, in a ring
+  uint32_t order[kMostOrder];  // the recognized proofs in order of time, from number 1 on, in a ring
   alignas(64) KnownStack at[kSets * kWays];
   // A proof and its spans, then those of the stack that came next: what is to be compared lies side by side.
   alignas(64) Slot kept[kRoom];
@@ -71,13 +71,13 @@ struct KnownStacks {
 
 namespace known_stacks {
 
-// The node of the calling thread's stack, if it is known at a glance; 0: it has to be walked.
+// The node of the calling thread's stack, if a proof shows it; 0: the stack has to be walked.
 uint32_t at_a_glance(Thread& thread, const Registers& from) noexcept;
 
-// The node of the stack that was just walked (Thread::last) from there; `intern` finds it, where the stack is met for the first time.
+// Stores the stack that was just walked (Thread::last) from there, and returns its node; `intern` finds the node of a new stack.
 uint32_t node_of(Thread& thread, const Registers& from, uint32_t (*intern)(LastStack&) noexcept) noexcept;
 
-// The thread's last capture was left by a jump: what it was about to write down is not gone on from.
+// The thread's last capture was left by a jump: its unfinished entry is dropped.
 void was_left(Thread& thread) noexcept;
 
 // Nobody captures in the thread any more.

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kBytes = 64 * 1024;
 
-// A stack for as long as it lives. Few are in use at once, however many threads there are: they are kept for the next.
+// A stack, taken while this object lives. Few are in use at the same time, however many threads there are: they are reused.
 class Borrowed {
  public:
   Borrowed() noexcept {

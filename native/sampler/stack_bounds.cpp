@@ -12,7 +12,7 @@ namespace aiflame {
 
 namespace {
 
-// Takes /proc/self/maps a character at a time, so that a line needs no room: a tick's stack may be a few KB.
+// Parses /proc/self/maps one character at a time, so that a line needs no buffer: a tick's stack may be a few KB.
 class Search {
  public:
   explicit Search(uint64_t address) noexcept : address_(address) {}

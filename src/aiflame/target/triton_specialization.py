@@ -3,8 +3,8 @@
 The word has the function's name, its constexprs in the order of its parameters, its warps and stages; usual values are left out:
 
 - a name of one word is kept up to six letters; a name of several words is reduced to initials: `HEAD_DIM=64` → `hd64`,
-  `BLOCK_M=128` → `bm128`. `BLOCK` alone counts as a block size: `BLOCK=256` and `BLOCK_SIZE=256` → `bs256`. Where two parameters of a function,
-  or one and `w` or `s`, would have the same abbreviation, all of these get more letters.
+  `BLOCK_M=128` → `bm128`. `BLOCK` alone counts as a block size: `BLOCK=256` and `BLOCK_SIZE=256` → `bs256`. Where two parameters of a
+  function, or one and `w` or `s`, would have the same abbreviation, all of these get more letters.
 - `True` is the name itself (`IS_CAUSAL` → `causal`); `False`, `None` and "" are left out.
 - a type, a function or a text is written as its value: `ACTIVATION="relu"` → `relu`, `OUT_DTYPE=fp16` → `outfp16`.
 - tuples of numbers are `bs64x32`; long values and values without a name become a hash.
