@@ -193,14 +193,14 @@ def test_a_name_of_ten_thousand_characters_is_kept(scene: Scene) -> None:
     assert name == "n" * 10_000
 
 
-def test_dropped_records_are_said(scene: Scene) -> None:
+def test_dropped_records_are_noted(scene: Scene) -> None:
     dropped = scene("split", env={"FAKE_CUPTI_DROP": "4"})  # every fourth
     assert 20 < len(joined(dropped.process, "kernels")) < 40
     (note,) = dropped.notes
     assert "dropped" in note
 
 
-def test_an_old_cupti_is_said(scene: Scene) -> None:
+def test_an_old_cupti_is_noted(scene: Scene) -> None:
     old = scene("split", env={"FAKE_CUPTI_VERSION": "17"})
     assert old.notes == ["CUPTI is older than CUDA 12.0: GPU kernels are not recorded; mend it with: pip install nvidia-cuda-cupti"]
 
@@ -242,7 +242,7 @@ def test_without_permission_everything_but_samples_is_recorded(scene: Scene) -> 
 
 
 @pytest.mark.parametrize("stays", ["0", "1"])
-def test_a_full_hardware_buffer_is_said_and_survived(scene: Scene, stays: str) -> None:
+def test_a_full_hardware_buffer_is_noted_and_survived(scene: Scene, stays: str) -> None:
     full = scene("split", gpu_sampling=5, env={"FAKE_CUPTI_HARDWARE_SAMPLES": "4000", "FAKE_CUPTI_STAYS_FULL": stays})
     assert len(joined(full.process, "kernels")) == 40
     (note,) = full.notes

@@ -75,7 +75,7 @@ class Stay:
 
 def stays_of(run: Run) -> list[Stay]:
     assert run.status == 0, run.stderr
-    return [Stay(*told) for told in json.loads(run.stdout)]
+    return [Stay(*fields) for fields in json.loads(run.stdout)]
 
 
 @dataclass(frozen=True, slots=True)
