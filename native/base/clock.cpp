@@ -37,7 +37,7 @@ class KernelLibrary {
     for (; dynamic && dynamic->d_tag != DT_NULL; dynamic++) {
       if (dynamic->d_tag == DT_SYMTAB) symbols_ = reinterpret_cast<const ElfW(Sym)*>(bias_ + dynamic->d_un.d_ptr);
       if (dynamic->d_tag == DT_STRTAB) names_ = reinterpret_cast<const char*>(bias_ + dynamic->d_un.d_ptr);
-      // The string table follows the symbols in every vdso, and its hash table may be of either kind.
+      // The string table follows the symbols in every vdso, and its hash table may have either format.
     }
   }
 

@@ -23,7 +23,7 @@ bool is_mapped(const Range& range) noexcept;
 
 struct Owner {
   bool (*overlaps)(uint64_t address, uint64_t bytes) noexcept;
-  void (*map_missing)() noexcept;  // maps again what the program has unmapped
+  void (*map_missing)() noexcept;  // maps again all places that the program has unmapped
 };
 // Called once, before any mapping that counts.
 void set_owner(const Owner& owner) noexcept;

@@ -91,7 +91,7 @@ void begin_anew_seldom(KnownStacks& known, const Thread& thread) noexcept {
   if (now_ns() - known.begun_ns > kSeldom) begin_anew(known, thread);
 }
 
-// The span whose words another span may continue.
+// A point in a span's words at which another span may continue.
 struct Place {
   uint32_t span, count;
 };
@@ -117,7 +117,7 @@ uint32_t shared(const KnownStacks& known, uint32_t like, const Read* words, uint
   return same;
 }
 
-// Succeeds if there is room for all of them.
+// Stores the words, without those shared with `like`; the caller has checked that there is room.
 uint32_t keep(KnownStacks& known, uint32_t like, const Read* words, uint32_t count) noexcept {
   Place outside;
   uint32_t same = shared(known, like, words, count, &outside), own = count - same, at = known.used;

@@ -64,7 +64,7 @@ struct KnownStacks {
   uint64_t begun_ns;
   uint32_t order[kMostOrder];  // the recognized proofs in order of time, from number 1 on, in a ring
   alignas(64) KnownStack at[kSets * kWays];
-  // A proof and its spans, then those of the stack that came next: what is to be compared lies side by side.
+  // A proof and its spans, then those of the stack that came next: words to be compared are neighbours.
   alignas(64) Slot kept[kRoom];
   Read native_read[kMostRead], python_read[kMostRead];  // while a stack is proved
 };
@@ -80,7 +80,7 @@ uint32_t node_of(Thread& thread, const Registers& from, uint32_t (*intern)(LastS
 // The thread's last capture was left by a jump: its unfinished entry is dropped.
 void was_left(Thread& thread) noexcept;
 
-// Nobody captures in the thread any more.
+// Frees the cache of a thread in which no capture runs any more.
 void unmap(Thread& thread) noexcept;
 
 }  // namespace known_stacks

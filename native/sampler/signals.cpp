@@ -284,7 +284,7 @@ void uninstall() noexcept {
     Disposition found{};
     if (real_sigaction(signal, nullptr, &found) != 0 || !is_ours(signal, found)) continue;
     Disposition theirs = wanted(signal).read();
-    // Ignoring a signal drops what is pending of it, in every thread: a tick under way must not meet the default action.
+    // Ignoring a signal drops pending ones in every thread: a tick under way must not cause the default action.
     Disposition ignore{};
     ignore.sa_handler = SIG_IGN;
     if (signal == SIGPROF) real_sigaction(signal, &ignore, nullptr);

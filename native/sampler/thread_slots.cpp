@@ -17,7 +17,7 @@ std::atomic<uint32_t> first_tid{0};
 std::atomic<bool> any_by_tid{false};  // until then `by_tid` is not touched
 AIFLAME_LARGE std::atomic<Thread*> other_slots[kSlots];
 std::atomic<Thread*>& place_of(uint32_t slot) noexcept { return slot == 0 ? first_slot : other_slots[slot]; }
-std::atomic<uint32_t> used_slots{0};  // those below may have been used: who goes through all need not touch the others' memory
+std::atomic<uint32_t> used_slots{0};  // slots below may have been used: a loop over all need not touch the others' memory
 std::atomic<uint64_t> first_taken{0};
 AIFLAME_LARGE std::atomic<uint64_t> others_taken[kSlots / 64];
 std::atomic<uint64_t>& taken(uint32_t word) noexcept { return word == 0 ? first_taken : others_taken[word]; }

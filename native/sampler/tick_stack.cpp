@@ -58,7 +58,7 @@ bool writable(stack_t* stack) noexcept { return set(nullptr, stack); }
 int error_in(const stack_t& wanted) noexcept {
   int mode = wanted.ss_flags & ~kAutoDisarm;
   if (mode != SS_DISABLE && mode != SS_ONSTACK && mode != 0) return EINVAL;
-  constexpr size_t kSmallest = 2048;  // MINSIGSTKSZ of the kernel's interface, whatever its frames need
+  constexpr size_t kSmallest = 2048;  // MINSIGSTKSZ of the kernel's interface, even if its frames need more
   return mode != SS_DISABLE && wanted.ss_size < kSmallest ? ENOMEM : 0;
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kFolder = O_RDONLY | O_DIRECTORY;  // O_PATH would do for openat(), but not for fchmod()
 
-// A file that is held open: its descriptor, and what shows that the program has not put another in its place.
+// A file that is held open: its descriptor, and the data by which we notice that the program has put another file in its place.
 class Held {
  public:
   bool valid() const noexcept {

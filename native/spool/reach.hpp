@@ -1,8 +1,8 @@
 // How a process reaches its profile once paths no longer lead there: as another user, below another root folder, with other mounts.
 //
-// As long as a program asks for no such change, no descriptor is held. Right before one, three are opened and stay: of the control page, of
-// the folder of all spools, and of this library. They are inherited, and named in AIFLAME_DESCRIPTORS, so that programs which are started
-// later are recorded, too. A program may close them: what is mapped by then is still written to.
+// As long as a program asks for no such change, no descriptor is held. Right before one, three are opened and stay: of the control page, of the
+// folder of all spools, and of this library. They are inherited, and named in AIFLAME_DESCRIPTORS, so that programs which are started later are
+// recorded, too. A program may close them: files that are mapped by then are still written to.
 #pragma once
 #include <cstdint>
 
@@ -21,7 +21,7 @@ bool needed() noexcept;
 // AIFLAME_DESCRIPTORS=… for a new program; nullptr where none is held any more.
 const char* variable() noexcept;
 
-// A path by which a new program finds this library whatever its root folder is, as long as /proc is mounted; nullptr where there is none.
+// A path by which a new program finds this library under any root folder, as long as /proc is mounted; nullptr when there is none.
 const char* library_path() noexcept;
 
 // Opens the control page of a profile / a file below its folder of spools: by descriptor if one of that profile is held, else by path. Descriptors

@@ -77,7 +77,7 @@ class SharedLives {
 
   std::atomic<uint32_t> count_{0};
   std::atomic<bool> busy_{false};
-  std::atomic<uint64_t> file_bytes_{0};  // the file has at least as many; what is mapped beyond them must not be touched
+  std::atomic<uint64_t> file_bytes_{0};  // the file has at least as many; memory mapped beyond them must not be touched
   Region regions_[kRegions] = {};        // each from the file's beginning; only the newest is written to by those who come
 };
 

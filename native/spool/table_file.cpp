@@ -190,7 +190,7 @@ long TableFile::grow(const Growth& growth) const noexcept {
   if (!there && !sys::failed(result)) result = file_room::allocate(path.text(), fd, end - allocated, allocated);
   if (!sys::failed(result)) result = map_part(fd, growth);
   sys::call(SYS_close, fd);
-  // The child of a fork has tables of its own: the kernel need not copy what it would unmap.
+  // The child of a fork has its own tables: the kernel need not copy mappings that it would only remove.
   if (!sys::failed(result)) sys::call(SYS_madvise, result, static_cast<long>(growth.bytes), MADV_DONTFORK);
   if (booked && sys::failed(result) && result != kNoRoom) control::give_back(growth.bytes);
   return result;

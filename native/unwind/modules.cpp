@@ -35,7 +35,7 @@ std::atomic<uint64_t> pause_ns{0}, not_before_ns{0}, refreshed_ns{0};
 // Rows of tables before the last forget_rows() are gone. (Not written into each placement: the child of a fork would copy that memory.)
 std::atomic<uint32_t> recordings{0};
 
-// A file at a load address: what the `modules` table has a row for. Lives in a list that starts at FileView::placed.
+// A file at a load address, which has a row in the `modules` table. Lives in a list that starts at FileView::placed.
 struct Placement {
   uint64_t base, low, high;
   uint32_t view, next, round, path, id;

@@ -24,7 +24,7 @@ struct Link {
     USES_BP = 1,     // its caller was found by its rbp
     LOSES_BP = 2,    // its caller's rbp is not known
     FOREIGN = 4,     // its pc is no return address that a rule led to: the same pc later need not be this frame
-    ONCE = 8,        // its caller was not found by registers, the return address, a saved rbp and what READS_CFA says alone
+    ONCE = 8,        // its caller was not found only by registers, the return address, a saved rbp and READS_CFA
     READS_CFA = 64,  // a function that aligns its stack keeps where its frame ends in it
     // Of a frame of the last stack:
     NEEDS_BP = 16,   // with another rbp, it has other callers
@@ -46,7 +46,7 @@ struct NativeUnwinder::State {
   uint16_t index[kSets][kWays];
   Rule unkept;          // for addresses whose meaning may change at any time
   Link fresh[kFrames];  // of this walk, innermost first
-  // The last stack, outermost first, so that what did not change stays where it is; the fields that are compared side by side.
+  // The last stack, outermost first, so that unchanged frames stay in place; fields that are compared are neighbours.
   uint64_t pcs[kFrames], sps[kFrames];
   uint8_t flags[kFrames];
   struct {

@@ -24,9 +24,9 @@ Types types;
 // One word holds fingerprint and id, so that a reader never combines the fingerprint of one code object with the id of another.
 struct Entry {
   std::atomic<uint64_t> address;
-  std::atomic<uint64_t> mark;  // fingerprint, and what look_up() answers in the low bits; 0 while it changes hands
+  std::atomic<uint64_t> mark;  // fingerprint, and the answer of look_up() in the low bits; 0 while it is replaced
 };
-constexpr uint32_t kEntries = 1 << 18;  // 4 MiB of address space, of which only what is touched is taken
+constexpr uint32_t kEntries = 1 << 18;  // 4 MiB of address space; only touched pages take memory
 constexpr uint32_t kProbes = 16;
 constexpr uint64_t kIdMask = (1ull << kIdBits) - 1, kAnswer = kIdMask | kLayerCall;
 std::atomic<Entry*> table;
