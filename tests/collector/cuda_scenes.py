@@ -1,4 +1,4 @@
-"""Scenes of fake_gpu.py, recorded on the fake driver and the fake CUPTI, and what the collector wrote of them."""
+"""Scenes of fake_gpu.py, recorded on the fake driver and the fake CUPTI, and the collector's records of them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ SAMPLED_ONCE = (
 
 
 def inside(name: str, *profiles: Path) -> list[Process]:
-    """What a scene that records itself left: one process a profile."""
+    """The results of a scene that records itself: one process per profile."""
     for profile in profiles:
         (profile / "spool").mkdir(parents=True)
         ControlPage.create(Folder.open(profile), cpu_rate=999, features=EVERYTHING, gpu_sampling=GpuSampling.AUTO).close()

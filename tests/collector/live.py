@@ -1,4 +1,4 @@
-"""Real programs with the collector in them and without it, and what the collector wrote."""
+"""Runs real programs with and without the collector, and reads the collector's tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EVERYTHING = sum(Feature)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a parent and a terminal see of a program."""
+    """A program's status and output, as its parent sees them."""
 
     status: int
     stdout: str
@@ -38,7 +38,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What one process wrote."""
+    """The tables of one process."""
 
     pid: int
     tables: Mapping[str, pl.DataFrame]

@@ -1,4 +1,4 @@
-"""A stack takes over from the last one what is the same, and nothing else."""
+"""A stack reuses exactly those frames of the last one that are the same."""
 
 from __future__ import annotations
 

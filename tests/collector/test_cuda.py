@@ -1,4 +1,4 @@
-"""What is recorded of CUDA programs, on a fake driver and a fake CUPTI: as strict as the real ones are fragile, they end the program
+"""Records of CUDA programs, on a fake driver and a fake CUPTI: as strict as the real ones are fragile, they end the program
 where those would crash, hang or lose records."""
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def test_memory_is_recorded_on_demand(scene: Scene) -> None:
 
 def test_a_replayed_kernel_leads_to_the_stack_that_captured_it(scene: Scene) -> None:
     process = scene("graphs").process
-    # A node of what was instantiated has two rows: CUPTI says that it was made, and then what it was cloned from.
+    # A node of an instantiated graph has two rows: CUPTI reports its creation, and then the node that it was cloned from.
     rows = process.table("graph_nodes").sort("original")
     assert rows["node"].is_duplicated().any(), "or it shows nothing"
     nodes = {row["node"]: row for row in rows.iter_rows(named=True)}
@@ -174,7 +174,7 @@ def test_two_devices_have_their_own_names(scene: Scene) -> None:
 
 
 def test_each_device_has_its_address(scene: Scene) -> None:
-    """The driver numbers the devices that a program may see: which of the machine's they are is told by their address."""
+    """The driver numbers the devices that a program may see: their PCI address shows which of the machine's devices they are."""
     process = scene("two_devices").process
     assert set(process.table("gpu_devices").select("device", "address").rows()) == {
         ("Fake GPU [0]", "0000:1B:00.0"),

@@ -41,7 +41,7 @@ def test_where_a_recording_is_full_cupti_is_switched_off(scene: Scene, sampling:
 def test_a_program_ends_though_cupti_cannot(scene: Scene, way: str) -> None:
     ended = scene("leave_holding_a_lock", way)
     assert ended.outcome.status == 3
-    assert len(joined(ended.processes[0], "kernels")) == 10, "what was flushed before"
+    assert len(joined(ended.processes[0], "kernels")) == 10, "records flushed before"
     assert not ended.processes[0].table("process_ends").is_empty()
 
 

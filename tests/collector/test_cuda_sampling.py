@@ -1,4 +1,4 @@
-"""Sampling of programs that run for a while, on the fake driver and the strict fake CUPTI: windows, contexts that go, what fails.
+"""Sampling of programs that run for a while, on the fake driver and the strict fake CUPTI: windows, destroyed contexts, failures.
 
 A kernel of 1 ms gives 1 ms / 2^period samples, and every kernel that has ended is counted exactly.
 """
@@ -56,7 +56,7 @@ def expected(kernels: int) -> int:
 
 
 def test_each_sample_was_taken_in_its_window_and_none_is_lost(scene: Scene) -> None:
-    """The fake decodes as often as it is told, and does not say when."""
+    """The fake decodes as often as it is configured, without reporting when."""
     outcome, process = scene("steady", "2")
     windows = process.table("gpu_windows").sort("end_ns")
     assert windows["samples"].sum() == process.table("gpu_samples")["count"].sum() == expected(int(outcome.stdout))

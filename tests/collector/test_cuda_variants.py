@@ -1,4 +1,4 @@
-"""Launches know which specialization of a kernel they are of: by the function, in every way of launching, and for nodes of graphs."""
+"""Launches have the specialization of their kernel: by the function, in every way of launching, and for nodes of graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CUPTI by itself, which overhead is told beside (benchmarks/gpu_floor.c): does it ask for what a recording asks? On the strict fake."""
+"""CUPTI by itself, the baseline of our overhead (benchmarks/gpu_floor.c): does it ask for what a recording asks? On the strict fake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads, new programs, exits and waits are followed, and a program cannot tell."""
+"""Threads, new programs, exits and waits are followed, and a program cannot notice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program marks by ITT is in the profile: through Intel's own client, called as its macros call it, and its Python package."""
+"""The profile has a program's ITT regions: through Intel's own client, called as its macros call it, and its Python package."""
 
 from __future__ import annotations
 

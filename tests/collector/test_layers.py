@@ -39,7 +39,7 @@ CELL = MODULE.replace("return self.forward(*args)", "inner = lambda: self.forwar
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What the program printed, and what was recorded of it."""
+    """The program's output, and its recorded processes."""
 
     said: Any
     processes: list[Process]
@@ -121,7 +121,7 @@ print(json.dumps([id(a), id(b), id(c)]))
 
 @pytest.mark.parametrize("module", [MODULE, CELL], ids=["local", "cell"])
 def test_each_call_is_followed_by_its_module(python: str, tmp_path: Path, module: str) -> None:
-    """Two modules of one class, one inside the other: what distinguishes their calls is the object."""
+    """Two modules of one class, one inside the other: their calls differ only by the object."""
     seen = run(python, tmp_path, NESTED, module=module)
     inside = [frames for frames in stacks(seen.process) if functions(frames).count("forward") == 3]
     assert len(inside) > 10

@@ -16,7 +16,7 @@ from aiflame.profile.codes import CallBackend, CopyKind, Feature, GpuApi
 
 FEATURES = EVERYTHING & ~Feature.TRACE_STACKS & ~Feature.MEANING
 SLACK_NS = 10_000_000
-"""Of a device's clock against ours: who reads both may be held up in between."""
+"""Of a device's clock against ours: a reader of both may be delayed in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Recorded:
     outcome: Outcome
     process: Process
     executions: pl.DataFrame
-    """What the driver says that ran: name, begin_ns, end_ns."""
+    """Executions in the driver's log: name, begin_ns, end_ns."""
 
     @property
     def calls(self) -> pl.DataFrame:

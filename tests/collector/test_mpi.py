@@ -1,4 +1,4 @@
-"""Calls of MPI are traced, whichever MPI it is and in whatever language: how many, how much, with whom and for how long."""
+"""Calls of MPI are traced, for every MPI and language: how many, how much, with whom and for how long."""
 
 from __future__ import annotations
 

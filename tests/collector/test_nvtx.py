@@ -1,4 +1,4 @@
-"""What a program marks by NVTX is in the profile: through the vendor's libraries, versions 2 and 3, and through its Python package."""
+"""The profile has a program's NVTX regions: through the vendor's libraries, versions 2 and 3, and through its Python package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time stamps of OpenCL devices on CLOCK_MONOTONIC, whatever the device's clock is."""
+"""Time stamps of OpenCL devices on CLOCK_MONOTONIC, for any clock of the device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What OpenMP runtimes do, as traced calls: as often and as long as the program knows it was done."""
+"""Traced calls of OpenMP runtimes: their number and duration match the program's own account."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`_aiflame` and the bootstrap in real interpreters: what Python of ours writes is in the profile, and the program is as it was."""
+"""`_aiflame` and the bootstrap in real interpreters: rows written by our Python code are in the profile, and the program is as it was."""
 
 from __future__ import annotations
 
@@ -251,8 +251,8 @@ def test_a_bootstrap_that_fails_is_a_note(python: str, tmp_path: Path, target: P
         (target / "bootstrap.py").write_text(text)
     outcome, recorded_processes = run(python, tmp_path, "print('fine')")
     assert (outcome.status, outcome.stdout, outcome.stderr) == (0, "fine\n", "")
-    (told,) = notes(recorded_processes)
-    assert note in told
+    (recorded_note,) = notes(recorded_processes)
+    assert note in recorded_note
 
 
 def test_the_bootstrap_runs_once_a_process_and_again_after_exec(python: str, tmp_path: Path, target: Path) -> None:
@@ -271,8 +271,8 @@ def test_the_bootstrap_runs_once_a_process_and_again_after_exec(python: str, tmp
     )
     assert (outcome.status, outcome.stderr) == (0, "")
     assert len(recorded_processes) == 4
-    told = [process.table("marks").filter(text="bootstrap").height for process in recorded_processes]
-    assert sorted(told) == [0, 0, 1, 1]
+    marks = [process.table("marks").filter(text="bootstrap").height for process in recorded_processes]
+    assert sorted(marks) == [0, 0, 1, 1]
 
 
 def test_a_child_of_a_fork_writes_its_own_rows(python: str, tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_sub_interpreters_are_left_alone(python: str, tmp_path: Path) -> None:
 
 
 def test_recording_from_inside_a_program_twice(python: str, tmp_path: Path, target: Path) -> None:
-    """In the second recording the bootstrap is told, and rows go into the second profile."""
+    """In the second recording the bootstrap is notified, and rows go into the second profile."""
     (target / "bootstrap.py").write_text(
         "import _aiflame\n_aiflame.append('marks', 'ran')\ndef recording_began():\n    _aiflame.append('marks', 'again')\n"
     )
@@ -407,8 +407,8 @@ def test_a_failure_while_naming_is_a_note_and_an_interrupt_reaches_the_program(p
     outcome, recorded_processes = run(python, tmp_path, program)
     if note:
         assert (outcome.status, outcome.stderr) == (0, "")
-        (told,) = notes(recorded_processes)
-        assert re.fullmatch(r"Python of aiflame's in the program failed at program\.py:\d+: ValueError: x", told)
+        (text,) = notes(recorded_processes)
+        assert re.fullmatch(r"Python of aiflame's in the program failed at program\.py:\d+: ValueError: x", text)
     else:
         assert outcome.status != 0 and "KeyboardInterrupt" in outcome.stderr
         assert notes(recorded_processes) == []

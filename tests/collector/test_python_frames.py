@@ -1,4 +1,4 @@
-"""Frames read from the interpreter's memory are what the interpreter says, in each CPython that is installed here."""
+"""Frames read from the interpreter's memory are those that the interpreter reports, in each CPython that is installed here."""
 
 from __future__ import annotations
 

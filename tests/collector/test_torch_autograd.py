@@ -1,4 +1,4 @@
-"""What a hook and a tick read of torch's autograd is what torch says, wherever they come in."""
+"""A hook and a tick read the same state of autograd that torch reports, at every moment."""
 
 from __future__ import annotations
 

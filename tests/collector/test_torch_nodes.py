@@ -75,7 +75,7 @@ Nodes = list[list[int | None]]
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> tuple[Nodes, Process]:
-    """What the program made, and what was recorded of it."""
+    """The program's nodes, and its recorded process."""
     pytest.importorskip("torch", reason="torch is not installed")
     folder = tmp_path_factory.mktemp("nodes")
     (folder / "program.py").write_text(PROGRAM)

@@ -61,7 +61,7 @@ print(json.dumps({"made": made, "failed": failed}))
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, object], Process]:
-    """What the program says of itself, and what was recorded of it."""
+    """The program's output, and its recorded process."""
     pytest.importorskip("torch", reason="torch is not installed")
     folder = tmp_path_factory.mktemp("sums")
     (folder / "program.py").write_text(PROGRAM)

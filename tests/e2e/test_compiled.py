@@ -35,7 +35,7 @@ NORM, GELU, ADD = line_of("normed = self.norm(x)"), line_of("functional.gelu(sel
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The same program, in this order, with the same cache as told."""
+    """The same program, in this order, with the caches named below."""
 
     alone: dict[str, Any]
     """Not recorded, empty cache."""

@@ -37,7 +37,7 @@ def run_demo(folder: Path, *options: str, **environment: str) -> subprocess.Comp
 
 @pytest.fixture(scope="module")
 def cpu_demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The folder in which the demo ran, and what it printed."""
+    """The folder in which the demo ran, and its output."""
     folder = tmp_path_factory.mktemp("demo")
     if sys.version_info >= (3, 11):
         # A module of the person's own, with the name of one that the workload imports.

@@ -1,4 +1,4 @@
-"""The programs of examples/, recorded as their pages tell."""
+"""The programs of examples/, recorded as their pages describe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torch.distributed on Gloo with four ranks: every collective, peer and wait that the program made is a row, and says what it was."""
+"""torch.distributed on Gloo with four ranks: every collective, peer and wait that the program made is a row with its data."""
 
 from __future__ import annotations
 

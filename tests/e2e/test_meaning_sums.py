@@ -1,4 +1,4 @@
-"""Recorded training: each sum of gradients is of the innermost layer in which the summed tensor was used."""
+"""Recorded training: each sum of gradients belongs to the innermost layer in which the summed tensor was used."""
 
 from __future__ import annotations
 

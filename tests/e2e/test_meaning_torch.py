@@ -86,16 +86,16 @@ def test_a_training_of_a_transformer(train: Callable[..., Training]) -> None:
     assert len(data) == len(steps) + 1
     assert (data["end_ns"].to_numpy()[:-1] < steps).all()
 
-    # What the counter of nodes says of forward code is what its stack says.
+    # For forward code, the counter of nodes gives the same layer as the stack.
     samples = training.samples()
     forward = layer_of_nodes(training, samples.filter(~pl.col("backward") & (pl.col("layer") > 0)))
     assert len(forward) > 50
     assert (forward["layer"] == forward["maker"]).mean() > 0.9
-    # Backward code has no layer in its stack: its node leads there. Nodes of the loss and of what lies between modules are of none.
+    # Backward code has no layer in its stack: its node leads there. Nodes of the loss and between modules belong to no layer.
     backward = samples.filter(pl.col("backward"))
     assert len(backward) > 100
     assert len(layer_of_nodes(training, backward)) / len(backward) > 0.7
-    # Backward passes take twice what forward passes take: none of the large layers is left out.
+    # Backward passes take twice as long as forward passes: none of the large layers is left out.
     large = names.filter(pl.col("path").str.contains(r"mlp\.[02]|qkv"))["layer"]
     assert len(large) == 9
     assert set(large) <= set(layer_of_nodes(training, backward)["maker"])

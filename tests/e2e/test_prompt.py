@@ -1,4 +1,4 @@
-"""`aiflame record` ends with its command: what is left to do is done behind the prompt, and what goes on is recorded on."""
+"""`aiflame record` ends with its command: sealing goes on in the background, and running processes stay recorded."""
 
 # ruff: noqa: PTH115, PTH121, PTH208
 

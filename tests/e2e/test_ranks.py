@@ -28,7 +28,7 @@ RECORD = (PYTHON, "-m", "aiflame.cli.main", "record")
 
 
 def launch(folder: Path, *command: str | Path, size: int = 4) -> tuple[dict[int, dict[str, int]], str]:
-    """What each rank says of itself, and what the recorders say."""
+    """The output of each rank, and that of the recorders."""
     result = subprocess.run(
         ["sh", "-c", LAUNCHER.format(size=size), "sh", *map(str, command)],
         capture_output=True,

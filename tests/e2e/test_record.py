@@ -1,4 +1,4 @@
-"""`aiflame record` in its manners: what the program does, prints and returns is what it would be without us."""
+"""`aiflame record` does not disturb: the program does, prints and returns the same as without us."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program marks is where its time went: with aiflame.region(), NVTX and ITT, recorded from outside and from inside."""
+"""Marked regions contain the time that was spent in them: with aiflame.region(), NVTX and ITT, recorded from outside and from inside."""
 
 from __future__ import annotations
 

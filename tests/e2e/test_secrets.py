@@ -1,4 +1,4 @@
-"""What is recorded is its owner's alone, and a sealed profile has none of the secrets of command lines and environments."""
+"""Recorded data are readable only by their owner, and a sealed profile has none of the secrets of command lines and environments."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_sealed_profile_has_no_secret_of_a_command_line_or_of_the_environment(
 
 
 def everything(profile: Path) -> Iterator[tuple[str, bytes]]:
-    """Each file's bytes, and what is packed in it."""
+    """The bytes of each file, and its unpacked content."""
     for path in filter(Path.is_file, profile.rglob("*")):
         name, data = str(path.relative_to(profile)), path.read_bytes()
         yield name, data

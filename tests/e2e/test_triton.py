@@ -24,7 +24,7 @@ Scene = Callable[..., tuple[dict[str, int], list[dict[str, Any]]]]
 
 @pytest.fixture
 def scene(record: Recorder, tmp_path: Path) -> Scene:
-    """Records a scene: how often each kernel ran, and what is in the binaries."""
+    """Records a scene: how often each kernel ran, and the names in the binaries."""
 
     def run(name: str, *options: str) -> tuple[dict[str, int], list[dict[str, Any]]]:
         env = {

@@ -1,4 +1,4 @@
-"""What aiflame finds without markers is what markers placed by hand say: examples/llama and its twin."""
+"""Without markers, aiflame finds the same as with markers placed by hand: examples/llama and its twin."""
 
 from __future__ import annotations
 

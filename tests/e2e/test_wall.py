@@ -1,4 +1,4 @@
-"""`--wall`: time that threads spend waiting, and what they wait on."""
+"""`--wall`: the time that threads spend waiting, with the reason."""
 
 from __future__ import annotations
 

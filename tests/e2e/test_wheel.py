@@ -1,4 +1,4 @@
-"""The wheel on a clean Python: what a newcomer installs is what works."""
+"""The wheel works on a clean Python."""
 
 from __future__ import annotations
 

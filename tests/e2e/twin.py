@@ -1,5 +1,5 @@
-"""How far two accounts of one recording agree: the regions that examples/llama/train_llama_marked.py marks by hand, and what aiflame finds
-without them."""
+"""How far two accounts of one recording agree: the regions that examples/llama/train_llama_marked.py marks by hand, and those that aiflame
+finds without them."""
 
 from __future__ import annotations
 

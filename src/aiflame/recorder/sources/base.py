@@ -34,7 +34,7 @@ class Source(Protocol):
     def end(self) -> None: ...
 
 
-class Kept:
+class OpenFile:
     """A file of /proc or /sys that stays open, since it is read again and again. Reading a file that is gone gives nothing."""
 
     def __init__(self, path: Path, most: int = 1 << 16) -> None:
@@ -64,13 +64,13 @@ class SysfsSource:
     def __init__(self, name: str, values: Sequence[SysfsValue], every: int = 1, thread: str = "devices") -> None:
         self.name, self.every, self.thread = name, every, thread
         self._values = values
-        self._files: list[Kept] = []
+        self._files: list[OpenFile] = []
 
     def begin(self) -> Header | None:
         readable, unreadable = [], []
         for series, path in self._values:
             try:
-                file = Kept(path, 128)
+                file = OpenFile(path, 128)
             except OSError:
                 unreadable.append(series)
                 continue

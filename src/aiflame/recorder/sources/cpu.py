@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from aiflame.profile.telemetry_format import Header, Series
-from aiflame.recorder.sources.base import Kept, Look, SysfsValue, natural, text
+from aiflame.recorder.sources.base import Look, OpenFile, SysfsValue, natural, text
 
 _STATES = ("user", "system", "iowait", "idle")
 _PACKAGES = ("coretemp", "k10temp", "zenpower")
@@ -23,12 +23,12 @@ class CpuTimes:
     def __init__(self, root: Path, cores: bool) -> None:
         self.every = 10 if cores else 2  # a tick is 10 ms: too coarse for intervals of 50 ms, and still more so for a single core
         self._cores, self._path = cores, root / "proc/stat"
-        self._file: Kept | None = None
+        self._file: OpenFile | None = None
         self._names: list[str] = []
 
     def begin(self) -> Header | None:
         try:
-            self._file = Kept(self._path, 1 << 18)
+            self._file = OpenFile(self._path, 1 << 18)
         except OSError:
             return None
         lines = self._lines()

@@ -9,7 +9,7 @@ from pathlib import Path
 from aiflame.profile.door import Folder
 from aiflame.profile.open_lives import Reader
 from aiflame.profile.telemetry_format import Header, Series
-from aiflame.recorder.sources.base import NOTHING, Kept, Look
+from aiflame.recorder.sources.base import NOTHING, Look, OpenFile
 
 _FIELDS = (b"MemTotal:", b"MemAvailable:", b"Cached:", b"Dirty:", b"SwapTotal:", b"SwapFree:")
 _MOST_PROCESSES = 256
@@ -22,11 +22,11 @@ class Memory:
 
     def __init__(self, root: Path) -> None:
         self._path = root / "proc/meminfo"
-        self._file: Kept | None = None
+        self._file: OpenFile | None = None
 
     def begin(self) -> Header | None:
         try:
-            self._file = Kept(self._path)
+            self._file = OpenFile(self._path)
         except OSError:
             return None
         return Header(self.name, tuple(Series("", name, "bytes", 1024) for name in ("used", "available", "cached", "dirty", "swap used")))

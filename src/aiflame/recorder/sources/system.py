@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from aiflame.profile.telemetry_format import Header, Series
-from aiflame.recorder.sources.base import NOTHING, Kept, Look
+from aiflame.recorder.sources.base import NOTHING, Look, OpenFile
 
 _NO_DISK = re.compile(r"(loop|ram|zram|sr|fd)\d")
 _SECTOR = 512
@@ -22,12 +22,12 @@ class Disks:
 
     def __init__(self, root: Path) -> None:
         self._path, self._blocks = root / "proc/diskstats", root / "sys/block"
-        self._file: Kept | None = None
+        self._file: OpenFile | None = None
         self._names: list[bytes] = []
 
     def begin(self) -> Header | None:
         try:
-            self._file = Kept(self._path)
+            self._file = OpenFile(self._path)
         except OSError:
             return None
         names = [name.decode() for name in self._rows()]
@@ -65,12 +65,12 @@ class Networks:
 
     def __init__(self, root: Path) -> None:
         self._path = root / "proc/net/dev"
-        self._file: Kept | None = None
+        self._file: OpenFile | None = None
         self._names: list[bytes] = []
 
     def begin(self) -> Header | None:
         try:
-            self._file = Kept(self._path)
+            self._file = OpenFile(self._path)
         except OSError:
             return None
         self._names = list(self._rows())[:_MOST]
@@ -99,13 +99,13 @@ class Pressure:
 
     def __init__(self, root: Path) -> None:
         self._folder = root / "proc/pressure"
-        self._files: list[Kept] = []
+        self._files: list[OpenFile] = []
 
     def begin(self) -> Header | None:
         series = []
         for resource in ("cpu", "memory", "io"):
             try:
-                file = Kept(self._folder / resource)
+                file = OpenFile(self._folder / resource)
             except OSError:
                 continue
             if not file.read():  # switched off when the system was started
