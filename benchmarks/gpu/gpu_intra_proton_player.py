@@ -239,9 +239,10 @@ class Aiflame(Plain):
 
     def launches(self) -> dict[str, Any]:
         counts = self.plain.run.counts
-        before = counts.launches, counts.taken, counts.dropped
+        before = counts.launches, counts.recorded, counts.dropped
         told = super().launches()
-        made, taken, dropped = (after - first for after, first in zip((counts.launches, counts.taken, counts.dropped), before, strict=True))
+        after = counts.launches, counts.recorded, counts.dropped
+        made, taken, dropped = (now - first for now, first in zip(after, before, strict=True))
         return {**told, "taken": f"{taken} of {made}", "dropped": dropped, "notes": self.notes}
 
     def records(self) -> dict[str, Any]:

@@ -10,8 +10,8 @@ namespace aiflame {
 
 namespace {
 
-// As vfork() does it: on this stack, below what is in use, while the caller stands still. Without a signal at its end, and so a child that only
-// a wait for clones would find.
+// Like vfork(): on this stack, below the part in use, while the caller stands still. The child sends no signal at its end, so only a wait for
+// clones would find it.
 long make_child(void (*run)(void*) noexcept, void* argument) noexcept {
   register void (*function)(void*) noexcept asm("r12") = run;
   register void* passed asm("r13") = argument;
@@ -51,7 +51,7 @@ void make_room_and_run(void* pointer) noexcept {
 }  // namespace
 
 bool run_apart(void (*run)(void*) noexcept, void* argument) noexcept {
-  // A handler must not run in two processes on one stack.
+  // Signals are blocked: a handler must not run in two processes on one stack.
   uint64_t all = ~0ull, before = 0;
   sys::call(SYS_rt_sigprocmask, SIG_BLOCK, reinterpret_cast<long>(&all), reinterpret_cast<long>(&before), sizeof all);
   Work work{run, argument};

@@ -23,7 +23,7 @@ constinit std::atomic<Read*> read{find_and_read};
 constinit std::atomic<bool> left_alone{false};
 uint64_t kernel_library = 0;  // where it is mapped
 
-// A function of the library that the kernel maps (vdso(7)), by its symbol table: the section headers are not mapped everywhere.
+// A function of the library that the kernel maps (vdso(7)), found in its symbol table: the section headers are not mapped everywhere.
 class KernelLibrary {
  public:
   explicit KernelLibrary(uint64_t image) noexcept : image_(image) {
@@ -37,7 +37,7 @@ class KernelLibrary {
     for (; dynamic && dynamic->d_tag != DT_NULL; dynamic++) {
       if (dynamic->d_tag == DT_SYMTAB) symbols_ = reinterpret_cast<const ElfW(Sym)*>(bias_ + dynamic->d_un.d_ptr);
       if (dynamic->d_tag == DT_STRTAB) names_ = reinterpret_cast<const char*>(bias_ + dynamic->d_un.d_ptr);
-      // The string table follows the symbols in every vdso, and its hash table may be of either kind.
+      // The string table follows the symbols in every vdso, and its hash table may have either format.
     }
   }
 
@@ -54,7 +54,7 @@ class KernelLibrary {
   const char* names_ = nullptr;
 };
 
-// The first time, perhaps in a handler. Where the kernel has no such function, the clock is read by a system call.
+// Runs once, perhaps in a handler. If the kernel has no such function, the clock is read by a system call.
 int find_and_read(clockid_t clock, timespec* now) noexcept {
   auto* function = kernel_library ? reinterpret_cast<Read*>(KernelLibrary(kernel_library).function("__vdso_clock_gettime")) : nullptr;
   Read *unknown = find_and_read, *chosen = function ? function : by_system_call;
@@ -68,7 +68,7 @@ uint64_t nanoseconds(const timespec& time) noexcept {
 
 }  // namespace
 
-// getauxval() sets errno where there is none, in thread-local memory that a thread which a tick interrupts may not have.
+// getauxval() sets errno when there is no value: thread-local memory, which a thread interrupted by a tick may not have.
 void remember_clock() noexcept { kernel_library = getauxval(AT_SYSINFO_EHDR); }
 
 void leave_clock_alone() noexcept {

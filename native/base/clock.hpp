@@ -1,20 +1,21 @@
-// The one clock of a profile: CLOCK_MONOTONIC nanoseconds, read as libc reads it, by the function that the kernel maps into each process.
-// libc's own may be stood in front of (sanitizers, libfaketime), and needs thread-local memory where it fails. Safe in a handler.
+// The one clock of a profile: CLOCK_MONOTONIC nanoseconds, read like libc, with the function that the kernel maps into each process. libc's own
+// function may be replaced (sanitizers, libfaketime), and needs thread-local memory when it fails. Safe in a handler.
 #pragma once
 #include <cstdint>
 #include <ctime>
 
 namespace aiflame {
 
-// When recording begins: where the kernel's function will be found when the clock is first read. Without it, clocks are read by system calls.
+// Called when recording begins: remembers where to find the kernel's function at the first reading. Without it, system calls read the clock.
 void remember_clock() noexcept;
-// The program has forbidden the instruction behind that function (prctl(PR_SET_TSC)), or will: from here on clocks are read by system calls.
+// Called when the program has forbidden the instruction behind that function (prctl(PR_SET_TSC)), or is about to: from here on, system calls read
+// the clock.
 void leave_clock_alone() noexcept;
 bool clock_left_alone() noexcept;
 
 uint64_t clock_ns(clockid_t clock) noexcept;
 inline uint64_t now_ns() noexcept { return clock_ns(CLOCK_MONOTONIC); }
-// The same by a system call: for the few times that every process needs, since the pages that the kernel's function lies in cost more.
+// Reads the clock by a system call: for the few readings that every process needs, since touching the pages of the kernel's function costs more.
 uint64_t now_by_system_call_ns() noexcept;
 
 }  // namespace aiflame

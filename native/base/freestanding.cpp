@@ -1,13 +1,13 @@
 // The functions of libc that the compiler calls by itself, and a few more, for this library alone.
 //
-// Handlers use them at any moment. Those of libc may be stood in front of by a sanitizer's, which keep books in thread-local memory and
-// must not be interrupted by themselves. Most of what is copied and compared here is a record or a name: tens of bytes.
+// Handlers use them at any moment. libc's may be replaced by a sanitizer's, which keep state in thread-local memory and must not interrupt
+// themselves. Most copied and compared data are records or names of tens of bytes.
 #include <cstddef>
 #include <cstdint>
 
 #define AIFLAME_OWN extern "C" [[gnu::used, gnu::optimize("no-tree-loop-distribute-patterns")]]
 
-// Exported, they would be the program's, too. An attribute comes too late: the compiler has declared these functions itself.
+// Exported, they would replace the program's, too. An attribute comes too late: the compiler has already declared these functions itself.
 asm(".hidden memcpy, memmove, memset, memcmp, memchr, strnlen, strlen, strncmp, strcmp");
 
 namespace {

@@ -9,7 +9,7 @@ namespace aiflame::fresh_memory {
 
 namespace {
 
-// The kernel has refused it for some of the memory: it is older than 4.14, or not Linux itself.
+// The kernel has refused it for some of the memory: it is older than 4.14, or an emulation of Linux.
 std::atomic<bool> is_copied{false};
 
 long advise(void* memory, size_t bytes, int advice) noexcept {

@@ -1,10 +1,10 @@
-// Memory whose content is of no use to the child of a fork: the child finds zeros there. Its pages are not copied, and not given up one by one.
+// Memory whose content is useless to the child of a fork: the child finds zeros there. Its pages are not copied, nor released one by one.
 #pragma once
 #include <cstddef>
 
 namespace aiflame::fresh_memory {
 
-// Zeroed; nullptr when there is none. Unmapped as other memory (sys::unmap_memory).
+// Zeroed memory; nullptr when there is none. Unmapped like other memory (sys::unmap_memory).
 void* map(size_t bytes) noexcept;
 
 enum class Who : unsigned char {

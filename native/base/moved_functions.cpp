@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <string_view>
 
-// libc's own way to its libdl, in the versions that have one.
+// The function by which libc itself loads libdl, in the versions that have one.
 extern "C" [[gnu::weak]] void* __libc_dlopen_mode(const char* name, int mode);
 extern "C" [[gnu::weak]] void* __libc_dlsym(void* library, const char* name);
 
@@ -22,7 +22,7 @@ void* in_libdl(const char* name) noexcept {
   return library ? __libc_dlsym(library, name) : nullptr;
 }
 
-// As pthread's functions say it, and for dladdr() and the like 0 is nothing found.
+// The result of a missing function: an error number for pthread's functions; for dladdr() and the like, 0 means not found.
 int fails() noexcept { return ENOSYS; }
 void* finds_nothing() noexcept { return nullptr; }
 

@@ -19,13 +19,13 @@ bool loading = false;
 
 constexpr uint16_t kHidden = 0x8000, kIndex = 0x7fff, kFirstVersion = 2;
 
-// What is needed of a library's dynamic section.
+// The parts of a library's dynamic section that a look-up needs.
 class Library {
  public:
   explicit Library(const link_map& map) noexcept : base_(map.l_addr) {
     for (const Elf64_Dyn* entry = map.l_ld; entry->d_tag != DT_NULL; entry++) {
       uint64_t address = entry->d_un.d_ptr;
-      // glibc has made addresses of what were offsets, but not in memory that it may not write to.
+      // glibc has relocated these offsets to addresses, except in memory that it may not write to.
       if (address < base_) address += base_;
       if (entry->d_tag == DT_SYMTAB) symbols_ = reinterpret_cast<const Elf64_Sym*>(address);
       if (entry->d_tag == DT_STRTAB) names_ = reinterpret_cast<const char*>(address);
@@ -34,7 +34,7 @@ class Library {
     }
   }
 
-  // Also where it has a table of the old kind alone.
+  // Also when it has only a table of the old kind.
   bool may_have(const char* name) const noexcept { return !table_ || find(name, hash_of(name)); }
 
   const Elf64_Sym* find(const char* name, uint32_t hash) const noexcept {
@@ -80,7 +80,7 @@ bool has_everything(const link_map& map) noexcept { return Library(map).find("pt
 void learn() noexcept {
   const link_map* own = own_library();
   if (!own) return;
-  // Not where we were loaded later: libc stands before us then.
+  // False when we were loaded later: libc then comes before us in the search.
   for (const link_map* map = own->l_next; map; map = map->l_next) {
     if (!std::string_view(map->l_name ? map->l_name : "").ends_with("/libc.so.6")) continue;
     if (!has_everything(*map)) return;

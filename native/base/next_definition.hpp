@@ -13,16 +13,16 @@ constexpr uint32_t hash_of(const char* name) noexcept {
   return hash;
 }
 
-// Where we and libc are among the libraries of the process. Once, when recording begins; not in a handler.
+// Finds our place and libc's among the libraries of the process. Called once, when recording begins; not in a handler.
 void learn() noexcept;
-// There is a libc behind us with everything in it, as since glibc 2.34: every function that the program can have called was found there.
+// Whether a libc behind us has every function, as since glibc 2.34: every function that the program may have called was found there.
 bool usable() noexcept;
 
-// nullptr where no library between us and libc, or libc, has it in a form that needs no more than its address.
+// nullptr when no library between us and libc, nor libc, has it in a form that needs only its address.
 void* find(const char* name, uint32_t hash) noexcept;
 
-// While it lives the thread runs a constructor of ours: libraries neither come nor go, and that none has a function is found out without
-// what dlsym() does then (it writes a message, into the first memory that a small program takes).
+// While it lives, the thread runs one of our constructors: no library is loaded or unloaded. A missing function is then detected without dlsym(),
+// which would write a message into the first memory that a small program allocates.
 class Loading {
  public:
   Loading() noexcept;
@@ -30,7 +30,7 @@ class Loading {
   Loading(const Loading&) = delete;
   Loading& operator=(const Loading&) = delete;
 };
-// No library of the process has it. False as well where that is not known.
+// True if no library of the process has it; false also when that is not known.
 bool is_absent(const char* name) noexcept;
 
 }  // namespace aiflame::next_definition

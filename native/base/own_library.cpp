@@ -5,7 +5,7 @@
 namespace aiflame {
 
 const link_map* own_library() noexcept {
-  // Asked once: the dynamic linker goes through all symbols of the library for each answer.
+  // Called once: for each answer, the dynamic linker goes through all symbols of the library.
   static const link_map* own = [] {
     Dl_info info;
     link_map* map = nullptr;

@@ -1,4 +1,4 @@
-// Where the dynamic linker keeps this library among those of the process.
+// The dynamic linker's entry for this library.
 #pragma once
 #include <link.h>
 

@@ -1,7 +1,7 @@
 // Places in memory that are ours even while nothing is mapped there.
 //
-// A program may unmap our tables (it unmaps all that it does not know). The kernel then gives their addresses to the next mapping: to
-// another table, say, and two tables would be written to one place. So nothing new of ours is put where a table believes itself to be.
+// A program may unmap our tables (some unmap everything that they do not know). The kernel then gives their addresses to the next mapping, perhaps
+// to another table of ours, and two tables would be written to one place. So no new mapping of ours is put where a table still expects its own.
 #pragma once
 #include "base/sys.hpp"
 #include "base/thread_sanitizer.hpp"
@@ -10,7 +10,7 @@
 
 namespace aiflame::places {
 
-// So many bytes at an address.
+// A range of addresses.
 struct Range {
   uint64_t address, bytes;
 
@@ -19,20 +19,20 @@ struct Range {
 };
 inline Range range(const void* memory, uint64_t bytes) noexcept { return {reinterpret_cast<uint64_t>(memory), bytes}; }
 
-// Something is mapped at each of its addresses.
+// Whether each of its addresses is mapped.
 bool is_mapped(const Range& range) noexcept;
 
 struct Owner {
   bool (*overlaps)(uint64_t address, uint64_t bytes) noexcept;
-  void (*map_missing)() noexcept;  // maps again what the program has unmapped
+  void (*map_missing)() noexcept;  // maps again all places that the program has unmapped
 };
-// Once, before any mapping that counts.
+// Called once, before any mapping that counts.
 void set_owner(const Owner& owner) noexcept;
 const Owner& owner() noexcept;
 
-enum class Mend { YES, NO };  // NO: this mapping is a part of mending
+enum class Mend { YES, NO };  // NO: this mapping itself restores a missing one
 
-// The result of `map`, which maps so many bytes anywhere, once that is no place of ours. An error number below zero where there is none.
+// Calls `map`, which maps memory anywhere, until the result overlaps none of our places. An error number below zero when there is none.
 template <class Map>
 long map_clear(uint64_t bytes, Mend mend, Map map) noexcept {
   auto unmap = [bytes](long address) noexcept { sys::unmap_memory(reinterpret_cast<void*>(address), bytes); };
@@ -43,7 +43,7 @@ long map_clear(uint64_t bytes, Mend mend, Map map) noexcept {
     return address;
   unmap(address);
   if (mend == Mend::YES) owner().map_missing();
-  // A place that is free in part stays a hole: it is filled while we look for another place.
+  // A place that is partly free stays a hole: it is filled while we look for another place.
   constexpr int kMost = 32;
   long filled[kMost];
   int count = 0;

@@ -1,4 +1,4 @@
-// What a tick asks the processor itself: it makes no system call for it.
+// Facts that a tick reads from the processor itself, without a system call.
 #pragma once
 #include <cstdint>
 

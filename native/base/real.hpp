@@ -1,4 +1,4 @@
-// The real functions behind those that we stand in front of.
+// The real functions behind those that we interpose.
 #pragma once
 #include "base/next_definition.hpp"
 
@@ -16,8 +16,8 @@ struct FunctionName {
   char text[kBytes];
 };
 
-// The next definition of a function after ours. Found when it is first called where that takes no lock, else at resolve(), or before
-// (constructors of other libraries), or when its library came later.
+// The next definition of a function after ours. It is looked up at the first call when that takes no lock, else in resolve(); or earlier
+// (constructors of other libraries), or again when its library is loaded later.
 template <class Function, FunctionName kName>
 class Real {
  public:
@@ -41,13 +41,13 @@ class Real {
   std::atomic<Function*> function_{nullptr};
 };
 
-// Those that children of forks call and their parents do not: each child would look them up again.
+// Functions that children of forks call and their parents do not: each child would look them up again.
 template <class... Reals>
 void find_now(Reals&... reals) noexcept {
   (reals.find(), ...);
 }
 
-// For calls from handlers, and in threads that another one waits for while it loads a library.
+// For calls from handlers, and from threads that another thread waits for while it loads a library.
 template <class... Reals>
 void find_all(Reals&... reals) noexcept {
   if (!next_definition::usable()) find_now(reals...);

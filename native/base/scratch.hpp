@@ -1,4 +1,4 @@
-// Memory for a copy, off the stack: a handler's may be small. One region is kept for the next.
+// Memory for a copy outside of the stack, since a handler's stack may be small. One region is kept for reuse.
 #pragma once
 #include "base/sys.hpp"
 

@@ -25,7 +25,7 @@ void unmap_memory(void* memory, size_t bytes) noexcept;
 // The whole file, cut at `capacity`; bytes read or -errno. Works on /proc.
 long read_file(const char* path, char* buffer, size_t capacity) noexcept;
 
-// The address lies in the code of this library: a system call that ends there was made by call().
+// Whether the address lies in this library's code: a system call that ends there was made by call().
 bool is_ours(uint64_t address) noexcept;
 
 uint32_t process_id() noexcept;

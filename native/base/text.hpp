@@ -1,4 +1,4 @@
-// Text put together in a handler: snprintf() takes locks, and reads thread-local memory that the interrupted thread may not have.
+// Formats text in a handler: snprintf() takes locks, and reads thread-local memory that the interrupted thread may not have.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace aiflame::text {
 
-// Each returns where the text ends; there must be room.
+// Each function returns the end of the text; there must be room.
 inline char* put(char* out, const char* text) noexcept {
   size_t length = strlen(text);
   memcpy(out, text, length);

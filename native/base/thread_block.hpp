@@ -20,13 +20,13 @@ inline uint64_t address() noexcept {
   return value;
 }
 
-// Learns where libc keeps a thread's id in its block, from the calling thread, which libc has made and whose id is `tid`.
+// Finds out where libc keeps a thread's id in its block, from the calling thread, which libc has made and whose id is `tid`.
 void learn(uint32_t tid) noexcept;
 
-// The block is that of the libc thread `tid`. False where it is not known how libc keeps its threads.
+// Whether the block belongs to the libc thread `tid`. False when libc's layout is not known.
 bool belongs_to(uint64_t block, uint32_t tid) noexcept;
 
-// The calling thread may touch its thread-locals. Asks the kernel for its id.
+// Whether the calling thread may touch its thread-locals. Reads its id from the kernel.
 bool usable() noexcept;
 
 }  // namespace aiflame::thread_block

@@ -47,7 +47,7 @@ class Amount {
   }
 
  private:
-  // In an intercommunicator the root's own group has nobody as root, and itself as another constant.
+  // In an intercommunicator, the root is MPI_ROOT for itself, and MPI_PROC_NULL for the other members of its group.
   enum class Root { HERE, ELSEWHERE, NONE };
   Root root() const noexcept {
     int named = arguments_.rank(shape_.peer);

@@ -1,10 +1,10 @@
-// Bytes of a call.
+// The bytes that a call moves.
 #pragma once
 #include "mpi/arguments.hpp"
 
 namespace aiflame::mpi {
 
-// Only of calls that succeeded: whatever means something among their arguments is valid then, and MPI does not mind being asked.
+// Only for calls that succeeded: the arguments that matter are valid then, and MPI can be queried about them.
 uint64_t bytes_of(const Runtime& runtime, const Shape& shape, const Arguments& arguments) noexcept;
 
 }  // namespace aiflame::mpi

@@ -1,4 +1,4 @@
-// The arguments of a call, whatever language it was made in.
+// The arguments of a call, in any language.
 #pragma once
 #include "mpi/entries.hpp"
 #include "mpi/runtime.hpp"
@@ -11,7 +11,7 @@ class Arguments {
 
   int rank(int at) const noexcept { return fortran() ? *reinterpret_cast<const int*>(frame_.word(at)) : static_cast<int>(frame_.word(at)); }
   int64_t count(int at) const noexcept { return language_ == LARGE ? static_cast<int64_t>(frame_.word(at)) : rank(at); }
-  // Of those that have 64 bits in every language.
+  // For arguments that have 64 bits in every language.
   int64_t large_count(int at) const noexcept {
     return fortran() ? *reinterpret_cast<const int64_t*>(frame_.word(at)) : static_cast<int64_t>(frame_.word(at));
   }
@@ -24,11 +24,11 @@ class Arguments {
   Word window(int at) const noexcept { return handle(at, runtime_.Win_f2c); }
   Word type(int at) const noexcept { return handle(at, runtime_.Type_f2c); }
   Word type_of(int at, int element) const noexcept { return element_of(at, element, runtime_.Type_f2c); }
-  // What the argument leads to.
+  // The value behind the pointer in the argument.
   Word comm_behind(int at) const noexcept { return element_of(at, 0, runtime_.Comm_f2c); }
   Word window_behind(int at) const noexcept { return element_of(at, 0, runtime_.Win_f2c); }
 
-  // The call's result: what it returned, or left in its last argument.
+  // The call's result: its return value, or its last argument.
   int result(Word returned, uint8_t words) const noexcept {
     if (!fortran()) return static_cast<int>(returned);
     auto* error = reinterpret_cast<const int*>(frame_.word(words));

@@ -26,10 +26,10 @@ constinit Names names[kFunctionCount] = {
 #undef BOTH
 };
 
-// The frame of the call that is under way in this thread: Fortran's functions call C's, and MPI-IO those of communication.
+// The frame of the current call of this thread: Fortran's functions call C's, and MPI-IO calls communication.
 thread_local const Frame* outermost = nullptr;
 
-// One that was left by longjmp() or an exception lies above the caller's, or is far away: on a stack that was switched to meanwhile.
+// A frame left by longjmp() or an exception lies above the caller's, or far away on another stack.
 constexpr uint64_t kDeepest = 8 << 20;
 bool inside_another(const Frame* frame) noexcept {
   return frame < outermost && reinterpret_cast<uint64_t>(outermost) - reinterpret_cast<uint64_t>(frame) < kDeepest;
@@ -63,7 +63,7 @@ struct Site {
   const Arguments& arguments;
 };
 
-// What is known before the call: what it frees cannot be asked for any more afterwards.
+// Facts recorded before the call: a handle that it frees cannot be queried afterwards.
 void tell_before(const Site& site, calls::Outcome& outcome) noexcept {
   const Shape& shape = site.facts.shape;
   if (shape.freed_comm >= 0) outcome.group = groups::freed(site.calls, groups::Sort::COMM, site.arguments.comm_behind(shape.freed_comm));
@@ -82,7 +82,7 @@ void tell_after(const Site& site, int result, calls::Outcome& outcome) noexcept 
     outcome.group = groups::row(site.calls, site.runtime, groups::Sort::WINDOW, site.arguments.window(shape.window), !outcome.failed);
 }
 
-// Groups that there are from now on.
+// Adds the groups that the call has made.
 void note_groups(const Site& site) noexcept {
   const Shape& shape = site.facts.shape;
   if (shape.starts) groups::begin(site.calls, site.runtime);

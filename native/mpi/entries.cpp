@@ -1,5 +1,4 @@
-// The names that the library exports. A few instructions each: they say which function it is and in which language, and leave the
-// arguments where they are.
+// The names that the library exports. Each has a few instructions, which note the function and the language, and leave the arguments in place.
 #include "mpi/entries.hpp"
 
 // Numbers of functions are counted by the assembler, in the order of kFunctions.

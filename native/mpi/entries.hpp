@@ -1,12 +1,11 @@
-// How calls of the program come to us: every exported name leads to aiflame_mpi_call (entries.cpp).
+// Entry points of MPI calls: every exported name leads to aiflame_mpi_call (entries.cpp).
 #pragma once
 #include "mpi/functions.hpp"
 #include "records/calls.hpp"
 
 namespace aiflame::mpi {
 
-// What a caller has left in registers and on its stack. No function of MPI has more words; reading fewer than there are above a frame
-// does no harm.
+// The arguments in registers and on the caller's stack. No function of MPI has more words; reading beyond the arguments of a frame does no harm.
 struct Frame {
   static constexpr size_t kRegisters = 6, kStack = 10;
   uint64_t registers[kRegisters];
@@ -21,5 +20,5 @@ struct Frame {
 
 // `entry`: the function's place in kFunctions, times 8, and the Language.
 extern "C" __attribute__((visibility("hidden"))) uint64_t aiflame_mpi_call(aiflame::mpi::Frame* frame, uint32_t entry);
-// Where the exported names lie.
+// The range of the exported names.
 extern "C" __attribute__((visibility("hidden"))) const char aiflame_mpi_entries[], aiflame_mpi_entries_end[];

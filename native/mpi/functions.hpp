@@ -1,12 +1,12 @@
-// What is known of the functions of MPI: where among their arguments the amount, the peer and the group stand. Handles, counts and ranks
-// are 64-bit words here: no MPI's header is needed, and one library serves all of them.
+// Descriptions of MPI functions: which arguments hold the amount, the peer and the group. Handles, counts and ranks are 64-bit words here: no MPI
+// header is needed, and one library serves all implementations.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 
 namespace aiflame::mpi {
 
-// How the bytes of a call follow from its arguments; `count` and `type` are what is handed in, `count2` and `type2` what comes back.
+// How the bytes of a call follow from its arguments; `count` and `type` describe the sent data, `count2` and `type2` the received data.
 enum class Bytes : uint8_t {
   NONE,
   ONE,          // count × type
@@ -19,11 +19,11 @@ enum class Bytes : uint8_t {
   SCATTERV,
   ALLGATHER,
   ALLGATHERV,
-  // All that this process gets.
+  // All data that this process receives.
   ALLTOALL,
   ALLTOALLV,
   ALLTOALLW,
-  // All that this process hands in.
+  // All data that this process sends.
   REDUCE_SCATTER,
   REDUCE_SCATTER_BLOCK,
 };
@@ -37,7 +37,7 @@ struct Shape {
   int8_t new_comm = -1, new_window = -1, freed_comm = -1, freed_window = -1;  // pointers to handles
   bool poll = false;                                                          // called again and again: a stack only on request
   bool returns = true;
-  bool starts = false;  // from its end on MPI answers
+  bool starts = false;  // MPI can be queried once this call has ended
   bool to_one = false;  // the peer may be nobody
 };
 
@@ -69,7 +69,7 @@ inline constexpr Shape kReduce{.bytes = Bytes::ONE, .count = 2, .type = 3, .peer
 inline constexpr Shape kAllreduce{.bytes = Bytes::ONE, .count = 2, .type = 3, .comm = 5};
 inline constexpr Shape kReduceScatter{.bytes = Bytes::REDUCE_SCATTER, .count = 2, .type = 3, .comm = 5};
 inline constexpr Shape kReduceScatterBlock{.bytes = Bytes::REDUCE_SCATTER_BLOCK, .count = 2, .type = 3, .comm = 5};
-// What goes to each neighbour.
+// Data sent to each neighbour.
 inline constexpr Shape kNeighbor{.bytes = Bytes::ONE, .count = 1, .type = 2, .comm = 6};
 inline constexpr Shape kNeighborV{.bytes = Bytes::ONE, .count = 1, .type = 2, .comm = 7};
 inline constexpr Shape kNeighborEach{.comm = 8};
@@ -93,7 +93,7 @@ inline constexpr Shape kDistGraphAdjacent{.comm = 0, .new_comm = 9};
 
 inline constexpr Shape kPut{.bytes = Bytes::ONE, .count = 1, .type = 2, .peer = 3, .window = 7, .to_one = true};
 inline constexpr Shape kAccumulate{.bytes = Bytes::ONE, .count = 1, .type = 2, .peer = 3, .window = 8, .to_one = true};
-// What comes back: nothing may be handed in.
+// Received data: there may be no sent data.
 inline constexpr Shape kGetAccumulate{.bytes = Bytes::ONE, .count = 4, .type = 5, .peer = 6, .window = 11, .to_one = true};
 inline constexpr Shape kFetchAndOp{.bytes = Bytes::SINGLE, .type = 2, .peer = 3, .window = 6, .to_one = true};
 inline constexpr Shape kCompareAndSwap{.bytes = Bytes::SINGLE, .type = 3, .peer = 4, .window = 6, .to_one = true};

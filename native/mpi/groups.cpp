@@ -9,7 +9,7 @@ namespace {
 
 using schema::CallBackend;
 
-// Those that were made and not used yet, in that order.
+// Groups that were made and not used yet, in that order.
 struct Waiting {
   Runtime* runtime;
   Sort sort;
@@ -25,13 +25,13 @@ struct Held {
   ~Held() { pthread_mutex_unlock(&writing); }
 };
 
-// Members of a group as ranks of MPI_COMM_WORLD; none: it is all of them in their order, or nobody can tell.
+// Members of a group as ranks of MPI_COMM_WORLD; empty: all ranks in order, or not known.
 class Members {
  public:
   Members(const Runtime& runtime, Word group, int size) noexcept {
     Word world = 0;
     bool tells = runtime.Group_translate_ranks && runtime.Group_free && runtime.Comm_group;
-    // A program may use sessions alone, or after the world has ended.
+    // A program may use only sessions, or the world may have been finalized.
     if (!tells || !is(runtime.Initialized) || is(runtime.Finalized) || runtime.Comm_group(runtime.world, &world) != 0) return;
     int* numbers = static_cast<int*>(malloc(2 * sizeof(int) * static_cast<size_t>(size)));
     int all = 0;
@@ -53,7 +53,7 @@ class Members {
     return question && question(&answer) == 0 && answer;
   }
 
-  // numbers: 0, 1, 2 …, then what they are in the world.
+  // numbers: 0, 1, 2 …, then their ranks in the world.
   void take(int* numbers, int size, int all) noexcept {
     bool known = true, same = size == all;
     for (int member = 0; member < size; member++) {
@@ -87,7 +87,7 @@ uint32_t write(const calls::Interface& calls, const Runtime& runtime, Sort sort,
   int rank = 0, size = 0, between = 0;
   runtime.Group_rank(group, &rank);
   runtime.Group_size(group, &size);
-  // Ranks in an intercommunicator are those of the other group.
+  // Ranks in an intercommunicator belong to the other group.
   if (!window && runtime.Comm_test_inter) runtime.Comm_test_inter(handle, &between);
   Name name(window ? runtime.Win_get_name : runtime.Comm_get_name, handle);
   Members members(runtime, group, between ? 0 : size);
@@ -100,7 +100,7 @@ uint32_t write(const calls::Interface& calls, const Runtime& runtime, Sort sort,
                           .members = members.ranks()});
 }
 
-// Writes those that wait, up to this one, and says which row it got; 0: it is not among them.
+// Writes the waiting groups up to this one, and returns its row; 0: it is not among them.
 uint32_t write_up_to(const calls::Interface& calls, Sort sort, Word handle) noexcept {
   size_t last = 0;
   while (last < waiting_count && !(waiting[last].handle == handle && waiting[last].sort == sort)) last++;
@@ -119,7 +119,7 @@ void begin(const calls::Interface& calls, Runtime& runtime) noexcept { row(calls
 void made(const calls::Interface& calls, Runtime& runtime, Sort sort, Word handle) noexcept {
   if (sort == Sort::COMM && handle == runtime.no_comm) return;
   Held held;
-  // The handle may have been another's, which went unseen.
+  // The handle may have been reused, if freeing the former group went unnoticed.
   calls.forget_group(CallBackend::MPI, handle);
   if (waiting_count == kWaiting) write_up_to(calls, waiting[kWaiting - 1].sort, waiting[kWaiting - 1].handle);
   waiting[waiting_count++] = {&runtime, sort, handle};

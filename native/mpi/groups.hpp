@@ -1,7 +1,7 @@
 // Communicators and windows → `groups`.
 //
-// Analyses tell groups with the same members by their order, so rows are written in the order in which groups were made, which is the
-// same in all members. They are written when one is first used: until then a program may give it a name.
+// Analyses distinguish groups with the same members by their order, so rows are written in the order in which groups were made, which is the same
+// for all members. They are written when one of them is first used: until then the program may name it.
 #pragma once
 #include "mpi/runtime.hpp"
 #include "records/calls.hpp"
@@ -10,13 +10,13 @@ namespace aiflame::mpi::groups {
 
 enum class Sort : uint8_t { COMM, WINDOW };
 
-// MPI answers from here on.
+// Called when MPI can be queried.
 void begin(const calls::Interface& calls, Runtime& runtime) noexcept;
-// A call that succeeded has made it.
+// Called when a successful call has made a group.
 void made(const calls::Interface& calls, Runtime& runtime, Sort sort, Word handle) noexcept;
-// Its row; `valid`: it may be asked for what is not known yet.
+// The row of a group; `valid`: MPI may be queried about it.
 uint32_t row(const calls::Interface& calls, Runtime& runtime, Sort sort, Word handle, bool valid) noexcept;
-// It is about to go. Its row, the last time.
+// The row of a group that is about to be freed.
 uint32_t freed(const calls::Interface& calls, Sort sort, Word handle) noexcept;
 
 }  // namespace aiflame::mpi::groups

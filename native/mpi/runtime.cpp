@@ -21,7 +21,7 @@ constexpr uint32_t kRuntimes = 5;
 Runtime runtimes[kRuntimes];  // the first: no MPI
 pthread_mutex_t finding = PTHREAD_MUTEX_INITIALIZER;
 
-// Pages of code → whose MPI theirs is: the page's number, and the runtime's, from 1.
+// Pages of code → the MPI that their calls belong to: the page's number, and the runtime's, from 1.
 constexpr uint32_t kPages = 1024;
 constinit std::atomic<uint64_t> pages[kPages];
 
@@ -51,13 +51,13 @@ bool ours(const void* address) noexcept {
   return base_of(address) == base;
 }
 
-// What was found stays in memory: we shall call it.
+// A library that was found stays loaded, since we shall call it.
 void keep(const void* address) noexcept {
   Dl_info info;
   if (dladdr(address, &info) && info.dli_fname && *info.dli_fname) dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_NODELETE | RTLD_LAZY);
 }
 
-// Where the linker looks for a name that `caller` asks for: among what all see, then in its own library and what that needs.
+// Searches a name as the linker does for `caller`: in the global scope, then in its own library and its dependencies.
 void* visible(const char* name, uint64_t caller) noexcept {
   if (void* next = dlsym(RTLD_NEXT, name); next && !ours(next)) return next;
   Dl_info info;
@@ -66,7 +66,8 @@ void* visible(const char* name, uint64_t caller) noexcept {
   return ours(found) ? nullptr : found;
 }
 
-// In any library: its user was led to it by the one that loaded both. Paths are gathered first, since the list is locked meanwhile.
+// Searches all libraries: the one that loaded both has connected the caller to its MPI. Paths are collected first, since the list is locked
+// meanwhile.
 struct Paths {
   char text[1 << 16];
   size_t filled;
@@ -202,7 +203,7 @@ Word Runtime::find(size_t function, Language language, uint64_t caller) noexcept
   if (!found) found = look(out_of_sight);
   if (!found) return 0;
   keep(found);
-  // Each function of MPI has a second name. Those of the module mpi_f08 have not, everywhere, but their names are nobody else's.
+  // Each function of MPI has a second name (PMPI_). Those of the module mpi_f08 may lack it, but their names are unique to MPI.
   name[0] = own[0] == 'M' ? 'P' : 'p';
   bool known = base_ && (language >= F08 || in_sight(name) || out_of_sight(name));
   Word word = reinterpret_cast<Word>(found) | (known ? 0 : kForeign);

@@ -1,4 +1,4 @@
-// The MPI that a caller's calls are meant for. There may be several in a process, also ones that are visible to their users alone
+// The MPI implementation that a caller's calls are meant for. A process may have several, including some that are visible only to their users
 // (RTLD_LOCAL): each caller gets the functions that it would have got without us.
 #pragma once
 #include "mpi/functions.hpp"
@@ -8,15 +8,15 @@
 namespace aiflame::mpi {
 
 using Word = uint64_t;
-// Every function of MPI, with as many words as any of them has.
+// The type of every MPI function, with as many words as the longest one.
 using Real = Word(Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word);
 
-// The function of that name that `caller` would have without us; nullptr: none.
+// The function that `caller` would have got without us; nullptr: none.
 void* without_us(const char* name, uint64_t caller) noexcept;
 
 class Runtime {
  public:
-  // Where there is no MPI, one that knows nothing.
+  // The MPI of a caller; without one, a runtime that knows no function.
   static Runtime& of(uint64_t caller) noexcept;
 
   // The function behind ours.
@@ -36,7 +36,7 @@ class Runtime {
 #undef QUESTION
 #undef NUMBER
 
-  // Handles are addresses (Open MPI, the standard ABI) or numbers of 32 bits, in words whose other half may be anything (MPICH).
+  // Handles are addresses (Open MPI, the standard ABI) or 32-bit numbers in words whose other half is undefined (MPICH).
   bool wide = false;
   Word world = 0, no_comm = 0;
   int nobody = 0, root_here = 0;  // MPI_PROC_NULL, MPI_ROOT; 0: unknown

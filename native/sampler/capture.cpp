@@ -13,7 +13,7 @@ namespace aiflame {
 
 namespace {
 
-// A frame of our own; its row is written when it is first needed.
+// A frame that we add; its row is written when it is first needed.
 class Mark {
  public:
   explicit constexpr Mark(std::string_view text) noexcept : text_(text) {}
@@ -57,8 +57,8 @@ class PythonStack {
   uint32_t count_;
 };
 
-// Each group of Python frames, from its entry frame inwards, takes the place of the native frame that evaluates it. Goes inwards, and
-// begins where the stack differs from the last one.
+// Each group of Python frames, from its entry frame inwards, replaces the native frame that evaluates it. Goes inwards, from where the stack
+// differs from the last one.
 class Merge {
  public:
   // Native frames before `first` are left out, with the Python frames that they evaluate.
@@ -72,7 +72,7 @@ class Merge {
     native_at_ = first_;
   }
 
-  // After the words that are the same for certain, given how many frames are. False: there are none.
+  // Continues after the words that are certainly the same, given how many frames are. False: there are none.
   bool begin_after(uint32_t same_native, uint32_t same_python) noexcept {
     for (uint32_t at = same_native; at > first_; at--) {
       LastStack::Place place = last_.places[at];
@@ -97,7 +97,7 @@ class Merge {
       lies_outside(sp) ? group() : put(native_.words[native_at_]);
     }
     last_.places[native_at_] = {static_cast<uint16_t>(count_), static_cast<uint16_t>(python_at_)};
-    // What no native frame claimed: the native walk began further out, or the frame is just being entered.
+    // Python frames that no native frame evaluates: the native walk began further out, or the frame is just being entered.
     while (python_at_ < python_.count()) group();
     return count_;
   }
@@ -142,8 +142,8 @@ void hash_from(LastStack& last, uint32_t at) noexcept {
 
 bool is_on_stack(const Thread& thread, uint64_t address) noexcept { return address >= thread.stack_low && address < thread.stack_high; }
 
-// What was known of the thread's stack may be wrong (another limit for the main thread's, say). Asked ever more rarely: it costs a
-// reading of the map, and a thread may well stay on coroutines' stacks.
+// The known bounds of the thread's stack may be wrong (after a change of the main thread's limit, say). They are looked up again ever more rarely:
+// it means reading the map, and a thread may well stay on coroutines' stacks.
 bool look_again(Thread& thread, uint64_t sp) noexcept {
   uint32_t missed = ++thread.off_stack;
   if (missed & (missed - 1)) return false;
@@ -154,10 +154,10 @@ bool look_again(Thread& thread, uint64_t sp) noexcept {
   return true;
 }
 
-// The program's handler of a fault may have left a capture by siglongjmp(): what runs above it on the same stack says so.
+// The program's handler of a fault may have left a capture by siglongjmp(): another capture further up on the same stack shows that.
 bool is_left(const Thread& thread, uint64_t sp) noexcept { return is_on_stack(thread, thread.busy) && is_on_stack(thread, sp) && sp > thread.busy; }
 
-// Says so where the outermost frame is not the thread's first: a stack never pretends to be whole.
+// Adds a mark when the outermost frame is not the thread's first: an incomplete stack is always marked.
 FrameWord mark_of(bool own_stack, Ending ending, const NativeStack& native, const PythonStack& python) noexcept {
   if (!own_stack) return other_stack.word();
   if (ending == Ending::FULL || python.count() == kMaxFrames) return truncated.word();
@@ -170,14 +170,14 @@ uint32_t merged_stack(Thread& thread, const Registers& from) noexcept {
   LastStack& last = thread.last;
   if (uint32_t node = capture_cache::lookup(thread, from)) return node;
   bool turn = !last.python_turn;
-  // A tick may meet frames that are half linked: what it learns of them is not kept.
+  // A tick may see frames that are half linked: its findings about them are not cached.
   size_t python_count = thread.foreign ? 0 : python::walk(last.python[turn], kMaxFrames, from.exact ? nullptr : &thread.met);
   PythonStack python(last.python[turn], python_count), last_python(last.python[!turn], last.python_count);
   NativeStack native{.ending = Ending::LOST};
   bool own_stack = thread.unwinder && (is_on_stack(thread, from.sp) || look_again(thread, from.sp));
   if (own_stack) native = thread.unwinder->unwind(from, thread.stack_high);
 
-  // In the thread that launched a region, the frames around it are in the region's own stack already.
+  // In the thread that launched a region, the region's own stack already contains the frames around it.
   uint32_t first = 0;
   while (thread.launched_by && first < native.count && native.sps[first] >= thread.launched_at) first++;
   FrameWord mark = mark_of(own_stack, first ? Ending::OUTERMOST : native.ending, native, python);
@@ -228,7 +228,7 @@ uint32_t capture(Thread& thread, const Registers& from, Outward outward) noexcep
     capture_cache::was_left(thread);
     thread.last.count = 0;
   }
-  // One that an earlier thread in this slot left knows rules that are still right, and follows no stack but the one it is given.
+  // An unwinder of an earlier thread in this slot has rules that are still valid, and its last stack is only reused if it matches.
   if (!thread.unwinder) thread.unwinder = NativeUnwinder::create();
   signals::FaultsOpen faults(thread);
   thread.busy = reinterpret_cast<uint64_t>(__builtin_frame_address(0));

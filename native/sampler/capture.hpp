@@ -6,12 +6,12 @@
 
 namespace aiflame {
 
-// The merged stack of the calling thread as a node of the trie; 0 when nothing could be captured. `outward`: from where to begin instead,
-// asked while the thread's unwinder is ours alone.
+// The merged stack of the calling thread as a node of the trie; 0 when nothing could be captured. `outward`: returns the registers to begin from
+// instead; called while we own the thread's unwinder.
 using Outward = Registers (*)(Thread& thread, const Registers& from) noexcept;
 uint32_t capture(Thread& thread, const Registers& from, Outward outward = nullptr) noexcept;
 
-// The stack of a thread that ended before anything was seen of it, which began at `routine` (0: unknown).
+// The stack of a thread that ended before it was sampled, and began at `routine` (0: unknown).
 uint32_t unseen_stack(uint64_t routine) noexcept;
 
 // New tables: the frames that capture() adds itself need new rows.

@@ -17,7 +17,7 @@ namespace {
 
 using Slot = CaptureCache::Slot;
 
-// A handler of the program's may leave a capture by a jump: what tells that a thing holds is taken away before it is changed, and put back
+// The program's handler may leave a capture by a jump: so the mark that an entry is valid is removed before the entry is changed, and set again
 // last.
 void in_this_order() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
@@ -96,7 +96,7 @@ void begin_anew_seldom(CaptureCache& known, const Thread& thread) noexcept {
   if (now_ns() - known.begun_ns > kSeldom) begin_anew(known, thread);
 }
 
-// Where a span may go on from another one's words.
+// A point in a span's words at which another span may continue.
 struct Place {
   uint32_t span, count;
 };
@@ -134,7 +134,7 @@ uint32_t keep(CaptureCache& known, uint32_t like, const Read* words, uint32_t co
   return at;
 }
 
-// Where a stack is often not known by its words, they are not worth writing down.
+// If stacks are rarely recognized by their words, writing these down does not pay.
 constexpr uint8_t kTries = 8;
 
 // Of the stack that was just walked; where the proof is kept by which it is known from now on, 0: there is none.
@@ -144,7 +144,7 @@ uint32_t prove(Thread& thread, const Registers& from, CachedStack& stack) noexce
   if (stamp != generation::current() || !python::may_be_kept()) return 0;
   const Proof before = stack.proof ? proof_at(known, stack.proof) : Proof{};
   bool had_one = before.node == stack.node, holds_still = had_one && before.stamp == stamp;
-  // One may hold, and another stack came before it than the last time.
+  // A proof may be valid although another stack preceded it this time.
   for (uint32_t at = holds_still ? stack.proof : 0; at; at = proof_at(known, at).other)
     if (holds(known, proof_at(known, at), from, python, stamp)) return at;
   if (known.full || (had_one && before.made >= kTries)) return begin_anew_seldom(known, thread), 0;
@@ -184,7 +184,7 @@ uint32_t prove(Thread& thread, const Registers& from, CachedStack& stack) noexce
   return stack.proof = at;
 }
 
-// A proof, and most of its own words: other work comes before they are looked at, but they stay nearer than they were.
+// Prefetches a proof and most of its words: other work comes before they are read, but they stay closer in the cache.
 void fetch(const Slot* proof) noexcept {
   constexpr uint32_t kLines = 8;
   for (uint32_t line = 0; line < kLines; line++) __builtin_prefetch(proof + line * CaptureCache::kProofSlots);
@@ -210,7 +210,7 @@ void meet(CaptureCache& known, uint32_t at) noexcept {
   known.expected = was_expected ? known.expected + 1 : known.after_last;
 }
 
-// Of a program whose address space is limited, as much is not taken; nor is it asked for again and again where it was refused.
+// Takes less memory in a program with a limited address space, and does not ask again and again after a refusal.
 bool has_room() noexcept {
   rlimit limit{};
   long told = sys::call(SYS_prlimit64, 0, RLIMIT_AS, 0, reinterpret_cast<long>(&limit));

@@ -1,7 +1,7 @@
-// Stacks that a thread's hooks have met: a program launches the same work from the same places, and in the same order.
+// A cache of the stacks from which a thread has called hooks: a program launches the same work from the same places, and in the same order.
 //
-// A capture is a function of the words that it reads: of the stack, of the interpreter's frames. Those of a stack that was met again are
-// written down with its node. Where they are all the same the next time, so is the node, and nothing is walked.
+// A capture depends only on the words that it reads: of the stack, and of the interpreter's frames. The words of a recurring stack are stored with
+// its node. If all of them are the same the next time, so is the node, and no walk is needed.
 #pragma once
 #include "unwind/frames.hpp"
 
@@ -19,7 +19,7 @@ struct CachedStack {
   uint32_t proof;  // where it is kept, 0: nowhere
 };
 
-// One way in which a stack is known: what it was read from.
+// A proof: the words from which a stack was read, by which it is recognized.
 struct Proof {
   uint64_t pc, sp, bp;                  // where the walk began
   uint64_t python;                      // python::walked_from()
@@ -29,12 +29,12 @@ struct Proof {
   uint32_t seen;   // number in CaptureCache::order when it was captured last, or the proof made before it; 0: not yet
   uint32_t other;  // the proof made before it of the same stack, whose frames may lie elsewhere by turns; 0: none that holds
   bool by_bp;
-  uint8_t made;  // how often the stack got one
+  uint8_t made;  // how many proofs the stack has had
 };
 
-// Words as they were read, outermost first; they follow it. Stacks begin alike: those that it has in common with another are there.
+// Words as they were read, outermost first; they follow this header. Stacks begin alike: words shared with another span are only stored there.
 struct Span {
-  uint32_t outside, outside_count;  // the span that it goes on from, and after how many of its words; 0: from none
+  uint32_t outside, outside_count;  // the span that it continues, and after how many of its words; 0: none
   uint32_t count;
 };
 
@@ -51,7 +51,7 @@ struct CaptureCache {
   static constexpr uint32_t kMostOrder = 1 << 15;  // more launches than most steps have
   static_assert(sizeof(Slot) == 16 && sizeof(Proof) <= kProofSlots * sizeof(Slot));
 
-  // What each launch needs lies in one line of the processor's cache.
+  // The data that each launch needs fit into one line of the processor's cache.
   uint64_t stamp;       // when the last capture began
   uint64_t stack_high;  // the thread's: with another, no proof is one
   uint32_t captures;    // of stacks that had a proof
@@ -74,13 +74,13 @@ namespace capture_cache {
 // The node of the calling thread's stack, if it is known at a glance; 0: it has to be walked.
 uint32_t lookup(Thread& thread, const Registers& from) noexcept;
 
-// The node of the stack that was just walked (Thread::last) from there; `intern` finds it, where the stack is met for the first time.
+// Stores the stack that was just walked (Thread::last) from there, and returns its node; `intern` finds the node of a new stack.
 uint32_t node_of(Thread& thread, const Registers& from, uint32_t (*intern)(LastStack&) noexcept) noexcept;
 
-// The thread's last capture was left by a jump: what it was about to write down is not gone on from.
+// The thread's last capture was left by a jump: its unfinished entry is dropped.
 void was_left(Thread& thread) noexcept;
 
-// Nobody captures in the thread any more.
+// Frees the cache of a thread in which no capture runs any more.
 void unmap(Thread& thread) noexcept;
 
 }  // namespace capture_cache

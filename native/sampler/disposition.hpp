@@ -1,4 +1,4 @@
-// What the program asked a signal to do, readable in the signal's own handler.
+// The program's disposition of a signal, readable in the signal's own handler.
 #pragma once
 #include <atomic>
 #include <csignal>
@@ -11,8 +11,8 @@ using Disposition = struct sigaction;
 
 inline bool is_function(const Disposition& disposition) noexcept { return disposition.sa_handler != SIG_DFL && disposition.sa_handler != SIG_IGN; }
 
-// A new disposition is written to a fresh place and then published, so that a handler that interrupts the writer, or runs beside it,
-// or is born of a fork in the middle, always finds a whole one.
+// A new disposition is written to a fresh place and then published: a handler that interrupts the writer, runs beside it, or runs in the child of a
+// fork at that moment always finds a complete one.
 class Wanted {
  public:
   static constexpr uint32_t kPlaces = 16;
@@ -39,7 +39,7 @@ class Wanted {
       return result;
     }
   };
-  // Of many signals. The first places of all lie side by side: most programs ask once for each.
+  // Dispositions of many signals. The first places of all are neighbours: most programs set each only once.
   template <uint32_t kSignals>
   class Table {
    public:
@@ -66,7 +66,7 @@ class Wanted {
     return old ? old->disposition() : Disposition{};
   }
 
-  // SA_RESETHAND: only if nobody asked for something else in the meantime.
+  // SA_RESETHAND: resets only if the disposition has not changed in the meantime.
   template <class Table>
   void reset(void (*handler)(int), Table& table, uint32_t signal) noexcept {
     Place* place = current_.load(std::memory_order_acquire);

@@ -1,4 +1,4 @@
-// Work that must be done now and then while recording, done by whichever thread ticks when it is due: we have no thread of our own.
+// Periodic work while recording, done by any thread whose tick comes when it is due: we have no thread of our own.
 #pragma once
 #include <cstdint>
 

@@ -37,7 +37,7 @@ bool interposed(int signal) noexcept { return signal > 0 && signal < NSIG && (co
 int exchange_interposed(int signal, const struct sigaction* action, struct sigaction* before) noexcept {
   if (signal <= 0 || signal >= NSIG) return real_sigaction(signal, action, before);
   struct sigaction old = wanted[signal].read(), kernel;
-  // A vfork child has a table in the kernel of its own, and ours is its parent's.
+  // A vfork child has its own dispositions in the kernel, but our table belongs to its parent.
   bool ours_in_front = action && installed() && own_process() && wants_us(*action);
   struct sigaction ours;
   if (ours_in_front) {

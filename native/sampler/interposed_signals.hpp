@@ -1,20 +1,20 @@
-// Signals that are the program's alone, whose handlers we stand in front of all the same.
+// Signals that we do not use ourselves, but whose handlers we still wrap.
 //
-// One that is to run on an alternate stack (SA_ONSTACK) would meet ours: it is led to the stack that the program has in mind. And while
-// wall-clock ticks interrupt waiting threads, every signal of the program's is counted, so that an interrupted call is made again only
-// if nothing but ticks came. What the program reads of its handlers is what it wrote.
+// A handler for the alternate stack (SA_ONSTACK) would run on ours: it is moved to the program's alternate stack. And while wall-clock ticks
+// interrupt waiting threads, every signal of the program is counted, so that an interrupted call is only repeated if nothing but ticks came. The
+// program reads back its handlers as it set them.
 #pragma once
 #include <csignal>
 
 namespace aiflame::signals {
 
-// Wall-clock ticks are on.
+// Called when wall-clock ticks are on.
 bool counting() noexcept;
 
-// Whether a handler that the program installs has us in front of it: then the program's every way to ask for it must come to us.
+// Whether we wrap a handler that the program installs: then all functions by which the program queries it must be interposed.
 bool interposed(int signal) noexcept;
 
-// sigaction() of a signal that is not shared.
+// sigaction() for a signal that is not shared.
 int exchange_interposed(int signal, const struct sigaction* wanted, struct sigaction* before) noexcept;
 
 }  // namespace aiflame::signals

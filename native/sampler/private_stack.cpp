@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kBytes = 64 * 1024;
 
-// A stack for as long as it lives. Few are in use at once, however many threads there are: they are kept for the next.
+// A stack, taken while this object lives. Few are in use at the same time, however many threads there are: they are reused.
 class Borrowed {
  public:
   Borrowed() noexcept {
@@ -53,8 +53,8 @@ __attribute__((noinline)) void call_on(char* top, void (*work)(void*) noexcept, 
         "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
 }
 
-// Seen from another stack, the alternate one looks unused: a fault of safe_load would be handled at its top, over what lies there.
-// So the thread has none while `work` runs. (The kernel refuses such a change on the alternate stack itself.)
+// Seen from another stack, the alternate one looks unused: a fault of safe_load would be handled at its top, and overwrite data there. So the
+// thread has none while `work` runs. (The kernel refuses such a change on the alternate stack itself.)
 struct Work {
   void (*work)(void*) noexcept;
   void* argument;

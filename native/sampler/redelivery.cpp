@@ -14,7 +14,8 @@ using signals::Disposition;
 
 constexpr uint64_t kMaskBytes = 8;
 
-// Of Linux on x86-64 (arch/x86/include/asm/sigframe.h): the return address, ucontext, siginfo; then what xsave wrote, anywhere above.
+// A signal frame of Linux on x86-64 (arch/x86/include/asm/sigframe.h): the return address, ucontext, siginfo; then the data of xsave, anywhere
+// above.
 struct Frame {
   uint64_t return_address;
   char context[304];
@@ -23,7 +24,7 @@ struct Frame {
 static_assert(sizeof(Frame) == 440 && offsetof(Frame, info) == 312);
 constexpr uint64_t kRedZone = 128, kXsaveAlignment = 64;
 
-// Where the kernel's frame keeps its floating-point state, and how many bytes it takes (arch/x86/include/uapi/asm/sigcontext.h).
+// The place of the floating-point state in the kernel's frame, and its size (arch/x86/include/uapi/asm/sigcontext.h).
 uint64_t floating_point_bytes(const void* state) noexcept {
   constexpr uint64_t kSoftwareBytes = 464, kLegacy = 512;
   constexpr uint32_t kExtended = 0x46505853;
@@ -45,7 +46,7 @@ uint64_t copy_frame(const ucontext_t* context, uint64_t top, uint64_t lowest) no
   return at;
 }
 
-// Goes to the frame's stack first, and to the program's mask only there: a signal that this lets in finds the stack it would without us.
+// Switches to the frame's stack first, and to the program's mask only there: a signal that this unblocks finds the same stack as without us.
 [[noreturn]] void enter(uint64_t frame, int signal, void (*handler)(int, siginfo_t*, void*), const uint64_t* mask) noexcept {
   uint64_t wanted = mask ? *mask : 0;
   register uint64_t function asm("r12") = reinterpret_cast<uint64_t>(handler);
@@ -107,11 +108,11 @@ void call_here(int signal, siginfo_t* info, ucontext_t* context, const Dispositi
 void call(int signal, siginfo_t* info, ucontext_t* context, const void* cfa, const Disposition& handler, const uint64_t* mask) noexcept {
   auto sp = static_cast<uint64_t>(context->uc_mcontext.gregs[REG_RSP]);
   Thread* thread = cfa == context ? tick_stack::owner(context) : nullptr;
-  // A fault of our own, or a signal in a tick's last moment: what runs there is ours.
+  // A fault in our code, or a signal in a tick's last moment: the code on that stack is ours.
   if (!thread || tick_stack::holds(*thread, sp)) return call_here(signal, info, context, handler, mask);
   AlternateStack theirs = thread->theirs;
-  // A runtime may have asked the kernel without libc's help, found our stack, and taken it for its own: Go does, and demands that its handlers,
-  // which block every signal, run there.
+  // A runtime may have queried the kernel without libc, found our stack, and taken it for its own: Go does, and requires that its handlers, which
+  // block every signal, run there.
   if (handler.sa_flags & SA_ONSTACK && !theirs.bytes && blocks_all(handler)) return call_here(signal, info, context, handler, mask);
   bool on_theirs = theirs.holds(sp), alternate = handler.sa_flags & SA_ONSTACK && theirs.bytes;
   uint64_t top = alternate && !on_theirs ? theirs.low + theirs.bytes : sp - kRedZone;

@@ -42,7 +42,7 @@ std::atomic<bool> in_place{false};
 thread_local Inherited believed;
 thread_local Seen arrived;
 thread_local uint32_t faults_open;
-// A vfork child runs on its parent's thread memory: what it believes is kept apart, under its own pid.
+// A vfork child uses its parent's thread memory: its believed mask is kept apart, under its own pid.
 thread_local Inherited believed_in_child;
 thread_local uint32_t child_pid;
 
@@ -74,8 +74,8 @@ Inherited& belief() noexcept {
   return believed_in_child;
 }
 
-// The signal again, for whoever will take it once it is unblocked. The kernel lets only the main thread say that it came from kill()
-// or from the kernel itself: elsewhere it comes as queued, from the same sender.
+// Sends the signal again, for the handler that receives it once it is unblocked. The kernel lets only the main thread claim that it came from
+// kill() or the kernel itself: elsewhere it arrives as queued, from the same sender.
 void send_again(int signal, siginfo_t* info) noexcept {
   auto send = [&](siginfo_t* what) { return sys::call(SYS_rt_sigqueueinfo, sys::process_id(), signal, reinterpret_cast<long>(what)); };
   if (!sys::failed(send(info))) return;
@@ -89,14 +89,14 @@ void hold(int signal, siginfo_t* info, ucontext_t* context) noexcept {
   send_again(signal, info);
 }
 
-// As the kernel has it.
+// The disposition in the kernel.
 struct KernelAction {
   uint64_t handler, flags, restorer;
   Mask mask;
 };
 
-// Back to the default and the same signal once more: it takes effect when the handler has returned, in the interrupted code, so that
-// the status and a core file are those of a program without us.
+// Restores the default action and sends the same signal again: it takes effect in the interrupted code when the handler has returned, so that the
+// status and a core file are the same as without us.
 void die(int signal, siginfo_t* info) noexcept {
   KernelAction none{};
   sys::call(SYS_rt_sigaction, signal, reinterpret_cast<long>(&none), 0, sizeof(Mask));
@@ -118,7 +118,7 @@ void pass_on(int signal, siginfo_t* info, ucontext_t* context, const void* cfa) 
   redelivery::call(signal, info, context, cfa, disposition, &mask);
 }
 
-// One tick, and what it needs of the thread that it interrupts.
+// A tick, and its use of the interrupted thread.
 struct Arrival {
   Tick tick;
   Thread& thread;
@@ -141,10 +141,10 @@ struct Arrival {
 };
 
 void on_tick(siginfo_t* info, ucontext_t* context) noexcept {
-  // Loads that may fault are on their way, and so may be the very next instruction.
+  // Loads that may fault follow, and even the next instruction may be one.
   if (mask_of(context->uc_sigmask) & kFaults) [[unlikely]]
     kernel_mask(SIG_UNBLOCK, kFaults);
-  // A sandbox that the program entered without libc, and that lets nothing through but what returns from here.
+  // The program has entered a sandbox without libc that only allows us to return from here.
   if (!clock_left_alone() && !clock_is_readable()) return;
   if (info->si_timerid == kGreeting) return threads::greeted(context, info);
   Thread* thread = threads::interrupted(context);
@@ -166,9 +166,9 @@ void on_profile(int signal, siginfo_t* info, void* context_pointer) {
     pass_on(signal, info, context, __builtin_dwarf_cfa());
 }
 
-// A page of ours that the program has unmapped or protected is mapped again. One that the file system cannot give (it was cut off, or the
-// server is gone), or in whose place the program has put another, becomes plain memory: what is stored there is lost, nothing more is
-// recorded, and the program goes on.
+// Maps a page of ours again that the program has unmapped or protected. If the file system cannot supply it (the file was cut off, or the server is
+// gone), or the program has put another page in its place, it becomes plain memory: data stored there are lost, recording stops, and the program
+// goes on.
 bool replace_lost_page(int signal, const siginfo_t* info) noexcept {
   constexpr uint64_t kPage = 4096;
   auto address = reinterpret_cast<uint64_t>(info->si_addr);
@@ -183,7 +183,7 @@ bool replace_lost_page(int signal, const siginfo_t* info) noexcept {
   long result =
       sys::call(SYS_mmap, static_cast<long>(address & ~(kPage - 1)), kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   if (sys::failed(result)) return false;
-  // Who protected that page may have protected this one, too: a fault in here would end the program.
+  // The program that protected that page may have protected this one, too: a fault in here would end it.
   sys::call(SYS_mprotect, reinterpret_cast<long>(&control::page()), kPage, PROT_READ | PROT_WRITE);
   control::stop(schema::StopReason::IO_ERROR, EIO);
   return true;
@@ -198,8 +198,8 @@ void on_fault(int signal, siginfo_t* info, void* context_pointer) {
     pass_on(signal, info, context, __builtin_dwarf_cfa());
 }
 
-// A filter that a program installed without libc's help forbids a system call of ours, in a tick, say: it fails, as where the kernel
-// cannot do it, and nothing more is recorded of the process.
+// A filter that the program installed without libc forbids one of our system calls, in a tick, say: the call fails, as if the kernel did not
+// support it, and recording stops in the process.
 void on_forbidden_call(int signal, siginfo_t* info, void* context_pointer) {
   auto* context = static_cast<ucontext_t*>(context_pointer);
   constexpr int kSeccomp = 1;  // SYS_SECCOMP
@@ -215,9 +215,9 @@ void (*handler_of(int signal) noexcept)(int, siginfo_t*, void*) {
   return signal == SIGPROF ? on_profile : signal == SIGSYS ? on_forbidden_call : on_fault;
 }
 
-// Ours for a signal. For faults, whether calls are restarted and on which stack a handler runs is decided by the kernel before we are asked,
-// so these follow the program's own handler; without one, a fault that ends the program ends it where it happened. Ticks let every call be
-// restarted that can be (sort has a handler for SIGPROF that asks for none); a SIGPROF of the program's own is made to end it (pass_on).
+// Our disposition of a signal. For faults, the kernel decides before our handler whether calls are restarted and on which stack the handler runs,
+// so these flags follow the program's own handler; without one, a fault that ends the program ends it where it happened. Ticks restart every call
+// that can be restarted (sort has a handler for SIGPROF without SA_RESTART); the program's own SIGPROF is made to interrupt it (pass_on).
 Disposition ours(int signal) noexcept {
   Disposition theirs = wanted(signal).read();
   bool function = is_function(theirs);
@@ -240,7 +240,7 @@ bool apply(int signal) noexcept {
 
 bool is_ours(int signal, const Disposition& disposition) noexcept { return disposition.sa_sigaction == handler_of(signal); }
 
-// Ours for the signal, with what is there now behind it.
+// Installs our handler for the signal, and stores the previous disposition as the program's.
 bool put_in_front(int signal) noexcept {
   Disposition found{};
   if (real_sigaction(signal, nullptr, &found) != 0) return false;
@@ -284,7 +284,7 @@ void uninstall() noexcept {
     Disposition found{};
     if (real_sigaction(signal, nullptr, &found) != 0 || !is_ours(signal, found)) continue;
     Disposition theirs = wanted(signal).read();
-    // Ignoring a signal drops what is pending of it, in every thread: a tick under way must not meet the default action.
+    // Ignoring a signal drops pending ones in every thread: a tick under way must not cause the default action.
     Disposition ignore{};
     ignore.sa_handler = SIG_IGN;
     if (signal == SIGPROF) real_sigaction(signal, &ignore, nullptr);
@@ -324,7 +324,7 @@ int change_mask(int how, const sigset_t* set, sigset_t* before) noexcept {
   Inherited& now = belief();
   Inherited old = now;
   sigset_t asked = *set;
-  // In a vfork child there are no ticks to lose, and what it leaves blocked is what its new program starts with.
+  // A vfork child has no ticks to lose, and its new program inherits the signals that it leaves blocked.
   bool pretend = (mask & bit(SIGPROF)) && how != SIG_UNBLOCK && &now == &believed && !is_function(wanted(SIGPROF).read());
   if (pretend) sigdelset(&asked, SIGPROF);
   if (how == SIG_SETMASK || (mask & bit(SIGPROF))) now.ticks_blocked = pretend;

@@ -12,7 +12,7 @@ namespace aiflame {
 
 namespace {
 
-// Takes /proc/self/maps a character at a time, so that a line needs no room: a tick's stack may be a few KB.
+// Parses /proc/self/maps one character at a time, so that a line needs no buffer: a tick's stack may be a few KB.
 class Search {
  public:
   explicit Search(uint64_t address) noexcept : address_(address) {}
@@ -90,7 +90,7 @@ StackBounds main_stack(uint64_t sp) noexcept {
 
 }  // namespace
 
-// The thread control block lies right above the stack, in the same memory: the lowest address is a little too low, by what that takes.
+// The thread control block lies right above the stack, in the same memory: the lowest address is too low by its size.
 StackBounds stack_bounds_of_new_thread(uint64_t bytes) noexcept {
   auto block = reinterpret_cast<uint64_t>(__builtin_thread_pointer());
   return bytes && bytes < block ? StackBounds{block - bytes, block} : StackBounds{0, 0};

@@ -1,4 +1,4 @@
-// Where the calling thread's stack lies.
+// The bounds of the calling thread's stack.
 #pragma once
 #include <cstdint>
 
@@ -8,12 +8,12 @@ struct StackBounds {
   uint64_t low, high;
 };
 
-// Of a thread that is about to run its start routine, and was made with so many bytes of stack. To ask libpthread would take memory from an
-// allocator, perhaps a sanitizer's, that is not ready in this thread.
+// The bounds for a thread that is about to run its start routine, and was made with this many bytes of stack. libpthread would answer only with
+// memory from an allocator, perhaps a sanitizer's, that is not ready in this thread.
 StackBounds stack_bounds_of_new_thread(uint64_t bytes) noexcept;
 
-// Of any thread, from /proc/self/maps; safe in a handler, whatever stack that runs on: `sp` is looked up only where nothing else is
-// known to lie on the thread's own stack. `block`: the thread's own memory as libc keeps it (thread_block), 0: none. {0, 0} when unknown.
+// The bounds for any thread, from /proc/self/maps; safe in a handler on any stack: `sp` is only looked up when no other address on the thread's own
+// stack is known. `block`: the thread's own memory (thread_block), 0: none. {0, 0} when unknown.
 StackBounds stack_bounds_around(uint64_t sp, uint64_t block, bool main_thread) noexcept;
 
 }  // namespace aiflame

@@ -17,7 +17,7 @@ std::atomic<uint32_t> first_tid{0};
 std::atomic<bool> any_by_tid{false};  // until then `by_tid` is not touched
 AIFLAME_LARGE std::atomic<Thread*> other_slots[kSlots];
 std::atomic<Thread*>& place_of(uint32_t slot) noexcept { return slot == 0 ? first_slot : other_slots[slot]; }
-std::atomic<uint32_t> used_slots{0};  // those below may have been used: who goes through all need not touch the others' memory
+std::atomic<uint32_t> used_slots{0};  // slots below may have been used: a loop over all need not touch the others' memory
 std::atomic<uint64_t> first_taken{0};
 AIFLAME_LARGE std::atomic<uint64_t> others_taken[kSlots / 64];
 std::atomic<uint64_t>& taken(uint32_t word) noexcept { return word == 0 ? first_taken : others_taken[word]; }
@@ -34,14 +34,14 @@ AIFLAME_LARGE std::atomic<uint32_t> by_tid[kTids];
 constexpr uint32_t kStripes = 256;
 std::atomic<bool> stripes[kStripes];
 
-// What is mapped for a slot stays with it for the next thread; only beyond these slots is memory given back, for a process that
-// once had very many threads.
+// Memory mapped for a slot is kept for the next thread; it is only freed beyond this number of slots, for a process that once had very many
+// threads.
 constexpr uint32_t kWarmSlots = 256;
 // A guard page takes a mapping of its own, of which a process may have 65,530: beyond these slots the program needs them for its threads.
 constexpr uint32_t kGuardedSlots = 1024;
 
-// The first thread's stack for ticks, and its Thread. A mapping of its own would cost a short process, and each fork, 10 µs. Instead of a
-// page without access nobody's memory lies below the stack.
+// The first thread's stack for ticks, and its Thread. A mapping of its own would cost a short process, and each fork, 10 µs. Instead of a guard
+// page, unused memory lies below the stack.
 AIFLAME_LARGE_FIRST struct {
   char nobodys[tick_stack::kBytes];
   char stack[tick_stack::kBytes];
@@ -191,7 +191,7 @@ uint64_t taken_word(uint32_t word) noexcept { return taken(word).load(std::memor
 Thread* in_slot(uint32_t slot) noexcept { return place_of(slot).load(std::memory_order_acquire); }
 
 Claim::Claim(uint32_t tid, Patience patience) noexcept : stripe_(stripes[tid % kStripes]), held_(false) {
-  // The holder may be the very code that this thread's handler interrupted, or a thread that no longer exists: never for ever.
+  // The holder may be the very code that this thread's handler interrupted, or a thread that no longer exists: so the wait is limited.
   int tries = patience == Patience::WAIT ? 1000 : 1;
   for (int turn = 1; turn <= tries; turn++) {
     if (!stripe_.load(std::memory_order_relaxed) && !stripe_.exchange(true, std::memory_order_acq_rel)) {

@@ -1,4 +1,4 @@
-// Where threads are kept: found by tid with one load, taken and given back without locks, also in a handler.
+// The table of threads: a thread is found with one load; slots are taken and freed without locks, also in a handler.
 #pragma once
 #include "sampler/threads.hpp"
 
@@ -12,20 +12,20 @@ Thread* find(uint32_t tid) noexcept;
 
 // A slot for a thread that has none; nullptr when all are taken or there is no memory. Under a Claim.
 Thread* take(uint32_t tid) noexcept;
-// `told`: the thread itself says that it ends. The kernel lists it for another moment, in which just_ended() knows it.
+// `told`: the thread itself reports its end. The kernel lists it for another moment, during which just_ended() recognizes it.
 void give_back(Thread& thread, bool told) noexcept;
 bool just_ended(uint32_t tid, uint64_t now) noexcept;
 
 // In the child of a fork: empties all slots but that of `survivor`, which may be nullptr.
 void keep_only(Thread* survivor) noexcept;
 
-// For a pass over the threads that the kernel lists: which of ours were not met.
+// For a pass over the threads that the kernel lists: which of our threads were not in the list.
 void meet(const Thread& thread, uint32_t pass) noexcept;
 bool met(const Thread& thread, uint32_t pass) noexcept;
 
 // One word of 64 slots, for each().
 uint64_t taken_word(uint32_t word) noexcept;
-// Beyond these none has ever been taken.
+// Slots beyond these have never been used.
 uint32_t words_in_use() noexcept;
 Thread* in_slot(uint32_t slot) noexcept;
 

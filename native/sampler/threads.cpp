@@ -25,9 +25,9 @@ namespace {
 using thread_slots::Claim;
 constexpr auto kWait = Claim::Patience::WAIT;
 
-// Threads on their way to begin(): until all are there, an unknown one may be one of them, and is left alone.
+// Number of threads that have not reached begin() yet: until it is 0, an unknown thread may be one of them, and is left alone.
 std::atomic<uint32_t> awaited{0};
-// Between adopt_all() and retire_all(). Read under a Claim, so that who retires threads sees all that got a row before.
+// True between adopt_all() and retire_all(). Read under a Claim, so that the thread that retires others sees all that got a row before.
 std::atomic<bool> enrolling{false};
 std::atomic<bool> paused{false};
 std::atomic<uint32_t> passes{0};
@@ -63,7 +63,7 @@ void enrol(Thread& thread, uint32_t creator_stack) noexcept {
 
 enum class Fate : uint8_t { LIVES, GONE };
 
-// Its ticks would have had to run on its own stack.
+// Without an alternate stack, its ticks would run on its own stack.
 void tell_unsettled(const Thread& thread, uint32_t tid) noexcept {
   constexpr uint64_t kWorthTelling = 100'000'000;
   uint64_t used = std::max(thread.cpu_alive_ns, sys::thread_cpu_ns(tid)) - thread.cpu_start_ns;
@@ -91,13 +91,13 @@ void retire(Thread& thread, Fate fate) noexcept {
   }
 }
 
-// Of a thread that ended without telling.
+// Ends the rows of a thread that ended without reporting it.
 void bury(Thread& thread) noexcept {
   retire(thread, Fate::GONE);
   thread_slots::give_back(thread, false);
 }
 
-// What only the thread itself can find out; safe in a handler that runs on the thread's own stack.
+// Finds out facts that only the thread itself can; safe in a handler that runs on the thread's own stack.
 void look_at_self(Thread& thread, uint32_t tid) noexcept {
   uint64_t block = thread_block::address();
   thread.block = thread_block::belongs_to(block, tid) ? block : 0;
@@ -140,7 +140,7 @@ Thread* make_self() noexcept {
   return thread;
 }
 
-// An adopted thread is gone although one with its tid lives: that one has used less CPU, or a timer of ours has lost its thread.
+// An adopted thread has ended although another thread now has its tid: that one has used less CPU time, or a timer of ours has lost its thread.
 bool is_another(Thread& thread, uint32_t tid) noexcept {
   if (!thread.adopted) return false;
   uint64_t cpu = sys::thread_cpu_ns(tid);
@@ -149,7 +149,7 @@ bool is_another(Thread& thread, uint32_t tid) noexcept {
   return false;
 }
 
-// Asks a thread that waits to take a stack for its ticks.
+// Asks a waiting thread to install a stack for its ticks.
 void greet(uint32_t tid) noexcept {
   int call = waiting::call_of(tid);
   if (call < 0) return;
@@ -176,7 +176,7 @@ void visit(uint32_t tid, uint64_t now, uint32_t pass) noexcept {
   if (thread->row && !thread->settled) greet(tid);
 }
 
-// Adopted threads tell no end.
+// Adopted threads do not report their end.
 void bury_the_gone(uint32_t pass) noexcept {
   thread_slots::each([pass](Thread& thread) {
     if (thread_slots::met(thread, pass)) return;
@@ -186,14 +186,14 @@ void bury_the_gone(uint32_t pass) noexcept {
   });
 }
 
-// The process has no thread but the calling one, and none that we know is gone. Asked when a program starts: most have one.
+// Whether the process has only the calling thread, and no known thread has ended. Asked when a program starts: most have one thread.
 bool alone() noexcept {
   uint32_t count = 0;
   thread_slots::each([&count](const Thread&) { count++; });
   return count == 1 && current && is_single_threaded();
 }
 
-// Runs `act` for every thread that we know, while nobody else enrols or retires it.
+// Runs `act` for every known thread, while no other thread enrols or retires it.
 template <class Act>
 void each_claimed(Act act) noexcept {
   thread_slots::each([act](Thread& thread) {
@@ -210,7 +210,7 @@ Thread* self() noexcept {
   if (!thread) return make_self();
   if (thread->row || !enrolling.load(std::memory_order_relaxed)) [[likely]]
     return thread;
-  // Recording began again after this thread was last seen.
+  // Recording has restarted since this thread last called us.
   if (Claim claimed(thread->tid.load(std::memory_order_relaxed)); claimed) enrol(*thread, 0);
   return thread;
 }
@@ -222,7 +222,7 @@ Thread* interrupted(ucontext_t* context) noexcept {
   if (!thread) {
     thread = thread_slots::find(sys::thread_id());
     if (!thread || !thread->settled) return nullptr;
-    // The program took our stack away without libc's help, and has none now.
+    // The program has removed our stack without libc, and now has none.
     if (thread->ticks_apart && context->uc_stack.ss_flags & SS_DISABLE) tick_stack::install_on_return(*thread, context);
   }
   thread->foreign = !thread->block || thread->block != thread_block::address();
@@ -241,7 +241,7 @@ void greeted(ucontext_t* context, const siginfo_t* greeting) noexcept {
   Claim claimed(tid);
   Thread* thread = claimed ? thread_slots::find(tid) : nullptr;
   if (!thread || thread->settled) return;
-  // The kernel changes no alternate stack under a thread that runs on it: another time.
+  // The kernel does not change the alternate stack of a thread that is running on it: we try again later.
   if (tick_stack::runs_on_alternate(context)) return;
   look_at_self(*thread, tid);
   tick_stack::install_on_return(*thread, context);
@@ -258,7 +258,7 @@ void begin(const Beginning& beginning) noexcept {
   uint32_t tid = sys::thread_id();
   Claim claimed(tid, kWait);
   if (!claimed) return;
-  // Nobody adopts a thread that is expected here: who is known by this tid had it before.
+  // Expected threads are not adopted: a known thread with this tid is an earlier one.
   Thread* thread = thread_slots::find(tid);
   if (thread && thread != current) {
     bury(*thread);

@@ -1,4 +1,4 @@
-// What we keep for each thread of the process.
+// The state of each thread of the process.
 #pragma once
 #include "sampler/capture_cache.hpp"
 #include "sampler/tick_stack.hpp"
@@ -16,7 +16,7 @@ namespace aiflame {
 
 inline constexpr size_t kMaxFrames = NativeUnwinder::kMostFrames;
 
-// The last stack of a thread, outermost first: what the next one has in common with it costs next to nothing.
+// The last stack of a thread, outermost first: frames that the next one shares with it cost next to nothing.
 struct LastStack {
   static constexpr size_t kMost = 2 * kMaxFrames + 4;
   // How its words came from frames of both kinds: before each native frame, words written and Python frames passed.
@@ -47,14 +47,14 @@ struct NodeRun {
   uint16_t autograd;
 };
 
-// Ticks that cost more than a share of the time between them, and those that were passed over to let the program go on.
+// Slow ticks, which take more than a share of the time between ticks, and the ticks skipped to let the program go on.
 struct SlowTicks {
   uint64_t quiet_until_ns;
   bool last;           // the last one was slow
   uint32_t passed[2];  // by clock: ticks for which the next sample stands, too
 };
 
-// Wall-clock ticks of a thread that stays where it waits: ever fewer, each for as many periods.
+// Wall-clock ticks of a thread that stays in one wait: ever fewer, each for as many periods.
 struct LongWait {
   schema::CpuSample sample{};  // of the last tick
   uint32_t ticks = 0;          // one after another in that wait
@@ -72,25 +72,25 @@ struct Thread {
   NativeUnwinder* unwinder;
   CaptureCache* known;   // mapped when a hook first captures; stays
   uint32_t launched_by;  // stack under which this thread's work belongs (an OpenMP region's), 0: its own
-  // What a launch needs of it is above, in one line of the processor's cache, and here in the next.
+  // The fields that a launch needs are above, in one cache line, and here in the next.
   spool::Rows<schema::Launch> launches;
   uint64_t launched_at;                        // with launched_by: frames at or above this stack address are the runtime's and are left out
   uint64_t launched_point;                     // with launched_by: where torch's autograd was when the region was launched
-  const Thread* itself;                        // what tells a Thread from any other memory
+  const Thread* itself;                        // distinguishes a Thread from any other memory
   AlternateStack theirs;                       // the program's alternate stack, while the kernel has ours
   uint64_t block;                              // its thread-local memory, 0: none of its own (see thread_block)
   bool settled;                                // it has been given a stack for its ticks: it may have timers
   bool ticks_apart;                            // the kernel has our alternate stack for it
   bool foreign;                                // in the tick under way its thread-local memory is out of reach
   uint32_t off_stack;                          // captures that began outside of its stack
-  bool adopted;                                // it did not tell its beginning, so it will not tell its end
+  bool adopted;                                // it did not report its begin, so it will not report its end
   bool omp_worker;                             // has run an OpenMP region: outside one it waits for the next
-  bool omp_waiting;                            // its runtime says that it waits …
-  uint64_t wait_low, wait_high;                // … whenever its pc is here: what it runs elsewhere meanwhile (a task) is work
+  bool omp_waiting;                            // its runtime reports that it waits …
+  uint64_t wait_low, wait_high;                // … whenever its pc is here: code elsewhere (a task) is work
   std::atomic<int32_t> cpu_timer, wall_timer;  // kernel timer ids, -1: none
   uint64_t cpu_start_ns;                       // its CPU clock when recording began
   uint64_t cpu_due_ns;                         // its CPU clock at its first tick on that clock; 0: there was one, or there will be none
-  uint64_t routine;                            // what it was made to run, 0: unknown
+  uint64_t routine;                            // its start routine, 0: unknown
   uint64_t cpu_seen_ns;                        // its CPU clock at the last wall-clock tick
   uint64_t cpu_alive_ns;                       // its CPU clock when an adopted one was last seen alive
   SlowTicks slow;
@@ -104,12 +104,12 @@ namespace threads {
 
 // The calling thread's state, made on first use. Not for our handlers. nullptr when there is no memory or it is ending.
 Thread* self() noexcept;
-// As self(), but never makes one.
+// Like self(), but never makes one.
 Thread* self_if_known() noexcept;
 // The state of the thread that a signal of ours has reached; nullptr where it is not known. For handlers.
 Thread* interrupted(ucontext_t* context) noexcept;
 
-// A handler of ours, or one that it calls, may touch thread-local memory. `context`: as the kernel gave it to the handler.
+// Whether our handler, and code that it calls, may touch thread-local memory. `context`: from the kernel.
 bool may_use_locals(const ucontext_t* context) noexcept;
 
 // A thread is being made that will call begin() itself, with its creator's stack / it has, or was not made after all.
@@ -128,7 +128,8 @@ class Use {
   Use& operator=(const Use&) = delete;
 
  private:
-  // A handler that comes between the two leaves the number as it was. Who leaves by a jump leaves it too high: who waits for it gives up.
+  // A handler that comes between the two leaves the number unchanged. A jump out of it leaves the number too high: code that waits for it gives
+  // up.
   void add(int one) noexcept { thread_.uses.store(thread_.uses.load(std::memory_order_relaxed) + one, std::memory_order_release); }
 
   Thread& thread_;
@@ -144,16 +145,16 @@ struct Beginning {
 void begin(const Beginning& beginning) noexcept;
 void end() noexcept;
 
-// Gives every thread of the process a row and timers: at the start of a recording, and after an exec that failed. What an earlier
-// recording left behind is taken away first.
+// Gives every thread of the process a row and timers: at the start of a recording, and after an exec that failed. Removes the remains of an earlier
+// recording first.
 void adopt_all() noexcept;
 
-// Now and then, from a tick: threads that were made behind our back get a row and, once they wait, a greeting; those that ended so lose
-// their timers, and timers that the kernel refused are asked for again.
+// Called from time to time by a tick: threads that were made without our noticing get a row and, once they wait, a greeting; such threads that have
+// ended lose their timers, and timers that the kernel refused are requested again.
 void tend() noexcept;
 
-// What a greeting does, in the handler of the thread that got it while it waited: there no code keeps data below its stack pointer, so that
-// it can be given a stack for its ticks, and its timers.
+// Runs in the handler of a thread that got a greeting while it waited. Code that waits keeps no data below its stack pointer, so the thread can be
+// given a stack for its ticks, and its timers.
 void greeted(ucontext_t* context, const siginfo_t* info) noexcept;
 
 // Recording stops: timers go, end rows are written. Until adopt_all() no thread gets a row.

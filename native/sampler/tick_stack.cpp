@@ -41,7 +41,7 @@ bool set(const stack_t* wanted, stack_t* before) noexcept {
   return !sys::failed(sys::call(SYS_sigaltstack, reinterpret_cast<long>(wanted), reinterpret_cast<long>(before)));
 }
 
-// The program's pointer may lead nowhere: the kernel says so, and so do we.
+// The program's pointer may be invalid: then we return the kernel's error.
 bool readable(const stack_t* stack, stack_t* copy) noexcept {
   constexpr uint64_t kWords = sizeof(stack_t) / 8;
   auto from = reinterpret_cast<uint64_t>(stack);
@@ -54,11 +54,11 @@ bool readable(const stack_t* stack, stack_t* copy) noexcept {
 }
 bool writable(stack_t* stack) noexcept { return set(nullptr, stack); }
 
-// What the kernel refuses.
+// Cases that the kernel refuses.
 int error_in(const stack_t& wanted) noexcept {
   int mode = wanted.ss_flags & ~kAutoDisarm;
   if (mode != SS_DISABLE && mode != SS_ONSTACK && mode != 0) return EINVAL;
-  constexpr size_t kSmallest = 2048;  // MINSIGSTKSZ of the kernel's interface, whatever its frames need
+  constexpr size_t kSmallest = 2048;  // MINSIGSTKSZ of the kernel's interface, even if its frames need more
   return mode != SS_DISABLE && wanted.ss_size < kSmallest ? ENOMEM : 0;
 }
 

@@ -70,9 +70,9 @@ bool waiting(const ucontext_t* context, uint64_t elapsed_ns, uint64_t used_ns) n
   return (safe_load(pc) & kTwoBytes) == kSyscall || (safe_load(pc - 2) & kTwoBytes) == kSyscall;
 }
 
-// A wall-clock tick takes a thread out of its wait, and costs five times what a tick of a working thread costs: 200 threads that only waited
-// used two and a half processors at 999 Hz. So a thread that has waited in one place for some ticks, and hardly used its CPU clock, gets half
-// as many, then a quarter, until two ticks are a tenth of a second apart. The first tick elsewhere brings back all of them.
+// A wall-clock tick interrupts a thread's wait, and costs five times as much as a tick of a working thread: 200 threads that only waited used two
+// and a half processors at 999 Hz. So a thread that has waited in one place for some ticks, and hardly used its CPU clock, gets half as many, then
+// a quarter, until two ticks are a tenth of a second apart. The first tick elsewhere restores the full rate.
 void follow_wait(Thread& thread, const schema::CpuSample& sample, uint64_t used_ns) noexcept {
   constexpr uint32_t kPatience = 8, kMost = 32;
   constexpr uint64_t kLongestNs = 100'000'000;
@@ -98,10 +98,9 @@ uint32_t wall_ticks(const Thread& thread, const siginfo_t* info, uint64_t now) n
   return static_cast<uint32_t>(std::clamp<uint64_t>((now - wait.sample.time_ns + period / 2) / period, 1, 0xFFFF));
 }
 
-// The first tick after a long wait stands for many periods; for a part of them the thread still waited. The periods for which it has used its
-// CPU clock since go to the wait, and the rest to where it is now. That is right on average, though it looks the
-// wrong way round: most work that is shorter than the distance between two ticks falls between them, and the ticks that do meet such work
-// must stand for it all.
+// The first tick after a long wait stands for many periods, during a part of which the thread still waited. The periods that match the CPU time
+// used since are counted for the wait, and the remainder for the present place. That is right on average, though it looks reversed: most work
+// shorter than the distance between two ticks falls between them, and the ticks that do hit such work must stand for all of it.
 void share_with_wait(const LongWait& wait, schema::CpuSample& sample, uint64_t used_ns) noexcept {
   if (wait.factor == 1 || (sample.state && sample.stack == wait.sample.stack)) return;
   uint64_t before = std::min<uint64_t>((used_ns + sample.period_ns / 2) / sample.period_ns, sample.weight - 1u);
@@ -204,7 +203,7 @@ bool orphaned(const Thread& thread) noexcept {
   int32_t timer = thread.cpu_timer.load(std::memory_order_relaxed);
   itimerspec left{};
   if (timer < 0 || sys::failed(sys::call(SYS_timer_gettime, timer, reinterpret_cast<long>(&left)))) return false;
-  // The kernel finds no thread whose clock it could ask, and says that nothing is left. A periodic timer that runs always has a rest.
+  // The kernel finds no thread for this clock, and reports no remaining time. A running periodic timer always has some.
   return left.it_value.tv_sec == 0 && left.it_value.tv_nsec == 0;
 }
 

@@ -7,8 +7,7 @@
 
 namespace aiflame::timers {
 
-// Starts the timers that the control page asks for. Safe in a handler; another thread's are fine. `cpu_ns`: its CPU clock, where
-// that was just read.
+// Starts the timers that the control page asks for. Safe in a handler, also for another thread. `cpu_ns`: its CPU clock, if that was just read.
 void arm(Thread& thread, uint64_t cpu_ns = 0) noexcept;
 void disarm(Thread& thread) noexcept;
 
@@ -19,7 +18,7 @@ bool orphaned(const Thread& thread) noexcept;
 // ticks. They are recorded now, without a stack: else a program of short threads would have no samples. `cpu_ns`: its CPU clock at the end.
 void make_up(Thread& thread, uint32_t row, uint64_t cpu_ns, uint64_t end_ns) noexcept;
 
-// What a tick does: one sample of the calling thread.
+// The work of a tick: one sample of the calling thread.
 void tick(Thread& thread, siginfo_t* info, ucontext_t* context) noexcept;
 
 }  // namespace aiflame::timers

@@ -31,8 +31,8 @@ struct Library {
 };
 Library library;
 
-// Of the three variables, in libtorch's block of thread-local memory; of two members, in a node; of the mode, a word and a bit of it, 0 when
-// that is not known; and of the library whose nodes are Python's own.
+// Offsets of the three variables in libtorch's block of thread-local memory; of two members in a node; of the mode, a word and a bit of it, 0 when
+// not known; and the library that has the nodes of Python.
 struct Places {
   uint64_t next_number, thread_number, current_node;
   uint64_t node_sequence, node_thread;
@@ -45,7 +45,7 @@ constinit std::atomic<bool> known{false};
 struct Here {
   uint64_t block;  // the thread's copy of libtorch's thread-local memory, 0: not known
   uint64_t modes;  // address of the thread's modes: one says whether nodes are made
-  uint64_t last;   // the backward node that was met last, packed
+  uint64_t last;   // the last backward node that was seen, packed
   uint32_t asked;
 };
 thread_local Here here;
@@ -84,7 +84,7 @@ Point read(bool exact) noexcept {
       here.last = packed(point);
       return point;
     }
-    // Launches miss no node that launches anything: the last one has just given this node its gradient. Ticks miss most.
+    // Launches cannot miss a node that launches work: the previous node has just given this one its gradient. Ticks miss most nodes.
     if (exact && here.last) return unpacked(here.last);
     return {static_cast<uint16_t>(kBackward | short_number(thread)), static_cast<uint32_t>(kNoNumber)};
   }
@@ -152,7 +152,7 @@ Block own_block() noexcept {
   return search.found;
 }
 
-// Which word of the block a function answers from: the one that, changed for a moment, changes its answer.
+// Finds the word of the block from which a function answers: the one that, changed for a moment, changes the answer.
 template <class Answer>
 bool find_word(const Block& block, uint64_t other, Answer answer, uint64_t* place) noexcept {
   uint64_t before = answer();
@@ -170,7 +170,7 @@ bool find_word(const Block& block, uint64_t other, Answer answer, uint64_t* plac
   return false;
 }
 
-// No node runs here. One is pretended that nobody can let go of: whoever counts its users counts in our memory, from many.
+// No node is running here, so a fake one is set, which nobody can free: reference counting works on our memory, from a high number.
 AIFLAME_LARGE uint64_t pretended_node[64];
 
 uint64_t current_node() noexcept {
@@ -179,7 +179,7 @@ uint64_t current_node() noexcept {
   return result[0];
 }
 
-// Which bit of the modes changes with the mode.
+// Finds the bit of the modes that changes with the mode.
 void find_mode() noexcept {
   if (!library.modes || !library.nodes_are_made || !library.make_nodes) return;
   auto modes = reinterpret_cast<uint64_t>(library.modes());
@@ -214,7 +214,7 @@ bool find_words() noexcept {
   return found;
 }
 
-// Words of a node in which each of the nodes seen had its number: a bit each.
+// Words of a node that contained the number in each of the nodes seen: a bit for each word.
 class Candidates {
  public:
   void narrow(uint64_t node, uint64_t number) noexcept {

@@ -21,25 +21,25 @@ schema::Control off;
 schema::Control* shared = &off;
 char profile[400];
 std::atomic<bool> stopped{true};
-bool ever_recorded;  // else nobody can have used tables
-// Written by all threads all the time: on a cache line of its own, for what is beside it is only read.
+bool ever_recorded;  // else no thread can have used tables
+// Written by all threads all the time: on a cache line of its own, since its neighbours are only read.
 struct alignas(64) Users : std::atomic<int> {
   using std::atomic<int>::atomic;
 };
 constinit Users users{0};
 
-// What other threads stored before they read that recording goes on is seen from here on. They order nothing for that themselves: a fence
-// at every launch costs more than the launch's record.
+// Makes visible what other threads stored before they saw that recording goes on. They do not order these stores themselves: a fence at every
+// launch costs more than the launch's record.
 void let_stores_arrive() noexcept {
-  // Of this process's threads alone: microseconds, but for the first time in a program that has threads by then (10 ms).
+  // Only for this process's threads. It takes microseconds; 10 ms the first time in a program that already has threads.
   constexpr long kRegister = 1 << 4, kExpedited = 1 << 3;
   if (!sys::failed(sys::call(SYS_membarrier, kRegister, 0)) && !sys::failed(sys::call(SYS_membarrier, kExpedited, 0))) return;
-  // An old kernel, or a sandbox: a store is in its cache long before.
+  // Old kernels and sandboxes lack the call: then we rely on the store having reached the cache long ago.
   timespec left{0, 1'000'000};
   while (sys::call(SYS_nanosleep, reinterpret_cast<long>(&left), reinterpret_cast<long>(&left)) == -EINTR) continue;
 }
 
-// False where something else lies there now.
+// False when something else is mapped there now.
 bool map_at_its_place() noexcept {
   auto address = reinterpret_cast<long>(shared);
   long fd = reach::open_control(profile, O_RDWR);
@@ -64,7 +64,7 @@ bool attach(const char* path) noexcept {
     sys::unmap_memory(candidate, kPageBytes);
     return false;
   }
-  // A second recording in this process takes the first one's place in memory: another thread may be reading the page.
+  // A second recording of this process takes over the first one's address: another thread may be reading the page.
   if (shared == &off)
     shared = candidate;
   else
@@ -103,7 +103,7 @@ bool take(uint64_t bytes) noexcept {
   return false;
 }
 
-// What does not fit is never on the page: it would end the recording for who books at that moment.
+// Bytes that do not fit are never added to the page: they would end the recording for any process that books at that moment.
 bool try_take(uint64_t bytes) noexcept {
   std::atomic_ref used(shared->used_bytes);
   for (uint64_t before = used.load(std::memory_order_relaxed);;) {
@@ -121,7 +121,7 @@ void stop(schema::StopReason reason, uint32_t error) noexcept {
   if (std::atomic_ref(shared->stop_reason).compare_exchange_strong(none, static_cast<uint32_t>(reason))) shared->stop_errno = error;
 }
 
-// Sequentially consistent: whoever comes too late for await_users() sees that recording has stopped.
+// Sequentially consistent: a user too late for await_users() sees that recording has stopped.
 Use::Use() noexcept { users.fetch_add(1, std::memory_order_seq_cst); }
 Use::~Use() { users.fetch_sub(1, std::memory_order_release); }
 

@@ -21,7 +21,7 @@ bool within_file_size_limit(uint64_t end) noexcept {
   return sys::failed(result) || limit.rlim_cur == RLIM_INFINITY || end <= limit.rlim_cur;
 }
 
-// For file systems without fallocate. Appends zeros, so that what another thread has stored meanwhile is never overwritten.
+// For file systems without fallocate. Appends zeros, so that data stored by another thread meanwhile are never overwritten.
 long append_zeros(const char* path, uint64_t end) noexcept {
   static const char zeros[4096] = {};
   long fd = reach::open_in_spool(path, O_WRONLY | O_APPEND);

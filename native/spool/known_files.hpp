@@ -1,4 +1,4 @@
-// What an earlier process of the recording has found out about a file: a key that is another once the file is another, or was changed.
+// Facts about files that an earlier process of the recording has found out, by a key that changes when the file is replaced or modified.
 #pragma once
 #include "spool/spool.hpp"
 
@@ -8,7 +8,7 @@
 
 namespace aiflame::spool {
 
-// `purpose`: what is remembered of it, and under which name it was found where that matters.
+// `purpose`: the kind of fact, with the name of the file if that matters.
 inline uint64_t key_of(const struct stat& file, std::string_view purpose) noexcept {
   Hash hash;
   hash.add(file.st_dev);

@@ -20,8 +20,8 @@ namespace {
 SharedLives file;
 schema::LifeRecord begun;
 
-// What is read of this process, with the place of the text in the file. The child of a fork begins as its parent: what is known of that
-// is not read again before the child has rows of its own, for a look into /proc costs as much as all else that a short process does here.
+// Texts read about this process, with their places in the file. The child of a fork begins like its parent and does not read them again until it
+// has its own rows: a look into /proc costs as much as everything else that a short process does here.
 struct Fact {
   long (*read)(char* out, size_t room) noexcept;
   uint32_t reference;
@@ -30,7 +30,7 @@ struct Fact {
   uint32_t write(std::string_view now) noexcept { return reference = file.append(now); }
 };
 
-// As /proc/self/cmdline has them, one behind the other, where they have not been moved.
+// The arguments lie one after the other, as in /proc/self/cmdline, unless they have been moved.
 char** words_at_start = nullptr;
 int words_count = 0;
 
@@ -72,7 +72,7 @@ struct Facts {
 };
 constinit Facts facts{{read_command, 0}, {read_exe, 0}, {read_cwd, 0}, {read_name, 0}};
 
-// Threads that fork may have small stacks; the memory for what is longer is touched by those that have such command lines alone.
+// Threads that fork may have small stacks. Only processes with long command lines touch this memory.
 AIFLAME_LARGE char long_text[1 << 16];
 template <class Use>
 uint32_t with_text(const Fact& fact, Use use) noexcept {
@@ -86,8 +86,8 @@ uint32_t shared_text(Fact& fact) noexcept {
   return with_text(fact, [&fact](std::string_view now) { return fact.write(now); });
 }
 
-// What the kernel says of the file that was named to exec: while it is the same file and was not changed, so is the path that /proc gives for
-// it, and that look costs more than all else that we do at the start. 0: not known, as for programs that were found some other way.
+// The kernel's data of the file that was named to exec. While it is the same file and unmodified, so is its path in /proc, whose look-up costs more
+// than everything else that we do at the start. 0: not known, as for programs that were found in another way.
 uint64_t key_of_program() noexcept {
   auto* named = words_count ? reinterpret_cast<const char*>(getauxval(AT_EXECFN)) : nullptr;
   struct stat program{};
@@ -109,7 +109,7 @@ uint32_t exe_at_start() noexcept {
 
 uint32_t text_at_start(Fact& fact) noexcept { return begun.forked && fact.reference ? fact.reference : shared_text(fact); }
 
-// Most often as its parent's: compared without a look into the file.
+// Usually the same as the parent's: compared without reading the file.
 struct Name {
   char text[16];
   bool operator==(std::string_view other) const noexcept { return other == std::string_view(text, strnlen(text, sizeof text)); }
@@ -130,7 +130,7 @@ uint32_t own_text(const Fact& fact) noexcept {
 }
 
 schema::LifeEnd ending;
-std::atomic<uint64_t> record{0};  // its place; 0: it has rows of its own
+std::atomic<uint64_t> record{0};  // place of the process's record; 0: it has rows of its own
 bool has_row = false;             // the first row of `threads` is the main thread's
 std::atomic<bool> thread_taken{false};
 thread_local uint64_t spare;  // for the child of the fork that the thread is about to make

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kFolder = O_RDONLY | O_DIRECTORY;  // O_PATH would do for openat(), but not for fchmod()
 
-// A file that is held open: its descriptor, and what shows that the program has not put another in its place.
+// A file that is held open: its descriptor, and the data by which we notice that the program has put another file in its place.
 class Held {
  public:
   bool valid() const noexcept {
@@ -43,13 +43,13 @@ class Held {
     fd_.store(static_cast<int>(fd), std::memory_order_release);
   }
 
-  // What stands there now is another recording's concern.
+  // The file that is there now belongs to another recording.
   void let_go() noexcept {
     if (valid()) sys::call(SYS_close, fd());
     fd_.store(-1, std::memory_order_relaxed);
   }
 
-  // As inherited, when it is the same file there.
+  // Takes an inherited descriptor if it is the same file.
   void inherit(uint32_t fd, uint64_t device, uint64_t inode) noexcept {
     device_ = device;
     inode_ = inode;
@@ -63,7 +63,7 @@ class Held {
   }
 
  private:
-  // Out of the way of programs that count on small numbers; a table of descriptors has 512 places then.
+  // High enough not to disturb programs that expect small numbers; the table of descriptors then has 512 places.
   static long lowest() noexcept {
     rlimit limit{};
     sys::call(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, reinterpret_cast<long>(&limit));
@@ -78,7 +78,7 @@ class Held {
 constexpr size_t kLongestPath = 400;  // as control::attach() takes them
 
 constinit Held control_page, spools, library;
-// Whose control page and spools they are: another recording may be begun in this process, or be what the environment names.
+// The profile whose control page and spools are held: another recording may begin in this process, or be named by the environment.
 constinit char held_profile[kLongestPath];
 constinit std::atomic<bool> changed{false};
 
@@ -103,7 +103,7 @@ class Path {
   char text_[640];
 };
 
-// One number of AIFLAME_DESCRIPTORS, and what stands behind it.
+// One number of AIFLAME_DESCRIPTORS, with its file.
 bool next_number(const char** at, char end, uint64_t* out) noexcept {
   uint64_t value = 0;
   const char* digit = *at;
@@ -149,7 +149,7 @@ bool needed() noexcept { return changed.load(std::memory_order_relaxed); }
 const char* variable() noexcept {
   AIFLAME_LARGE static char text[256 + kLongestPath];
   if (!needed() || !control_page.valid() || !spools.valid() || !library.valid()) return nullptr;
-  // Threads that do this at once write the same.
+  // Threads that do this at the same time write the same values.
   using text::put;
   char* at = control_page.describe(put(text, "AIFLAME_DESCRIPTORS="));
   at = spools.describe(put(at, ","));

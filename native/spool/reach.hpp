@@ -1,38 +1,38 @@
 // How a process reaches its profile once paths no longer lead there: as another user, below another root folder, with other mounts.
 //
-// As long as a program asks for no such change, no descriptor is held. Right before one, three are opened and stay: of the control page, of
-// the folder of all spools, and of this library. They are inherited, and named in AIFLAME_DESCRIPTORS, so that programs which are started
-// later are recorded, too. A program may close them: what is mapped by then is still written to.
+// As long as a program asks for no such change, no descriptor is held. Right before one, three are opened and stay: of the control page, of the
+// folder of all spools, and of this library. They are inherited, and named in AIFLAME_DESCRIPTORS, so that programs which are started later are
+// recorded, too. A program may close them: files that are mapped by then are still written to.
 #pragma once
 #include <cstdint>
 
 namespace aiflame::reach {
 
-// Opens the descriptors, unless they are held. `library`: the path of this library.
+// Opens the descriptors, unless they are held already. `library`: the path of this library.
 void keep(const char* library) noexcept;
 
-// In a new program: takes the descriptors that `variable`, the value of AIFLAME_DESCRIPTORS or nullptr, names and that are still there, if
-// they are of the profile that it is to be recorded into: a program that is recorded may record others.
+// In a new program: takes the descriptors named by `variable` (the value of AIFLAME_DESCRIPTORS, or nullptr) that are still open, if they belong to
+// the profile that it is to be recorded into: a recorded program may record others.
 void inherit(const char* variable, const char* profile) noexcept;
 
-// They are held, or were: paths may lead elsewhere now.
+// Whether they are or were held: paths may lead elsewhere now.
 bool needed() noexcept;
 
 // AIFLAME_DESCRIPTORS=… for a new program; nullptr where none is held any more.
 const char* variable() noexcept;
 
-// A path by which a new program finds this library whatever its root folder is, as long as /proc is mounted; nullptr where there is none.
+// A path by which a new program finds this library under any root folder, as long as /proc is mounted; nullptr when there is none.
 const char* library_path() noexcept;
 
-// The control page of a profile / what lies below its folder of spools, by descriptor where one of that profile is held, else by path. Of
-// another profile none is held any longer. A descriptor, or an error number below zero.
+// Opens the control page of a profile / a file below its folder of spools: by descriptor if one of that profile is held, else by path. Descriptors
+// of another profile are closed. Returns a descriptor, or an error number below zero.
 long open_control(const char* profile, int flags) noexcept;
 long open_in_spool(const char* path, int flags) noexcept;
-// Of a folder below the folder of spools: 0, or an error number below zero.
+// Makes a folder below the folder of spools: 0, or an error number below zero.
 long make_folder(const char* name) noexcept;
 
-// Gives a folder of spools, or a table in one, to another user; the folder of all spools lets everybody make folders in it from here on, whom
-// the profile's own folder lets through.
+// Gives a folder of spools, or a table in one, to another user. From here on, every user who may enter the profile's folder can make folders in the
+// folder of all spools.
 void give_folder(const char* name, uint32_t user) noexcept;
 void give_file(const char* path, uint32_t user) noexcept;
 

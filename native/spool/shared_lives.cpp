@@ -37,7 +37,7 @@ struct Header {
 };
 static_assert(sizeof(Header) <= schema::kHeaderBytes);
 
-// A memory that another process is writing, or has written over half of, is none.
+// A value that another process is writing, or has partly overwritten, counts as absent.
 uint32_t check_of(uint64_t key, uint32_t reference) noexcept {
   Hash hash;
   hash.add(key);
@@ -45,7 +45,8 @@ uint32_t check_of(uint64_t key, uint32_t reference) noexcept {
   return hash.check();
 }
 
-// The first word of a page says what is in it: a tag, records and units of texts; or a tag and how many pages one long text takes.
+// The first word of a page describes its content: a tag, and the number of records and of units of texts; or a tag and the number of pages of one
+// long text.
 struct Content {
   uint32_t tag;
   uint16_t records, units;
@@ -53,7 +54,7 @@ struct Content {
 constexpr uint64_t kRoom = kPage - sizeof(Content);
 static_assert(sizeof(Content) == kWord && schema::kLivesInPage * sizeof(Life) <= kRoom);
 
-// What was reserved last.
+// The last reservation.
 uint64_t place_in_page(const Content& content, const SharedLives::Wanted& wanted) noexcept {
   AIFLAME_ASSERT(content.records >= wanted.records && content.units >= wanted.units && content.units <= kRoom / kWord);
   return wanted.records ? sizeof(Content) + (content.records - 1) * sizeof(Life) : kPage - content.units * kWord;
@@ -62,7 +63,7 @@ uint64_t place_in_page(const Content& content, const SharedLives::Wanted& wanted
 uint64_t word(Content content) noexcept { return __builtin_bit_cast(uint64_t, content); }
 bool fits(const Content& content) noexcept { return content.records * sizeof(Life) + content.units * kWord <= kRoom; }
 
-// What is mapped at once, though the file may be shorter: a further mapping costs each fork of the process 2 µs.
+// Bytes mapped at once, though the file may be shorter: every further mapping costs each fork of the process 2 µs.
 constexpr uint64_t kRooms[] = {1 << 20, 1 << 24, 1 << 28, SharedLives::kLargest};
 static_assert(std::size(kRooms) == SharedLives::kRegions);
 
@@ -117,7 +118,7 @@ Life* SharedLives::at(uint64_t place) noexcept {
   if (!place || !reaches(place + sizeof(Life))) return nullptr;
   AIFLAME_ASSERT(place >= schema::kHeaderBytes && place % kWord == 0);
   std::atomic_ref content(*reinterpret_cast<uint64_t*>(base() + place / kPage * kPage));
-  // As in reserve_in(): the page is about to be written to.
+  // As in reserve_in(): the page is written to next.
   bool ours = __builtin_bit_cast(Content, content.fetch_add(0, std::memory_order_relaxed)).tag == schema::kLivesPage;
   return ours ? reinterpret_cast<Life*>(base() + place) : nullptr;
 }
@@ -208,7 +209,7 @@ uint64_t SharedLives::new_pages(uint64_t count, uint64_t content) noexcept {
 
 namespace {
 
-// Processes that do this at once write the same.
+// Processes that do this at the same time write the same values.
 void write_header(char* file) noexcept {
   auto* header = reinterpret_cast<schema::SpoolHeader*>(file);
   if (std::atomic_ref(header->magic).load(std::memory_order_acquire) == schema::kSpoolMagic) return;
@@ -240,7 +241,7 @@ bool SharedLives::map_up_to(uint64_t end) noexcept {
   return reached;
 }
 
-// The mappings that were there stay: what was written is found there, and may still be written to.
+// Earlier mappings stay: their data may still be read and written.
 bool SharedLives::reach_out(uint64_t end) noexcept {
   uint32_t count = count_.load(std::memory_order_relaxed);
   uint64_t bytes = kSmallest;
@@ -251,7 +252,7 @@ bool SharedLives::reach_out(uint64_t end) noexcept {
   auto run = [](void* pointer) noexcept { static_cast<Mapping*>(pointer)->make(); };
   run(&mapping);
   if (mapping.result == -EMFILE) run_apart(run, &mapping);
-  // A file that this process may not open, or that cannot grow, is done without.
+  // If this process may not open the file, or it cannot grow, we go on without it.
   if (sys::failed(mapping.result)) return false;
   if (!count) write_header(reinterpret_cast<char*>(mapping.result));
   if (!is_mapped) {
@@ -278,7 +279,7 @@ const SharedLives::Region* SharedLives::region_around(uint64_t address) const no
 
 namespace {
 
-// Where the program has mapped something else meanwhile, in part of it even, that is its own.
+// If the program has mapped memory there meanwhile, even in part, that memory is the program's.
 bool map_at(char* base, uint64_t bytes) noexcept {
   Mapping mapping{.end = 0, .extent = Mapping::Extent::AS_GIVEN, .mapped = bytes, .address = reinterpret_cast<uint64_t>(base)};
   mapping.make();

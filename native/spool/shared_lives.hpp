@@ -1,11 +1,10 @@
-// PROFILE/spool/lives.table: the file to which all processes of a recording write that they began and ended.
+// PROFILE/spool/lives.table: the file in which all processes of a recording note their begin and end.
 //
-// Behind its header it is pages. A page holds records from its front and the texts that they refer to from its back, so that a process
-// that writes a few of both touches one page of the file, and one of its header; the child of a fork touches the page alone, in which
-// its parent has reserved a record before. The file is mapped from its beginning, with room for what it will grow to, and the children of
-// forks inherit the mapping: who lives for a millisecond opens nothing.
+// After its header it consists of pages. A page holds records from its front and their texts from its back, so that a process that writes a few of
+// both touches one page and the header; the child of a fork touches only the page in which its parent has reserved a record. The file is mapped
+// from its beginning, with room for growth, and children of forks inherit the mapping: a process that lives for a millisecond opens nothing.
 //
-// Other processes may write anything into the file: what is read there is checked before it leads anywhere.
+// Other processes may write anything into the file, so values read from it are checked before they are used.
 #pragma once
 #include "aiflame_schema.hpp"
 
@@ -26,24 +25,24 @@ class SharedLives {
   static constexpr uint64_t kLargest = 1024 * 1024 * 1024;  // five million processes
   static constexpr uint32_t kRegions = 4;
 
-  // What is reserved at once: a record, or units of 8 bytes for a text.
+  // A reservation: a record, or units of 8 bytes for a text.
   struct Wanted {
     uint16_t records;
     uint32_t units;
   };
 
-  // Room for a record: its place in the file. 0 where the file cannot be had, or once recording has stopped.
+  // Reserves room for a record: its place in the file. 0 when the file is not available, or recording has stopped.
   uint64_t reserve() noexcept { return reserve({.records = 1, .units = 0}); }
-  // The record there, to be written to; nullptr where the program has put memory of its own.
+  // The record at that place, for writing; nullptr when the program has put memory of its own there.
   Life* at(uint64_t place) noexcept;
 
-  // Adds a text. A reference as those to texts of the strings stream; 0 for none.
+  // Adds a text; returns a reference like those of the strings stream, 0 for none.
   uint32_t append(std::string_view text) noexcept;
   // A text that this process or its parent has added; empty where it cannot be read.
   std::string_view text(uint32_t reference) const noexcept;
 
-  // The reference that a process has remembered under this key, which says for what: processes that are alike need not look up again what
-  // they have in common. 0: none. It may have been forgotten.
+  // The reference that a process has stored under this key, so that similar processes need not look up the same facts again. 0: none; it may have
+  // been overwritten.
   uint32_t recall(uint64_t key) const noexcept;
   void remember(uint64_t key, uint32_t reference) noexcept;
 
@@ -78,7 +77,7 @@ class SharedLives {
 
   std::atomic<uint32_t> count_{0};
   std::atomic<bool> busy_{false};
-  std::atomic<uint64_t> file_bytes_{0};  // the file has at least as many; what is mapped beyond them must not be touched
+  std::atomic<uint64_t> file_bytes_{0};  // the file has at least as many; memory mapped beyond them must not be touched
   Region regions_[kRegions] = {};        // each from the file's beginning; only the newest is written to by those who come
 };
 

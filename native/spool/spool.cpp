@@ -23,7 +23,7 @@ constexpr size_t kLongestText = 1 << 20;
 AIFLAME_LARGE TableFile tables[schema::kTables];
 AIFLAME_LARGE TableFile strings;
 
-// PID.START_NS, below PROFILE/spool: where this process's tables are.
+// PID.START_NS, the folder of this process's tables below PROFILE/spool.
 char folder[64];
 
 std::atomic<bool> folder_made{false};
@@ -40,7 +40,7 @@ class Seen {
   }
   void added() noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
 
-  // The memory stays (it reads as zeros): who is still looking finds nothing.
+  // The memory stays (it reads as zeros): a thread that is still searching finds nothing.
   void forget(fresh_memory::Who who) noexcept {
     count_.store(0, std::memory_order_relaxed);
     if (auto* slots = slots_.load(std::memory_order_relaxed)) fresh_memory::clear(slots, kBytes, who);
@@ -63,7 +63,7 @@ class Seen {
 };
 constinit Seen seen;
 
-// As check_word() finds it over the entry that text() would write: length, then the bytes, padded with zeros.
+// The check word of the entry that text() would write: length, then the bytes, padded with zeros.
 Hash hash_of(std::string_view bytes) noexcept {
   Hash hash;
   hash.add(static_cast<uint64_t>(bytes.size()) << 32);
@@ -80,18 +80,18 @@ Hash hash_of(std::string_view bytes) noexcept {
   return hash;
 }
 
-// Notes that were told, by hash: from the first place on. When all are full, no more are told.
+// Hashes of the notes that were recorded, from the first place on. When all places are used, no more notes are recorded.
 std::atomic<bool> any_told{false};
 AIFLAME_LARGE std::atomic<uint64_t> told[64];
 
-// New tables: what was told is gone. Most processes tell nothing.
+// New tables have no notes. Most processes record none.
 void forget_notes() noexcept {
   if (!any_told.load(std::memory_order_relaxed)) return;
   any_told.store(false, std::memory_order_relaxed);
   for (auto& place : told) place.store(0, std::memory_order_relaxed);
 }
 
-// True the first time, as long as there is a place.
+// True at the first call for a note, as long as there is a place.
 bool is_new_note(std::string_view line) noexcept {
   uint64_t hash = hash_of(line).state | 1;
   any_told.store(true, std::memory_order_relaxed);
@@ -166,7 +166,7 @@ bool prepare_folder() noexcept {
   long made = reach::make_folder(folder);
   bool failed = sys::failed(made) && made != -17 /* EEXIST */;
   if (failed) control::stop(made == -28 ? schema::StopReason::NO_SPACE : schema::StopReason::IO_ERROR, static_cast<uint32_t>(-made));
-  // A handler or another thread may be here as well: one of all writes the rows.
+  // A handler or another thread may get here, too: only one of them writes the rows.
   bool first = !failed && !folder_made.exchange(true, std::memory_order_acq_rel);
   if (!first)
     control::give_back(kFolderBytes);

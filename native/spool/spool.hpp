@@ -1,7 +1,7 @@
 // This process's tables. Every function may be called from a signal handler, and from any thread.
 //
-// A recording may end and another begin while others are still appending: who uses what at() gave, or an id after it was given,
-// holds a control::Use (or, of a thread's own, a threads::Use) for as long. Who holds one anyway gives it to the functions that ask for one.
+// A recording may end and another begin while other threads are still appending: code that uses a result of at(), or an id, holds a control::Use
+// for that time (or, in its own thread, a threads::Use). Functions that take a Use are for callers that hold one anyway.
 #pragma once
 #include "aiflame_schema.hpp"
 #include "base/assertion.hpp"
@@ -16,39 +16,39 @@
 
 namespace aiflame::spool {
 
-// Opens (or, after a fork, re-opens) the tables of this process under PROFILE/spool/PID.START_NS/; from here on it records. The folder is
-// made with the first row: most processes of a script have none, and all that is recorded of them is their life (spool/life.hpp).
+// Opens (or, after a fork, re-opens) the tables of this process under PROFILE/spool/PID.START_NS/; from here on it records. The folder is made with
+// the first row: most processes of a script have none, and are only recorded by their life (spool/life.hpp).
 void open(uint64_t start_ns) noexcept;
-// Makes the folder, with what it begins with: the rows of this process and its main thread. False where it cannot be.
+// Makes the folder, with the rows of this process and its main thread. False when that fails.
 bool prepare_folder() noexcept;
-// The process may soon be unable to open its tables again: those that any process needs to its end are mapped ahead.
+// Maps ahead the tables that every process needs until its end, since this one may soon be unable to open them.
 void map_ahead() noexcept;
-// Gives the tables to the user that this process is about to become (reach::keep() comes first): it goes on writing to them.
+// Gives the tables to the user that this process is about to become, so that it can go on writing (reach::keep() comes first).
 void give_to(uint32_t user) noexcept;
-// Lets go of the tables, which nobody uses any more.
+// Unmaps the tables, which no thread uses any more.
 void abandon() noexcept;
-// The same where somebody may: their memory stays mapped.
+// Forgets the tables while a thread may still use them: their memory stays mapped.
 void leave_behind(fresh_memory::Who who) noexcept;
 
 TableFile& table(uint32_t number) noexcept;
 
-// What the header of a strings stream says instead.
+// The value that the header of a strings stream has instead.
 inline constexpr uint32_t kStringsTable = 0xffff;
-// A text, there and in the file of lives: check word and length, then the bytes, padded to 8.
+// A text, in the strings stream and in the file of lives: check word and length, then the bytes, padded to 8.
 struct TextEntry {
   uint32_t commit, length;
 };
 inline uint32_t units_of_text(size_t length) noexcept { return static_cast<uint32_t>((sizeof(TextEntry) + length + 7) / 8); }
-// Writes one where there is room for it.
+// Writes a text to memory with enough room.
 void write_text(void* place, std::string_view bytes) noexcept;
 
-// The address lies in a mapping of one of the tables.
+// Whether the address lies in a mapping of a table.
 bool covers(uint64_t address) noexcept;
-// The same of one of so many addresses, of the control page's too.
+// Whether one of these addresses does, including the control page.
 bool overlaps(uint64_t address, uint64_t bytes) noexcept;
-// The program has unmapped or protected that mapping: it is as before. False where that cannot be.
+// Restores that mapping after the program has unmapped or protected it. False when that is impossible.
 bool map_again(uint64_t address) noexcept;
-// Maps again whatever else the program has unmapped, before the kernel gives the address of one table to another.
+// Maps again all that the program has unmapped, before the kernel gives one table's address to another.
 void map_missing() noexcept;
 
 // The hash under every check word: over 8-byte words, in order.
@@ -72,7 +72,7 @@ inline uint32_t check_word(const void* record, size_t bytes) noexcept {
   return hash.check();
 }
 
-// Its check word last: who reads meanwhile finds all of it, or nothing.
+// Writes the check word last: a concurrent reader finds the whole record, or nothing.
 inline void write_row(void* slot, const void* record, size_t bytes) noexcept {
   AIFLAME_ASSERT(bytes >= 8 && bytes % 8 == 0 && reinterpret_cast<uint64_t>(slot) % 8 == 0);
   memcpy(static_cast<char*>(slot) + 4, static_cast<const char*>(record) + 4, bytes - 4);
@@ -99,15 +99,15 @@ uint32_t append(const Record& record) noexcept {
   return append(record, control::Use());
 }
 
-// Another number when tables are others.
+// A number that changes when tables are replaced.
 uint32_t era() noexcept;
 
-// Records that one thread appends, of a table in which ids do not matter. It reserves rows for some of them at a time: as a rule an append
-// touches nothing that another thread writes. Rows that are left over stay unwritten, which a reader passes over.
+// Appends records of one thread, to a table in which ids do not matter. It reserves several rows at a time, so that an append usually touches
+// nothing that another thread writes. Unused rows stay empty, and readers skip them.
 template <class Record>
 class Rows {
  public:
-  // As long as tables are in use. False when nothing is recorded any more.
+  // Valid as long as tables are in use. False when recording has stopped.
   bool append(const Record& record) noexcept {
     if (!control::recording()) return false;
     if (busy_) return spool::append(record) != 0;  // in a handler, or since one left by a jump
@@ -120,7 +120,7 @@ class Rows {
     return row != nullptr;
   }
 
-  // They are another thread's from here on.
+  // Gives the remaining rows up: another thread uses this from here on.
   void settle() noexcept { busy_ = false; }
 
  private:
@@ -154,8 +154,8 @@ const Record* at(uint32_t id) noexcept {
 uint32_t text(std::string_view bytes, const control::Use& use) noexcept;
 inline uint32_t text(std::string_view bytes) noexcept { return text(bytes, control::Use()); }
 
-// A one-line note on what could not be done; each distinct text is kept once a process, and no more than 64 of them: no numbers
-// in it that differ each time.
+// Records a one-line note about a failure. Each distinct text is kept once per process, 64 at most: so it must not contain numbers that differ each
+// time.
 void note(std::string_view text) noexcept;
 
 }  // namespace aiflame::spool

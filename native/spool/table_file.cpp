@@ -63,7 +63,7 @@ void* TableFile::reserve(uint32_t units, uint64_t* index) noexcept {
     Chunk chunk = chunk_of(first * unit_bytes());
     uint64_t offset = first * unit_bytes() - chunk.start;
     AIFLAME_ASSERT(offset < chunk.bytes);
-    // A record never straddles two chunks; what is left of this one stays unwritten, which a reader passes over.
+    // A record never straddles two chunks: the remainder of this one stays empty, and readers skip it.
     if (offset + bytes > chunk.bytes) {
       if (bytes > kLargest) return nullptr;
       continue;
@@ -161,7 +161,7 @@ class Path {
 
 }  // namespace
 
-// The file grows by `bytes`, unless they are there, mapped at `address` (0: anywhere).
+// Extends the file by `bytes` if needed, and maps them at `address` (0: anywhere).
 struct TableFile::Growth {
   int flags;
   uint64_t start, bytes;
@@ -186,7 +186,7 @@ long TableFile::grow(const Growth& growth) const noexcept {
   if (sys::failed(fd)) return fd;
   uint64_t end = growth.start + growth.bytes;
   bool there = growth.there;
-  // Room ahead may never be used, and is little: it is not counted.
+  // Room ahead may never be used, and is small: it is not counted.
   bool booked = !there && growth.room == Room::ALLOCATED;
   // The last page alone makes the file as long: a store into the rest may meet a full disk, which ends the recording (sampler/signals).
   uint64_t allocated = growth.room == Room::SPARSE ? kPage : growth.bytes;
@@ -194,7 +194,7 @@ long TableFile::grow(const Growth& growth) const noexcept {
   if (!there && !sys::failed(result)) result = file_room::allocate(path.text(), fd, end - allocated, allocated);
   if (!sys::failed(result)) result = map_part(fd, growth);
   sys::call(SYS_close, fd);
-  // The child of a fork has tables of its own: the kernel need not copy what it would unmap.
+  // The child of a fork has its own tables: the kernel need not copy mappings that it would only remove.
   if (!sys::failed(result)) sys::call(SYS_madvise, result, static_cast<long>(growth.bytes), MADV_DONTFORK);
   if (booked && sys::failed(result) && result != kNoRoom) control::give_back(growth.bytes);
   return result;
@@ -230,7 +230,7 @@ bool TableFile::map_again(uint64_t address) const noexcept {
   return map_at_its_place(region);
 }
 
-// Where something else has been mapped meanwhile, in part of it even, that is the program's.
+// If something else has been mapped there meanwhile, even in part, it belongs to the program.
 bool TableFile::map_at_its_place(const Region& region) const noexcept {
   auto base = reinterpret_cast<uint64_t>(region.base);
   return grow({.flags = 0, .start = region.start, .bytes = region.bytes, .there = true, .address = base}) == static_cast<long>(base);
@@ -287,7 +287,7 @@ char* TableFile::map(const Chunk& chunk, Room room) noexcept {
   return already;
 }
 
-// Its pages stay with the file, and come back where they are touched again.
+// Its pages stay in the file, and are loaded again when touched.
 void TableFile::rest(uint32_t number) const noexcept {
   char* base = base_of(number);
   uint64_t bytes = bytes_of(number);
@@ -298,7 +298,7 @@ schema::SpoolHeader* TableFile::create() noexcept {
   if (!prepare_folder() || !folder_.load(std::memory_order_relaxed)) return nullptr;
   auto* header = static_cast<schema::SpoolHeader*>(map_file(O_CREAT, 0, kFirstBytes, Room::ALLOCATED));
   if (!header) return nullptr;
-  // Two threads may do this at once: they write the same values into the same file, and `next` but once.
+  // Two threads may do this at the same time: they write the same values into the same file, and `next` only once.
   header->format = schema::kFormat;
   uint32_t number = table_.load(std::memory_order_relaxed);
   header->table = number;

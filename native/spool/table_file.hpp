@@ -4,7 +4,7 @@
 // dies. Any thread or signal handler may append at any time: growing takes no lock (two that map the same chunk at once keep
 // one mapping), and no file descriptor is held between calls (the program may close every descriptor it finds).
 //
-// Whoever appends or reads holds a control::Use or a threads::Use, so that the mappings stay for as long.
+// Code that appends or reads holds a control::Use or a threads::Use, so that the mappings stay for that time.
 #pragma once
 #include "aiflame_schema.hpp"
 #include "base/places.hpp"
@@ -17,32 +17,32 @@ namespace aiflame::spool {
 
 class TableFile {
  public:
-  // Another number when all tables are others. Their mappings stay where they are (somebody may still be using them), or did not come along
-  // into the child of a fork. A table forgets them when it is opened again: the child need not copy the memory of tables that it never has.
+  // A number that changes when all tables are replaced. Their mappings stay (a thread may still use them), or were not inherited by the child of
+  // a fork. A table forgets them when it is opened again: so the child need not copy the memory of tables that it never opens.
   static inline constinit std::atomic<uint32_t> eras{1};
 
   // PROFILE/spool/FOLDER/NAME.table; both texts must stay. Nothing is created until the first append.
   void open(const char* folder, const char* name, uint32_t table, uint32_t unit_bytes) noexcept;
 
-  // The first unit, which nobody else gets where it is kept (life::has_main_thread).
+  // The first unit, which is reserved in some tables (life::has_main_thread).
   void* first() noexcept;
 
   // Room for `units` units next to each other: its address, and the index of the first. nullptr once recording has stopped.
   void* reserve(uint32_t units, uint64_t* index) noexcept;
 
-  // Maps room for so many bytes ahead, for a process that may not be able to open the file again. It takes no disk until it is written to.
+  // Maps room for this many bytes ahead, for a process that may not be able to open the file again. It takes no disk until it is written to.
   void map_ahead(uint64_t bytes) noexcept;
 
   // Address of a unit that was reserved; nullptr if its chunk is not mapped.
   void* at(uint64_t index) const noexcept;
 
-  // The address lies in one of the mappings.
+  // Whether the address lies in one of the mappings.
   bool covers(uint64_t address) const noexcept;
-  // The same of one of so many addresses.
+  // Whether one of these addresses does.
   bool overlaps(uint64_t address, uint64_t bytes) const noexcept;
-  // The program has unmapped, or protected, what `address` lies in: it is mapped as before. False where that cannot be.
+  // Restores the mapping around `address` after the program has unmapped or protected it. False when that is impossible.
   bool map_again(uint64_t address) const noexcept;
-  // Maps again each of the mappings that the program has unmapped: elsewhere, if something else lies there now.
+  // Maps again each mapping that the program has unmapped; elsewhere, if something else is mapped there now.
   void map_missing() noexcept;
 
   // Unmaps all without touching the file.
@@ -62,7 +62,7 @@ class TableFile {
   };
   using Slot = std::atomic<char*>;
   static Chunk chunk_of(uint64_t offset) noexcept;
-  // What is mapped at once, and its place in the file.
+  // A mapping, and its place in the file.
   struct Region {
     char* base;
     uint64_t bytes, start;
@@ -83,7 +83,7 @@ class TableFile {
   char* base_of(uint32_t number) const noexcept;
   enum class Room { ALLOCATED, SPARSE };
   char* map(const Chunk& chunk, Room room) noexcept;
-  // It is full: of a recording, only what is being written counts as the program's memory.
+  // Releases the memory of a full chunk: only chunks being written count as the program's memory.
   void rest(uint32_t number) const noexcept;
   schema::SpoolHeader* create() noexcept;
   void* map_file(int flags, uint64_t start, uint64_t bytes, Room room) const noexcept;
@@ -91,7 +91,7 @@ class TableFile {
   long grow(const Growth& growth) const noexcept;
   static long map_part(long fd, const Growth& growth) noexcept;
 
-  // nullptr as long as there is none in these tables' time.
+  // nullptr while there is none for these tables.
   schema::SpoolHeader* header() const noexcept { return is_of_this_era() ? header_.load(std::memory_order_acquire) : nullptr; }
   uint32_t unit_bytes() const noexcept { return unit_bytes_.load(std::memory_order_relaxed); }
   bool is_of_this_era() const noexcept { return era_.load(std::memory_order_relaxed) == eras.load(std::memory_order_relaxed); }

@@ -27,7 +27,7 @@ const modules::IndexEntry* search(const modules::Module& module, uint64_t vaddr)
   return first ? &module.index[first - 1] : nullptr;
 }
 
-// What the call frame instructions have said so far.
+// The state that the call frame instructions have built so far.
 struct Rules {
   uint64_t cfa_register = kSp;
   int64_t cfa_offset = 8;
@@ -119,7 +119,7 @@ void set_expression(Rules& rules, uint64_t reg, Reader expression) noexcept {
   rules.bp_offset = offset;
 }
 
-// Runs call frame instructions until they describe a later instruction than `stop`. False: one that is not known.
+// Runs call frame instructions until they describe a later instruction than `stop`. False when one is unknown.
 class Machine {
  public:
   Machine(const Cie& cie, uint64_t vaddr, uint64_t stop) noexcept : cie_(cie), vaddr_(vaddr), stop_(stop) {}

@@ -1,4 +1,4 @@
-// Unwind rules from `.eh_frame`: what a function's caller looks like while a given instruction runs.
+// Unwind rules from `.eh_frame`: how to find a function's caller at a given instruction.
 //
 // Rules are read through our own view of the file and checked against its bounds: any bytes give a row or "none", never a fault.
 #pragma once
@@ -42,8 +42,8 @@ struct Row {
 // The row for the instruction at `pc`, an address in the module.
 Row find_row(const modules::Module& module, uint64_t pc) noexcept;
 
-// Lists the functions of an `.eh_frame` section that has no search table, sorted, relative to its own vaddr. Returns how many
-// there are: call with no room first.
+// Lists the functions of an `.eh_frame` section that has no search table, sorted, relative to its own vaddr. Returns their number: call it without
+// room first.
 size_t index_section(const uint8_t* section, uint64_t vaddr, uint64_t bytes, modules::IndexEntry* out, size_t room) noexcept;
 
 }  // namespace aiflame::eh_frame

@@ -33,7 +33,7 @@ bool read_cie(const View& view, uint64_t vaddr, Cie* out) noexcept {
       if (*letter == 'L') data.fixed<uint8_t>();
       if (*letter == 'P') {
         auto encoding = data.fixed<uint8_t>();
-        data.pointer(encoding & 15);  // the personality routine is of no use here: only its size is
+        data.pointer(encoding & 15);  // the personality routine is skipped: only its size matters
       }
       if (*letter == 'S') out->signal = true;
     }

@@ -13,7 +13,7 @@ struct View {
   uint64_t vaddr, length;
 };
 
-// Reads forward and never past the end: what is not there reads as 0 and ok() turns false.
+// Reads forward and never past the end: missing bytes read as 0, and ok() turns false.
 class Reader {
  public:
   Reader() = default;

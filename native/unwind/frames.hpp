@@ -1,4 +1,4 @@
-// What the two unwinders hand to the merge.
+// The frames that the two unwinders pass to the merge.
 #pragma once
 #include "aiflame_schema.hpp"
 
@@ -8,7 +8,7 @@
 
 namespace aiflame {
 
-// A frame in 64 bits; see FrameKind in schema.py for what each kind packs.
+// A frame in 64 bits; see FrameKind in schema.py for the fields of each kind.
 using FrameWord = uint64_t;
 
 constexpr FrameWord frame_word(schema::FrameKind kind, uint64_t id, uint64_t rest) noexcept {
@@ -22,7 +22,7 @@ struct PythonFrame {
   bool entry;          // the outermost Python frame of that native evaluator
 };
 
-// A word of memory, and what a walk found there.
+// A word of memory, and the value that a walk read there.
 struct Read {
   uint64_t address, value;
   bool operator==(const Read&) const = default;

@@ -14,7 +14,7 @@ namespace aiflame::jit {
 
 namespace {
 
-// A reported method. Its row is written when it is first met in a stack: most generated code is never sampled.
+// A reported method. Its row is written when it first occurs in a stack: most generated code is never sampled.
 struct Method {
   uint64_t address, size, seen_ns;
   uint32_t name_bytes, source_bytes, line_bytes;
@@ -27,7 +27,7 @@ struct Entry {
   Method* method;  // nullptr: removed
 };
 
-// Most methods are in `sorted`; the newest wait in `fresh`, so that adding one seldom copies the rest.
+// Most methods are in `sorted`; the newest wait in `fresh`, so that adding one rarely copies all others.
 constexpr uint32_t kFresh = 64;
 Snapshot<Entry> sorted;
 AIFLAME_LARGE Entry fresh[kFresh];
@@ -45,7 +45,7 @@ class Writing {
   Writing& operator=(const Writing&) = delete;
 };
 
-// Memory for methods: it stays, since a stack may name one that is gone.
+// Memory for methods. It is never freed, since a stack may refer to a removed method.
 void* keep(size_t bytes) noexcept {
   constexpr size_t kBlock = 1 << 20;
   static char* block;
@@ -67,7 +67,7 @@ void merge() noexcept {
   size_t old_count = sorted.count();
   Entry* draft = sorted.draft(old_count + kFresh);
   if (!draft) return;
-  // A newer method takes the place of all that it overlaps: their memory was used again.
+  // A newer method replaces all methods that it overlaps: their memory was reused.
   size_t count = 0;
   auto add_unless_covered = [&](const Entry& entry, uint32_t newer) {
     for (uint32_t at = newer; at < kFresh; at++)

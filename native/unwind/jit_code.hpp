@@ -1,4 +1,4 @@
-// Code made at run time and reported to us (oneDNN by the JIT-profiling interface; others by later hooks).
+// Code generated at run time and reported to us (by oneDNN through the JIT-profiling interface; later by other hooks).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -17,14 +17,14 @@ void remove(uint64_t address) noexcept;
 // The method at pc: its row and its start.
 bool find(uint64_t pc, uint32_t* row, uint64_t* start) noexcept;
 
-// Where the caller of a method is, told by the method's own instructions.
+// The location of a method's caller, derived from the method's own instructions.
 struct Frame {
   uint32_t cfa_offset;  // the CFA is rsp + this
   int32_t saved_bp;     // rbp is saved at CFA + this; 0: rbp is the caller's
 };
 
-// For the instruction at pc in the method that starts at `start`. `exact`: pc is about to run, not a return address. This is a
-// guess (a body may move the stack pointer): whoever uses it checks that a return address is where it should be.
+// For the instruction at pc in the method that starts at `start`. `exact`: pc is about to run, not a return address. This is a guess (a body may
+// move the stack pointer): callers check that a return address is in the expected place.
 bool frame_at(uint64_t pc, uint64_t start, bool exact, Frame* out) noexcept;
 
 // The child of a fork writes tables of its own: its methods get new rows.

@@ -82,7 +82,7 @@ Frame after_prologue(const Code& code, uint32_t stop) noexcept {
   return frame;
 }
 
-// When nothing but an epilogue is left to run (vzeroupper, add rsp, pops, ret): what it will do.
+// If only an epilogue is left to run (vzeroupper, add rsp, pops, ret): its effect.
 bool before_epilogue(uint64_t pc, Frame* out) noexcept {
   Code code(pc);
   uint32_t offset = 0, bp_at = 0;

@@ -26,16 +26,16 @@ void next_generation() noexcept {
 std::atomic<bool> stale{true};
 std::atomic<bool> writing{false};
 
-// A refresh that taught nothing delays the next one, so that code which keeps meeting odd addresses stays cheap.
+// A refresh that found nothing new delays the next one, so that code with many unknown addresses stays cheap.
 constexpr uint64_t kLongestPause = 250'000'000;
-// Anonymous memory may be unmapped and a file mapped in its place without anybody telling.
+// Anonymous memory may be unmapped and a file mapped in its place without our noticing.
 constexpr uint64_t kAnonymousLasts = 1'000'000'000;
 std::atomic<uint64_t> pause_ns{0}, not_before_ns{0}, refreshed_ns{0};
 
 // Rows of tables before the last forget_rows() are gone. (Not written into each placement: the child of a fork would copy that memory.)
 std::atomic<uint32_t> recordings{0};
 
-// A file at a load address: what the `modules` table has a row for. Lives in a list that starts at FileView::placed.
+// A file at a load address, which has a row in the `modules` table. Lives in a list that starts at FileView::placed.
 struct Placement {
   uint64_t base, low, high;
   uint32_t view, next, round, path, id;
@@ -44,7 +44,7 @@ struct Placement {
   bool has_row() const noexcept { return id && recording == recordings.load(std::memory_order_relaxed); }
 };
 
-// What only the writer uses.
+// Data that only the writer uses.
 struct Writer {
   Views views;
   Grown<Placement> placements;
@@ -71,7 +71,7 @@ MapRead read_map() noexcept {
   return maps.whole() ? MapRead::WHOLE : maps.no_descriptor() ? MapRead::NO_DESCRIPTOR : MapRead::FAILED;
 }
 
-// Reads the map unless somebody is at it. True when it differed from what was known.
+// Reads the map, unless another thread is reading it. True when it has changed.
 bool try_refresh() noexcept {
   if (writing.exchange(true, std::memory_order_acquire)) return false;
   stale.store(false, std::memory_order_seq_cst);
@@ -226,7 +226,7 @@ void changed() noexcept {
 void refresh() noexcept { try_refresh(); }
 
 void forget_rows() noexcept {
-  // A thread that did not come along may have been at it: what it had not finished is not shown, and views it added are whole.
+  // A thread that does not exist in the child may have been writing: its unfinished data is not shown, and the views that it added are complete.
   writing.store(false, std::memory_order_relaxed);
   recordings.fetch_add(1, std::memory_order_relaxed);
   changed();

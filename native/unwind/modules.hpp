@@ -1,7 +1,7 @@
 // Which file an address belongs to, from /proc/self/maps: no lock of the dynamic linker is ever taken, so a handler may ask.
 //
-// Modules are found when an unknown address is met; their unwind tables are read through our own mapping of the file, so a
-// dlclose() by another thread cannot pull them away. Ids are rows of the `modules` table.
+// A module is looked up when an unknown address occurs; its unwind tables are read through our own mapping of the file, so that a dlclose() in
+// another thread cannot remove them. Ids are rows of the `modules` table.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -27,22 +27,22 @@ struct Module {
   uint32_t view;  // which of our views of files; 0: anonymous executable memory
 };
 
-// Copies the module that covers `pc`. False: no executable mapping there (or one that could not be looked at just now).
+// Copies the module that covers `pc`. False: there is no executable mapping (or it cannot be looked up just now).
 bool find(uint64_t pc, Module* out) noexcept;
 
-// As find(), from what is known already: for addresses that are only guesses.
+// Like find(), but only from cached data: for addresses that are only guesses.
 bool find_known(uint64_t pc, Module* out) noexcept;
 
-// Changes whenever an answer of find() may have changed: caches compare it.
+// A number that changes whenever an answer of find() may have changed: caches compare it.
 uint32_t generation() noexcept;
 
-// A module went (dlclose) or may have come: the next find() looks again.
+// Called when a module was unloaded (dlclose) or may have been loaded: the next find() looks again.
 void changed() noexcept;
 
-// Reads the map now. Call where time is no matter: at start and after a fork.
+// Reads the map now. For moments when time does not matter: at start and after a fork.
 void refresh() noexcept;
 
-// The child of a fork writes tables of its own: forget the ids.
+// Forgets the ids, since the child of a fork writes its own tables.
 void forget_rows() noexcept;
 
 }  // namespace aiflame::modules

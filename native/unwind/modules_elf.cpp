@@ -20,7 +20,7 @@ constexpr uint64_t kPage = 4096;
 constexpr uint32_t kMaxHeaders = 64;
 constexpr size_t kMaxFunctions = 1 << 22;
 
-// Where the file's bytes come from. Segments are given by their program header; the bytes stay for good.
+// The source of the file's bytes. Segments are given by their program header; the bytes are never unmapped.
 class Source {
  public:
   virtual size_t read(uint64_t offset, void* out, size_t bytes) const noexcept = 0;
@@ -85,7 +85,7 @@ struct Headers {
   uint32_t count;
 };
 
-// A tick may run on a stack of a few KB, so what is long lies here: there is one writer at a time.
+// A tick may run on a stack of a few KB, so large buffers are static: there is one writer at a time.
 AIFLAME_LARGE Headers headers_now;
 AIFLAME_LARGE uint8_t notes_now[1024];
 

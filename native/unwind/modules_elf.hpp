@@ -22,20 +22,21 @@ struct ElfView {
   const uint8_t* tables;
   uint32_t index_count;
 
-  // ELF vaddr of a place in the file, false when no executable segment holds it.
+  // ELF vaddr of a place in the file; false when no executable segment contains it.
   bool vaddr_of(uint64_t offset, uint64_t* vaddr) const noexcept;
 };
 
-// From the open file `fd`: tables are mapped.
+// Makes a view from the open file `fd`: tables are mapped.
 bool view_file(long fd, ElfView* out) noexcept;
 
-// From memory where the file's first bytes are mapped: tables are copied, since the file cannot be opened and the memory may go.
+// Makes a view from memory where the file's first bytes are mapped: tables are copied, since the file cannot be opened and the memory may be
+// unmapped.
 bool view_memory(uint64_t image, ElfView* out) noexcept;
 
-// The kernel's vdso: stays where it is, nothing is copied.
+// Makes a view of the kernel's vdso: it stays where it is, so nothing is copied.
 bool view_vdso(uint64_t image, ElfView* out) noexcept;
 
-// Bytes of this process, also where nothing may be mapped any more: how many could be read.
+// Reads bytes of this process, even if they may be unmapped; returns how many could be read.
 size_t copy_memory(uint64_t address, void* out, size_t bytes) noexcept;
 
 }  // namespace aiflame::modules

@@ -7,7 +7,7 @@
 namespace aiflame::modules {
 
 struct Mapping {
-  uint64_t start, end, offset, device, inode;  // device as stat() tells it
+  uint64_t start, end, offset, device, inode;  // device as in stat()
   bool executable;
   std::string_view path;  // "", or [vdso], [stack] …; valid until the next line is read
 };
@@ -23,9 +23,9 @@ class MapsReader {
 
   // False at the end, or when the file cannot be read.
   bool next(Mapping* out) noexcept;
-  // The file was read to its end without an error.
+  // Whether the file was read to its end without an error.
   bool whole() const noexcept { return whole_; }
-  // The program has every descriptor that it may have.
+  // Whether the program has used all descriptors that it may have.
   bool no_descriptor() const noexcept;
 
  private:

@@ -13,13 +13,13 @@ namespace {
 constexpr std::string_view kVdso = "[vdso]";
 constexpr std::string_view kDeleted = " (deleted)";
 
-// Mapped files that are memory by another name: code found there was made at run time, unless it is a whole ELF image.
+// Files that only stand for memory: code in them was generated at run time, unless it is a whole ELF image.
 bool is_memory(const Mapping& mapping) noexcept {
   return mapping.path.starts_with("/memfd:") || mapping.path.starts_with("/dev/") || mapping.path.starts_with("/SYSV") ||
          mapping.path.starts_with("/anon_hugepage");
 }
 
-// A tick may run on a stack of a few KB, so what is long lies here: there is one writer at a time.
+// A tick may run on a stack of a few KB, so large buffers are static: there is one writer at a time.
 AIFLAME_LARGE char name[MapsReader::kLine];
 AIFLAME_LARGE char mapped[1024], stored[sizeof mapped];
 
@@ -42,8 +42,8 @@ class OpenFile {
   uint64_t size() const noexcept { return static_cast<uint64_t>(status_.st_size); }
   int64_t modified_ns() const noexcept { return status_.st_mtim.tv_sec * 1'000'000'000 + status_.st_mtim.tv_nsec; }
 
-  // What is mapped is this file. On overlayfs and btrfs, stat() tells another device than the map does: there the first bytes
-  // (headers, sizes, mostly the build-id) must be equal.
+  // Whether the mapping belongs to this file. On overlayfs and btrfs, stat() reports another device than the map: there the first bytes (headers,
+  // sizes, usually the build-id) must be equal.
   bool is(const Mapping& mapping, uint64_t image) const noexcept {
     if (status_.st_ino == mapping.inode && status_.st_dev == mapping.device) return true;
     if (!image || copy_memory(image, mapped, sizeof mapped) != sizeof mapped) return false;
@@ -51,7 +51,7 @@ class OpenFile {
     return got == sizeof stored && memcmp(mapped, stored, sizeof mapped) == 0;
   }
 
-  // Keeps the inode's number taken where no table does.
+  // Keeps the inode alive, so that its number is not reused, when no table does.
   void pin() const noexcept { sys::call(SYS_mmap, 0, 4096, PROT_READ, MAP_PRIVATE, fd_, 0); }
 
  private:
@@ -77,7 +77,7 @@ uint32_t Views::of(const Mapping& mapping, uint64_t image, uint32_t round) noexc
     bool back = known.round + 1 < round && mapping.inode;
     known.round = round;
     if (!back) return view;
-    // It was gone for a while: the file may have been written anew in place.
+    // The file was unmapped for a while, and may have been rewritten in place.
     OpenFile file(mapping.path);
     if (!file.ok() || (file.size() == known.size && file.modified_ns() == known.modified_ns)) return view;
     *link = known.next;

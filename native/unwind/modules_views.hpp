@@ -30,7 +30,7 @@ struct FileView {
   uint64_t device, inode, size;
   int64_t modified_ns;
   uint32_t next;    // in its bucket
-  uint32_t round;   // of the last refresh that met it
+  uint32_t round;   // of the last refresh that listed it
   uint32_t placed;  // first of its placements, see modules.cpp
   ElfView elf;      // code_count 0: not an ELF file
 };

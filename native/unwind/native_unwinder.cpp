@@ -1,4 +1,4 @@
-// gcc would pack a frame's registers into vectors for the stores, and unpack them for every look-up: 3 ns a frame.
+// Without this, gcc packs a frame's registers into vectors for the stores, and unpacks them for every look-up: 3 ns a frame.
 #pragma GCC optimize("no-tree-slp-vectorize")
 #include "unwind/native_unwinder.hpp"
 
@@ -20,8 +20,9 @@ using eh_frame::Cfa;
 
 // One walk.
 //
-// Of the last stack, those frames count whose memory still leads from each to its caller, looked at from the outermost inwards. As soon as
-// the walk, which comes from the other end, meets one of them, with the same registers as far as these matter, all others follow.
+// A frame of the last stack is still valid if memory still leads from it, and from every frame outside of it, to its caller; this is checked from
+// the outermost frame inwards. As soon as the walk, which comes from the innermost frame, reaches a valid frame with the same relevant registers,
+// all frames outside of it are the same.
 class Walk {
  public:
   // The kernel leaves the 128 bytes below the stack pointer alone, and rules may look there (epilogues).
@@ -54,7 +55,7 @@ class Walk {
   }
 
  private:
-  // How many of the last stack's outermost frames lead on to each other as they did.
+  // How many of the last stack's outermost frames still lead to each other.
   uint32_t still_there(uint64_t sp) const noexcept {
     const uint64_t *pcs = state_.pcs, *sps = state_.sps;
     uint32_t at = 0;
@@ -91,8 +92,8 @@ class Walk {
     return Ending::OUTERMOST;
   }
 
-  // The most frequent frames, without anything that they do not need: rules that are at hand, plain stack pointer or frame pointer. Leaves
-  // `at` on the first other frame, or on one that may be in the last stack.
+  // The fast path for the most frequent frames: cached rules with plain stack pointer or frame pointer. Leaves `at` on the first other frame, or
+  // on one that may be in the last stack.
   void pass(Cursor& at) noexcept {
     const uint64_t high = stepper_.high(), reach = cursor_ >= 0 ? state_.sps[cursor_] : ~uint64_t{0};
     if (state_.rules_generation != stepper_.generation()) return;
@@ -130,7 +131,7 @@ class Walk {
     at.bp = bp;
   }
 
-  // The frame to come is one of the last stack: same place, same registers.
+  // Whether the next frame is one of the last stack: same place, same registers.
   bool meets(const Cursor& at) noexcept {
     while (cursor_ >= 0 && state_.sps[cursor_] < at.sp) cursor_--;
     if (cursor_ < 0 || at.exact || at.guessed || state_.sps[cursor_] != at.sp) return false;
@@ -140,7 +141,7 @@ class Walk {
     return met_;
   }
 
-  // Writes a new frame of the stack down, when those outside of it are.
+  // Stores a new frame of the stack, once those outside of it are stored.
   void keep(uint32_t at, const Link& link) noexcept {
     bool caller_needs = at > 0 && (state_.flags[at - 1] & Link::NEEDS_BP), saves = link.bp_slot != 0;
     uint8_t flags = link.flags;
@@ -154,7 +155,7 @@ class Walk {
     state_.words[at] = link.word;
   }
 
-  // Of the frames that follow, there is room for so many.
+  // There is room for only this many of the following frames.
   void keep_innermost(uint32_t room, uint32_t count) noexcept {
     AIFLAME_ASSERT(room <= count && count <= kRoom);
     memmove(state_.pcs, state_.pcs + (count - room), room * sizeof *state_.pcs);
@@ -169,7 +170,7 @@ class Walk {
   Stepper stepper_;
   uint32_t count_ = 0;  // of `fresh`
   uint32_t intact_;
-  int32_t cursor_;  // the frame of the last stack to compare with next; once met, it
+  int32_t cursor_;  // the frame of the last stack to compare with next; once reached, it
   bool met_ = false;
   bool approximate_ = false;
   bool ends_by_rule_ = false;

@@ -24,7 +24,7 @@ struct NativeStack {
   Ending ending;
 };
 
-// A frame that a walk came to from the one inside.
+// A frame that a walk reached from the one inside.
 struct Caller {
   uint64_t pc, sp;
   uint64_t bp_slot;  // where its rbp was read, 0: it is that of the frame inside
@@ -35,19 +35,19 @@ class NativeUnwinder {
  public:
   static constexpr uint32_t kMostFrames = 1024;
 
-  // Memory comes from sys::map_memory: create() may be called in a handler. nullptr when there is none.
+  // Memory comes from sys::map_memory, so create() may be called in a handler. nullptr when there is none.
   static NativeUnwinder* create() noexcept;
   static void destroy(NativeUnwinder* unwinder) noexcept;
 
-  // The frames from `from` to the outermost. Reads only [from.sp - 128, stack_high). They last until the next call.
+  // The frames from `from` to the outermost. Reads only [from.sp - 128, stack_high). The result is valid until the next call.
   NativeStack unwind(const Registers& from, uint64_t stack_high) noexcept;
 
-  // What led the last walk from each frame to its caller, the outermost's first: while these words of the stack are the same, a walk from
-  // the same registers finds the same. `by_bp`: of them, rbp matters. 0 where more than that led it, or where there is no room.
+  // The words of the stack that led the last walk from each frame to its caller, the outermost's first: while they do not change, a walk from the
+  // same registers gives the same result. `by_bp`: rbp is one of these registers. 0 when other data led the walk, or there is no room.
   uint32_t reads(Read* out, uint32_t room, bool* by_bp) const noexcept;
 
-  // The frames outside of `from`, innermost first, as far as rules lead, up to the first that is not `inner`, at most so many. Later walks
-  // are as if this had not been.
+  // The frames outside of `from`, innermost first, as far as rules lead, up to the first that is not `inner`, at most this many. Does not affect
+  // later walks.
   uint32_t callers(const Registers& from, uint64_t stack_high, Caller* callers, uint32_t most, bool (*inner)(uint64_t pc)) noexcept;
 
   struct State;

@@ -1,20 +1,20 @@
-// What an unwinder keeps between walks: rules by address, and the last stack.
+// The state of an unwinder between walks: rules by address, and the last stack.
 #pragma once
 #include "unwind/eh_frame.hpp"
 #include "unwind/native_unwinder.hpp"
 
 namespace aiflame {
 
-// What is known about an address, half a cache line.
+// Cached facts about an address, half a cache line.
 struct alignas(32) Rule {
   uint64_t key;  // see key_of()
   FrameWord word;
   eh_frame::Row row;
-  uint32_t caller;  // where the rule of its caller is kept, as met last: most frames have the caller that they had
+  uint32_t caller;  // where the rule of its last caller is kept: most frames have the same caller again
 };
 static_assert(sizeof(Rule) == 32);
 
-// A frame as it was walked over: its registers, and what says who its caller is.
+// A frame of a walk: its registers, and the data that determine its caller.
 struct Link {
   uint64_t pc, sp, bp;
   FrameWord word;
@@ -23,8 +23,8 @@ struct Link {
   enum Flag : uint8_t {
     USES_BP = 1,     // its caller was found by its rbp
     LOSES_BP = 2,    // its caller's rbp is not known
-    FOREIGN = 4,     // its pc is no return address that a rule led to: met again, it need not be this frame
-    ONCE = 8,        // its caller was not found by registers, the return address, a saved rbp and what READS_CFA says alone
+    FOREIGN = 4,     // its pc is no return address that a rule led to: the same pc later need not be this frame
+    ONCE = 8,        // its caller was not found only by registers, the return address, a saved rbp and READS_CFA
     READS_CFA = 64,  // a function that aligns its stack keeps where its frame ends in it
     // Of a frame of the last stack:
     NEEDS_BP = 16,   // with another rbp, it has other callers
@@ -37,16 +37,16 @@ struct NativeUnwinder::State {
   static constexpr uint32_t kRules = 4096, kSets = 2048, kWays = 4;
   static constexpr uint32_t kFrames = 1024;
 
-  // In the order in which they were found, so that those of a stack lie side by side; the first is unused. When there is no more room,
-  // all are forgotten.
+  // In the order in which they were found, so that those of a stack are neighbours; the first is unused. When there is no more room, all are
+  // discarded.
   Rule rules[kRules];
   uint32_t rules_used;
   uint32_t rules_generation;  // of modules, when they were found
-  // Places of rules, by address. A stack's addresses that met in one set would push each other out at every walk.
+  // Places of rules, by address. Addresses of one stack that share a set would evict each other at every walk.
   uint16_t index[kSets][kWays];
   Rule unkept;          // for addresses whose meaning may change at any time
   Link fresh[kFrames];  // of this walk, innermost first
-  // The last stack, outermost first, so that what did not change stays where it is; the fields that are compared side by side.
+  // The last stack, outermost first, so that unchanged frames stay in place; fields that are compared are neighbours.
   uint64_t pcs[kFrames], sps[kFrames];
   uint8_t flags[kFrames];
   struct {
@@ -64,7 +64,7 @@ struct NativeUnwinder::State {
   // A return address is looked up one byte earlier, at its call: after a call that never returns, another function begins.
   static uint64_t key_of(uint64_t pc, bool exact) noexcept { return pc | static_cast<uint64_t>(exact) << 63; }
 
-  // The rule, if it is at hand: of this generation of modules.
+  // The rule, if it is cached for this generation of modules.
   Rule* kept_rule(uint64_t pc, bool exact) noexcept {
     uint64_t key = key_of(pc, exact);
     for (uint16_t place : index[set_of(pc)])
@@ -72,7 +72,7 @@ struct NativeUnwinder::State {
     return nullptr;
   }
 
-  // `guess`: the address may be no code at all, so the map is not read anew for it.
+  // `guess`: the address may be no code at all, so the map is not read again for it.
   const Rule& rule(uint64_t pc, bool exact, uint32_t generation, bool guess) noexcept {
     const Rule* known = rules_generation == generation ? kept_rule(pc, exact) : nullptr;
     return known ? *known : find_rule(pc, exact, guess);

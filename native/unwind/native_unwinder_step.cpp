@@ -37,7 +37,7 @@ bool follows_call(uint64_t address) noexcept {
   return false;
 }
 
-// A value on the stack could be a return address.
+// Whether a value on the stack could be a return address.
 bool may_return_to(uint64_t address) noexcept {
   modules::Module module;
   if (!modules::find_known(address - 1, &module) || address < module.low + 8) return false;
@@ -69,7 +69,7 @@ const Rule& NativeUnwinder::State::find_rule(uint64_t pc, bool exact, bool guess
   return made;
 }
 
-// A rule without a key yet, so that who is interrupted here for good leaves none that is half written.
+// A rule without a key yet: a thread that is interrupted here for ever leaves no half-written rule.
 Rule& NativeUnwinder::State::new_rule(uint64_t pc, uint32_t generation) noexcept {
   if (rules_generation != generation || rules_used >= kRules) {
     for (uint32_t at = 0; at < kRules; at++) rules[at].key = 0;
@@ -98,7 +98,7 @@ Step Stepper::step(Cursor& at, Link& link) noexcept {
   Cursor frame = at;
   Step step = by_rule(at, link, rule);
   if (step == Step::CALLER || step == Step::OUTERMOST || (step == Step::NO_RETURN && may_begin_at(frame.sp))) return step;
-  // No rule, or one that led astray: what was found so far may be wrong, so only a way that ends where the thread began will do.
+  // There is no rule, or it led astray: earlier frames may be wrong, so only a path to the thread's first frame is accepted.
   uint32_t least = step == Step::LOST ? kEnough : kAllTheWay;
   if (step != Step::LOST && !state_.outermost_sp) return step;
   link.flags |= Link::ONCE;
@@ -144,7 +144,7 @@ Step Stepper::arrive(Cursor& at, uint64_t pc, uint64_t sp) noexcept {
   return Step::CALLER;
 }
 
-// Without scanning: LOST where no rule says anything.
+// One step without scanning: LOST when no rule applies.
 Step Stepper::by_rule(Cursor& at, Link& link, const Rule& rule) noexcept {
   const eh_frame::Row& row = rule.row;
   auto offset = static_cast<uint64_t>(static_cast<int64_t>(row.cfa_offset)), extra = static_cast<uint64_t>(static_cast<int64_t>(row.cfa_extra));
@@ -202,10 +202,10 @@ bool Stepper::by_prologue(Cursor& at) noexcept {
   return arrive(at, load(cfa - 8), cfa) == Step::CALLER;
 }
 
-// Looks up the stack for a return address from which rules lead on: best to the thread's first frame, else a few steps.
+// Searches upwards in the stack for a return address from which rules lead on: preferably to the thread's first frame, else a few steps.
 bool Stepper::by_scan(Cursor& at, uint32_t least) noexcept {
   constexpr uint64_t kWords = 16384, kSaved = 6;
-  uint32_t budget = 8192;  // steps tried in all: well-meant garbage must not hold up a handler
+  uint32_t budget = 8192;  // limit of all steps tried: plausible garbage must not delay a handler
   Cursor best{};
   uint32_t best_steps = least - 1;
   uint64_t start = scan_start(at), end = start + 8 * kWords < high_ - 8 ? start + 8 * kWords : high_ - 8;
@@ -234,8 +234,8 @@ bool Stepper::by_scan(Cursor& at, uint32_t least) noexcept {
   return true;
 }
 
-// Numeric kernels written by hand (OpenBLAS's) put a buffer on the stack, aligned to pages and full of older frames' remains, and
-// keep the stack pointer they came with in a register: the nearest one that points above.
+// Hand-written numeric kernels (OpenBLAS) put a page-aligned buffer with remains of older frames on the stack, and keep their original stack
+// pointer in a register: the nearest one that points above.
 uint64_t Stepper::scan_start(const Cursor& at) const noexcept {
   constexpr uint64_t kAligned = 1024;
   if (!at.all || at.sp % kAligned) return at.sp;
@@ -247,7 +247,7 @@ uint64_t Stepper::scan_start(const Cursor& at) const noexcept {
   return nearest < high_ ? nearest : at.sp;
 }
 
-// How many steps rules lead on, each to an address after a call.
+// How many steps rules lead on, each to an address that follows a call.
 uint32_t Stepper::steps_out(Cursor at, uint32_t& budget) noexcept {
   for (uint32_t count = 0; budget; count++, budget--) {
     Link link{};

@@ -34,7 +34,7 @@ class Stepper {
   // Describes the frame in `link` and moves `at` to its caller: by its rule, by the prologue of generated code, or by scanning.
   Step step(Cursor& at, Link& link) noexcept;
 
-  // The thread's first frame is here, as far as is known.
+  // Whether this is the thread's first frame, as far as is known.
   bool may_begin_at(uint64_t sp) const noexcept { return state_.outermost_sp == 0 || state_.outermost_sp == sp; }
 
  private:

@@ -4,7 +4,7 @@
 
 namespace aiflame::python {
 
-// Only what is needed for reading frames may be called in a handler; the rest is for the self-test, under the GIL.
+// Only the functions for reading frames may be called in a handler; the others serve the self-test, under the GIL.
 struct Api {
   using Object = void*;
   // Reads a thread-specific key: needs no GIL, takes no lock. The state that the calling thread used last, also while it has

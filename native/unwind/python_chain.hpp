@@ -13,7 +13,7 @@ struct RawFrame {
 
 inline bool is_address(uint64_t value) noexcept { return value > 4096 && value < 1ull << 47 && value % 8 == 0; }
 
-// What a sink says to a frame.
+// A sink's answer to a frame.
 enum class Take : uint8_t { MORE, ENOUGH, STALE };
 
 struct Loads {
@@ -23,16 +23,16 @@ struct Loads {
   static uint64_t load_owner(uint64_t address) noexcept { return load_byte(address); }
 };
 
-// The frames that an evaluator is just entering or leaving are linked by a few stores whose order is the compiler's. A walk that
-// meets them half done shows stale memory; nothing here trusts what it reads beyond using it as an address to load from. Where
-// CFrames tell each evaluator's caller (3.11, 3.12), the innermost evaluator's frames must lead to it; else the walk begins there.
+// An evaluator links frames that it is just entering or leaving by a few stores, whose order the compiler chooses. A walk in between reads stale
+// memory: values read here are only used as addresses to load from. Where CFrames show each evaluator's caller (3.11, 3.12), the innermost
+// evaluator's frames must lead to it; else the walk begins there.
 //
 // Sink: Take frame(const RawFrame&)     STALE: there is no such frame
 //       void close(uint64_t evaluator)  the frames since the last close() belong to the evaluator with this address on its stack
-//       void reset()                    what came so far was stale
+//       void reset()                    all frames so far were stale
 //       uint64_t load(uint64_t), load_byte(uint64_t)  read memory: Loads
 //       uint64_t load_code(uint64_t)   … the code object of a frame whose instruction says which it is
-//       uint64_t load_owner(uint64_t)  … what tells whether a frame is a shim
+//       uint64_t load_owner(uint64_t)  … the byte that shows whether a frame is a shim
 template <class Sink>
 class ChainWalk {
  public:
@@ -59,9 +59,9 @@ class ChainWalk {
   // As long a chain as any program's: a stale link may lead in a circle.
   static constexpr uint32_t kMostSteps = 1 << 16;
 
-  // 3.10: every call of a Python function is a call of the evaluator, so the n-th frame from outside has the n-th CFrame from
-  // outside. At the innermost end one of the two may be one ahead: then both do not end together, and they are counted. The outermost
-  // CFrame is the thread state's own: it evaluates nothing, and what it says of a previous one was never written.
+  // 3.10: every call of a Python function is a call of the evaluator, so the n-th frame from outside has the n-th CFrame from outside. At the
+  // innermost end one of the two may be one ahead: then both do not end together, and they are counted. The outermost CFrame belongs to the
+  // thread state: it evaluates nothing, and its pointer to a previous one was never written.
   bool frame_objects(uint64_t thread) noexcept {
     uint64_t frame = load(thread + at_.thread_frame), cframe = load(thread + at_.thread_cframe);
     uint64_t root = thread + at_.thread_root_cframe;

@@ -19,14 +19,14 @@ namespace {
 Layout at;
 Types types;
 
-// An address is freed and used again for other code. Who frees it tells (free_counted); should that ever be left out, a fingerprint tells
-// most apart.
-// One word holds fingerprint and id, so that a reader never joins the fingerprint of one code to the id of another.
+// An address may be freed and reused for other code. The deallocator reports that (free_counted); in case it is bypassed, a fingerprint
+// distinguishes most code objects.
+// One word holds fingerprint and id, so that a reader never combines the fingerprint of one code object with the id of another.
 struct Entry {
   std::atomic<uint64_t> address;
-  std::atomic<uint64_t> mark;  // fingerprint, and what look_up() answers in the low bits; 0 while it changes hands
+  std::atomic<uint64_t> mark;  // fingerprint, and the answer of look_up() in the low bits; 0 while it is replaced
 };
-constexpr uint32_t kEntries = 1 << 18;  // 4 MiB of address space, of which only what is touched is taken
+constexpr uint32_t kEntries = 1 << 18;  // 4 MiB of address space; only touched pages take memory
 constexpr uint32_t kProbes = 16;
 constexpr uint64_t kIdMask = (1ull << kIdBits) - 1, kAnswer = kIdMask | kLayerCall;
 std::atomic<Entry*> table;
@@ -71,14 +71,14 @@ void forget(uint64_t code) noexcept {
   }
 }
 
-// Takes the place of the type's own function, which goes on to run Python code (callbacks of weak references).
+// Replaces the type's own function, and calls it; that runs Python code (callbacks of weak references).
 void free_counted(void* code) {
   next_era();
   forget(reinterpret_cast<uint64_t>(code));
   free_code(code);
 }
 
-// Which code object this is, and not another that lived or will live at its address.
+// Distinguishes this code object from others at the same address, before or later.
 uint64_t fingerprint(uint64_t code) noexcept {
   uint64_t linetable = safe_load(code + at.code_linetable);
   uint64_t place = linetable ^ safe_load(code + at.code_first_line) << 48, content;
@@ -86,8 +86,8 @@ uint64_t fingerprint(uint64_t code) noexcept {
     // From 3.12 on the interpreter numbers its code objects.
     content = safe_load(code + at.code_version) << 32;
   } else {
-    // A loop that makes and drops code gets the same addresses for all of its parts: what counts is what they hold. The names'
-    // hashes are kept in them; of the line table, its size and three words.
+    // A loop that creates and drops code gets the same addresses for all its parts, so we compare the contents: the cached hashes of the names;
+    // the size and three words of the line table.
     uint64_t qualname = safe_load(code + at.code_qualname), filename = safe_load(code + at.code_filename);
     uint64_t size = safe_load(linetable + at.object_size), words = linetable + at.bytes_data;
     place ^= std::rotl(qualname, 11) ^ std::rotl(filename, 23);
@@ -100,7 +100,7 @@ uint64_t fingerprint(uint64_t code) noexcept {
 
 bool is_a(uint64_t object, uint64_t type) noexcept { return object > 4096 && object % 8 == 0 && safe_load(object + at.object_type) == type; }
 
-// Objects are aligned, so whole words that begin inside one never touch a page that it does not.
+// Objects are aligned, so reading whole words never touches a page that the object does not.
 size_t copy_words(uint64_t from, size_t bytes, char* out) noexcept {
   size_t done = 0;
   for (uint64_t word; done + 8 <= bytes; done += 8) {
@@ -120,7 +120,7 @@ size_t put_utf8(uint32_t character, char* out) noexcept {
     out[0] = byte(character);
     return 1;
   }
-  // A file name that is not UTF-8 has its bytes escaped as surrogates (PEP 383): they become bytes again.
+  // A file name that is not UTF-8 has its bytes escaped as surrogates (PEP 383), which become bytes again.
   if (character >= 0xDC80 && character <= 0xDCFF) {
     out[0] = byte(character - 0xDC00);
     return 1;
@@ -155,7 +155,7 @@ size_t encode(uint64_t from, uint64_t length, uint32_t width, char* out, size_t 
   return done;
 }
 
-// torch.nn.Module._call_impl, which every call of a module comes through. Only 3.10 does not know its class.
+// torch.nn.Module._call_impl, through which every call of a module passes. Only 3.10 lacks the class in its name.
 bool is_layer_call(uint64_t code, std::string_view qualname, std::string_view filename) noexcept {
   return qualname == (at.version < 0x030b ? "_call_impl" : "Module._call_impl") && filename.ends_with("torch/nn/modules/module.py") &&
          static_cast<int32_t>(safe_load(code + at.code_arguments)) >= 1 && control::has(schema::Feature::MEANING);
@@ -179,11 +179,11 @@ __attribute__((noinline)) uint32_t record(uint64_t code) noexcept {
   return id && id <= kIdMask ? id | layer_call : 0;
 }
 
-// Two threads may record the same code at once: two equal rows, which is no harm.
+// Two threads may record the same code at the same time: two equal rows do no harm.
 __attribute__((noinline)) uint32_t add(Entry* all, uint32_t home, uint64_t code, uint64_t print) noexcept {
   uint32_t answer = record(code);
   if (!answer) return 0;
-  // Its own entry, a free one, or (where the neighbourhood is full of code that may be long gone) the first.
+  // Its own entry, a free one, or (when the neighbourhood is full of code that may be long gone) the first.
   Entry* entry = &all[home];
   for (uint32_t probe = 0; probe < kProbes; probe++) {
     Entry* candidate = &all[(home + probe) % kEntries];
@@ -215,7 +215,7 @@ void count_freed(void* (*slot)(void*, int)) noexcept {
   std::atomic_ref(*place).store(reinterpret_cast<void*>(free_counted), std::memory_order_release);
 }
 
-// Whoever puts another function there may leave ours out.
+// Another tool that replaces this function may not call ours.
 uint64_t era() noexcept {
   if (!free_code || safe_load(types.code + kTypeFree) != reinterpret_cast<uint64_t>(free_counted)) return 0;
   return eras.load(std::memory_order_relaxed);
@@ -257,7 +257,7 @@ size_t copy_bytes(uint64_t object, char* out, size_t room) noexcept {
   return copy_words(object + at.bytes_data, length < room ? length : room, out);
 }
 
-// What is looked up meanwhile is of an era that is over with it.
+// A look-up at the same time belongs to the era that ends here.
 void forget_rows() noexcept {
   next_era();
   Entry* all = table.load(std::memory_order_acquire);

@@ -1,4 +1,4 @@
-// Code objects as rows of `codes`: what a person needs to read one is copied when it is first met, in the handler that met it.
+// Code objects as rows of `codes`: the data for a reader are copied when the code first occurs, in the handler that sees it.
 #pragma once
 #include "unwind/python_layout.hpp"
 
@@ -7,7 +7,7 @@
 
 namespace aiflame::python {
 
-// Addresses of the types that tell an object from stale memory.
+// Addresses of types, which distinguish an object from stale memory.
 struct Types {
   uint64_t code, text, bytes;
 };
@@ -25,13 +25,14 @@ inline constexpr uint32_t kLayerCall = 1u << kIdBits;
 uint32_t look_up(uint64_t address) noexcept;
 inline uint32_t id_of(uint64_t address) noexcept { return look_up(address) & (kLayerCall - 1); }
 
-// From here on code objects that are freed are forgotten, and counted. `slot` asks a type for one of its functions (PyType_GetSlot). Not for signal
+// From here on, code objects that are freed are forgotten, and counted. `slot` reads one of a type's functions (PyType_GetSlot). Not for signal
 // handlers.
 void count_freed(void* (*slot)(void* type, int number)) noexcept;
-// While this is the same, an address of a code object that was looked up means the same code and the same row. 0: nothing is known of that.
+// While this number does not change, the address of a code object that was looked up means the same code and the same row. 0: nothing is known
+// about that.
 uint64_t era() noexcept;
 
-// UTF-8 of the str at `address`, or the contents of the bytes there; how many bytes, cut at `room`. 0 when it is something else.
+// UTF-8 of the str at `address`, or the contents of the bytes there; returns the number of bytes, at most `room`. 0 for other objects.
 size_t copy_text(uint64_t address, char* out, size_t room) noexcept;
 size_t copy_bytes(uint64_t address, char* out, size_t room) noexcept;
 

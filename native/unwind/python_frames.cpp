@@ -21,7 +21,7 @@ Api api;
 Layout layout;
 std::atomic<Status> status{Status::NOT_FOUND};
 std::atomic<bool> looking{false}, test_pending{false};
-// Why reading is off: told by a walk, since there are no tables yet when attach() runs.
+// The reason why reading is off. A walk records it, since there are no tables yet when attach() runs.
 std::atomic<const char*> untold{nullptr};
 int (*on_main_thread)(const Api&) noexcept = nullptr;
 
@@ -59,7 +59,7 @@ uint64_t first_argument(const RawFrame& frame) noexcept {
   return object;
 }
 
-// What a frame stands for; `word` is 0 where there is no such frame.
+// The meaning of a frame; `word` is 0 when there is no such frame.
 struct Meaning {
   FrameWord word;
   bool layer_call;
@@ -85,7 +85,7 @@ class Meanings {
     if (!id || !is_place(raw.offset)) return {};
     Meaning found{frame_word(schema::FrameKind::PYTHON, id, static_cast<uint32_t>(raw.offset < 0 ? 0 : raw.offset + 1)), answer != id};
     if (place) {
-      place->era = 0;  // who jumps out of here leaves none that is half written
+      place->era = 0;  // a jump out of here leaves no half-written place
       std::atomic_signal_fence(std::memory_order_seq_cst);
       *place = {.code = which(raw.code), .era = 0, .word = found.word, .offset = static_cast<int32_t>(raw.offset), .layer_call = found.layer_call};
       std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -121,7 +121,7 @@ class Frames : public Loads {
   size_t count() const noexcept { return count_; }
 
  private:
-  // What a module's call does is the module's: its word lies just inside of the frame that calls.
+  // Work inside a module's call belongs to the module: its word comes just inside of the calling frame.
   void layer(const RawFrame& call) noexcept {
     uint32_t row = count_ + 1 < room_ ? layers::row_of(first_argument(call)) : 0;
     if (row) out_[count_++] = {.word = frame_word(schema::FrameKind::LAYER, 0, row), .evaluator = 0, .entry = false};
@@ -149,12 +149,12 @@ class InnermostLayer : public Loads {
   uint32_t row() const noexcept { return row_; }
 
  private:
-  static constexpr uint32_t kMost = 64;  // it is near as a rule
+  static constexpr uint32_t kMost = 64;  // it is usually near
   Meanings meanings_;
   uint32_t row_ = 0, count_ = 0;
 };
 
-// What a read is of, where it is not a word: a byte / the first argument of the frame at this address.
+// The kind of a read that is not a word: a byte / the first argument of the frame at this address.
 constexpr uint64_t kByte = 1ull << 63, kArgument = 1ull << 62, kAddress = kArgument - 1;
 
 uint64_t read_again(uint64_t address) noexcept {
@@ -164,8 +164,8 @@ uint64_t read_again(uint64_t address) noexcept {
   return address & kByte ? safe_load(at) & 0xFF : first_argument({.address = at, .code = safe_load(at + layout.frame_code), .offset = 0});
 }
 
-// What Frames reads, written down. A code object's own words are not among it: they stay while it lives, and
-// generation::current() says when it is gone. As long, an instruction is of one code object, and a frame that is at one is no shim.
+// A record of what Frames reads. A code object's own words are not included: they do not change while it lives, and generation::current() shows when
+// it is freed. Until then, an instruction belongs to one code object, and a frame at an instruction is no shim.
 class Reader {
  public:
   Reader(Read* out, size_t room, PlacesMet* met) noexcept : meanings_(met), out_(out), room_(room) {}
@@ -181,11 +181,11 @@ class Reader {
   Take frame(const RawFrame& raw) noexcept {
     Meaning meaning = meanings_.of(raw);
     if (!meaning.word) {
-      room_ = 0;  // nobody says when such a place becomes a frame
+      room_ = 0;  // we cannot know when such a place becomes a frame
       return Take::STALE;
     }
     if (meaning.layer_call) {
-      // Not the words that lead to it: the cell that it may lie in is another at every call.
+      // The words that lead to it are not included: the cell that may hold it is another at every call.
       uint64_t object = keep(raw.address | kArgument, first_argument(raw));
       if (is_address(object)) load(object + layout.object_type);
       if (Read word = layers::word_of(object); word.address) keep(word.address, word.value);
@@ -193,7 +193,7 @@ class Reader {
     return Take::MORE;
   }
   void close(uint64_t) noexcept {}
-  // What led to a stale frame, led to where the walk went from there.
+  // The data that led to a stale frame also led to the place from which the walk continued.
   void reset() noexcept {}
 
   size_t count() const noexcept { return count_ <= room_ ? count_ : 0; }
@@ -243,8 +243,8 @@ void look_for_interpreter() noexcept {
 
 }  // namespace
 
-// Frames are recorded before the verdict is in. A short program may end before its interpreter runs a pending call, and what a
-// wrong layout could do is bounded: no load can fault, and what is not a code object by its type is no frame.
+// Frames are recorded before the self-test has run: a short program may end before its interpreter runs a pending call. The harm of a wrong layout
+// is limited: no load can fault, and only objects with the type of code objects count as frames.
 void attach() noexcept {
   if (status.load(std::memory_order_acquire) == Status::NOT_FOUND && !looking.exchange(true, std::memory_order_acq_rel)) {
     look_for_interpreter();

@@ -16,26 +16,26 @@ void attach() noexcept;
 // call takes a lock that the interrupted code may hold.
 void schedule_self_test() noexcept;
 
-// What runs in that pending call instead, and calls test_self(): under the GIL, on the main thread. What it returns is the pending call's
-// result (-1: an exception is set). Before attach().
+// Sets the function that runs in that pending call instead, and calls test_self(): under the GIL, on the main thread. Its result is that of the
+// pending call (-1: an exception is set). Called before attach().
 void test_on_main_thread(int (*call)(const Api&) noexcept) noexcept;
-// The self-test. False when no Python runs that it could have looked at.
+// Runs the self-test. False when no Python code runs that it could compare.
 bool test_self() noexcept;
 
-// Has the main thread call `function` soon, with the GIL. False when there is no interpreter (yet, or any more), or no room. Takes
-// a lock, as told of schedule_self_test().
+// Makes the main thread call `function` soon, with the GIL. False when there is no interpreter (yet, or any more), or no room. Takes a lock, like
+// schedule_self_test().
 bool call_soon(int (*function)(void*)) noexcept;
 
-// An interpreter was found and its layout is known. (The self-test may still be to come.)
+// Whether an interpreter was found and its layout is known. (The self-test may not have run yet.)
 bool attached() noexcept;
-// The self-test has passed / has failed.
+// Whether the self-test has passed / has failed.
 bool verified() noexcept;
 bool refused() noexcept;
-// PY_VERSION_HEX >> 16 of the interpreter, 0 when there is none that we read.
+// PY_VERSION_HEX >> 16 of the interpreter, 0 when there is none that we can read.
 uint32_t version() noexcept;
 
-// Places in code that a thread has called hooks from: what they are need not be looked up again while no code object is freed. Zeroed memory
-// is an empty one.
+// Places in code from which a thread has called hooks: their meaning need not be looked up again while no code object is freed. Zeroed memory is an
+// empty one.
 struct PlacesMet {
   struct Place {
     uint64_t code;  // and the address of its line table
@@ -48,23 +48,23 @@ struct PlacesMet {
   alignas(64) Place at[1 << kBits];
 };
 
-// Frames of the calling thread, innermost first; 0 when it runs no Python. A call of a torch module has a LAYER word just before the
-// word of its Python frame. `met`: of this thread, for calls of the program's code alone; a tick may meet a frame whose code is gone.
+// Frames of the calling thread, innermost first; 0 when it runs no Python. A call of a torch module has a LAYER word just before the word of its
+// Python frame. `met`: this thread's places, only for captures that the program's code calls; a tick may see a frame whose code is gone.
 size_t walk(PythonFrame* out, size_t room, PlacesMet* met = nullptr) noexcept;
-// What walk() finds frames by, innermost first: while are_same() and walked_from() and generation::current() are what they were, it finds the
-// same. 0 when there is no room.
+// The data from which walk() finds frames, innermost first: while are_same() holds, and walked_from() and generation::current() do not change, it
+// finds the same frames. 0 when there is no room.
 size_t reads(Read* out, size_t room, PlacesMet* met) noexcept;
-// Given outermost first, looked at as the walk did: each word is there for certain when those that led to it are what they were.
+// Compares the words outermost first, as the walk does: each word is certain to exist if those that led to it have not changed.
 bool are_same(const Read* reads, size_t count) noexcept;
 // The state of the calling thread; 0 when it runs no Python.
 uint64_t walked_from() noexcept;
-// Code that is freed is heard of: what was learnt of it may be kept.
+// Whether freed code is reported to us, so that facts about code may be cached.
 bool may_be_kept() noexcept;
 
-// Row of the module whose call is the innermost on the calling thread, 0: none near.
+// Row of the module whose call is the innermost on the calling thread, 0: none nearby.
 uint32_t innermost_layer(PlacesMet* met) noexcept;
 
-// Rows for the child of a fork.
+// Makes new rows for the child of a fork.
 void forget_rows() noexcept;
 
 }  // namespace aiflame::python

@@ -15,9 +15,9 @@ namespace {
 
 Layout at;
 
-// Address → hash of its type's address, whether it has a name, and its row; 0 while nobody has met it. One word, so that a reader never
-// joins the type of one object to the row of another. Level k has 4096 << 4k slots. An address stays in its slot, so that an empty one
-// ends the search.
+// Address → hash of its type's address, whether it has a name, and its row; 0 before its first occurrence. One word, so that a reader never
+// combines the type of one object with the row of another. Level k has 4096 << 4k slots. An address stays in its slot, so that an empty one ends
+// the search.
 struct Slot {
   std::atomic<uint64_t> address, known;
 };
@@ -27,7 +27,7 @@ std::atomic<Slot*> levels[kLevels];
 
 constexpr uint64_t slots_of(uint32_t level) { return 4096ull << (4 * level); }
 
-// How many rows were written that have no name, and what asking for names came to.
+// How many rows were written without a name, and the results of asking for names.
 std::atomic<uint32_t> met{0}, nameless{0}, met_when_asked{0};
 constexpr uint64_t kAskEvery = 100'000'000, kAskSeldom = 10'000'000'000;
 std::atomic<uint64_t> asked_at{0}, ask_after{kAskEvery};
@@ -45,7 +45,7 @@ Slot* level_at(uint32_t level) noexcept {
 
 constexpr uint64_t kOdd = 0x9E3779B97F4A7C15u;
 
-// The slot of an address. With `make`, one is taken where there is none; nullptr when there is no memory.
+// The slot of an address. With `make`, takes one if there is none; nullptr when there is no memory.
 Slot* slot_of(uint64_t address, bool make) noexcept {
   uint64_t hash = (address >> 4) * kOdd;
   hash ^= hash >> 32;
@@ -64,7 +64,7 @@ Slot* slot_of(uint64_t address, bool make) noexcept {
       last = &slot;
     }
   }
-  // Full: whoever comes last gets the place of another, which is a new row when it is met again.
+  // Full: the newest object replaces another one, which gets a new row when it occurs again.
   if (!make || !last) return nullptr;
   last->known.store(0, std::memory_order_release);
   last->address.store(address, std::memory_order_release);
@@ -75,7 +75,7 @@ bool is_address(uint64_t value) noexcept { return value > 4096 && value < 1ull <
 
 uint64_t hash_of_type(uint64_t type) noexcept { return (type * kOdd) & kType; }
 
-// The C string at `from`, byte for byte; 0: there is none that can be a name.
+// The C string at `from`, byte for byte; 0: there is no string that can be a name.
 size_t copy_name(uint64_t from, char* out, size_t room) noexcept {
   for (size_t done = 0; done < room; done++) {
     uint64_t word = safe_load((from + done) & ~7ull);
@@ -97,7 +97,7 @@ uint32_t write_row(uint64_t address, uint64_t type) noexcept {
   return row <= kRows ? row : 0;
 }
 
-// Two threads may meet an object at once: the row of one stays unused.
+// Two threads may see a new object at the same time: the row of one stays unused.
 __attribute__((noinline)) uint64_t add(Slot* slot, uint64_t address, uint64_t type, uint64_t before) noexcept {
   uint32_t row = write_row(address, type);
   if (!row) return 0;
@@ -109,7 +109,7 @@ __attribute__((noinline)) uint64_t add(Slot* slot, uint64_t address, uint64_t ty
   return mine;
 }
 
-// What is known of the object at `address`, made when nothing is; 0 when there is none.
+// The entry of the object at `address`, made if there is none; 0 when there is no object.
 uint64_t known_of(uint64_t address, Slot** where) noexcept {
   if (!is_address(address)) return 0;
   uint64_t type = safe_load(address + at.object_type);
@@ -170,7 +170,7 @@ void names_are_asked(uint64_t now) noexcept {
   asked_at.store(now, std::memory_order_relaxed);
 }
 
-// The memory stays (it reads as zeros): a walk may still be looking.
+// The memory stays (it reads as zeros): a walk may still be reading it.
 void forget_rows() noexcept {
   for (uint32_t level = 0; level < kLevels; level++)
     if (Slot* slots = levels[level].load(std::memory_order_acquire))

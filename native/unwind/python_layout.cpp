@@ -125,10 +125,10 @@ Layout from_debug_offsets(uint32_t version, const uint64_t* at, const Words& wor
       .code_qualname = offset(words.code + 3),
       .code_linetable = offset(words.code + 4),
       .code_arguments = offset(words.code + 6),
-      // Not told; six ints later in both versions.
+      // Not among the debug offsets; it follows six ints in both versions.
       .code_version = static_cast<uint16_t>(offset(words.code + 5) + 24),
       .code_instructions = offset(words.code + 9),
-      // Not told; in both versions an int, a pointer (co_extra) and then the instructions.
+      // Not among the debug offsets; in both versions an int and a pointer (co_extra) come before the instructions.
       .code_first_traceable = static_cast<uint16_t>(offset(words.code + 9) - 16),
       .object_type = offset(words.object + 1),
       .object_size = offset(words.tuple + 2),
@@ -137,7 +137,7 @@ Layout from_debug_offsets(uint32_t version, const uint64_t* at, const Words& wor
       .text_hash = static_cast<uint16_t>(offset(words.text + 2) + 8),
       .text_state = offset(words.text + 1),
       .text_ascii = offset(words.text + 3),
-      // Not told; PyCompactUnicodeObject adds utf8_length and utf8.
+      // Not among the debug offsets; PyCompactUnicodeObject adds utf8_length and utf8.
       .text_compact = static_cast<uint16_t>(offset(words.text + 3) + 16),
       .cell_content = static_cast<uint16_t>(offset(words.object)),
   };

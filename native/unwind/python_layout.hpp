@@ -1,10 +1,10 @@
-// Where the interpreter keeps what we read: one table of offsets for each minor version of CPython.
+// The places in the interpreter's memory that we read: one table of offsets for each minor version of CPython.
 #pragma once
 #include <cstdint>
 
 namespace aiflame::python {
 
-// How the frames of a thread are linked, and what marks the outermost frame of a native evaluator.
+// How the frames of a thread are linked, and how the outermost frame of a native evaluator is marked.
 enum class Chain : uint8_t {
   FRAME_OBJECTS,  // 3.10: a list of frame objects; one evaluator, and one CFrame on its stack, for each
   ENTRY_FLAGS,    // 3.11: interpreter frames with an is_entry flag; a CFrame for each evaluator

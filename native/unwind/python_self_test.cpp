@@ -26,7 +26,7 @@ struct Ours : Loads {
   void reset() noexcept { count = 0; }
 };
 
-// A reference that we own.
+// An owned reference.
 class Held {
  public:
   Held(const Api& api, Api::Object object) noexcept : api_(api), object_(object) {}
@@ -51,7 +51,7 @@ bool same_text(const Api& api, Api::Object code, const char* name, uint16_t offs
   Held theirs(api, api.attribute(code, name));
   intptr_t length = 0;
   const char* text = theirs ? api.as_utf8(theirs.get(), &length) : nullptr;
-  // What has no UTF-8 (a file name with undecodable bytes) or no end has no part in the comparison.
+  // Texts without UTF-8 (a file name with undecodable bytes) or without an end are not compared.
   if (!text || length >= static_cast<intptr_t>(kLongestText) - 8) {
     api.clear_error();
     return true;
@@ -86,7 +86,7 @@ bool same_code(const Api& api, const Layout& layout, Api::Object code, Ours* our
          same_text(api, code, layout.version < 0x030b ? "co_name" : "co_qualname", layout.code_qualname, ours);
 }
 
-// A frame that has not come to its first line yet exists for us; the C API passes over it.
+// We read a frame before it has reached its first line; the C API skips it.
 bool unborn(const Layout& layout, const RawFrame& frame) noexcept {
   if (!layout.code_first_traceable) return false;
   auto first = static_cast<int32_t>(safe_load(frame.code + layout.code_first_traceable));

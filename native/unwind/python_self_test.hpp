@@ -1,4 +1,4 @@
-// Is what we read what the interpreter itself says?
+// Compares the frames that we read with those of the interpreter's own API.
 #pragma once
 #include "unwind/python_api.hpp"
 #include "unwind/python_layout.hpp"
@@ -7,8 +7,8 @@ namespace aiflame::python {
 
 enum class Verdict : uint8_t { NOTHING_RUNS, EQUAL, DIFFERENT };
 
-// Compares the calling thread's frames, one by one, with the C API's: code object, instruction, and what is copied of each code
-// object. Needs the GIL.
+// Compares the calling thread's frames, one by one, with the C API's: code object, instruction, and our copies of each code object's data. Needs
+// the GIL.
 Verdict self_test(const Api& api, const Layout& layout) noexcept;
 
 }  // namespace aiflame::python

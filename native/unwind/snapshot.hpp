@@ -1,8 +1,8 @@
 // A sorted array of address ranges that one writer at a time replaces and that any reader, also in a signal handler, searches
 // without waiting.
 //
-// Two buffers take turns: a reader copies what it finds and looks whether its buffer may have been rewritten meanwhile. Memory
-// is never given back (a reader may be in it), but grows by doubling, so what is kept is at most twice what is used.
+// Two buffers alternate: a reader copies its result and checks whether the buffer may have been rewritten meanwhile. Memory is never freed (a
+// reader may be using it), but grows by doubling, so at most twice the used size is allocated.
 #pragma once
 #include "base/assertion.hpp"
 #include "base/sys.hpp"
@@ -28,7 +28,7 @@ class Snapshot {
     }
   }
 
-  // Writer: the entries shown now.
+  // For the writer: the current entries.
   const Entry* entries() const noexcept {
     const Block* block = buffers_[version_.load(std::memory_order_relaxed) & 1].load(std::memory_order_relaxed);
     return block ? block->entries() : nullptr;
@@ -38,7 +38,7 @@ class Snapshot {
     return block ? block->count : 0;
   }
 
-  // Writer: room for the entries that publish() will show, sorted by `low`. nullptr when there is no memory.
+  // For the writer: room for the entries that publish() will show, sorted by `low`. nullptr when there is no memory.
   Entry* draft(size_t room) noexcept {
     // A reader that is still in that buffer, and sees a word of the draft in it, then also sees that another version is out.
     std::atomic_thread_fence(std::memory_order_release);

@@ -18,7 +18,7 @@ constexpr uint32_t kLevels = 3, kWindow = 16;
 std::atomic<std::atomic<uint64_t>*> levels[kLevels];
 std::atomic<uint32_t> cleared{0};
 
-// The first fits a small program; the next, 2 MB where it is touched, most others: a search looks into few.
+// The first level suffices for a small program; the next (2 MB if touched) for most others: a search looks into few levels.
 constexpr uint64_t slots_of(uint32_t level) { return 4096ull << (6 * level); }
 
 uint64_t mix(uint32_t parent, FrameWord frame) noexcept {
@@ -63,13 +63,13 @@ uint32_t node(uint32_t parent, FrameWord frame) noexcept {
         if (!made) return 0;
         uint64_t mine = (hash >> 32) << 32 | made;
         if (slot.compare_exchange_strong(value, mine, std::memory_order_acq_rel)) return made;
-        // Somebody took the slot in between: perhaps for this very key (our row then stays an unused twin).
+        // Another thread took the slot in between: perhaps for this very key (our row then stays an unused duplicate).
       }
       AIFLAME_ASSERT(static_cast<uint32_t>(value) != 0);  // a slot that is taken has a node
       if (value >> 32 == hash >> 32 && is(static_cast<uint32_t>(value), parent, frame)) return static_cast<uint32_t>(value);
     }
   }
-  // Full, or no memory for a further level: who comes last is found again, and another will be written twice.
+  // Full, or no memory for a further level: the newest key replaces another, which will be written twice.
   if (!made) made = spool::append(schema::StackNode{.parent = parent, .frame = frame});
   if (made && last) last->store((hash >> 32) << 32 | made, std::memory_order_release);
   return made;
@@ -77,7 +77,7 @@ uint32_t node(uint32_t parent, FrameWord frame) noexcept {
 
 uint32_t generation() noexcept { return cleared.load(std::memory_order_relaxed); }
 
-// The memory stays (it reads as zeros): a capture may still be looking.
+// The memory stays (it reads as zeros): a capture may still be reading it.
 void clear(fresh_memory::Who who) noexcept {
   cleared.fetch_add(1, std::memory_order_relaxed);
   generation::end();

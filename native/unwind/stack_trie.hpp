@@ -5,12 +5,12 @@
 
 namespace aiflame::trie {
 
-// The node for `frame` called from `parent` (0: nobody). 0 when recording has stopped.
+// The node for `frame` called from `parent` (0: the root). 0 when recording has stopped.
 uint32_t node(uint32_t parent, FrameWord frame) noexcept;
 
-// A recording begins, or the child of a fork: the trie is empty.
+// Empties the trie, when a recording begins or in the child of a fork.
 void clear(fresh_memory::Who who) noexcept;
-// How often that has happened: a node of an earlier generation means nothing.
+// How often that has happened: nodes of an earlier generation are invalid.
 uint32_t generation() noexcept;
 
 }  // namespace aiflame::trie

@@ -1,6 +1,6 @@
 """Launches whose stacks differ in one place, recorded by the process itself: `python capture_scenes.py LIBRARY PROFILE SCENE`.
 
-Frames of one launch lie where those of the launch before lay: what is not looked at again is reported wrongly.
+Frames of one launch lie where those of the launch before lay: a capture that does not look again gives a wrong stack.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the scene `shuffled` launches, one launch after the other: a caller, a line, a native place and a depth."""
+"""The launches of the scene `shuffled`, in order: a caller, a line, a native place and a depth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scenes of fake_gpu.py, recorded on the fake driver and the fake CUPTI, and what the collector wrote of them."""
+"""Scenes of fake_gpu.py, recorded on the fake driver and the fake CUPTI, and the collector's records of them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ SAMPLED_ONCE = (
 
 
 def inside(name: str, *profiles: Path) -> list[Process]:
-    """What a scene that records itself left: one process a profile."""
+    """The results of a scene that records itself: one process per profile."""
     for profile in profiles:
         (profile / "spool").mkdir(parents=True)
         ControlPage.create(Folder.open(profile), cpu_rate=999, features=EVERYTHING, gpu_sampling=GpuSampling.AUTO).close()
@@ -102,10 +102,10 @@ def joined(process: Process, table: str) -> pl.DataFrame:
     rows = process.table(table)
     if table == "kernels":
         rows = rows.join(process.table("kernel_shapes"), left_on="shape", right_on="id", suffix="_shape")
-    found = rows.join(launches, on="correlation", how="inner", suffix="_launch")
-    assert len(found) == len(rows), "every row has its launch"
-    names = {stack: leaf(process, stack, skip=("launch", "call")) for stack in set(found["stack"])}
-    return found.with_columns(pl.col("stack").replace_strict(names, return_dtype=pl.String).alias("launched"))
+    with_launches = rows.join(launches, on="correlation", how="inner", suffix="_launch")
+    assert len(with_launches) == len(rows), "every row has its launch"
+    names = {stack: leaf(process, stack, skip=("launch", "call")) for stack in set(with_launches["stack"])}
+    return with_launches.with_columns(pl.col("stack").replace_strict(names, return_dtype=pl.String).alias("launched"))
 
 
 def leaf(process: Process, stack: int, skip: tuple[str, ...] = ("launch", "call")) -> str:
@@ -127,14 +127,14 @@ def files_of(process: Process, stack: int) -> list[str]:
     nodes = {row: (parent, frame) for row, parent, frame in process.table("stacks").select("id", "parent", "frame").iter_rows()}
     files = {row: Path(path).name for row, path in process.table("modules").select("id", "path").iter_rows()}
     marks = dict(process.table("marks").select("id", "text").iter_rows())
-    found = []
+    names_of_frames = []
     while stack:
         stack, frame = nodes[stack]
         if frame >> 60 in (FrameKind.NATIVE, FrameKind.NATIVE_APPROX):
-            found.append(files[frame >> 40 & 0xFFFFF] + "?" * (frame >> 60 == FrameKind.NATIVE_APPROX))
+            names_of_frames.append(files[frame >> 40 & 0xFFFFF] + "?" * (frame >> 60 == FrameKind.NATIVE_APPROX))
         if frame >> 60 == FrameKind.MARK:
-            found.append(marks[frame & 0xFFFFFFFF])
-    return found
+            names_of_frames.append(marks[frame & 0xFFFFFFFF])
+    return names_of_frames
 
 
 @dataclass(frozen=True)

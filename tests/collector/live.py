@@ -1,4 +1,4 @@
-"""Real programs with the collector in them and without it, and what the collector wrote."""
+"""Runs real programs with and without the collector, and reads the collector's tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EVERYTHING = sum(Feature)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a parent and a terminal see of a program."""
+    """A program's status and output, as its parent sees them."""
 
     status: int
     stdout: str
@@ -38,7 +38,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What one process wrote."""
+    """The tables of one process."""
 
     pid: int
     tables: Mapping[str, pl.DataFrame]
@@ -66,10 +66,10 @@ def build(source: str, folder: Path, *flags: str) -> Path:
 def build_for_llvms_openmp(source: str, folder: Path) -> Path:
     """The same, linked with LLVM's or Intel's OpenMP runtime."""
     runtime = ctypes.util.find_library("omp5") or ctypes.util.find_library("omp") or ctypes.util.find_library("iomp5")
-    found = next(iter(Path("/usr/lib").glob("**/libomp.so.5")), None) or next(iter(Path(sys.prefix).glob("**/libiomp5.so")), None)
-    if runtime is None and found is None:
+    file = next(iter(Path("/usr/lib").glob("**/libomp.so.5")), None) or next(iter(Path(sys.prefix).glob("**/libiomp5.so")), None)
+    if runtime is None and file is None:
         pytest.skip("no OpenMP runtime of LLVM or Intel here (Debian: libomp5-14; PyPI: intel-openmp)")
-    where = [str(found), f"-Wl,-rpath,{found.parent}"] if found else [f"-l:{runtime}"]
+    where = [str(file), f"-Wl,-rpath,{file.parent}"] if file else [f"-l:{runtime}"]
     return build(source, folder, *where)
 
 
@@ -108,7 +108,7 @@ def recorded(
 
 def processes(profile: Path) -> list[Process]:
     """Every recorded process, in the order of their starts. A damaged record anywhere fails."""
-    found = []
+    with_folders = []
     for folder in filter(Path.is_dir, (profile / "spool").iterdir()):
         with ProcessSpool(Folder.open(folder)) as spool:
             tables: dict[str, pl.DataFrame] = {"processes": spool.process()}
@@ -116,8 +116,8 @@ def processes(profile: Path) -> list[Process]:
                 tables[name] = pl.concat([tables[name], rows]) if name in tables else rows
             assert not spool.damage, f"{folder.name}: {dict(spool.damage)}"
         if not tables["processes"].is_empty():
-            found.append(Process(spool.pid, tables))
-    return sorted([*found, *_lives(profile, found)], key=lambda process: int(process.table("processes")["start_ns"][0]))
+            with_folders.append(Process(spool.pid, tables))
+    return sorted([*with_folders, *_lives(profile, with_folders)], key=lambda process: int(process.table("processes")["start_ns"][0]))
 
 
 def _lives(profile: Path, others: list[Process]) -> list[Process]:
@@ -136,5 +136,5 @@ def _environment() -> dict[str, str]:
 
 
 def _run(command: Sequence[str | Path], cwd: Path, env: Mapping[str, str]) -> Outcome:
-    done = subprocess.run([str(part) for part in command], cwd=cwd, env=env, capture_output=True, timeout=600, check=False)
-    return Outcome(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+    result = subprocess.run([str(part) for part in command], cwd=cwd, env=env, capture_output=True, timeout=600, check=False)
+    return Outcome(result.returncode, result.stdout.decode(errors="replace"), result.stderr.decode(errors="replace"))

@@ -44,9 +44,9 @@ class Check:
             self.wrong.append(f"{len(read)} frames, not {len(chain)}")
         group = 0
         for index, (ours, theirs) in enumerate(zip(read, chain, strict=False)):
-            _, known = self.ids.setdefault(id(theirs.f_code), (theirs.f_code, ours.code))
+            _, code_of_ours = self.ids.setdefault(id(theirs.f_code), (theirs.f_code, ours.code))
             # The innermost frame has moved on since the walk.
-            if ours.code != known or (index and ours.offset != theirs.f_lasti):
+            if ours.code != code_of_ours or (index and ours.offset != theirs.f_lasti):
                 self.wrong.append(f"frame {index}: {ours} is not {theirs}")
             if ours.evaluator < group or ours.evaluator < self.reader.library.test_stack_address():
                 self.wrong.append(f"frame {index}: evaluator out of order")
@@ -130,10 +130,10 @@ def nested(reader: Reader) -> dict[str, object]:
 
 def unwritten(reader: Reader) -> dict[str, object]:
     """3.10 never writes what a thread state's own CFrame says of a previous one: it is whatever lay in that memory."""
-    found: list[list[int]] = []
+    walks: list[list[int]] = []
 
     def walk() -> None:
-        found.append([frame.evaluator for frame in reader.walk()])
+        walks.append([frame.evaluator for frame in reader.walk()])
 
     def body() -> None:
         walk()
@@ -141,24 +141,24 @@ def unwritten(reader: Reader) -> dict[str, object]:
         get.restype = ctypes.c_void_p
         link = ctypes.c_uint64.from_address(get() + 264 + 8)
         before = link.value
-        link.value = found[0][-1]
+        link.value = walks[0][-1]
         walk()
         link.value = before
 
     thread = threading.Thread(target=body)
     thread.start()
     thread.join()
-    return {"evaluators": found}
+    return {"evaluators": walks}
 
 
 def evaluators(reader: Reader) -> dict[str, object]:
     """Which frames share a native evaluator: calls between Python functions from 3.11 on, never a call through C."""
-    found: list[list[tuple[str, bool, int]]] = []
+    walks: list[list[tuple[str, bool, int]]] = []
 
     def inner() -> None:
         read = reader.walk()
         names = [frame.f_code.co_name for frame in frames_of(sys._getframe())]
-        found.append([(name, frame.entry, frame.evaluator) for name, frame in zip(names, read, strict=True)])
+        walks.append([(name, frame.entry, frame.evaluator) for name, frame in zip(names, read, strict=True)])
 
     def middle(_: object) -> None:
         inner()
@@ -167,7 +167,7 @@ def evaluators(reader: Reader) -> dict[str, object]:
         list(map(middle, [1]))
 
     outer()
-    return {"frames": found[0]}
+    return {"frames": walks[0]}
 
 
 def leaf(x: int) -> int:

@@ -1,4 +1,4 @@
-"""A stack takes over from the last one what is the same, and nothing else."""
+"""A stack reuses exactly those frames of the last one that are the same."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ def python_of(process: Process, stack: int) -> list[tuple[str, int]]:
     """Functions and offsets in them, outermost first."""
     nodes = {row: (parent, frame) for row, parent, frame in process.table("stacks").select("id", "parent", "frame").iter_rows()}
     codes = dict(process.table("codes").select("id", "qualname").iter_rows())
-    found = []
+    frames = []
     while stack:
         stack, frame = nodes[stack]
         if frame >> 60 == FrameKind.PYTHON:
-            found.append((str(codes[frame >> 32 & 0xFFFFFFF]).split(".")[-1], frame & 0xFFFFFFFF))
-    return found[::-1]
+            frames.append((str(codes[frame >> 32 & 0xFFFFFFF]).split(".")[-1], frame & 0xFFFFFFFF))
+    return frames[::-1]
 
 
 def layers_of(process: Process, stack: int) -> list[tuple[int, str]]:
     """Addresses and types of the modules whose calls are in it, outermost first."""
     nodes = {row: (parent, frame) for row, parent, frame in process.table("stacks").select("id", "parent", "frame").iter_rows()}
     layers = {row: (address, str(name)) for row, address, name in process.table("layers").select("id", "address", "type").iter_rows()}
-    found = []
+    frames = []
     while stack:
         stack, frame = nodes[stack]
         if frame >> 60 == FrameKind.LAYER:
-            found.append(layers[frame & 0xFFFFFFFF])
-    return found[::-1]
+            frames.append(layers[frame & 0xFFFFFFFF])
+    return frames[::-1]
 
 
 def test_code_that_comes_and_goes_at_one_address(launches: Launches) -> None:
@@ -108,14 +108,14 @@ def test_stacks_of_many_depths(launches: Launches) -> None:
 
 def test_stacks_that_are_known_by_heart(launches: Launches) -> None:
     process, stacks = launches("shuffled")
-    found: dict[int, Way] = {}
+    way_of_stack: dict[int, Way] = {}
     for stack, way in zip(stacks, ways(), strict=True):
-        assert found.setdefault(stack, way) == way
-    assert sorted(found.values()) == sorted(set(ways()))
-    for stack, (caller, _, _, depth) in found.items():
+        assert way_of_stack.setdefault(stack, way) == way
+    assert sorted(way_of_stack.values()) == sorted(set(ways()))
+    for stack, (caller, _, _, depth) in way_of_stack.items():
         names = [name for name, _ in python_of(process, stack)]
         assert names == ["<module>", "shuffled", ("even", "odd")[caller], *["common"] * (depth + 1), "launch"]
-    lines = {line: {python_of(process, stack)[-2][1] for stack, way in found.items() if way[1] == line} for line in (0, 1)}
+    lines = {line: {python_of(process, stack)[-2][1] for stack, way in way_of_stack.items() if way[1] == line} for line in (0, 1)}
     assert len(lines[0]) == len(lines[1]) == 1
     assert lines[0] != lines[1]
 
@@ -149,13 +149,13 @@ def test_most_stacks_are_known_at_a_glance(launches: Launches) -> None:
     assert len(set(stacks)) == 10
 
 
-def test_a_program_whose_memory_is_limited_keeps_it(launches: Launches) -> None:
+def test_a_program_with_limited_memory_keeps_it(launches: Launches) -> None:
     _, stacks = launches("limited")
     assert stacks == stacks[:10] * 5
     assert len(set(stacks)) == 10
 
 
-def test_a_capture_that_is_left_by_a_jump_leaves_nothing_behind(launches: Launches) -> None:
+def test_a_capture_left_by_a_jump_leaves_no_state_behind(launches: Launches) -> None:
     launches("left")
 
 
@@ -164,7 +164,7 @@ def test_a_launch_that_comes_alone_is_known(launches: Launches) -> None:
     assert stacks == stacks[:1] * 20
 
 
-def test_what_comes_in_turns_after_a_launch_is_known(launches: Launches) -> None:
+def test_alternating_successors_of_a_launch_are_recognized(launches: Launches) -> None:
     _, stacks = launches("in_turns")
     assert stacks == stacks[:24] * 20
     assert len(set(stacks)) == 13
@@ -178,6 +178,6 @@ def test_memory_of_frames_that_are_gone_is_not_looked_at(launches: Launches) -> 
 
 def test_callers_of_a_function_that_aligns_its_stack(launches: Launches) -> None:
     _, stacks = launches("aligned")
-    found = {(number * 7 + number // 5) % 4: stack for number, stack in enumerate(stacks)}
-    assert len(set(found.values())) == len(found) == 4
-    assert stacks == [found[(number * 7 + number // 5) % 4] for number in range(400)]
+    stack_of_turn = {(number * 7 + number // 5) % 4: stack for number, stack in enumerate(stacks)}
+    assert len(set(stack_of_turn.values())) == len(stack_of_turn) == 4
+    assert stacks == [stack_of_turn[(number * 7 + number // 5) % 4] for number in range(400)]

@@ -1,4 +1,4 @@
-"""What is recorded of CUDA programs, on a fake driver and a fake CUPTI: as strict as the real ones are fragile, they end the program
+"""Records of CUDA programs, on a fake driver and a fake CUPTI: as strict as the real ones are fragile, they end the program
 where those would crash, hang or lose records."""
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def test_memory_is_recorded_on_demand(scene: Scene) -> None:
 
 def test_a_replayed_kernel_leads_to_the_stack_that_captured_it(scene: Scene) -> None:
     process = scene("graphs").process
-    # A node of what was instantiated has two rows: CUPTI says that it was made, and then what it was cloned from.
+    # A node of an instantiated graph has two rows: CUPTI reports its creation, and then the node that it was cloned from.
     rows = process.table("graph_nodes").sort("original")
     assert rows["node"].is_duplicated().any(), "or it shows nothing"
     nodes = {row["node"]: row for row in rows.iter_rows(named=True)}
@@ -175,7 +175,7 @@ def test_two_devices_have_their_own_names(scene: Scene) -> None:
 
 
 def test_each_device_has_its_address(scene: Scene) -> None:
-    """The driver numbers the devices that a program may see: which of the machine's they are is told by their address."""
+    """The driver numbers the devices that a program may see: their PCI address shows which of the machine's devices they are."""
     process = scene("two_devices").process
     assert set(process.table("gpu_devices").select("device", "address").rows()) == {
         ("Fake GPU [0]", "0000:1B:00.0"),
@@ -194,14 +194,14 @@ def test_a_name_of_ten_thousand_characters_is_kept(scene: Scene) -> None:
     assert name == "n" * 10_000
 
 
-def test_dropped_records_are_said(scene: Scene) -> None:
+def test_dropped_records_are_noted(scene: Scene) -> None:
     dropped = scene("split", env={"FAKE_CUPTI_DROP": "4"})  # every fourth
     assert 20 < len(joined(dropped.process, "kernels")) < 40
     (note,) = dropped.notes
     assert "dropped" in note
 
 
-def test_an_old_cupti_is_said(scene: Scene) -> None:
+def test_an_old_cupti_is_noted(scene: Scene) -> None:
     old = scene("split", env={"FAKE_CUPTI_VERSION": "17"})
     assert old.notes == ["CUPTI is older than CUDA 12.0: GPU kernels are not recorded; mend it with: pip install nvidia-cuda-cupti"]
 
@@ -243,7 +243,7 @@ def test_without_permission_everything_but_samples_is_recorded(scene: Scene) -> 
 
 
 @pytest.mark.parametrize("stays", ["0", "1"])
-def test_a_full_hardware_buffer_is_said_and_survived(scene: Scene, stays: str) -> None:
+def test_a_full_hardware_buffer_is_noted_and_survived(scene: Scene, stays: str) -> None:
     full = scene("split", gpu_sampling=5, env={"FAKE_CUPTI_HARDWARE_SAMPLES": "4000", "FAKE_CUPTI_STAYS_FULL": stays})
     assert len(joined(full.process, "kernels")) == 40
     (note,) = full.notes

@@ -68,8 +68,8 @@ def test_bytes_are_those_of_the_parameters(scene: Scene, env: dict[str, str]) ->
 
 
 def test_bytes_of_every_kind_of_parameters() -> None:
-    told = subprocess.run([str(PROGRAMS / "cuda_call_bytes")], capture_output=True, text=True, check=True).stdout
-    assert {name: int(size) for name, size in map(str.split, told.splitlines())} == {
+    printed = subprocess.run([str(PROGRAMS / "cuda_call_bytes")], capture_output=True, text=True, check=True).stdout
+    assert {name: int(size) for name, size in map(str.split, printed.splitlines())} == {
         "cuMemcpyDtoH_v2": 100,
         "cuMemcpyPeerAsync": 200,
         "cuMemcpyAtoA_v2": 300,
@@ -87,7 +87,7 @@ def test_bytes_of_every_kind_of_parameters() -> None:
     }
 
 
-def test_what_failed_is_told_from_what_tells_of_a_failure(scene: Scene) -> None:
+def test_failed_calls_differ_from_calls_that_report_another_failure(scene: Scene) -> None:
     rows = traced(scene("calls", features=TRACED).process)
     assert rows.filter(pl.col("failed") != 0).select("called", "result").rows() == [("cudaMalloc", OUT_OF_MEMORY)]
     assert of(rows, "cudaStreamQuery")["result"].to_list() == [NOT_READY]
@@ -96,9 +96,9 @@ def test_what_failed_is_told_from_what_tells_of_a_failure(scene: Scene) -> None:
 
 def test_launches_are_those_that_are_recorded_without_tracing(scene: Scene) -> None:
     """One through the runtime is one launch, with its kernel."""
-    found = [scene("calls", features=features).process for features in (UNTRACED, TRACED)]
-    assert [Counter(joined(process, "kernels")["launched"]) for process in found] == [{"launched_here": 7, "calls": 4}] * 2
-    assert found[0].table("launches").height == found[1].table("launches").height
+    runs = [scene("calls", features=features).process for features in (UNTRACED, TRACED)]
+    assert [Counter(joined(process, "kernels")["launched"]) for process in runs] == [{"launched_here": 7, "calls": 4}] * 2
+    assert runs[0].table("launches").height == runs[1].table("launches").height
 
 
 def test_a_launch_has_the_stack_of_its_launch_and_no_other(scene: Scene) -> None:
@@ -128,7 +128,7 @@ def test_calls_are_traced_again_when_another_tool_has_left(scene: Scene) -> None
     assert of(rows, "cuLaunchKernel").height == 30, "and not those meanwhile"
 
 
-def test_cupti_tells_of_nothing_that_was_not_asked_for(scene: Scene) -> None:
+def test_cupti_reports_only_requested_calls(scene: Scene) -> None:
     recorded = scene("untraced", features=UNTRACED)
     assert json.loads(recorded.outcome.stdout) == 0
     assert traced(recorded.process).is_empty()

@@ -41,11 +41,11 @@ def test_where_a_recording_is_full_cupti_is_switched_off(scene: Scene, sampling:
 def test_a_program_ends_though_cupti_cannot(scene: Scene, way: str) -> None:
     ended = scene("leave_holding_a_lock", way)
     assert ended.outcome.status == 3
-    assert len(joined(ended.processes[0], "kernels")) == 10, "what was flushed before"
+    assert len(joined(ended.processes[0], "kernels")) == 10, "records flushed before"
     assert not ended.processes[0].table("process_ends").is_empty()
 
 
-def test_what_was_flushed_survives_a_kill(scene: Scene) -> None:
+def test_flushed_records_survive_a_kill(scene: Scene) -> None:
     killed = scene("killed")
     assert killed.outcome.status == -signal.SIGKILL
     assert len(joined(killed.process, "kernels")) == 10
@@ -87,8 +87,8 @@ def test_recording_goes_on_after_an_exec_that_failed(scene: Scene) -> None:
 
 
 def test_a_child_process_is_recorded_beside_its_parent(scene: Scene) -> None:
-    found = scene("spawns").processes
-    assert [Counter(joined(process, "kernels")["launched"]) for process in found] == [{"much": 30, "little": 10}] * 2
+    recorded_processes = scene("spawns").processes
+    assert [Counter(joined(process, "kernels")["launched"]) for process in recorded_processes] == [{"much": 30, "little": 10}] * 2
 
 
 def test_recording_from_inside_may_begin_and_end_again(tmp_path: Path) -> None:

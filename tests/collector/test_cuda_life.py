@@ -62,7 +62,7 @@ def test_every_event_in_every_state(table: dict[tuple[str, str], Change]) -> Non
     }
 
 
-def test_whatever_happens_cupti_is_asked_in_an_order_that_it_bears(table: dict[tuple[str, str], Change]) -> None:
+def test_any_order_of_events_leads_to_valid_calls_of_cupti(table: dict[tuple[str, str], Change]) -> None:
     """Every history of six events: nothing begins twice or ends without having begun, and all has ended before the subscription does."""
     opposite = {"STOP_WORKER": "START_WORKER", "STOP_SAMPLING": "START_SAMPLING", "DISABLE_ACTIVITY": "ENABLE_ACTIVITY"}
     for history in itertools.product(EVENTS, repeat=6):

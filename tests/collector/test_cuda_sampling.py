@@ -1,4 +1,4 @@
-"""Sampling of programs that run for a while, on the fake driver and the strict fake CUPTI: windows, contexts that go, what fails.
+"""Sampling of programs that run for a while, on the fake driver and the strict fake CUPTI: windows, destroyed contexts, failures.
 
 A kernel of 1 ms gives 1 ms / 2^period samples, and every kernel that has ended is counted exactly.
 """
@@ -56,7 +56,7 @@ def expected(kernels: int) -> int:
 
 
 def test_each_sample_was_taken_in_its_window_and_none_is_lost(scene: Scene) -> None:
-    """The fake decodes as often as it is told, and does not say when."""
+    """The fake decodes as often as it is configured, without reporting when."""
     outcome, process = scene("steady", "2")
     windows = process.table("gpu_windows").sort("end_ns")
     assert windows["samples"].sum() == process.table("gpu_samples")["count"].sum() == expected(int(outcome.stdout))
@@ -81,7 +81,7 @@ def test_more_instructions_than_one_fetch_takes_are_all_there(scene: Scene) -> N
     assert windows.select("begin_ns", "end_ns").is_duplicated().any(), "or it shows nothing"
 
 
-def test_the_period_is_chosen_once_whatever_the_load(scene: Scene) -> None:
+def test_the_period_is_chosen_once_under_any_load(scene: Scene) -> None:
     """Each kernel comes with 20,000 samples of others, a hundred times the budget. The fake ends a program that is sampled anew."""
     outcome, process = scene("steady", "3", gpu_sampling=GpuSampling.AUTO, env={"FAKE_CUPTI_FOREIGN_SAMPLES": "20000"})
     windows = process.table("gpu_windows")
@@ -90,7 +90,7 @@ def test_the_period_is_chosen_once_whatever_the_load(scene: Scene) -> None:
     assert process.table("notes").is_empty()
 
 
-def test_samples_that_are_dropped_are_counted_and_told_once(scene: Scene) -> None:
+def test_dropped_samples_are_counted_and_noted_once(scene: Scene) -> None:
     """Each kernel gives 976 or 977."""
     outcome, process = scene("steady", "1", env={"FAKE_CUPTI_DROPPED_SAMPLES": "100"})
     assert process.table("gpu_windows")["dropped"].sum() == 100 * int(outcome.stdout)
@@ -104,7 +104,7 @@ def test_a_few_dropped_samples_are_not_worth_a_note(scene: Scene) -> None:
     assert process.table("notes").is_empty()
 
 
-def test_after_a_fetch_at_which_cupti_has_ended_itself_it_is_asked_for_nothing_more(scene: Scene) -> None:
+def test_after_cupti_has_ended_itself_in_a_fetch_it_is_not_called_again(scene: Scene) -> None:
     """The fake ends a program that does."""
     outcome, process = scene("steady", "2", env={"FAKE_CUPTI_FAILS": "4"})
     assert process.table("kernels").height < int(outcome.stdout)
@@ -156,7 +156,7 @@ def test_never_two_contexts_of_a_device_however_they_come_and_go(scene: Scene) -
     assert process.table("notes")["text"].to_list() == [ONE_A_DEVICE]
 
 
-def test_a_context_that_goes_while_it_is_fetched_delays_nobody_for_long_and_is_not_touched_again(scene: Scene) -> None:
+def test_a_context_destroyed_during_a_fetch_causes_no_long_delay_and_is_not_used_again(scene: Scene) -> None:
     """A fetch waits for 1.5 s, as if for a lock of the driver that the thread has which destroys the context."""
     _, process = scene("gone_meanwhile", env={"FAKE_CUPTI_SLOW_MS": "1500"})
     assert any("its last samples are missing" in note for note in process.table("notes")["text"])

@@ -87,7 +87,7 @@ def test_the_period_is_the_finest_that_keeps_the_budget_on_a_busy_device(gpu: Gp
 
 
 @pytest.mark.parametrize("unknown", [Gpu(0, 0), Gpu(0, 1_980_000), Gpu(132, 0)], ids=str)
-def test_a_device_that_says_nothing_of_itself_is_sampled_as_a_large_one(unknown: Gpu) -> None:
+def test_an_unknown_device_is_sampled_like_a_large_one(unknown: Gpu) -> None:
     assert Gpu(200, 2_200_000).rate(run(unknown, IDLE, seconds=0).period) <= BUDGET
 
 
@@ -111,19 +111,19 @@ loads = pytest.mark.parametrize("phases", LOADS.values(), ids=list(LOADS))
 
 @pytest.mark.parametrize("gpu", GPUS, ids=str)
 @loads
-def test_whatever_comes_the_buffer_never_fills(gpu: Gpu, phases: tuple[str, ...]) -> None:
-    told = run(gpu, *phases, seconds=300)
-    assert told.looks
-    assert max(look.fill for look in told.looks) < 1000
+def test_the_buffer_never_fills_under_any_load(gpu: Gpu, phases: tuple[str, ...]) -> None:
+    plan = run(gpu, *phases, seconds=300)
+    assert plan.looks
+    assert max(look.fill for look in plan.looks) < 1000
 
 
 @pytest.mark.parametrize("gpu", GPUS, ids=str)
 @pytest.mark.parametrize("setting", [AUTO, 12, 20])
 @loads
 def test_each_sample_was_taken_in_its_window(gpu: Gpu, phases: tuple[str, ...], setting: int) -> None:
-    told = run(gpu, *phases, seconds=150, setting=setting)
-    assert told.windows() or phases == (IDLE,) or gpu.multiprocessors == 1
-    assert all(look.begin <= look.first and look.last <= look.end for look in told.windows())
+    plan = run(gpu, *phases, seconds=150, setting=setting)
+    assert plan.windows() or phases == (IDLE,) or gpu.multiprocessors == 1
+    assert all(look.begin <= look.first and look.last <= look.end for look in plan.windows())
 
 
 @pytest.mark.parametrize("gpu", GPUS, ids=str)
@@ -132,22 +132,22 @@ def test_the_program_can_spare_the_buffer(gpu: Gpu) -> None:
     assert all(run(gpu, IDLE, seconds=0, setting=setting).buffer_bytes <= 512 << 20 for setting in (5, 12, 20, 31))
 
 
-def test_windows_are_little_longer_than_what_is_decoded_at_once() -> None:
-    told = run(H100, BUSY)
-    assert told.decode_ms == 200
-    lengths = [look.end - look.begin for look in told.windows()]
+def test_windows_are_little_longer_than_a_decoded_part() -> None:
+    plan = run(H100, BUSY)
+    assert plan.decode_ms == 200
+    lengths = [look.end - look.begin for look in plan.windows()]
     assert len(lengths) >= 60_000 / 202 - 2, "a window for each decoding"
     assert all(200 <= length <= 275 for length in lengths)
 
 
-def test_it_is_not_looked_often_where_nothing_can_be_found() -> None:
+def test_looks_are_rare_while_the_device_is_idle() -> None:
     """Twice or three times for each decoding while the device is busy; twice a second when it is idle."""
-    told = run(H100, "10000:1000", "10000:0", seconds=40)
-    busy = [look for look in told.looks if 1_000 < look.ms < 10_000]
-    idle = [look for look in told.looks if 15_000 < look.ms < 20_000]
+    plan = run(H100, "10000:1000", "10000:0", seconds=40)
+    busy = [look for look in plan.looks if 1_000 < look.ms < 10_000]
+    idle = [look for look in plan.looks if 15_000 < look.ms < 20_000]
     assert len(busy) <= 3 * 9_000 / 200
     assert 8 <= len(idle) <= 11
-    again = next(look for look in told.windows() if look.ms > 20_000)
+    again = next(look for look in plan.windows() if look.ms > 20_000)
     assert again.ms < 20_750
     assert again.end - again.begin <= 800
 

@@ -65,12 +65,12 @@ def test_another_tool_may_lend_more_buffers_than_we_keep_apart(scene: Scene) -> 
     assert json.loads(many.outcome.stdout) == 0, "all came back to it, and none to us"
 
 
-def test_another_user_has_left_when_nothing_of_theirs_is_on_in_any_context(scene: Scene) -> None:
+def test_another_user_has_left_when_none_of_its_activity_is_on(scene: Scene) -> None:
     by_context = scene("shared_by_context")
     assert Counter(joined(by_context.process, "kernels")["launched"]) == {"little": 10}
 
 
-def test_nobody_waits_in_a_program_that_does_not_use_cuda(scene: Scene, tool: str) -> None:
+def test_a_program_without_cuda_does_not_wait(scene: Scene, tool: str) -> None:
     unused = scene("tool_without_cuda", env={"TOOL": str(TOOLS[tool])})
     assert json.loads(unused.outcome.stdout) is False
 
@@ -99,13 +99,13 @@ def test_a_recording_from_inside_steps_aside_for_a_tool_that_is_linked_with_cupt
     assert Counter(joined(process, "kernels")["launched"]) == {"little": 20}
 
 
-def test_another_tool_that_has_cupti_is_said(scene: Scene) -> None:
-    taken = scene("split", env={"FAKE_CUPTI_TAKEN": "1"})
-    assert taken.notes == ["another tool uses CUPTI in this program: GPU kernels are not recorded"]
+def test_another_tool_with_cupti_is_noted(scene: Scene) -> None:
+    result = scene("split", env={"FAKE_CUPTI_TAKEN": "1"})
+    assert result.notes == ["another tool uses CUPTI in this program: GPU kernels are not recorded"]
 
 
-def test_a_tool_in_our_place_is_said(scene: Scene) -> None:
-    taken = scene("split", env={"CUDA_INJECTION64_PATH": "/opt/nsight/libToolsInjection64.so"})
-    assert taken.notes == [
+def test_a_tool_in_our_variable_is_noted(scene: Scene) -> None:
+    result = scene("split", env={"CUDA_INJECTION64_PATH": "/opt/nsight/libToolsInjection64.so"})
+    assert result.notes == [
         "CUDA loaded /opt/nsight/libToolsInjection64.so in our place (CUDA_INJECTION64_PATH): GPU kernels are not recorded"
     ]

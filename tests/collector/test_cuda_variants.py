@@ -1,4 +1,4 @@
-"""Launches know which specialization of a kernel they are of: by the function, in every way of launching, and for nodes of graphs."""
+"""Launches have the specialization of their kernel: by the function, in every way of launching, and for nodes of graphs."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def readable(process: Process, table: str) -> list[str]:
     return [rows[row - 1] if row else "" for row in process.table(table)["variant"]]
 
 
-def test_launches_are_of_what_their_function_is_known_to_be(process: Process) -> None:
-    found = readable(process, "launches")
+def test_launches_have_the_specialization_of_their_function(process: Process) -> None:
+    launched = readable(process, "launches")
     expected = ["", "first", "second", "", "first again"]
-    assert found[:15] == [name for name in expected for _ in ("cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel")]
-    assert [name for name in found[15:] if name] == ["second"] * 4  # one of them captured
+    assert launched[:15] == [name for name in expected for _ in ("cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel")]
+    assert [name for name in launched[15:] if name] == ["second"] * 4  # one of them captured
 
 
-def test_nodes_are_of_what_was_captured(process: Process) -> None:
+def test_nodes_have_the_specialization_of_the_captured_launch(process: Process) -> None:
     assert readable(process, "graph_nodes") == ["second", ""]

@@ -1,4 +1,4 @@
-"""CUPTI by itself (benchmarks/gpu/gpu_floor.c), a peer of recording: does it ask for what a recording asks? On the strict fake."""
+"""CUPTI by itself, the baseline of our overhead (benchmarks/gpu/gpu_floor.c): does it ask for what a recording asks? On the strict fake."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def hip(tmp_path_factory: pytest.TempPathFactory) -> Hip:
 
 
 @pytest.fixture(scope="module")
-def known(hip: Hip) -> tuple[Outcome, pl.DataFrame]:
+def known_run(hip: Hip) -> tuple[Outcome, pl.DataFrame]:
     return hip.recorded(build("hip_client.cpp", hip.folder, *linked(hip)))
 
 
@@ -59,33 +59,33 @@ def counted(calls: pl.DataFrame) -> dict[str, int]:
     return dict(calls.group_by("function").len().rows())
 
 
-def test_there_are_as_many_calls_as_the_program_made(known: tuple[Outcome, pl.DataFrame]) -> None:
+def test_there_are_as_many_calls_as_the_program_made(known_run: tuple[Outcome, pl.DataFrame]) -> None:
     """Those that the runtime makes of its own functions are none of the program's."""
-    outcome, calls = known
+    outcome, calls = known_run
     assert counted(calls) == json.loads(outcome.stdout)
     assert (calls["stack"] == 0).all() and (calls["thread"] > 0).all()
 
 
-def test_failures(known: tuple[Outcome, pl.DataFrame]) -> None:
+def test_failures(known_run: tuple[Outcome, pl.DataFrame]) -> None:
     """What is not ready yet has not failed; nor has a function that tells of another's failure."""
-    failed = known[1].filter(pl.col("failed") == 1)
+    failed = known_run[1].filter(pl.col("failed") == 1)
     assert failed.select("function", "result", "bytes").rows() == [("hipMemcpy", 1, 0)]
-    assert set(known[1].filter(pl.col("function") == "hipStreamQuery")["result"]) == {600}
+    assert set(known_run[1].filter(pl.col("function") == "hipStreamQuery")["result"]) == {600}
 
 
-def test_bytes(known: tuple[Outcome, pl.DataFrame]) -> None:
-    moved = known[1].filter(pl.col("bytes") > 0).group_by("function").agg(pl.col("bytes").sum())
+def test_bytes(known_run: tuple[Outcome, pl.DataFrame]) -> None:
+    moved = known_run[1].filter(pl.col("bytes") > 0).group_by("function").agg(pl.col("bytes").sum())
     assert dict(moved.rows()) == {"hipMemcpy": 7 * 256, "hipMemset2D": 8 * 3, "hipMemsetD32": 40}
 
 
-def test_a_call_takes_as_long_as_it_took(known: tuple[Outcome, pl.DataFrame]) -> None:
-    took = known[1].select("function", seconds=(pl.col("end_ns") - pl.col("begin_ns")) / 1e9)
+def test_a_call_takes_as_long_as_it_took(known_run: tuple[Outcome, pl.DataFrame]) -> None:
+    took = known_run[1].select("function", seconds=(pl.col("end_ns") - pl.col("begin_ns")) / 1e9)
     for function, seconds in (("hipStreamSynchronize", 0.060), ("hipDeviceSynchronize", 0.150)):
         for each in took.filter(pl.col("function") == function)["seconds"]:
             assert seconds <= each < seconds + 2, "the machine may be busy"
 
 
-def test_who_looks_functions_up_is_traced_too(hip: Hip) -> None:
+def test_functions_found_by_look_up_are_traced_too(hip: Hip) -> None:
     outcome, calls = hip.recorded(hip.looks_up, "lookup", hip.runtime)
     assert counted(calls) == json.loads(outcome.stdout)
     assert plain([hip.looks_up, "lookup", hip.runtime], hip.folder) == outcome
@@ -105,11 +105,11 @@ def test_a_function_that_only_has_the_name_is_called_as_before(hip: Hip) -> None
     assert calls.is_empty()
 
 
-def test_with_stacks_each_call_has_the_one_it_was_made_from(hip: Hip, known: tuple[Outcome, pl.DataFrame]) -> None:
+def test_with_stacks_each_call_has_the_one_it_was_made_from(hip: Hip, known_run: tuple[Outcome, pl.DataFrame]) -> None:
     _, calls = hip.recorded(hip.folder / "hip_client", features=FEATURES | Feature.TRACE_STACKS)
-    assert len(calls) == len(known[1]) and (calls["stack"] > 0).all()
+    assert len(calls) == len(known_run[1]) and (calls["stack"] > 0).all()
 
 
-def test_without_the_feature_there_is_no_row(hip: Hip, known: tuple[Outcome, pl.DataFrame]) -> None:
+def test_without_the_feature_there_is_no_row(hip: Hip, known_run: tuple[Outcome, pl.DataFrame]) -> None:
     outcome, calls = hip.recorded(hip.folder / "hip_client", features=FEATURES & ~Feature.TRACE_HIP)
-    assert outcome == known[0] and calls.is_empty()
+    assert outcome == known_run[0] and calls.is_empty()

@@ -1,4 +1,4 @@
-"""Threads, new programs, exits and waits are followed, and a program cannot tell."""
+"""Threads, new programs, exits and waits are followed, and a program cannot notice."""
 
 from __future__ import annotations
 
@@ -87,13 +87,13 @@ def test_each_orderly_way_out_writes_the_end(scenes: Path, tmp_path: Path, endin
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_new_program_is_recorded_with_whatever_environment(scenes: Path, tmp_path: Path, way: str) -> None:
+def test_a_new_program_is_recorded_with_any_environment(scenes: Path, tmp_path: Path, way: str) -> None:
     command: list[str | Path] = [scenes, "children", way]
     alone, accompanied = plain(command, tmp_path), recorded(command, tmp_path / "p")
     assert accompanied == alone
-    parent, *rest = processes(tmp_path / "p")
-    assert [process.command[1:] for process in rest if process.command[1] == "work"] == [["work", f"child-{way}"]]
-    for process in (parent, rest[-1]):
+    parent, *others = processes(tmp_path / "p")
+    assert [process.command[1:] for process in others if process.command[1] == "work"] == [["work", f"child-{way}"]]
+    for process in (parent, others[-1]):
         assert process.table("cpu_samples")["weight"].sum() > 0
         assert len(process.table("process_ends")) == 1
 

@@ -1,4 +1,4 @@
-"""What a program marks by ITT is in the profile: through Intel's own client, called as its macros call it, and its Python package."""
+"""The profile has a program's ITT regions: through Intel's own client, called as its macros call it, and its Python package."""
 
 from __future__ import annotations
 
@@ -54,44 +54,44 @@ def regions(process: Process) -> pl.DataFrame:
 
 def test_tasks_nest_in_their_domain_with_handles_of_before_and_after(scene: Callable[..., Process]) -> None:
     process = scene("tasks")
-    found = regions(process)
-    assert found.select("api", "kind", "domain", "name").rows() == [
+    marked = regions(process)
+    assert marked.select("api", "kind", "domain", "name").rows() == [
         (int(RegionApi.ITT), NESTED, "made before", "named before"),
         (int(RegionApi.ITT), NESTED, "D", "with an id"),
         (int(RegionApi.ITT), NESTED, "D", "by ex"),
     ]
-    assert found.sort("end_ns")["name"].to_list() == ["by ex", "named before", "with an id"]
+    assert marked.sort("end_ns")["name"].to_list() == ["by ex", "named before", "with an id"]
     assert process.table("notes")["text"].to_list() == ["ITT: a task was ended where none was open: such ends are passed over"]
 
 
-def test_overlapped_tasks_and_regions_are_told_apart_by_their_ids(scene: Callable[..., Process]) -> None:
-    found = regions(scene("overlapped"))
-    assert found.select("kind", "name").rows() == [(FREE, "a"), (FREE, "b"), (FREE, "region"), (FREE, "a again")]
-    assert found.drop_nulls("end_ns").sort("end_ns")["name"].to_list() == ["a", "b", "region"]
-    assert (found["ender"] != found["thread"]).to_list() == [False, True, False, None]
+def test_overlapped_tasks_and_regions_are_distinguished_by_their_ids(scene: Callable[..., Process]) -> None:
+    marked = regions(scene("overlapped"))
+    assert marked.select("kind", "name").rows() == [(FREE, "a"), (FREE, "b"), (FREE, "region"), (FREE, "a again")]
+    assert marked.drop_nulls("end_ns").sort("end_ns")["name"].to_list() == ["a", "b", "region"]
+    assert (marked["ender"] != marked["thread"]).to_list() == [False, True, False, None]
 
 
 def test_metadata_belongs_to_the_innermost_task_or_to_the_one_with_its_id(scene: Callable[..., Process]) -> None:
     process = scene("metadata")
     of = dict(regions(process).select("id", "name").rows())
-    told = [(of[region], value) for region, value in process.table("region_data").select("region", "value").rows()]
-    assert [value for name, value in told[:4] if name == "inner"] == ["18446744073709551615", "[-1, 5]", "0.1", "[0.1, 1e+300, null, 2]"]
-    assert told[4][0] == "inner" and told[4][1].startswith("text\n")
-    assert told[5:] == [("inner", "ends at its 0"), ("inner", "by id"), ("outer", "3")]
+    data = [(of[region], value) for region, value in process.table("region_data").select("region", "value").rows()]
+    assert [value for name, value in data[:4] if name == "inner"] == ["18446744073709551615", "[-1, 5]", "0.1", "[0.1, 1e+300, null, 2]"]
+    assert data[4][0] == "inner" and data[4][1].startswith("text\n")
+    assert data[5:] == [("inner", "ends at its 0"), ("inner", "by id"), ("outer", "3")]
     assert set(process.table("region_data")["key"]) == {"key"}
 
 
 def test_frames_marks_and_events(scene: Callable[..., Process]) -> None:
     process = scene("frames")
-    found = regions(process)
-    frames = found.filter(pl.col("kind") == FRAME)
+    marked = regions(process)
+    frames = marked.filter(pl.col("kind") == FRAME)
     assert frames.select("domain", "name").unique().rows() == [("frames", "frames")]
     assert frames["end_ns"].is_null().to_list() == [False, False, True, False, False]
     assert (frames.drop_nulls("end_ns")["end_ns"] >= frames.drop_nulls("end_ns")["begin_ns"]).all()
-    marks = found.filter(pl.col("kind") == MARK)
+    marks = marked.filter(pl.col("kind") == MARK)
     assert marks.select("domain", "name").rows() == [("frames", "marker"), ("", "mark")]
     assert process.table("region_data").select("region", "key", "value").rows() == [(marks["id"][1], "parameter", "parameter")]
-    events = found.filter(pl.col("kind") == NESTED)
+    events = marked.filter(pl.col("kind") == NESTED)
     assert events.sort("end_ns")["name"].to_list() == ["event 1", "event 2"]
     assert process.table("notes")["text"].to_list() == [
         "ITT: a frame was submitted whose times are of no clock of ours: such frames are passed over",
@@ -114,7 +114,7 @@ def test_counters_have_the_value_after_each_change(scene: Callable[..., Process]
 @pytest.mark.parametrize(
     "env, domains", [({}, ["mine"]), ({"AIFLAME_ITT": "all"}, ["oneDNN::primitive::execute", "dnnl::primitive::execute", "mine"])]
 )
-def test_what_runtimes_mark_for_their_vendors_tools_is_left_out_unless_asked_for(
+def test_regions_of_runtimes_for_their_vendors_tools_are_left_out_by_default(
     scene: Callable[..., Process], env: dict[str, str], domains: list[str]
 ) -> None:
     assert regions(scene("quiet", env=env))["domain"].to_list() == domains
@@ -122,8 +122,8 @@ def test_what_runtimes_mark_for_their_vendors_tools_is_left_out_unless_asked_for
 
 @pytest.mark.parametrize("env, count", [({}, 0), ({"AIFLAME_ITT": "all"}, 2)])
 def test_so_it_is_when_such_a_mark_is_the_first_of_all(scene: Callable[..., Process], env: dict[str, str], count: int) -> None:
-    found = regions(scene("quiet_first", env=env))
-    assert (len(found), found["end_ns"].null_count()) == (count, 0)
+    marked = regions(scene("quiet_first", env=env))
+    assert (len(marked), marked["end_ns"].null_count()) == (count, 0)
 
 
 @pytest.mark.parametrize("env, count", [({}, 0), ({"AIFLAME_ITT": "all"}, 3)])
@@ -145,9 +145,9 @@ def test_a_pause_takes_no_samples_and_says_so(scene: Callable[..., Process]) -> 
     assert (samples < pause["begin_ns"]).sum() > 20 and (samples > pause["end_ns"]).sum() > 20
 
 
-def test_a_process_that_is_killed_loses_nothing_that_began(scene: Callable[..., Process]) -> None:
-    found = regions(scene("killed", status=-9))
-    assert found.select("name", "end_ns").rows() == [("under way", None)]
+def test_regions_begun_before_a_kill_are_kept(scene: Callable[..., Process]) -> None:
+    marked = regions(scene("killed", status=-9))
+    assert marked.select("name", "end_ns").rows() == [("under way", None)]
 
 
 def test_a_hundred_thousand_tasks(scene: Callable[..., Process]) -> None:
@@ -155,7 +155,7 @@ def test_a_hundred_thousand_tasks(scene: Callable[..., Process]) -> None:
     assert len(process.table("regions")) == len(process.table("region_ends")) == 100_000
 
 
-def test_without_the_feature_nothing_is_told(scene: Callable[..., Process]) -> None:
+def test_without_the_feature_no_region_is_recorded(scene: Callable[..., Process]) -> None:
     process = scene("tasks", features=WITHOUT_MEANING & ~Feature.ITT)
     assert process.table("regions").is_empty() and process.table("notes").is_empty()
 
@@ -178,11 +178,11 @@ ittapi.pause(); ittapi.resume()
 """
     assert recorded([sys.executable, "-c", program], tmp_path / "p", features=WITHOUT_MEANING, env=around()) == Outcome(0, "", "")
     (process,) = processes(tmp_path / "p")
-    found = regions(process)
-    assert found.select("domain", "name", "kind").rows() == [
+    marked = regions(process)
+    assert marked.select("domain", "name", "kind").rows() == [
         ("D", "task", NESTED),
         ("D", "overlapped", FREE),
         ("", "event", NESTED),
         ("", "[paused]", FRAME),
     ]
-    assert found["end_ns"].null_count() == 0
+    assert marked["end_ns"].null_count() == 0

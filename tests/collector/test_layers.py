@@ -40,7 +40,7 @@ CELL = MODULE.replace("return self.forward(*args)", "inner = lambda: self.forwar
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What the program printed, and what was recorded of it."""
+    """The program's output, and its recorded processes."""
 
     said: Any
     processes: list[Process]
@@ -52,10 +52,10 @@ class Run:
 
 @pytest.fixture(scope="module", params=VERSIONS)
 def python(request: pytest.FixtureRequest) -> str:
-    found = interpreter(request.param)
-    if found is None:
+    path = interpreter(request.param)
+    if path is None:
         pytest.skip(f"no CPython {request.param} here")
-    return found
+    return path
 
 
 def run(python: str, folder: Path, program: str, *, module: str = MODULE, file: str = "torch/nn/modules/module.py", **options: Any) -> Run:
@@ -69,9 +69,9 @@ def run(python: str, folder: Path, program: str, *, module: str = MODULE, file: 
     source.write_text(start.replace("import _aiflame\n", "" if "features" in options else "import _aiflame\n") + textwrap.dedent(program))
     outcome = recorded([python, source], folder / "profile", **options)
     assert (outcome.status, outcome.stderr) == (0, "")
-    found = processes(folder / "profile")
-    assert all(process.table("notes").is_empty() for process in found)
-    return Run(json.loads(outcome.stdout), found)
+    recorded_processes = processes(folder / "profile")
+    assert all(process.table("notes").is_empty() for process in recorded_processes)
+    return Run(json.loads(outcome.stdout), recorded_processes)
 
 
 Frame = tuple[FrameKind, Any]
@@ -82,7 +82,7 @@ def stacks(process: Process) -> list[list[Frame]]:
     nodes = {row["id"]: (row["parent"], row["frame"]) for row in process.table("stacks").iter_rows(named=True)}
     codes = {row["id"]: str(row["qualname"]) for row in process.table("codes").iter_rows(named=True)}
     layers = {row["id"]: int(row["address"]) for row in process.table("layers").iter_rows(named=True)}
-    found = []
+    result = []
     for node in process.table("cpu_samples")["stack"]:
         frames: list[Frame] = []
         while node:
@@ -90,8 +90,8 @@ def stacks(process: Process) -> list[list[Frame]]:
             kind = FrameKind(word >> 60)
             named = {FrameKind.PYTHON: lambda word: codes[word >> 32 & 0xFFFFFFF], FrameKind.LAYER: lambda word: layers[word & 0xFFFFFFFF]}
             frames.append((kind, named[kind](word) if kind in named else None))
-        found.append(frames[::-1])
-    return found
+        result.append(frames[::-1])
+    return result
 
 
 def layers(frames: list[Frame]) -> list[int]:
@@ -122,31 +122,31 @@ print(json.dumps([id(a), id(b), id(c)]))
 
 @pytest.mark.parametrize("module", [MODULE, CELL], ids=["local", "cell"])
 def test_each_call_is_followed_by_its_module(python: str, tmp_path: Path, module: str) -> None:
-    """Two modules of one class, one inside the other: what distinguishes their calls is the object."""
-    found = run(python, tmp_path, NESTED, module=module)
-    inside = [frames for frames in stacks(found.process) if functions(frames).count("forward") == 3]
+    """Two modules of one class, one inside the other: their calls differ only by the object."""
+    seen = run(python, tmp_path, NESTED, module=module)
+    inside = [frames for frames in stacks(seen.process) if functions(frames).count("forward") == 3]
     assert len(inside) > 10
-    assert all(layers(frames) == found.said for frames in inside)
+    assert all(layers(frames) == seen.said for frames in inside)
     for frames in inside:
         for at, frame in enumerate(frames):
             if frame[0] is FrameKind.LAYER:
                 assert functions([frames[at - 1]]) == ["_call_impl"]
-    outside = [frames for frames in stacks(found.process) if "forward" not in functions(frames) and "spin" in functions(frames)]
+    outside = [frames for frames in stacks(seen.process) if "forward" not in functions(frames) and "spin" in functions(frames)]
     assert outside and not any(layers(frames) for frames in outside)
 
 
 def test_a_layer_is_a_row_with_address_and_class(python: str, tmp_path: Path) -> None:
-    found = run(python, tmp_path, NESTED)
-    rows = found.process.table("layers")
-    assert sorted(rows["address"]) == sorted(found.said)
+    seen = run(python, tmp_path, NESTED)
+    rows = seen.process.table("layers")
+    assert sorted(rows["address"]) == sorted(seen.said)
     types = dict(zip(rows["address"], rows["type"], strict=True))
-    assert [types[address] for address in found.said] == ["A", "B", "B"]
+    assert [types[address] for address in seen.said] == ["A", "B", "B"]
 
 
 def test_without_meaning_there_are_no_layers(python: str, tmp_path: Path) -> None:
-    found = run(python, tmp_path, NESTED, features=EVERYTHING - Feature.MEANING)
-    assert found.process.table("layers").is_empty()
-    assert not any(layers(frames) for frames in stacks(found.process))
+    seen = run(python, tmp_path, NESTED, features=EVERYTHING - Feature.MEANING)
+    assert seen.process.table("layers").is_empty()
+    assert not any(layers(frames) for frames in stacks(seen.process))
 
 
 @pytest.mark.parametrize(
@@ -155,12 +155,12 @@ def test_without_meaning_there_are_no_layers(python: str, tmp_path: Path) -> Non
     ids=["file", "function"],
 )
 def test_other_functions_and_other_files_are_no_layer_calls(python: str, tmp_path: Path, file: str, old: str, new: str) -> None:
-    found = run(python, tmp_path, NESTED, file=file, module=MODULE.replace(old, new) if old else MODULE)
-    assert found.process.table("layers").is_empty()
+    seen = run(python, tmp_path, NESTED, file=file, module=MODULE.replace(old, new) if old else MODULE)
+    assert seen.process.table("layers").is_empty()
 
 
 def test_threads_have_their_own_layers(python: str, tmp_path: Path) -> None:
-    found = run(
+    seen = run(
         python,
         tmp_path,
         """
@@ -179,13 +179,13 @@ def test_threads_have_their_own_layers(python: str, tmp_path: Path) -> None:
         print(json.dumps([id(module) for module in modules]))
         """,
     )
-    for name, address in zip(("one_spins", "two_spins"), found.said, strict=True):
-        inside = [frames for frames in stacks(found.process) if name in functions(frames)]
+    for name, address in zip(("one_spins", "two_spins"), seen.said, strict=True):
+        inside = [frames for frames in stacks(seen.process) if name in functions(frames)]
         assert len(inside) > 5 and all(layers(frames) == [address] for frames in inside)
 
 
 def test_a_generator_runs_inside_the_layer_that_resumes_it(python: str, tmp_path: Path) -> None:
-    found = run(
+    seen = run(
         python,
         tmp_path,
         """
@@ -208,13 +208,13 @@ def test_a_generator_runs_inside_the_layer_that_resumes_it(python: str, tmp_path
         print(json.dumps({"first": id(one), "second": id(two)}))
         """,
     )
-    for name, address in found.said.items():
-        inside = [frames for frames in stacks(found.process) if name in functions(frames) and "steps" in functions(frames)]
+    for name, address in seen.said.items():
+        inside = [frames for frames in stacks(seen.process) if name in functions(frames) and "steps" in functions(frames)]
         assert len(inside) > 5 and all(layers(frames) == [address] for frames in inside)
 
 
 def test_a_call_that_raised_is_over(python: str, tmp_path: Path) -> None:
-    found = run(
+    seen = run(
         python,
         tmp_path,
         """
@@ -235,12 +235,12 @@ def test_a_call_that_raised_is_over(python: str, tmp_path: Path) -> None:
         print(json.dumps(id(catches)))
         """,
     )
-    inside = [frames for frames in stacks(found.process) if "spin" in functions(frames)]
-    assert len(inside) > 10 and all(layers(frames) == [found.said] for frames in inside)
+    inside = [frames for frames in stacks(seen.process) if "spin" in functions(frames)]
+    assert len(inside) > 10 and all(layers(frames) == [seen.said] for frames in inside)
 
 
 def test_an_object_of_another_class_at_an_address_is_another_layer(python: str, tmp_path: Path) -> None:
-    found = run(
+    seen = run(
         python,
         tmp_path,
         """
@@ -255,13 +255,13 @@ def test_an_object_of_another_class_at_an_address_is_another_layer(python: str, 
         print(json.dumps(id(module)))
         """,
     )
-    rows = found.process.table("layers").sort("id")
-    assert rows["address"].to_list() == [found.said] * 2
+    rows = seen.process.table("layers").sort("id")
+    assert rows["address"].to_list() == [seen.said] * 2
     assert rows["type"].to_list() == ["A", "B"]
 
 
-def test_what_is_forgotten_is_another_layer_when_it_is_met_again(python: str, tmp_path: Path) -> None:
-    found = run(
+def test_a_forgotten_module_gets_a_new_row(python: str, tmp_path: Path) -> None:
+    seen = run(
         python,
         tmp_path,
         """
@@ -275,11 +275,11 @@ def test_what_is_forgotten_is_another_layer_when_it_is_met_again(python: str, tm
         print(json.dumps(id(module)))
         """,
     )
-    assert found.process.table("layers")["address"].to_list() == [found.said] * 2
+    assert seen.process.table("layers")["address"].to_list() == [seen.said] * 2
 
 
 def test_a_forked_child_has_layers_of_its_own(python: str, tmp_path: Path) -> None:
-    found = run(
+    seen = run(
         python,
         tmp_path,
         """
@@ -296,10 +296,10 @@ def test_a_forked_child_has_layers_of_its_own(python: str, tmp_path: Path) -> No
         print(json.dumps(id(module)))
         """,
     )
-    parent, child = found.processes
+    parent, child = seen.processes
     for process in (parent, child):
-        assert process.table("layers")["address"].to_list() == [found.said]
-        assert any(layers(frames) == [found.said] for frames in stacks(process))
+        assert process.table("layers")["address"].to_list() == [seen.said]
+        assert any(layers(frames) == [seen.said] for frames in stacks(process))
     assert parent.table("layer_names").is_empty()
     assert child.table("layer_names")["type"].to_list() == ["child"]
 
@@ -343,7 +343,7 @@ def test_torch_s_own_calls(tmp_path: Path) -> None:
     (_, *paths), process = torch_program(tmp_path, "model")
     inside = [layers(frames) for frames in stacks(process) if "Linear.forward" in [value for _, value in frames]]
     assert len(inside) > 10
-    assert {tuple(found) for found in inside} == {tuple(path) for path in paths}
+    assert {tuple(seen) for seen in inside} == {tuple(path) for path in paths}
     rows = dict(process.table("layers").select("id", "address").iter_rows())
     names = {(rows[layer], path) for layer, path in process.table("layer_names").select("layer", "path").iter_rows()}
     assert {(paths[0][2], "0.one"), (paths[3][2], "1.two")} <= names
@@ -354,4 +354,4 @@ def test_a_compiled_module_s_call_is_its_wrapper_s(tmp_path: Path) -> None:
     (outer, *_), process = torch_program(tmp_path, "torch.compile(model, backend='eager')")
     inside = [layers(frames) for frames in stacks(process) if "OptimizedModule.__call__" in [value for _, value in frames]]
     assert len(inside) > 10
-    assert sum(found == outer for found in inside) > 0.8 * len(inside)
+    assert sum(seen == outer for seen in inside) > 0.8 * len(inside)

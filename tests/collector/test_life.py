@@ -74,9 +74,9 @@ os._exit(17)
 def test_a_thousand_python_children_that_leave_by_os_exit(tmp_path: Path) -> None:
     outcome = recorded([sys.executable, "-W", "ignore", "-c", OS_EXIT], tmp_path / "p")
     assert outcome.status == 17, outcome.stderr
-    found = processes(tmp_path / "p")
-    assert len(found) == TIMES + 1
-    assert all(_ended(process) for process in found)
+    recorded_processes = processes(tmp_path / "p")
+    assert len(recorded_processes) == TIMES + 1
+    assert all(_ended(process) for process in recorded_processes)
 
 
 SUB_INTERPRETERS = """
@@ -106,5 +106,5 @@ def _ended(process: Process) -> bool:
     return len(process.table("process_ends")) == 1
 
 
-def _ticks(found: list[Process]) -> int:
-    return sum(int(process.table("cpu_samples")["weight"].sum()) for process in found)
+def _ticks(recorded_processes: list[Process]) -> int:
+    return sum(int(process.table("cpu_samples")["weight"].sum()) for process in recorded_processes)

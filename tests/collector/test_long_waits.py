@@ -17,7 +17,7 @@ RATE = 999
 
 
 def wall_samples(program: str, folder: Path) -> tuple[Any, pl.DataFrame]:
-    """What the program prints as JSON, and its samples of wall-clock time."""
+    """The JSON that the program prints, and its samples of wall-clock time."""
     outcome = recorded([sys.executable, "-S", "-c", f"import json, threading, time\n{program}"], folder / "p", cpu_rate=0, wall_rate=RATE)
     assert outcome.status == 0, outcome.stderr
     (process,) = processes(folder / "p")

@@ -1,4 +1,4 @@
-"""Calls of MPI are traced, whichever MPI it is and in whatever language: how many, how much, with whom and for how long."""
+"""Calls of MPI are traced, for every MPI and language: how many, how much, with whom and for how long."""
 
 from __future__ import annotations
 
@@ -142,49 +142,49 @@ def mpi(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture(scope="module")
-def known(mpi: Mpi) -> Job:
+def known_job(mpi: Mpi) -> Job:
     return job(mpi, 4, mpi.program("mpi_calls.c"))
 
 
-def test_every_call_is_a_row_with_its_bytes(known: Job) -> None:
-    assert known.stdout == ""
-    found = known.calls.group_by("function").agg(pl.len(), pl.col("bytes").sum())
-    assert {function: (calls, size) for function, calls, size in found.rows()} == KNOWN
+def test_every_call_is_a_row_with_its_bytes(known_job: Job) -> None:
+    assert known_job.stdout == ""
+    counts = known_job.calls.group_by("function").agg(pl.len(), pl.col("bytes").sum())
+    assert {function: (calls, size) for function, calls, size in counts.rows()} == KNOWN
 
 
-def test_a_row_says_where_it_was_called_and_when(known: Job) -> None:
-    assert (known.calls["kind"] == int(CallKind.BLOCKING)).all()
-    assert (known.calls["stack"] > 0).all() and (known.calls["thread"] > 0).all()
-    assert (known.calls["end_ns"] >= known.calls["begin_ns"]).all()
+def test_a_row_says_where_it_was_called_and_when(known_job: Job) -> None:
+    assert (known_job.calls["kind"] == int(CallKind.BLOCKING)).all()
+    assert (known_job.calls["stack"] > 0).all() and (known_job.calls["thread"] > 0).all()
+    assert (known_job.calls["end_ns"] >= known_job.calls["begin_ns"]).all()
 
 
-def test_peers(known: Job) -> None:
+def test_peers(known_job: Job) -> None:
     def peers(function: str) -> set[tuple[int, int]]:
-        return set(known.of(function).select("rank", "peer").rows())
+        return set(known_job.of(function).select("rank", "peer").rows())
 
     assert peers("MPI_Isend") == peers("MPI_Sendrecv") == peers("MPI_Put") == {(0, 1), (1, 2), (2, 3), (3, 0)}
     assert peers("MPI_Irecv") == {(0, 3), (1, 0), (2, 1), (3, 2)}
     assert peers("MPI_Mprobe") == {(1, NOBODY)}  # from anyone
     assert peers("MPI_Gatherv") == {(rank, 1) for rank in range(4)}
     assert peers("MPI_Barrier") == {(rank, NOBODY) for rank in range(4)}
-    assert known.of("MPI_Send").filter(pl.col("bytes") == 0, pl.col("failed") == 0)["peer"].to_list() == [NOBODY] * 4
+    assert known_job.of("MPI_Send").filter(pl.col("bytes") == 0, pl.col("failed") == 0)["peer"].to_list() == [NOBODY] * 4
 
 
-def test_a_late_message_is_a_long_receive(known: Job) -> None:
-    (took,) = known.of("MPI_Recv").select((pl.col("end_ns") - pl.col("begin_ns")) / 1e9).to_series()
+def test_a_late_message_is_a_long_receive(known_job: Job) -> None:
+    (took,) = known_job.of("MPI_Recv").select((pl.col("end_ns") - pl.col("begin_ns")) / 1e9).to_series()
     assert 0.19 < took < 5
 
 
-def test_a_call_that_fails_says_so(known: Job) -> None:
-    failed = known.calls.filter(pl.col("failed") == 1)
+def test_a_call_that_fails_says_so(known_job: Job) -> None:
+    failed = known_job.calls.filter(pl.col("failed") == 1)
     assert failed.select("function", "rank", "bytes").rows() == [("MPI_Send", rank, 0) for rank in range(4)]
-    assert (failed["result"] != 0).all() and (known.calls.filter(pl.col("failed") == 0)["result"] == 0).all()
+    assert (failed["result"] != 0).all() and (known_job.calls.filter(pl.col("failed") == 0)["result"] == 0).all()
 
 
-def test_groups(known: Job) -> None:
+def test_groups(known_job: Job) -> None:
     """In the order in which they were made, with the names that they had when they were first used."""
     columns = ("name", "rank", "size", "members")
-    mine = {rank: known.groups.filter(pl.col("rank_in_world") == rank).select(columns).rows() for rank in range(4)}
+    mine = {rank: known_job.groups.filter(pl.col("rank_in_world") == rank).select(columns).rows() for rank in range(4)}
     halves = {rank: ["even", "odd"][rank % 2] for rank in range(4)}
     for rank, rows in mine.items():
         place, members = {0: 1, 1: 1, 2: 0, 3: 0}[rank], ranks_in_bytes([3, 1] if rank % 2 else [2, 0])
@@ -194,10 +194,10 @@ def test_groups(known: Job) -> None:
         # One of two groups: who is in the other is not said.
         assert [row[1:] for row in rows[-3:]] == [(place, 2, members), (place, 2, b""), (rank, 4, b"")]
         assert rows[-1][0] == "memory"
-    assert set(known.of("MPI_Barrier")["group_name"]) == {"MPI_COMM_WORLD", "even", "odd"}
-    assert set(known.of("MPI_Put")["group_name"]) == {"memory"}
-    assert known.of("MPI_Comm_free")["group"].is_between(1, 1 << 30).all()
-    assert set(known.of("MPI_Init")["group"]) == set(known.of("MPI_Waitall")["group"]) == {0}
+    assert set(known_job.of("MPI_Barrier")["group_name"]) == {"MPI_COMM_WORLD", "even", "odd"}
+    assert set(known_job.of("MPI_Put")["group_name"]) == {"memory"}
+    assert known_job.of("MPI_Comm_free")["group"].is_between(1, 1 << 30).all()
+    assert set(known_job.of("MPI_Init")["group"]) == set(known_job.of("MPI_Waitall")["group"]) == {0}
 
 
 def ranks_in_bytes(ranks: list[int]) -> bytes:
@@ -206,13 +206,13 @@ def ranks_in_bytes(ranks: list[int]) -> bytes:
 
 def test_requests_that_are_kept_and_polls(mpi: Mpi) -> None:
     """A poll has no stack: there may be millions."""
-    found = job(mpi, 2, mpi.program("mpi_persistent.c"))
-    polls = dict(tuple(map(int, line.split())) for line in found.stdout.splitlines())
-    tests = found.of("MPI_Test")
+    recorded_job = job(mpi, 2, mpi.program("mpi_persistent.c"))
+    polls = dict(tuple(map(int, line.split())) for line in recorded_job.stdout.splitlines())
+    tests = recorded_job.of("MPI_Test")
     assert {rank: tests.filter(pl.col("rank") == rank).height for rank in range(2)} == polls
     assert (tests["stack"] == 0).all()
-    assert found.of("MPI_Start").height == 2 * 3
-    assert found.of("MPI_Send_init")["bytes"].to_list() == found.of("MPI_Recv_init")["bytes"].to_list() == [24]
+    assert recorded_job.of("MPI_Start").height == 2 * 3
+    assert recorded_job.of("MPI_Send_init")["bytes"].to_list() == recorded_job.of("MPI_Recv_init")["bytes"].to_list() == [24]
 
 
 IN_FORTRAN = {"MPI_Init": 2, "MPI_Comm_dup": 2, "MPI_Allreduce": 2, "MPI_Send": 1, "MPI_Recv": 1, "MPI_Finalize": 2}
@@ -220,44 +220,44 @@ IN_FORTRAN = {"MPI_Init": 2, "MPI_Comm_dup": 2, "MPI_Allreduce": 2, "MPI_Send": 
 
 def test_fortrans_names(mpi: Mpi) -> None:
     """As compilers spell them; what they call in C is not counted again."""
-    found = job(mpi, 2, mpi.program("mpi_fortran_names.c", FORTRAN[mpi.name]))
-    assert found.counts() == IN_FORTRAN | {"MPI_Barrier": 2}
-    assert found.of("MPI_Send").select("rank", "peer", "bytes", "group_name").rows() == [(0, 1, 20, "MPI_COMM_WORLD")]
-    assert found.of("MPI_Allreduce").select("bytes", "group_name").rows() == [(20, "")] * 2
-    assert (found.calls["failed"] == 0).all()
+    recorded_job = job(mpi, 2, mpi.program("mpi_fortran_names.c", FORTRAN[mpi.name]))
+    assert recorded_job.counts() == IN_FORTRAN | {"MPI_Barrier": 2}
+    assert recorded_job.of("MPI_Send").select("rank", "peer", "bytes", "group_name").rows() == [(0, 1, 20, "MPI_COMM_WORLD")]
+    assert recorded_job.of("MPI_Allreduce").select("bytes", "group_name").rows() == [(20, "")] * 2
+    assert (recorded_job.calls["failed"] == 0).all()
 
 
 def test_fortran_2008(mpi: Mpi) -> None:
-    found = job(mpi, 2, mpi.program("mpi_fortran.f90"))
-    assert found.counts() == IN_FORTRAN
-    assert found.of("MPI_Recv").select("rank", "peer", "bytes", "group_name").rows() == [(1, 0, 72, "MPI_COMM_WORLD")]
-    assert found.of("MPI_Allreduce")["bytes"].to_list() == [72, 72]
+    recorded_job = job(mpi, 2, mpi.program("mpi_fortran.f90"))
+    assert recorded_job.counts() == IN_FORTRAN
+    assert recorded_job.of("MPI_Recv").select("rank", "peer", "bytes", "group_name").rows() == [(1, 0, 72, "MPI_COMM_WORLD")]
+    assert recorded_job.of("MPI_Allreduce")["bytes"].to_list() == [72, 72]
 
 
 def test_an_mpi_that_is_visible_to_its_user_alone(mpi: Mpi) -> None:
     plugin = mpi.program("mpi_plugin.c", "-shared", "-fPIC")
     program = mpi.folder / "loads_it"
     subprocess.run([shutil.which("cc") or "gcc", str(PROGRAMS / "mpi_loads_it.c"), "-o", str(program), "-ldl"], check=True)
-    found = job(mpi, 2, program, plugin)
-    assert found.stdout == "2\n2\n"
-    assert found.counts() == {"MPI_Init": 2, "MPI_Allreduce": 2, "MPI_Finalize": 2}
+    recorded_job = job(mpi, 2, program, plugin)
+    assert recorded_job.stdout == "2\n2\n"
+    assert recorded_job.counts() == {"MPI_Init": 2, "MPI_Allreduce": 2, "MPI_Finalize": 2}
 
 
-def test_what_an_mpi_lacks_is_not_found_and_what_we_do_not_know_goes_through(mpi: Mpi) -> None:
+def test_functions_missing_in_an_mpi_stay_missing_and_unknown_ones_are_passed_on(mpi: Mpi) -> None:
     program = mpi.program("mpi_newer.c")
     alone = plain(mpi.command(2, program), mpi.folder, AROUND)
-    found = job(mpi, 2, program)
-    assert sorted(found.stdout.splitlines()) == sorted(alone.stdout.splitlines()) != []
-    assert found.counts() == {"MPI_Init": 2, "MPI_Finalize": 2}
+    recorded_job = job(mpi, 2, program)
+    assert sorted(recorded_job.stdout.splitlines()) == sorted(alone.stdout.splitlines()) != []
+    assert recorded_job.counts() == {"MPI_Init": 2, "MPI_Finalize": 2}
 
 
 def test_a_name_that_is_somebody_elses_is_left_to_them(mpi: Mpi, tmp_path: Path) -> None:
     compiler, source = shutil.which("cc") or "gcc", str(PROGRAMS / "mpi_foreign.c")
     subprocess.run([compiler, "-DLIBRARY", "-shared", "-fPIC", source, "-o", str(mpi.folder / "libforeign.so")], check=True)
     link = [f"-L{mpi.folder}", "-lforeign", f"-Wl,-rpath,{mpi.folder}"]
-    found = job(mpi, 1, mpi.program("mpi_foreign.c", "-DWITH_MPI", *link))
-    assert found.stdout == "2 42\n"
-    assert found.counts() == {"MPI_Init": 1, "MPI_Finalize": 1}
+    recorded_job = job(mpi, 1, mpi.program("mpi_foreign.c", "-DWITH_MPI", *link))
+    assert recorded_job.stdout == "2 42\n"
+    assert recorded_job.counts() == {"MPI_Init": 1, "MPI_Finalize": 1}
     alone = tmp_path / "alone"
     subprocess.run([compiler, source, "-o", str(alone), *link], check=True)
     preload = {"LD_PRELOAD": str(library().with_name("libaiflame_mpi.so"))}
@@ -267,9 +267,9 @@ def test_a_name_that_is_somebody_elses_is_left_to_them(mpi: Mpi, tmp_path: Path)
 
 
 def test_a_call_that_is_left_by_a_jump_does_not_end_tracing(mpi: Mpi) -> None:
-    found = job(mpi, 1, mpi.program("mpi_leaves.c"))
-    assert found.stdout == ""
-    assert found.counts() == {"MPI_Init": 1, "MPI_Barrier": 1, "MPI_Finalize": 1}
+    recorded_job = job(mpi, 1, mpi.program("mpi_leaves.c"))
+    assert recorded_job.stdout == ""
+    assert recorded_job.counts() == {"MPI_Init": 1, "MPI_Barrier": 1, "MPI_Finalize": 1}
 
 
 def test_mpi4py(mpi: Mpi) -> None:
@@ -277,12 +277,12 @@ def test_mpi4py(mpi: Mpi) -> None:
     if importlib.util.find_spec("mpi4py") is None:
         pytest.skip("no mpi4py here: `make test` installs it")
     program = mpi.command(4, sys.executable, PROGRAMS / "mpi_python.py")
-    found = job(mpi, 4, *program[3:], MPI4PY_MPIABI=mpi.name, LD_LIBRARY_PATH=str(with_the_common_name(mpi)))
-    plain_names = found.calls.with_columns(pl.col("function").str.strip_suffix("_c"))
+    recorded_job = job(mpi, 4, *program[3:], MPI4PY_MPIABI=mpi.name, LD_LIBRARY_PATH=str(with_the_common_name(mpi)))
+    plain_names = recorded_job.calls.with_columns(pl.col("function").str.strip_suffix("_c"))
     counts = plain_names.group_by("function").agg(pl.len(), pl.col("bytes").sum())
-    known = {function: (calls, size) for function, calls, size in counts.rows()}
-    pickled = known["MPI_Mrecv"][1]
-    assert known == {
+    counted = {function: (calls, size) for function, calls, size in counts.rows()}
+    pickled = counted["MPI_Mrecv"][1]
+    assert counted == {
         "MPI_Init_thread": (4, 0),
         "MPI_Sendrecv": (12, 12 * 400),
         "MPI_Isend": (4, pickled),
@@ -297,8 +297,8 @@ def test_mpi4py(mpi: Mpi) -> None:
         "MPI_Comm_free": (4, 0),
         "MPI_Finalize": (4, 0),
     }
-    assert ("MPI_Sendrecv_c" in found.counts()) == (mpi.name == "mpich")
-    assert set(found.of("MPI_Barrier").select("rank", "group_name").rows()) == {(rank, f"pair {rank // 2}") for rank in range(4)}
+    assert ("MPI_Sendrecv_c" in recorded_job.counts()) == (mpi.name == "mpich")
+    assert set(recorded_job.of("MPI_Barrier").select("rank", "group_name").rows()) == {(rank, f"pair {rank // 2}") for rank in range(4)}
 
 
 def with_the_common_name(mpi: Mpi) -> Path:

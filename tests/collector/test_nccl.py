@@ -43,18 +43,18 @@ def test_each_call_has_its_name_bytes_and_peer(host: Callable[..., tuple[Outcome
     outcome, (process,) = host(version, "calls")
     mask = GROUP_CALL_COLLECTIVE_P2P if version >= 5 else GROUP_COLLECTIVE_P2P
     assert outcome == Outcome(0, f"done {version} {mask:x}\n", "")
-    told = calls(process)
-    assert told.select("call", "bytes", "peer").rows() == [
+    rows = calls(process)
+    assert rows.select("call", "bytes", "peer").rows() == [
         ("ncclGroup", 0, NONE),
         ("ncclAllReduce RING LL128 24ch", 4000, NONE),
         ("ncclBroadcast RING LL128 24ch", 40, 3),
         ("ncclSend", 40, 1),
         ("ncclRecv", 48, 3),
     ]
-    assert told["failed"].sum() == 0
-    assert set(told["kind"]) == {int(CallKind.BLOCKING)}
-    assert (told["stack"] > 0).all()
-    group, reduce = told.row(0, named=True), told.row(1, named=True)
+    assert rows["failed"].sum() == 0
+    assert set(rows["kind"]) == {int(CallKind.BLOCKING)}
+    assert (rows["stack"] > 0).all()
+    group, reduce = rows.row(0, named=True), rows.row(1, named=True)
     assert 20 * MILLISECOND <= reduce["end_ns"] - reduce["begin_ns"] < 20_000 * MILLISECOND
     assert group["begin_ns"] <= reduce["begin_ns"]
     assert group["end_ns"] >= reduce["end_ns"]
@@ -66,12 +66,12 @@ def test_a_communicator_is_a_group(host: Callable[..., tuple[Outcome, list[Proce
     groups = process.table("groups")
     size = 4 if version >= 4 else 0
     assert groups.select("backend", "rank", "size", "name").rows() == [(int(CallBackend.NCCL), 2, size, "1234abcd5678ef01 world")]
-    told = calls(process).filter(pl.col("call") != "ncclGroup")
-    assert set(told["group"]) == {groups["id"][0]}
+    rows = calls(process).filter(pl.col("call") != "ncclGroup")
+    assert set(rows["group"]) == {groups["id"][0]}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_does_not_end_before_its_communicator_has_failed(host: Callable[..., tuple[Outcome, list[Process]]], version: int) -> None:
+def test_calls_that_outlive_their_communicator_have_failed(host: Callable[..., tuple[Outcome, list[Process]]], version: int) -> None:
     outcome, (process,) = host(version, "aborted")
     assert outcome.status == 0
     assert calls(process).select("call", "failed").rows() == [("ncclAllReduce RING LL128 24ch", 1)]
@@ -96,7 +96,7 @@ def test_more_events_than_are_kept_are_let_go(host: Callable[..., tuple[Outcome,
     assert calls(process).height == 1024
 
 
-def test_nothing_is_asked_of_nccl_when_it_is_not_traced(host: Callable[..., tuple[Outcome, list[Process]]]) -> None:
+def test_nccl_is_left_alone_when_it_is_not_traced(host: Callable[..., tuple[Outcome, list[Process]]]) -> None:
     outcome, (process,) = host(5, "calls", EVERYTHING & ~(Feature.MEANING | Feature.TRACE_NCCL))
     assert outcome == Outcome(0, "done 5 0\n", "")
     assert process.table("calls").is_empty()

@@ -1,4 +1,4 @@
-"""What a program marks by NVTX is in the profile: through the vendor's libraries, versions 2 and 3, and through its Python package."""
+"""The profile has a program's NVTX regions: through the vendor's libraries, versions 2 and 3, and through its Python package."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ NESTED, FREE, MARK = int(RegionKind.NESTED), int(RegionKind.FREE), int(RegionKin
 def vendors(version: int) -> Path:
     """The vendor's library with NVTX of that version in it."""
     file = {2: "nvidia/nvtx/lib/libnvToolsExt.so.1", 3: "nvidia/cu13/lib/libnvtx3interop.so.1"}[version]
-    found = next((Path(folder, file) for folder in sys.path if Path(folder, file).exists()), None)
-    if found is None:
+    library_file = next((Path(folder, file) for folder in sys.path if Path(folder, file).exists()), None)
+    if library_file is None:
         pytest.skip(f"no {Path(file).name} here: `make test` installs it")
-    return found
+    return library_file
 
 
 def around() -> dict[str, str]:
@@ -65,9 +65,9 @@ def payload(kind: int, bits: int) -> float | None:
 
 def test_every_function_of_the_core(scene: Callable[..., list[Process]]) -> None:
     (process,) = scene("everything")
-    found = regions(process)
-    assert (found["api"] == int(RegionApi.NVTX)).all() and (found["domain"] == "").all()
-    assert found.select("name", "kind").rows()[:8] == [
+    marked = regions(process)
+    assert (marked["api"] == int(RegionApi.NVTX)).all() and (marked["domain"] == "").all()
+    assert marked.select("name", "kind").rows()[:8] == [
         ("outer", NESTED),
         ("wïde 🔥", NESTED),
         ("moment", MARK),
@@ -77,15 +77,15 @@ def test_every_function_of_the_core(scene: Callable[..., list[Process]]) -> None
         ("free wïde", FREE),
         ("free ex", FREE),
     ]
-    assert found.filter(pl.col("kind") == MARK)["end_ns"].is_null().all()
-    assert (found.filter(pl.col("kind") != MARK)["end_ns"] >= found.filter(pl.col("kind") != MARK)["begin_ns"]).all()
-    outer, inner = found.row(0, named=True), found.row(1, named=True)
+    assert marked.filter(pl.col("kind") == MARK)["end_ns"].is_null().all()
+    assert (marked.filter(pl.col("kind") != MARK)["end_ns"] >= marked.filter(pl.col("kind") != MARK)["begin_ns"]).all()
+    outer, inner = marked.row(0, named=True), marked.row(1, named=True)
     assert outer["begin_ns"] <= inner["begin_ns"] <= inner["end_ns"] <= outer["end_ns"]
-    categories = found.filter(pl.col("name").str.starts_with("category"))
+    categories = marked.filter(pl.col("name").str.starts_with("category"))
     assert categories.select("category", "color").rows() == [("seven", 0xFF112233), ("ächt", 0xFF112233), ("9", 0xFF112233)]
-    told = {row["name"]: payload(row["payload_type"], row["payload"]) for row in found.iter_rows(named=True)}
-    assert told["outer"] is None and told["ex moment"] == 2**64 - 1
-    assert {name.partition(" ")[2]: value for name, value in told.items() if name.startswith("payload")} == {
+    payloads = {row["name"]: payload(row["payload_type"], row["payload"]) for row in marked.iter_rows(named=True)}
+    assert payloads["outer"] is None and payloads["ex moment"] == 2**64 - 1
+    assert {name.partition(" ")[2]: value for name, value in payloads.items() if name.startswith("payload")} == {
         "u64": 2**63,
         "i64": -5,
         "f64": 0.5,
@@ -97,8 +97,8 @@ def test_every_function_of_the_core(scene: Callable[..., list[Process]]) -> None
 
 def test_domains_have_their_own_nests_categories_and_strings(scene: Callable[..., list[Process]]) -> None:
     (process,) = scene("domains")
-    found = regions(process)
-    assert found.select("domain", "name", "category", "kind").rows() == [
+    marked = regions(process)
+    assert marked.select("domain", "name", "category", "kind").rows() == [
         ("", "default", "", NESTED),
         ("A", "registered", "of A", NESTED),
         ("Bä", "registered wïde", "of B", NESTED),
@@ -106,37 +106,37 @@ def test_domains_have_their_own_nests_categories_and_strings(scene: Callable[...
         ("Bä", "free", "", FREE),
         ("", "default by another way", "", NESTED),
     ]
-    ended = found.drop_nulls("end_ns").sort("end_ns")["name"].to_list()
+    ended = marked.drop_nulls("end_ns").sort("end_ns")["name"].to_list()
     assert ended == ["registered", "default", "default by another way", "registered wïde", "free"]
 
 
-def test_what_is_not_balanced_touches_nothing_else(scene: Callable[..., list[Process]]) -> None:
+def test_unbalanced_ranges_do_not_affect_others(scene: Callable[..., list[Process]]) -> None:
     (process,) = scene("unbalanced")
-    found = regions(process)
-    assert found.filter(pl.col("end_ns").is_not_null())["name"].to_list() == ["inside"]
-    assert found["name"].to_list() == ["popped", "left open", "inside", "of a thread"]
+    marked = regions(process)
+    assert marked.filter(pl.col("end_ns").is_not_null())["name"].to_list() == ["inside"]
+    assert marked["name"].to_list() == ["popped", "left open", "inside", "of a thread"]
     notes = process.table("notes")["text"].to_list()
     assert notes == ["NVTX: a range was popped where none was open: such pops are passed over"]
 
 
 def test_any_text_is_a_name(scene: Callable[..., list[Process]]) -> None:
     (process,) = scene("hostile")
-    told = names(process)
-    assert told[0] == "new\nline" and told[1] == "" and told[2] == "x" * 10_000
-    assert "broken" in told[3] and told[4] == 'nul in json \\ " \x01'
-    assert told[5:7] == ["y" * 10_000, "\N{REPLACEMENT CHARACTER} alone"]
-    assert told[7:] == [""] * 4
+    texts = names(process)
+    assert texts[0] == "new\nline" and texts[1] == "" and texts[2] == "x" * 10_000
+    assert "broken" in texts[3] and texts[4] == 'nul in json \\ " \x01'
+    assert texts[5:7] == ["y" * 10_000, "\N{REPLACEMENT CHARACTER} alone"]
+    assert texts[7:] == [""] * 4
     assert regions(process)["end_ns"].null_count() == 0
 
 
 def test_threads_do_not_disturb_each_other(scene: Callable[..., list[Process]]) -> None:
     (process,) = scene("threads")
-    found = regions(process)
-    assert len(found) == 16_000 and found["end_ns"].null_count() == 0
-    assert (found["ender"] == found["thread"]).all()
-    assert sorted(found.filter(pl.col("name").str.starts_with("outer")).group_by("thread", "name").len()["len"].to_list()) == [1000] * 8
-    assert Counter(found.filter(pl.col("name").str.starts_with("inner"))["name"]) == {f"inner {digit}": 800 for digit in range(10)}
-    for _, of_one in found.sort("begin_ns", "id").group_by("thread"):
+    marked = regions(process)
+    assert len(marked) == 16_000 and marked["end_ns"].null_count() == 0
+    assert (marked["ender"] == marked["thread"]).all()
+    assert sorted(marked.filter(pl.col("name").str.starts_with("outer")).group_by("thread", "name").len()["len"].to_list()) == [1000] * 8
+    assert Counter(marked.filter(pl.col("name").str.starts_with("inner"))["name"]) == {f"inner {digit}": 800 for digit in range(10)}
+    for _, of_one in marked.sort("begin_ns", "id").group_by("thread"):
         outer, inner = of_one[::2], of_one[1::2]
         assert (inner["begin_ns"] >= outer["begin_ns"]).all() and (inner["end_ns"] <= outer["end_ns"]).all()
 
@@ -161,11 +161,11 @@ def test_a_new_program_in_the_same_process_marks_again(scene: Callable[..., list
     assert before.table("region_ends").is_empty()
 
 
-def test_a_process_that_is_killed_loses_nothing_that_began(scene: Callable[..., list[Process]]) -> None:
+def test_regions_begun_before_a_kill_are_kept(scene: Callable[..., list[Process]]) -> None:
     (process,) = scene("killed", status=-9)
-    found = regions(process)
-    assert found["name"].to_list() == [*(f"done {number}" for number in range(100)), "under way"]
-    assert found["end_ns"].null_count() == 1
+    marked = regions(process)
+    assert marked["name"].to_list() == [*(f"done {number}" for number in range(100)), "under way"]
+    assert marked["end_ns"].null_count() == 1
 
 
 def test_a_quarter_of_a_million_ranges(scene: Callable[..., list[Process]]) -> None:
@@ -176,15 +176,15 @@ def test_a_quarter_of_a_million_ranges(scene: Callable[..., list[Process]]) -> N
 
 def test_of_very_many_open_ranges_the_innermost_are_ended(scene: Callable[..., list[Process]]) -> None:
     (process,) = scene("deep")
-    found = regions(process)
-    assert len(found) == 50_000
-    ended = found.filter(pl.col("end_ns").is_not_null())["id"]
+    marked = regions(process)
+    assert len(marked) == 50_000
+    ended = marked.filter(pl.col("end_ns").is_not_null())["id"]
     assert len(ended) >= 10_000
-    assert ended.to_list() == found["id"].tail(len(ended)).to_list()
+    assert ended.to_list() == marked["id"].tail(len(ended)).to_list()
 
 
 @pytest.mark.parametrize("scene_name", ["everything", "hostile"])
-def test_without_the_feature_nothing_is_told(scene: Callable[..., list[Process]], scene_name: str) -> None:
+def test_without_the_feature_no_region_is_recorded(scene: Callable[..., list[Process]], scene_name: str) -> None:
     (process,) = scene(scene_name, features=WITHOUT_MEANING & ~Feature.NVTX)
     assert process.table("regions").is_empty()
 
@@ -208,8 +208,8 @@ nvtx.end_range(free)
 """
     assert recorded([sys.executable, "-c", program], tmp_path / "p", features=WITHOUT_MEANING, env=around()) == Outcome(0, "", "")
     (process,) = processes(tmp_path / "p")
-    told = regions(process).select("domain", "name", "category", "kind", pl.struct("payload_type", "payload")).rows()
-    assert [(*row[:4], payload(row[4]["payload_type"], row[4]["payload"])) for row in told] == [
+    payloads = regions(process).select("domain", "name", "category", "kind", pl.struct("payload_type", "payload")).rows()
+    assert [(*row[:4], payload(row[4]["payload_type"], row[4]["payload"])) for row in payloads] == [
         ("D", "decorated", "C", NESTED, None),
         ("", "inside", "", NESTED, 3),
         ("", "moment", "", MARK, 2.5),

@@ -9,7 +9,7 @@ import pytest
 from live import library, plain, processes, recorded
 
 PROGRAMS = Path(__file__).resolve().parents[2] / ".venv/old-system/usr/bin"
-"""What scripts/test_old_system.py brings."""
+"""Files that scripts/test_old_system.py provides."""
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 LOOP = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; x=$(echo $i); echo $x; exit 3"

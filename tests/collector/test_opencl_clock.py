@@ -1,4 +1,4 @@
-"""Time stamps of OpenCL devices on CLOCK_MONOTONIC, whatever the device's clock is."""
+"""Time stamps of OpenCL devices on CLOCK_MONOTONIC, for any clock of the device."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def commands(kind: str) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("kind", ["raw", "timer"])
 def test_a_clock_that_can_be_read_is_right_from_the_first_command_on(kind: str) -> None:
     """Within what 200 millionths drift in 0.1 s. The median, since a read may be interrupted."""
-    told = commands(kind)
-    assert statistics.median(off for off, _ in told) < 25_000
-    off, took = told[0]
+    offsets = commands(kind)
+    assert statistics.median(off for off, _ in offsets) < 25_000
+    off, took = offsets[0]
     assert off < took / 10, "though it was enqueued at some moment of a long call"
 
 

@@ -24,15 +24,15 @@ def regions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build("omp_regions.cpp", tmp_path_factory.mktemp("programs"), "-fopenmp")
 
 
-def test_libgomps_workers_are_under_who_launched_them(regions: Path, tmp_path: Path) -> None:
+def test_libgomps_workers_are_under_their_launcher(regions: Path, tmp_path: Path) -> None:
     outcome = recorded([regions], tmp_path / "p")
     assert outcome.status == 0
     (process,) = processes(tmp_path / "p")
     _, worker = _ticks_by_thread(process, regions)
     launchers = {"launches_much", "launches_little", "serial"}
-    found = _at_work(process, regions, outcome.stdout)
-    assert [(under, frames & launchers) for under, frames in found if frames & launchers != {under}] == []
-    assert {under for under, _ in found} == launchers
+    at_work = _at_work(process, regions, outcome.stdout)
+    assert [(under, frames & launchers) for under, frames in at_work if frames & launchers != {under}] == []
+    assert {under for under, _ in at_work} == launchers
     assert worker["launches_much", "leaf"] > 0
     assert worker["serial", "leaf"] == 0
     assert worker["leaf",] == worker["main", "leaf"]
@@ -83,7 +83,7 @@ def llvm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 SPINNING = {"KMP_BLOCKTIME": "infinite", "KMP_USE_YIELD": "0", "OMP_DYNAMIC": "false"}
 
 
-def test_workers_of_llvms_runtime_are_under_who_launched_them(llvm: Path, tmp_path: Path) -> None:
+def test_workers_of_llvms_runtime_are_under_their_launcher(llvm: Path, tmp_path: Path) -> None:
     assert recorded([llvm], tmp_path / "p", env=SPINNING).status == 0
     (process,) = processes(tmp_path / "p")
     launcher, worker = _ticks_by_thread(process, llvm)
@@ -113,8 +113,8 @@ class Ticks(Counter[tuple[str, ...]]):
 
 def _at_work(process: Process, program: Path, stays: str) -> list[tuple[str, set[str]]]:
     """Of each tick that came while a thread was in leaf(), by the program's own account: for whom it worked, and what was on its stack."""
-    told = [line.split() for line in stays.splitlines()]
-    stay_of = {(int(tid), int(begin), int(end)): under for under, tid, begin, end in told}
+    fields = [line.split() for line in stays.splitlines()]
+    stay_of = {(int(tid), int(begin), int(end)): under for under, tid, begin, end in fields}
     tids = dict(process.table("threads").select("id", "tid").iter_rows())
     at_work = []
     for thread, time, frames, _ in _samples(process, program):
@@ -139,14 +139,16 @@ def _samples(process: Process, program: Path) -> list[tuple[int, int, set[str], 
     functions = _functions(program)
 
     def names(stack: int) -> set[str]:
-        found = set()
+        frame_names = set()
         while stack:
             stack, frame = nodes[stack]
             if frame >> 60 == FrameKind.MARK:
-                found.add(marks[frame & 0xFFFFFFFF])
+                frame_names.add(marks[frame & 0xFFFFFFFF])
             elif frame >> 60 == FrameKind.NATIVE and frame >> 40 & 0xFFFFF in ours:
-                found |= {name for name, (low, high) in functions.items() if low <= (frame & OFFSET) - 1 < high or low == (frame & OFFSET)}
-        return found
+                frame_names |= {
+                    name for name, (low, high) in functions.items() if low <= (frame & OFFSET) - 1 < high or low == (frame & OFFSET)
+                }
+        return frame_names
 
     samples = process.table("cpu_samples").select("thread", "time_ns", "stack", "weight")
     return [(thread, time, names(stack), weight) for thread, time, stack, weight in samples.iter_rows()]

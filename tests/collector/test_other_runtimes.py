@@ -31,10 +31,10 @@ int main(void) {
 def test_thread_sanitizer(tmp_path: Path) -> None:
     """Its allocator is not ready where a thread begins, before its own start routine."""
     program = tmp_path / "threads"
-    made = subprocess.run(
+    compiled = subprocess.run(
         ["gcc", "-x", "c", "-O1", "-fsanitize=thread", "-pthread", "-", "-o", program], input=THREADS, text=True, check=False
     )
-    if made.returncode:
+    if compiled.returncode:
         pytest.skip("no gcc with ThreadSanitizer")
     command = ["sh", "-c", f"{program}; exit $?"]  # started by one that is recorded, it has its runtime before us
     outcome = recorded(command, tmp_path / "p", wall_rate=999)

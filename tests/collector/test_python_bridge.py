@@ -1,4 +1,4 @@
-"""`_aiflame` and the bootstrap in real interpreters: what Python of ours writes is in the profile, and the program is as it was."""
+"""`_aiflame` and the bootstrap in real interpreters: rows written by our Python code are in the profile, and the program is as it was."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 @pytest.fixture(scope="module", params=VERSIONS)
 def python(request: pytest.FixtureRequest) -> str:
-    found = interpreter(request.param)
-    if found is None:
+    path = interpreter(request.param)
+    if path is None:
         pytest.skip(f"no CPython {request.param} here")
-    return found
+    return path
 
 
 @pytest.fixture
@@ -51,14 +51,14 @@ def run(python: str, folder: Path, program: str, *arguments: str, **options: Any
 
 def said(python: str, folder: Path, program: str, *arguments: str, **options: Any) -> tuple[Any, list[Process]]:
     """A program that prints JSON and nothing goes wrong."""
-    outcome, found = run(python, folder, "import json, sys\n" + textwrap.dedent(program), *arguments, **options)
+    outcome, recorded_processes = run(python, folder, "import json, sys\n" + textwrap.dedent(program), *arguments, **options)
     assert (outcome.status, outcome.stderr) == (0, "")
-    assert all(process.table("notes").is_empty() for process in found)
-    return json.loads(outcome.stdout), found
+    assert all(process.table("notes").is_empty() for process in recorded_processes)
+    return json.loads(outcome.stdout), recorded_processes
 
 
-def notes(found: list[Process]) -> list[str]:
-    return [text for process in found for text in process.table("notes")["text"]]
+def notes(recorded_processes: list[Process]) -> list[str]:
+    return [text for process in recorded_processes for text in process.table("notes")["text"]]
 
 
 # --- The functions --------------------------------------------------------------------------------------------------------
@@ -91,8 +91,8 @@ def test_each_value_comes_to_the_column_it_is_for(python: str, tmp_path: Path) -
     )
     rows, moment = appended
     for name, given in ROWS.items():
-        found = process.table(name).filter(id=rows[name]).drop("id").row(0)
-        assert list(found) == [
+        recorded_processes = process.table(name).filter(id=rows[name]).drop("id").row(0)
+        assert list(recorded_processes) == [
             moment if value == NOW else str(value).encode() if column.type is Type.BLOB else value
             for column, value in zip(TABLE[name].columns, given, strict=True)
         ]
@@ -201,7 +201,7 @@ def test_names_of_layers_belong_to_objects(python: str, tmp_path: Path) -> None:
     assert names["layer"][0] == names["layer"][1] != names["layer"][3]
 
 
-def test_what_is_nowhere_is_no_layer(python: str, tmp_path: Path) -> None:
+def test_an_object_outside_of_models_is_no_layer(python: str, tmp_path: Path) -> None:
     rows, (process,) = said(
         python, tmp_path, "import _aiflame; print(json.dumps([_aiflame.name_layer(a, a, '', '') for a in (0, 7, 1 << 46)]))"
     )
@@ -221,9 +221,9 @@ print(json.dumps([modules, finders, sorted(vars(__builtins__)), sys.path]))
 
 @pytest.mark.parametrize("arguments", [(), ("-I", "-S"), ("-S", "-E"), ("-X", "dev")], ids=" ".join)
 def test_the_modules_and_one_finder_are_all_that_a_program_can_find(python: str, tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    outcome, found = run(python, tmp_path, TRACES, *arguments)
+    outcome, recorded_processes = run(python, tmp_path, TRACES, *arguments)
     alone = plain([python, *arguments, tmp_path / "program.py"], tmp_path)
-    assert (outcome.status, outcome.stderr, notes(found)) == (0, alone.stderr, [])
+    assert (outcome.status, outcome.stderr, notes(recorded_processes)) == (0, alone.stderr, [])
     with_us, without = json.loads(outcome.stdout), json.loads(alone.stdout)
     assert [name for name in with_us[0] if name not in without[0]] == ["_aiflame", "_aiflame_target", "_aiflame_target.bootstrap"]
     assert [name for name in without[0] if name not in with_us[0]] == []
@@ -231,7 +231,7 @@ def test_the_modules_and_one_finder_are_all_that_a_program_can_find(python: str,
     assert with_us[2:] == without[2:]
 
 
-def test_without_meaning_nothing_of_ours_is_there(python: str, tmp_path: Path) -> None:
+def test_without_meaning_our_modules_are_absent(python: str, tmp_path: Path) -> None:
     modules, _ = said(
         python, tmp_path, "print(json.dumps([n for n in sys.modules if 'aiflame' in n]))", features=EVERYTHING - Feature.MEANING
     )
@@ -250,15 +250,15 @@ def test_without_meaning_nothing_of_ours_is_there(python: str, tmp_path: Path) -
 def test_a_bootstrap_that_fails_is_a_note(python: str, tmp_path: Path, target: Path, text: str | None, note: str) -> None:
     if text is not None:
         (target / "bootstrap.py").write_text(text)
-    outcome, found = run(python, tmp_path, "print('fine')")
+    outcome, recorded_processes = run(python, tmp_path, "print('fine')")
     assert (outcome.status, outcome.stdout, outcome.stderr) == (0, "fine\n", "")
-    (told,) = notes(found)
-    assert note in told
+    (recorded_note,) = notes(recorded_processes)
+    assert note in recorded_note
 
 
 def test_the_bootstrap_runs_once_a_process_and_again_after_exec(python: str, tmp_path: Path, target: Path) -> None:
     (target / "bootstrap.py").write_text("import _aiflame\n_aiflame.append('marks', 'bootstrap')")
-    outcome, found = run(
+    outcome, recorded_processes = run(
         python,
         tmp_path,
         """
@@ -271,13 +271,13 @@ def test_the_bootstrap_runs_once_a_process_and_again_after_exec(python: str, tmp
         """,
     )
     assert (outcome.status, outcome.stderr) == (0, "")
-    assert len(found) == 4
-    told = [process.table("marks").filter(text="bootstrap").height for process in found]
-    assert sorted(told) == [0, 0, 1, 1]
+    assert len(recorded_processes) == 4
+    marks = [process.table("marks").filter(text="bootstrap").height for process in recorded_processes]
+    assert sorted(marks) == [0, 0, 1, 1]
 
 
 def test_a_child_of_a_fork_writes_its_own_rows(python: str, tmp_path: Path) -> None:
-    _, found = said(
+    _, recorded_processes = said(
         python,
         tmp_path,
         """
@@ -290,7 +290,7 @@ def test_a_child_of_a_fork_writes_its_own_rows(python: str, tmp_path: Path) -> N
         print(0)
         """,
     )
-    texts = [[text for text in process.table("marks")["text"] if text in ("parent", "child")] for process in found]
+    texts = [[text for text in process.table("marks")["text"] if text in ("parent", "child")] for process in recorded_processes]
     assert texts == [["parent"], ["child"]]
 
 
@@ -310,7 +310,7 @@ def test_sub_interpreters_are_left_alone(python: str, tmp_path: Path) -> None:
 
 
 def test_recording_from_inside_a_program_twice(python: str, tmp_path: Path, target: Path) -> None:
-    """In the second recording the bootstrap is told, and rows go into the second profile."""
+    """In the second recording the bootstrap is notified, and rows go into the second profile."""
     (target / "bootstrap.py").write_text(
         "import _aiflame\n_aiflame.append('marks', 'ran')\ndef recording_began():\n    _aiflame.append('marks', 'again')\n"
     )
@@ -325,8 +325,8 @@ def test_recording_from_inside_a_program_twice(python: str, tmp_path: Path, targ
                 _aiflame.append("marks", name)
         """
     (tmp_path / "program.py").write_text(textwrap.dedent(program))
-    done = subprocess.run([python, "program.py"], cwd=tmp_path, env={**os.environ}, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    result = subprocess.run([python, "program.py"], cwd=tmp_path, env={**os.environ}, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
 
     def texts(name: str) -> list[str]:
         (process,) = processes(tmp_path / name)
@@ -386,33 +386,33 @@ def test_python_is_asked_for_the_names_of_new_layers_in_the_main_thread_while_th
     assert process.table("layers").height == 1
 
 
-def test_nobody_is_asked_again_for_what_has_a_name(python: str, tmp_path: Path) -> None:
+def test_named_layers_are_not_asked_for_again(python: str, tmp_path: Path) -> None:
     then = "_aiflame.name_layer(id(works), id(works), '', 'Works')"
     calls, process = asked(python, tmp_path, then=then, more="for _ in range(300): works()")
     assert len(calls) == 1
     assert process.table("layer_names")["type"].to_list() == ["Works"]
 
 
-def test_what_stays_without_a_name_is_asked_for_ever_more_rarely(python: str, tmp_path: Path) -> None:
+def test_unnamed_layers_are_asked_for_ever_more_rarely(python: str, tmp_path: Path) -> None:
     calls, _ = asked(python, tmp_path, then="calls[-1] = time.monotonic()", wanted=4)
     first, second, third, fourth = calls
     assert second - first >= 0.1 and third - second >= 0.2 and fourth - third >= 0.4
 
 
 @pytest.mark.parametrize(("error", "note"), [("ValueError('x')", True), ("KeyboardInterrupt", False)])
-def test_what_fails_when_asked_is_a_note_but_an_interrupt_is_the_program_s(python: str, tmp_path: Path, error: str, note: bool) -> None:
+def test_a_failure_while_naming_is_a_note_and_an_interrupt_reaches_the_program(python: str, tmp_path: Path, error: str, note: bool) -> None:
     package = tmp_path / "torch/nn/modules"
     package.mkdir(parents=True)
     (package / "module.py").write_text(MODULE)
     program = ASKED.format(then=f"raise {error}", more="", wanted=1, folder=str(package))
-    outcome, found = run(python, tmp_path, program)
+    outcome, recorded_processes = run(python, tmp_path, program)
     if note:
         assert (outcome.status, outcome.stderr) == (0, "")
-        (told,) = notes(found)
-        assert re.fullmatch(r"Python of aiflame's in the program failed at program\.py:\d+: ValueError: x", told)
+        (text,) = notes(recorded_processes)
+        assert re.fullmatch(r"Python of aiflame's in the program failed at program\.py:\d+: ValueError: x", text)
     else:
         assert outcome.status != 0 and "KeyboardInterrupt" in outcome.stderr
-        assert notes(found) == []
+        assert notes(recorded_processes) == []
 
 
 def test_threads_that_hold_cpythons_lock_for_pending_calls_all_the_time_do_not_hang_with_ticks(python: str, tmp_path: Path) -> None:
@@ -463,13 +463,13 @@ def test_threads_that_hold_cpythons_lock_for_pending_calls_all_the_time_do_not_h
 def test_a_free_threaded_build_keeps_its_gil_off_and_its_frames_are_refused_with_the_reason(version: str, tmp_path: Path) -> None:
     python = interpreter(version) or pytest.skip(f"no free-threaded CPython {version} here")
     program = 'import sys; sum(range(3_000_000)); print(sys._is_gil_enabled(), "_aiflame" in sys.modules)'
-    outcome, found = run(python, tmp_path, program)
+    outcome, recorded_processes = run(python, tmp_path, program)
     assert (outcome.status, outcome.stdout) == (0, "False False\n")
-    assert found[0].table("codes").is_empty()
-    assert any("free-threaded" in note for note in notes(found))
+    assert recorded_processes[0].table("codes").is_empty()
+    assert any("free-threaded" in note for note in notes(recorded_processes))
 
 
-def test_tracers_of_the_program_see_nothing_of_ours(python: str, tmp_path: Path) -> None:
+def test_tracers_of_the_program_do_not_see_our_code(python: str, tmp_path: Path) -> None:
     program = """
     import time
     files, profiled = set(), set()

@@ -1,4 +1,4 @@
-"""Frames read from the interpreter's memory are what the interpreter says, in each CPython that is installed here."""
+"""Frames read from the interpreter's memory are those that the interpreter reports, in each CPython that is installed here."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Json = dict[str, Any]
 def python(request: pytest.FixtureRequest) -> str:
     if not LIBRARY.exists():
         pytest.skip(f"no {LIBRARY}: `make test` builds it")
-    found = interpreter(request.param)
-    if found is None:
+    path = interpreter(request.param)
+    if path is None:
         pytest.skip(f"no CPython {request.param} here")
-    return found
+    return path
 
 
 def run(python: str, scenario: str, **environment: str) -> Json:
@@ -41,18 +41,18 @@ def run(python: str, scenario: str, **environment: str) -> Json:
         check=False,
     )
     assert result.returncode == 0, result.stderr
-    found: Json = json.loads(result.stdout)
-    return found
+    findings: Json = json.loads(result.stdout)
+    return findings
 
 
 def test_every_frame_of_a_call_equals_the_interpreters_own_chain(python: str) -> None:
-    found = run(python, "nested")
-    assert found["checks"] > 100 and found["frames"] > 1000
-    assert found["wrong"] == []
-    assert found["codes"] == []
+    findings = run(python, "nested")
+    assert findings["checks"] > 100 and findings["frames"] > 1000
+    assert findings["wrong"] == []
+    assert findings["codes"] == []
 
 
-def test_what_a_thread_states_own_cframe_says_of_a_previous_one_is_not_believed(python: str) -> None:
+def test_the_previous_pointer_of_a_thread_states_own_cframe_is_ignored(python: str) -> None:
     if python_version(python) != (3, 10):
         pytest.skip("later versions write it")
     clean, dirty = run(python, "unwritten")["evaluators"]
@@ -71,36 +71,36 @@ def test_frames_are_grouped_by_their_native_evaluator(python: str) -> None:
 
 
 def test_chains_read_in_a_signal_handler_are_right(python: str) -> None:
-    found = run(python, "ticks")
-    assert found["in_graph"] > 10_000
-    assert found["wrong"] == 0, found["examples"]
-    assert found["missed"] <= found["samples"] / 1000
+    findings = run(python, "ticks")
+    assert findings["in_graph"] > 10_000
+    assert findings["wrong"] == 0, findings["examples"]
+    assert findings["missed"] <= findings["samples"] / 1000
 
 
 def test_a_thread_that_waits_without_the_gil_shows_its_frames(python: str) -> None:
-    found = run(python, "released")
-    assert found["samples"] > 100
-    assert found["others"] == []
+    findings = run(python, "released")
+    assert findings["samples"] > 100
+    assert findings["others"] == []
 
 
 def test_names_and_lines_of_thousands_of_code_objects(python: str) -> None:
-    found = run(python, "codes")
-    assert found["codes"] > 5000 and found["ranges"] > 40_000
-    assert found["names"] == []
-    assert found["lines"] == []
+    findings = run(python, "codes")
+    assert findings["codes"] > 5000 and findings["ranges"] > 40_000
+    assert findings["names"] == []
+    assert findings["lines"] == []
 
 
 def test_an_address_used_again_is_a_new_code_object(python: str) -> None:
-    found = run(python, "reuse")
-    assert found["reuses"] > 3000
-    assert found["wrong"] == 0
+    findings = run(python, "reuse")
+    assert findings["reuses"] > 3000
+    assert findings["wrong"] == 0
 
 
 def test_the_self_test_passes_and_sees_each_wrong_offset(python: str) -> None:
-    found = run(python, "self_test")
-    assert found["verdict"] == 1
-    assert found["faults"].pop("nothing") == EQUAL
-    assert set(found["faults"].values()) == {DIFFERENT}
+    findings = run(python, "self_test")
+    assert findings["verdict"] == 1
+    assert findings["faults"].pop("nothing") == EQUAL
+    assert set(findings["faults"].values()) == {DIFFERENT}
 
 
 def test_the_self_test_passes_above_frames_that_have_not_begun(python: str) -> None:
@@ -112,15 +112,15 @@ def test_loaded_before_the_interpreter_frames_come_at_once_and_the_self_test_whe
     from python_reader import make_profile
 
     make_profile(tmp_path)
-    found = run(python, "preloaded", LD_PRELOAD=str(LIBRARY), PYTHON_READER_PROFILE=str(tmp_path))
-    assert found["before"] == 0 and found["frames"] == 2
-    assert found["after"] == 1
+    findings = run(python, "preloaded", LD_PRELOAD=str(LIBRARY), PYTHON_READER_PROFILE=str(tmp_path))
+    assert findings["before"] == 0 and findings["frames"] == 2
+    assert findings["after"] == 1
 
 
 def test_a_sub_interpreters_frames(python: str) -> None:
-    found = run(python, "sub_interpreter")
-    assert found["samples"] > 20
-    assert found["inside"] >= found["samples"] * 0.95
+    findings = run(python, "sub_interpreter")
+    assert findings["samples"] > 20
+    assert findings["inside"] >= findings["samples"] * 0.95
 
 
 def test_a_thread_without_python_has_no_frames(python: str) -> None:

@@ -116,7 +116,7 @@ def test_where_no_file_can_be_opened_or_grown_the_program_runs_as_alone(setup: s
     assert _seal(tmp_path / "p") >= 1
 
 
-def test_what_all_share_counts_towards_the_limit_of_size(tmp_path: Path) -> None:
+def test_the_shared_file_counts_towards_the_limit_of_size(tmp_path: Path) -> None:
     outcome = recorded(["sh", "-c", SCRIPT], tmp_path / "p", cpu_rate=1, max_bytes=30_000)
     assert outcome.status == 5
     assert sum(file.stat().st_size for file in (tmp_path / "p" / "spool").rglob("*.table")) <= 30_000
@@ -132,7 +132,7 @@ def test_a_command_that_is_longer_than_a_page_is_kept_whole(tmp_path: Path) -> N
     assert [program.table("processes")["command"][0] for program in programs] == [f"/bin/true\0{word}" for word in words]
 
 
-def test_the_executable_is_the_file_that_runs_however_often_and_under_whatever_name(tmp_path: Path) -> None:
+def test_the_recorded_executable_is_the_running_file_under_any_name(tmp_path: Path) -> None:
     real, link, wrapper = tmp_path / "real", tmp_path / "link", tmp_path / "script"
     shutil.copy("/bin/true", real)
     link.symlink_to(real)

@@ -65,7 +65,7 @@ def test_sampling_goes_on_beside_the_programs_own_use(scenes: Path, tmp_path: Pa
 
 
 def test_a_fault_without_a_handler_leaves_the_same_core(scenes: Path, tmp_path: Path) -> None:
-    """The core bit of the wait status, and the signal that a core file would be of."""
+    """The core bit of the wait status, and the signal that would be in a core file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
     command = (sys.executable, "-c", WAIT_STATUS, str(scenes), "default_segv")
     resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))

@@ -33,10 +33,10 @@ def _record(tmp_path: Path, wall_rate: int, *command: str | Path) -> Process:
 
 
 @pytest.mark.parametrize("wall_rate", [0, 999])
-def test_code_that_is_new_is_met_on_the_smallest_stack(scenes: Path, libraries: list[Path], tmp_path: Path, wall_rate: int) -> None:
+def test_new_code_is_looked_up_on_the_smallest_stack(scenes: Path, libraries: list[Path], tmp_path: Path, wall_rate: int) -> None:
     process = _record(tmp_path, wall_rate, scenes, "small_threads", *libraries)
-    known = {Path(path).name for path in process.table("modules")["path"]}
-    assert known >= {library.name for library in libraries}
+    names = {Path(path).name for path in process.table("modules")["path"]}
+    assert names >= {library.name for library in libraries}
 
 
 @pytest.mark.parametrize("wall_rate", [0, 999])
@@ -53,7 +53,7 @@ def test_a_coroutine_may_have_less_stack_than_a_signal_frame(scenes: Path, tmp_p
     assert "[on another stack]" in process.table("marks")["text"].to_list()
 
 
-def test_a_thread_first_met_on_an_alternate_stack_is_unwound_on_its_own(scenes: Path, tmp_path: Path) -> None:
+def test_a_thread_first_sampled_on_an_alternate_stack_is_unwound_on_its_own(scenes: Path, tmp_path: Path) -> None:
     process = _record(tmp_path, 0, scenes, "unseen_thread")
     samples = process.table("cpu_samples")
     assert samples["thread"].n_unique() == 2

@@ -41,8 +41,8 @@ def recording(folder: Path, max_bytes: int = 0) -> Path:
 def write(path: Path, *arguments: object, before: Callable[[], None] | None = None) -> list[int]:
     """Runs the writer to its end; how many records each of its writers finished."""
     command = [str(PROGRAMS / "spool_writer"), str(path), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, preexec_fn=before)
-    return [int(line) for line in done.stdout.split()]
+    result = subprocess.run(command, capture_output=True, text=True, check=True, preexec_fn=before)
+    return [int(line) for line in result.stdout.split()]
 
 
 def check(path: Path, finished: list[int], uncounted: int = 0) -> pl.DataFrame:
@@ -60,9 +60,9 @@ def check(path: Path, finished: list[int], uncounted: int = 0) -> pl.DataFrame:
         | (pl.col("bytes") - number != pl.col("kind").cast(pl.UInt64) * 2**55)
     )
     assert wrong.is_empty()
-    found = dict(rows.group_by("kind").len().rows())
+    counts = dict(rows.group_by("kind").len().rows())
     for writer in range(WRITERS):
-        assert finished[writer] <= found.get(writer, 0) <= finished[writer] + uncounted, f"writer {writer}"
+        assert finished[writer] <= counts.get(writer, 0) <= finished[writer] + uncounted, f"writer {writer}"
     return rows
 
 
@@ -95,7 +95,7 @@ def test_a_new_table_never_gets_the_address_of_one_that_the_program_unmapped(tmp
     assert profile.table("threads")["tid"].to_list() == [7]
 
 
-def test_what_is_written_does_not_stay_in_the_programs_memory(tmp_path: Path) -> None:
+def test_written_chunks_leave_the_programs_memory(tmp_path: Path) -> None:
     path = recording(tmp_path)
     kilobytes, *finished = write(path, "resident", 3_000_000)
     assert finished[0] == 3_000_000  # 150 MB
@@ -165,16 +165,16 @@ def test_no_stack_is_lost_where_memory_is_short(tmp_path: Path) -> None:
     assert sorted(open_profile(path).table("stacks")["frame"].to_list()) == list(range(1, 10_001))
 
 
-@pytest.mark.parametrize(("texts", "told"), [(3, 3), (64, 64), (100, 64)])
-def test_notes_are_told_once_in_each_recording_and_do_not_flood_it(tmp_path: Path, texts: int, told: int) -> None:
+@pytest.mark.parametrize(("texts", "kept"), [(3, 3), (64, 64), (100, 64)])
+def test_each_note_is_recorded_once_per_recording_and_notes_are_limited(tmp_path: Path, texts: int, kept: int) -> None:
     path = recording(tmp_path)
     write(path, "notes", texts)
     rows = open_profile(path).table("notes")
     for process in (0, 1):
-        assert rows.filter(process=process)["text"].to_list() == [f"note {number}" for number in range(told)]
+        assert rows.filter(process=process)["text"].to_list() == [f"note {number}" for number in range(kept)]
 
 
-def test_what_can_be_done_without_is_refused_near_the_size_limit_and_recording_goes_on(tmp_path: Path) -> None:
+def test_optional_data_are_refused_near_the_size_limit_and_recording_goes_on(tmp_path: Path) -> None:
     path = recording(tmp_path, max_bytes=8_000_000)
     finished = write(path, "booked", 4_500_000)
     assert stop(path) == (StopReason.NONE, 0)
@@ -258,9 +258,9 @@ class _Mounted:
     def __call__(self, kind: str, options: str) -> Path:
         mount = self.target / kind
         mount.mkdir()
-        made = subprocess.run(["mount", "-t", kind, "-o", options, kind, str(mount)], capture_output=True, text=True, check=False)
-        if made.returncode:
-            pytest.skip(f"{kind} cannot be mounted here: {made.stderr.strip()}")
+        mounting = subprocess.run(["mount", "-t", kind, "-o", options, kind, str(mount)], capture_output=True, text=True, check=False)
+        if mounting.returncode:
+            pytest.skip(f"{kind} cannot be mounted here: {mounting.stderr.strip()}")
         self._mounts.append(mount)
         return mount
 

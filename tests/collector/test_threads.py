@@ -54,7 +54,7 @@ def test_a_pause_takes_every_ones_ticks_until_it_ends(scenes: Path, tmp_path: Pa
     assert samples.filter(pl.col("time_ns") < start)["weight"].sum() > 20 < samples.filter(pl.col("time_ns") > end)["weight"].sum()
 
 
-def test_a_refused_timer_is_said_once_and_asked_for_again(scenes: Path, tmp_path: Path) -> None:
+def test_a_refused_timer_is_noted_once_and_requested_again(scenes: Path, tmp_path: Path) -> None:
     outcome = recorded([scenes, "limited"], tmp_path / "p")
     assert (outcome.status, outcome.stdout) == (0, "0 5\n"), outcome.stderr
     notes = processes(tmp_path / "p")[0].table("notes")["text"].to_list()

@@ -1,4 +1,4 @@
-"""What a hook and a tick read of torch's autograd is what torch says, wherever they come in."""
+"""A hook and a tick read the same state of autograd that torch reports, at every moment."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def scenes() -> dict[str, Any]:
         pytest.skip("torch is not installed")
     if not LIBRARY.exists():
         pytest.skip("the collector's test programs are not built")
-    done = subprocess.run([sys.executable, str(SCENES), str(LIBRARY)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    result = subprocess.run([sys.executable, str(SCENES), str(LIBRARY)], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    readings: dict[str, Any] = json.loads(result.stdout)
+    return readings
 
 
 @pytest.mark.parametrize(

@@ -69,13 +69,13 @@ gpu.wait()
 print(json.dumps(made))
 """
 
-Made = list[list[int | None]]
+Nodes = list[list[int | None]]
 """A module, None for none, and the number of a node that its call made."""
 
 
 @pytest.fixture(scope="module")
-def recording(tmp_path_factory: pytest.TempPathFactory) -> tuple[Made, Process]:
-    """What the program made, and what was recorded of it."""
+def recording(tmp_path_factory: pytest.TempPathFactory) -> tuple[Nodes, Process]:
+    """The program's nodes, and its recorded process."""
     pytest.importorskip("torch", reason="torch is not installed")
     folder = tmp_path_factory.mktemp("nodes")
     (folder / "program.py").write_text(PROGRAM)
@@ -87,22 +87,22 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> tuple[Made, Process]:
 
 
 @needs_fakes
-def test_each_node_is_of_the_module_that_made_it(recording: tuple[Made, Process]) -> None:
+def test_each_node_belongs_to_the_module_that_made_it(recording: tuple[Nodes, Process]) -> None:
     """Whether it launches or not, in calls that launch and in calls that do not."""
-    made, process = recording
+    printed, process = recording
     assert len(process.table("kernels")) == 1 + 2 * 3
     calls = process.table("layer_calls")
     address = dict(process.table("layers").select("id", "address").iter_rows())
-    found: Made = []
-    for _, number in made:
+    recorded_nodes: Nodes = []
+    for _, number in printed:
         of = calls.filter(pl.col("sequence_begin") <= number, pl.col("sequence_end") > number)
         assert len(of) <= 1
-        found.append([address[of["layer"][0]] if len(of) else None, number])
-    assert found == made
+        recorded_nodes.append([address[of["layer"][0]] if len(of) else None, number])
+    assert recorded_nodes == printed
 
 
 @needs_fakes
-def test_rows_are_of_nodes_that_follow_each_other_in_one_call(recording: tuple[Made, Process]) -> None:
+def test_each_row_covers_successive_nodes_of_one_call(recording: tuple[Nodes, Process]) -> None:
     _, process = recording
     calls = process.table("layer_calls").sort("begin_ns")
     assert len(calls) == 6 * 3

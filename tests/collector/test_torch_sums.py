@@ -61,7 +61,7 @@ print(json.dumps({"made": made, "failed": failed}))
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, object], Process]:
-    """What the program says of itself, and what was recorded of it."""
+    """The program's output, and its recorded process."""
     pytest.importorskip("torch", reason="torch is not installed")
     folder = tmp_path_factory.mktemp("sums")
     (folder / "program.py").write_text(PROGRAM)
@@ -73,14 +73,14 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, objec
 
 def test_each_sum_has_the_node_that_gave_the_first_gradient_and_its_own(recording: tuple[dict[str, object], Process]) -> None:
     """What a node gives twice is its own affair."""
-    told, process = recording
+    printed, process = recording
     rows = process.table("gradient_sums").sort("begin_ns").select("first", "last").rows()
-    assert [list(row) for row in rows] == told["made"]
+    assert [list(row) for row in rows] == printed["made"]
 
 
 def test_an_error_in_a_sum_reaches_the_program(recording: tuple[dict[str, object], Process]) -> None:
-    told, _ = recording
-    assert told["failed"] == "no sums"
+    printed, _ = recording
+    assert printed["failed"] == "no sums"
 
 
 def test_sums_of_a_thread_come_one_after_another(recording: tuple[dict[str, object], Process]) -> None:

@@ -28,20 +28,20 @@ Json = dict[str, Any]
 
 
 def run(program: str, *arguments: object) -> Json:
-    done = subprocess.run([PROGRAMS / program, *map(str, arguments)], capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, (done.returncode, done.stderr)
-    told: Json = json.loads(done.stdout)
-    return told
+    result = subprocess.run([PROGRAMS / program, *map(str, arguments)], capture_output=True, text=True, timeout=600)
+    assert result.returncode == 0, (result.returncode, result.stderr)
+    report: Json = json.loads(result.stdout)
+    return report
 
 
 def workload(name: str, python: str, *, period: int, calls: int, ticks: int, generated: int = 0, path: str = "") -> Json:
     """The tallies of a workload that runs until each has this many stacks."""
     environment = os.environ | {"LD_PRELOAD": str(PROBE), "INTEL_JIT_PROFILER64": str(PROBE), "PYTHONPATH": path}
     command = [python, str(HERE / "unwind_workloads.py"), str(PROBE), name, *map(str, (period, calls, ticks, generated))]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    told: Json = json.loads(done.stdout)
-    return told
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    assert result.returncode == 0, result.stderr
+    report: Json = json.loads(result.stdout)
+    return report
 
 
 @functools.cache
@@ -59,21 +59,21 @@ def python_with(package: str) -> str:
 
 @pytest.mark.parametrize("scene", ["calls", "realigned", "libc", "vdso", "binding", "signal", "exception", "register"])
 def test_at_every_instruction_of_a_program_the_stack_ends_in_the_frames_that_stepped(scene: str) -> None:
-    told = run("unwind_stepped", scene)
-    assert told["steps"] > (10_000 if scene == "exception" else 500)
-    assert told["whole"] == told["steps"]
+    report = run("unwind_stepped", scene)
+    assert report["steps"] > (10_000 if scene == "exception" else 500)
+    assert report["whole"] == report["steps"]
     # Where a register has the return address, the frame that it leads to is the caller.
-    assert told["register_found"] == told["register_returns"] >= (100 if scene == "register" else 0)
+    assert report["register_found"] == report["register_returns"] >= (100 if scene == "register" else 0)
 
 
 # Walks that reuse the last stack.
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_reused_stack_is_the_one_that_a_walk_from_nothing_and_glibc_find(seed: int) -> None:
-    told = run("unwind_chain", seed, 5000)
+def test_a_reused_stack_equals_that_of_a_fresh_walk_and_of_glibc(seed: int) -> None:
+    report = run("unwind_chain", seed, 5000)
     for part, least in (("calls", 5000), ("exceptions", 200), ("thread_exit", 7)):
-        counts = told[part]
+        counts = report[part]
         assert counts["stacks"] >= least
         assert counts["same_as_fresh"] == counts["same_as_glibc"] == counts["stacks"], part
 
@@ -93,17 +93,17 @@ def test_damaged_unwind_tables_give_rules_or_none(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_random_stack_ends_inside_its_memory(seed: int) -> None:
-    told = run("unwind_random", "stacks", seed, 20_000)
-    assert sum(told["endings"]) == 20_000
-    assert told["outside"] == 0
-    assert told["longest"] > 1, "some words were taken for frames"
+    report = run("unwind_random", "stacks", seed, 20_000)
+    assert sum(report["endings"]) == 20_000
+    assert report["outside"] == 0
+    assert report["longest"] > 1, "some words were taken for frames"
 
 
 # Real libraries.
 
 
-def agrees(told: Json) -> None:
-    calls, handler = told["calls"], told["handler"]
+def agrees(report: Json) -> None:
+    calls, handler = report["calls"], report["handler"]
     assert calls["agreed"] >= 0.999 * calls["frames"], calls["parted_at"]
     assert handler["equal"] >= 0.995 * handler["stacks"], handler["parted_at"]
     assert handler["unanswered"] <= 0.05 * handler["stacks"]
@@ -114,9 +114,9 @@ def test_training_with_torch() -> None:
 
 
 def test_run_time_code_and_assembly_lead_to_the_first_frame_of_the_thread() -> None:
-    told = workload("convolution", python_with("torch"), period=100, calls=500, ticks=200, generated=300)
-    agrees(told)
-    assert told["handler"]["outermost"] >= 0.99 * told["handler"]["generated"], told["handler"]["lost_at"]
+    report = workload("convolution", python_with("torch"), period=100, calls=500, ticks=200, generated=300)
+    agrees(report)
+    assert report["handler"]["outermost"] >= 0.99 * report["handler"]["generated"], report["handler"]["lost_at"]
 
 
 def test_numpy() -> None:
@@ -151,8 +151,8 @@ def test_modules_are_followed_while_libraries_come_and_go(program: str, tmp_path
     shutil.copy(PROGRAMS / library.name, library)
     data = tmp_path / "jit-1.dump"
     data.write_bytes(bytes(5000))
-    told = run(program, profile, library, data)
-    assert told == {
+    report = run(program, profile, library, data)
+    assert report == {
         "own": 1,
         "libc": 1,
         "vdso": 1,
@@ -163,14 +163,14 @@ def test_modules_are_followed_while_libraries_come_and_go(program: str, tmp_path
         "extra_ids": 0,
         "extra_mappings": 0,
         "frames_in_deleted": 10,
-        "deleted_id": told["deleted_id"],
+        "deleted_id": report["deleted_id"],
         "frames_in_library": 10,
     }
     (process,) = processes(profile)
     table = process.table("modules")
     rows = {str(path): row for row, path in enumerate(table["path"])}
     assert {str(library), f"{library}.copy", str(data), "[vdso]"} <= rows.keys()
-    assert rows[f"{library}.copy"] + 1 == told["deleted_id"]
+    assert rows[f"{library}.copy"] + 1 == report["deleted_id"]
     assert table["inode"][rows[str(library)]] == library.stat().st_ino
     assert table["device"][rows[str(library)]] == library.stat().st_dev
     assert table["build_id"][rows[str(library)]] == table["build_id"][rows[f"{library}.copy"]]

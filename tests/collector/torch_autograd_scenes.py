@@ -70,13 +70,13 @@ def forward() -> list[Any]:
 
 
 def nodes_of(tensor: torch.Tensor) -> list[Any]:
-    found, waiting = [], [tensor.grad_fn]
+    nodes, waiting = [], [tensor.grad_fn]
     while waiting:
         node = waiting.pop()
-        if node is not None and node not in found:
-            found.append(node)
+        if node is not None and node not in nodes:
+            nodes.append(node)
             waiting += [after for after, _ in node.next_functions]
-    return found
+    return nodes
 
 
 def backward() -> list[Any]:

@@ -24,7 +24,7 @@ def record(tmp_path: Path) -> Recorder:
         timeout: float = 600,
     ) -> Run:
         path = tmp_path / f"run{len(list(tmp_path.glob('run*.aiflame')))}.aiflame"
-        done = subprocess.run(
+        result = subprocess.run(
             [PYTHON, "-m", "aiflame.cli.main", "record", "-o", str(path), *options, "--", *map(str, command)],
             env={**os.environ, **(env or {})},
             input=stdin,
@@ -34,7 +34,7 @@ def record(tmp_path: Path) -> Recorder:
             cwd=tmp_path,
             check=False,
         )
-        return Run(done.returncode, done.stdout, done.stderr, path)
+        return Run(result.returncode, result.stdout, result.stderr, path)
 
     return run
 

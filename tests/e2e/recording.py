@@ -1,4 +1,4 @@
-"""What a recorded run is, where the time went in its tree, and where it went by the program's own account."""
+"""A recorded run, the times in its tree, and where it went by the program's own account."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def kernels(profile: Profile) -> dict[str, dict[str, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """A time that a thread spent in a function, as programs/spin.c tells it."""
+    """A time that a thread spent in a function, as printed by programs/spin.c."""
 
     function: str
     tid: int
@@ -75,12 +75,12 @@ class Stay:
 
 def stays_of(run: Run) -> list[Stay]:
     assert run.status == 0, run.stderr
-    return [Stay(*told) for told in json.loads(run.stdout)]
+    return [Stay(*fields) for fields in json.loads(run.stdout)]
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What the samples say of a function's stays.
+    """A function's stays according to the samples.
 
     A sample stands for the CPU time since the one before: where a stay begins or ends between two, the later one decides for both
     sides. That is a tick on a quiet machine; on a busy one a thread may run for a tenth of a second before a tick finds it running.

@@ -35,7 +35,7 @@ NORM, GELU, ADD = line_of("normed = self.norm(x)"), line_of("functional.gelu(sel
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The same program, in this order, with the same cache as told."""
+    """The same program, in this order, with the caches named below."""
 
     alone: dict[str, Any]
     """Not recorded, empty cache."""
@@ -62,9 +62,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
         # One process compiles: more would be recorded, too.
         env = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(folder / cache), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
         command = [*recorder, PYTHON, str(PROGRAM), SECONDS if name else "0"]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=900, check=False, cwd=folder)
-        assert done.returncode == 0, done.stderr
-        return (open_profile(path) if name else None), json.loads(done.stdout.splitlines()[0])
+        result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=900, check=False, cwd=folder)
+        assert result.returncode == 0, result.stderr
+        return (open_profile(path) if name else None), json.loads(result.stdout.splitlines()[0])
 
     _, alone = run("alone")
     cold, cold_told = run("recorded", "cold", "--keep-ir")
@@ -86,12 +86,12 @@ def store(request: pytest.FixtureRequest, runs: Runs) -> Store:
 def kernels(store: Store) -> pl.DataFrame:
     """The recorded origins, an op a row."""
     rows = store.table("kernel_origins").select("kernel", "module", "origins").rows()
-    told = [
+    reports = [
         {"kernel": kernel, "module": module, "call": number, "in_backward": json.loads(text)["backward"], **op}
         for number, (kernel, module, text) in enumerate(rows)
         for op in json.loads(text)["ops"]
     ]
-    return pl.DataFrame(told)
+    return pl.DataFrame(reports)
 
 
 def samples(store: Store) -> pl.DataFrame:
@@ -107,16 +107,16 @@ def in_kernels(store: Store, rows: pl.DataFrame) -> list[bool]:
     """Which rows' stacks pass through a function of a kernel's."""
     symbols = store.table("symbols").filter(pl.col("name").str.starts_with("cpp_fused")).select("process", "frame")
     words = set(symbols.rows())
-    known: dict[tuple[int, int], bool] = {}
+    under_words: dict[tuple[int, int], bool] = {}
     for process, number, parent, frame in store.table("stacks").sort("process", "id").select("process", "id", "parent", "frame").rows():
-        known[process, number] = (process, frame) in words or known.get((process, parent), False)
-    return [known.get(row, False) for row in rows.select("process", "stack").rows()]
+        under_words[process, number] = (process, frame) in words or under_words.get((process, parent), False)
+    return [under_words.get(row, False) for row in rows.select("process", "stack").rows()]
 
 
-def test_results_are_the_same_to_the_bit_and_nothing_is_compiled_again(runs: Runs) -> None:
-    told = [runs.alone, runs.cold_told, runs.warm_told, runs.foreign_told, runs.reused]
-    assert {each["results"] for each in told} == {runs.alone["results"]}
-    assert {each["graphs"] for each in told} == {2}  # the second batch size makes a graph for any
+def test_results_are_the_same_to_the_bit_and_graphs_are_not_compiled_again(runs: Runs) -> None:
+    reports = [runs.alone, runs.cold_told, runs.warm_told, runs.foreign_told, runs.reused]
+    assert {each["results"] for each in reports} == {runs.alone["results"]}
+    assert {each["graphs"] for each in reports} == {2}  # the second batch size makes a graph for any
 
 
 def test_caches_are_as_good_with_recording_as_without(runs: Runs) -> None:
@@ -157,7 +157,7 @@ def test_backward_kernels_have_the_layers_and_lines_of_the_forward_code(store: S
     assert set(products["layer"]) == {f"layers.{number}.{name}" for number in (0, 1) for name in ("up", "down")}
 
 
-def test_a_warm_cache_tells_the_same_as_a_cold_one(runs: Runs) -> None:
+def test_a_warm_cache_gives_the_same_origins_as_a_cold_one(runs: Runs) -> None:
     assert kernels(runs.warm.store).equals(kernels(runs.cold.store))
 
 
@@ -200,7 +200,7 @@ def used_names(tree: Tree) -> list[str]:
     return [names[frame] for frame in np.unique(tree.frame).tolist()]
 
 
-def test_a_cache_that_was_filled_without_recording_tells_ops_and_lines_and_says_what_is_missing(runs: Runs) -> None:
+def test_a_cache_filled_without_recording_gives_ops_and_lines_and_a_note(runs: Runs) -> None:
     store = runs.foreign.store
     ops = kernels(store)
     fused = ops.filter(pl.col("kernel").str.contains("add_native_layer_norm") & ~pl.col("in_backward"))

@@ -24,9 +24,9 @@ def scene(record: Recorder) -> Callable[..., Run]:
 
     def run(*scene: str, env: dict[str, str] | None = None) -> Run:
         paths = {"LD_LIBRARY_PATH": f"{FAKES / 'driver'}:{FAKES / 'cupti13'}"}
-        done = record(sys.executable, PROGRAMS / "fake_gpu.py", *scene, options=("--gpu-sampling", "64"), env=paths | (env or {}))
-        assert done.status == 0, done.stderr
-        return done
+        recording = record(sys.executable, PROGRAMS / "fake_gpu.py", *scene, options=("--gpu-sampling", "64"), env=paths | (env or {}))
+        assert recording.status == 0, recording.stderr
+        return recording
 
     return run
 
@@ -65,10 +65,10 @@ def test_stalls_reach_the_source_line_in_the_kernel(scene: Callable[..., Run]) -
 
 def below(tree: Tree, name: str) -> set[str]:
     """Names of the frames on which a frame of that name stands."""
-    names, found = tree.frames["name"].to_list(), set()
+    names, callees = tree.frames["name"].to_list(), set()
     for node in range(1, len(tree)):
         if names[tree.frame[node]] == name and not under(tree, name)[tree.parent[node]]:
             while node:
                 node = int(tree.parent[node])
-                found.add(names[tree.frame[node]])
-    return found
+                callees.add(names[tree.frame[node]])
+    return callees

@@ -37,22 +37,22 @@ def run_demo(folder: Path, *options: str, **environment: str) -> subprocess.Comp
 
 @pytest.fixture(scope="module")
 def cpu_demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The folder in which the demo ran, and what it printed."""
+    """The folder in which the demo ran, and its output."""
     folder = tmp_path_factory.mktemp("demo")
     if sys.version_info >= (3, 11):
         # A module of the person's own, with the name of one that the workload imports.
         (folder / "random.py").write_text("raise SystemExit('imported from the current folder')")
-    done = run_demo(folder, "--device", "cpu", "--seconds", "3")
-    assert done.returncode == 0, done.stderr
-    return folder, done.stdout
+    process = run_demo(folder, "--device", "cpu", "--seconds", "3")
+    assert process.returncode == 0, process.stderr
+    return folder, process.stdout
 
 
 @pytest.fixture(scope="module")
 def opencl_demo(opencl_device: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Profile, str]:
     folder = tmp_path_factory.mktemp("opencl")
-    done = run_demo(folder, "--device", "opencl", "--seconds", "3")
-    assert done.returncode == 0, done.stderr
-    return aiflame.open(folder / "aiflame-demo.aiflame"), done.stdout
+    process = run_demo(folder, "--device", "opencl", "--seconds", "3")
+    assert process.returncode == 0, process.stderr
+    return aiflame.open(folder / "aiflame-demo.aiflame"), process.stdout
 
 
 @pytest.fixture(scope="module")
@@ -113,9 +113,9 @@ def test_frames_go_down_to_an_instruction_at_its_offset(tree: Tree) -> None:
 
 def test_a_profile_that_a_person_named_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "mine.aiflame").mkdir()
-    done = run_demo(tmp_path, "--device", "cpu", "--seconds", "0.1", "-o", "mine.aiflame")
-    assert done.returncode == 1
-    assert "mine.aiflame exists" in done.stderr
+    process = run_demo(tmp_path, "--device", "cpu", "--seconds", "0.1", "-o", "mine.aiflame")
+    assert process.returncode == 1
+    assert "mine.aiflame exists" in process.stderr
 
 
 def test_opencl_shows_the_three_kernels(opencl_demo: tuple[Profile, str]) -> None:
@@ -145,18 +145,18 @@ def test_samples_in_a_kernel_that_runs_on_the_cpu_are_its_instructions(opencl_de
 
 
 def test_without_a_gpu_and_without_opencl_it_runs_on_the_cpu_and_says_why(tmp_path: Path) -> None:
-    done = run_demo(tmp_path, "--seconds", "0.5", CUDA_VISIBLE_DEVICES="", OCL_ICD_VENDORS=str(tmp_path), OCL_ICD_FILENAMES="")
-    assert done.returncode == 0, done.stderr
-    not_cuda, not_opencl, recording, *_ = done.stdout.splitlines()
+    process = run_demo(tmp_path, "--seconds", "0.5", CUDA_VISIBLE_DEVICES="", OCL_ICD_VENDORS=str(tmp_path), OCL_ICD_FILENAMES="")
+    assert process.returncode == 0, process.stderr
+    not_cuda, not_opencl, recording, *_ = process.stdout.splitlines()
     assert re.fullmatch(r"Not on a GPU by CUDA: .+", not_cuda)
     assert re.fullmatch(r"Not on OpenCL: .*(OpenCL has no device here|there is no OpenCL here).*", not_opencl)
     assert recording == "Recording 0.5 s of one matrix product in three ways on the CPU ..."
 
 
 def test_with_opencl_it_runs_there(opencl_device: str, tmp_path: Path) -> None:
-    done = run_demo(tmp_path, "--seconds", "0.1", CUDA_VISIBLE_DEVICES="")
-    assert done.returncode == 0, done.stderr
-    assert "on OpenCL ..." in done.stdout
+    process = run_demo(tmp_path, "--seconds", "0.1", CUDA_VISIBLE_DEVICES="")
+    assert process.returncode == 0, process.stderr
+    assert "on OpenCL ..." in process.stdout
 
 
 def test_a_wrong_product_ends_the_workload() -> None:

@@ -36,15 +36,15 @@ def multiply(libraries: Path, **environment: str) -> subprocess.CompletedProcess
 
 
 def test_every_call_is_as_the_driver_and_the_compiler_want_it(cuda: Path) -> None:
-    done = multiply(cuda)
-    assert done.stderr == ""
-    assert done.stdout == "1 step on a GPU of the test: each multiplied two 128 x 128 matrices in three ways\n"
+    result = multiply(cuda)
+    assert result.stderr == ""
+    assert result.stdout == "1 step on a GPU of the test: each multiplied two 128 x 128 matrices in three ways\n"
 
 
 def test_a_wrong_product_is_found(cuda: Path) -> None:
-    done = multiply(cuda, WRONG_PRODUCT="1")
-    assert done.returncode == 1
-    assert "a product is wrong" in done.stderr
+    result = multiply(cuda, WRONG_PRODUCT="1")
+    assert result.returncode == 1
+    assert "a product is wrong" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,10 @@ def test_a_wrong_product_is_found(cuda: Path) -> None:
         ({"DOES_NOT_COMPILE": "1"}, "nvrtcCompileProgram failed: does not compile, says the test: line 3 is wrong"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line(cuda: Path, environment: dict[str, str], said: str) -> None:
-    done = multiply(cuda, **environment)
-    assert done.returncode == 1
-    assert done.stderr.strip() == said
+def test_an_impossible_request_is_reported_in_one_line(cuda: Path, environment: dict[str, str], said: str) -> None:
+    result = multiply(cuda, **environment)
+    assert result.returncode == 1
+    assert result.stderr.strip() == said
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The programs of examples/, recorded as their pages tell."""
+"""The programs of examples/, recorded as their pages describe."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_matmul_runs_one_way_alone(opencl_device: str, record: Recorder) -> None
     assert run.profile().table("kernels").height == 1 + 3
 
 
-def test_matmul_says_which_ways_there_are(record: Recorder) -> None:
+def test_matmul_lists_its_ways(record: Recorder) -> None:
     run = record(PYTHON, MATMUL / "matmul.py", "magic")
     assert run.status == 2
     assert "there is no way magic: choose from basic, blocked, tiled" in run.stderr

@@ -1,4 +1,4 @@
-"""torch.distributed on Gloo with four ranks: every collective, peer and wait that the program made is a row, and says what it was."""
+"""torch.distributed on Gloo with four ranks: every collective, peer and wait that the program made is a row with its data."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ LAUNCHERS = {"torchrun": ["-m", "torch.distributed.run", "--nproc-per-node", "4"
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    told: dict[str, Any]
+    facts: dict[str, Any]
     calls: pl.DataFrame
     """With `call`, the name."""
     groups: pl.DataFrame
 
     def operations(self) -> pl.DataFrame:
         """Of the program's own, in their order: not those of the training, which comes last, nor the one that failed."""
-        return self.calls.filter(pl.col("call").str.starts_with("gloo:"), pl.col("begin_ns") < self.told["training"], pl.col("failed") == 0)
+        before_training = pl.col("begin_ns") < self.facts["training"]
+        return self.calls.filter(pl.col("call").str.starts_with("gloo:"), before_training, pl.col("failed") == 0)
 
     def training(self) -> pl.DataFrame:
-        return self.calls.filter(pl.col("begin_ns") >= self.told["training"])
+        return self.calls.filter(pl.col("begin_ns") >= self.facts["training"])
 
 
 @pytest.fixture(scope="module", params=LAUNCHERS)
@@ -45,7 +46,7 @@ def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     path = folder / "run.aiflame"
     spawn = ["spawn"] if request.param == "spawn" else []
     command = [PYTHON, *LAUNCHERS[request.param], str(PROGRAMS / "gloo_ranks.py"), str(folder), *spawn]
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "aiflame.cli.main", "record", "-o", str(path), "--", *command],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -54,8 +55,8 @@ def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         cwd=folder,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    profile = Run(0, done.stdout, done.stderr, path).profile()
+    assert result.returncode == 0, result.stderr
+    profile = Run(0, result.stdout, result.stderr, path).profile()
     rows = profile.table("ranks")
     assert dict(rows.group_by("process").agg(pl.col("rank").last()).select("rank", pl.lit(4)).rows()) == dict.fromkeys(range(4), 4)
     names = profile.table("call_names").filter(pl.col("backend") == int(CallBackend.TORCH))
@@ -74,32 +75,32 @@ def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def test_each_call_is_a_row_with_its_bytes_and_its_peer(ranks: list[Rank]) -> None:
     for rank in ranks:
-        made = Counter(rank.operations().select("call", "bytes", "peer").rows())
+        operations = Counter(rank.operations().select("call", "bytes", "peer").rows())
         # Those that DistributedDataParallel makes when it is built stand before the training: a gather of sizes, broadcasts of parameters.
-        expected = Counter(tuple(call) for call in rank.told["calls"])
-        assert expected - made == Counter()
-        assert {call for call, _, _ in (made - expected)} <= {"gloo:all_gather", "gloo:broadcast"}
+        expected = Counter(tuple(call) for call in rank.facts["calls"])
+        assert expected - operations == Counter()
+        assert {call for call, _, _ in (operations - expected)} <= {"gloo:all_gather", "gloo:broadcast"}
 
 
 def test_an_operation_is_asynchronous_and_has_a_stack(ranks: list[Rank]) -> None:
     for rank in ranks:
-        made = rank.operations()
-        assert (made["stack"] > 0).all()
-        kinds = dict(made.group_by("call").agg(pl.col("kind").unique()).rows())
+        operations = rank.operations()
+        assert (operations["stack"] > 0).all()
+        kinds = dict(operations.group_by("call").agg(pl.col("kind").unique()).rows())
         assert kinds.pop("gloo:monitored_barrier") == [BLOCKING]
         assert all(kind == [ASYNC] for kind in kinds.values())
 
 
-def test_waits_are_rows_of_who_waited(ranks: list[Rank]) -> None:
+def test_waits_are_rows_of_the_waiting_rank(ranks: list[Rank]) -> None:
     for rank in ranks:
-        waits = rank.calls.filter(pl.col("call") == "c10d:wait", pl.col("begin_ns") < rank.told["training"])
-        assert waits.height >= rank.told["waits"]
+        waits = rank.calls.filter(pl.col("call") == "c10d:wait", pl.col("begin_ns") < rank.facts["training"])
+        assert waits.height >= rank.facts["waits"]
         assert set(waits["kind"]) == {BLOCKING}
         assert waits["bytes"].sum() == 0
 
 
 def test_a_straggler_is_seen_in_the_duration_of_the_others(ranks: list[Rank]) -> None:
-    bytes_ = ranks[0].told["straggler"]
+    bytes_ = ranks[0].facts["straggler"]
     calls = [rank.operations().filter(pl.col("bytes") == bytes_).row(0, named=True) for rank in ranks]
     late = calls[3]["begin_ns"]
     for call in calls[:3]:
@@ -109,7 +110,7 @@ def test_a_straggler_is_seen_in_the_duration_of_the_others(ranks: list[Rank]) ->
 
 def test_a_call_that_raised_has_failed(ranks: list[Rank]) -> None:
     for rank in ranks:
-        assert "unsupported" in rank.told["failed"]
+        assert "unsupported" in rank.facts["failed"]
         failed = rank.calls.filter(pl.col("failed") == 1)
         assert failed.select("call", "kind").rows() == [("gloo:all_reduce", BLOCKING)]
 
@@ -117,11 +118,11 @@ def test_a_call_that_raised_has_failed(ranks: list[Rank]) -> None:
 def test_buckets_of_a_training_are_reduced_where_the_backward_pass_was(ranks: list[Rank]) -> None:
     for rank in ranks:
         reduced = rank.training().filter(pl.col("call") == "gloo:all_reduce")
-        assert sorted(reduced["bytes"]) == sorted(rank.told["buckets"])
+        assert sorted(reduced["bytes"]) == sorted(rank.facts["buckets"])
         assert (reduced["autograd"] >= BACKWARD).all()
         assert (reduced["sequence"] != UNKNOWN).all()
         finalized = rank.training().filter(pl.col("call") == "c10d:wait_for_buckets")
-        assert finalized.height == rank.told["steps"]
+        assert finalized.height == rank.facts["steps"]
         assert (finalized["autograd"] >= BACKWARD).all()
 
 
@@ -141,4 +142,4 @@ def test_groups_have_their_members(ranks: list[Rank]) -> None:
 
 
 def test_torchs_own_profiler_sees_its_collectives_beside_us(ranks: list[Rank]) -> None:
-    assert all(rank.told["profiler"] for rank in ranks)
+    assert all(rank.facts["profiler"] for rank in ranks)

@@ -1,4 +1,4 @@
-"""Programs whose answer is known: what they say they used is what the tree must show."""
+"""Programs with a known answer: the tree must show the times that they report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from interpreters import VERSIONS, interpreter
 
 
 def shown_as_spent(profile: Profile, stays: list[Stay]) -> None:
-    """Each sample is under the function that its thread was in at that moment, and the time too, as far as samples can tell."""
+    """Each sample is under the function that its thread was in at that moment, and the time too, as far as samples can show."""
     tree = profile.tree("cpu-time")
     for function in ("a", "b"):
         own = [stay for stay in stays if stay.function == function]

@@ -16,25 +16,25 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reas
 PROGRAM = PROGRAMS / "intra_without_device.py"
 
 
-def test_some_launches_are_of_the_instrumented_twin_and_its_records_are_kept(record: Recorder, tmp_path: Path) -> None:
+def test_some_launches_use_the_instrumented_twin_and_its_records_are_kept(record: Recorder, tmp_path: Path) -> None:
     run = record(sys.executable, PROGRAM, options=("--no-seal", "--intra", "loads,regions:^add$"), env={"TRITON_CACHE_DIR": str(tmp_path)})
     assert run.status == 0, run.stderr
     assert run.stdout.split() == ["twin", "twin", "plain", "twin", "plain"]
     folder = Folder.open(run.path).folder(captures.FOLDER)
     (pid,) = captures.pids(folder)
-    found = captures.read(folder, pid)
-    (kernel,) = found.kernels.values()
+    recorded = captures.read(folder, pid)
+    (kernel,) = recorded.kernels.values()
     assert kernel.name == "add" and [scope.name for scope in kernel.scopes] == ["kernel", "issue load x", "wait load x"]
-    assert [launch.number for launch in found.launches] == [1, 2, 4]
+    assert [launch.number for launch in recorded.launches] == [1, 2, 4]
 
 
-def test_what_cannot_be_timed_is_said(record: Recorder, tmp_path: Path) -> None:
+def test_kernels_that_cannot_be_timed_are_noted(record: Recorder, tmp_path: Path) -> None:
     run = record(sys.executable, PROGRAM, options=("--intra", "mma"), env={"TRITON_CACHE_DIR": str(tmp_path)})
     assert run.status == 0 and run.stdout.split() == ["plain"] * 5
     assert [note for note in run.profile().store.notes() if "add stays as it is: the passes found nothing to time" in note]
 
 
-def test_without_the_option_kernels_are_what_they_are(record: Recorder, tmp_path: Path) -> None:
+def test_without_the_option_kernels_are_unchanged(record: Recorder, tmp_path: Path) -> None:
     run = record(sys.executable, PROGRAM, options=("--no-seal",), env={"TRITON_CACHE_DIR": str(tmp_path)})
     assert run.status == 0 and run.stdout.split() == ["plain"] * 5
 

@@ -1,4 +1,4 @@
-"""Code made at run time: named by what its maker wrote down, and crossed by the stacks."""
+"""Code generated at run time: stacks cross it, and it has the names that its compiler wrote down."""
 
 from __future__ import annotations
 

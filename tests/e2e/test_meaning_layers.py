@@ -98,11 +98,11 @@ def train(record: Recorder, tmp_path: Path) -> Callable[[str], Seen]:
     def run(way: str) -> Seen:
         call, wrap = WAYS[way]
         text = TRAINING.replace("CALL", call).replace("WRAP", wrap)
-        done = record(PYTHON, program(tmp_path, text), env={"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"})
-        assert done.status == 0, done.stderr
-        profile = done.profile().store
-        found, of_ops, items = layers(profile), ops(profile), sample_items(profile, 0)
-        return Seen(items["weight"].cast(int).to_numpy(), origins(profile, items, found, of_ops), found, of_ops)
+        recording = record(PYTHON, program(tmp_path, text), env={"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"})
+        assert recording.status == 0, recording.stderr
+        profile = recording.profile().store
+        of_layers, of_ops, items = layers(profile), ops(profile), sample_items(profile, 0)
+        return Seen(items["weight"].cast(int).to_numpy(), origins(profile, items, of_layers, of_ops), of_layers, of_ops)
 
     return run
 

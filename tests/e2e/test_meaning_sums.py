@@ -1,4 +1,4 @@
-"""Recorded training: each sum of gradients is of the innermost layer in which the summed tensor was used."""
+"""Recorded training: each sum of gradients belongs to the innermost layer in which the summed tensor was used."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ BLOCK = ("act", "", "mlp", "", "")
 STEP = ["norm", *(".".join(filter(None, (block, place))) for block in ("layers.1", "layers.0") for place in BLOCK)]
 
 
-def test_a_sum_is_of_the_layer_that_holds_all_ops_which_used_the_tensor(record: Recorder, tmp_path: Path) -> None:
+def test_a_sum_belongs_to_the_layer_with_all_ops_that_used_the_tensor(record: Recorder, tmp_path: Path) -> None:
     """With a process group, too."""
     run = record(PYTHON, program(tmp_path, TRAINING))
     assert run.status == 0, run.stderr

@@ -23,7 +23,7 @@ BACKWARD = 1 << 15
 @dataclass(frozen=True, slots=True)
 class Training:
     run: Run
-    told: dict[str, Any]
+    report: dict[str, Any]
 
     def table(self, name: str) -> pl.DataFrame:
         return self.run.profile().table(name)
@@ -43,17 +43,17 @@ class Training:
 
 
 def innermost_layers(stacks: pl.DataFrame) -> dict[int, int]:
-    found: dict[int, int] = {}
+    layer_of_stack: dict[int, int] = {}
     for row, parent, frame in stacks.select("id", "parent", "frame").iter_rows():
-        found[row] = frame & 0xFFFFFFFF if frame >> 60 == FrameKind.LAYER else found.get(parent, 0)
-    return found
+        layer_of_stack[row] = frame & 0xFFFFFFFF if frame >> 60 == FrameKind.LAYER else layer_of_stack.get(parent, 0)
+    return layer_of_stack
 
 
 @pytest.fixture
 def train(record: Recorder) -> Callable[..., Training]:
     def run(*arguments: str) -> Training:
-        done = record_training(record, *arguments)
-        return Training(done, json.loads(done.stdout))
+        recording_run = record_training(record, *arguments)
+        return Training(recording_run, json.loads(recording_run.stdout))
 
     return run
 
@@ -72,13 +72,13 @@ def test_a_training_of_a_transformer(train: Callable[..., Training]) -> None:
     names = training.table("layer_names").join(
         training.table("layer_names").filter(pl.col("type") == "__main__.Transformer").select("root"), on="root", how="semi"
     )
-    told = {path: kind.rpartition(".")[2] for path, kind in names.select("path", "type").iter_rows()}
-    assert told == training.told["modules"]
+    report = {path: kind.rpartition(".")[2] for path, kind in names.select("path", "type").iter_rows()}
+    assert report == training.report["modules"]
     assert names["path"].is_unique().all()
 
     regions = training.table("regions").filter(pl.col("domain") == "aiflame")
     ends = training.table("region_ends").select("end_ns", id="region")
-    steps = training.told["steps_ns"]
+    steps = training.report["steps_ns"]
     optimizer = regions.filter(pl.col("name") == "optimizer").join(ends, on="id").sort("begin_ns")
     assert len(optimizer) == len(steps)
     assert (optimizer["begin_ns"].to_numpy() > steps).all() and (optimizer["end_ns"].to_numpy()[:-1] < steps[1:]).all()
@@ -86,16 +86,16 @@ def test_a_training_of_a_transformer(train: Callable[..., Training]) -> None:
     assert len(data) == len(steps) + 1
     assert (data["end_ns"].to_numpy()[:-1] < steps).all()
 
-    # What the counter of nodes says of forward code is what its stack says.
+    # For forward code, the counter of nodes gives the same layer as the stack.
     samples = training.samples()
     forward = layer_of_nodes(training, samples.filter(~pl.col("backward") & (pl.col("layer") > 0)))
     assert len(forward) > 50
     assert (forward["layer"] == forward["maker"]).mean() > 0.9
-    # Backward code has no layer in its stack: its node leads there. Nodes of the loss and of what lies between modules are of none.
+    # Backward code has no layer in its stack: its node leads there. Nodes of the loss and between modules belong to no layer.
     backward = samples.filter(pl.col("backward"))
     assert len(backward) > 100
     assert len(layer_of_nodes(training, backward)) / len(backward) > 0.7
-    # Backward passes take twice what forward passes take: none of the large layers is left out.
+    # Backward passes take twice as long as forward passes: none of the large layers is left out.
     large = names.filter(pl.col("path").str.contains(r"mlp\.[02]|qkv"))["layer"]
     assert len(large) == 9
     assert set(large) <= set(layer_of_nodes(training, backward)["maker"])
@@ -105,7 +105,7 @@ def test_results_and_output_are_the_same_as_ever(train: Callable[..., Training])
     arguments = ("--steps", "3")
     training = train(*arguments)
     plain = subprocess.run([PYTHON, str(TRAINING), *arguments], capture_output=True, text=True, check=True, env={"OMP_NUM_THREADS": "1"})
-    assert training.told["losses"] == json.loads(plain.stdout)["losses"]
+    assert training.report["losses"] == json.loads(plain.stdout)["losses"]
     assert [line for line in training.run.stderr.splitlines() if not line.startswith("aiflame:")] == plain.stderr.splitlines()
     assert not len(training.table("notes")), training.table("notes")["text"].to_list()
 
@@ -122,7 +122,7 @@ def test_workers_of_a_parallel_region_are_where_it_was_launched(train: Callable[
 
 
 @pytest.mark.parametrize("way", ["reentrant", "not"])
-def test_what_is_computed_again_in_the_backward_pass(train: Callable[..., Training], way: str) -> None:
+def test_recomputation_in_the_backward_pass_belongs_to_its_layers(train: Callable[..., Training], way: str) -> None:
     training = train("--checkpoint", way)
     again = training.samples().filter((pl.col("layer") > 0) & (pl.col("number") > 0))
     names = set(training.table("layer_names").filter(pl.col("path").str.starts_with("layers."))["layer"])
@@ -130,8 +130,8 @@ def test_what_is_computed_again_in_the_backward_pass(train: Callable[..., Traini
     # Its nodes are new ones, made in the calls of the same modules.
     if way == "reentrant":
         backward = training.samples().filter(pl.col("backward"))
-        made = layer_of_nodes(training, backward)
-        assert set(made["maker"]) & names
+        nodes_made = layer_of_nodes(training, backward)
+        assert set(nodes_made["maker"]) & names
 
 
 NODE = """

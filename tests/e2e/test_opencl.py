@@ -111,7 +111,7 @@ def test_an_out_of_order_queue_is_recorded_as_it_ran(program: Program) -> None:
     assert (chain["start_ns"][1:] >= chain["end_ns"][:-1]).all(), "each waited for the one before"
 
 
-def test_a_program_is_told_what_it_is_told_without_us(program: Program, opencl_device: str) -> None:
+def test_a_program_gets_the_same_answers_as_without_us(program: Program, opencl_device: str) -> None:
     alone = subprocess.run([sys.executable, str(PROGRAM), "visible"], capture_output=True, text=True, check=True, env=os.environ)
     recorded = program("visible")
     assert recorded.truth == json.loads(alone.stdout)

@@ -24,17 +24,17 @@ def calls(profile: Profile) -> pl.DataFrame:
 def test_there_are_as_many_calls_as_the_program_made(opencl_device: str, record: Recorder) -> None:
     run = record(sys.executable, PROGRAM, "mixed", options=("--trace", "opencl"))
     assert run.status == 0, run.stderr
-    made = calls(run.profile())
-    counted = dict(made.group_by("function").len().rows())
+    rows = calls(run.profile())
+    counted = dict(rows.group_by("function").len().rows())
     assert {name: counted[name] for name in json.loads(run.stdout)} == json.loads(run.stdout)
-    assert set(made["backend"]) == {int(CallBackend.OPENCL)}
-    failed = made.filter(pl.col("failed") == 1)
+    assert set(rows["backend"]) == {int(CallBackend.OPENCL)}
+    failed = rows.filter(pl.col("failed") == 1)
     assert failed["function"].to_list() == ["clEnqueueReadBuffer"] * 3
     assert (failed["result"].cast(pl.Int32, wrap_numerical=True) < 0).all(), "OpenCL's errors are negative"
-    moved = made.filter(pl.col("function") == "clEnqueueWriteBuffer")
+    moved = rows.filter(pl.col("function") == "clEnqueueWriteBuffer")
     assert moved["bytes"].to_list() == [64] * 7
-    assert (made["begin_ns"] <= made["end_ns"]).all()
-    assert made["stack"].to_list() == [0] * len(made), "stacks are on request"
+    assert (rows["begin_ns"] <= rows["end_ns"]).all()
+    assert rows["stack"].to_list() == [0] * len(rows), "stacks are on request"
 
 
 def test_launches_have_the_stacks_that_they_have_without_tracing(opencl_device: str, record: Recorder) -> None:
@@ -58,6 +58,6 @@ def test_without_the_option_there_is_no_row(opencl_device: str, record: Recorder
 def test_functions_of_a_newer_loader_go_through(record: Recorder) -> None:
     run = record(sys.executable, PROGRAM, "table", options=("--trace", "opencl"))
     assert run.status == 0, run.stderr
-    told = json.loads(run.stdout)
-    assert told == {"count": 160, "unknown_replaced": [], "sums": [105, 105], "results": [1 << 40 | 1, 1 << 40 | 2]}
+    printed = json.loads(run.stdout)
+    assert printed == {"count": 160, "unknown_replaced": [], "sums": [105, 105], "results": [1 << 40 | 1, 1 << 40 | 2]}
     assert calls(run.profile())["function"].to_list() == ["clGetPlatformIDs"]

@@ -1,4 +1,4 @@
-"""`aiflame record` ends with its command: what is left to do is done behind the prompt, and what goes on is recorded on."""
+"""`aiflame record` ends with its command: sealing goes on in the background, and running processes stay recorded."""
 
 # ruff: noqa: PTH115, PTH121, PTH208
 
@@ -66,14 +66,14 @@ def held(tmp_path: Path) -> HeldSealer:
     return HeldSealer(tmp_path / "held")
 
 
-def test_the_sealing_process_is_nobodys_child_and_holds_nothing_open(tmp_path: Path, held: HeldSealer) -> None:
+def test_the_sealing_process_is_detached_and_holds_no_file_open(tmp_path: Path, held: HeldSealer) -> None:
     reading, writing = os.pipe()
     os.set_inheritable(writing, True)
     path = tmp_path / "a.aiflame"
-    done = subprocess.run(
+    result = subprocess.run(
         [*RECORD, "-o", str(path), "--", "true"], env=held.env, close_fds=False, capture_output=True, text=True, cwd=tmp_path, timeout=60
     )
-    assert done.returncode == 0, done.stderr  # both ends of its output are closed: `run` has returned
+    assert result.returncode == 0, result.stderr  # both ends of its output are closed: `run` has returned
     os.close(writing)
     assert os.read(reading, 1) == b""  # a launcher that waits for the end of this pipe goes on
     os.close(reading)
@@ -106,7 +106,7 @@ def test_a_killed_sealer_is_taken_over_by_the_next_command(tmp_path: Path, held:
     assert not (path / "spool").exists()
 
 
-def test_what_failed_in_the_background_is_said_by_the_next_command_which_does_it(tmp_path: Path, held: HeldSealer) -> None:
+def test_the_next_command_reports_a_failure_in_the_background_and_seals(tmp_path: Path, held: HeldSealer) -> None:
     path = tmp_path / "a.aiflame"
     subprocess.run(
         [*RECORD, "-o", str(path), "--", PYTHON, "-c", "sum(range(30_000_000))"], env=held.env, check=True, cwd=tmp_path, timeout=60
@@ -152,7 +152,7 @@ def test_a_library_that_is_gone_when_the_profile_is_sealed_has_its_names(tmp_pat
     assert not (path / "binaries").exists()
 
 
-def test_commands_that_wait_for_the_sealing_process_see_what_it_sees(tmp_path: Path, held: HeldSealer) -> None:
+def test_commands_that_wait_for_the_sealing_process_get_its_result(tmp_path: Path, held: HeldSealer) -> None:
     path = tmp_path / "a.aiflame"
     subprocess.run(
         [*RECORD, "-o", str(path), "--", PYTHON, "-c", "sum(range(30_000_000))"], env=held.env, check=True, cwd=tmp_path, timeout=60
@@ -219,8 +219,8 @@ def test_record_returns_with_its_command_and_its_daemons_are_recorded_on(tmp_pat
     said = tmp_path / "said"  # a pipe would be the daemon's, too
     command = [*RECORD, "-o", str(path), "--", PYTHON, "-c", DAEMON, str(ready)]
     with said.open("w") as stderr:
-        done = subprocess.run(command, stderr=stderr, cwd=tmp_path, timeout=60, check=False)
-    assert done.returncode == 3
+        result = subprocess.run(command, stderr=stderr, cwd=tmp_path, timeout=60, check=False)
+    assert result.returncode == 3
     assert "1 process of the program" in said.read_text()
     assert "goes on and is still being recorded" in said.read_text()
     _wait_for(ready.with_name("ready.end").exists)
@@ -256,11 +256,11 @@ def test_a_library_that_is_gone_when_the_last_daemon_ends_has_its_names(tmp_path
 def test_wait_daemons_waits_for_them(tmp_path: Path) -> None:
     code = "import os, time\nif os.fork(): os._exit(0)\nos.setsid(); end = time.monotonic() + 1\nwhile time.monotonic() < end: pass"
     path = tmp_path / "a.aiflame"
-    done = subprocess.run(
+    result = subprocess.run(
         [*RECORD, "--wait-daemons", "--no-seal", "-o", str(path), "--", PYTHON, "-c", code], stderr=subprocess.PIPE, text=True, timeout=60
     )
-    assert done.returncode == 0
-    assert "still being recorded" not in done.stderr
+    assert result.returncode == 0
+    assert "still being recorded" not in result.stderr
     assert len(aiflame.open(path).table("process_ends")) == 2
 
 

@@ -28,8 +28,8 @@ RECORD = (PYTHON, "-m", "aiflame.cli.main", "record")
 
 
 def launch(folder: Path, *command: str | Path, size: int = 4) -> tuple[dict[int, dict[str, int]], str]:
-    """What each rank says of itself, and what the recorders say."""
-    done = subprocess.run(
+    """The output of each rank, and that of the recorders."""
+    result = subprocess.run(
         ["sh", "-c", LAUNCHER.format(size=size), "sh", *map(str, command)],
         capture_output=True,
         text=True,
@@ -38,17 +38,17 @@ def launch(folder: Path, *command: str | Path, size: int = 4) -> tuple[dict[int,
         check=False,
         env={name: value for name, value in os.environ.items() if not name.startswith(("PMI_", "SLURM_"))},
     )
-    told = [json.loads(line) for line in done.stdout.splitlines()]
-    return {each["rank"]: each for each in told}, done.stderr
+    reports = [json.loads(line) for line in result.stdout.splitlines()]
+    return {each["rank"]: each for each in reports}, result.stderr
 
 
 def test_four_ranks_are_one_profile(tmp_path: Path) -> None:
-    told, said = launch(tmp_path, *RECORD, "-o", "p.aiflame", "--", PYTHON, PROGRAMS / "rank.py")
+    reports, said = launch(tmp_path, *RECORD, "-o", "p.aiflame", "--", PYTHON, PROGRAMS / "rank.py")
     profile = aiflame.open(tmp_path / "p.aiflame")
     assert profile.meta.complete
     assert profile.meta.exit_status == 0
     ranks = profile.sql("SELECT rank, pid FROM ranks JOIN processes USING (process) ORDER BY rank").rows()
-    assert ranks == [(rank, told[rank]["pid"]) for rank in range(4)]
+    assert ranks == [(rank, reports[rank]["pid"]) for rank in range(4)]
 
     tree = profile.tree("cpu-time", by="rank")
     names = tree.frames["name"].to_list()
@@ -66,7 +66,7 @@ def test_four_ranks_are_one_profile(tmp_path: Path) -> None:
     assert "-> p.aiflame (" in summaries[0]
 
 
-def test_ranks_are_sealed_in_turn_and_whoever_opens_the_profile_does_not_wait(tmp_path: Path) -> None:
+def test_ranks_are_sealed_in_turn_and_opening_the_profile_does_not_wait(tmp_path: Path) -> None:
     (tmp_path / "p.aiflame/ranks").mkdir(parents=True)
     turn = tmp_path / f"p.aiflame/ranks/sealing-{boot_id()}"
     with turn.open("w") as file:
@@ -90,14 +90,14 @@ def waiting(file: Path) -> int:
 def test_without_a_name_all_ranks_agree_on_one(tmp_path: Path) -> None:
     for _ in range(2):
         launch(tmp_path, *RECORD, "--no-seal", "--", PYTHON, PROGRAMS / "rank.py", size=2)
-    found = sorted(path.name for path in tmp_path.iterdir())
-    assert found == ["rank-2-ranks-2.aiflame", "rank-2-ranks.aiflame"]
-    assert [list(rank_folders(Folder.open(tmp_path / name))) for name in found] == [[0, 1], [0, 1]]
+    profiles = sorted(path.name for path in tmp_path.iterdir())
+    assert profiles == ["rank-2-ranks-2.aiflame", "rank-2-ranks.aiflame"]
+    assert [list(rank_folders(Folder.open(tmp_path / name))) for name in profiles] == [[0, 1], [0, 1]]
 
 
 def test_a_rank_that_is_killed_with_its_recorder_spoils_no_other(tmp_path: Path) -> None:
-    told, _ = launch(tmp_path, *RECORD, "-o", "p.aiflame", "--", PYTHON, PROGRAMS / "rank.py", "kill:2")
-    assert set(told) == {0, 1, 3}
+    reports, _ = launch(tmp_path, *RECORD, "-o", "p.aiflame", "--", PYTHON, PROGRAMS / "rank.py", "kill:2")
+    assert set(reports) == {0, 1, 3}
     profile = aiflame.open(tmp_path / "p.aiflame")
     assert not profile.meta.complete
     # What it recorded before is there, too.
@@ -106,7 +106,7 @@ def test_a_rank_that_is_killed_with_its_recorder_spoils_no_other(tmp_path: Path)
     assert samples["rank"].to_list() == [0, 1, 2, 3]
 
 
-def test_a_rank_that_records_nothing_spoils_no_other(tmp_path: Path) -> None:
+def test_a_rank_without_a_recording_does_not_affect_others(tmp_path: Path) -> None:
     (tmp_path / "hello.c").write_text("int main(void) { return 0; }")
     if subprocess.run(["gcc", "-static", "-o", str(tmp_path / "hello"), str(tmp_path / "hello.c")], check=False).returncode:
         pytest.skip("no static C library")
@@ -121,8 +121,8 @@ def test_a_rank_that_records_nothing_spoils_no_other(tmp_path: Path) -> None:
 
 
 def test_ranks_that_are_not_wanted_just_run(tmp_path: Path) -> None:
-    told, said = launch(tmp_path, *RECORD, "-o", "p.aiflame", "--ranks", "1-2", "--", PYTHON, PROGRAMS / "rank.py")
-    assert {rank: each["recorded"] for rank, each in told.items()} == {0: False, 1: True, 2: True, 3: False}
+    reports, said = launch(tmp_path, *RECORD, "-o", "p.aiflame", "--ranks", "1-2", "--", PYTHON, PROGRAMS / "rank.py")
+    assert {rank: each["recorded"] for rank, each in reports.items()} == {0: False, 1: True, 2: True, 3: False}
     profile = aiflame.open(tmp_path / "p.aiflame")
     assert profile.table("ranks")["rank"].to_list() == [1, 2]
     assert profile.meta.complete
@@ -138,19 +138,20 @@ def test_a_rank_of_one_is_recorded_as_any_program(tmp_path: Path) -> None:
 
 def test_choosing_ranks_needs_a_launcher(tmp_path: Path) -> None:
     bare = {name: value for name, value in os.environ.items() if not name.startswith(("PMI_", "SLURM_", "OMPI_"))}
-    done = subprocess.run([*RECORD, "--ranks", "0", "--", "true"], capture_output=True, text=True, cwd=tmp_path, env=bare, check=False)
-    assert done.returncode == 1
-    assert "no variable of a launcher says which rank this is" in done.stderr
+    result = subprocess.run([*RECORD, "--ranks", "0", "--", "true"], capture_output=True, text=True, cwd=tmp_path, env=bare, check=False)
+    assert result.returncode == 1
+    assert "no variable of a launcher says which rank this is" in result.stderr
 
 
 @pytest.mark.parametrize("force", [False, True])
 def test_a_smaller_run_under_the_same_name(tmp_path: Path, force: bool) -> None:
     launch(tmp_path, *RECORD, "--no-seal", "-o", "p.aiflame", "--", PYTHON, PROGRAMS / "rank.py", size=3)
-    told, said = launch(tmp_path, *RECORD, "-o", "p.aiflame", *(["--force"] if force else []), "--", PYTHON, PROGRAMS / "rank.py", size=2)
+    options = ["--force"] if force else []
+    reports, said = launch(tmp_path, *RECORD, "-o", "p.aiflame", *options, "--", PYTHON, PROGRAMS / "rank.py", size=2)
     ranks = aiflame.open(tmp_path / "p.aiflame").table("ranks")
     assert ranks["size"].unique().to_list() == [2 if force else 3]
     assert ("of another run: choose another name with -o, or replace it with --force" in said) == (not force)
-    assert set(told) == ({0, 1} if force else set())
+    assert set(reports) == ({0, 1} if force else set())
 
 
 def test_one_recorder_outside_makes_one_profile_of_all_ranks(tmp_path: Path) -> None:

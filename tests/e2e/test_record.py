@@ -1,4 +1,4 @@
-"""`aiflame record` in its manners: what the program does, prints and returns is what it would be without us."""
+"""`aiflame record` does not disturb: the program does, prints and returns the same as without us."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def test_a_program_that_no_tick_meets_was_recorded(record: Recorder) -> None:
 
 def test_recording_imports_the_standard_library_alone() -> None:
     code = "import sys; import aiflame.cli.main, aiflame.cli.record, aiflame.recorder.inside; print(*sys.modules)"
-    done = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, check=True)
-    top = {name.partition(".")[0] for name in done.stdout.split()} - {"aiflame", "__main__"}
+    result = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, check=True)
+    top = {name.partition(".")[0] for name in result.stdout.split()} - {"aiflame", "__main__"}
     foreign = {name for name in top if name not in sys.stdlib_module_names and not name.startswith(("_", "sitecustomize"))}
     assert foreign == set()
 
@@ -86,7 +86,7 @@ def test_ctrl_c_ends_the_program_once_and_seals(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("victim", ["program", "recorder", "both"])
-def test_sigkill_loses_nothing_that_was_recorded(tmp_path: Path, victim: str) -> None:
+def test_recorded_data_survive_sigkill(tmp_path: Path, victim: str) -> None:
     path = tmp_path / "p.aiflame"
     code = (
         "import os, time\nprint(os.getpid(), flush=True)\n"
@@ -138,10 +138,10 @@ def test_a_full_disk_stops_recording_and_not_the_program(tmp_path: Path) -> None
     try:
         path, filler = disk / "p.aiflame", disk / "filler"
         code = BUSY.format(seconds=0.3) + TICKED + FILLS_THE_DISK.format(path=str(filler))
-        done = subprocess.run(recording(path, PYTHON, "-c", code), capture_output=True, text=True, timeout=600, check=False)
-        assert done.returncode == 7
-        assert done.stdout == "finished\n"
-        assert done.stderr.count("recording stopped early: no space left") == 1
+        result = subprocess.run(recording(path, PYTHON, "-c", code), capture_output=True, text=True, timeout=600, check=False)
+        assert result.returncode == 7
+        assert result.stdout == "finished\n"
+        assert result.stderr.count("recording stopped early: no space left") == 1
         filler.unlink()
         assert len(aiflame.open(path).table("cpu_samples")) > 0
     finally:
@@ -176,8 +176,8 @@ def test_a_command_that_cannot_run_is_one_clear_line(record: Recorder, command: 
 
 
 def test_a_wrong_call_has_status_2() -> None:
-    done = subprocess.run([PYTHON, "-m", "aiflame.cli.main", "record", "--nonsense"], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
+    result = subprocess.run([PYTHON, "-m", "aiflame.cli.main", "record", "--nonsense"], capture_output=True, text=True, check=False)
+    assert result.returncode == 2
 
 
 def test_a_folder_that_cannot_be_written_is_one_clear_line(record: Recorder) -> None:
@@ -191,12 +191,12 @@ def test_a_path_that_is_not_utf8_works(tmp_path: Path) -> None:
     folder = os.fsencode(tmp_path) + b"/caf\xe9 \xff"
     Path(os.fsdecode(folder)).mkdir()
     path = Path(os.fsdecode(folder + b"/p.aiflame"))
-    done = subprocess.run(recording(path, PYTHON, "-c", BUSY.format(seconds=0.5)), capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run(recording(path, PYTHON, "-c", BUSY.format(seconds=0.5)), capture_output=True, check=False)
+    assert result.returncode == 0, result.stderr
     assert len(aiflame.open(path).table("cpu_samples")) > 0
 
 
-def test_a_static_program_runs_and_the_limit_is_said(record: Recorder, tmp_path: Path, built: Callable[..., Path]) -> None:
+def test_a_static_program_runs_and_the_limit_is_noted(record: Recorder, tmp_path: Path, built: Callable[..., Path]) -> None:
     source = tmp_path / "hello.c"
     source.write_text('#include <stdio.h>\nint main(void) { puts("hello"); return 5; }\n')
     static = tmp_path / "hello"
@@ -207,7 +207,7 @@ def test_a_static_program_runs_and_the_limit_is_said(record: Recorder, tmp_path:
     assert "statically linked" in run.stderr
 
 
-def test_a_child_that_changes_its_user_runs_and_the_limit_is_said(record: Recorder, tmp_path: Path) -> None:
+def test_a_child_that_changes_its_user_runs_and_the_limit_is_noted(record: Recorder, tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can make a program of another user")
     program = Path("/tmp") / f"aiflame-setuid-{os.getpid()}"
@@ -230,13 +230,13 @@ def test_the_users_own_preload_stays(record: Recorder, tmp_path: Path) -> None:
     assert run.stdout == "loaded\n"
 
 
-def test_a_hook_variable_that_is_taken_is_left_alone_and_said(record: Recorder) -> None:
+def test_an_occupied_hook_variable_is_left_alone_and_noted(record: Recorder) -> None:
     run = record("sh", "-c", "echo $INTEL_JIT_PROFILER64", env={"INTEL_JIT_PROFILER64": "/opt/mine.so"})
     assert run.stdout == "/opt/mine.so\n"
     assert "INTEL_JIT_PROFILER64 is already set" in run.stderr
 
 
-def test_sixty_four_processes_of_sixty_four_threads_leave_every_thread_and_nothing_behind(record: Recorder) -> None:
+def test_all_threads_of_sixty_four_processes_are_recorded_and_no_process_is_left(record: Recorder) -> None:
     code = """
 import os, threading
 def work(): sum(range(1000))

@@ -1,4 +1,4 @@
-"""What a program marks is where its time went: with aiflame.region(), NVTX and ITT, recorded from outside and from inside."""
+"""Marked regions contain the time that was spent in them: with aiflame.region(), NVTX and ITT, recorded from outside and from inside."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def paths_of(profile: Profile) -> list[tuple[str, str, str]]:
     )
 
 
-def close(measured: int, told: int) -> bool:
-    return abs(measured - told) < TOLERANCE * told + 30_000_000
+def close(measured: int, expected: int) -> bool:
+    return abs(measured - expected) < TOLERANCE * expected + 30_000_000
 
 
 def test_cpu_time_lies_in_the_regions_in_which_it_was_spent(record: Recorder) -> None:
     run = record(PYTHON, PROGRAMS / "marked.py", options=("--cpu-rate", "499"))
     assert run.status == 0, run.stderr
-    told = json.loads(run.stdout)
+    expected = json.loads(run.stdout)
     tree = run.profile().tree("cpu-time", by="region")
-    assert close(time_under(tree, "around all", "step", "forward"), told["step/forward"])
-    assert close(time_under(tree, "around all", "step", "backward"), told["step/backward"])
-    assert close(time_under(tree, "other thread", "forward"), told["other thread/forward"])
+    assert close(time_under(tree, "around all", "step", "forward"), expected["step/forward"])
+    assert close(time_under(tree, "around all", "step", "backward"), expected["step/backward"])
+    assert close(time_under(tree, "other thread", "forward"), expected["other thread/forward"])
     assert time_under(tree, "around all", "other thread") == 0
     assert tree.values["cpu-time"].sum() == run.profile().tree("cpu-time").values["cpu-time"].sum()
     assert ("model", "forward", "") in paths_of(run.profile()) and ("", "backward", "grad") in paths_of(run.profile())
@@ -43,21 +43,21 @@ def test_cpu_time_lies_in_the_regions_in_which_it_was_spent(record: Recorder) ->
 
 def test_a_program_that_records_itself_has_the_regions_that_begin_meanwhile(tmp_path: Path) -> None:
     profile = tmp_path / "inside.aiflame"
-    done = subprocess.run([PYTHON, PROGRAMS / "marked.py", "inside", profile], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    told = json.loads(done.stdout)
+    result = subprocess.run([PYTHON, PROGRAMS / "marked.py", "inside", profile], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    expected = json.loads(result.stdout)
     opened = aiflame.open(profile)
     tree = opened.tree("cpu-time", by="region")
     assert "around all" not in tree.frames["name"].to_list()
-    assert close(time_under(tree, "step", "forward"), told["step/forward"])
-    assert close(time_under(tree, "other thread", "forward"), told["other thread/forward"])
+    assert close(time_under(tree, "step", "forward"), expected["step/forward"])
+    assert close(time_under(tree, "other thread", "forward"), expected["other thread/forward"])
     marked = opened.table("regions")
     open_ended = marked.join(opened.table("region_ends"), left_on=["process", "id"], right_on=["process", "region"], how="anti")
     assert open_ended.filter(open_ended["api"] == 3)["name"].to_list() == ["ends too late"]
     assert opened.store.notes() == []
 
 
-def test_what_is_open_when_a_recording_ends_is_none_of_the_next_ones(tmp_path: Path) -> None:
+def test_regions_open_at_the_end_of_a_recording_are_not_in_the_next(tmp_path: Path) -> None:
     if importlib.util.find_spec("nvtx") is None:
         pytest.skip("no nvtx here: `make test` installs it")
     program = """
@@ -75,8 +75,8 @@ with aiflame.record(sys.argv[2]):
     nvtx.end_range(free)
 """
     one, two = tmp_path / "one.aiflame", tmp_path / "two.aiflame"
-    done = subprocess.run([PYTHON, "-c", program, one, two], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    result = subprocess.run([PYTHON, "-c", program, one, two], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
 
     def ended(path: Path) -> dict[str, bool]:
         profile = aiflame.open(path)
@@ -114,10 +114,10 @@ with ittapi.task("task", domain="I"), aiflame.region("ours"), nvtx.annotate("ran
 
 
 @pytest.mark.parametrize("variable, api", [("NVTX_INJECTION64_PATH", "NVTX"), ("INTEL_LIBITTNOTIFY64", "ITT")])
-def test_a_tool_of_the_programs_own_stays_and_that_is_said(record: Recorder, variable: str, api: str) -> None:
+def test_the_programs_own_tool_stays_and_is_noted(record: Recorder, variable: str, api: str) -> None:
     run = record(PYTHON, "-c", f"import os; print(os.environ[{variable!r}])", env={variable: "/opt/tool.so"})
     assert run.stdout == "/opt/tool.so\n"
-    note = f"{variable} is already set to /opt/tool.so: recording without what the program marks by {api}"
+    note = f"{variable} is already set to /opt/tool.so: recording without regions that the program marks by {api}"
     assert note in run.stderr and note in run.profile().store.notes()
 
 

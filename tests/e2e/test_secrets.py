@@ -1,4 +1,4 @@
-"""What is recorded is its owner's alone, and a sealed profile has none of the secrets of command lines and environments."""
+"""Recorded data are readable only by their owner, and a sealed profile has none of the secrets of command lines and environments."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def test_a_sealed_profile_has_no_secret_of_a_command_line_or_of_the_environment(
     assert not (run.path / "spool").exists()
     texts = dict(everything(run.path))
     assert len(texts) > 10
-    found = {(name, canary) for name, text in texts.items() for canary in CANARIES if canary.encode() in text}
-    assert found == set()
+    leaks = {(name, canary) for name, text in texts.items() for canary in CANARIES if canary.encode() in text}
+    assert leaks == set()
     assert not any(canary in run.stderr + run.stdout for canary in CANARIES)
 
 
 def everything(profile: Path) -> Iterator[tuple[str, bytes]]:
-    """Each file's bytes, and what is packed in it."""
+    """The bytes of each file, and its unpacked content."""
     for path in filter(Path.is_file, profile.rglob("*")):
         name, data = str(path.relative_to(profile)), path.read_bytes()
         yield name, data
@@ -81,7 +81,7 @@ def everything(profile: Path) -> Iterator[tuple[str, bytes]]:
             yield f"{name}: unpacked", gzip.decompress(data)
 
 
-def test_the_search_finds_what_is_packed(tmp_path: Path) -> None:
+def test_the_search_looks_into_packed_files(tmp_path: Path) -> None:
     pl.DataFrame({"a": [f"{CHILD} x" * 100], "b": [f"{HEADER}".encode()]}).write_parquet(tmp_path / "t.parquet", compression="zstd")
     (tmp_path / "c.gz").write_bytes(gzip.compress(SHELL.encode()))
     texts = dict(everything(tmp_path))

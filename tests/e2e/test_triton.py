@@ -24,7 +24,7 @@ Scene = Callable[..., tuple[dict[str, int], list[dict[str, Any]]]]
 
 @pytest.fixture
 def scene(record: Recorder, tmp_path: Path) -> Scene:
-    """Records a scene: how often each kernel ran, and what is in the binaries."""
+    """Records a scene: how often each kernel ran, and the names in the binaries."""
 
     def run(name: str, *options: str) -> tuple[dict[str, int], list[dict[str, Any]]]:
         env = {
@@ -32,9 +32,9 @@ def scene(record: Recorder, tmp_path: Path) -> Scene:
             "AIFLAME_CUPTI": str(FAKES / "cupti13" / "libcupti.so.13"),  # the vendor's may lie beside Triton
             "TRITON_CACHE_DIR": str(tmp_path / "cache"),
         }
-        done = record(sys.executable, PROGRAMS / "fake_triton.py", name, options=options, env=env)
-        assert done.status == 0, done.stderr
-        return launches(done), json.loads(done.stdout.splitlines()[0])
+        recording = record(sys.executable, PROGRAMS / "fake_triton.py", name, options=options, env=env)
+        assert recording.status == 0, recording.stderr
+        return launches(recording), json.loads(recording.stdout.splitlines()[0])
 
     return run
 
@@ -55,11 +55,11 @@ def test_two_specializations_have_their_names_and_the_binary_when_asked_for(scen
     assert scene("two") == (expected, plain)
 
 
-def test_what_only_hidden_things_tell_apart_gets_a_suffix(scene: Scene) -> None:
-    found, _ = scene("alike")
-    assert found.pop("vadd_bs128_w4_s2_fp32") == 1
-    assert found.pop("vadd_bs128_w4_s2_fp16") == 2
-    assert sorted(found.values()) == [3, 4] and all(name.startswith("vadd_bs256_w4_s2_") for name in found)
+def test_specializations_with_hidden_differences_get_a_suffix(scene: Scene) -> None:
+    counts, _ = scene("alike")
+    assert counts.pop("vadd_bs128_w4_s2_fp32") == 1
+    assert counts.pop("vadd_bs128_w4_s2_fp16") == 2
+    assert sorted(counts.values()) == [3, 4] and all(name.startswith("vadd_bs256_w4_s2_") for name in counts)
     _, binaries = scene("alike", "--triton-names")
     assert len({one["name"] for one in binaries}) == 4
 
@@ -68,5 +68,5 @@ def test_a_name_of_the_programs_own_wins(scene: Scene) -> None:
     assert scene("own", "--triton-names") == ({"mine_64": 1}, [{"name": "mine_64", "entry": True}])
 
 
-def test_a_replayed_kernel_has_the_name_of_what_was_captured(scene: Scene) -> None:
+def test_a_replayed_kernel_has_the_name_of_the_captured_one(scene: Scene) -> None:
     assert scene("graph")[0] == {"vadd_bs256_w8_s2": 6}

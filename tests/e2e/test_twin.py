@@ -1,4 +1,4 @@
-"""What aiflame finds without markers is what markers placed by hand say: examples/llama and its twin."""
+"""Without markers, aiflame finds the same as with markers placed by hand: examples/llama and its twin."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SMALL = ("--device", "cpu", "--steps", str(STEPS), "--layers", "4", "--batch", "
 def test_steps_phases_and_layers_are_where_the_markers_say(record: Recorder) -> None:
     run = record(PYTHON, LLAMA / "train_llama_marked.py", "--markers", "itt", *SMALL, options=("--cpu-rate", "1999"))
     assert run.status == 0, run.stderr
-    found = cpu_agreement(run.profile().store)
-    assert found.items > 200
+    agreement = cpu_agreement(run.profile().store)
+    assert agreement.items > 200
     # Each sample is one of a few hundred: three deviations of what chance makes of one in a hundred.
-    wrong = (1 - found.all) * found.items
-    assert wrong <= 0.01 * found.items + 3 * (0.01 * found.items) ** 0.5, found.differing
+    wrong = (1 - agreement.all) * agreement.items
+    assert wrong <= 0.01 * agreement.items + 3 * (0.01 * agreement.items) ** 0.5, agreement.differing
 
 
 def test_the_path_of_a_step_appears_without_a_marker(record: Recorder) -> None:

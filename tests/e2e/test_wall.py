@@ -1,4 +1,4 @@
-"""`--wall`: time that threads spend waiting, and what they wait on."""
+"""`--wall`: the time that threads spend waiting, with the reason."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from recording import PROGRAMS, PYTHON, Recorder, time_under
 
 
-def test_waiting_threads_show_what_they_wait_on(record: Recorder) -> None:
+def test_waiting_threads_show_the_reason(record: Recorder) -> None:
     run = record(PYTHON, PROGRAMS / "waiting.py", options=("--wall", "99"))
     took = json.loads(run.stdout)
     tree = run.profile().tree("wall-time")

@@ -1,4 +1,4 @@
-"""The wheel on a clean Python: what a newcomer installs is what works."""
+"""The wheel works on a clean Python."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     subprocess.run([sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)], check=True, capture_output=True)
     subprocess.run([sys.executable, str(ROOT / "scripts" / "tag_wheel.py"), str(folder)], check=True)
-    (found,) = folder.glob("*.whl")
-    return found
+    (wheel_file,) = folder.glob("*.whl")
+    return wheel_file
 
 
 def clean_python(folder: Path) -> Path:
@@ -53,6 +53,6 @@ def test_without_any_dependency_it_still_records(wheel: Path, tmp_path: Path) ->
     python = clean_python(tmp_path / "venv")
     subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", str(wheel)], check=True)
     command = [tmp_path / "venv" / "bin" / "aiflame", "record", "-o", "p.aiflame", "--", str(python), "-c", BUSY]
-    done = subprocess.run(command, check=True, cwd=tmp_path, capture_output=True, text=True)
-    assert "is recorded; open it where polars is installed" in done.stderr
+    result = subprocess.run(command, check=True, cwd=tmp_path, capture_output=True, text=True)
+    assert "is recorded; open it where polars is installed" in result.stderr
     assert len(aiflame.open(tmp_path / "p.aiflame").table("cpu_samples")) > 50

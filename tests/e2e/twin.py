@@ -1,5 +1,5 @@
-"""How far two accounts of one recording agree: the regions that examples/llama/train_llama_marked.py marks by hand, and what aiflame finds
-without them."""
+"""How far two accounts of one recording agree: the regions that examples/llama/train_llama_marked.py marks by hand, and those that aiflame
+finds without them."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Agreement:
 
 def names(forest: Forest) -> list[list[str]]:
     """Of each node of a forest its frames' names, outermost first."""
-    told: list[list[str]] = [[]]
+    frame_paths: list[list[str]] = [[]]
     frame = forest.frames["name"].to_list()
     for parent, row in zip(forest.parent[1:].tolist(), forest.frame[1:].tolist(), strict=True):
-        told.append([*told[parent], frame[row]])
-    return told
+        frame_paths.append([*frame_paths[parent], frame[row]])
+    return frame_paths
 
 
 def cpu_agreement(profile: Tables) -> Agreement:

@@ -1,4 +1,4 @@
-"""`aiflame annotate`: one kernel, its source and its instructions side by side, with what they waited for."""
+"""`aiflame annotate`: the source and instructions of one kernel side by side, with the reasons for their waits."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ def add_profile(parser: Parser, also: str = "") -> None:
     parser.add_argument("profile", nargs="?", type=Path, metavar="[PROFILE]", help=f"the profile{also} (default: the newest one here)")
 
 
-def add_output(parser: Parser, default: str, what: str) -> None:
-    parser.add_argument("-o", "--output", type=Path, default=Path(default), metavar="FILE", help=f"{what} (default: {default})")
+def add_output(parser: Parser, default: str, file: str) -> None:
+    parser.add_argument("-o", "--output", type=Path, default=Path(default), metavar="FILE", help=f"{file} (default: {default})")
 
 
 def add_metric(parser: Parser) -> None:
@@ -37,8 +37,8 @@ def add_detail(parser: Parser) -> None:
 
 
 def add_selection(parser: Parser) -> None:
-    """Which frames are shown."""
-    parser.add_argument("--focus", default="", metavar="REGEX", help="only frames whose name matches, and what they call")
+    """Options that select the frames to show."""
+    parser.add_argument("--focus", default="", metavar="REGEX", help="only frames whose name matches, and their callees")
     parser.add_argument("--raw", action="store_true", help="keep frames of the interpreter, of imports and of start-up")
     parser.add_argument("--no-idle", action="store_true", help="leave out the time in which a GPU had nothing to do")
 
@@ -64,8 +64,8 @@ def add_source_path(parser: Parser) -> None:
     )
 
 
-def add_rows(parser: Parser, default: int, what: str = "rows of the table") -> None:
-    parser.add_argument("-n", "--rows", type=number(1), default=default, metavar="N", help=f"{what} (default: {default})")
+def add_rows(parser: Parser, default: int, rows: str = "rows of the table") -> None:
+    parser.add_argument("-n", "--rows", type=number(1), default=default, metavar="N", help=f"{rows} (default: {default})")
 
 
 def add_json(parser: Parser) -> None:

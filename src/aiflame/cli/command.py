@@ -1,4 +1,4 @@
-"""What a command is: a module of this folder with the command's name."""
+"""The protocol of a command: a module of this folder with the command's name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiflame.cli.parser import Parser
 
 
 class Command(Protocol):
-    """Its name and its line of help stand in the table (`aiflame.cli.commands`): the module is imported only when the command is called."""
+    """A command's module, imported only when it is called. Its name and line of help stand in `aiflame.cli.commands`."""
 
     @property
     def DESCRIPTION(self) -> str:

@@ -18,16 +18,16 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     "record": {
         "record": "record a program and all its child processes",
         "demo": "record a small bundled workload and show where its time went",
-        "doctor": "tell what can be recorded on this machine and how to mend the rest",
+        "doctor": "check what can be recorded on this machine, and how to enable more",
     },
     "read a profile": {
         "open": "show the report in the browser",
         "top": "list the heaviest kernels, functions, layers or lines",
         "flame": "draw the flame graph as one interactive SVG file",
         "annotate": "show a GPU kernel's source and instructions side by side",
-        "diff": "tell what got slower or faster between two recordings",
+        "diff": "compare two recordings: which parts got slower or faster",
         "tally": "add up calls of runtimes, kernels and bytes moved",
-        "ranks": "tell which ranks of a parallel job the others wait for, and why",
+        "ranks": "find the ranks of a parallel job that the others wait for",
         "intra": "look inside Triton kernels: scopes, overlap, waits, roles",
     },
     "write files": {
@@ -42,11 +42,11 @@ COMMANDS: Mapping[str, str] = {name: help for group in GROUPS.values() for name,
 
 
 def run(arguments: list[str]) -> int:
-    """The exit status."""
-    name, *rest = arguments or [""]
+    """Runs the command that the arguments name; returns its exit status."""
+    name, *options = arguments or [""]
     if name in COMMANDS:
         command = load(name)
-        return command.run(parser(name, command).parse(rest)) or 0
+        return command.run(parser(name, command).parse(options)) or 0
     if name == "--version":
         from aiflame.version import VERSION
 
@@ -64,7 +64,7 @@ def run(arguments: list[str]) -> int:
 def load(name: str) -> Command:
     try:
         command: Command = import_module(f"aiflame.cli.{name}")
-    except ModuleNotFoundError as error:  # of a machine that records only
+    except ModuleNotFoundError as error:  # on a machine that only records
         package = (error.name or "aiflame").partition(".")[0]
         if package == "aiflame":
             raise
@@ -99,7 +99,7 @@ def overview() -> str:
 def _unknown(name: str) -> str:
     if name.startswith("-"):
         names = near(name, ("--help", "--version"))
-        return f"there is no option {name}: {meant(names) if names else 'aiflame -h lists what there is'}"
+        return f"there is no option {name}: {meant(names) if names else 'aiflame -h lists all options'}"
     if name.rstrip("/").endswith(".aiflame"):
         return f"{name} is no command: did you mean aiflame open {name}?"
     names = near(name, list(COMMANDS))

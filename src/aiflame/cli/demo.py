@@ -1,4 +1,4 @@
-"""`aiflame demo`: records a small workload, and shows what a profile shows."""
+"""`aiflame demo`: records a small workload, and shows an example of a profile."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ def run(options: Namespace) -> None:
     output: Path = options.output
     chosen = DemoDevice(options.device) if options.device else _best_device()
     say(f"Recording {options.seconds:g} s of one matrix product in three ways on {_LABELS[chosen]} ...")
-    with _workplace():
+    with _clean_environment():
         command = [sys.executable, "-m", "aiflame.demo.matmul", "--device", chosen.value, "--seconds", str(options.seconds)]
         status = record(command, ProfileLocation(output, output), RecordOptions(), overwrite=output == DEFAULT).status
         if status != 0:
-            raise AiflameError(f"the workload ended with status {status}: what it said stands above")
+            raise AiflameError(f"the workload ended with status {status}: see its messages above")
         _show(output, chosen)
 
 
@@ -84,11 +84,11 @@ def _show(path: Path, chosen: DemoDevice) -> None:
     if chosen is DemoDevice.CUDA:
         say(f"Source and instructions, side by side: aiflame annotate {path} {FUNCTIONS[0]}")
     elif chosen is DemoDevice.OPENCL:
-        say(f"Instructions that the CPU met: aiflame flame {path} --metric {CPU_TIME.name} --detail instruction")
+        say(f"Sampled CPU instructions: aiflame flame {path} --metric {CPU_TIME.name} --detail instruction")
 
 
 def _best_device() -> DemoDevice:
-    """The first that can do the work, and why those before it cannot."""
+    """The first device that can do the work. Prints why the devices before it cannot."""
     for device in (DemoDevice.CUDA, DemoDevice.OPENCL):
         reason = _refusal(device)
         if not reason:
@@ -98,21 +98,21 @@ def _best_device() -> DemoDevice:
 
 
 def _refusal(device: DemoDevice) -> str:
-    """Why the device cannot do the work, "" when it can. Asked by doing it in small, in a process of its own: drivers may do anything."""
+    """Why the device cannot do the work, "" when it can: tries a tiny run in a child process, since drivers may crash."""
     command = [sys.executable, "-m", "aiflame.demo.matmul", "--device", device.value, "--size", "128", "--seconds", "0"]
     try:
-        with _workplace():
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False)
+        with _clean_environment():
+            child = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    said = done.stderr.strip().splitlines()
-    return "" if done.returncode == 0 else said[-1] if said else f"a first try ended with status {done.returncode}"
+    messages = child.stderr.strip().splitlines()
+    return "" if child.returncode == 0 else messages[-1] if messages else f"a first try ended with status {child.returncode}"
 
 
 @contextlib.contextmanager
-def _workplace() -> Iterator[None]:
-    """The workload imports no module that happens to lie in the current folder, and PoCL compiles its kernels afresh: when it takes them
-    from its cache it warns on stderr about their debug information."""
+def _clean_environment() -> Iterator[None]:
+    """Keeps the workload from importing modules of the current folder, and gives PoCL an empty cache: for cached kernels it prints warnings
+    about their debug information."""
     with tempfile.TemporaryDirectory(prefix="aiflame-demo-") as cache:
         before = dict(os.environ)
         os.environ.setdefault("POCL_CACHE_DIR", cache)

@@ -1,4 +1,4 @@
-"""How do functions that do the same work compare? The question that `aiflame demo` answers."""
+"""Compares functions that do the same work, for the sentence at the end of `aiflame demo`."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ _LINES = {Kind.CPU_LINE, Kind.GPU_LINE}
 class Way:
     name: str
     value: int
-    """Spent in it and below it."""
+    """Value of the function and its callees."""
     line: str
-    """Where most of it was spent, "" when no line is known."""
+    """The line with the largest part of it, "" when no line is known."""
 
 
 def ways(tree: Tree, metric: str, functions: Sequence[str]) -> list[Way]:
-    """What each function took, the most first; functions that were not met are left out."""
+    """The value of each function, the largest first; functions without samples are left out."""
     inside = _inside(tree, functions)
     total = tree.totals(metric)
-    found = []
+    compared = []
     for number, name in enumerate(functions):
         nodes = [node for node, way in enumerate(inside) if way == number]
         outermost = [node for node in nodes if inside[tree.parent[node]] != number]
         if value := sum(int(total[node]) for node in outermost):
-            found.append(Way(name, value, _hottest_line(tree, total, nodes)))
-    return sorted(found, key=lambda way: -way.value)
+            compared.append(Way(name, value, _hottest_line(tree, total, nodes)))
+    return sorted(compared, key=lambda way: -way.value)
 
 
-def sentence(tree: Tree, metric: str, found: Sequence[Way]) -> str:
-    """What the comparison shows, for a person; "" when there is nothing to compare."""
-    if len(found) < 2:
+def sentence(tree: Tree, metric: str, compared: Sequence[Way]) -> str:
+    """The comparison as a sentence; "" when there is nothing to compare."""
+    if len(compared) < 2:
         return ""
-    # What a label says behind a comma is for pictures.
+    # The part of a label after a comma is meant for pictures.
     whole, label = tree.total(metric), tree.metric(metric).label.partition(",")[0]
-    parts = [f"{way.name} {100 * way.value / whole:.1f}%{f' (most at {way.line})' if way.line else ''}" for way in found]
+    parts = [f"{way.name} {100 * way.value / whole:.1f}%{f' (most at {way.line})' if way.line else ''}" for way in compared]
     parts[0] = parts[0].replace("%", f"% of the {label}", 1)
-    slowest, fastest = found[0], found[-1]
+    slowest, fastest = compared[0], compared[-1]
     speed = f"{fastest.name} is {_times(slowest.value / fastest.value)} as fast as {slowest.name}"
-    return f"Same work, {len(found)} ways: {', '.join(parts)}; {speed}."
+    return f"Same work, {len(compared)} ways: {', '.join(parts)}; {speed}."
 
 
 def _inside(tree: Tree, functions: Sequence[str]) -> list[int]:

@@ -23,11 +23,11 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "report": ("report",),
     "timeline": ("timeline",),
 }
-"""Pages of docs/ that tell more about a command."""
+"""Pages of docs/ with more about a command."""
 
 
 def renewed(page: str) -> str:
-    """The page with everything after `BEGIN` replaced by what the parsers say now."""
+    """The page with everything after `BEGIN` replaced by the descriptions of the current parsers."""
     return page.partition(BEGIN)[0] + BEGIN + "\n" + "".join(f"{line}\n" for line in _lines())
 
 

@@ -1,4 +1,4 @@
-"""`aiflame diff`: what got slower or faster between two recordings."""
+"""`aiflame diff`: compares two recordings of a program."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run(options: Namespace) -> None:
     else:
         print_comparison(comparison, options.rows or (ROWS_OF_ONE if by else ROWS), everything=options.all)
     if options.output is not None:
-        _draw(before, after, metric, options.output, told=not options.json)
+        _draw(before, after, metric, options.output, announce=not options.json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class _Side:
         return view(self.path, metric, ranks=self.ranks)
 
 
-def _draw(base: _Side, new: _Side, metric: str, output: Path, *, told: bool) -> None:
+def _draw(base: _Side, new: _Side, metric: str, output: Path, *, announce: bool) -> None:
     now = new.view(metric)
     before = base.view(now.metric)
     was = at_one_period(before.tree, now.metric, (base.profile, new.profile))
@@ -82,5 +82,5 @@ def _draw(base: _Side, new: _Side, metric: str, output: Path, *, told: bool) -> 
         svg.write_diff(diff_tree(was, now.tree, now.metric), output, title="Flame graph", subtitle=subtitle)
     except OSError as error:
         raise AiflameError(f"cannot write {output}: {(error.strerror or str(error)).lower()}: choose another place with -o") from None
-    if told:
+    if announce:
         say(output)

@@ -1,4 +1,4 @@
-"""`aiflame doctor`: what works on this machine, what does not, and the one command that mends it."""
+"""`aiflame doctor`: checks this machine, and names the one command that mends each problem."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aiflame.recorder.checkup import checkup
 from aiflame.recorder.finding import Finding, State
 from aiflame.render.terminal.console import Terminal
 
-DESCRIPTION = "What can aiflame record on this machine? Tells what works, what does not, and the one command that mends it."
+DESCRIPTION = "What can aiflame record on this machine? Checks each part, and names the one command that mends a problem."
 EXAMPLES = ("aiflame doctor",)
 _MARKS = {State.WORKS: ("✓", "green"), State.LIMITED: ("!", "yellow"), State.ABSENT: ("–", "dim"), State.BROKEN: ("✗", "red")}
 
@@ -26,7 +26,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """1 where something that recording needs is broken."""
+    """Returns 1 when something that recording needs is broken."""
     findings = checkup()
     if options.json:
         say_json(json_text([asdict(finding) for finding in findings], indent=1))

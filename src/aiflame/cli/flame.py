@@ -40,7 +40,7 @@ def add_arguments(parser: Parser) -> None:
     add_grouping(parser)
     add_detail(parser)
     add_baseline(parser)
-    parser.add_argument("--inverted", action="store_true", help="begin with the leaves: who calls what is expensive?")
+    parser.add_argument("--inverted", action="store_true", help="begin with the leaves, to see the callers of expensive functions")
     parser.add_argument("--icicle", action="store_true", help="draw it hanging down")
     parser.add_argument("--merge-recursion", action="store_true", help="fold functions that call themselves")
     add_selection(parser)
@@ -71,5 +71,5 @@ def run(options: Namespace) -> None:
         reason = (error.strerror or str(error)).lower()
         raise AiflameError(f"cannot write {options.output}: {reason}: choose another place with -o") from None
     say(options.output)
-    if told := idle_note(shown.tree, shown.metric):
-        say(told, err=True)
+    if note := idle_note(shown.tree, shown.metric):
+        say(note, err=True)

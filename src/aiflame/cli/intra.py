@@ -1,4 +1,4 @@
-"""`aiflame intra`: what happens inside kernels that were recorded with --intra."""
+"""`aiflame intra`: scopes, waits and roles inside kernels that were recorded with --intra."""
 
 from __future__ import annotations
 

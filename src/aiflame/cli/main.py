@@ -1,4 +1,4 @@
-"""The `aiflame` command. A file per command lies beside this one: its arguments, and what it calls and prints."""
+"""The `aiflame` command. Each command has its own file beside this one, with its arguments and its output."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def guarded(run: Callable[[list[str]], int], arguments: list[str]) -> int:
 
 def _run(arguments: list[str]) -> int:
     if arguments[:1] == ["record"]:
-        gc.disable()  # until the program runs: nothing that starts it is garbage
+        gc.disable()  # until the program runs: starting it leaves no garbage
     from aiflame.cli.commands import run
 
     return run(arguments)

@@ -1,6 +1,6 @@
-"""The parser of all commands: argparse, with help that fits the terminal and errors of one line that name what was probably meant.
+"""The parser of all commands: argparse, with help that fits the terminal and one-line errors that suggest the intended name.
 
-Little of the standard library, and nothing else: `aiflame record` imports it before the program starts.
+It imports only a little of the standard library, since `aiflame record` imports it before the program starts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, prog: str, description: str = "", examples: Sequence[str] = (), usage: str | None = None) -> None:
         formatter = partial(_Formatter, width=min(_columns(), _WIDEST) - 2, max_help_position=28)
         super().__init__(prog, usage, description, formatter_class=formatter, allow_abbrev=False)
-        self.color = False  # CPython 3.14 would colour help, of older versions none does
+        self.color = False  # CPython 3.14 would colour help; older versions do not
         self._positionals.title = "arguments"
         self._get_optional_actions()[0].help = "show this help"
         self.examples = examples

@@ -1,4 +1,4 @@
-"""A line on the terminal while a profile is being sealed, by us or by the process that `aiflame record` has left behind."""
+"""A line on the terminal while a profile is being sealed, by this command or by the background process of `aiflame record`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from aiflame.errors import harmless
 
 _AT_ONCE_S = 0.5
-"""What takes no longer is not worth a line."""
+"""No line is shown for work that takes less."""
 
 
 class SealingLine:
-    """To be called with the share done, 0 to 1. Says nothing where nobody looks."""
+    """Called with the finished share, 0 to 1. Prints nothing unless stderr is a terminal."""
 
     def __init__(self, profile: Path | None) -> None:
         self._name = harmless(profile.name) if profile is not None else "the profile"

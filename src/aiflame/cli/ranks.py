@@ -1,4 +1,4 @@
-"""`aiflame ranks`: what the ranks of a parallel job did with their time, who they wait for, and why."""
+"""`aiflame ranks`: how the ranks of a parallel job spend their time, and which ranks they wait for."""
 
 from __future__ import annotations
 
@@ -50,13 +50,15 @@ def add_arguments(parser: Parser) -> None:
 
 def run(options: Namespace) -> None:
     bound = _bound(options.memory)
-    found, notes = sources(options.profiles or [newest(Path())])
+    chosen, notes = sources(options.profiles or [newest(Path())])
     if options.ranks:
         wanted = parse_ranks(options.ranks)
-        found = [source for source in found if source.rank in wanted]
-    if not found:
-        raise AiflameError("no rank is there to analyse: " + ("; ".join(notes) or f"--ranks {options.ranks} names none of this job"))
-    partial = _with_progress(lambda told: fan_out.on_dask(found, options.dask, told) if options.dask else fan_out.here(found, bound, told))
+        chosen = [source for source in chosen if source.rank in wanted]
+    if not chosen:
+        raise AiflameError("no rank is there to analyse: " + ("; ".join(notes) or f"--ranks {options.ranks} names no rank of this job"))
+    partial = _with_progress(
+        lambda progress: fan_out.on_dask(chosen, options.dask, progress) if options.dask else fan_out.here(chosen, bound, progress)
+    )
     if not partial.facts:
         raise AiflameError("no rank could be analysed: " + "; ".join([*notes, *partial.notes]))
     answer = ranks(partial)
@@ -79,7 +81,7 @@ def _bound(memory: str) -> int:
 
 
 def _with_progress(work: Callable[[Callable[[float], None]], Partial]) -> Partial:
-    """On a terminal alone."""
+    """Runs `work` with a progress bar, shown on a terminal only."""
     console = Terminal(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as shown:
         task = shown.add_task("Ranks", total=1.0)

@@ -1,4 +1,4 @@
-"""`aiflame record`: standard library alone, and little of it until the program runs: it is waited for."""
+"""`aiflame record`. It imports only the standard library, and little of it before the program starts, so that the start is not delayed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aiflame.recorder.tracing import BACKENDS, DEFAULT, parse_trace
 DESCRIPTION = "Records a program and all its child processes, and ends with the program's exit status."
 EXAMPLES = (
     "aiflame record -- python train.py",
-    "aiflame record --wall -- python serve.py       # also what threads wait for",
+    "aiflame record --wall -- python serve.py       # also threads that wait",
     "mpirun -n 4 aiflame record -- python train.py  # all ranks in one profile",
 )
 _DEFAULT_WALL_RATE = 49
@@ -56,7 +56,7 @@ def add_arguments(parser: Parser) -> None:
         const=_DEFAULT_WALL_RATE,
         default=0,
         metavar="HZ",
-        help=f"also sample threads that wait, and say what they wait for (HZ left out: {_DEFAULT_WALL_RATE})",
+        help=f"also sample threads that wait, with the reason (HZ left out: {_DEFAULT_WALL_RATE})",
     )
     group.add_argument("--no-python", action="store_true", help="record native frames only")
 
@@ -66,7 +66,7 @@ def add_arguments(parser: Parser) -> None:
         "--gpu-sampling",
         default="auto",
         metavar="off|auto|PERIOD",
-        help="sample what GPU instructions wait for: never, as often as is cheap, or every PERIOD cycles (default: auto)",
+        help="sample the waits of GPU instructions: never, as often as is cheap, or every PERIOD cycles (default: auto)",
     )
     group.add_argument("--gpu-memory", action="store_true", help="also record allocations of GPU memory")
 
@@ -78,7 +78,7 @@ def add_arguments(parser: Parser) -> None:
     group.add_argument(
         "--triton-names", action="store_true", help="put readable names of Triton kernels into the binaries, for other tools too"
     )
-    group.add_argument("--keep-ir", action="store_true", help="keep what compilers make on the way: FX graphs, TTIR, TTGIR, PTX, HLO")
+    group.add_argument("--keep-ir", action="store_true", help="keep the compilers' intermediate code: FX graphs, TTIR, TTGIR, PTX, HLO")
 
     group = parser.add_argument_group("calls of runtimes")
     group.add_argument(

@@ -1,4 +1,4 @@
-"""What `aiflame record` says and starts when its program has ended. Standard library alone."""
+"""The end of `aiflame record`: prints the summary and starts the sealer. Imports only the standard library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiflame.recorder.hand_over import can_seal, start_sealer
 
 
 def summarize(recording: Recording, seconds: float, *, quiet: bool) -> None:
-    """What can be said without sealing; the program's own status matters more than any trouble here."""
+    """Prints notes and the summary, without sealing. Errors here are ignored: the program's own status matters more."""
     seen = Glance()
     with contextlib.suppress(OSError):
         seen = glance(Folder.open(recording.profile))
@@ -41,7 +41,7 @@ def _of_living(pids: list[int]) -> str:
 
 
 def hand_over(recording: Recording) -> None:
-    """Sealing is left to a process of its own, so that the prompt is back at once. What it leaves, the next command does."""
+    """Starts a background process that seals, so that the prompt is back at once. If it fails, the next command seals."""
     if not can_seal():
         recording.place.tell(f"{recording.profile} is recorded; open it where polars is installed to seal it")
     else:
@@ -49,7 +49,7 @@ def hand_over(recording: Recording) -> None:
 
 
 def _of_ranks(place: ProfileLocation) -> str:
-    """What the summary is of, where others have recorded beside us."""
+    """The summary's prefix with the rank, in a parallel job."""
     if place.rank is None:
         return ""
     return f"rank {place.rank.rank}{f' of {place.rank.size}' if place.rank.size else ''}: "

@@ -1,4 +1,4 @@
-"""Lines that commands print beside their tables: where a file was written, what is noteworthy."""
+"""Lines that commands print beside their tables: paths of written files, and notes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from aiflame.errors import harmless
 
 
 def say(text: object = "", *, err: bool = False) -> None:
-    """A line. A terminal gets no control characters; a program that reads our output gets a path as it is."""
+    """Prints a line. Control characters are replaced on a terminal; a program that reads our output gets paths unchanged."""
     file = sys.stderr if err else sys.stdout
     if file is not None:
         line = str(text)
@@ -16,5 +16,5 @@ def say(text: object = "", *, err: bool = False) -> None:
 
 
 def say_json(text: str) -> None:
-    """A document of `aiflame.json_text`, which has escaped what a terminal would obey."""
+    """A document of `aiflame.json_text`, which has escaped control characters."""
     print(text, flush=True)

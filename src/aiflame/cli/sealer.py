@@ -1,4 +1,4 @@
-"""The process that `aiflame record` leaves behind: seals a profile and names what is in it, with the least priority."""
+"""The background process of `aiflame record`: seals a profile and resolves its names, at low priority."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from aiflame.profile.folder.meta import boot_id
 from aiflame.profile.ranks.job import FOLDER as RANKS
 
 _NICE = 10
-"""Not the lowest: who waits for it on a machine where all processors are busy would wait for ever."""
+"""Not the lowest: a command that waits for it on a busy machine would wait for ever."""
 _IOPRIO_SET, _IOPRIO_WHO_PROCESS, _IOPRIO_IDLE = 251, 1, 3 << 13
 
 
 def main(profile: str, *held: str) -> None:
-    """Nobody sees what goes wrong here: the next command that opens the profile says it, and does what is left to do.
-    `held`: what the recorder holds open for us, INODE-DEVICE=DESCRIPTOR."""
+    """Seals the profile. Errors are stored: the next command that opens the profile reports them and completes the work.
+
+    `held`: libraries that the recorder holds open for us, as INODE-DEVICE=DESCRIPTOR."""
     os.chdir("/")
     step_back()
     with contextlib.suppress(OSError), _turn(Path(profile)):
@@ -31,14 +32,15 @@ def main(profile: str, *held: str) -> None:
         folder = Folder.open(profile)
         try:
             aiflame.open(Path(profile))
-        except Exception as error:  # whatever it is: somebody should know
+        except Exception as error:  # any error is reported by the next command
             leave_failure(folder, error)
 
 
 @contextlib.contextmanager
 def _turn(profile: Path) -> Iterator[None]:
-    """Ranks of a host are sealed one after the other: all at once would take its memory, and its processors from the job's next step.
-    Whoever opens the profile does not wait for those whose turn has not come, and seals them."""
+    """Waits for the host's other ranks, which are sealed one after the other: all at once would take too much memory and processor time.
+
+    A command that opens the profile does not wait for ranks that are queued here: it seals them itself."""
     if profile.parent.name != RANKS:
         yield
         return
@@ -47,7 +49,7 @@ def _turn(profile: Path) -> Iterator[None]:
 
 
 def step_back() -> None:
-    """Whatever else the machine does goes first."""
+    """Gives all other work on the machine precedence."""
     with contextlib.suppress(OSError):
         os.nice(_NICE)
     with contextlib.suppress(OSError, AttributeError):

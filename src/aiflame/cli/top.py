@@ -19,7 +19,7 @@ DESCRIPTION = "What takes the most time? Lists the heaviest kernels, functions, 
 EXAMPLES = (
     "aiflame top",
     "aiflame top run.aiflame --by layer",
-    "aiflame top --by stall  # what GPU kernels waited for",
+    "aiflame top --by stall  # the waits of GPU kernels",
     "aiflame top --by step   # the shortest, the median and the longest step",
 )
 _DETAIL = {"line": "line", "stall": "instruction"}

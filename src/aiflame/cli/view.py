@@ -1,4 +1,4 @@
-"""What `flame`, `top` and `export` have in common: which tree, of what, seen how."""
+"""The tree that `flame`, `top` and `export` show, built from their common arguments."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class View:
 
 
 def opened(path: Path | None, ranks: str = "") -> Profile:
-    _say_what_failed(path)
+    _print_failures(path)
     line = SealingLine(path)
     try:
         profile = aiflame.open(path, line, ranks=parse_ranks(ranks) if ranks else None)
@@ -52,8 +52,8 @@ def opened(path: Path | None, ranks: str = "") -> Profile:
     return profile
 
 
-def _say_what_failed(path: Path | None) -> None:
-    """In the background, before this command."""
+def _print_failures(path: Path | None) -> None:
+    """Prints failures of the background sealer, which ran before this command."""
     with contextlib.suppress(AiflameError, OSError):
         for line in take_failures(Folder.open(path if path is not None else newest(Path()))):
             say(f"aiflame: {line}", err=True)
@@ -64,7 +64,7 @@ def source_folder(path: Path | None) -> SourceFolder | None:
 
 
 def of_ranks(profile: Profile, ranks: str) -> str:
-    """How a profile is called, or some ranks of it."""
+    """The name of a profile, with the chosen ranks."""
     name = profile.path.name + (" (still being recorded)" if profile.store.unfinished() else "")
     if not ranks:
         return name
@@ -73,7 +73,7 @@ def of_ranks(profile: Profile, ranks: str) -> str:
 
 
 def selected(options: Namespace, by: str) -> View:
-    """What the common arguments ask for (`aiflame.cli.arguments`)."""
+    """The view that the common arguments (`aiflame.cli.arguments`) describe."""
     return view(
         options.profile,
         options.metric or "",

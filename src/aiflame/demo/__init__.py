@@ -1,1 +1,1 @@
-"""What `aiflame demo` profiles, and the sentence that tells what the profile shows."""
+"""The workload that `aiflame demo` records."""

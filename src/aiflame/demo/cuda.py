@@ -1,4 +1,4 @@
-"""As much of CUDA's driver API as the demo needs, through ctypes: no package, no header, only the driver's libcuda.so.1."""
+"""The part of CUDA's driver API that the demo needs, through ctypes: it needs only the driver's libcuda.so.1."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, 
 from dataclasses import dataclass
 from typing import Any
 
-# Of NVIDIA's cuda.h. A CUdeviceptr is 64 bits wide, handles are pointers, a CUdevice is an int; the names are those that the header's
+# From NVIDIA's cuda.h. A CUdeviceptr is 64 bits wide, handles are pointers, a CUdevice is an int; the names are those that the header's
 # macros stand for. Every function returns a CUresult.
 _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
@@ -57,7 +57,7 @@ class Cuda:
             raise CudaError(f"{name} failed with error {result}: {(text.value or b'unknown').decode()}")
 
     def version(self) -> tuple[int, int]:
-        """Of CUDA, the newest that the driver supports."""
+        """The newest version of CUDA that the driver supports."""
         version = c_int()
         self.call("cuDriverGetVersion", byref(version))
         return version.value // 1000, version.value % 1000 // 10
@@ -122,5 +122,5 @@ class Device:
 class Kernel:
     function: c_void_p
     arguments: tuple[c_uint | c_uint64, ...]
-    """Kept, since every launch reads them through their addresses."""
+    """The arguments must stay alive, since every launch reads them through their addresses."""
     addresses: ctypes.Array[c_void_p]

@@ -11,7 +11,7 @@ from aiflame.demo import nvrtc
 from aiflame.demo.cuda import Cuda, CudaError, Device
 
 _SOURCE = Path(__file__).with_name("matmul.cu")
-# Threads along the sides of a block, and the numbers along a side of what a block of `matmul_tiled` computes (as in matmul.cu).
+# Threads along the sides of a block, and the side of the tile that a block of `matmul_tiled` computes (as in matmul.cu).
 _BLOCK, _TILED_BLOCK, _TILED_SIDE = (32, 32), (16, 16), 128
 
 
@@ -23,7 +23,7 @@ class CudaDevice:
             cuda = Cuda()
             self._device = Device(cuda)
             compiler = nvrtc.find(cuda.version(), self._device.architecture)
-            # The line tables name the file where it lies: whoever reads the profile finds it.
+            # Line tables have the file's absolute path, so that a reader of the profile finds the file.
             self._module = self._device.module(compiler.compile(_SOURCE, self._device.architecture))
         except (CudaError, nvrtc.NvrtcError) as error:
             raise SystemExit(str(error)) from None

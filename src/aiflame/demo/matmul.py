@@ -1,7 +1,7 @@
 """The workload: one network whose three layers do the same matrix product in three ways. `python -m aiflame.demo.matmul --help`
 
-It runs inside the recorded process, so it needs the standard library alone. Every step runs each way once: whatever differs
-between their towers in the flame graph is the way, not the work.
+It runs inside the recorded process, so it needs only the standard library. Every step runs each way once, with the same work:
+their towers in the flame graph differ only by the way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Protocol
 
 
 class Device(Protocol):
-    """Something that multiplies two square matrices; results stay with it until asked for."""
+    """A device that multiplies two square matrices; results stay on it until they are read."""
 
     name: str
     size: int
@@ -82,12 +82,12 @@ def open_device(name: str) -> Device:
 
 
 def matrix(size: int) -> array[float]:
-    """Numbers that nobody knows beforehand."""
+    """Random numbers for a matrix."""
     return array("f", (random() for _ in range(size * size)))
 
 
 def train(network: Network, seconds: float) -> int:
-    """Whole steps until the time is up; their number."""
+    """Runs whole steps until the time is up; returns their number."""
     end, steps = time.monotonic() + seconds, 0
     while steps == 0 or time.monotonic() < end:
         step(network)
@@ -101,7 +101,7 @@ def step(network: Network) -> None:
 
 
 def check(left: array[float], right: array[float], product: array[float]) -> None:
-    """The comparison of the three ways means nothing unless each is right. Looks at a thousand numbers, computed anew from the inputs."""
+    """Checks a thousand numbers of each result against the inputs: the comparison makes sense only if all are right."""
     size = math.isqrt(len(product))
     for _ in range(1000):
         row, column = randrange(size), randrange(size)
@@ -115,7 +115,9 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="aiflame.demo.matmul", description=__doc__)
     parser.add_argument("--device", choices=("cuda", "opencl", "cpu"), default="cpu")
     parser.add_argument("--seconds", type=float, default=6.0, help="how long to run")
-    parser.add_argument("--size", type=int, default=0, help="rows of the matrices, a multiple of 128 (default: what keeps the device busy)")
+    parser.add_argument(
+        "--size", type=int, default=0, help="rows of the matrices, a multiple of 128 (default: enough to keep the device busy)"
+    )
     return parser.parse_args(arguments)
 
 

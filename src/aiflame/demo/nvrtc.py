@@ -62,7 +62,7 @@ class Nvrtc:
 
     def compile(self, source: Path, architecture: int) -> bytes:
         """The cubin of a file, with line tables that name it by its absolute path."""
-        # The kernels use no header: none is looked for.
+        # The kernels use no header, so no include folders are given.
         options = [f"--gpu-architecture=sm_{architecture}", "-lineinfo", "--std=c++17"]
         program = c_void_p()
         self.call("nvrtcCreateProgram", byref(program), source.read_bytes(), os.fsencode(source.absolute()), 0, None, None)
@@ -84,7 +84,7 @@ class Nvrtc:
 
 
 def find(driver: tuple[int, int], architecture: int) -> Nvrtc:
-    """A copy that knows the device and is not of a later major version than its driver, which may refuse the newer's code."""
+    """A copy that supports the device and whose major version is at most the driver's: drivers may refuse newer code."""
     unfit = []
     for path in dict.fromkeys(_candidates()):
         nvrtc = _opened(path)
@@ -100,7 +100,7 @@ def find(driver: tuple[int, int], architecture: int) -> Nvrtc:
 
 def _opened(path: str) -> Nvrtc | None:
     try:
-        # A wheel's NVRTC does not look beside itself for its built-in functions; once they are loaded it has them.
+        # A wheel's NVRTC does not search its own folder for its built-in functions, so we load them first.
         for builtins in sorted(Path(path).parent.glob("libnvrtc-builtins.so.*")) if "/" in path else ():
             ctypes.CDLL(str(builtins))
         return Nvrtc(path)

@@ -1,4 +1,4 @@
-"""As much of OpenCL as the demo needs, through ctypes: no package, no header, only a libOpenCL.so.1 of the system.
+"""The part of OpenCL that the demo needs, through ctypes: no package, no header, only a libOpenCL.so.1 of the system.
 
 `python -m aiflame.demo.opencl` lists the devices, the best first: a line each, its kind (gpu, cpu or other), a tab and its name.
 """
@@ -12,7 +12,7 @@ from ctypes import POINTER, byref, c_char_p, c_int32, c_size_t, c_uint32, c_uint
 from dataclasses import dataclass
 from typing import Any
 
-# Of Khronos' CL/cl.h.
+# From Khronos' CL/cl.h.
 _DEVICE_NOT_FOUND = -1
 _ALL_DEVICES = 0xFFFFFFFF
 _KINDS = {1 << 2: "gpu", 1 << 1: "cpu"}

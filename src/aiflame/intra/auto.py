@@ -1,7 +1,7 @@
-"""`auto`: the few scopes that say most about a kernel, so that it runs nearly as it does without.
+"""`auto`: a few scopes that explain most of a kernel and hardly slow it down.
 
-A record costs a warp some thirty cycles, and a loop's body is run often. So what belongs together is one scope: loads from where the first
-is issued to where the last of their values is first used, a multiplication from its issue to the wait for it, waits that follow each other.
+A record costs a warp some thirty cycles, and a loop's body runs often. So related operations share one scope: neighbouring loads, from the
+first issue to the first use of their last value; a multiplication, from its issue to the wait for it; waits that follow each other.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from aiflame.intra.presets import first_user, leaves_one_going, may_move, parts,
 
 MOST_IN_LOOPS = 3
 MOST_OUTSIDE = 2
-"""Of a kernel without loops: where marks stand, values have to be kept, and with more registers fewer CTAs run at once."""
+"""The limit for kernels without loops: marks need registers for values across them, and with more registers fewer CTAs run at once."""
 
 _LOADS = GLOBAL_LOADS + BUFFER_LOADS
 _WAITS = (*COPY_WAITS, BARRIER_WAIT)
 _MATH = DOTS + ASYNC_DOTS
 _HEAVY = (*_MATH, *DOT_WAITS, *_WAITS, *COPIES, *STORES, *TMA_STORES, "tt.reduce", "tt.scan", "ttng.arrive_barrier")
-"""Work of its own: it separates the work before it from the work behind it."""
+"""Operations that separate the work before them from the work after them."""
 _NOT_COPIES = tuple(name for name in _HEAVY if name not in COPIES)
 
 
@@ -49,7 +49,7 @@ class _Part:
     name: str
     kind: str
     apart: bool = False
-    """Other work lies between: two scopes, where it is issued and where it is waited for."""
+    """Two scopes, one at the issue and one at the wait, since other work lies between."""
     needs: tuple[Op, ...] = ()
 
 
@@ -67,9 +67,9 @@ def auto(kernel: Kernel) -> None:
         _ask(kernel, _of_loop(kernel, [op for op in kernel.all if op.can_be_marked]), MOST_OUTSIDE)
 
 
-def _ask(kernel: Kernel, found: Sequence[_Part], most: int) -> None:
+def _ask(kernel: Kernel, candidates: Sequence[_Part], most: int) -> None:
     chosen: list[_Part] = []
-    for part in found:
+    for part in candidates:
         if sum(1 + one.apart for one in (*chosen, part)) <= most:
             chosen.append(part)
     for part in _in_order(chosen):
@@ -80,26 +80,26 @@ def _ask(kernel: Kernel, found: Sequence[_Part], most: int) -> None:
 
 
 def _of_loop(kernel: Kernel, ops: Sequence[Op]) -> list[_Part]:
-    """Arrivals and multiplications, in turn; then reductions; without any of these, hand-overs."""
+    """Candidates of a loop: waits and multiplications in turn, then reductions; without any of these, stores and loads."""
     own = [op for op in ops if op.name in COPIES]
     if any(op.name in COPIES and op.loop not in {one.loop for one in own} for op in kernel.all):
-        own = []  # made before the loop too: the awaited data was copied iterations ago
+        own = []  # copies also precede the loop: the awaited data was copied iterations ago
     arrivals = [part for block in _blocks(ops) for part in (*_loads(kernel, block), *_waits(block, own))]
     dots = [part for block in _blocks(ops) for part in _dots(kernel, block)]
     in_turn = chain.from_iterable(zip_longest(_in_order(arrivals), _in_order(dots)))
-    found = [part for part in in_turn if part is not None]
-    used = {part.last for part in found}
+    parts = [part for part in in_turn if part is not None]
+    used = {part.last for part in parts}
     if not dots:
-        found += [_whole(op, "region") for op in ops if op.name == "tt.reduce" and op not in used]
-    if not found:
-        found = [_whole(op, "store") for op in ops if op.name in STORES]
-        found += [_whole(op, "load") for op in ops if op.name in _LOADS]
-    return found
+        parts += [_whole(op, "region") for op in ops if op.name == "tt.reduce" and op not in used]
+    if not parts:
+        parts = [_whole(op, "store") for op in ops if op.name in STORES]
+        parts += [_whole(op, "load") for op in ops if op.name in _LOADS]
+    return parts
 
 
 def _of_role(kernel: Kernel, ops: Sequence[Op]) -> list[_Part]:
-    """Of a role that copies: the waits for room, and where it copies. Of one that works on what was copied: the wait for that, since each
-    of its records holds all of them up."""
+    """Candidates of a warp-specialized role: of a producer, its waits for room and its copies; of a consumer, only its first wait for
+    copied data, since each of its records delays all roles."""
     waits = [part for block in _blocks(ops) for part in _waits(block, [])]
     copies = [op for op in ops if op.name in COPIES]
     if not copies:
@@ -109,7 +109,7 @@ def _of_role(kernel: Kernel, ops: Sequence[Op]) -> list[_Part]:
 
 
 def _loads(kernel: Kernel, block: Sequence[Op]) -> Iterator[_Part]:
-    """Loads that no other work lies between: in flight until the last of them is needed."""
+    """Groups of loads without other work between them, each in flight until the last of them is needed."""
     together: list[tuple[Op, Op]] = []
     for op in block:
         if op.name in _LOADS:
@@ -128,8 +128,9 @@ def _in_flight(together: Sequence[tuple[Op, Op]], apart: bool) -> Iterator[_Part
 
 
 def _waits(block: Sequence[Op], own: Sequence[Op]) -> Iterator[_Part]:
-    """Waits for copies and barriers, those that follow each other as one. `own`: copies that an iteration makes and waits for itself, these
-    with their wait."""
+    """Waits for copies and barriers; neighbouring waits become one candidate.
+
+    `own`: copies that an iteration both makes and awaits, which become one candidate with their wait."""
     waits: list[Op] = []
     for op in (*block, None):
         if waits and (op is None or op.last or op.regions or op.name in _HEAVY) and (op is None or op.name != waits[0].name):
@@ -162,7 +163,7 @@ def _copies(ops: Sequence[Op]) -> str:
 
 
 def _dots(kernel: Kernel, block: Sequence[Op]) -> Iterator[_Part]:
-    """Multiplications from their issue to the wait for them. Where a wait leaves one going, it is for another one: the wait alone."""
+    """Multiplications, from issue to wait. A wait that leaves one in flight awaits an older multiplication, and is a candidate alone."""
     waits = [op for op in block if op.name in DOT_WAITS]
     for op in block:
         if op.name in DOTS or (op.name == "ttng.warp_group_dot" and not waits):
@@ -191,20 +192,20 @@ def _in_order(parts: Sequence[_Part]) -> list[_Part]:
 
 
 def _blocks(ops: Sequence[Op]) -> list[list[Op]]:
-    found: dict[int, list[Op]] = {}
+    blocks: dict[int, list[Op]] = {}
     for op in ops:
-        found.setdefault(id(op.siblings), []).append(op)
-    return list(found.values())
+        blocks.setdefault(id(op.siblings), []).append(op)
+    return list(blocks.values())
 
 
 def _until(op: Op, names: tuple[str, ...] = _HEAVY) -> list[Op]:
-    """From an operation to the next of its block that is work of its own, with that."""
-    rest = op.siblings[op.index :]
-    end = next((at for at, one in enumerate(rest[1:], 1) if one.name in names or one.regions), len(rest) - 1)
-    return rest[: end + 1]
+    """From an operation to the next separating operation of its block (or `names`), inclusive."""
+    following = op.siblings[op.index :]
+    end = next((at for at, one in enumerate(following[1:], 1) if one.name in names or one.regions), len(following) - 1)
+    return following[: end + 1]
 
 
 def _does_something(ops: Sequence[Op]) -> bool:
-    """More than arithmetic on indices."""
+    """Whether there is more than arithmetic on indices."""
     heavy = (*_HEAVY, *_LOADS, *COPIES, *BARRIERS, "ttng.tensormap_create")
     return any(one.name in heavy or one.regions for op in ops for one in (op, *op.inside()))

@@ -1,4 +1,4 @@
-"""Captures go into a file as they come: frames of a head in JSON and the bytes that a launch has left (docs/intra.md)."""
+"""Writes captures into a file: frames with a head in JSON and the bytes of a launch (docs/intra.md)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _HEAD = struct.Struct("<4sIIQ")
 
 
 class CaptureWriter:
-    """One process's file. It is made with the first frame, and opened for each: a program may close every descriptor it finds."""
+    """One process's file. It is created with the first frame and opened for each frame, since a program may close all its descriptors."""
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
         self._folder, self._left = folder, most_bytes
         self._process = os.getpid()
 
     def write(self, head: dict[str, Any], data: memoryview | bytes = b"") -> bool:
-        """False: the file has had all that it may take."""
-        if self._process != os.getpid():  # the child of a fork has a file of its own
+        """Appends a frame; False if it would exceed the limit."""
+        if self._process != os.getpid():  # after a fork, the child writes its own file
             self._process = os.getpid()
         text = json.dumps(head, separators=(",", ":")).encode()
         size = len(data)
@@ -39,5 +39,5 @@ class CaptureWriter:
 
 
 def _private(path: str, flags: int) -> int:
-    """Its owner's alone, as all that lies in a profile."""
+    """Readable only by its owner, like all files of a profile."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

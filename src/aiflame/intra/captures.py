@@ -1,8 +1,8 @@
-"""Files of captures: records from inside compiled kernels, as the device wrote them.
+"""Reads files of captures: records from inside compiled kernels, as the device wrote them.
 
-`PROFILE/intra/PID.captures` is a sequence of frames: magic, version, sizes, a JSON text, bytes. A frame is of a kernel (which scopes it has
-and how its memory is laid out) or of one launch (the memory itself). The program writes the file while it runs and may be killed at any
-moment: a frame that is cut off, or no frame at all, costs itself.
+`PROFILE/intra/PID.captures` is a sequence of frames: magic, version, sizes, a JSON text, bytes. A frame describes a
+kernel (its scopes and the layout of its memory) or holds the memory of one launch. The program writes the file while it runs and may be
+killed at any moment: only a truncated or damaged frame itself is lost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOST_SCOPES = 256
 _NAME = re.compile(rf"(0|[1-9][0-9]{{0,9}}){re.escape(SUFFIX)}")
 _LARGEST_JSON = 16 << 20
 _MOST_VALUES = 1 << 16
-"""Of the JSON of a frame: some dozen for each scope."""
+"""Values in the JSON of a frame: a few dozen per scope."""
 _LONGEST = 4096
 """Letters of a name."""
 _KINDS = ("load", "mma", "barrier", "wait", "store", "loop", "region", "role", "user", "async")
@@ -43,7 +43,7 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A place in a kernel whose time was taken."""
+    """A timed part of a kernel."""
 
     number: int
     name: str
@@ -56,9 +56,9 @@ class Scope:
     loop: int
     """The loop that it lies in, -1: none."""
     phase: str
-    """`issue`: something is started here that goes on, `wait`: it is waited for here, `span`: all of it lies between begin and end"""
+    """`issue`: asynchronous work is started here, `wait`: it is awaited here, `span`: all work lies between begin and end"""
     pair: int
-    """Of a wait: the scope that issued the awaited work; -1: none or not known."""
+    """For a wait: the scope that issued the awaited work; -1: none or not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +79,11 @@ class Kernel:
     file: str
     line: int
     warps: int
-    """Of a CTA, those of warp specialization included."""
+    """Warps of a CTA, including those of warp specialization."""
     recorded: tuple[int, ...]
     """The warps that record."""
     scratch_bytes: int
-    """Of a CTA."""
+    """Bytes of memory per CTA."""
     clock_bits: int
     triton: str
     arch: str
@@ -93,7 +93,7 @@ class Kernel:
     plain: Build
     instrumented: Build
     scopes_left_out: int = 0
-    """More than its records can distinguish."""
+    """Scopes beyond the number that records can distinguish."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +107,16 @@ class Launch:
     first_cta: int
     ctas: int
     number: int
-    """How many launches of this kernel there were before and with it."""
+    """Number of this launch among all launches of the kernel, from 1."""
     dropped_launches: int
     ring_bytes: int
-    """Of memory that CTAs went round in (`cta_ring`), 0: each had a place of its own."""
+    """Size of the ring that CTAs shared (`cta_ring`), 0: each CTA had its own memory."""
     data: Bytes
-    """`ctas` times the kernel's scratch; or, where these are more, the ring that they went round in."""
+    """`ctas` times the kernel's scratch memory; or the ring, where that is smaller."""
 
     @property
     def went_round(self) -> bool:
-        """Only the last CTAs are left."""
+        """Whether CTAs overwrote earlier ones, so that only the last are left."""
         return self.ring_bytes > 0
 
 
@@ -130,7 +130,7 @@ class Captures:
     torn: int = 0
     """Frames that were cut off."""
     damaged: int = 0
-    """Frames that are none, or contradict themselves."""
+    """Frames with a bad header or contradictory content."""
 
 
 def pids(folder: Folder) -> list[int]:
@@ -140,48 +140,48 @@ def pids(folder: Folder) -> list[int]:
 
 
 def read(folder: Folder, pid: int) -> Captures:
-    """The data stays in the file until it is looked at."""
-    found = Captures(pid)
+    """Reads a process's file. Its data is mapped, and read when it is used."""
+    captures = Captures(pid)
     with folder.file(f"{pid}{SUFFIX}") as file:
         if file is None:
-            return found
+            return captures
         size = file.seek(0, 2)
         data = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8) if size else np.zeros(0, np.uint8)
-    for told, raw in _frames(data, found):
-        _take(found, told, raw)
-    return found
+    for head, raw in _frames(data, captures):
+        _add(captures, head, raw)
+    return captures
 
 
-def _frames(data: Bytes, found: Captures) -> Iterator[tuple[dict[str, Any], Bytes]]:
+def _frames(data: Bytes, captures: Captures) -> Iterator[tuple[dict[str, Any], Bytes]]:
     at = 0
     while at < len(data):
         if len(data) - at < HEAD.size:
-            found.torn += 1
+            captures.torn += 1
             return
         magic, version, json_bytes, data_bytes = HEAD.unpack(data[at : at + HEAD.size].tobytes())
         if magic != MAGIC or version != VERSION or json_bytes > _LARGEST_JSON:
-            found.damaged += 1
+            captures.damaged += 1
             if (at := _next(data, at + 1)) < 0:
                 return
             continue
         begin = at + HEAD.size + json_bytes
         end = begin + data_bytes
         if end > len(data):
-            # Cut off, unless it is its size that is damaged and others follow.
+            # The frame is cut off; or its size is damaged, if another frame follows.
             following = _next(data, at + 1)
-            found.torn, found.damaged = found.torn + (following < 0), found.damaged + (following >= 0)
+            captures.torn, captures.damaged = captures.torn + (following < 0), captures.damaged + (following >= 0)
             if following < 0:
                 return
             at = following
             continue
         try:
-            told = parse(data[at + HEAD.size : begin].tobytes(), most_values=_MOST_VALUES)
+            head = parse(data[at + HEAD.size : begin].tobytes(), most_values=_MOST_VALUES)
         except ValueError:
-            told = None
-        if isinstance(told, dict):
-            yield told, data[begin:end]
+            head = None
+        if isinstance(head, dict):
+            yield head, data[begin:end]
         else:
-            found.damaged += 1
+            captures.damaged += 1
         at = _after(data, end, data_bytes)
 
 
@@ -191,7 +191,7 @@ def _after(data: Bytes, end: int, data_bytes: int) -> int:
 
 
 def _next(data: Bytes, begin: int) -> int:
-    """The next place that a frame may begin at, -1: none."""
+    """The next place where a frame may begin, -1: none."""
     step = 1 << 24
     for at in range(begin, len(data), step):
         if (place := data[at : at + step + len(MAGIC) - 1].tobytes().find(MAGIC)) >= 0:
@@ -199,86 +199,86 @@ def _next(data: Bytes, begin: int) -> int:
     return -1
 
 
-def _take(found: Captures, told: dict[str, Any], raw: Bytes) -> None:
+def _add(captures: Captures, head: dict[str, Any], raw: Bytes) -> None:
     try:
-        if told.get("kind") == "kernel":
-            kernel = _kernel(told)
-            found.kernels.setdefault(kernel.key, kernel)
-        elif told.get("kind") == "launch":
-            launch = _launch(told, raw)
-            kernel = found.kernels[launch.key]
+        if head.get("kind") == "kernel":
+            kernel = _kernel(head)
+            captures.kernels.setdefault(kernel.key, kernel)
+        elif head.get("kind") == "launch":
+            launch = _launch(head, raw)
+            kernel = captures.kernels[launch.key]
             whole = len(raw) // kernel.scratch_bytes
             if (launch.ctas <= whole or len(raw) != launch.ring_bytes) if launch.went_round else launch.ctas != whole:
-                raise ValueError("the data is not of so many CTAs")
-            found.launches.append(launch)
-        # Additional data of a newer aiflame is ignored.
+                raise ValueError("the size of the data does not fit the number of CTAs")
+            captures.launches.append(launch)
+        # Other kinds of frames, from a newer aiflame, are ignored.
     except (KeyError, ValueError, TypeError, OverflowError):
-        found.damaged += 1
+        captures.damaged += 1
 
 
-def _kernel(told: dict[str, Any]) -> Kernel:
-    warps = _number(told["num_warps"], 1, 64)
-    ids = told.get("warp_ids")
+def _kernel(fields: dict[str, Any]) -> Kernel:
+    warps = _number(fields["num_warps"], 1, 64)
+    ids = fields.get("warp_ids")
     recorded = tuple(range(warps)) if ids is None else tuple(sorted({_number(one, 0, warps - 1) for one in ids}))
-    scopes = {scope.number: scope for scope in map(_scope, told["scopes"])}
+    scopes = {scope.number: scope for scope in map(_scope, fields["scopes"])}
     if not recorded:
         raise ValueError("no warp records")
     return Kernel(
-        key=_text(told["key"]),
-        name=_text(told["name"]),
-        file=_text(told.get("file")),
-        line=_number(told.get("line"), 0, 1 << 31, 0),
+        key=_text(fields["key"]),
+        name=_text(fields["name"]),
+        file=_text(fields.get("file")),
+        line=_number(fields.get("line"), 0, 1 << 31, 0),
         warps=warps,
         recorded=recorded,
-        scratch_bytes=_number(told["scratch_bytes"], 64, 1 << 30),
-        clock_bits=43 if told.get("clock64", True) else 32,
-        triton=_text(told.get("triton")),
-        arch=_text(told.get("arch")),
-        record_cycles=_amount(told.get("record_cycles")),
+        scratch_bytes=_number(fields["scratch_bytes"], 64, 1 << 30),
+        clock_bits=43 if fields.get("clock64", True) else 32,
+        triton=_text(fields.get("triton")),
+        arch=_text(fields.get("arch")),
+        record_cycles=_amount(fields.get("record_cycles")),
         scopes=tuple(scopes[number] for number in sorted(scopes)),
-        plain=_build(told.get("plain")),
-        instrumented=_build(told.get("instrumented")),
-        scopes_left_out=_number(told.get("left_out"), 0, 1 << 30, 0),
+        plain=_build(fields.get("plain")),
+        instrumented=_build(fields.get("instrumented")),
+        scopes_left_out=_number(fields.get("left_out"), 0, 1 << 30, 0),
     )
 
 
-def _scope(told: dict[str, Any]) -> Scope:
-    number = _number(told["id"], 0, MOST_SCOPES - 1)
-    kind, phase = _text(told.get("kind")), _text(told.get("phase"))
+def _scope(fields: dict[str, Any]) -> Scope:
+    number = _number(fields["id"], 0, MOST_SCOPES - 1)
+    kind, phase = _text(fields.get("kind")), _text(fields.get("phase"))
     return Scope(
         number=number,
-        name=_text(told.get("name")) or f"scope {number}",
-        of_pass=_text(told.get("pass")),
+        name=_text(fields.get("name")) or f"scope {number}",
+        of_pass=_text(fields.get("pass")),
         kind=kind if kind in _KINDS else "user",
-        op=_text(told.get("op")),
-        file=_text(told.get("file")),
-        line=_number(told.get("line"), 0, 1 << 31, 0),
-        loop=_number(told.get("loop"), -1, 1 << 30, -1),
+        op=_text(fields.get("op")),
+        file=_text(fields.get("file")),
+        line=_number(fields.get("line"), 0, 1 << 31, 0),
+        loop=_number(fields.get("loop"), -1, 1 << 30, -1),
         phase=phase if phase in _PHASES else "span",
-        pair=_number(told.get("pair"), -1, MOST_SCOPES - 1, -1),
+        pair=_number(fields.get("pair"), -1, MOST_SCOPES - 1, -1),
     )
 
 
-def _build(told: Any) -> Build:
-    if not isinstance(told, dict):
+def _build(fields: Any) -> Build:
+    if not isinstance(fields, dict):
         return Build()
-    return Build(*(_number(told.get(name), -1, 1 << 40, -1) for name in ("registers", "shared", "spills", "ns")))
+    return Build(*(_number(fields.get(name), -1, 1 << 40, -1) for name in ("registers", "shared", "spills", "ns")))
 
 
-def _launch(told: dict[str, Any], raw: Bytes) -> Launch:
-    x, y, z = (*told["grid"], 1, 1, 1)[:3]
+def _launch(fields: dict[str, Any], raw: Bytes) -> Launch:
+    x, y, z = (*fields["grid"], 1, 1, 1)[:3]
     return Launch(
-        key=_text(told["key"]),
-        device=_number(told.get("device"), 0, 1 << 16, 0),
-        stream=_number(told.get("stream"), 0, (1 << 64) - 1, 0),
+        key=_text(fields["key"]),
+        device=_number(fields.get("device"), 0, 1 << 16, 0),
+        stream=_number(fields.get("stream"), 0, (1 << 64) - 1, 0),
         grid=(_number(x, 1, 1 << 31), _number(y, 1, 1 << 31), _number(z, 1, 1 << 31)),
-        correlation=_number(told.get("correlation"), 0, (1 << 64) - 1, 0),
-        begin_ns=_number(told.get("begin_ns"), 0, 1 << 62, 0),
-        first_cta=_number(told.get("first_cta"), 0, 1 << 40, 0),
-        ctas=_number(told["ctas"], 0, 1 << 31),
-        number=_number(told.get("launch"), 0, 1 << 62, 0),
-        dropped_launches=_number(told.get("dropped_launches"), 0, 1 << 62, 0),
-        ring_bytes=_number(told.get("ring_bytes"), 0, 1 << 40, 0) // 4 * 4,
+        correlation=_number(fields.get("correlation"), 0, (1 << 64) - 1, 0),
+        begin_ns=_number(fields.get("begin_ns"), 0, 1 << 62, 0),
+        first_cta=_number(fields.get("first_cta"), 0, 1 << 40, 0),
+        ctas=_number(fields["ctas"], 0, 1 << 31),
+        number=_number(fields.get("launch"), 0, 1 << 62, 0),
+        dropped_launches=_number(fields.get("dropped_launches"), 0, 1 << 62, 0),
+        ring_bytes=_number(fields.get("ring_bytes"), 0, 1 << 40, 0) // 4 * 4,
         data=raw,
     )
 

@@ -1,4 +1,4 @@
-"""The passes that can be asked for: those that come with aiflame, and those that a program has registered."""
+"""All passes: the bundled ones, and those that a program has registered."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Cycles of a launch's multiprocessors → nanoseconds of the device's globaltimer, and the cost of a record.
 
-A record carries its multiprocessor's clock alone; a CTA carries the globaltimer when it began and when it was done. No moment has both,
-so that the pace follows from differences: between CTAs that ran one after the other on a multiprocessor, what lies before a CTA's first
-record (and behind its last) is the same and falls out. Where each multiprocessor ran one CTA, the launches beside it tell. Whatever was
-found, records of a CTA fit between its begin and its end.
+A record has only its multiprocessor's clock; a CTA has the globaltimer at its begin and end. No moment has both clocks, so the pace (ns a
+cycle) follows from differences between CTAs that ran one after the other on a multiprocessor: the time before a CTA's first record (and
+after its last) is the same for all, and cancels out. Where each multiprocessor ran one CTA, neighbouring launches are compared instead. In
+any case, the records of a CTA must fit between its begin and its end.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ SLOWEST, FASTEST = 20.0, 0.2
 CERTAIN = 0.005
 """Relative error of a pace that counts as measured."""
 RESOLUTION_NS = 32
-"""Of the globaltimer on Hopper; others tick every microsecond: then more CTAs are needed for the same certainty."""
+"""Resolution of the globaltimer on Hopper; on other GPUs it ticks every microsecond, and more CTAs are needed for the same certainty."""
 NEAR_NS = 50_000_000
-"""Launches that follow each other in less than this ran at the same pace."""
+"""Launches less than this apart are taken to have run at the same pace."""
 DEAREST = 40.0
-"""Cycles: no record costs more (33 were measured on an H100); a smallest distance above it is not the cost alone."""
+"""Cycles, an upper bound of a record's cost (33 were measured on an H100). A larger smallest distance includes other work."""
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """The CTAs of a launch that have records: their clocks at the first and the last."""
+    """The CTAs of a launch that have records, with the clocks of their first and last record."""
 
     ctas: Ctas
     row: Ints
-    """of each in `ctas`"""
+    """row of each in `ctas`"""
     first: Ints
     last: Ints
 
     @staticmethod
-    def of(found: Records) -> Edges:
-        width = max(len(found.recorded), 1)
-        used = np.flatnonzero(found.kept)
-        begin = found.first[used]
+    def of(decoded: Records) -> Edges:
+        width = max(len(decoded.recorded), 1)
+        used = np.flatnonzero(decoded.kept)
+        begin = decoded.first[used]
         row = used // width
         heads = np.flatnonzero(np.append(True, row[1:] != row[:-1])[: len(row)])
         if not len(heads):
             none = np.zeros(0, dtype=np.int64)
-            return Edges(found.ctas, none, none, none)
-        first = np.minimum.reduceat(found.clock[begin], heads)
-        last = np.maximum.reduceat(found.clock[begin + found.kept[used] - 1], heads)
-        return Edges(found.ctas, row[heads], first, last)
+            return Edges(decoded.ctas, none, none, none)
+        first = np.minimum.reduceat(decoded.clock[begin], heads)
+        last = np.maximum.reduceat(decoded.clock[begin + decoded.kept[used] - 1], heads)
+        return Edges(decoded.ctas, row[heads], first, last)
 
     def whole(self, dropped: Ints) -> Edges:
-        """Those from which no record is missing: where rings wrapped, the first record left says nothing of the CTA's begin."""
+        """The CTAs without missing records: where rings wrapped, the first remaining record is far from the CTA's begin."""
         width = max(len(dropped) // max(len(self.ctas), 1), 1)
         kept = dropped.reshape(-1, width).sum(axis=1)[self.row] == 0
         return Edges(self.ctas, self.row[kept], self.first[kept], self.last[kept])
@@ -70,7 +70,7 @@ class Pace:
 
 
 def pace(edges: Edges, whole: Edges) -> Pace:
-    """From one launch alone. `whole`: those of the edges whose first record is the CTA's first."""
+    """The pace from one launch alone. `whole`: the CTAs without missing records."""
     most = _most(edges)
     sm, begin, end = (values[whole.row] for values in (edges.ctas.sm, edges.ctas.begin, edges.ctas.before_end))
     _, of = np.unique(sm, return_inverse=True)
@@ -88,12 +88,12 @@ def pace(edges: Edges, whole: Edges) -> Pace:
     if not FASTEST <= slope <= SLOWEST:
         return Pace(most, np.inf)
     left = float(((dy - slope * dx) ** 2).sum()) / free + RESOLUTION_NS**2 / 12
-    found = Pace(slope, float(np.sqrt(left / spread)) / slope)
-    return found if found.error < CERTAIN or not np.isfinite(most) else Pace(min(slope, most), found.error)
+    measured = Pace(slope, float(np.sqrt(left / spread)) / slope)
+    return measured if measured.error < CERTAIN or not np.isfinite(most) else Pace(min(slope, most), measured.error)
 
 
 def _most(edges: Edges) -> float:
-    """Records fit into their CTAs: the largest pace at which all do."""
+    """The largest pace at which the records of every CTA fit between its begin and end."""
     cycles = edges.last - edges.first
     long = cycles > 0
     if not long.any():
@@ -103,10 +103,9 @@ def _most(edges: Edges) -> float:
 
 
 def paces(launches: Sequence[tuple[Edges, Edges]], origins: Sequence[dict[int, int]]) -> list[Pace]:
-    """Of launches that followed each other on a device. `origins`: of each launch, for each multiprocessor the raw clock that
-    its cycles are counted from."""
+    """The paces of successive launches of a device. `origins`: for each launch and multiprocessor, the raw clock at cycle 0."""
     alone = [pace(*one) for one in launches]
-    found = list(alone)
+    result = list(alone)
     for place, one in enumerate(alone):
         if one.error < CERTAIN:
             continue
@@ -115,12 +114,12 @@ def paces(launches: Sequence[tuple[Edges, Edges]], origins: Sequence[dict[int, i
         if best.error >= CERTAIN and (sure := [each for each in alone if each.error < CERTAIN]):
             best = Pace(float(np.median([each.ns for each in sure])), CERTAIN)
         most = _most(launches[place][0])
-        found[place] = Pace(min(best.ns, most), best.error) if np.isfinite(most) else best
-    return found
+        result[place] = Pace(min(best.ns, most), best.error) if np.isfinite(most) else best
+    return result
 
 
 def _between(launches: Sequence[tuple[Edges, Edges]], origins: Sequence[dict[int, int]], at: int) -> Pace | None:
-    """From a launch to the next: how far the same multiprocessors' clocks and the globaltimer got."""
+    """The pace between two launches: progress of the globaltimer over that of the same multiprocessors' clocks."""
     (_, one), (_, two) = launches[at], launches[at + 1]
     earlier, later = _first_of_sm(one, origins[at]), _first_of_sm(two, origins[at + 1])
     both = sorted(earlier.keys() & later.keys())
@@ -138,17 +137,17 @@ def _between(launches: Sequence[tuple[Edges, Edges]], origins: Sequence[dict[int
 
 
 def _first_of_sm(edges: Edges, origin: dict[int, int]) -> dict[int, tuple[int, int]]:
-    found: dict[int, tuple[int, int]] = {}
+    clocks: dict[int, tuple[int, int]] = {}
     for sm, first, begin in zip(edges.ctas.sm[edges.row].tolist(), edges.first.tolist(), edges.ctas.begin[edges.row].tolist(), strict=True):
-        if sm in origin and (sm not in found or begin < found[sm][1]):
-            found[sm] = origin[sm] + first, begin
-    return found
+        if sm in origin and (sm not in clocks or begin < clocks[sm][1]):
+            clocks[sm] = origin[sm] + first, begin
+    return clocks
 
 
 def offsets(edges: Edges, ns: float) -> Floats:
     """For each CTA of the launch (row of `ctas`): globaltimer − ns · cycles on its multiprocessor, relative to the launch's first begin.
 
-    No record of a CTA lies before its begin or after its end: the interval left between the two is cut in half."""
+    Records lie between their CTA's begin and end, which bounds the offset: the middle of the interval is taken."""
     ctas = edges.ctas
     zero = int(ctas.begin.min()) if len(ctas) else 0
     sms, of = np.unique(ctas.sm, return_inverse=True)
@@ -160,10 +159,10 @@ def offsets(edges: Edges, ns: float) -> Floats:
     return result
 
 
-def record_cost(found: Sequence[Records]) -> float:
-    """Cycles from one record to the next where nothing lies between them: the smallest distance that is common."""
+def record_cost(launches: Sequence[Records]) -> float:
+    """The cost of a record in cycles: the smallest common distance between neighbouring records."""
     counted = np.zeros(256, dtype=np.int64)
-    for one in found:
+    for one in launches:
         steps = np.diff(one.clock)
         same = np.diff(one.unit) == 0
         near = steps[same & (steps > 0) & (steps < len(counted))]
@@ -171,6 +170,6 @@ def record_cost(found: Sequence[Records]) -> float:
     total = int(counted.sum())
     if not total:
         return 0.0
-    # A thousandth of them: single records may be written while another warp's is on its way.
+    # Skips the smallest thousandth: a few records overlap with those of another warp.
     least = float(np.searchsorted(np.cumsum(counted), max(total // 1000, 1)))
     return least if least <= DEAREST else 0.0

@@ -1,7 +1,7 @@
-"""The instrumented twin of a kernel: compiled beside it, under a key of its own, so that neither is ever served for the other.
+"""Compiles the instrumented twin of a kernel, under its own cache key, so that neither is ever used for the other.
 
-What asks for a twin is an option of the compiler's that is in every key of its cache (`instrumentation_mode`): it names the passes, and a
-kernel compiled without it is what it always was. The backend's list of stages is lengthened only for kernels that have it.
+A twin is requested by a compiler option that is part of every cache key (`instrumentation_mode`) and identifies the recipe. Kernels
+compiled without it do not change: our stages are added to the backend's only for kernels with this option.
 """
 
 from __future__ import annotations
@@ -28,56 +28,55 @@ from aiflame.intra.ops import read
 from aiflame.intra.passes import MOST_SCOPES, Kernel, Pass, Scope
 
 PREFIX = "aiflame_"
-"""Of `instrumentation_mode`, for kernels of ours. (Triton looks for the names of its sanitizers in it: no hexadecimal number has one.)"""
+"""Prefix of `instrumentation_mode` for twins. (Triton searches it for names of sanitizers, which no hexadecimal number contains.)"""
 FIELD = "aiflame_intra"
-"""Key of a twin's metadata for its scopes."""
+"""Key of the scopes in a twin's metadata."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Recipe:
-    """The recipe of a twin."""
+    """The passes and the sizes of memory with which a twin is compiled."""
 
     passes: tuple[tuple[str, Pass], ...]
     warps: tuple[int, ...] | None = None
-    """Whose records are kept; None: of the first warp of each group of four, or of all where there are fewer than eight."""
+    """Warps whose records are kept; None: the first of each group of four, or all where there are fewer than eight."""
     segment_bytes: int = 32768
-    """The most for a warp, a power of two."""
+    """The most bytes for a warp, a power of two."""
     shared: bool | None = None
-    """Whether records lie in shared memory until a block ends; None: where there is room for them."""
+    """Whether records stay in shared memory until a block ends; None: if there is room for them."""
     shared_bytes: int = 0
-    """That room, of a block."""
+    """That room, in bytes of a block."""
     clock_bits: int = 43
-    """Of a record's clock; with 32, which wrap within seconds, a record is made of fewer instructions."""
+    """Bits of a record's clock. With 32 it wraps within seconds, but a record takes fewer instructions."""
 
     @property
     def mode(self) -> str:
         room = self.segment_bytes, self.shared, self.shared_bytes, self.clock_bits
-        source = [_made_by(), [(name, _code(one)) for name, one in self.passes], self.warps, *room]
+        source = [_package_hash(), [(name, _code(one)) for name, one in self.passes], self.warps, *room]
         return PREFIX + hashlib.sha256(repr(source).encode()).hexdigest()[:24]
 
 
 @functools.cache
-def _made_by() -> str:
-    """Which aiflame makes twins: another one may make other kernels by the same passes."""
+def _package_hash() -> str:
+    """A hash of this package: another version may compile other kernels with the same passes."""
     files = sorted(Path(__file__).parent.glob("*.py"))
     return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
 
 
 SMALLEST_SEGMENT = 128
 SMALL_SEGMENT = 1024
-"""Of a warp. Where there is less, fewer warps are recorded; and then blocks overwrite those before them, if the device can do that: rather
-a few blocks with their whole work than all of them with their last moments."""
+"""Bytes of a warp. With less room, fewer warps are recorded; then blocks overwrite earlier ones, if the device supports it: a few complete
+blocks are worth more than the last moments of all."""
 SMALLEST_SHARED = 512
-"""Bytes of a warp: with less room in shared memory, records go to global memory at once."""
+"""Bytes of a warp. With less room in shared memory, records go to global memory at once."""
 ROOMY_SEGMENT = 4096
-"""Rings are larger only where all of a launch's take no more than a quarter of what they may, since they are copied and kept as a whole;
-and rather than smaller ones for all warps, which do much the same, some warps have this."""
+"""Bytes of a warp. Rings are larger only if those of a launch take at most a quarter of the limit, since they are copied and stored as a
+whole; and some warps get this size, rather than all warps, which do much the same, a smaller one."""
 
 
 def fitting(recipe: Recipe, kernel: Any, ctas: int, most_bytes: int, *, go_round: bool = False) -> Recipe:
-    """The recipe with as much room for records as fits into `most_bytes` for that many blocks: a power of two for each warp, and at last
-    for fewer warps; and with what room a compiled and loaded kernel has for them in shared memory. `go_round`: blocks for which there is
-    no room left overwrite those before them."""
+    """The recipe with memory for records reduced to `most_bytes` for `ctas` blocks: smaller rings first, then fewer warps. Shared memory is
+    limited to the room that the compiled and loaded kernel leaves. `go_round`: later blocks may overwrite earlier ones."""
     text, metadata = str(kernel.asm.get("ttgir", "")), kernel.metadata
     main, roles = _MAIN_WARPS.search(text), _warps_of_roles(text)
     all_warps = warps = _warps(int(main[1]) if main else int(metadata.num_warps), roles, recipe.warps)
@@ -101,14 +100,14 @@ def _halved(size: int, least: int, most: int) -> int:
 
 
 def _shared_room(shared: bool | None, kernel: Any) -> int:
-    """Where it may decide, only what leaves as many blocks on a multiprocessor as there are without."""
+    """Bytes of shared memory for records. `shared` None: only as much as does not reduce the blocks on a multiprocessor."""
     metadata, target = kernel.metadata, kernel.metadata.target
-    taken, registers = int(metadata.shared), getattr(kernel, "n_regs", None)
+    used, registers = int(metadata.shared), getattr(kernel, "n_regs", None)
     if shared:
-        return max(lowering.shared_memory(target.backend, str(target.arch)) - taken - lowering.SCRATCH_ALIGNMENT, 0)
+        return max(lowering.shared_memory(target.backend, str(target.arch)) - used - lowering.SCRATCH_ALIGNMENT, 0)
     if shared is False or target.backend != "cuda" or registers is None:
         return 0
-    return occupancy.spare_shared(re.sub(r"\D", "", str(target.arch)), 32 * int(metadata.num_warps), int(registers), taken)
+    return occupancy.spare_shared(re.sub(r"\D", "", str(target.arch)), 32 * int(metadata.num_warps), int(registers), used)
 
 
 _MAIN_WARPS = re.compile(r'"ttg\.num-warps" = (\d+)')
@@ -118,8 +117,9 @@ _user_scopes = threading.local()
 
 
 def twin(kernel: Any, recipe: Recipe) -> Any:
-    """The instrumented twin of a compiled kernel (Triton's CompiledKernel). Refused where there can be none; whatever the compiler raises
-    is passed on. The kernel itself stays as it is."""
+    """The instrumented twin of a compiled kernel (Triton's CompiledKernel), which does not change.
+
+    Raises `Refused` if the kernel cannot be instrumented, and any exception of the compiler."""
     lowering.version(), lowering.dialect()
     source, metadata = kernel.src, kernel.metadata
     if not hasattr(source, "make_ir") or not hasattr(source, "fn"):
@@ -133,22 +133,22 @@ def twin(kernel: Any, recipe: Recipe) -> Any:
     make = source.make_ir
     source.make_ir = functools.partial(_with_user_scopes, make)
     options = {**_options(kernel), "instrumentation_mode": recipe.mode}
-    made = importlib.import_module("triton.compiler").compile(source, target=target, options=options)
-    if not description(made):
+    result = importlib.import_module("triton.compiler").compile(source, target=target, options=options)
+    if not description(result):
         raise Refused("the passes were not run")
-    return made
+    return result
 
 
 def description(kernel: Any) -> dict[str, Any]:
     """The scopes in a twin's metadata; empty for any other kernel."""
-    found = getattr(kernel.metadata, FIELD, None)
-    return dict(found) if isinstance(found, dict) else {}
+    scopes = getattr(kernel.metadata, FIELD, None)
+    return dict(scopes) if isinstance(scopes, dict) else {}
 
 
 def _options(kernel: Any) -> dict[str, Any]:
     metadata = kernel.metadata
     options = metadata._asdict()
-    # A warp-specialized kernel's metadata have the warps of all its roles together.
+    # The metadata of a warp-specialized kernel counts the warps of all its roles.
     match = _MAIN_WARPS.search(str(kernel.asm.get("ttgir", "")))
     if match:
         options["num_warps"] = int(match[1])
@@ -161,15 +161,15 @@ def _options(kernel: Any) -> dict[str, Any]:
 
 
 def _hook(backend: Any) -> None:
-    """Once for each backend. Kernels whose options do not name a recipe pass by."""
+    """Adds our stages to a backend, once. They do nothing for kernels whose options name no recipe."""
     if backend in _hooked:
         return
     _hooked.add(backend)
     add: Callable[..., Any] = backend.add_stages
 
     @functools.wraps(add)
-    def add_stages(self: Any, stages: Any, options: Any, *rest: Any, **named: Any) -> Any:
-        answer = add(self, stages, options, *rest, **named)
+    def add_stages(self: Any, stages: Any, options: Any, *more: Any, **named: Any) -> Any:
+        answer = add(self, stages, options, *more, **named)
         recipe = _recipes.get(str(getattr(options, "instrumentation_mode", "")))
         if recipe is not None:
             _instrument_stages(self, stages, recipe)
@@ -198,8 +198,9 @@ def _instrument_stages(backend: Any, stages: Any, recipe: Recipe) -> None:
 
 
 def instrument(module: Any, recipe: Recipe) -> dict[str, Any]:
-    """Puts a recipe's scopes into a module, and says what they are. Refused before anything is changed where a pass fails, asks for what
-    cannot be, or finds nothing."""
+    """Inserts a recipe's scopes into a module, and returns their description.
+
+    Raises `Refused`, before changing the module, if a pass fails or requests an impossible scope, or if there is no scope at all."""
     proton = lowering.dialect()
     ir = importlib.import_module("triton._C.libtriton").ir
     proton.load_dialects(module.context)
@@ -245,7 +246,7 @@ def _room(wanted: int, warps: list[int], recipe: Recipe, fewest: int) -> tuple[l
     """The warps whose records are kept, bytes for each of them, and whether these lie in shared memory."""
     if recipe.shared is False or (not recipe.shared and not recipe.shared_bytes):
         return warps, wanted, False
-    if not recipe.shared_bytes:  # it is asked for, and how much there is was not looked at
+    if not recipe.shared_bytes:  # requested explicitly, and the available size was not determined
         return warps, wanted, True
     kept = warps
     while (segment := _power_of_two(recipe.shared_bytes // len(kept))) < min(wanted, ROOMY_SEGMENT) and len(kept) > fewest:
@@ -260,15 +261,16 @@ def _power_of_two(most: int) -> int:
 
 
 def _segment_bytes(scopes: list[Scope], users: int, most: int) -> int:
-    """No more than a kernel without marks in loops can fill."""
+    """Bytes for a warp; no more than it can fill in a kernel without marks in loops."""
     if users or any(scope.first.loop is not None for scope in scopes):
         return most
     return min(most, 1 << (2 * len(scopes) * lowering.RECORD_BYTES - 1).bit_length())
 
 
 def _unbalanced(module: Any) -> str:
-    """The name of a scope of the author's that the lowering would stumble over; empty: there is none. Which of its ends a mark is can only
-    be read in the text."""
+    """The name of a scope of the kernel's author whose begins and ends do not alternate, which the lowering cannot handle; empty: none.
+
+    The text is searched, since the bindings do not show whether a mark is a begin or an end."""
     begun: set[str] = set()
     for end, name in re.findall(r'proton\.record (start|end) "([^"]*)"', module.str()):
         if (end == "start") is (name in begun):
@@ -282,22 +284,22 @@ def _warps_of_roles(text: str) -> list[int]:
 
 
 def _warps(main: int, roles: list[int], wanted: tuple[int, ...] | None) -> list[int]:
-    """Whose records are kept, of those that there are. `main`: those without a role, or with the first."""
+    """The warps whose records are kept. `main`: number of warps without a role, or with the first role."""
     total = main + sum(roles)
     if wanted is not None:
         return [warp for warp in wanted if warp < total]
-    if any(count % 4 for count in roles):  # groups of four have several roles in them
+    if any(count % 4 for count in roles):  # a group of four warps has several roles
         return [*default_warps(main)[:1], *range(main, total)]
     return list(default_warps(total))
 
 
 def default_warps(count: int) -> tuple[int, ...]:
-    """Warps of one group of four do the same: the first stands for them where there are many."""
+    """Warps of a group of four do the same work: with eight or more, the first represents its group."""
     return tuple(range(count)) if count < 8 else tuple(range(0, count, 4))
 
 
 def _kept(scopes: list[Scope], most: int) -> list[Scope]:
-    """As many as have a number, those of the outermost operations first."""
+    """The first `most` scopes; those of outermost operations take precedence."""
     if len(scopes) <= most:
         return list(scopes)
     depth = {id(scope): len(list(scope.first.enclosing())) for scope in scopes}
@@ -347,7 +349,7 @@ def _described(scopes: list[Scope], names: list[str], numbers: dict[str, int], k
 
 
 def _with_user_scopes(make: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """While a twin's source becomes IR, scopes that its author has put there (triton.profiler.language) become marks."""
+    """Builds the IR of a twin with the scopes of the kernel's author (triton.profiler.language) as marks."""
     language = sys.modules.get("triton.profiler.language")
     if language is None or not hasattr(language, "record"):
         return make(*arguments, **named)
@@ -356,7 +358,7 @@ def _with_user_scopes(make: Callable[..., Any], *arguments: Any, **named: Any) -
     contexts = importlib.import_module("triton._C.libtriton").ir.context
     for one in (*arguments, *named.values()):
         if isinstance(one, contexts):
-            lowering.dialect().load_dialects(one)  # a mark of a dialect that is not there aborts the process
+            lowering.dialect().load_dialects(one)  # a mark of a dialect that is not loaded aborts the process
     _user_scopes.wanted = True
     try:
         return make(*arguments, **named)
@@ -385,11 +387,12 @@ def _listen_to_user_scopes(language: Any) -> None:
 
 
 def _code(function: Pass) -> str:
-    """What a pass does, for the cache's key: the file it is from, where what it calls is too, and what it was made with. Where the same
-    cannot be seen to be the same (an object's address), the kernel is compiled once more."""
+    """Identifies the code of a pass, for the cache key: its file, which has its helper functions too, and its closure and defaults.
+
+    A value without a stable text (an object with its address) makes the key differ, and the kernel is compiled again."""
     code = getattr(function, "__code__", None)
     if code is None:
         return repr(function)
     text = "".join(linecache.getlines(code.co_filename)).encode() or code.co_code + repr((code.co_names, code.co_consts)).encode()
-    made_with = inspect.getclosurevars(function).nonlocals, function.__defaults__, function.__kwdefaults__
-    return f"{function.__module__}.{function.__qualname__}:{hashlib.sha256(text + repr(made_with).encode()).hexdigest()[:16]}"
+    values = inspect.getclosurevars(function).nonlocals, function.__defaults__, function.__kwdefaults__
+    return f"{function.__module__}.{function.__qualname__}:{hashlib.sha256(text + repr(values).encode()).hexdigest()[:16]}"

@@ -1,7 +1,7 @@
-"""Memory that the CTAs of a launch went round in → the memory of those that are left, as if there had been room for them alone.
+"""A ring that the CTAs of a launch shared → the memory of the CTAs that were not overwritten, one after the other.
 
-CTA n has written at n · its bytes, in a range of addresses that lead to one piece of memory again and again (`device_ring`): what it left
-lies there modulo the piece's size, maybe across its end. The last to come have overwritten those before them, in whole or in part.
+CTA n has written at n · its size, in a range of addresses that map to one piece of memory again and again (`device_ring`): its records lie
+at that offset modulo the size of the piece, and may wrap at its end. Later CTAs have overwritten earlier ones, in whole or in part.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _BEGIN, _END = 4, 8
 
 
 def straight(data: NDArray[np.uint8], scratch_bytes: int, ctas: int) -> NDArray[np.uint8]:
-    """Of `ctas` that ran, those that nobody has overwritten, by number."""
+    """The memory of those of `ctas` that were not overwritten, by number."""
     words, each = data.view("<u4"), scratch_bytes // 4
     if len(words) < each:
         return data[:0]
-    # They begin at multiples of the common divisor of their size and the memory's: 128 bytes at least, as Triton lays them out.
+    # CTAs begin at multiples of the common divisor of their size and the ring's: at least 128 bytes in Triton's layout.
     step = gcd(len(words), each)
     at = np.flatnonzero(words[::step] == MAGIC) * step
     number = words[(at + 1) % len(words)].astype(np.int64)
@@ -39,8 +39,9 @@ def straight(data: NDArray[np.uint8], scratch_bytes: int, ctas: int) -> NDArray[
 
 
 def _overwritten(at: Ints, number: Ints, time: NDArray[np.uint64], each: int, size: int) -> Bools:
-    """Of two at one place the later has overwritten the earlier; where the earlier was not done when the later began, both are spoiled.
-    `at` rises."""
+    """Which CTAs were overwritten. Of two at one place the later remains, unless the earlier was still running when it began: then neither.
+
+    `at` is sorted."""
     gone = np.zeros(len(at), dtype=np.bool_)
     near = (np.roll(at, -1) - at) % size < each
     some = np.flatnonzero(near | np.roll(near, 1))
@@ -50,19 +51,19 @@ def _overwritten(at: Ints, number: Ints, time: NDArray[np.uint64], each: int, si
     first, behind = np.searchsorted(around, at - each, side="right"), np.searchsorted(around, at + each)
     later = _highest(np.tile(number, 3), first, behind) > number
     ends = np.tile(end, 3)
-    # Where none is later, all others are earlier.
+    # Where no other CTA is later, all others are earlier.
     others = np.maximum(_highest(ends, first, own), _highest(ends, own + 1, behind))
     gone[some] = later | (others > begin)
     return gone
 
 
 def _highest(values: NDArray[Any], begin: Ints, end: Ints) -> NDArray[Any]:
-    """Of each range of values; 0 of an empty one. Two spans that overlap cover a range: spans of 1, 2, 4 … values are looked through."""
-    found = np.zeros(len(begin), values.dtype)
+    """The maximum of each range of values, 0 for an empty one. Each range is covered by two overlapping spans of 1, 2, 4 … values."""
+    highest = np.zeros(len(begin), values.dtype)
     span = 1
-    while (rest := end - begin >= span).any():
-        here = rest & (end - begin < 2 * span)
-        found[here] = np.maximum(values[begin[here]], values[end[here] - span])
+    while (large_enough := end - begin >= span).any():
+        here = large_enough & (end - begin < 2 * span)
+        highest[here] = np.maximum(values[begin[here]], values[end[here] - span])
         values = np.maximum(values[:-span], values[span:])
         span *= 2
-    return found
+    return highest

@@ -1,6 +1,6 @@
-"""The memory of a launch → its records: rings turned, clocks going on where they wrapped, begins and ends paired.
+"""The memory of a launch → its records: rings in order of time, clocks without wraps, begins and ends paired.
 
-Triton's Proton dialect lays out a CTA's memory so, in 32-bit words (3.6 to 3.9):
+The layout of a CTA's memory by Triton's Proton dialect, in 32-bit words (3.6 to 3.9):
 
     0  0xdeadbeef
     1  number of the CTA       2  multiprocessor       3  bytes of records
@@ -8,9 +8,9 @@ Triton's Proton dialect lays out a CTA's memory so, in 32-bit words (3.6 to 3.9)
     10 words written, one count for each warp of the CTA
     …  records: a ring for each warp that records, all of one size
 
-A record is two words: bit 31 of the first says that a scope ends, bits 30 to 23 are its number, bits 22 to 20 what it is (0: scope; 2 and 3
-are marks and values of later versions), bits 10 to 0 are bits 42 to 32 of the multiprocessor's clock, and the second word the bits below.
-A count goes on where the ring has wrapped.
+A record is two words: bit 31 of the first is set when a scope ends, bits 30 to 23 are its number, bits 22 to 20 its kind (0: scope; 2 and
+3: marks and values of later versions), bits 10 to 0 are bits 42 to 32 of the multiprocessor's clock; the second word has the lower bits.
+The counts include records that were overwritten when the ring wrapped.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ HEADER_WORDS = 10
 RECORD_WORDS = 2
 
 FEW = 64
-"""So many warps are looked at to find the scope that crosses others."""
+"""Number of warps that are searched for the scope that crosses others."""
 _SIGNS = np.random.default_rng(0).integers(1, 1 << 62, 256) | 1
-"""A number for each scope: sums of them with signs are 0 where each that begins also ends, and, but by a chance of 2^-62, only there."""
+"""A random number for each scope: added at begins and subtracted at ends, they sum to 0 if all pairs match, else only with chance 2^-62."""
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -43,7 +43,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Ctas:
-    """Those that were recorded, in the order of the memory."""
+    """The recorded CTAs, in the order of the memory."""
 
     number: Ints
     sm: Ints
@@ -52,7 +52,7 @@ class Ctas:
     before_end: Ints
     end: Ints
     bad: int
-    """Places that hold no CTA: it never ran to its end, or its header contradicts itself."""
+    """Number of places without a usable CTA: it did not run to its end, or its header is contradictory."""
 
     def __len__(self) -> int:
         return len(self.number)
@@ -65,14 +65,14 @@ class Records:
     ctas: Ctas
     recorded: tuple[int, ...]
     kept: Ints
-    """of each unit, how many records there are; and how many more there were before them"""
+    """of each unit, how many records are left; `dropped`: how many were overwritten before them"""
     dropped: Ints
     unit: NDArray[np.int32]
-    """of each record, as are the others; by unit and time"""
+    """of each record, as the following columns; by unit and time"""
     scope: NDArray[np.int16]
     ends: Bools
     clock: Ints
-    """Cycles since the first record of the same multiprocessor; it does not wrap."""
+    """Cycles since the first record of the same multiprocessor, without wraps."""
     origin: dict[int, int]
     """That first record's clock, for each multiprocessor."""
 
@@ -82,7 +82,7 @@ class Records:
 
     @property
     def first(self) -> Ints:
-        """Of each unit: where its records begin."""
+        """The row of each unit's first record."""
         return np.cumsum(self.kept) - self.kept
 
 
@@ -98,10 +98,10 @@ class Spans:
 
 
 def records(data: NDArray[np.uint8], layout: Layout) -> Records:
-    """All records of a launch's memory: as many CTAs as there are scratches in it."""
+    """All records in a launch's memory."""
     words = data[: len(data) // layout.scratch_bytes * layout.scratch_bytes].view("<u4").reshape(-1, layout.scratch_bytes // 4)
     sound = _sound(words, layout)
-    # One compiled kernel has one size of buffer: all of its CTAs say the same, but a damaged one.
+    # All CTAs of a compiled kernel have the same size of buffer, except damaged ones.
     size = int(np.bincount(words[sound, 3]).argmax()) if sound.any() else 0
     sound &= words[:, 3] == size
     sound[_repeated(words[:, 1], sound)] = False
@@ -132,7 +132,7 @@ def records(data: NDArray[np.uint8], layout: Layout) -> Records:
 
 
 def _sound(words: NDArray[np.uint32], layout: Layout) -> Bools:
-    """CTAs that ran to their end, with room for their records."""
+    """Which CTAs ran to their end and have a consistent header."""
     if words.shape[1] < HEADER_WORDS + layout.warps:
         return np.zeros(len(words), dtype=np.bool_)
     room = (words.shape[1] - HEADER_WORDS - layout.warps) * 4
@@ -143,11 +143,11 @@ def _sound(words: NDArray[np.uint32], layout: Layout) -> Bools:
 
 
 def _repeated(number: NDArray[np.uint32], sound: Bools) -> Ints:
-    """Places of CTAs whose number another one before them has: memory of an earlier launch."""
+    """Places of CTAs whose number has already occurred: memory left by an earlier launch."""
     rows = np.flatnonzero(sound)
     _, first = np.unique(number[rows], return_index=True)
-    found: Ints = np.delete(rows, first)
-    return found
+    repeated: Ints = np.delete(rows, first)
+    return repeated
 
 
 def _in_order(rings: NDArray[np.uint64], counts: Ints, kept: Ints) -> NDArray[np.uint64]:
@@ -157,12 +157,12 @@ def _in_order(rings: NDArray[np.uint64], counts: Ints, kept: Ints) -> NDArray[np
     if len(wrapped):
         turned = (np.arange(ring) + (counts[wrapped] % ring)[:, None]) % ring
         rings[wrapped] = np.take_along_axis(rings[wrapped], turned, axis=1)
-    found: NDArray[np.uint64] = rings.ravel() if (kept == ring).all() else rings[np.arange(ring) < kept[:, None]]
-    return found
+    result: NDArray[np.uint64] = rings.ravel() if (kept == ring).all() else rings[np.arange(ring) < kept[:, None]]
+    return result
 
 
 def _going_on(clock: Ints, unit: NDArray[np.int32], kept: Ints, ctas: Ctas, whole: int) -> tuple[Ints, dict[int, int]]:
-    """Clocks that go on where they wrapped, from the first record of their multiprocessor; and that one's own clock."""
+    """Clocks without wraps, counted from the first record of each multiprocessor; and the clock of that record."""
     if not len(clock):
         return clock, {}
     first = np.cumsum(kept) - kept
@@ -174,7 +174,7 @@ def _going_on(clock: Ints, unit: NDArray[np.int32], kept: Ints, ctas: Ctas, whol
     since = np.cumsum(steps)
     used = np.flatnonzero(kept)
     start = clock[first[used]]
-    # Units of one multiprocessor share its clock: the one whose CTA began first is where it is counted from.
+    # Units of one multiprocessor share its clock, which is counted from the unit whose CTA began first.
     cta = used // (len(kept) // len(ctas))
     sm = ctas.sm[cta]
     order = np.lexsort((ctas.begin[cta], sm))
@@ -188,46 +188,46 @@ def _going_on(clock: Ints, unit: NDArray[np.int32], kept: Ints, ctas: Ctas, whol
     return result, dict(zip(sm[heads].tolist(), start[heads].tolist(), strict=True))
 
 
-def opened(found: Records) -> Records:
-    """The records, with a begin for each scope that was open already when a ring's oldest record was written: it counts from there."""
-    mine = np.flatnonzero((found.dropped > 0)[found.unit])
-    key = found.unit[mine].astype(np.int64) << 8 | found.scope[mine]
+def opened(decoded: Records) -> Records:
+    """Adds a begin, at the time of the ring's oldest record, for each scope that was already open then."""
+    mine = np.flatnonzero((decoded.dropped > 0)[decoded.unit])
+    key = decoded.unit[mine].astype(np.int64) << 8 | decoded.scope[mine]
     order = np.argsort(key, kind="stable")
     first = mine[order[np.append(True, np.diff(key[order]) != 0)[: len(key)]]]
-    missing = first[found.ends[first]]
+    missing = first[decoded.ends[first]]
     if not len(missing):
-        return found
+        return decoded
     # The scope that ends last is the outermost.
-    missing = missing[np.lexsort((-missing, found.unit[missing]))]
-    unit = found.unit[missing]
-    at = found.first[unit]
+    missing = missing[np.lexsort((-missing, decoded.unit[missing]))]
+    unit = decoded.unit[missing]
+    at = decoded.first[unit]
     return replace(
-        found,
-        kept=found.kept + np.bincount(unit, minlength=found.units),
-        unit=np.insert(found.unit, at, unit),
-        scope=np.insert(found.scope, at, found.scope[missing]),
-        ends=np.insert(found.ends, at, False),
-        clock=np.insert(found.clock, at, found.clock[at]),
+        decoded,
+        kept=decoded.kept + np.bincount(unit, minlength=decoded.units),
+        unit=np.insert(decoded.unit, at, unit),
+        scope=np.insert(decoded.scope, at, decoded.scope[missing]),
+        ends=np.insert(decoded.ends, at, False),
+        clock=np.insert(decoded.clock, at, decoded.clock[at]),
     )
 
 
-def paired(found: Records) -> Spans:
-    """Each end with the begin of the same scope on the same warp, where nothing of that scope lies between them."""
-    key = found.unit.astype(np.int64) << 8 | found.scope
+def paired(decoded: Records) -> Spans:
+    """Pairs each end with the preceding begin, if that is the neighbouring record of the same scope on the same warp."""
+    key = decoded.unit.astype(np.int64) << 8 | decoded.scope
     none = np.zeros(0, dtype=np.int64)
     if not len(key):
         return Spans(none, none, 0)
-    # Most scopes hold no other: their end follows at once, and they need no sorting.
-    starts = ~found.ends
-    at_once = np.flatnonzero(starts[:-1] & found.ends[1:] & (key[1:] == key[:-1]))
-    rest = np.ones(len(key), dtype=np.bool_)
-    rest[at_once] = rest[at_once + 1] = False
-    left = np.flatnonzero(rest)
-    order = left[np.argsort(key[left], kind="stable")]
-    both = np.flatnonzero(starts[order[:-1]] & found.ends[order[1:]] & (key[order[1:]] == key[order[:-1]]))
+    # Most scopes contain no other: their end is the next record, and they need no sorting.
+    starts = ~decoded.ends
+    at_once = np.flatnonzero(starts[:-1] & decoded.ends[1:] & (key[1:] == key[:-1]))
+    unpaired = np.ones(len(key), dtype=np.bool_)
+    unpaired[at_once] = unpaired[at_once + 1] = False
+    remaining = np.flatnonzero(unpaired)
+    order = remaining[np.argsort(key[remaining], kind="stable")]
+    both = np.flatnonzero(starts[order[:-1]] & decoded.ends[order[1:]] & (key[order[1:]] == key[order[:-1]]))
     begin, end = order[both], order[both + 1]
     if len(at_once):
-        # A scope within the very same scope would be one whose begin was lost: records in between end the pairing.
+        # A scope inside itself means that an end and a begin were lost: such pairs are dropped.
         begin, end = _without_same_inside(begin, end, at_once, key)
     lost = len(key) - 2 * (len(begin) + len(at_once))
     begin, end = np.concatenate([at_once, begin]), np.concatenate([at_once + 1, end])
@@ -247,40 +247,40 @@ def _without_same_inside(begin: Ints, end: Ints, at_once: Ints, key: Ints) -> tu
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """How spans of a warp lie in each other."""
+    """The nesting of the spans of a warp."""
 
     parent: Ints
     """row of the span around it, -1: none"""
     path: NDArray[np.int32]
-    """row of `paths`, -1: it lies beside the others, not in them"""
+    """row of `paths`, -1: the span is outside of the nesting"""
     paths: NDArray[np.int32]
     """(parent path or -1, scope) for each path, callers first"""
 
 
-def nested(found: Records, spans: Spans) -> Nest:
-    """Scopes that cross others go on while the warp does other things: they lie beside them."""
+def nested(decoded: Records, spans: Spans) -> Nest:
+    """Nests the spans. Scopes that cross others are asynchronous: they stay outside of the nesting."""
     beside = np.zeros(256, dtype=np.bool_)
-    scope = found.scope[spans.begin].astype(np.int64)
+    scope = decoded.scope[spans.begin].astype(np.int64)
     inside = np.flatnonzero(~beside[scope])
-    while (crossing := _crossing(scope[inside], spans.begin[inside], spans.end[inside], len(found.unit))).any():
-        # All of a scope, since frames must not depend on chance: the one without which fewest still cross.
-        few = inside[np.isin(found.unit[spans.begin[inside]], found.unit[spans.begin[inside[crossing]]][:FEW])]
+    while (crossing := _crossing(scope[inside], spans.begin[inside], spans.end[inside], len(decoded.unit))).any():
+        # Takes out all spans of one scope, so that paths do not depend on chance: the scope whose removal leaves the fewest crossings.
+        few = inside[np.isin(decoded.unit[spans.begin[inside]], decoded.unit[spans.begin[inside[crossing]]][:FEW])]
         beside[_most_crossing(scope[few], spans.begin[few], spans.end[few])] = True
         inside = np.flatnonzero(~beside[scope])
     above = np.full(len(scope), -1, dtype=np.int64)
-    parent = _parents(spans.begin[inside], spans.end[inside], len(found.unit))
+    parent = _parents(spans.begin[inside], spans.end[inside], len(decoded.unit))
     above[inside] = np.where(parent >= 0, inside[parent], -1)
     path, paths = _paths(above, scope, inside)
     return Nest(above, path, paths)
 
 
 def _crossing(scope: Ints, begin: Ints, end: Ints, rows: int) -> Bools:
-    """Spans within which others begin that do not end there, or end that did not begin there."""
+    """Which spans contain only one end of another span."""
     opened = np.zeros(rows, dtype=np.int64)
     opened[begin], opened[end] = _SIGNS[scope], -_SIGNS[scope]
     reached = np.cumsum(opened)
-    found: Bools = reached[end - 1] != reached[begin]
-    return found
+    crosses: Bools = reached[end - 1] != reached[begin]
+    return crosses
 
 
 def _most_crossing(scope: Ints, begin: Ints, end: Ints) -> int:
@@ -289,14 +289,14 @@ def _most_crossing(scope: Ints, begin: Ints, end: Ints) -> int:
     suspects = np.unique(scope[_crossing(scope, begin, end, len(rows))]).tolist()
 
     def left(suspect: int) -> int:
-        rest = scope != suspect
-        return int(_crossing(scope[rest], begin[rest], end[rest], len(rows)).sum())
+        others = scope != suspect
+        return int(_crossing(scope[others], begin[others], end[others], len(rows)).sum())
 
     return int(min(suspects, key=lambda suspect: (left(suspect), -suspect)))
 
 
 def _parents(begin: Ints, end: Ints, count_of_rows: int) -> Ints:
-    """For spans by unit and begin of which none cross: the row of the innermost around each, -1: none."""
+    """The row of the innermost span around each, -1: none. Spans are sorted by unit and begin, and do not cross."""
     parent = np.full(len(begin), -1, dtype=np.int64)
     opened = np.zeros(count_of_rows, dtype=np.int8)
     opened[begin], opened[end] = 1, -1
@@ -311,15 +311,15 @@ def _parents(begin: Ints, end: Ints, count_of_rows: int) -> Ints:
 def _paths(parent: Ints, scope: Ints, inside: Ints) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     path = np.full(len(parent), -1, dtype=np.int32)
     rows: list[NDArray[np.int32]] = []
-    made = 0
+    count = 0
     level = inside[parent[inside] < 0]
     waiting = inside[parent[inside] >= 0]
     while len(level):
         above = np.where(parent[level] >= 0, path[parent[level]], -1).astype(np.int64)
         key, which = np.unique((above + 1) << 8 | scope[level], return_inverse=True)
-        path[level] = made + which
+        path[level] = count + which
         rows.append(np.stack([(key >> 8) - 1, key & 0xFF], axis=1).astype(np.int32))
-        made += len(key)
+        count += len(key)
         ready = path[parent[waiting]] >= 0
         level, waiting = waiting[ready], waiting[~ready]
     return path, np.concatenate(rows) if rows else np.zeros((0, 2), dtype=np.int32)

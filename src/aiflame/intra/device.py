@@ -1,7 +1,7 @@
-"""Memory for records, and its way to the host, without the program's streams ever waiting for us.
+"""Memory for records, and its copies to the host. The program's streams never wait for us.
 
-Of a stream of the program's we ask one thing: an event behind the launch. A stream of our own waits for it, copies, clears the memory for
-its next use and says by an event when it is done; that event is only ever asked, never waited for.
+On a stream of the program we only record an event after the launch. A stream of our own waits for it, copies, clears the memory for its
+next use and records a second event; we poll that event and never wait for it.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Slot:
     copied: ctypes.c_void_p
     """Event: its records are on the host, and the memory is clear."""
     ring: Ring | None = None
-    """Its memory, where more can be written than it has: all of it comes round."""
+    """The ring, if the memory is one: launches may write more than its size, and overwrite it from the start."""
     busy: bool = False
 
     def data_ptr(self) -> int:
-        """As Triton's launchers ask memory for its address."""
+        """The address; Triton's launchers call this method."""
         return self.device
 
     def has_room(self, size: int) -> bool:
@@ -43,22 +43,22 @@ class Slot:
 
 @dataclass(slots=True)
 class Pool:
-    """Slots of one context, never more than `limit` bytes together. Launches that write more than `most` go round in that much, where the
-    device can do that."""
+    """Slots of one context, at most `limit` bytes together. Launches that write more than `most` bytes get a ring of that size, where the
+    device supports it."""
 
     limit: int
     most: int
     context: int = 0
-    """Its number."""
+    """The number of the context."""
     gone: bool = False
-    """The context, and with it all that was made in it: not even an event may be asked."""
+    """The context was destroyed with all its events and memory: not even an event may be queried."""
     slots: list[Slot] = field(default_factory=list)
     _stream: ctypes.c_void_p | None = None
     _other: ctypes.c_void_p | None = None
-    """For work that must not stand behind copies."""
+    """A stream for work that must not queue behind copies."""
 
     def take(self, size: int) -> Slot | None:
-        """A free slot; None while there is none, or none so large may be."""
+        """A free slot; None if all are busy, or the size is beyond the limit."""
         free = sorted((slot for slot in self.slots if not slot.busy), key=lambda slot: (slot.ring is not None, slot.bytes))
         slot = next((one for one in free if one.has_room(size)), None) or self._make(size)
         if slot is not None:
@@ -66,7 +66,7 @@ class Pool:
         return slot
 
     def copy_out(self, slot: Slot, size: int, stream: int) -> None:
-        """Behind the work that the program has put on its stream so far."""
+        """Copies the records once the work that is now on the program's stream has finished."""
         ours = self._stream
         driver.must("cuEventRecord", slot.launched, ctypes.c_void_p(stream))
         driver.must("cuStreamWaitEvent", ours, slot.launched, 0)
@@ -83,7 +83,7 @@ class Pool:
         return status == 0
 
     def _make(self, size: int) -> Slot | None:
-        """The last that there is memory for is one that has room for all launches to come."""
+        """A new slot. The last one within the limit is a ring, which has room for all later launches."""
         left = self.limit - sum(slot.bytes for slot in self.slots)
         as_slot = -(-size // SLOT_UNIT) * SLOT_UNIT
         if size > self.most or left - as_slot < self.most:
@@ -98,7 +98,7 @@ class Pool:
         return self._with_host(as_slot, memory.value, None)
 
     def _with_host(self, size: int, memory: int, ring: Ring | None) -> Slot | None:
-        """None, and nothing is kept, where the rest cannot be had."""
+        """The slot with its host memory and events; None, with everything freed, if one cannot be allocated."""
         host = ctypes.c_void_p()
         try:
             self._make_streams()
@@ -118,7 +118,7 @@ class Pool:
         return slot
 
     def _make_streams(self) -> None:
-        """Of our own: the stream 0 is the program's."""
+        """Makes our own streams, since stream 0 belongs to the program."""
         if self._stream is None:
             self._stream = _stream()
         if self._other is None:
@@ -127,14 +127,14 @@ class Pool:
 
 @dataclass(slots=True)
 class Pools:
-    """One for each context."""
+    """The pool of each context."""
 
     limit: int
     most: int
     _by_address: dict[int, Pool] = field(default_factory=dict)
 
     def here(self) -> Pool:
-        """Of the thread's context. What was at the address of this one before is gone."""
+        """The pool of the thread's context. Another context at the same address must have been destroyed."""
         address, number = driver.context()
         pool = self._by_address.get(address)
         if pool is None or pool.context != number:

@@ -1,8 +1,8 @@
-"""A ring of the device's memory: one piece of it, behind itself again and again in a range of addresses.
+"""A ring of device memory: one piece of memory, mapped again and again in a range of addresses.
 
-Kernels write the records of CTA n at n times their size. In such a range they go round by themselves, and a grid of any size has a place.
-Two addresses of one piece of memory are told to be coherent only when a kernel is over; nobody reads before that, and no CTA reads
-what it did not write at the same address.
+Kernels write the records of CTA n at n times their size. In such a range the addresses wrap by themselves, so a grid of any size fits. Two
+addresses of one piece of memory are guaranteed to be coherent only after a kernel has ended; we do not read earlier, and a CTA only reads
+data that it wrote at the same address.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from aiflame.intra import driver
 
 MOST_ROUNDS = 4096
-"""Addresses are taken for so many at once (with pieces of 64 MiB: 256 GiB), and lead to the piece as grids need them."""
+"""Addresses are reserved for this many rounds at once (256 GiB with pieces of 64 MiB), and mapped as grids need them."""
 BEHIND = 1 << 31
-"""Bytes. Triton counts a CTA's place in 32 bits with a sign: behind 2 GiB it is before the first one. Where it counts in 64, it goes on."""
+"""Bytes. Where Triton computes a CTA's offset in signed 32 bits, offsets beyond 2 GiB are negative; in 64 bits they are not."""
 _PINNED, _ON_DEVICE, _READ_WRITE = 1, 1, 3
 _IS_SUPPORTED = 102
 """CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED"""
@@ -45,7 +45,7 @@ class _Access(ctypes.Structure):
 
 
 def is_supported() -> bool:
-    """By the thread's device."""
+    """Whether the thread's device supports mapping memory at several addresses."""
     answer = ctypes.c_int(0)
     return driver.call("cuDeviceGetAttribute", ctypes.byref(answer), _IS_SUPPORTED, driver.device()) == 0 and answer.value != 0
 
@@ -55,17 +55,17 @@ class Ring:
     begin: int
     """The address that CTA 0 writes to."""
     bytes: int
-    """Of the piece: a power of two, so that where a place is counted in 32 bits, it is the same when these wrap."""
+    """Size of the piece: a power of two, so that an offset that wraps in 32 bits leads to the same place."""
     _piece: int
     _device: int
     rounds: int = 0
-    """How many times in a row addresses from its begin on lead to the piece by now."""
+    """How many times the piece is mapped in a row, from `begin` on."""
     below: int = 0
-    """The same of those before its begin."""
+    """How many times it is mapped before `begin`."""
 
     @staticmethod
     def make(most_bytes: int) -> Ring | None:
-        """As large as may be; None: it cannot be."""
+        """The largest ring of at most `most_bytes`; None if the driver refuses."""
         on = driver.device()
         wanted = _Properties(type=_PINNED, location=_Location(_ON_DEVICE, on))
         unit = ctypes.c_size_t(0)
@@ -82,41 +82,41 @@ class Ring:
         return Ring(begin.value + BEHIND, size, piece.value, on)
 
     def reach(self, size: int) -> bool:
-        """Whether so many bytes can be written. What leads to the piece stays: to take it away, the device would have to be waited for."""
+        """Maps addresses for `size` bytes, False if that fails. Mappings stay: to remove them, we would have to wait for the device."""
         wanted = -(-size // self.bytes)
         if wanted > MOST_ROUNDS:
             return False
         if wanted > self.rounds:
-            if not self._lead(self.rounds, wanted - self.rounds):
+            if not self._map(self.rounds, wanted - self.rounds):
                 return False
             self.rounds = wanted
         if size > BEHIND and not self.below:
             below = BEHIND // self.bytes
-            if not self._lead(-below, below):
+            if not self._map(-below, below):
                 return False
             self.below = below
         return True
 
     def give_back(self) -> None:
-        """Nobody has written there."""
+        """Frees the ring. No kernel may have been launched with it."""
         for first, count in ((0, self.rounds), (-self.below, self.below)):
             if count:
                 driver.call("cuMemUnmap", self._at(first), ctypes.c_size_t(self.bytes * count))
         driver.call("cuMemAddressFree", ctypes.c_uint64(self.begin - BEHIND), ctypes.c_size_t(BEHIND + self.bytes * MOST_ROUNDS))
         driver.call("cuMemRelease", ctypes.c_uint64(self._piece))
 
-    def _lead(self, first: int, count: int) -> bool:
-        """The addresses of so many rounds to the piece, for the device to write; all of them or none."""
+    def _map(self, first: int, count: int) -> bool:
+        """Maps the piece `count` times, from round `first` on, for the device to write; all of them or none."""
         piece, size, none = ctypes.c_uint64(self._piece), ctypes.c_size_t(self.bytes), ctypes.c_size_t(0)
-        done = 0
-        while done < count and driver.call("cuMemMap", self._at(first + done), size, none, piece, _NOTHING) == 0:
-            done += 1
+        mapped = 0
+        while mapped < count and driver.call("cuMemMap", self._at(first + mapped), size, none, piece, _NOTHING) == 0:
+            mapped += 1
         access = _Access(_Location(_ON_DEVICE, self._device), _READ_WRITE)
         whole = ctypes.c_size_t(count * self.bytes)
-        if done == count and driver.call("cuMemSetAccess", self._at(first), whole, ctypes.byref(access), ctypes.c_size_t(1)) == 0:
+        if mapped == count and driver.call("cuMemSetAccess", self._at(first), whole, ctypes.byref(access), ctypes.c_size_t(1)) == 0:
             return True
-        if done:
-            driver.call("cuMemUnmap", self._at(first), ctypes.c_size_t(done * self.bytes))
+        if mapped:
+            driver.call("cuMemUnmap", self._at(first), ctypes.c_size_t(mapped * self.bytes))
         return False
 
     def _at(self, number: int) -> ctypes.c_uint64:

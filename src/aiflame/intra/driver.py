@@ -34,7 +34,7 @@ def must(name: str, *arguments: Any) -> None:
 
 @contextlib.contextmanager
 def unnoticed() -> Iterator[None]:
-    """Some calls are forbidden while any stream is captured into a graph, and spoil the capture. Ours are of no concern to it."""
+    """Allows calls that CUDA forbids while any stream is captured into a graph: ours do not affect the capture."""
     mode = ctypes.c_int(_RELAXED)
     call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
     try:
@@ -44,15 +44,15 @@ def unnoticed() -> Iterator[None]:
 
 
 def is_captured(stream: int) -> bool:
-    """Whether work on this stream goes into a graph now, or cannot be asked about because other work does."""
+    """Whether this stream is being captured into a graph, or cannot be queried because another capture is going on."""
     status = ctypes.c_int(0)
     return call("cuStreamIsCapturing", ctypes.c_void_p(stream), ctypes.byref(status)) != 0 or status.value != 0
 
 
 def context() -> tuple[int, int]:
-    """The thread's: its address, 0: none; and a number that no other context of the process ever has, 0: the driver knows none.
+    """The thread's context: its address (0: none), and its unique number in the process (0: not supported by the driver).
 
-    Where one was destroyed, or reset, another may be at its address."""
+    A new context may have the address of a destroyed one."""
     here, number = ctypes.c_void_p(), ctypes.c_uint64(0)
     call("cuCtxGetCurrent", ctypes.byref(here))
     with contextlib.suppress(AttributeError):  # before CUDA 12.0

@@ -1,7 +1,7 @@
-"""Why a kernel is left as it is."""
+"""The error for kernels that cannot be instrumented."""
 
 from __future__ import annotations
 
 
 class Refused(Exception):
-    """This kernel, or this version of Triton, cannot be instrumented: one line that says why."""
+    """This kernel, or this version of Triton, cannot be instrumented; the message is one line with the reason."""

@@ -1,7 +1,7 @@
-"""Marks go into a kernel: by the compiler's builder, and never as text.
+"""Inserts marks into a kernel with the compiler's builder, never as text.
 
-A builder can be put behind an operation or at the start of a block. All places are therefore given by the operations that were there
-before anything was inserted, and marks of one place go in from the last to the first.
+A builder can insert after an operation or at the start of a block. So all places are given by the original operations, and the marks of
+one place are inserted from the last to the first.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ class Mark:
 
 
 def insert(scopes: Sequence[Scope], builder: Any, record: Any, until_there: Callable[[Any, Op], None] | None = None) -> list[str]:
-    """Puts the start and end of each scope into the kernel; `record(builder, is_start, name)` makes a mark, `until_there(builder, op)` what
-    a warp does not pass before a value is there. Returns the marks' names, in the order of scopes."""
+    """Inserts the start and end of each scope; returns the marks' names, in the order of scopes.
+
+    `record(builder, is_start, name)` makes a mark, `until_there(builder, op)` makes a warp wait until the value of `op` has arrived."""
     names = [f"aiflame{number}" for number in range(len(scopes))]
     for (block_op, index), marks in _places(scopes, names).items():
         for mark in reversed(marks):
@@ -44,8 +45,8 @@ def _go(builder: Any, block_op: Op, index: int) -> None:
 
 
 def until_there(builder: Any, op: Op) -> None:
-    """For NVIDIA's assembler, which moves arithmetic across clock reads, but no event of the performance monitor. This one is never
-    triggered but by one value of each register, and changes nothing then."""
+    """Makes a warp wait for the value of a load. NVIDIA's assembler moves arithmetic across clock reads, but not a `pmevent`: this one only
+    triggers for one value of a register, and has no effect then."""
     value = op.raw.get_result(0)
     element = re.match(r"tensor<(?:\d+x)+([^,>]+)", str(value.get_type()))
     bits, constraint = _ELEMENTS.get(element[1], (0, "")) if element else (0, "")
@@ -60,10 +61,10 @@ def until_there(builder: Any, op: Op) -> None:
 
 
 _LOADED_BITS = 128
-"""The most bytes that one load instruction brings to a thread."""
+"""The most bits that one load instruction brings to a thread."""
 _ELEMENTS = {"f64": (64, "d"), "i64": (64, "l"), "f32": (32, "f"), "i32": (32, "r"), "f16": (16, "r"), "bf16": (16, "r"), "i16": (16, "r")}
 _ELEMENTS |= dict.fromkeys(("i8", "f8E4M3FN", "f8E5M2"), (8, "r"))
-"""Bits, and how the assembler's constraints call their register; narrow ones share one."""
+"""Bits, and the constraint letter of their register; narrow elements share a register."""
 
 
 def _places(scopes: Sequence[Scope], names: Sequence[str]) -> dict[tuple[Op, int], list[Mark]]:

@@ -1,4 +1,4 @@
-"""Triton's hooks of a program around its launches, for launches of a twin."""
+"""Calls the program's launch hooks around the launch of a twin."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 @dataclass(slots=True)
 class Hooks:
-    """The program's own, of one launch: each is called once, whichever kernel is launched in the end; what it raises is the program's."""
+    """The program's hooks of one launch. Each is called once, whichever kernel is launched; its exceptions go to the program."""
 
     on_enter: Any = None
-    """None once it was called."""
+    """None after the call."""
     on_exit: Any = None
     raised: bool = False
-    """By `on_enter`."""
+    """Whether `on_enter` raised."""
     launched: list[Any] = field(default_factory=list)
-    """Not empty once the kernel is on its stream: Triton is given its `append` to call then, in which no signal's handler can raise."""
+    """Not empty once the kernel is on its stream: Triton calls its `append` then, during which no signal handler can raise."""
 
     def enter(self, metadata: Any) -> None:
         hook, self.on_enter = self.on_enter, None

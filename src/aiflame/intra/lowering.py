@@ -1,8 +1,8 @@
-"""Differences between versions of Triton: how marks become clock reads and stores. 3.6 to 3.9, for CUDA and AMD.
+"""Lowers marks to clock reads and stores, in Triton 3.6 to 3.9, for CUDA and AMD.
 
-Marks are Triton's own (`proton.record`), and so is what lowers them. The compiler asks for lowering at two points: up to 3.8 through one
-object of the backend's class, from 3.9 through a table of functions. Neither says which kernel it is for, so we are there only while a
-kernel of ours is lowered, and only for the thread that does it.
+Marks (`proton.record`) and the passes that lower them are Triton's own. The compiler calls for lowering at two points: up to 3.8 through
+one object of the backend's class, from 3.9 through a table of functions. Neither passes the kernel, so we install ourselves only while an
+instrumented kernel is lowered, and act only in the thread that does it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ POINTS = ("ttgpuir_to_llvmir", "llvmir_to_llvm")
 SCRATCH_ALIGNMENT = 128
 RECORD_BYTES = 8
 _NO_LIMIT = 1 << 28
-"""Of shared memory, for the lowering: it would give records no more than 4% of what a block may have. How much they take is our choice."""
+"""Limit of shared memory for the lowering, which would give records at most 4% of a block's; we choose the size ourselves."""
 
 _lock = threading.Lock()
 
@@ -37,9 +37,9 @@ class Lowering:
     arch: str
     """90, gfx942."""
     warps: tuple[int, ...]
-    """Whose records are kept."""
+    """Warps whose records are kept."""
     segment_bytes: int
-    """For each of these warps, a power of two; the oldest records are overwritten."""
+    """Bytes for each of these warps, a power of two; the oldest records are overwritten."""
     shared: bool
     """Records lie in shared memory until the block ends, which copies them; else they go to global memory at once."""
     clock_bits: int = 43
@@ -47,17 +47,17 @@ class Lowering:
 
 
 def version() -> tuple[int, int]:
-    """Triton's; refused if it is not known to work."""
+    """The version of Triton; raises `Refused` if it is not supported."""
     triton = importlib.import_module("triton")
     match = re.match(r"(\d+)\.(\d+)", str(triton.__version__))
-    found = (int(match[1]), int(match[2])) if match else (0, 0)
-    if not OLDEST <= found <= NEWEST:
+    release = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not OLDEST <= release <= NEWEST:
         raise Refused(f"Triton {triton.__version__} is not supported: use 3.6 to 3.9")
-    return found
+    return release
 
 
 def dialect() -> Any:
-    """Triton's bindings for marks; not in every build."""
+    """Triton's bindings for marks, which not every build has."""
     library = importlib.import_module("triton._C.libtriton")
     proton = getattr(library, "proton", None)
     if proton is None or not hasattr(proton, "create_proton_record"):
@@ -75,7 +75,7 @@ def backend_class(backend: str) -> Any:
 
 @contextlib.contextmanager
 def active(lowering: Lowering) -> Iterator[None]:
-    """While a kernel of ours is lowered in this thread."""
+    """Adds our lowering while an instrumented kernel is compiled in this thread."""
     with _lock:
         if version() >= (3, 9):
             with _in_table(lowering):
@@ -86,7 +86,7 @@ def active(lowering: Lowering) -> Iterator[None]:
 
 
 class _Instrumentation:
-    """In the place of the backend's instrumentation; whoever was there before goes on being asked for the kernels of other threads."""
+    """Replaces the backend's instrumentation, and passes the kernels of other threads on to the previous one."""
 
     def __init__(self, lowering: Lowering, before: Any) -> None:
         self._lowering, self._before, self._thread = lowering, before, threading.get_ident()
@@ -149,7 +149,7 @@ def _in_table(lowering: Lowering) -> Iterator[None]:
 
 
 def add_passes(lowering: Lowering, point: str, manager: Any) -> None:
-    """Triton's own passes, in its own order."""
+    """Adds Triton's own passes, in its own order."""
     proton = dialect()
     if point == POINTS[0]:
         proton.add_convert_proton_to_protongpu(
@@ -169,7 +169,7 @@ def add_passes(lowering: Lowering, point: str, manager: Any) -> None:
         importlib.import_module("triton._C.libtriton").passes.common.add_cse(manager)
         proton.add_allocate_proton_shared_memory(manager)
     elif point == POINTS[1]:
-        if hasattr(proton, "add_allocate_proton_global_scratch_buffer"):  # up to 3.7; later the compiler itself does that
+        if hasattr(proton, "add_allocate_proton_global_scratch_buffer"):  # up to 3.7; later versions do that themselves
             proton.add_allocate_proton_global_scratch_buffer(manager)
         if lowering.backend == "cuda":
             proton.add_convert_proton_nvidia_gpu_to_llvm(manager)

@@ -3,7 +3,7 @@
 LOADS = ("tt.load", "tt.gather", "tt.descriptor_load", "tt.descriptor_gather", "ttg.local_load")
 GLOBAL_LOADS = LOADS[:-1]
 TMA_COPIES = ("ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather")
-"""Waited for at a barrier."""
+"""Copies that are awaited at a barrier."""
 COPIES = ("ttg.async_copy_global_to_local", *TMA_COPIES, "amdg.buffer_load_to_local")
 BUFFER_LOADS = ("amdg.buffer_load", "amdgpu.buffer_load")
 STORES = (
@@ -23,4 +23,4 @@ COPY_WAITS = ("ttg.async_wait", "ttng.async_tma_store_wait", "amdg.async_wait", 
 BARRIER_WAIT = "ttng.wait_barrier"
 BARRIERS = (BARRIER_WAIT, "ttng.arrive_barrier", "ttg.barrier", "gpu.barrier", "ttng.fence_async_shared", "ttng.cluster_wait")
 MEMORY = ("ttg.local_alloc", "ttg.local_store", "ttng.tmem_store", "ttng.tmem_alloc")
-"""They bring values to memory of a multiprocessor."""
+"""Operations that store values in a multiprocessor's memory."""

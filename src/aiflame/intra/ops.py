@@ -1,7 +1,7 @@
-"""A kernel as passes see it: operations of Triton's GPU dialect in program order, where they lie and what they use.
+"""A kernel as passes see it: the operations of Triton's GPU dialect in program order, with their places and operands.
 
-Read through the compiler's own bindings alone. Some of these abort the process where they are asked for what is not there (a result or
-region behind the last, a block of a module), so nothing is asked for that was not counted before.
+It is read through the compiler's own bindings. Some of these abort the process when a result, region or block does not exist, so only
+counted ones are accessed.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 HOLDERS = {"tt.func", "scf.for", "scf.while", "scf.if", "ttg.warp_specialize", "ttg.warp_specialize.partitions"}
-"""A mark may stand in regions of these; others (`tt.reduce`, `tt.map_elementwise` …) hold arithmetic that is not a sequence of its own."""
+"""Operations whose regions may contain marks; regions of others (`tt.reduce`, `tt.map_elementwise` …) are only arithmetic."""
 LOOPS = {"scf.for", "scf.while"}
 
 _PLACE = re.compile(r'(?:"([^"]*)"\((?:"[^"]*"\()*)?"([^"]*)":(\d+):\d+')
-"""The outermost of its names, its file, its line."""
+"""The outermost name of a location, its file and its line."""
 _LIBRARIES = ("/triton/language/", "/torch/_inductor/")
-"""What is inlined from there is told by where it is called: `tl.max` has no line of its own in a person's program."""
+"""Operations inlined from these folders get the line of the call: `tl.max` has no line of its own in the user's program."""
 
 
 @dataclass(eq=False, slots=True)
@@ -34,25 +34,25 @@ class Op:
     file: str
     line: int
     operands: tuple[int, ...]
-    """Ids of the values it uses; the same numbers as in `results`."""
+    """Ids of the values that it uses; the same numbers as in `results`."""
     results: tuple[int, ...]
     parent: Op | None
-    """The operation in whose region it lies: a loop, the function …"""
+    """The operation whose region contains it: a loop, the function …"""
     region: int
-    """Which of its parent's regions."""
+    """The number of that region."""
     block: Any = field(repr=False)
     index: int = field(repr=False)
     """Place in its block, from 0."""
     raw: Any = field(repr=False)
     regions: int = 0
     siblings: list[Op] = field(default_factory=list, repr=False)
-    """All of its block, itself among them."""
+    """All operations of its block, including itself."""
     children: list[Op] = field(default_factory=list, repr=False)
     """The operations in its regions, in program order."""
 
     @property
     def loop(self) -> Op | None:
-        """The innermost loop that it lies in."""
+        """The innermost loop around it."""
         return next((one for one in self.enclosing() if one.name in LOOPS), None)
 
     @property
@@ -61,18 +61,18 @@ class Op:
 
     @property
     def last(self) -> bool:
-        """It ends its block: nothing can stand behind it."""
+        """Whether it ends its block, so that no mark can follow."""
         return self.siblings[-1] is self
 
     def enclosing(self) -> Iterator[Op]:
-        """From the inside out."""
+        """The enclosing operations, from the inside out."""
         one = self.parent
         while one is not None:
             yield one
             one = one.parent
 
     def inside(self) -> Iterator[Op]:
-        """All that its regions hold, however deep, in program order."""
+        """All operations in its regions, at any depth, in program order."""
         for child in self.children:
             yield child
             yield from child.inside()

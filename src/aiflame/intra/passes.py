@@ -1,12 +1,12 @@
-"""Passes that say which parts of a kernel are timed.
+"""Passes: functions that choose the parts of a kernel to time.
 
     @aiflame.intra.pass_("exponentials")
     def exponentials(kernel):
         for op in kernel.ops("math.exp2"):
             kernel.wrap(op, f"exp {op.variable}")
 
-A pass changes nothing: it asks for scopes, and marks are put into the kernel when every pass has been asked (`insertion.py`). So a pass
-that fails leaves the kernel as it was.
+A pass changes nothing: it requests scopes, and marks are inserted after all passes have run (`insertion.py`). So a pass that fails leaves
+the kernel unchanged.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ class Scope:
 
     name: str
     of: str
-    """The pass that asked for it."""
+    """The pass that requested it."""
     kind: str
     """load, mma, barrier, wait, store, loop, region, role, user or async."""
     first: Op
     last: Op
     phase: str = SPAN
-    """`issue` and `wait`: the two ends of something that goes on by itself between them."""
+    """`issue` and `wait`: the two ends of asynchronous work."""
     issued_by: Scope | None = None
-    """Of a wait: the awaited operation."""
+    """For a wait: the scope that issued the awaited work."""
     needs: tuple[Op, ...] = ()
-    """Whose values have to be there before it ends: arithmetic on them could be moved behind its end."""
+    """Loads whose values must have arrived before it ends: else arithmetic on them could be moved past its end."""
 
 
 Pass = Callable[["Kernel"], None]
@@ -47,7 +47,7 @@ _passes: dict[str, Pass] = {}
 
 
 def pass_(name: str) -> Callable[[Pass], Pass]:
-    """Makes a function a pass that can be asked for by `name`: `--intra name`."""
+    """Registers a function as the pass `name`, for `--intra name`."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name):
         raise ValueError(f"{name!r} is no name of a pass: letters, digits, - and _")
 
@@ -59,12 +59,12 @@ def pass_(name: str) -> Callable[[Pass], Pass]:
 
 
 def registered() -> dict[str, Pass]:
-    """The passes that were registered so far, by name; `catalog.known` has those that come with aiflame, too."""
+    """The passes registered so far, by name; `catalog.known` also imports the bundled ones."""
     return dict(_passes)
 
 
 class Kernel:
-    """One kernel in Triton's GPU dialect, for passes to look at and to ask for scopes."""
+    """A kernel in Triton's GPU dialect: passes read its operations and request scopes."""
 
     def __init__(self, ops: list[Op], name: str = "", warps: int = 4) -> None:
         self.name = name
@@ -78,7 +78,7 @@ class Kernel:
             for operand in op.operands:
                 self._users.setdefault(operand, []).append(op)
 
-    # What there is ----------------------------------------------------------------------------------------------------------
+    # Operations -------------------------------------------------------------------------------------------------------------
 
     def ops(self, *names: str, loop: bool | None = None) -> Iterator[Op]:
         """Operations by name, each a regular expression for all of it (`ttng\\..*`), in program order. `loop`: only those inside
@@ -103,22 +103,22 @@ class Kernel:
     @property
     def roles(self) -> list[list[Op]]:
         """The blocks of a warp-specialized kernel's partitions, each with its operations, after the default one."""
-        found: list[list[Op]] = []
+        blocks: list[list[Op]] = []
         for op in self.all:
             if op.name in ("ttg.warp_specialize", "ttg.warp_specialize.partitions"):
                 bodies: dict[int, list[Op]] = {}
                 for child in op.children:
                     if child.name != "ttg.warp_specialize.partitions":
                         bodies.setdefault(child.region, []).append(child)
-                found += bodies.values()
-        return found
+                blocks += bodies.values()
+        return blocks
 
     def users(self, op: Op) -> list[Op]:
         """The users of its results, in program order."""
         return sorted({user for result in op.results for user in self._users.get(result, [])}, key=lambda one: one.number)
 
     def makers(self, op: Op) -> list[Op]:
-        """The makers of its operands; arguments of blocks have no maker."""
+        """The operations that make its operands; arguments of blocks have none."""
         return [self._made_by[operand] for operand in op.operands if operand in self._made_by]
 
     def from_source(self, op: Op, *names: str) -> Op | None:
@@ -132,27 +132,28 @@ class Kernel:
                     return maker
         return None
 
-    # What is asked for ------------------------------------------------------------------------------------------------------
+    # Scopes -----------------------------------------------------------------------------------------------------------------
 
     def wrap(self, op: Op, name: str = "", kind: str = "user") -> Scope:
-        """Times one operation, with all that it holds."""
+        """Times one operation, including its regions."""
         return self.span(op, op, name or label(op), kind)
 
     def span(self, first: Op, last: Op, name: str, kind: str = "user", needs: Sequence[Op] = ()) -> Scope:
-        """Times from before `first` to behind `last`: both of one block, so that whoever comes by one comes by the other. `needs`: loads
-        whose values are there when it ends."""
+        """Times from before `first` to after `last`, which must be in one block, so that both or neither run.
+
+        `needs`: loads whose values must have arrived when it ends."""
         return self._ask(Scope(name, self._pass, kind, first, last, needs=tuple(needs)))
 
     def asynchronous(
         self, issue: Op, wait: Op, name: str = "", kind: str = "async", needs: Sequence[Op] = ()
     ) -> tuple[Scope, Scope]:  # fmt: skip
-        """Times something that goes on by itself: `issue` starts it, `wait` stands until it is done."""
+        """Times asynchronous work: `issue` starts it, `wait` waits for its end."""
         name = name or label(issue)
         issued = self._ask(Scope(f"issue {name}", self._pass, kind, issue, issue, ISSUE))
         return issued, self._ask(Scope(f"wait {name}", self._pass, "wait", wait, wait, WAIT, issued, tuple(needs)))
 
     def waits_for(self, issued: Scope, wait: Op, name: str = "") -> Scope:
-        """One more place that waits for the issued work."""
+        """Times another wait for the issued work."""
         return self._ask(Scope(name or f"wait {issued.name}", self._pass, "wait", wait, wait, WAIT, issued))
 
     def iterations(self, loop: Op, name: str = "") -> Scope:
@@ -163,7 +164,7 @@ class Kernel:
         return self.span(body[0], body[-2], name or f"iteration of {label(loop)}", "loop")
 
     def whole(self, function: Op, name: str = "kernel") -> Scope | None:
-        """Times all that a function does; None where it has several ways out."""
+        """Times a whole function; None if it has several exits."""
         body = function.children
         if len(body) < 2 or len(body) != len(body[0].siblings):
             return None
@@ -181,7 +182,7 @@ class Kernel:
         return scope
 
     def run(self, name: str, one: Pass) -> None:
-        """Runs a pass. Its requests count only if all of them are good."""
+        """Runs a pass. If it fails, all of its requests are dropped."""
         before, self._pass = len(self.scopes), name
         try:
             one(self)

@@ -1,4 +1,4 @@
-"""The passes that come with aiflame."""
+"""The bundled passes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def loads(kernel: Kernel) -> None:
 
 @pass_("mma")
 def mma(kernel: Kernel) -> None:
-    """Each matrix multiplication; of those that go on by themselves, where they are issued and where they are waited for."""
+    """Each matrix multiplication; for asynchronous ones, the issue and the wait."""
     for op in kernel.ops(*DOTS):
         kernel.wrap(op, f"dot {op.variable}".rstrip(), "mma")
     issued = [(op, kernel.wrap(op, f"issue {label(op)}", "mma")) for op in kernel.ops(*ASYNC_DOTS)]
@@ -94,7 +94,7 @@ def roles(kernel: Kernel) -> None:
 
 
 def role_name(number: int, body: Sequence[Op]) -> str:
-    """By its operations: a role that copies is a producer, a role that multiplies a consumer."""
+    """The name of a role by its operations: one that copies is a producer, one that multiplies a consumer."""
     does = {one.name for op in body for one in (op, *op.inside())}
     copies, multiplies = (any(name in does for name in names) for names in (COPIES, DOTS + ASYNC_DOTS))
     if copies != multiplies:
@@ -109,7 +109,7 @@ def regions(kernel: Kernel) -> None:
 
 
 def parts(kernel: Kernel, worth: Callable[[Sequence[Op]], bool]) -> None:
-    """The same, with parts outside of loops only where they are worth a scope."""
+    """Times the same parts; those outside of loops only if `worth` accepts them."""
     for function in kernel.functions:
         whole = kernel.whole(function)
         if whole is None:
@@ -144,7 +144,7 @@ def may_move(used: Sequence[tuple[Op, Op]]) -> list[Op]:
 
 
 def _made_in_loop(kernel: Kernel, wait: Op) -> Op | None:
-    """The multiplication that a wait behind a loop is for."""
+    """The multiplication in a loop that a wait after the loop awaits."""
     for loop in kernel.makers(wait):
         if loop.name == "scf.for":
             handed_on = zip(loop.results, [child for child in loop.children if child.last][-1].operands, strict=False)
@@ -158,7 +158,7 @@ def _made_in_loop(kernel: Kernel, wait: Op) -> Op | None:
 
 
 def leaves_one_going(kernel: Kernel, wait: Op) -> bool:
-    """A wait in a loop whose multiplication is waited for once more behind the loop: it has waited for the one before."""
+    """Whether a wait in a loop leaves a multiplication in flight: it awaits the previous one, and another wait follows the loop."""
     loop = wait.loop
     if loop is None:
         return False

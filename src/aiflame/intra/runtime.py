@@ -1,7 +1,7 @@
-"""In the program: which launches are made by the instrumented twin of a kernel, and how their records get out.
+"""In the program: chooses the launches that use the instrumented twin of a kernel, and collects their records.
 
-A kernel stays what it is. When Triton loads one, its launcher gets a thin one in front, which now and then launches the twin in its
-place: never while a graph is captured, nor while an autotuner measures, nor when there is no memory for the records just then.
+Kernels do not change. When Triton loads one, we wrap its launcher; the wrapper sometimes launches the twin instead: never while a graph is
+captured or an autotuner measures, nor when there is no free memory for the records.
 """
 
 from __future__ import annotations
@@ -28,40 +28,40 @@ from aiflame.intra.launch_hooks import Hooks
 
 _DONE = "_aiflame_intra"
 SLOTS = 4
-"""Launches whose records fit into the memory together."""
+"""Number of launches whose records fit into the memory at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The request of a person."""
+    """The arguments of `--intra`."""
 
     passes: tuple[str, ...] = ("auto",)
-    """Empty: all that the files define."""
+    """Empty: all passes that the files define."""
     files: tuple[str, ...] = ()
     """Python files that define passes."""
     kernels: str = ""
-    """Regular expression: which kernels; empty: all."""
+    """Regular expression for the names of kernels; empty: all."""
     warps: tuple[int, ...] | None = None
     launches: int = 20
-    """Of each kernel, at most."""
+    """The most recorded launches of each kernel."""
     every: int = 128
-    """Launches 1, 2, 4, 8 … and every such one are taken."""
+    """Launches 1, 2, 4, 8 … and every multiple of this number are recorded."""
     memory: int = 256 << 20
-    """Bytes of the device, and as many of the host."""
+    """Bytes of device memory, and as many of host memory."""
     disk: int = 1 << 30
-    """Bytes for a process."""
+    """The most bytes on disk per process."""
     segment_bytes: int = 32768
-    """Of a warp's records, at most."""
+    """The most bytes of a warp's records."""
     shared: bool | None = None
-    """Whether they lie in shared memory until a block ends; None: where there is room for them."""
+    """Whether records stay in shared memory until a block ends; None: if there is room for them."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """Of one kernel."""
+    """Launches of one kernel: all, recorded, and missed for lack of memory or time."""
 
     launches: int = 0
-    taken: int = 0
+    recorded: int = 0
     dropped: int = 0
 
 
@@ -74,7 +74,7 @@ class _Pending:
 
 
 class Session:
-    """Between `start` and `stop` launches of kernels are taken now and then."""
+    """Records some launches of kernels between `start` and `stop`."""
 
     def __init__(self, settings: Settings, folder: Path, note: Callable[[str], Any] = lambda text: None) -> None:
         self.settings, self._folder = settings, folder
@@ -86,10 +86,10 @@ class Session:
         self._lock = threading.RLock()
         self._process = os.getpid()
         self._before: Session | None = None
-        """Of an earlier recording of this process, while records of it are on their way."""
+        """The session of an earlier recording of this process, while its records are still being copied."""
         self.counts: dict[str, Counts] = {}
-        found = _load(settings.files)
-        self.names = settings.passes or found
+        defined = _load(settings.files)
+        self.names = settings.passes or defined
         self.recipe = Recipe(tuple(catalog.chosen(self.names)), settings.warps, settings.segment_bytes, settings.shared)
         self._wanted = re.compile(settings.kernels)
 
@@ -98,7 +98,7 @@ class Session:
         lowering.version(), lowering.dialect()
         before = _now
         if before is not None and before._process == self._process and before.settings.memory == self.settings.memory:
-            # Memory is never given back, and there is to be no more of it.
+            # Memory is never freed, so the new session uses that of the old one.
             self._before, self._lock, self._pools = before, before._lock, before._pools
         _now = self
         _listen(importlib.import_module("triton.compiler").CompiledKernel)
@@ -106,7 +106,7 @@ class Session:
         atexit.register(self.stop)
 
     def stop(self, seconds: float = 10.0) -> None:
-        """Waits on the host for our own stream, whose copies may be on their way."""
+        """Ends the session. Waits on the host for copies on our own stream."""
         global _now
         if _now is self:
             _now = None
@@ -117,7 +117,7 @@ class Session:
             time.sleep(0.001)
 
     def note(self, text: str) -> None:
-        """Once."""
+        """Reports a note, each text once."""
         if text not in self._noted:
             self._noted.add(text)
             self._note(text)
@@ -129,18 +129,19 @@ class Session:
 
     @property
     def most_bytes(self) -> int:
-        """Of a launch."""
+        """The most bytes of records of a launch."""
         return self.settings.memory // SLOTS
 
     # A launch ---------------------------------------------------------------------------------------------------------------
 
     def is_turn(self, counts: Counts) -> bool:
         number = counts.launches
-        return counts.taken < self.settings.launches and (number & (number - 1) == 0 or number % self.settings.every == 0)
+        return counts.recorded < self.settings.launches and (number & (number - 1) == 0 or number % self.settings.every == 0)
 
-    def take(self, launch: Launch, grid: tuple[int, int, int], stream: int, rest: tuple[Any, ...], hooks: Hooks) -> bool:
-        """Launches the twin; False: it was not to be, and the kernel itself is to be launched. Whatever goes wrong with us, the program
-        does not learn of it. What is raised is the program's own: by its hook, or by the launcher once the twin is on its stream."""
+    def take(self, launch: Launch, grid: tuple[int, int, int], stream: int, others: tuple[Any, ...], hooks: Hooks) -> bool:
+        """Launches the twin; False: the caller has to launch the kernel itself.
+
+        Our own errors become notes. Exceptions of the program's hook, or of the launcher once the twin is on its stream, are raised."""
         counts = launch.counts
         try:
             if self._process != os.getpid() or driver.is_captured(stream):
@@ -151,7 +152,7 @@ class Session:
                 return False
             try:
                 with driver.unnoticed():
-                    return self._take(launch, grid, stream, rest, hooks)
+                    return self._take(launch, grid, stream, others, hooks)
             finally:
                 self._lock.release()
         except Exception as error:
@@ -160,36 +161,36 @@ class Session:
             self.note(f"inside kernels: {_first_line(error)}")
             return False
 
-    def _take(self, launch: Launch, grid: tuple[int, int, int], stream: int, rest: tuple[Any, ...], hooks: Hooks) -> bool:
+    def _take(self, launch: Launch, grid: tuple[int, int, int], stream: int, others: tuple[Any, ...], hooks: Hooks) -> bool:
         counts = launch.counts
         ctas = grid[0] * grid[1] * grid[2] * launch.cluster
-        made = launch.twin(self, ctas) if ctas else None
-        if made is None:
+        instrumented = launch.twin(self, ctas) if ctas else None
+        if instrumented is None:
             return False
-        size = ctas * int(made.metadata.profile_scratch_size)
+        size = ctas * int(instrumented.metadata.profile_scratch_size)
         pool = self._pools.here()
         self.collect()
         slot = pool.take(size)
         if slot is None:
             counts.dropped += 1
             if not any(slot.busy for slot in pool.slots):
-                self.note(f"inside kernels: there is no memory for the records of {made.metadata.name} with {ctas} blocks")
+                self.note(f"inside kernels: there is no memory for the records of {instrumented.metadata.name} with {ctas} blocks")
             return False
         begin = time.monotonic_ns()
         try:
-            _launch_into(slot, made, grid, stream, rest, hooks)
-        except BaseException as error:  # it may need more registers than there are
-            slot.busy = bool(hooks.launched)  # the launched kernel may still write there: this memory is not used again
+            _launch_into(slot, instrumented, grid, stream, others, hooks)
+        except BaseException as error:  # the twin may need more registers than the device has
+            slot.busy = bool(hooks.launched)  # a launched kernel may still write there: this memory is not used again
             if hooks.raised or hooks.launched or not isinstance(error, Exception):
                 raise
             launch.give_up()
-            self.note(f"inside kernels: {made.metadata.name} stays as it is: {_first_line(error)}")
+            self.note(f"inside kernels: {instrumented.metadata.name} stays as it is: {_first_line(error)}")
             return False
-        counts.taken += 1
+        counts.recorded += 1
         try:
             head = {
                 "kind": "launch",
-                "key": str(made.hash),
+                "key": str(instrumented.hash),
                 "device": driver.device(),
                 "stream": int(stream),
                 "grid": [grid[0] * launch.cluster, grid[1], grid[2]],
@@ -204,12 +205,12 @@ class Session:
             size = min(size, slot.bytes)
             pool.copy_out(slot, size, stream)
             self._pending.append(_Pending(pool, slot, head, size))
-        except Exception as error:  # it was launched, and must not be again; it may still write there: this memory is not used again
+        except Exception as error:  # the twin was launched: do not launch the kernel, and do not use this memory again
             self.note(f"inside kernels: {_first_line(error)}")
         return True
 
     def collect(self) -> None:
-        """Writes the records that have come to the host by now."""
+        """Writes the records that have arrived on the host."""
         with self._lock, driver.unnoticed():
             if self._before is not None:
                 self._before.collect()
@@ -227,7 +228,7 @@ class Session:
 
     def describe(self, plain: Any, twin: Any) -> None:
         """Writes the description of a kernel, before its launches."""
-        said = compile_hook.description(twin)
+        description = compile_hook.description(twin)
         code = getattr(getattr(plain.src.fn, "fn", None), "__code__", None)
         metadata = twin.metadata
         self._writer.write(
@@ -238,18 +239,18 @@ class Session:
                 "file": code.co_filename if code else "",
                 "line": code.co_firstlineno if code else 0,
                 "num_warps": int(metadata.num_warps),
-                "warp_ids": said["warp_ids"],
+                "warp_ids": description["warp_ids"],
                 "scratch_bytes": int(metadata.profile_scratch_size),
-                "buffer_bytes": said["segment_bytes"] * len(said["warp_ids"]),
+                "buffer_bytes": description["segment_bytes"] * len(description["warp_ids"]),
                 "metric": "cycle",
-                "clock64": said["clock_bits"] > 32,
+                "clock64": description["clock_bits"] > 32,
                 "triton": str(metadata.triton_version),
                 "arch": f"sm_{metadata.target.arch}",
-                "scopes": said["scopes"],
+                "scopes": description["scopes"],
                 "plain": _resources(plain),
                 "instrumented": _resources(twin),
                 "plain_key": str(plain.hash),
-                "left_out": said["left_out"],
+                "left_out": description["left_out"],
                 "passes": list(self.names),
             }
         )
@@ -260,38 +261,38 @@ _measuring = threading.local()
 
 
 class Launch:
-    """In front of a kernel's launcher."""
+    """A wrapper of a kernel's launcher."""
 
     def __init__(self, kernel: Any, launcher: Any) -> None:
         self._kernel, self._launcher = kernel, launcher
         self.counts = Counts()
         self._twin: Any = None
         self.cluster = max(1, int(getattr(kernel.metadata, "num_ctas", 1) or 1))
-        """Blocks that run for each program of the grid."""
+        """Number of blocks per program of the grid."""
         self._of: Session | None = None
-        """Whose counts these are, and of whose recipe the twin is."""
+        """The session to which the counts and the twin belong."""
         self._asked = False
 
-    def __call__(self, grid_x: int, grid_y: int, grid_z: int, stream: int, *rest: Any) -> Any:
+    def __call__(self, grid_x: int, grid_y: int, grid_z: int, stream: int, *others: Any) -> Any:
         session = _now
         if session is not None and not getattr(_measuring, "deep", 0):
             if self._of is not session:
                 self._of, self._twin, self._asked, self.counts = session, None, False, Counts()
             self.counts.launches += 1
             if session.is_turn(self.counts):
-                hooks = Hooks(*rest[3:5])
-                if session.take(self, (grid_x, grid_y, grid_z), stream, rest, hooks):
+                hooks = Hooks(*others[3:5])
+                if session.take(self, (grid_x, grid_y, grid_z), stream, others, hooks):
                     if hooks.on_exit is not None:
-                        hooks.on_exit(rest[2])
+                        hooks.on_exit(others[2])
                     return None
-                rest = *rest[:3], hooks.on_enter, *rest[4:]
-        return self._launcher(grid_x, grid_y, grid_z, stream, *rest)
+                others = *others[:3], hooks.on_enter, *others[4:]
+        return self._launcher(grid_x, grid_y, grid_z, stream, *others)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._launcher, name)
 
     def twin(self, session: Session, ctas: int) -> Any:
-        """Made with the first launch that is taken, with room for its blocks; None where there can be none."""
+        """The twin, compiled for the first recorded launch with room for its blocks; None if that failed."""
         if not self._asked:
             self._asked = True
             try:
@@ -312,8 +313,8 @@ class Launch:
         self._twin = None
 
 
-def _launch_into(slot: device.Slot, twin: Any, grid: tuple[int, int, int], stream: int, rest: tuple[Any, ...], hooks: Hooks) -> None:
-    """Triton's launchers ask one allocator of the process for memory for records. It is ours for the length of a launch."""
+def _launch_into(slot: device.Slot, twin: Any, grid: tuple[int, int, int], stream: int, others: tuple[Any, ...], hooks: Hooks) -> None:
+    """Launches the twin with `slot` as its memory: Triton's launchers use a global allocator, which we replace during the launch."""
     holder = importlib.import_module("triton.runtime._allocation")._profile_allocator
     before = holder.get()
     thread = threading.get_ident()
@@ -323,7 +324,7 @@ def _launch_into(slot: device.Slot, twin: Any, grid: tuple[int, int, int], strea
 
     holder.set(allocate)
     try:
-        twin._run(*grid, stream, twin.function, twin.packed_metadata, rest[2], hooks.enter, hooks.launched.append, *rest[5:])
+        twin._run(*grid, stream, twin.function, twin.packed_metadata, others[2], hooks.enter, hooks.launched.append, *others[5:])
     finally:
         holder.set(before)
 
@@ -340,7 +341,7 @@ def _listen(kernel: Any) -> None:
         session = _now
         if not was_loaded and self.module is not None and session is not None and callable(self._run):
             try:
-                _leave_measuring_alone()  # of modules that came later
+                _leave_measuring_alone()  # in modules imported since the start
                 if session.wants(self):
                     self._run = Launch(self, self._run)
             except Exception as error:
@@ -352,7 +353,7 @@ def _listen(kernel: Any) -> None:
 
 
 def _leave_measuring_alone() -> None:
-    """Autotuners measure kernels as they are: Triton's own and Inductor's."""
+    """Switches recording off while the autotuners of Triton and Inductor measure kernels."""
     for module, owner, methods in (
         ("triton.runtime.autotuner", "Autotuner", ("_bench",)),
         ("torch._inductor.runtime.triton_heuristics", "CachingAutotuner", ("bench", "benchmark_all_configs")),
@@ -385,7 +386,7 @@ def _resources(kernel: Any) -> dict[str, int] | None:
 
 
 def _load(files: tuple[str, ...]) -> tuple[str, ...]:
-    """Runs Python files that define passes; their names."""
+    """Runs Python files that define passes; returns the names of these passes."""
     before = catalog.known()
     for file in files:
         runpy.run_path(file, run_name="aiflame_passes")

@@ -18,29 +18,31 @@ from .cta_ring import straight
 from .decode import Ctas, Ints, Layout, Nest, Records, Spans, nested, opened, paired, records
 
 MOST_SPANS = 2_000_000
-"""Kept of a process."""
+"""The most spans kept per process."""
 LOOKED_AT, CTAS_LOOKED_AT = 3, 64
-"""Launches of each kernel, and CTAs of each, from which the cost of a record is estimated."""
+"""Number of launches per kernel, and of CTAs per launch, that are used to estimate the cost of a record."""
 
 Rows = dict[str, list[pl.DataFrame]]
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
-    """When the kernel of a launch ran, by the device's own records."""
+class LaunchTimes:
+    """Start and end of a launch's kernel in the device's own records."""
 
     start_ns: int
     end_ns: int
 
 
 @dataclass(slots=True)
-class Made:
+class IntraTables:
     tables: dict[str, pl.DataFrame]
     notes: list[str] = field(default_factory=list)
 
 
-def tables(process: int, captures: Captures, ran: Callable[[Kernel, Launch], Ran | None], most_spans: int = MOST_SPANS) -> Made:
-    """`ran`: when a launch ran, where that is known. A kernel without launches is in `intra_kernels` alone."""
+def tables(
+    process: int, captures: Captures, times: Callable[[Kernel, Launch], LaunchTimes | None], most_spans: int = MOST_SPANS
+) -> IntraTables:
+    """The tables of a process. `times` gives those of a launch, if known. A kernel without launches is only in `intra_kernels`."""
     rows: Rows = {name: [] for name in TABLES}
     lost: Counter[str] = Counter()
     launch_number = 0
@@ -56,22 +58,22 @@ def tables(process: int, captures: Captures, ran: Callable[[Kernel, Launch], Ran
         left = budget
         for launch in mine:
             launch_number += 1
-            found = _records(kernel, _memory(kernel, launch))
-            one = _Read.of(process, launch_number, number, launch, found, paths, cost, ran(kernel, launch))
+            decoded = _records(kernel, _memory(kernel, launch))
+            one = _Read.of(process, launch_number, number, launch, decoded, paths, cost, times(kernel, launch))
             kept = one.keep(left)
             left = max(left - kept, 0)
             by_device.setdefault(launch.device, []).append(one)
-            gone = launch.ctas - len(found.ctas) - found.ctas.bad if launch.went_round else 0
-            lost.update(bad=found.ctas.bad, dropped=int(found.dropped.sum()), gone=gone)
+            gone = launch.ctas - len(decoded.ctas) - decoded.ctas.bad if launch.went_round else 0
+            lost.update(bad=decoded.ctas.bad, dropped=int(decoded.dropped.sum()), gone=gone)
         rows["intra_paths"].append(paths.frame(process, number))
     for reads in by_device.values():
         _convert(process, reads, rows)
-    made = {name: pl.concat([pl.DataFrame(schema=dict(columns)), *rows[name]]) for name, columns in TABLES.items()}
-    return Made(made, _notes(captures, lost))
+    result = {name: pl.concat([pl.DataFrame(schema=dict(columns)), *rows[name]]) for name, columns in TABLES.items()}
+    return IntraTables(result, _notes(captures, lost))
 
 
 def _memory(kernel: Kernel, launch: Launch) -> Bytes:
-    """Of the CTAs that are left."""
+    """The memory of the CTAs that were not overwritten."""
     return straight(launch.data, kernel.scratch_bytes, launch.ctas) if launch.went_round else launch.data
 
 
@@ -80,59 +82,59 @@ def _records(kernel: Kernel, memory: Bytes) -> Records:
 
 
 def _cost(captures: Captures) -> float:
-    """The cost of a record: the least of all kernels, since a kernel whose records never follow each other at once gives too much."""
-    found = []
+    """The cost of a record, in cycles: the minimum over kernels, since kernels with work between all records give too much."""
+    costs = []
     for kernel in captures.kernels.values():
         mine = [launch for launch in captures.launches if launch.key == kernel.key][:LOOKED_AT]
         few = [_memory(kernel, one)[: CTAS_LOOKED_AT * kernel.scratch_bytes] for one in mine]
-        found.append(record_cost([_records(kernel, one) for one in few]))
-    return min((cost for cost in found if cost > 0), default=0.0)
+        costs.append(record_cost([_records(kernel, one) for one in few]))
+    return min((cost for cost in costs if cost > 0), default=0.0)
 
 
 def _notes(captures: Captures, lost: Mapping[str, int]) -> list[str]:
     left_out = sum(kernel.scopes_left_out for kernel in captures.kernels.values())
-    told = {
-        f"scopes inside kernels are not timed: only {MOST_SCOPES} of a kernel can be told apart, and the outermost were kept": left_out,
+    counts = {
+        f"scopes inside kernels are not timed: records distinguish only {MOST_SCOPES} in a kernel, and the outermost were kept": left_out,
         "captures of launches that were cut off": captures.torn,
         "damaged captures of launches were left out": captures.damaged,
         "CTAs of instrumented kernels whose memory holds no records": lost.get("bad", 0),
         "records inside kernels were overwritten by later ones: their rings are too small": lost.get("dropped", 0),
         "CTAs of large launches were overwritten by later ones: the last are kept": lost.get("gone", 0),
     }
-    return [f"{count:,} {what}" for what, count in told.items() if count]
+    return [f"{count:,} {text}" for text, count in counts.items() if count]
 
 
 class _Paths:
-    """Paths of one kernel, over its launches."""
+    """Numbers of a kernel's paths, the same in all its launches."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int, bool], int] = {}
 
     def number(self, nest: Nest, beside: Sequence[int]) -> tuple[NDArray[np.int64], dict[int, int]]:
         """The number of each of a nest's paths, and of each scope that lies beside the others."""
-        found = np.zeros(len(nest.paths), dtype=np.int64)
+        numbers = np.zeros(len(nest.paths), dtype=np.int64)
         for row, (parent, scope) in enumerate(nest.paths.tolist()):
-            found[row] = self._of(int(found[parent]) if parent >= 0 else 0, scope, False)
-        return found, {scope: self._of(0, scope, True) for scope in beside}
+            numbers[row] = self._of(int(numbers[parent]) if parent >= 0 else 0, scope, False)
+        return numbers, {scope: self._of(0, scope, True) for scope in beside}
 
     def _of(self, parent: int, scope: int, beside: bool) -> int:
         return self._known.setdefault((parent, scope, beside), len(self._known) + 1)
 
     def frame(self, process: int, kernel: int) -> pl.DataFrame:
         columns = TABLES["intra_paths"]
-        told = [(process, kernel, path, parent, scope, beside) for (parent, scope, beside), path in self._known.items()]
-        return pl.DataFrame(told, schema=dict(columns), orient="row")
+        rows = [(process, kernel, path, parent, scope, beside) for (parent, scope, beside), path in self._known.items()]
+        return pl.DataFrame(rows, schema=dict(columns), orient="row")
 
 
 @dataclass(slots=True)
 class _Read:
-    """A launch whose records are read: in cycles still."""
+    """The decoded records of a launch, with times in cycles."""
 
     process: int
     number: int
     kernel: int
     launch: Launch
-    ran: Ran | None
+    ran: LaunchTimes | None
     ctas: Ctas
     recorded: tuple[int, ...]
     edges: Edges
@@ -149,7 +151,7 @@ class _Read:
 
     @property
     def has_first(self) -> bool:
-        """Of the launch's CTAs."""
+        """Whether the launch's first CTA is among the records."""
         return self.launch.first_cta == 0 and not self.launch.went_round
 
     @staticmethod
@@ -158,16 +160,16 @@ class _Read:
         number: int,
         kernel_number: int,
         launch: Launch,
-        found: Records,
+        decoded: Records,
         paths: _Paths,
         cost: float,
-        ran: Ran | None,
+        times: LaunchTimes | None,
     ) -> _Read:
-        counted = found.kept
-        found = opened(found)
-        spans = paired(found)
-        edges = Edges.of(found)
-        rows = _spans(found, spans, paths, cost)
+        counted = decoded.kept
+        decoded = opened(decoded)
+        spans = paired(decoded)
+        edges = Edges.of(decoded)
+        rows = _spans(decoded, spans, paths, cost)
         summed = rows.group_by("path").agg(
             pl.len().alias("count"),
             pl.col("took", "own").sum(),
@@ -176,14 +178,14 @@ class _Read:
             p95=pl.col("took").quantile(0.95),
             most=pl.col("took").max(),
         )
-        oldest = np.zeros(found.units, dtype=np.int64)
-        used = found.kept > 0
-        oldest[used] = found.clock[found.first[used]]
+        oldest = np.zeros(decoded.units, dtype=np.int64)
+        used = decoded.kept > 0
+        oldest[used] = decoded.clock[decoded.first[used]]
         units = pl.DataFrame(
             {
-                "unit": np.arange(found.units),
+                "unit": np.arange(decoded.units),
                 "records": counted,
-                "dropped": found.dropped,
+                "dropped": decoded.dropped,
                 "oldest": oldest,
                 "cost": counted * cost,
             }
@@ -193,12 +195,12 @@ class _Read:
             number,
             kernel_number,
             launch,
-            ran,
-            found.ctas,
-            found.recorded,
+            times,
+            decoded.ctas,
+            decoded.recorded,
             edges,
-            edges.whole(found.dropped),
-            found.origin,
+            edges.whole(decoded.dropped),
+            decoded.origin,
             spans.unpaired,
             units,
             summed.sort("path"),
@@ -206,7 +208,7 @@ class _Read:
         )
 
     def keep(self, room: int) -> int:
-        """Keeps the spans if there is room, of a kernel's first launch those of some multiprocessors at least; how many."""
+        """Keeps the spans if there is room, else those of some multiprocessors; returns how much of the room is used."""
         if len(self.spans) <= room:
             self.kept = True
             return len(self.spans)
@@ -221,17 +223,17 @@ class _Read:
         return room
 
 
-def _spans(found: Records, spans: Spans, paths: _Paths, cost: float) -> pl.DataFrame:
-    nest = nested(found, spans)
-    scope = found.scope[spans.begin]
+def _spans(decoded: Records, spans: Spans, paths: _Paths, cost: float) -> pl.DataFrame:
+    nest = nested(decoded, spans)
+    scope = decoded.scope[spans.begin]
     apart = sorted(set(np.unique(scope[nest.path < 0]).tolist()))
     numbers, of_scope = paths.number(nest, apart)
     table = np.zeros(256, dtype=np.int64)
     for one, number in of_scope.items():
         table[one] = number
     path = np.where(nest.path >= 0, numbers[np.maximum(nest.path, 0)] if len(numbers) else 0, table[scope])
-    begin, end = found.clock[spans.begin], found.clock[spans.end]
-    # A record's clock is read, then it is written: a span pays for its begin and for all that lie inside of it.
+    begin, end = decoded.clock[spans.begin], decoded.clock[spans.end]
+    # A record is written after its clock was read: a span includes the cost of its begin and of all records inside.
     took = np.maximum((end - begin) - cost * (spans.end - spans.begin), 0.0)
     inside = nest.parent >= 0
     covered = np.bincount(nest.parent[inside], took[inside], len(took))
@@ -244,7 +246,7 @@ def _spans(found: Records, spans: Spans, paths: _Paths, cost: float) -> pl.DataF
         level = level[above[level] >= 0]
     return pl.DataFrame(
         {
-            "unit": found.unit[spans.begin],
+            "unit": decoded.unit[spans.begin],
             "scope": scope,
             "path": path.astype(np.uint32),
             "depth": depth,
@@ -257,17 +259,17 @@ def _spans(found: Records, spans: Spans, paths: _Paths, cost: float) -> pl.DataF
 
 
 def _convert(process: int, reads: Sequence[_Read], rows: Rows) -> None:
-    """From cycles to nanoseconds of the profile's clock, all launches of a device."""
+    """Converts all launches of a device from cycles to nanoseconds of the profile's clock."""
     reads = sorted(reads, key=lambda one: int(one.ctas.begin.min()) if len(one.ctas) else 0)
-    found = paces([(one.edges, one.whole) for one in reads], [one.origin for one in reads])
+    paces_of = paces([(one.edges, one.whole) for one in reads], [one.origin for one in reads])
     shifts = [one.ran.start_ns - int(one.ctas.begin.min()) for one in reads if one.ran and len(one.ctas) and one.has_first]
     usual = int(np.median(shifts)) if shifts else None
-    for one, pace in zip(reads, found, strict=True):
+    for one, pace in zip(reads, paces_of, strict=True):
         _rows(process, one, pace, _shift(one, usual), rows)
 
 
 def _shift(one: _Read, usual: int | None) -> int:
-    """The conversion of the globaltimer into the profile's clock."""
+    """The difference between the profile's clock and the globaltimer."""
     if not len(one.ctas):
         return 0
     first, last = int(one.ctas.begin.min()), int(one.ctas.end.max())
@@ -307,7 +309,7 @@ def _rows(process: int, one: _Read, pace: Pace, shift: int, rows: Rows) -> None:
     times = one.times.with_columns((pl.col("took", "own", "least", "median", "p95", "most") * ns).name.suffix("_ns"), **key)
     rows["intra_times"].append(_typed("intra_times", times))
     launch = one.launch
-    told = {
+    row_of_launch = {
         "process": process,
         "launch": one.number,
         "kernel": one.kernel,
@@ -330,7 +332,7 @@ def _rows(process: int, one: _Read, pace: Pace, shift: int, rows: Rows) -> None:
         "warp_ns": float(recorded["covered_ns"].sum()),
         "kept": one.kept,
     }
-    rows["intra_launches"].append(pl.DataFrame([told], schema=dict(TABLES["intra_launches"])))
+    rows["intra_launches"].append(pl.DataFrame([row_of_launch], schema=dict(TABLES["intra_launches"])))
 
 
 def _span_rows(one: _Read, at: NDArray[np.float64], ns: float, zero: int, key: dict[str, pl.Expr]) -> pl.DataFrame:
@@ -344,8 +346,8 @@ def _span_rows(one: _Read, at: NDArray[np.float64], ns: float, zero: int, key: d
         "begin_ns": zero + np.rint(moved + ns * one.spans["begin"].to_numpy()).astype(np.int64),
         "end_ns": zero + np.rint(moved + ns * one.spans["end"].to_numpy()).astype(np.int64),
     }
-    told = one.spans.select("scope", "path", "depth", took_ns=pl.col("took") * ns, own_ns=pl.col("own") * ns)
-    return told.with_columns(**{name: pl.Series(value) for name, value in columns.items()}, **key).select(
+    columns_of_spans = one.spans.select("scope", "path", "depth", took_ns=pl.col("took") * ns, own_ns=pl.col("own") * ns)
+    return columns_of_spans.with_columns(**{name: pl.Series(value) for name, value in columns.items()}, **key).select(
         pl.col(name).cast(kind) for name, kind in INTRA_SPANS.items()
     )
 
@@ -379,11 +381,11 @@ def _kernel_row(process: int, number: int, kernel: Kernel, cost: float) -> pl.Da
 
 
 def _scope_rows(process: int, number: int, kernel: Kernel) -> pl.DataFrame:
-    told = [
+    rows = [
         (process, number, one.number, one.name, one.of_pass, one.kind, one.op, one.file, one.line, one.loop, one.phase, one.pair)
         for one in kernel.scopes
     ]
-    return pl.DataFrame(told, schema=dict(TABLES["intra_scopes"]), orient="row")
+    return pl.DataFrame(rows, schema=dict(TABLES["intra_scopes"]), orient="row")
 
 
-__all__ = ["MOST_SPANS", "Made", "Ran", "tables"]
+__all__ = ["MOST_SPANS", "IntraTables", "LaunchTimes", "tables"]

@@ -1,4 +1,4 @@
-"""Questions to this machine: can the collector enter a program here, and what will a recording hold?"""
+"""Checks whether programs can be recorded on this machine, and which data a recording will hold."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _library() -> Finding:
 
 
 def _recording() -> Finding:
-    """The real thing, in small: a child that works for a moment must leave samples."""
+    """Records a child process that computes for 0.3 s, and expects samples."""
     program = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
     with tempfile.TemporaryDirectory() as folder:
         profile = Path(folder) / "checkup.aiflame"
@@ -74,16 +74,18 @@ def _cuda() -> list[Finding]:
     try:
         ours = str(agent())
     except AiflameError:
-        ours = ""  # said elsewhere
+        ours = ""  # `_library` reports it
     return cuda_findings(Machine(agent=ours))
 
 
 def _regions() -> Finding:
-    taken = [name for name in ("NVTX_INJECTION64_PATH", "INTEL_LIBITTNOTIFY64") if os.environ.get(name)]
-    if taken:
-        told = " and ".join(f"{name} names {os.environ[name]}" for name in taken)
-        return Finding("regions", State.LIMITED, f"{told}: what programs mark goes there, not to us", f"unset {' '.join(taken)}")
-    return Finding("regions", State.WORKS, "what programs mark by NVTX, ITT and aiflame.region() is recorded")
+    occupied = [name for name in ("NVTX_INJECTION64_PATH", "INTEL_LIBITTNOTIFY64") if os.environ.get(name)]
+    if occupied:
+        settings = " and ".join(f"{name} names {os.environ[name]}" for name in occupied)
+        return Finding(
+            "regions", State.LIMITED, f"{settings}: regions go to that tool, aiflame cannot record them", f"unset {' '.join(occupied)}"
+        )
+    return Finding("regions", State.WORKS, "regions marked by NVTX, ITT and aiflame.region() are recorded")
 
 
 def _opencl() -> Finding:
@@ -124,7 +126,7 @@ def _disk() -> Finding:
 
 
 def _debugger() -> Finding:
-    """Another profiler or debugger on the same program takes what we need."""
+    """ptrace_scope decides whether deleted libraries can be read through /proc/PID/map_files."""
     scope = Path("/proc/sys/kernel/yama/ptrace_scope")
     text = f"ptrace_scope {scope.read_text().strip()}" if scope.exists() else "no restriction"
     return Finding("looking into processes", State.WORKS, f"{text}: not needed, except to keep deleted libraries")

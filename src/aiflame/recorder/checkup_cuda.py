@@ -1,4 +1,4 @@
-"""Questions to this machine about CUDA: driver, CUPTI, the right to sample, the disassembler. All by looking at files."""
+"""Checks of CUDA on this machine: driver, CUPTI, permission to sample, disassembler. All of them look at files only."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ _CAP_SYS_ADMIN, _CAP_PERFMON = 21, 38
 _OLDEST_CUPTI = 18
 _CUPTI_OF_CUDA_13 = 130000
 _CUPTI_VERSIONS = {18: "12.0", 19: "12.1", 20: "12.2", 21: "12.3", 22: "12.4", 23: "12.5", 24: "12.6", 26: "12.8", 27: "12.9", 28: "12.9"}
-"""CUPTI_API_VERSION → CUDA; from 13.0 on the number itself tells it. 12.0's cupti_version.h lists 19 for itself, and defines 18."""
+"""CUPTI_API_VERSION → CUDA; since 13.0 the number contains the version. 12.0's cupti_version.h lists 19, and defines 18."""
 _CUPTI_FILES = ("libcupti.so.13", "libcupti.so.12")
 _SYSTEM_FOLDERS = ("usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib", "lib64", "usr/local/nvidia/lib64", "usr/lib/wsl/lib")
 _WITH_GPUS = "docker run --gpus all …"
 
 
 def cupti_version(library: Path) -> int:
-    """CUPTI_API_VERSION of a library, 0 when it cannot be loaded. In a process of its own: it is not our code."""
+    """CUPTI_API_VERSION of a library, 0 when it cannot be loaded. Loads it in a separate process: foreign code may crash."""
     code = "import ctypes, sys; n = ctypes.c_uint32(); ctypes.CDLL(sys.argv[1]).cuptiGetVersion(ctypes.byref(n)); print(n.value)"
     try:
-        done = subprocess.run([sys.executable, "-c", code, str(library)], capture_output=True, text=True, check=True, timeout=20)
-        return int(done.stdout)
+        child = subprocess.run([sys.executable, "-c", code, str(library)], capture_output=True, text=True, check=True, timeout=20)
+        return int(child.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
         return 0
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where to look; tests have a tree of their own."""
+    """The paths and variables that the checks read; tests pass a directory tree of their own."""
 
     root: Path = Path("/")
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     packages: tuple[Path, ...] = field(default_factory=lambda: tuple(Path(folder) for folder in sys.path if folder))
     """Folders of Python packages."""
     agent: str = ""
-    """Our own library, as the variable would name it."""
+    """The path of our agent library, as it would stand in CUDA_INJECTION64_PATH."""
     version_of: Callable[[Path], int] = cupti_version
 
     def text(self, path: str) -> str:
@@ -59,7 +59,7 @@ class Machine:
 
 
 def cuda_findings(machine: Machine) -> list[Finding]:
-    """One line where there is no NVIDIA GPU; else what recording CUDA needs, the necessary things first."""
+    """A single finding where there is no NVIDIA GPU; else one for each thing that recording CUDA needs, the most important first."""
     if not (present := _present(machine)):
         return [Finding("NVIDIA GPU", State.ABSENT, "none on this machine")]
     if present is not _HAS_DRIVER:
@@ -72,7 +72,7 @@ _HAS_DRIVER = Finding("NVIDIA GPU", State.WORKS, "")
 
 
 def _present(machine: Machine) -> Finding | None:
-    """Whether there is a GPU, and a driver that works; a finding when there is the first without the second."""
+    """`_HAS_DRIVER` when the driver is loaded, None without a GPU; a finding when there is a GPU but no driver."""
     root = machine.root
     if (root / "proc/driver/nvidia/version").exists() or (root / "usr/lib/wsl/lib/libcuda.so.1").exists():
         return _HAS_DRIVER
@@ -92,10 +92,10 @@ def _is_gpu(device: Path) -> bool:
 
 
 def _driver_version(machine: Machine) -> tuple[int, ...]:
-    """() when it is not told, as in WSL."""
+    """() when the version is not shown, as in WSL."""
     # NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build …
-    found = re.search(r"\b(\d{3,4}(?:\.\d+)+)\b", machine.text("proc/driver/nvidia/version"))
-    return tuple(map(int, found[1].split("."))) if found else ()
+    match = re.search(r"\b(\d{3,4}(?:\.\d+)+)\b", machine.text("proc/driver/nvidia/version"))
+    return tuple(map(int, match[1].split("."))) if match else ()
 
 
 def _driver(machine: Machine, version: tuple[int, ...]) -> Finding:
@@ -129,7 +129,7 @@ def _libcuda(machine: Machine) -> bool:
 
 
 def _cupti(machine: Machine, driver: tuple[int, ...]) -> Finding:
-    """The search of the collector, but for what a program has loaded itself: that goes first."""
+    """Searches CUPTI where the collector does. (The collector first takes a CUPTI that the program itself has loaded.)"""
     newer = not driver or driver[0] >= _DRIVER_OF_CUDA_13
     wheel = "pip install nvidia-cuda-cupti" if newer else "pip install nvidia-cuda-cupti-cu12"
     library = next((path for path in _cupti_places(machine) if path.is_file()), None)
@@ -167,7 +167,7 @@ def _samples(machine: Machine, driver: tuple[int, ...]) -> Finding:
     params = machine.text("proc/driver/nvidia/params")
     restricted = re.search(r"^RmProfilingAdminOnly:\s*(\d+)", params, re.MULTILINE)
     if not restricted:
-        return Finding("stall samples", State.WORKS, "the driver does not tell whether all users may sample; a recording will")
+        return Finding("stall samples", State.WORKS, "the driver does not show whether all users may sample; a recording will")
     if restricted[1] == "0":
         return Finding("stall samples", State.WORKS, "the driver lets all users sample GPU instructions")
     capabilities = re.search(r"^CapEff:\s*([0-9a-fA-F]+)", machine.text("proc/self/status"), re.MULTILINE)
@@ -208,9 +208,9 @@ def _nvdisasm_places(machine: Machine) -> Iterator[Path]:
 
 
 def _injection(machine: Machine) -> Finding:
-    taken = machine.environment.get(VARIABLE, "")
-    if taken and taken != machine.agent:
-        text = f"{VARIABLE} is set to {taken}: it stays, and GPU kernels are not recorded"
+    library = machine.environment.get(VARIABLE, "")
+    if library and library != machine.agent:
+        text = f"{VARIABLE} is set to {library}: it stays, and GPU kernels are not recorded"
         return Finding("CUDA hook", State.LIMITED, text, f"unset {VARIABLE}")
     return Finding("CUDA hook", State.WORKS, f"{VARIABLE} is free")
 

@@ -19,22 +19,22 @@ def telemetry_findings(root: Path = Path("/"), nvml: str = "libnvidia-ml.so.1") 
         if header is None:
             continue
         if header.series:
-            readable.setdefault(source.name, set()).update(one.name for one in header.series)
+            readable.setdefault(source.name, set()).update(series.name for series in header.series)
         if header.unreadable:
             unreadable.add(source.name)
         source.end()
-    told = ", ".join(name for name in readable if name != "process")
-    if not told:
+    names = ", ".join(name for name in readable if name != "process")
+    if not names:
         return [Finding("telemetry", State.ABSENT, "nothing of this machine can be read")]
-    return [Finding("telemetry", State.WORKS, f"read every 50 ms while recording: {told}"), _energy(root, readable, unreadable)]
+    return [Finding("telemetry", State.WORKS, f"read every 50 ms while recording: {names}"), _energy(root, readable, unreadable)]
 
 
 def _energy(root: Path, readable: dict[str, set[str]], unreadable: set[str]) -> Finding:
-    found = [source for source in ("nvidia", "intel", "amd", "rapl") if readable.get(source, set()) & {"energy", "power"}]
-    if found:
-        return Finding("energy", State.WORKS, f"{', '.join(found)}: aiflame top --metric energy")
+    with_energy = [source for source in ("nvidia", "intel", "amd", "rapl") if readable.get(source, set()) & {"energy", "power"}]
+    if with_energy:
+        return Finding("energy", State.WORKS, f"{', '.join(with_energy)}: aiflame top --metric energy")
     if "rapl" in unreadable:
-        return Finding("energy", State.LIMITED, "only root may read what the CPUs take", _OPEN)
+        return Finding("energy", State.LIMITED, "only root may read the energy of the CPUs", _OPEN)
     if is_there(root):
-        return Finding("energy", State.LIMITED, "NVIDIA's driver is here, and its NVML tells no power", "nvidia-smi -q -d POWER")
-    return Finding("energy", State.ABSENT, "this machine does not tell what it takes")
+        return Finding("energy", State.LIMITED, "NVIDIA's driver is here, but its NVML reports no power", "nvidia-smi -q -d POWER")
+    return Finding("energy", State.ABSENT, "this machine does not report its energy or power")

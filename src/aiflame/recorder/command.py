@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class CommandError(AiflameError):
-    """The command cannot be run; `status` is what a shell would return."""
+    """The command cannot be run; `status` is the exit status that a shell would return."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -52,7 +52,7 @@ def obstacles(program: Path) -> list[str]:
                 if not _has_interpreter(head, file.read(4096 - 64)):
                     return [f"{program.name} is statically linked: nothing can be loaded into it, so only its children are recorded"]
     except OSError:
-        pass  # unreadable but executable: running it will show
+        pass  # unreadable but executable: we learn more by running it
     return []
 
 
@@ -65,8 +65,9 @@ def is_sanitizer(library: str) -> bool:
 
 
 def first_library(program: Path) -> str:
-    """The sanitizer's runtime that `program` is linked with, by the name that the dynamic linker finds it by; empty: none. The same as in
-    `native/hooks/new_program.cpp`, which asks it of the programs that this one starts."""
+    """The sanitizer's runtime that `program` is linked with, named as the dynamic linker looks it up; empty: none.
+
+    `native/hooks/new_program.cpp` does the same for the programs that this one starts."""
     try:
         with program.open("rb") as file:
             head = file.read(4096)
@@ -98,8 +99,8 @@ def _needed(file: BinaryIO, head: bytes) -> list[str]:
     return names
 
 
-def _has_interpreter(head: bytes, rest: bytes) -> bool:
-    image = head + rest
+def _has_interpreter(head: bytes, more: bytes) -> bool:
+    image = head + more
     offset, entry_bytes, entries = struct.unpack_from("<Q", head, 32)[0], *struct.unpack_from("<HH", head, 54)
     for at in range(offset, min(offset + entry_bytes * entries, len(image) - 4), entry_bytes or 1):
         if struct.unpack_from("<I", image, at)[0] == 3:  # PT_INTERP

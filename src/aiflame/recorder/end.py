@@ -1,4 +1,4 @@
-"""The end of the command: finds processes that record on, and writes the run's results down."""
+"""Ends a recording: finds processes that are still being recorded, and completes meta.json."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiflame.values import replace
 
 
 def still_recording(place: ProfileLocation) -> list[int]:
-    """Processes that the command has left running, and that are recorded on."""
+    """Ids of processes that the command has left running and that are still being recorded."""
     try:
         profile = place.folder()
         return living(lambda: spool_names(profile), profile.status())
@@ -30,7 +30,9 @@ def finish(
     stop_watching: Callable[[], None] | None = None,
     alive: list[int] | None = None,
 ) -> None:
-    """`stop_watching`: ends what the recorder does beside the program, which may add to `notes`; `alive`: processes that record on."""
+    """Stops the recording and completes meta.json.
+
+    `stop_watching` ends the recorder's work beside the program and may add to `notes`; `alive`: processes still being recorded."""
     if not alive:
         page.state = ControlState.STOPPED
     if stop_watching is not None:

@@ -1,4 +1,4 @@
-"""Hands a finished recording to a process of its own, which seals it while the prompt is back."""
+"""Starts a background process that seals a finished recording, so that the user gets the prompt back at once."""
 
 # ruff: noqa: PTH208
 
@@ -25,12 +25,12 @@ def can_seal() -> bool:
 def start_sealer(profile: Path, held: Mapping[str, int]) -> bool:
     """Starts the process that seals `profile` in the background; False where no process can be started.
 
-    It is in a session of its own, so that neither Ctrl-C nor a closed terminal ends it, and holds no file of ours open but those that
-    are named in `held`, which it gets: a launcher that waits for the end of its ranks' output does not wait for it.
+    It runs in its own session, so that neither Ctrl-C nor a closed terminal ends it. Of our open files it inherits only those in `held`:
+    a launcher that waits until its ranks have closed their output does not wait for it.
     """
     for descriptor in held.values():
         os.set_inheritable(descriptor, True)
-    left = [one for one in _inherited() if one not in held.values()]
+    to_close = [number for number in _inherited() if number not in held.values()]
     null = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in _STREAMS]
     command = [
         sys.executable,
@@ -40,19 +40,21 @@ def start_sealer(profile: Path, held: Mapping[str, int]) -> bool:
         *(f"{name}={descriptor}" for name, descriptor in held.items()),
     ]
     try:
-        os.posix_spawn(command[0], command, os.environ, file_actions=[*null, *((os.POSIX_SPAWN_CLOSE, one) for one in left)], setsid=True)
+        os.posix_spawn(
+            command[0], command, os.environ, file_actions=[*null, *((os.POSIX_SPAWN_CLOSE, number) for number in to_close)], setsid=True
+        )
     except OSError:
         return False
     return True
 
 
 def _inherited() -> list[int]:
-    """Descriptors that a child of ours would get."""
-    found = []
+    """Descriptors that a child process would inherit."""
+    descriptors = []
     for name in os.listdir("/proc/self/fd"):
         try:
             if int(name) not in _STREAMS and os.get_inheritable(int(name)):
-                found.append(int(name))
-        except OSError:  # noqa: PERF203  the one that the listing was read through
+                descriptors.append(int(name))
+        except OSError:  # noqa: PERF203  the descriptor of the listing itself
             continue
-    return found
+    return descriptors

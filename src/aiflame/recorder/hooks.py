@@ -1,6 +1,6 @@
 """The hook table: every environment variable through which the collector enters a program. A new hook is one row.
 
-All rows lead to the same library, so that one copy is loaded: they name it, or a small one that calls it.
+All rows lead to the same collector, so that it is loaded once: they name it, or a small library that calls it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Chain(Enum):
     FIRST = "ours goes in front of it, behind sanitizers' runtimes"
     SECOND = "ours goes behind the collector, in front of the rest"
     LAST = "ours goes behind it"
-    YIELD = "it stays, ours is left out, and that is said"
+    YIELD = "it stays, ours is left out, and a note says so"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Hook:
     """The part that a recording lacks when the variable has another value."""
     library: Callable[[], Path] = collector
     wanted: Callable[[Mapping[str, str], Sequence[str]], bool] | None = None
-    """Whether this environment and this command want it, where it is not asked for; None: always."""
+    """Whether this environment and command need it when the user has not named its feature; None: always."""
 
 
 HOOKS = (
@@ -46,8 +46,8 @@ HOOKS = (
     Hook("LD_PRELOAD", Chain.SECOND, Feature.TRACE_HIP, library=hip_library),
     Hook("INTEL_JIT_PROFILER64", Chain.YIELD, Feature.JIT, "names of oneDNN's run-time code", agent),
     Hook("CUDA_INJECTION64_PATH", Chain.YIELD, Feature.CUDA, "GPU kernels", agent),
-    Hook("NVTX_INJECTION64_PATH", Chain.YIELD, Feature.NVTX, "what the program marks by NVTX", agent),
-    Hook("INTEL_LIBITTNOTIFY64", Chain.YIELD, Feature.ITT, "what the program marks by ITT", agent),
+    Hook("NVTX_INJECTION64_PATH", Chain.YIELD, Feature.NVTX, "regions that the program marks by NVTX", agent),
+    Hook("INTEL_LIBITTNOTIFY64", Chain.YIELD, Feature.ITT, "regions that the program marks by ITT", agent),
     Hook("NCCL_PROFILER_PLUGIN", Chain.YIELD, Feature.TRACE_NCCL, "calls of NCCL", agent),
     Hook("OPENCL_LAYERS", Chain.LAST, Feature.OPENCL),
     Hook("OMP_TOOL_LIBRARIES", Chain.LAST, Feature.OPENMP),
@@ -55,17 +55,18 @@ HOOKS = (
 
 
 PRELOADED_FIRST = "AIFLAME_PRELOADED_FIRST"
-"""Names the library that was put in front of the collector for this program: its children need not have it."""
+"""A variable that names the library put in front of the collector for this program; its children need not have it."""
 
 _SEPARATORS = "[: ]+"
-"""Between libraries in LD_PRELOAD."""
+"""Separators of the libraries in LD_PRELOAD."""
 
 
 def environment(
     base: Mapping[str, str], profile: Path, features: int, command: Sequence[str] = (), *, asked: int = 0, first: str = ""
 ) -> tuple[dict[str, str], list[str]]:
-    """`base` with every hook set that `command` wants, and what could not be set. `asked`: features that a person has named; `first`: a
-    library that the command needs in front of all others."""
+    """`base` with all hooks for `command`, and notes on those that could not be set.
+
+    `asked`: features that the user has named; `first`: a library that the command needs in front of all others."""
     result, notes = dict(base), []
     result["AIFLAME_PROFILE"] = str(profile)
     if first and not any(is_sanitizer(library) for library in re.split(_SEPARATORS, result.get("LD_PRELOAD", ""))):
@@ -77,24 +78,24 @@ def environment(
         if hook.wanted is not None and not (hook.feature or 0) & asked and not hook.wanted(base, command):
             continue
         library = hook.library()
-        taken = result.get(hook.variable, "")
-        if str(library) in taken.split(":"):
+        value = result.get(hook.variable, "")
+        if str(library) in value.split(":"):
             continue
-        if not taken:
+        if not value:
             result[hook.variable] = str(library)
         elif hook.chain is Chain.FIRST:
-            result[hook.variable] = _behind_sanitizers(str(library), taken)
+            result[hook.variable] = _behind_sanitizers(str(library), value)
         elif hook.chain is Chain.SECOND:
-            before, found, rest = taken.partition(str(collector()))
-            result[hook.variable] = f"{before}{found}:{library}{rest}"
+            before, own, after = value.partition(str(collector()))
+            result[hook.variable] = f"{before}{own}:{library}{after}"
         elif hook.chain is Chain.LAST:
-            result[hook.variable] = f"{taken}:{library}"
+            result[hook.variable] = f"{value}:{library}"
         else:
-            notes.append(f"{hook.variable} is already set to {taken}: recording without {hook.without}")
+            notes.append(f"{hook.variable} is already set to {value}: recording without {hook.without}")
     return result, notes
 
 
-def _behind_sanitizers(library: str, taken: str) -> str:
-    entries = [entry for entry in re.split(_SEPARATORS, taken) if entry]
+def _behind_sanitizers(library: str, value: str) -> str:
+    entries = [entry for entry in re.split(_SEPARATORS, value) if entry]
     place = next((at for at, entry in enumerate(entries) if not is_sanitizer(entry)), len(entries))
     return ":".join([*entries[:place], library, *entries[place:]])

@@ -23,7 +23,7 @@ _one_at_a_time = threading.Lock()
 @contextmanager
 def recording(profile: Path, options: RecordOptions, *, overwrite: bool) -> Iterator[Path]:
     if os.environ.get("AIFLAME_PROFILE"):
-        yield Path(os.environ["AIFLAME_PROFILE"])  # `aiflame record` is at it already
+        yield Path(os.environ["AIFLAME_PROFILE"])  # `aiflame record` is recording already
         return
     if not _one_at_a_time.acquire(blocking=False):
         raise AiflameError("this program is being recorded already: end that recording first")
@@ -31,7 +31,7 @@ def recording(profile: Path, options: RecordOptions, *, overwrite: bool) -> Iter
         library = ctypes.CDLL(str(collector()))
         where = place_of(profile, sys.orig_argv, rank_here(os.environ))
         page, meta = prepare(where, options, sys.orig_argv, overwrite=overwrite)
-        with _runtimes_ask_for_us(options):
+        with _agent_variables(options):
             if not library.aiflame_start(os.fsencode(where.profile.absolute())):
                 raise AiflameError(f"recording into {profile} could not be started: run `aiflame doctor`")
             try:
@@ -44,9 +44,9 @@ def recording(profile: Path, options: RecordOptions, *, overwrite: bool) -> Iter
 
 
 @contextmanager
-def _runtimes_ask_for_us(options: RecordOptions) -> Iterator[None]:
-    """CUDA, and libraries with NVTX or ITT in them, read their variables when they start or mark for the first time, which may be while we
-    record."""
+def _agent_variables(options: RecordOptions) -> Iterator[None]:
+    """Sets the variables by which CUDA, NVTX and ITT load our agent. Libraries read them when they start or first mark a region, maybe
+    while we record."""
     wanted = {"CUDA_INJECTION64_PATH": options.cuda, "NVTX_INJECTION64_PATH": options.regions, "INTEL_LIBITTNOTIFY64": options.regions}
     ours = [variable for variable, on in wanted.items() if on and variable not in os.environ]
     os.environ.update(dict.fromkeys(ours, str(agent())))

@@ -1,4 +1,4 @@
-"""The request of `--intra`: passes and kernels, as the program's side reads it."""
+"""The argument of `--intra`: its passes and kernels as JSON, which our code in the program reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PRESETS = ("auto", "loads", "mma", "pipeline", "barriers", "stores", "loop", "ro
 
 
 def parse_intra(text: str, *, warps: str = "", launches: int = 0, memory: int = 0) -> str:
-    """`loads,mma:attention`, `mine.py,loads` → JSON; empty: nothing is asked for."""
+    """`loads,mma:attention`, `mine.py,loads` → JSON; empty without passes."""
     if not text:
         return ""
     names, _, kernels = text.partition(":")

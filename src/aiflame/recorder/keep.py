@@ -1,8 +1,8 @@
-"""Keeps what would be gone when names are looked up: libraries that were deleted meanwhile, and what JIT compilers wrote of their code.
+"""Keeps files that would be gone when names are looked up: deleted libraries, and perf maps and jitdumps of JIT compilers.
 
 A library in a temporary folder or a cache is held open while the program runs, which costs no disk; it is copied into the profile only if
-it is gone in the end. The process that seals the profile gets those that are still there, open: whoever made the folder may remove it as
-soon as the program has ended. Names and instructions of what was sampled are stored when the profile is completed, and the copies go.
+it has been deleted in the end. The process that seals the profile inherits the others as open files, since their folders may be removed as
+soon as the program has ended. Sealing stores names and instructions of sampled code, then removes the copies.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from aiflame.recorder.library import collector
 _LARGEST = 64 << 20
 """A library larger than this is not copied."""
 _LARGEST_JIT = 256 << 20
-"""Of a perf map or jitdump: what is larger is not read either."""
+"""A perf map or jitdump larger than this is not copied; sealing would not read it either."""
 _MOST_HELD = 256
-"""Descriptors. Whatever lies in temporary folders beyond that is read in place, if it is still there."""
+"""Descriptors held open. Libraries beyond that number are read in place, if they still exist."""
 _BLOCK = 1 << 20
 _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -47,7 +47,7 @@ class Keeper:
         self._roots = tuple(os.path.realpath(folder) + "/" for folder in folders)
 
     def look(self) -> None:
-        """Once more over the processes that are being recorded."""
+        """Looks for new libraries and jitdumps in the processes that are being recorded."""
         for pid, users in self._processes().items():
             try:
                 users.add(Path(f"/proc/{pid}").stat().st_uid)
@@ -66,8 +66,9 @@ class Keeper:
         self._copy_gone()
 
     def finish(self, *, all_of_them: bool = False) -> None:
-        """What JIT compilers write of their code is complete only now. `all_of_them`: nobody seals the profile soon, and what is in
-        temporary folders may be gone when somebody does."""
+        """Copies perf maps and jitdumps, which are complete only now, and deleted libraries.
+
+        `all_of_them`: copies all held libraries, since the profile is sealed later, when temporary folders may be gone."""
         for pid, users in self._processes().items():
             self._keep_written(f"/tmp/perf-{pid}.map", users)
         for path, users in self._jitdumps.items():
@@ -76,13 +77,13 @@ class Keeper:
         self._copy_gone(all_of_them=all_of_them)
 
     def held(self) -> dict[str, int]:
-        """What is still there when all is over, open: INODE-DEVICE → descriptor, which is the caller's now."""
+        """Libraries that still exist in the end, as INODE-DEVICE → open descriptor. The caller now owns the descriptors."""
         held = {name: descriptor for name, (_, descriptor) in self._held.items()}
         self._held.clear()
         return held
 
     def _hold_recorded(self) -> None:
-        """Those that were mapped between two looks."""
+        """Holds libraries that were mapped and unmapped between two looks: the collector has recorded their names."""
         from aiflame.profile.spool.mapped import mapped_files
 
         with contextlib.suppress(OSError, AiflameError):
@@ -91,7 +92,7 @@ class Keeper:
                     self._hold(file.path, file.inode, file.device)
 
     def _processes(self) -> dict[str, set[int]]:
-        """Process ids, with the users that they ran as. Each makes its own folder in the spool."""
+        """Ids of recorded processes with the users that they ran as, from the folder that each makes in the spool."""
         for entry in self._profile.folder("spool").entries():
             pid = entry.name.partition(".")[0]
             if entry.is_folder and pid.isdecimal():
@@ -109,7 +110,7 @@ class Keeper:
                 descriptor = os.open(place, _OPEN | flags)
                 status = os.fstat(descriptor)
                 same = stat.S_ISREG(status.st_mode) and status.st_ino == inode and status.st_size <= _LARGEST
-                # What the kernel says is mapped is; what a process has written down may be any file's number.
+                # The kernel's list of mappings can be trusted; an inode that a process recorded may be that of any file.
                 if same and (mapped or os.pread(descriptor, 4, 0) == b"\x7fELF"):
                     self._held[name] = path, descriptor
                     return
@@ -123,7 +124,7 @@ class Keeper:
                 del self._held[name]
 
     def _keep_written(self, path: str, users: Iterable[int]) -> None:
-        """A file that a process of ours wrote where everybody may write: no link, and of a user that the process ran as."""
+        """Copies a file that a recorded process wrote to a world-writable folder, if it is no link and its owner is one of `users`."""
         try:
             if not stat.S_ISREG(Path(path).lstat().st_mode):
                 return
@@ -138,7 +139,7 @@ class Keeper:
             os.close(descriptor)
 
     def _copy(self, folder: str, name: str, descriptor: int, largest: int) -> None:
-        """What is kept counts towards --max-size: the processes get that much less."""
+        """Copies a file into the profile. Its size counts towards --max-size, so the processes may record that much less."""
         size = os.fstat(descriptor).st_size
         if self._page.max_bytes and not self._page.take(size + 4096):
             return

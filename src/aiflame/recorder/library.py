@@ -1,4 +1,4 @@
-"""Where the collector lies."""
+"""Paths of the collector and its libraries."""
 
 from __future__ import annotations
 

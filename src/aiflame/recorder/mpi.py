@@ -12,6 +12,6 @@ VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RA
 
 
 def uses_mpi(environment: Mapping[str, str], command: Sequence[str]) -> bool:
-    """It is started by a launcher, or starts one."""
+    """Whether the command starts a launcher, or was started by one."""
     launcher = PurePath(command[0]).name.partition(".")[0] if command else ""
     return launcher in LAUNCHERS or any(environment.get(variable) for variable in VARIABLES)

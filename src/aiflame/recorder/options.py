@@ -10,7 +10,7 @@ from aiflame.recorder.tracing import DEFAULT
 from aiflame.values import dataclass
 
 INTERVAL_MS = 50
-"""Between looks at the machine, where nothing else is asked for."""
+"""The default interval between readings of telemetry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class RecordOptions:
     gpu_memory: bool = False
     """Record allocations of device memory."""
     meaning: bool = True
-    """Run Python of ours in the program: names of layers, steps and kernels. Off: frames alone."""
+    """Run our Python code in the program, which names layers, steps and kernels. Off: frames only."""
     regions: bool = True
     """Record regions that the program marks by NVTX and ITT."""
     triton_names: bool = False
@@ -43,11 +43,11 @@ class RecordOptions:
     trace: str = DEFAULT
     """Runtimes whose calls are traced: names of `tracing.BACKENDS`, separated by commas."""
     trace_stacks: bool = False
-    """Each traced call with its stack, also where calls are many."""
+    """Record the stack of every traced call, also where calls are many."""
     intra: str = ""
     """Passes inside Triton kernels, as `intra.parse_intra` gives them; empty: none."""
     telemetry_ms: int = INTERVAL_MS
-    """Milliseconds between looks at the machine; 0: none."""
+    """Milliseconds between readings of telemetry; 0: no telemetry."""
 
     def __post_init__(self) -> None:
         for name, rate in (("--cpu-rate", self.cpu_rate), ("--wall", self.wall_rate)):

@@ -1,7 +1,8 @@
 """Where a recording is written: a profile, or in a parallel job the folder of this rank in one. Standard library alone.
 
-`mpirun -n 4 aiflame record -- python train.py` starts four recorders. Each records alone, so that none can spoil another's; what they must
-agree on (the profile's name, whose it is) each works out from the launcher's variables. A job of one rank is written as any program is.
+`mpirun -n 4 aiflame record -- python train.py` starts four recorders. Each records on its own, so that none can damage another's data. They
+must agree on the profile's name and on the job that owns it: each derives both from the launcher's variables. A job of one rank is recorded
+like any other program.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from aiflame.profile.ranks.rank_numbers import write_ranks
 from aiflame.values import dataclass
 
 _PATIENCE_S = 5.0
-_OF_A_PROFILE = (
+_PROFILE_ENTRIES = (
     "meta.json",
     "control",
     "spool",
@@ -39,7 +40,7 @@ _OF_A_PROFILE = (
     "telemetry",
     "intra",
 )
-"""What lies in a profile that is not of ranks."""
+"""Files and folders of a profile without ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +53,10 @@ class _Launcher:
     local_rank: str
     local_size: str
     job: tuple[str, ...]
-    """The first names the job, the others its part and its attempt."""
+    """Variables: the first one names the job, the others its part and its attempt."""
 
 
-# torchrun stands inside the others (a node each), so it is asked first.
+# torchrun may run inside the others (one per node), so its variables are checked first.
 _LAUNCHERS = (
     _Launcher("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")),
     _Launcher(
@@ -86,7 +87,7 @@ _AROUND = (
     ("COBALT_JOBID",),
     ("JOB_ID",),
 )
-"""What batch systems call the job that a launcher runs in, where it has no name for its own."""
+"""Variables by which batch systems name the job around a launcher, for launchers without a job name."""
 
 _NO_NAME = ("", "none")
 """torchrun says `none` without --rdzv-id."""
@@ -102,7 +103,7 @@ class ProfileLocation:
     """The folder that this recorder writes: `whole`, or its rank's folder in it."""
     rank: JobRank | None = None
     speaks: bool = True
-    """It is the one of the job's recorders that says what came of it."""
+    """Whether this one of the job's recorders prints the summary."""
     job: Job | None = None
 
     @property
@@ -115,24 +116,24 @@ class ProfileLocation:
         print(f"aiflame: {self.speaker}{harmless(note)}", file=sys.stderr, flush=True)
 
     def folder(self) -> Folder:
-        """What this recorder writes, once it is made."""
+        """The folder that this recorder writes, after `make`."""
         whole = Folder.open(self.whole)
         return whole if self.rank is None or self.job is None else whole.folder(FOLDER, rank_name(self.rank.rank))
 
     def make(self, *, overwrite: bool) -> None:
-        """The folder, empty. Of ranks that come at once each makes its own."""
+        """Makes the empty folder. Ranks may do this at the same time: each makes its own."""
         if self.rank is None or self.job is None:
             self._make_whole(overwrite=overwrite)
         else:
             self._make_rank(self.rank, self.job, overwrite=overwrite)
 
     def first_on_host(self) -> bool:
-        """Whether no other recorder of its job is at it on this host: what is of the host is recorded once. To be asked once."""
+        """True for one recorder of the job per host: it records the data of the whole host. Call it once, since it takes a lock."""
         if self.rank is None:
             return True
         try:
             ranks = Folder.open(self.whole).folder(FOLDER)
-            # The descriptor stays open: who dies lets go.
+            # The descriptor stays open: the lock is released when this process ends.
             fcntl.flock(ranks.lock_file(f"host-{boot_id() or os.uname().nodename}"), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
@@ -155,39 +156,39 @@ class ProfileLocation:
         with contextlib.suppress(FileExistsError):
             Folder.new(self.whole)
         whole = Folder.open(self.whole)
-        self._refuse_what_is_none(whole)
+        self._refuse_other_files(whole)
         if not overwrite and whole.entry("meta.json") is not None:
             raise AiflameError(f"{self.whole} exists: choose another name with -o, or replace it with --force")
         ranks = whole.make_folder(FOLDER)
         if overwrite:
-            # Piece by piece: another rank may have begun to write beside them.
-            for name in _OF_A_PROFILE:
+            # One by one: another rank may have begun to write beside them.
+            for name in _PROFILE_ENTRIES:
                 _remove(whole, name)
             _remove(ranks, rank_name(rank.rank))
         if not job.announce(whole):
-            known = Job.read(whole)
-            if not overwrite and (known is None or known.name != job.name or ranks.entry(rank_name(rank.rank)) is not None):
+            announced = Job.read(whole)
+            if not overwrite and (announced is None or announced.name != job.name or ranks.entry(rank_name(rank.rank)) is not None):
                 raise AiflameError(f"{self.whole} exists, of another run: choose another name with -o, or replace it with --force")
-            if overwrite and known != job:
+            if overwrite and announced != job:
                 job.replace(whole)
         ranks.new_folder(rank_name(rank.rank))
         if self.speaks and job.size:
-            # Ranks of an older, larger run are nobody's now. Lower ones are replaced by their own, or left out by their job's name.
+            # Removes higher ranks of an older, larger run. Lower ranks replace their own folders, or are skipped for their job's name.
             for number, folder in rank_folders(whole).items():
                 if number >= job.size:
                     _remove(ranks, folder.name)
 
-    def _refuse_what_is_none(self, whole: Folder) -> None:
-        """Other ranks may be making or replacing it meanwhile."""
-        if any(entry.name not in (*_OF_A_PROFILE, FOLDER) and not entry.name.endswith(".partial") for entry in whole.entries()):
+    def _refuse_other_files(self, whole: Folder) -> None:
+        """Raises when the folder holds files of no profile. Other ranks may be making or replacing the profile meanwhile."""
+        if any(entry.name not in (*_PROFILE_ENTRIES, FOLDER) and not entry.name.endswith(".partial") for entry in whole.entries()):
             raise AiflameError(f"{self.whole} exists and is no profile: choose another name with -o")
 
 
 def rank_here(variables: Mapping[str, str]) -> JobRank | None:
-    """Where this process stands, by its launcher's variables; None: in no job."""
+    """The rank of this process, from its launcher's variables; None outside of a job."""
     for launcher in _LAUNCHERS:
         rank, size = _number(variables, launcher.rank), _number(variables, launcher.size) or 0
-        # RANK alone is anybody's variable. Slurm's batch script has a rank, too, but is no step of it.
+        # RANK alone may come from any program. Slurm's batch script has a rank, too, but is no step of the job.
         if rank is None or not (size or launcher.name == "pmix"):
             continue
         local = _number(variables, launcher.local_rank)
@@ -216,7 +217,7 @@ def _free_name(command: list[str]) -> Path:
 
 
 def _shared_name(command: list[str], rank: JobRank) -> Path:
-    """The same in all ranks: the first name under which this rank has recorded nothing yet and no other job has anything."""
+    """The first name under which neither this rank nor another job has recorded; all ranks arrive at the same one."""
     stem = f"{_title(command)}-{_safe(rank.job)}"
     path, number = Path(f"{stem}.aiflame"), 1
     while path.exists() and not _may_join(path, rank):
@@ -239,7 +240,7 @@ def _may_join(path: Path, rank: JobRank) -> bool:
     except OSError:
         return False
     job = Job.read(profile)
-    whose = job.name == rank.job if job else profile.entry("meta.json") is None  # its first rank may be about to say
+    whose = job.name == rank.job if job else profile.entry("meta.json") is None  # its first rank may be about to write it
     return whose and profile.entry(FOLDER, rank_name(rank.rank)) is None
 
 
@@ -249,7 +250,7 @@ def _title(command: list[str]) -> str:
 
 
 def _safe(name: str) -> str:
-    """For the name of a file."""
+    """The name with only characters that suit a file name."""
     return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")[-40:] or "job"
 
 
@@ -258,17 +259,17 @@ def _job_name(launcher: _Launcher, variables: Mapping[str, str], size: int) -> s
     if named := _joined(launcher.job, variables):
         return named
     if size and _number(variables, launcher.local_size) == size:
-        return _process_of_launcher(launcher.rank)  # all are here, and of the same
+        return _process_of_launcher(launcher.rank)  # all ranks run on this host, under the same launcher
     return next((named for names in _AROUND if (named := _joined(names, variables))), f"{size or 'all'}-ranks")
 
 
 def _joined(names: tuple[str, ...], variables: Mapping[str, str]) -> str:
-    first, *rest = (variables.get(name, "") for name in names)
-    return "" if first in _NO_NAME else ".".join([first, *(text for text in rest if text not in ("", "0"))])
+    first, *more = (variables.get(name, "") for name in names)
+    return "" if first in _NO_NAME else ".".join([first, *(text for text in more if text not in ("", "0"))])
 
 
 def _process_of_launcher(variable: str) -> str:
-    """The nearest process above us that is no rank: the same for all ranks of this host, and of no other run."""
+    """The nearest ancestor that is no rank: the same for all ranks on this host, and different in another run."""
     pid = os.getppid()
     while pid > 1:
         try:
@@ -288,7 +289,7 @@ def _number(variables: Mapping[str, str], name: str) -> int | None:
 
 
 def _remove_profile(path: Path) -> None:
-    """A process that seals it in the background gives up when it finds no meta.json; until then it may put something new there."""
+    """Removes a profile. A background process that seals it gives up when meta.json is gone; until then it may still write files."""
     above = Folder.open(path.parent)
     with contextlib.suppress(OSError, AiflameError):
         above.folder(path.name).remove("meta.json")

@@ -37,16 +37,16 @@ _OWN_BYTES = 32 << 10
 
 @dataclass(slots=True)
 class Recording:
-    """What a run left: where the profile is (not sealed yet), the command's status, and what was degraded."""
+    """The result of a run: the profile's location (not sealed yet), the command's status, and notes on what is missing."""
 
     place: ProfileLocation
     status: int
     """As `subprocess` gives it: negative for a signal."""
     notes: list[str] = field(default_factory=list)
     living: list[int] = field(default_factory=list)
-    """Processes that go on, and are recorded further."""
+    """Processes that are still running and being recorded."""
     bytes: int = 0
-    """Of the tables that they wrote."""
+    """Size of the recorded tables."""
     held: dict[str, int] = field(default_factory=dict)
     """Libraries in temporary folders, open: INODE-DEVICE → descriptor."""
 
@@ -64,10 +64,11 @@ def run(
     seal_follows: bool = True,
     wait_daemons: bool = False,
 ) -> Recording:
-    """Runs `command` to its end with recording on; with `wait_daemons`, also what it leaves running. `seal_follows`: names are looked up
-    soon, while files are still where they were."""
+    """Runs `command` to its end with recording on; with `wait_daemons`, also waits for processes that it leaves running.
+
+    `seal_follows`: the profile is sealed right afterwards, while libraries are still where they were."""
     program = commands.find(command)
-    variables, taken = environment(
+    variables, hook_notes = environment(
         os.environ,
         place.profile.absolute(),
         features(options),
@@ -76,7 +77,7 @@ def run(
         first=commands.first_library(program),
     )
     variables.update(intra_variables(options))
-    notes = commands.obstacles(program) + taken
+    notes = commands.obstacles(program) + hook_notes
     page, meta = prepare(place, options, command, overwrite=overwrite)
     for note in notes:
         place.tell(note)
@@ -100,7 +101,7 @@ def run(
 
 
 def intra_variables(options: RecordOptions) -> dict[str, str]:
-    """Inductor's own launcher knows nothing of records inside kernels: Triton's is used in its place."""
+    """Variables of `--intra`. Inductor's own launcher cannot pass the buffer for records to kernels: Triton's is used instead."""
     return {VARIABLE: options.intra, "TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER": "0"} if options.intra else {}
 
 
@@ -139,7 +140,7 @@ def prepare(place: ProfileLocation, options: RecordOptions, command: list[str], 
             job_rank=place.rank,
             id=identity,
         )
-        meta.put(profile)  # before all else: whoever opens the profile now can tell that it is ours, and that we live
+        meta.put(profile)  # first of all: a command that opens the profile now sees that we own it and are running
         profile.new_folder("spool")
         page = ControlPage.create(
             profile,
@@ -157,29 +158,29 @@ def prepare(place: ProfileLocation, options: RecordOptions, command: list[str], 
 
 
 def _telemetry(place: ProfileLocation, page: ControlPage, options: RecordOptions) -> Telemetry | None:
-    """Of the ranks on a host one looks at the machine, and each at its own processes."""
+    """Telemetry of this recorder. One rank per host reads the whole machine, the others only their own processes."""
     if not options.telemetry_ms:
         return None
     from aiflame.recorder.sources.memory import Processes
     from aiflame.recorder.telemetry import Telemetry
 
-    found = None if place.first_on_host() else [Processes(Path("/"), place.folder().folder("spool"))]
-    return Telemetry(place.folder(), page, options.telemetry_ms, found)
+    own_processes = None if place.first_on_host() else [Processes(Path("/"), place.folder().folder("spool"))]
+    return Telemetry(place.folder(), page, options.telemetry_ms, own_processes)
 
 
 def _all_have_ended(alive: list[int], watch: Callable[[], None], seconds: float) -> bool:
-    """Of the processes that the command has left running; waits for the end of one so long."""
+    """True when no process is left; else waits up to `seconds` for the first of `alive` to end."""
     if not alive:
         return True
     watch()
     try:
-        watched = os.pidfd_open(alive[0])
+        process = os.pidfd_open(alive[0])
     except OSError:  # it has ended
         return False
     try:
-        select.select([watched], [], [], seconds)
+        select.select([process], [], [], seconds)
     finally:
-        os.close(watched)
+        os.close(process)
     return False
 
 
@@ -191,13 +192,13 @@ class _Watch:
         self._telemetry: Telemetry | None = None
         self._keeper = Keeper(place.folder(), page)
         self._looks, self._next_look = 0, 0.0
-        self._told = False
+        self._stop_noted = False
 
     def __call__(self) -> None:
-        self._tell_stop()
+        self._note_stop()
         self._looks += 1
         if self._looks == 1:
-            return  # the program has only just been started: what takes time is begun when it runs
+            return  # the program has only just been started: slow work begins at the second call
         gc.enable()
         if self._looks == 2 and (telemetry := _telemetry(self._place, self._page, self._options)) is not None:
             self._telemetry = telemetry
@@ -208,7 +209,7 @@ class _Watch:
             self._keeper.look()
 
     def finish(self, *, sealed_soon: bool) -> None:
-        self._tell_stop()
+        self._note_stop()
         self._keeper.finish(all_of_them=not sealed_soon)
         for note in self._telemetry.finish() if self._telemetry is not None else ():
             self._notes.append(note)
@@ -217,10 +218,10 @@ class _Watch:
     def held(self) -> dict[str, int]:
         return self._keeper.held()
 
-    def _tell_stop(self) -> None:
+    def _note_stop(self) -> None:
         note = self._page.stop_note()
-        if self._told or note is None:
+        if self._stop_noted or note is None:
             return
-        self._told = True
+        self._stop_noted = True
         self._notes.append(note)
-        self._place.tell(f"{note}; the program goes on, and what was recorded is kept")
+        self._place.tell(f"{note}; the program goes on, and the data up to here are kept")

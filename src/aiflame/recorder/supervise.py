@@ -1,4 +1,4 @@
-"""Runs a command so that it notices nothing of us: its standard streams, its signals, its exit status."""
+"""Runs a command so that it does not notice the recorder: it keeps its standard streams, signals and exit status."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-_SI_KERNEL = 0x80  # siginfo's code for a signal that the terminal sent to the whole group: the command has it already
+_SI_KERNEL = 0x80  # siginfo's code for a signal that the terminal sent to the whole group: the command has received it already
 _FORWARDED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _FIRST_S = 0.02
-"""A program that has ended by then is not watched: to begin with that would take longer than it ran."""
+"""A program that ends sooner is not watched: starting to watch would take longer than the program."""
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 def supervise(command: list[str], environment: Mapping[str, str], watch: Callable[[], None], every: float = 0.25) -> int:
-    """Runs `command` to its end, calling `watch` at once and every so often; its status as `subprocess` gives it (negative: a signal)."""
+    """Runs `command` to its end, calling `watch` at once and then every `every` seconds.
+
+    Returns the status as `subprocess` gives it (negative: a signal)."""
     with _signals_held() as (before, child_action):
         pid = _start(command, environment, before, child_action)
         watch()
@@ -37,7 +39,7 @@ def supervise(command: list[str], environment: Mapping[str, str], watch: Callabl
 
 
 def wait_until(over: Callable[[float], bool]) -> None:
-    """Calls `over` with seconds that it may wait until it returns True, or until a signal tells us to end."""
+    """Calls `over` with the seconds that it may wait, until it returns True or a signal asks us to end."""
     with _signals_held():
         while not over(0.25):
             if signal.sigtimedwait(set(_FORWARDED), 0) is not None:
@@ -45,7 +47,7 @@ def wait_until(over: Callable[[float], bool]) -> None:
 
 
 def children_cpu_ns() -> int:
-    """CPU time of the command that has ended, and of all that it waited for."""
+    """CPU time of the command that has ended, and of all children that it waited for."""
     times = os.times()
     return int((times.children_user + times.children_system) * 1e9)
 
@@ -61,7 +63,7 @@ def become(command: list[str]) -> NoReturn:
 
 @contextlib.contextmanager
 def _signals_held() -> Iterator[tuple[set[int | signal.Signals], object]]:
-    """Signals wait until we ask for them; gives the mask and the SIGCHLD disposition that we were started with."""
+    """Blocks signals until `sigtimedwait` fetches them; yields the mask and the SIGCHLD disposition that we were started with."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_FORWARDED, signal.SIGCHLD})
     # A SIGCHLD that is ignored (inherited from nohup-like parents) would never wake us, and the command's status would be gone.
     child_action = signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -76,15 +78,15 @@ def _signals_held() -> Iterator[tuple[set[int | signal.Signals], object]]:
 
 
 def _start(command: list[str], environment: Mapping[str, str], mask: set[int | signal.Signals], child_action: object) -> int:
-    """Its process id. The command gets the signal mask and the dispositions that we were started with.
+    """Starts the command with the signal mask and the dispositions that we were started with; returns its process id.
 
-    By fork(), though posix_spawn() takes 3 ms less: glibc's leaves two signals ignored that the C library uses itself.
+    Uses fork(), although posix_spawn() takes 3 ms less: glibc's leaves two signals ignored that the C library uses itself.
     """
     failed, report = os.pipe()  # closed when the program runs
     pid = os.fork()
     if pid == 0:
         with contextlib.suppress(BaseException):
-            # Only "ignored" goes through an exec; what Python itself ignores, nobody can tell from what our parent ignored.
+            # Only "ignored" survives an exec. Signals that Python ignores are reset: whether our parent ignored them cannot be seen.
             signal.signal(signal.SIGCHLD, signal.SIG_IGN if child_action == signal.SIG_IGN else signal.SIG_DFL)
             for number in _IGNORED_BY_PYTHON:
                 signal.signal(number, signal.SIG_DFL)
@@ -106,8 +108,8 @@ def _start(command: list[str], environment: Mapping[str, str], mask: set[int | s
 
 def _ended(pid: int) -> int | None:
     """The status of a child that has ended; None while it runs."""
-    done, status = os.waitpid(pid, os.WNOHANG)
-    return os.waitstatus_to_exitcode(status) if done else None
+    ended, status = os.waitpid(pid, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if ended else None
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
-"""Looks at the machine while a program is recorded, and appends what it sees to `PROFILE/telemetry/`.
+"""Reads telemetry of the machine while a program is recorded, and appends the values to `PROFILE/telemetry/`.
 
-A thread for each group of sources, since a driver may take long or hang. All of them together take a twentieth of a core at most: what
-takes more is looked at more rarely, until its looks are quick again.
+Each group of sources has a thread, since a driver may take long or hang. All threads together take a twentieth of a core at most: expensive
+sources are read less often, until reading them is cheap again.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from aiflame.recorder.sources import sources
 from aiflame.recorder.sources.base import Source
 
 SHARE = 0.05
-"""Of a core, for all looks together. A driver's look takes 1 to 3 ms, which is fine every 50 ms beside a program on other cores."""
+"""Of a core, for all readings together. Reading a driver takes 1 to 3 ms, which is fine every 50 ms beside a program on other cores."""
 _ROOM = 0.8
-"""Of the share: a source is looked at more often again if all looks then take no more than this, so that no interval goes to and fro."""
+"""A source is read more often again only if all readings then take at most this part of the share, so that intervals do not oscillate."""
 _JUDGED_NS = 1_000_000_000
 _LONGEST_NS = 10_000_000_000
 _WORTH_SAYING = 4
-"""Times as rarely as it was meant, and more rarely than every `_SAID_NS`."""
+"""A note is written for a source that was read this many times less often than intended, and less often than every `_SAID_NS`."""
 _SAID_NS = 200_000_000
 _TAKEN = 16 << 10
 """Bytes of --max-size that a file takes at a time."""
 _PATIENCE_S = 1.0
-"""So long the end of a recording waits for a look that does not end."""
+"""How long the end of a recording waits for a reading that hangs."""
 
 
 class Telemetry:
-    """Looks from `start` to `finish`. Nothing in it ever fails the recording."""
+    """Reads all sources from `start` to `finish`. No error in it ends the recording."""
 
     def __init__(
         self,
         profile: Folder,
         page: ControlPage,
         interval_ms: int = INTERVAL_MS,
-        found: Sequence[Source] | None = None,
+        chosen_sources: Sequence[Source] | None = None,
         share: float = SHARE,
     ) -> None:
         self._profile = profile
-        chosen = found if found is not None else sources(profile.folder("spool"))
+        chosen = chosen_sources if chosen_sources is not None else sources(profile.folder("spool"))
         self._over = threading.Event()
         self._budget = _Budget(interval_ms * 1_000_000, share)
         folder = profile.folder(FOLDER)
@@ -58,7 +58,7 @@ class Telemetry:
         ]
 
     def start(self) -> None:
-        """After the program was started: its process must not inherit our threads' locks, nor our threads its signals."""
+        """Starts the threads. To be called after the program was started: it must not inherit our threads' locks, nor they its signals."""
         try:
             self._profile.make_folder(FOLDER)
         except OSError:
@@ -72,7 +72,7 @@ class Telemetry:
         until = time.monotonic() + _PATIENCE_S
         notes = []
         for looker in self._lookers:
-            if looker.looking:  # a driver that is not awake yet is not waited for
+            if looker.looking:  # do not wait for a driver that is still starting
                 looker.join(max(until - time.monotonic(), 0.05))
                 if looker.is_alive():
                     notes.append(f"telemetry of {looker.name} is cut short: a look at it does not end")
@@ -92,11 +92,11 @@ class _Scheduled:
     due_ns: int = 0
     spent_ns: int = 0
     looks: int = 0
-    """Since it was last judged; `spent_ns`: their CPU time."""
+    """Number of looks since the budget was last judged; `spent_ns`: their CPU time."""
     last_ns: int = 0
     """CPU time of the last look."""
     cost_ns: float = 0.0
-    """Of a look, when it was last judged."""
+    """Mean CPU time of a look when the budget was last judged."""
     _file: FileIO | None = None
     _packer: Packer = field(default_factory=lambda: Packer(0))
     _room: int = 0
@@ -136,10 +136,10 @@ class _Scheduled:
 
 
 class _Looker(threading.Thread):
-    """The sources of one thread, each when it is due."""
+    """A thread that reads its sources, each when it is due."""
 
     def __init__(self, name: str, of: list[_Scheduled], page: ControlPage, over: threading.Event, budget: _Budget) -> None:
-        super().__init__(name=name, daemon=True)  # one that hangs must not keep the process
+        super().__init__(name=name, daemon=True)  # a hanging thread must not keep the process alive
         self.notes: list[str] = []
         self.looking = False
         self.closed = False
@@ -160,7 +160,7 @@ class _Looker(threading.Thread):
                 if not self._tried(one, one.look):
                     there.remove(one)
                 one.due_ns = max(one.due_ns + one.interval_ns, now)
-            # Waking up costs, too: it is added to a look that was due.
+            # Waking up costs, too: its time is added to the first look that was due.
             used = time.thread_time_ns() - woken
             if due:
                 due[0].spent_ns += max(used - sum(one.last_ns for one in due), 0)
@@ -171,10 +171,10 @@ class _Looker(threading.Thread):
         for one in self._of:
             one.end()
 
-    def _tried(self, one: _Scheduled, what: Callable[[ControlPage], bool]) -> bool:
+    def _tried(self, one: _Scheduled, action: Callable[[ControlPage], bool]) -> bool:
         try:
-            return not self.closed and what(self._page)
-        except Exception as error:  # whatever a machine shows: a recording goes on
+            return not self.closed and action(self._page)
+        except Exception as error:  # a source may fail in any way; the recording goes on
             self.notes.append(f"telemetry of {one.source.name} ended: {getattr(error, 'strerror', None) or error}")
             return False
 
@@ -184,7 +184,7 @@ def _until_due(there: list[_Scheduled]) -> float:
 
 
 class _Budget:
-    """Makes intervals longer until all looks together take their share of a core, and shorter again when looks have become quick."""
+    """Lengthens intervals until all looks together fit into their share of a core, and shortens them when looks become quick."""
 
     def __init__(self, interval_ns: int, share: float) -> None:
         self._interval_ns, self._share = interval_ns, share
@@ -200,7 +200,7 @@ class _Budget:
             self._all += some
 
     def judge(self, now_ns: int) -> None:
-        """Once a second."""
+        """Adapts the intervals, at most once a second."""
         if now_ns < self._next_ns:
             return
         with self._lock:
@@ -212,7 +212,7 @@ class _Budget:
             self._speed_up(now_ns)
 
     def _slow_down(self) -> None:
-        """What takes the most is looked at half as often, until all take no more than their share."""
+        """Halves how often the most expensive source is read, until all together fit into the share."""
         while sum(map(_load, self._all)) > self._share:
             heaviest = max(self._all, key=_load)
             if heaviest.interval_ns >= _LONGEST_NS:
@@ -220,7 +220,7 @@ class _Budget:
             heaviest.interval_ns *= 2
 
     def _speed_up(self, now_ns: int) -> None:
-        """What is looked at too rarely goes back to what was meant, as far as there is room for it."""
+        """Brings slowed-down sources back towards their intended interval, as far as the share allows."""
         for one in sorted(self._all, key=_load):
             while one.interval_ns > self._meant(one) and sum(map(_load, self._all)) + _load(one) <= _ROOM * self._share:
                 one.interval_ns //= 2
@@ -230,7 +230,7 @@ class _Budget:
         return self._interval_ns * one.source.every
 
     def notes(self) -> list[str]:
-        """Of what is looked at much more rarely than was asked for; when each look was is in the profile anyway."""
+        """Notes on sources that were read much less often than intended. (The profile has the time of every look.)"""
         return [
             f"telemetry of {one.source.name} was read every {one.interval_ns / 1e6:.0f} ms only, as a look at it took"
             f" {one.cost_ns / 1e6:.1f} ms"

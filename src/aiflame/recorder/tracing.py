@@ -16,7 +16,7 @@ BACKENDS = {
     "hip": Feature.TRACE_HIP,
 }
 DEFAULT = "mpi,nccl,torch"
-"""Communication: its calls are few, and say where ranks wait for each other. Calls of the others are many: they are asked for."""
+"""Communication: its calls are few, and show where ranks wait for each other. The other runtimes make many calls: users must name them."""
 
 
 def parse_trace(text: str) -> str:
@@ -32,7 +32,7 @@ def parse_trace(text: str) -> str:
 
 
 def asked_for(backends: str) -> int:
-    """Features of the backends that a person has named, rather than left to the default."""
+    """Features of the backends that the user has named; 0 for the default."""
     return 0 if backends == DEFAULT else trace_features(backends, stacks=False)
 
 

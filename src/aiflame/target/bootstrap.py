@@ -1,8 +1,8 @@
 """Waits inside the profiled program until it imports a module that we support, and then loads our module for it.
 
-The collector runs this file while the interpreter may still be starting: there is `sys`, the frozen half of importlib, and nothing that
-lies on disk. (Even `from __future__` would be an import.) Nothing that happens here reaches the program: an exception becomes a note,
-and an import goes on as if nobody had watched.
+The collector runs this file while the interpreter may still be starting: only `sys` and the frozen half of importlib
+are available, and no module on disk. (Even `from __future__` would be an import.) The program notices nothing: exceptions become notes,
+and imports go on unchanged.
 """
 
 import _frozen_importlib as machinery
@@ -28,7 +28,7 @@ HOOKS = {
     "triton.compiler": "intra",
     "jax": "jax_ops",
 }
-"""A module of the program → ours, whose `install(module)` is called when that one has been imported (again when it is reloaded). Ours
+"""A module of the program → our module, whose `install(module)` is called when the former has been imported or reloaded. Our module
 may have a function `recording_began()`: tables are empty, and rows sent before are forgotten (a further recording in this process, or one
 in the child of a fork)."""
 
@@ -37,14 +37,14 @@ FOLDER = __file__.rpartition("/")[0]
 
 
 class _Loader(files.SourceFileLoader):
-    """Ours. No byte code is written: the folder may be read-only, or another user's."""
+    """The loader of our modules. It writes no byte code: the folder may be read-only, or belong to another user."""
 
     def set_data(self, *_: object, **__: object) -> None:
         pass
 
 
 class _Watched:
-    """Stands in for a module's loader until the module is executed: then it puts the real one back. Until then it answers as that one."""
+    """Stands in for a module's loader, and behaves like it, until the module is executed: then it puts the real one back."""
 
     def __init__(self, spec: "ModuleSpec", loader: "Any") -> None:
         self._spec, self._loader = spec, loader
@@ -75,7 +75,7 @@ _Watched.exec_module.__code__ = _code.replace(co_filename=machinery.module_from_
 
 
 class _Finder:
-    """First on sys.meta_path. A name that we do not wait for costs a look-up."""
+    """The first finder on sys.meta_path. Other modules cost one look-up."""
 
     def __init__(self) -> None:
         self._busy: set[str] = set()
@@ -117,7 +117,7 @@ def _own_spec(name: str) -> "ModuleSpec | None":
 
 
 def _load(name: str) -> "ModuleType | None":
-    """A module of ours, also where sys.meta_path is not ours any more; None where there is none."""
+    """Our module of that name, loaded without sys.meta_path; None if it does not exist."""
     full = f"{PACKAGE}.{name}"
     module = sys.modules.get(full)
     spec = None if module is not None else _own_spec(full)
@@ -154,7 +154,7 @@ def _note(error: Exception) -> None:
 
 
 def look_around() -> None:
-    """The collector calls this now and then: a program may have replaced sys.meta_path, or imported something past it."""
+    """Called by the collector from time to time: the program may have replaced sys.meta_path, or imported modules without it."""
     if sys.meta_path is None:  # the interpreter is being taken down
         return
     if not any(finder is _finder for finder in sys.meta_path):

@@ -1,4 +1,4 @@
-"""HLO modules as XLA prints them: which ops each of their kernels is fused from.
+"""Reads HLO modules as XLA prints them, and finds the ops that were fused into each kernel.
 
 %multiply_add_fusion = f32[64,64]{1,0} fusion(%dot.1), kind=kLoop, calls=%fused_computation.1, metadata={op_name="…" …}
 """
@@ -25,7 +25,7 @@ _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 
 _NO_WORK = frozenset(("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "partition-id", "replica-id"))
 _SPREADS = frozenset(("broadcast", "iota", "reshape"))
-"""Ops that a fusion computes for nothing."""
+"""Ops that cost a fusion nothing."""
 _WRAPPERS = re.compile(r"^(?:transpose|jvp|vmap|remat|checkpoint|custom_jvp|custom_vjp)\((.*)\)$")
 _STRUCTURE = frozenset(("while", "body", "cond", "closed_call", "core_call", "checkpoint", "rematted_computation", "remat", "scan"))
 
@@ -33,7 +33,7 @@ _STRUCTURE = frozenset(("while", "body", "cond", "closed_call", "core_call", "ch
 @dataclass(frozen=True, slots=True)
 class Kernel:
     name: str
-    """Of the HLO instruction: on GPUs the kernel's, but that dots and dashes are `_` there."""
+    """Name of the HLO instruction. On GPUs the kernel has the same name, with `_` for dots and dashes."""
     ops: list[dict[str, Any]]
 
 
@@ -57,7 +57,7 @@ class _Module:
 
 
 def kernels(text: str) -> Iterator[Kernel]:
-    """All instructions that run by themselves and are known to stem from an op."""
+    """All instructions that are kernels and whose ops are known."""
     module = _read(text)
     inside = {each.called for body in module.computations.values() for each in body.values() if each.opcode in ("fusion", "reduce", "sort")}
     for name, body in module.computations.items():
@@ -79,33 +79,33 @@ def _read(text: str) -> _Module:
     for line in text.splitlines():
         if line in _TABLES:
             table = module.tables.setdefault(line, {})
-        elif found := _COMPUTATION.match(line):
-            table, body = None, module.computations.setdefault(found["name"], {})
+        elif match := _COMPUTATION.match(line):
+            table, body = None, module.computations.setdefault(match["name"], {})
         elif table is not None:
             _row(table, line)
-        elif body is not None and (found := _INSTRUCTION.match(line)):
-            instruction = _instruction(module, found["name"], found["rest"])
+        elif body is not None and (match := _INSTRUCTION.match(line)):
+            instruction = _instruction(module, match["name"], match["rest"])
             body[instruction.name] = instruction
     return module
 
 
 def _row(table: dict[int, Any], line: str) -> None:
-    if found := _TEXT_ROW.match(line):
-        table[int(found[1])] = found[2]
+    if match := _TEXT_ROW.match(line):
+        table[int(match[1])] = match[2]
     elif line[:1].isdigit():
         table[int(line.split()[0])] = {key: int(value) for key, value in _FIELDS.findall(line)}
 
 
-def _instruction(module: _Module, name: str, rest: str) -> _Instruction:
-    made = _OPCODE.search(rest)
-    shape = rest[: made.start("opcode")] if made else rest
-    tail = rest[made.end() :] if made else ""
+def _instruction(module: _Module, name: str, text: str) -> _Instruction:
+    call = _OPCODE.search(text)
+    shape = text[: call.start("opcode")] if call else text
+    tail = text[call.end() :] if call else ""
     called, named, source = _CALLS.search(tail), _OP_NAME.search(tail), _SOURCE.search(tail)
     file, line, function = (source[1], int(source[2] or 0), "") if source else ("", 0, "")
     if not source and (frame := _FRAME.search(tail)):
         file, line, function = _place(module, int(frame[1]))
-    operands = re.findall(r"%([\w.\-]+)", made["operands"]) if made else []
-    opcode = made["opcode"] if made else ""
+    operands = re.findall(r"%([\w.\-]+)", call["operands"]) if call else []
+    opcode = call["opcode"] if call else ""
     return _Instruction(name, opcode, operands, _bytes(shape), called[1] if called else "", named[1] if named else "", file, line, function)
 
 
@@ -117,34 +117,34 @@ def _place(module: _Module, frame: int) -> tuple[str, int, str]:
 
 def _bytes(shape: str) -> int:
     total = 0
-    for found in _SHAPE.finditer(shape):
+    for array in _SHAPE.finditer(shape):
         count = 1
-        for size in re.findall(r"\d+", found["sizes"]):
+        for size in re.findall(r"\d+", array["sizes"]):
             count *= int(size)
-        bits = re.search(r"\d+", found["type"])
+        bits = re.search(r"\d+", array["type"])
         total += count * max(1, int(bits[0]) // 8 if bits else 1)
     return total
 
 
 def _ops(body: dict[str, _Instruction], around: dict[str, _Instruction] | None = None) -> list[dict[str, Any]]:
-    """Instructions with the same op and line together, with the bytes that they would move alone."""
-    known = around or body
+    """The ops of a kernel: instructions with the same op and line are merged, with the bytes that they would move alone."""
+    instructions = around or body
     groups: dict[str, list[_Instruction]] = {}
     working = [each for each in body.values() if each.opcode not in _NO_WORK and each.op_name]
     for each in [each for each in working if each.opcode not in _SPREADS] or working:
         groups.setdefault(json.dumps(_describe(each)), []).append(each)
     users: dict[str, set[str]] = {}
-    for each in known.values():
+    for each in instructions.values():
         for operand in each.operands:
             users.setdefault(operand, set()).add(each.name)
-    told = []
+    ops = []
     for key, group in groups.items():
         names = {each.name for each in group}
         read = {operand for each in group for operand in each.operands if operand not in names}
         written = [each for each in group if not users.get(each.name) or users[each.name] - names]
-        moved = sum(known[name].bytes for name in read if name in known) + sum(each.bytes for each in written)
-        told.append({**json.loads(key), "bytes": max(1, moved)})
-    return told
+        moved = sum(instructions[name].bytes for name in read if name in instructions) + sum(each.bytes for each in written)
+        ops.append({**json.loads(key), "bytes": max(1, moved)})
+    return ops
 
 
 def _describe(instruction: _Instruction) -> dict[str, Any]:
@@ -170,13 +170,13 @@ def _scope(op_name: str) -> tuple[str, str]:
 
 
 def _bare(part: str) -> str:
-    while found := _WRAPPERS.match(part):
-        part = found[1]
+    while match := _WRAPPERS.match(part):
+        part = match[1]
     return "" if re.match(r"p?jit\(", part) else part
 
 
 def _split(path: str) -> list[str]:
-    """At slashes outside of brackets."""
+    """Splits a path at slashes outside of brackets."""
     parts, depth = [""], 0
     for letter in path:
         depth += (letter == "(") - (letter == ")")

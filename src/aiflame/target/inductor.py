@@ -1,8 +1,8 @@
-"""The sources of torch.compile's kernels: their ops, layers and source lines, recorded when a compiled graph is ready to run.
+"""Records the ops, layers and source lines of torch.compile's kernels when a compiled graph is ready to run.
 
-Inductor calls `set_kernel_post_grad_provenance_tracing` for each call of a kernel that it writes into the generated module, with the
-nodes of the graph that the kernel stands for. Their data is put on the `CompiledFxGraph`, with which it travels into Inductor's
-caches and back out of them: no key of a cache depends on it, and a run that is not recorded does not look at it.
+Inductor calls `set_kernel_post_grad_provenance_tracing` for each kernel call that it writes into the generated module, with the graph
+nodes that the kernel implements. We store their data on the `CompiledFxGraph`, with which it enters Inductor's caches and comes back from
+them: no cache key depends on it, and unrecorded runs ignore it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FROM_ELSEWHERE = (
     "torch.compile: graphs came from a cache that was filled without recording: their kernels have ops and lines, but no layers; "
     "with an empty cache (TORCHINDUCTOR_CACHE_DIR) they have"
 )
-_told: list[tuple[str, str, str, str, str]] = []
+_rows: list[tuple[str, str, str, str, str]] = []
 """Rows of `kernel_origins`"""
 
 _VIEWS = {f"aten::{name}" for name in ("t", "permute", "view", "reshape", "transpose", "expand", "unsqueeze", "squeeze", "slice", "select")}
@@ -52,7 +52,7 @@ def install(module: Any) -> None:
         return handle
 
     setattr(tracing, _DONE, True)
-    # Some modules have the function by its name already, the others will take it from here.
+    # Some modules have imported the function already; others will import it from `debug`.
     for name, loaded in list(sys.modules.items()):
         if name.startswith("torch._inductor") and getattr(loaded, "__dict__", {}).get(_TRACING) is original:
             setattr(loaded, _TRACING, tracing)
@@ -64,8 +64,8 @@ def install(module: Any) -> None:
 
 
 def recording_began() -> None:
-    """Another recording in this process: graphs that are ready are recorded again."""
-    for row in _told:
+    """Records the ready graphs again, in another recording of this process."""
+    for row in _rows:
         _aiflame().append("kernel_origins", *row)
 
 
@@ -96,7 +96,7 @@ def _precede(owner: Any, name: str, first: Callable[..., None]) -> None:
 
 
 def _guarded(function: Callable[..., None], *args: Any, **named: Any) -> None:
-    """Compiling goes on if our code fails."""
+    """Calls our code. Errors become notes, and compiling goes on."""
     try:
         function(*args, **named)
     except Exception as error:
@@ -116,7 +116,7 @@ def _torch(name: str) -> Any:
 
 
 def _remember(node_schedule: Any, kernel_name: str, *_: Any, **__: Any) -> None:
-    """A call of a kernel has been written, for these nodes of Inductor's."""
+    """Stores a kernel call that Inductor has just written, with its nodes."""
     graph = _torch("_inductor.virtualized").V.graph
     while (parent := getattr(graph, "parent", None)) is not None:
         graph = parent
@@ -124,16 +124,16 @@ def _remember(node_schedule: Any, kernel_name: str, *_: Any, **__: Any) -> None:
 
 
 def _attach(self: Any, *args: Any, **named: Any) -> None:
-    """`self`: a CompiledFxGraph that was just compiled."""
+    """Stores the origins on `self`, a CompiledFxGraph that was just compiled."""
     graph = named["graph"] if "graph" in named else args[1]
     calls = graph.__dict__.get(_CALLS, [])
     lines = _lines(self.source_code, {name for name, _ in calls})
-    of_name = {name: list(found) for name, found in lines.items()}
-    found = []
+    of_name = {name: list(numbers) for name, numbers in lines.items()}
+    rows = []
     for name, ops in calls:
         line = of_name[name].pop(0) if of_name.get(name) else 0
-        found.append({"kernel": name, "line": line, "ops": ops})
-    setattr(self, _ORIGINS, json.dumps({"backward": bool(getattr(graph, "is_backward", False)), "calls": found}))
+        rows.append({"kernel": name, "line": line, "ops": ops})
+    setattr(self, _ORIGINS, json.dumps({"backward": bool(getattr(graph, "is_backward", False)), "calls": rows}))
 
 
 def _fx_nodes(schedule: Any) -> list[Any]:
@@ -142,10 +142,10 @@ def _fx_nodes(schedule: Any) -> list[Any]:
 
 
 def _parts(nodes: list[Any]) -> list[dict[str, Any]]:
-    """The ops that nodes of an FX graph were once, with the bytes that each would move if it ran alone."""
+    """The original ops of some FX nodes, with the bytes that each would move if it ran alone."""
     groups: dict[str, list[Any]] = {}
-    made = [node for node in nodes if node.op == "call_function"]
-    for node in [node for node in made if not _passes_on(node)] or made:
+    computed = [node for node in nodes if node.op == "call_function"]
+    for node in [node for node in computed if not _passes_on(node)] or computed:
         groups.setdefault(json.dumps(_describe(node)), []).append(node)
     return [{**json.loads(key), "bytes": _moved(group)} for key, group in groups.items()]
 
@@ -195,15 +195,15 @@ def _dotted(path: str) -> str:
 
 
 def _place(trace: str) -> tuple[str, int, str, str]:
-    found = re.findall(r'File "([^"\n]*)", line (\d+), in ([^\n]*)(?:\n\s*([^\n]*))?', trace)
-    if not found:
+    frames = re.findall(r'File "([^"\n]*)", line (\d+), in ([^\n]*)(?:\n\s*([^\n]*))?', trace)
+    if not frames:
         return "", 0, "", ""
-    file, line, function, code = found[-1]
+    file, line, function, code = frames[-1]
     return file, int(line), function.strip(), code.strip()
 
 
 def _passes_on(node: Any) -> bool:
-    """Views, and the parts of a tuple, move nothing."""
+    """Whether a node only makes a view or takes an item of a tuple, which moves no bytes."""
     if getattr(node.target, "__name__", "") == "getitem":
         return True
     return bool(getattr(node.target, "is_view", False))
@@ -241,7 +241,7 @@ def _bytes(value: Any) -> int:
 
 
 def _hint(size: Any) -> int:
-    """Of a size that may be symbolic, the one met when compiling."""
+    """The size; if it is symbolic, its value at compile time."""
     if isinstance(size, int):
         return size
     try:
@@ -268,7 +268,7 @@ def _publish(self: Any, *_: Any, **__: Any) -> None:
         library = getattr(getattr(getattr(module, call["kernel"], None), "__self__", None), "__file__", None) or ""
         text = json.dumps({"line": call["line"], "library": library, "backward": origins["backward"], "ops": call["ops"]})
         row = (call["kernel"], "inductor", name, file, text)
-        _told.append(row)
+        _rows.append(row)
         aiflame.append("kernel_origins", *row)
     if aiflame.features & KEEP_IR:
         _keep(name, "inductor", self.source_code, ".py")
@@ -291,18 +291,18 @@ def _compile_id(graph: Any) -> str:
 
 
 def _lines(source: str, names: Iterable[str]) -> dict[str, list[int]]:
-    """Where the generated module calls each of these."""
+    """The lines on which the generated module calls each of these."""
     wanted = {name: re.compile(rf"(?<![\w.]){re.escape(name)}(?:\.run)?\(") for name in names}
-    found: dict[str, list[int]] = {name: [] for name in wanted}
+    numbers: dict[str, list[int]] = {name: [] for name in wanted}
     for number, line in _code(source):
         for name, pattern in wanted.items():
             if name in line and pattern.search(line):
-                found[name].append(number)
-    return found
+                numbers[name].append(number)
+    return numbers
 
 
 def _code(source: str) -> Iterable[tuple[int, str]]:
-    """The lines of the functions that call kernels: not their definitions, and no comments."""
+    """The lines inside functions that call kernels, without comments."""
     inside = False
     for number, line in enumerate(source.splitlines(), 1):
         if _DEFINITION.match(line):
@@ -314,27 +314,27 @@ def _code(source: str) -> Iterable[tuple[int, str]]:
 
 
 def _from_source(graph: Any) -> dict[str, Any]:
-    """Origins from a generated module alone: ops in comments and in names of kernels, and a stack for stretches of its lines."""
+    """Origins from a generated module alone: ops from comments and kernel names, and lines from its map of stacks."""
     source = graph.source_code.splitlines()
     stacks = sorted((line, trace or "") for line, trace in graph.__dict__.get("cache_linemap") or ())
     starts = [line for line, _ in stacks]
     backward = bool((graph.__dict__.get("fx_kwargs") or {}).get("is_backward"))
     calls: list[dict[str, Any]] = []
     for number, line in _code(graph.source_code):
-        found = _CALL.search(line)
-        if found is None:
+        call = _CALL.search(line)
+        if call is None:
             continue
         # Nodes are listed before their kernel is called; C++ kernels are called after the first node of the next kernel is listed.
         first, last = bisect_right(starts, calls[-1]["line"] if calls else 0), bisect_right(starts, number) - 1
         at = min(first, last)
         file, place, function, code = _place(stacks[at][1] if at >= 0 else "")
-        told = source[number - 2] if number > 1 else ""
-        listed = re.search(r"Original ATen: \[([^\]]*)\]", told)
-        ops = [op.strip().replace(".", "::", 1) for op in listed[1].split(",") if op.strip()] if listed else _named_ops(found["name"])
+        comment = source[number - 2] if number > 1 else ""
+        listed = re.search(r"Original ATen: \[([^\]]*)\]", comment)
+        ops = [op.strip().replace(".", "::", 1) for op in listed[1].split(",") if op.strip()] if listed else _named_ops(call["name"])
         ops = [op for op in ops if op not in _VIEWS] or ops
         where = {"layer": "", "outer": "", "type": "", "file": file, "line": place, "function": function, "code": code}
         parts = [{"op": op, **where, "backward": backward, "bytes": 1} for op in ops]
-        calls.append({"kernel": found["name"], "line": number, "ops": parts})
+        calls.append({"kernel": call["name"], "line": number, "ops": parts})
     return {"backward": backward, "calls": calls}
 
 
@@ -343,13 +343,13 @@ def _named_ops(kernel: str) -> list[str]:
     fused = _FUSED.match(kernel)
     if fused is None:
         return [f"aten::{kernel.split('.')[1]}" if kernel.startswith("extern_kernels.") else "::".join(kernel.split(".")[-3:-1]) or kernel]
-    known = _aten_names()
-    words, found = fused["ops"].strip("_").split("_"), []
+    aten = _aten_names()
+    words, ops = fused["ops"].strip("_").split("_"), []
     while words:
-        size = next((size for size in range(len(words), 0, -1) if "_".join(words[:size]) in known), 1)
-        found.append("aten::" + "_".join(words[:size]))
+        size = next((size for size in range(len(words), 0, -1) if "_".join(words[:size]) in aten), 1)
+        ops.append("aten::" + "_".join(words[:size]))
         words = words[size:]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(ops))
 
 
 @functools.lru_cache(maxsize=1)
@@ -366,7 +366,7 @@ def _keep_pre_grad(graph: Any, *_: Any, **__: Any) -> None:
 
 
 def _keep(module: str, kind: str, text: str, suffix: str) -> None:
-    """A file of the profile's folder `kept`, named by its kind and module."""
+    """Writes a file into the profile's folder `kept`, named by its kind and module."""
     if not text:
         return
     aiflame = _aiflame()

@@ -1,4 +1,4 @@
-"""With --intra: records inside Triton kernels, by a library (`aiflame.intra`) that runs on the program's own Triton."""
+"""With --intra: starts `aiflame.intra`, which records inside Triton kernels with the program's own Triton."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 WANTED = "AIFLAME_INTRA"
-"""The request of `--intra`, as JSON."""
+"""The variable with the arguments of `--intra`, as JSON."""
 
 _session: Any = None
 
@@ -24,7 +24,7 @@ def install(compiler: Any) -> None:
 
 
 def recording_began() -> None:
-    """In the child of a fork and in a further recording the files are others."""
+    """Starts again with other files, in the child of a fork or in a further recording."""
     wanted = os.environ.get(WANTED)
     if wanted and _session is not None:
         _begin(json.loads(wanted))
@@ -43,7 +43,7 @@ def _begin(wanted: dict[str, Any]) -> None:
 
 
 def _library(name: str) -> Any:
-    """`aiflame.intra`, of the aiflame that records, also where the program's Python has none."""
+    """Imports `aiflame.intra` from the aiflame that records, also if the program's Python has none."""
     folder = Path(__file__).resolve().parents[1]
     if "aiflame" not in sys.modules:
         spec = importlib.util.spec_from_file_location("aiflame", folder / "__init__.py", submodule_search_locations=[str(folder)])

@@ -1,7 +1,7 @@
-"""The sources of XLA's kernels: the ops of a jitted function by their name stack, and its source lines, recorded when XLA has compiled it
-or JAX has found it in its persistent cache.
+"""Records the ops of XLA's kernels, by their name stack, and their source lines, when XLA has compiled a jitted function or JAX has loaded
+it from its persistent cache.
 
-A kernel of XLA's is an instruction of the compiled HLO module: a fusion, or an instruction that stands for itself.
+A kernel of XLA is an instruction of the compiled HLO module: a fusion, or a single instruction.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from .hlo_text import kernels
 KEEP_IR = 2048
 """Feature.KEEP_IR"""
 COMPILE = ("compile_or_get_cached", "backend_compile_and_load", "backend_compile")
-"""Of jax._src.compiler; the first one that there is has all that JAX runs pass through it, whether from its cache or not."""
+"""Functions of jax._src.compiler. All programs pass through the first one that exists, cached or not."""
 
 _DONE = "_aiflame_done"
-_told: list[tuple[str, str, str, str, str]] = []
+_rows: list[tuple[str, str, str, str, str]] = []
 """Rows of `kernel_origins`"""
 
 
@@ -29,7 +29,7 @@ def install(jax: Any) -> None:
     compiler = importlib.import_module("jax._src.compiler")
     name = next((name for name in COMPILE if hasattr(compiler, name)), None)
     if name is None:
-        raise RuntimeError(f"JAX {getattr(jax, '__version__', '?')} compiles in a way that is not known: its kernels have no origins")
+        raise RuntimeError(f"JAX {getattr(jax, '__version__', '?')} compiles in an unknown way: its kernels have no origins")
     original = getattr(compiler, name)
     if getattr(original, _DONE, False):
         return
@@ -38,7 +38,7 @@ def install(jax: Any) -> None:
     def compiled(*args: Any, **named: Any) -> Any:
         executable = original(*args, **named)
         try:
-            tell(executable)
+            record(executable)
         except Exception as error:
             sys.modules["_aiflame"].note(f"JAX: origins of kernels are incomplete ({type(error).__name__})")
         return executable
@@ -48,19 +48,19 @@ def install(jax: Any) -> None:
 
 
 def recording_began() -> None:
-    """Another recording in this process: compiled modules are recorded again."""
-    for row in _told:
+    """Records compiled modules again, in another recording of this process."""
+    for row in _rows:
         sys.modules["_aiflame"].append("kernel_origins", *row)
 
 
-def tell(executable: Any) -> None:
+def record(executable: Any) -> None:
     aiflame = sys.modules["_aiflame"]
     for module in executable.hlo_modules():
         text = module.to_string()
         for kernel in kernels(text):
-            told = json.dumps({"line": 0, "library": "", "backward": any(op["backward"] for op in kernel.ops), "ops": kernel.ops})
-            row = (kernel.name, "xla", str(module.name), "", told)
-            _told.append(row)
+            details = json.dumps({"line": 0, "library": "", "backward": any(op["backward"] for op in kernel.ops), "ops": kernel.ops})
+            row = (kernel.name, "xla", str(module.name), "", details)
+            _rows.append(row)
             aiflame.append("kernel_origins", *row)
         if aiflame.features & KEEP_IR:
             _keep(str(module.name), text)

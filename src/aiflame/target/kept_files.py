@@ -1,4 +1,4 @@
-"""Files that the program leaves in the profile's folder `kept`: its owner's alone, as all that lies in a profile."""
+"""Writes files into the profile's folder `kept`, readable only by their owner, like all files of a profile."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def write(profile: str, name: str, text: str) -> bool:
-    """False when there is a file of that name."""
+    """Writes a new file; False if the name exists."""
     folder = Path(profile) / "kept"
     folder.mkdir(0o700, exist_ok=True)
     try:

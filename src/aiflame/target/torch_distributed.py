@@ -1,7 +1,7 @@
 """Process groups of torch.distributed: their members, and the rank of this process. The collector sees the collectives themselves.
 
-Every function that makes a group puts it into one dict of torch's. We replace that dict by one that reports groups. With the first group
-the collector begins to listen: a program that only imports torch.distributed pays nothing.
+Every function that makes a group puts it into one dict of torch's, which we replace by one that records groups. The collector begins to
+listen with the first group: a program that only imports torch.distributed is not slowed down.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def install(distributed: Any) -> None:
 def recording_began() -> None:
     if _groups is not None:
         for group, ranks in list(_groups.items()):
-            _groups.tell(group, ranks)
+            _groups.record(group, ranks)
 
 
 class Groups(dict):  # type: ignore[type-arg]
@@ -45,9 +45,9 @@ class Groups(dict):  # type: ignore[type-arg]
 
     def __setitem__(self, group: Any, ranks: Any) -> None:
         super().__setitem__(group, ranks)
-        self.tell(group, ranks)
+        self.record(group, ranks)
 
-    def tell(self, group: Any, ranks: dict[int, int]) -> None:
+    def record(self, group: Any, ranks: dict[int, int]) -> None:
         if not _aiflame.features & TRACE_TORCH or not hasattr(group, "_get_backend"):
             return
         try:
@@ -55,7 +55,7 @@ class Groups(dict):  # type: ignore[type-arg]
                 return
             whole = group is self._distributed.GroupMember.WORLD
             if whole:
-                tell_rank(group.rank(), group.size())
+                record_rank(group.rank(), group.size())
             members = b"" if whole else struct.pack(f"={len(ranks)}I", *sorted(ranks, key=ranks.__getitem__))
             for handle in backends(group):
                 _aiflame.add_group(TORCH, handle, group.rank(), group.size(), str(group.group_name), members)
@@ -63,20 +63,20 @@ class Groups(dict):  # type: ignore[type-arg]
             _aiflame.note(f"torch.distributed: a process group is not known: {type(error).__name__}: {error}".replace("\n", " "))
 
 
-def tell_rank(rank: int, size: int) -> None:
+def record_rank(rank: int, size: int) -> None:
     """Records the rank in a program that started its processes itself; a launcher's variables are recorded already."""
     if (os.environ.get("RANK"), os.environ.get("WORLD_SIZE")) != (str(rank), str(size)):
         _aiflame.append("ranks", rank, size, local_rank(), "torch.distributed", "")
 
 
 def local_rank() -> int:
-    told = next((os.environ[name] for name in LOCAL_RANKS if name in os.environ), "")
-    return int(told) if told.isdecimal() else UNKNOWN
+    number = next((os.environ[name] for name in LOCAL_RANKS if name in os.environ), "")
+    return int(number) if number.isdecimal() else UNKNOWN
 
 
 def backends(group: Any) -> Iterator[int]:
-    """Addresses of the C++ objects that do the work of a group, one for several kinds of devices or one for each."""
-    for backend in {id(found): found for found in (group._get_backend(device) for device in group._device_types)}.values():
+    """Addresses of the C++ backends of a group: one for all kinds of devices, or one for each."""
+    for backend in {id(one): one for one in (group._get_backend(device) for device in group._device_types)}.values():
         yield address(backend)
         wrapped = getattr(backend, "wrapped_pg", None)  # TORCH_DISTRIBUTED_DEBUG=DETAIL
         if wrapped is not None:
@@ -84,5 +84,5 @@ def backends(group: Any) -> Iterator[int]:
 
 
 def address(bound: Any) -> int:
-    """pybind11 keeps it behind the head of the Python object. It is compared, never followed."""
+    """The address of the C++ object, which pybind11 keeps after the head of the Python object. It is only compared."""
     return ctypes.c_uint64.from_address(id(bound) + object.__basicsize__).value

@@ -1,4 +1,4 @@
-"""Facts about torch from inside the program: the place of autograd's numbers, the names of modules, the ends of steps."""
+"""Hooks in torch: finds autograd's sequence numbers in memory, names modules, and records steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import torch_layers, torch_steps
 
 
 def install(torch: Any) -> None:
-    """Once the program has imported torch."""
+    """Called when the program has imported torch."""
     calibrate(torch)
     for part in (torch_layers, torch_steps):
         keep_out_of_graphs(torch, part)
@@ -24,21 +24,23 @@ def recording_began() -> None:
 
 
 def calibrate(torch: Any) -> None:
-    """Four nodes whose numbers are known. Their places in the graph are such that no other number in them goes with theirs, or stays."""
+    """Shows the collector four autograd nodes and their sequence numbers, so that it finds the offset of the number in a node.
+
+    The graph is such that no other field of the nodes grows like the sequence number, or is constant."""
     with torch.inference_mode(False), torch.enable_grad():
         leaf = torch.ones(1, dtype=torch.float32, device="cpu", requires_grad=True)
         first, second = leaf.clone(), leaf.clone()
         third = second.clone()
-        made = [first, second, third, third.clone()]
-    for tensor in made:
+        tensors = [first, second, third, third.clone()]
+    for tensor in tensors:
         node = tensor.grad_fn
-        # Behind the head of the Python object lies its pointer to the C++ node.
+        # The pointer to the C++ node follows the head of the Python object.
         address = ctypes.c_uint64.from_address(id(node) + object.__basicsize__).value
         _aiflame.calibrate_autograd(address, node._sequence_nr(), 0)
 
 
 def keep_out_of_graphs(torch: Any, module: ModuleType) -> None:
-    """Dynamo never compiles a frame of these functions, wherever they are called from."""
+    """Keeps Dynamo from ever compiling these functions."""
     dynamo = torch._C._dynamo.eval_frame
     for code in codes_of(module):
         if hasattr(dynamo, "set_code_exec_strategy"):
@@ -49,14 +51,14 @@ def keep_out_of_graphs(torch: Any, module: ModuleType) -> None:
 
 
 def codes_of(module: ModuleType) -> list[CodeType]:
-    """Of every function, method and inner function that the module defines."""
-    found: list[CodeType] = []
+    """The code of every function, method and inner function that the module defines."""
+    codes: list[CodeType] = []
     functions = [value for value in vars(module).values() if isinstance(value, FunctionType)]
     for kind in [value for value in vars(module).values() if isinstance(value, type)]:
         functions += [value for value in vars(kind).values() if isinstance(value, FunctionType)]
     waiting = [function.__code__ for function in functions if function.__module__ == module.__name__]
     while waiting:
         code = waiting.pop()
-        found.append(code)
+        codes.append(code)
         waiting += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
-    return found
+    return codes

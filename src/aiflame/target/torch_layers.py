@@ -1,8 +1,8 @@
 """Names of torch's modules: `layers.3.attn`, and the model that has it.
 
-Nothing of torch is wrapped or hooked for it. When the collector has seen modules in the program's stacks that have no name yet, it calls us
-between two instructions of the main thread: the frames of all threads show which modules are being called just then; the outermost of
-a stack is a model, and all that hangs in it gets its names at once.
+We wrap and hook nothing in torch. When the collector has seen modules without a name in the program's stacks, it calls us between two
+instructions of the main thread. The frames of all threads show the modules that are being called; the outermost module of a stack is a
+model, and all modules below it are named at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import _aiflame
 
 MOST_PLACES = 250_000
-"""In one model: modules that share modules that share modules have more places than anybody could read."""
+"""The limit for one model: where modules share modules that share modules, the number of places explodes."""
 
 _names: Names | None = None
 
@@ -40,10 +40,10 @@ def recording_began() -> None:
 
 
 def at_exit() -> None:
-    """Models that only threads beside the main one ran, while it waited for them, or that ran too shortly to be met."""
-    # After this the interpreter takes its modules apart, ours too.
+    """Names all models, if none was named: they may have run too shortly, or in threads for which the main thread waited."""
+    # After this the interpreter destroys its modules, including ours.
     _aiflame.when_layers_are_new(None)
-    if _names and not _names.told:
+    if _names and not _names.named:
         _names.name_all()
 
 
@@ -60,11 +60,11 @@ class Names:
         calls = (vars(module_class).get(name) for name in ("_call_impl", "_wrapped_call_impl"))
         self._calls: set[CodeType] = {call.__code__ for call in calls if isinstance(call, FunctionType)}
         self._alive: dict[int, Gone] = {}
-        self.told: dict[int, dict[str, Gone]] = {}
+        self.named: dict[int, dict[str, Gone]] = {}
         """Model → path → the module that was recorded there."""
 
     def forget(self) -> None:
-        self.told.clear()
+        self.named.clear()
 
     def name_running(self) -> None:
         for called in self._called_now():
@@ -74,14 +74,14 @@ class Names:
                     inside |= self._name(module)
 
     def name_all(self) -> None:
-        modules = [found for found in gc.get_objects() if self._is_module(found)]
+        modules = [one for one in gc.get_objects() if self._is_module(one)]
         inner = {id(child) for module in modules for _, child in self._children(module)}
         for module in modules:
             if id(module) not in inner:
                 self._name(module)
 
     def _called_now(self) -> list[list[Any]]:
-        """Of each thread. A frame of ours that held itself would keep those around it, and the program's tensors, until a collection."""
+        """The called modules of each thread. Frames are dropped at once: a cycle of them would keep the program's tensors alive."""
         frames = sys._current_frames()
         try:
             return [self._called(frames.pop(thread)) for thread in list(frames)]
@@ -90,18 +90,18 @@ class Names:
 
     def _called(self, frame: FrameType | None) -> list[Any]:
         """The modules whose calls are on a stack, outermost first."""
-        found = []
+        modules = []
         while frame is not None:
             if frame.f_code in self._calls:
                 module = frame.f_locals.get("self")
                 if self._is_module(module):
-                    found.append(module)
+                    modules.append(module)
             frame = frame.f_back
-        return found[::-1]
+        return modules[::-1]
 
     def _name(self, root: Any) -> set[int]:
-        """Records every place below a model that was not recorded before; returns its modules."""
-        told = self.told.setdefault(id(root), {})
+        """Records the new places of modules below a model; returns its modules."""
+        named = self.named.setdefault(id(root), {})
         inside = set()
         for places, (path, module) in enumerate(self._places(root)):
             if places == MOST_PLACES:
@@ -109,13 +109,13 @@ class Names:
                 break
             inside.add(id(module))
             alive = self._watch(module)
-            if told.get(path) is not alive:
-                told[path] = alive
+            if named.get(path) is not alive:
+                named[path] = alive
                 _aiflame.name_layer(id(module), id(root), path, name_of(type(module)))
         return inside
 
     def _places(self, root: Any) -> Iterator[tuple[str, Any]]:
-        """As named_modules(), but a module that hangs in two places comes twice. One that hangs in itself ends there."""
+        """Like named_modules(), but a module with two places comes twice. A module inside itself is not followed."""
         above: set[int] = set()
         waiting: list[tuple[str | None, Any]] = [("", root)]
         while waiting:
@@ -138,8 +138,8 @@ class Names:
             return []
         return [(name, child) for name, child in list(children.items()) if isinstance(name, str) and self._is_module(child)]
 
-    def _is_module(self, found: Any) -> bool:
-        return issubclass(type(found), self._module)
+    def _is_module(self, value: Any) -> bool:
+        return issubclass(type(value), self._module)
 
     def _watch(self, module: Any) -> Gone:
         alive = self._alive.get(id(module))
@@ -150,11 +150,11 @@ class Names:
         return alive
 
     def _gone(self, reference: Gone) -> None:
-        """Another object may come to lie there."""
+        """Forgets a deleted module, since another object may get its address."""
         if self._alive.get(reference.address) is not reference:
             return
         del self._alive[reference.address]
-        self.told.pop(reference.address, None)
+        self.named.pop(reference.address, None)
         _aiflame.forget_layer(reference.address)
 
 

@@ -1,4 +1,4 @@
-"""Where steps end and where the program waits for data: regions around each optimizer's step and each batch of a DataLoader."""
+"""Records regions around each optimizer step, which ends a training step, and each batch of a DataLoader."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def never() -> bool:
 
 
 class Open(threading.local):
-    """Steps of optimizers that the thread is in, innermost last: (optimizer, row)."""
+    """The open optimizer steps of a thread, innermost last: (optimizer, row)."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[int, int]] = []
 
 
 def optimizer_hooks(is_compiling: Callable[[], bool]) -> tuple[Callable[..., None], Callable[..., None]]:
-    """Dynamo follows the program into them and finds nothing: no graph is broken, nothing is called when compiled code runs."""
+    """Dynamo traces these hooks and sees empty functions: graphs do not break, and compiled code does not call them."""
     begin, end, opened = _aiflame.begin, _aiflame.end, Open()
 
     def before_step(optimizer: Any, arguments: Any, keywords: Any) -> None:
@@ -60,11 +60,11 @@ def optimizer_hooks(is_compiling: Callable[[], bool]) -> tuple[Callable[..., Non
 
     def leave(steps: list[tuple[int, int]], address: int) -> None:
         """Ends the step of this optimizer and steps begun inside it: a step that raised has not recorded its end."""
-        if any(address == known for known, _ in steps):
+        if any(address == opened_by for opened_by, _ in steps):
             while steps:
-                known, row = steps.pop()
+                opened_by, row = steps.pop()
                 end(row)
-                if known == address:
+                if opened_by == address:
                     break
 
     return before_step, after_step

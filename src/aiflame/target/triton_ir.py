@@ -39,7 +39,7 @@ def install(module: Any) -> None:
 
 
 def keep(kernel: Any) -> None:
-    """Once a profile: a kernel is named by its hash, too."""
+    """Records a kernel's stages, once per profile: file names contain its hash."""
     aiflame = sys.modules["_aiflame"]
     name = str(kernel.metadata.name)
     for stage, text in kernel.asm.items():

@@ -1,12 +1,11 @@
-"""Names of Triton kernels: which specialization is loaded as which function of the driver, and, when asked for, its name in the binary.
+"""Names Triton kernels: records which function of the driver is which specialization and, with --triton-names, names it in the binary.
 
 We hook `CompiledKernel._init_handles`, the one place through which a compiled kernel of Triton's own launcher gets its function (3.2 to
-3.9), for cache hits, autotuning and kernels from worker processes alike. Inductor's kernels are left alone: they
-have readable names of their own, and its static launcher looks them up in the binary by the name in the source.
+3.9), for cache hits, autotuning and kernels from worker processes alike. Inductor's kernels keep their names:
+they are readable already, and its static launcher looks them up in the binary by the name in the source.
 
-The name in the binary is asked for when a source becomes IR, by `ASTSource.make_ir`: constexprs, warps and stages are known there, and
-Triton's hooks, of which there is one each, stay free. The key of Triton's cache gets a mark then: a kernel that was cached under its old
-name is compiled anew.
+The name in the binary is chosen in `ASTSource.make_ir`, where constexprs, warps and stages are known; Triton's own hooks, which allow only
+one user each, stay free. The key of Triton's cache then gets a mark, so that a kernel cached under its old name is compiled again.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .triton_spelling import Specialization, readable, specialization, stable, suffixes
+from .triton_specialization import Specialization, readable, specialization, stable, suffixes
 
 TRITON_NAMES = 1024
 """Bit of `_aiflame.features`."""
 MARK = "-aiflame-names-1"
-"""Behind the key of Triton's cache, for sources whose kernels we name."""
+"""The mark at the end of the cache key, for sources whose kernels we name."""
 INDUCTOR = "torch._inductor."
 _DONE = "_aiflame_names"
 
@@ -36,24 +35,24 @@ _process = os.getpid()
 
 
 def install(triton: Any) -> None:
-    """Once the program has imported triton."""
+    """Called when the program has imported triton."""
     compiler = sys.modules.get("triton.compiler.compiler")
     kernel, source = getattr(compiler, "CompiledKernel", None), getattr(compiler, "ASTSource", None)
     if not hasattr(kernel, "_init_handles") or source is None:
-        raise RuntimeError(f"Triton {getattr(triton, '__version__', '?')} loads kernels in a way that is not known: they keep their names")
+        raise RuntimeError(f"Triton {getattr(triton, '__version__', '?')} loads kernels in an unknown way: they keep their names")
     if _bridge().features & TRITON_NAMES and not getattr(source, _DONE, False):
         _name_binaries(source)
         setattr(source, _DONE, True)
     if not getattr(kernel, _DONE, False):
         _listen(kernel)
         setattr(kernel, _DONE, True)
-        _find_loaded(triton, kernel)
+        _record_loaded(triton, kernel)
 
 
 def recording_began() -> None:
-    """Tables are empty again. The child of a fork has no use for its parent's kernels."""
+    """Records the loaded kernels again, since tables are empty. The child of a fork skips its parent's kernels."""
     for kernel in [*_loaded] if _process == os.getpid() else []:
-        _tell(kernel)
+        _record(kernel)
 
 
 def _bridge() -> Any:
@@ -67,14 +66,14 @@ def _listen(kernel: Any) -> None:
         was_loaded = self.module is not None
         answer = load(self)
         if not was_loaded and self.module is not None:
-            _tell(self)
+            _record(self)
         return answer
 
     kernel._init_handles = _init_handles
 
 
-def _find_loaded(triton: Any, kernel: Any) -> None:
-    """Records kernels that the program loaded before our hook: none if Triton has no driver yet, which is the usual case."""
+def _record_loaded(triton: Any, kernel: Any) -> None:
+    """Records kernels that the program loaded before our hook; usually none, since Triton has no driver yet."""
     driver = getattr(getattr(getattr(triton, "runtime", None), "driver", None), "driver", None)
     if getattr(driver, "_active", None) is None and getattr(driver, "_default", None) is None:
         return
@@ -82,11 +81,11 @@ def _find_loaded(triton: Any, kernel: Any) -> None:
 
     for one in gc.get_objects():
         if type(one) is kernel and one.__dict__.get("module") is not None:
-            _tell(one)
+            _record(one)
 
 
-def _tell(kernel: Any) -> None:
-    """Records a loaded kernel. The program goes on for any kind of source."""
+def _record(kernel: Any) -> None:
+    """Records a loaded kernel. Errors become notes."""
     try:
         source = kernel.src
         one = None if _is_inductors(source) else specialization(source, kernel.metadata)
@@ -99,7 +98,7 @@ def _tell(kernel: Any) -> None:
 
 
 def _name_of(compiled: str, one: Specialization) -> str:
-    """A name other than the function's was chosen: by the program's `repr=`, or by us."""
+    """The recorded name. A compiled name that differs from the function's was chosen by the program's `repr=`, or by us, and stays."""
     return readable(one) if compiled == one.function else compiled
 
 
@@ -109,7 +108,7 @@ def _details(kernel: Any, one: Specialization) -> dict[str, Any]:
     name = readable(one)
     ours = kernel.name == one.function or kernel.name.startswith(name)
     if ours and kernel.name != one.function:
-        _taken.setdefault(kernel.name, tuple(suffixes(one)))
+        _names_in_use.setdefault(kernel.name, tuple(suffixes(one)))
     binary = getattr(kernel, "kernel", None)
     return {
         "constexprs": {name: stable(value) for name, value in one.constexprs},
@@ -131,15 +130,15 @@ def _is_inductors(source: Any) -> bool:
 
 
 class _Named(threading.local):
-    """The source that this thread is making IR of, and its name."""
+    """The function whose IR this thread is making, and its name in the binary."""
 
     function: Any = None
     name: str = ""
 
 
 _now = _Named()
-_taken: dict[str, tuple[str, ...]] = {}
-"""Names in binaries of this process → the suffixes of the specialization."""
+_names_in_use: dict[str, tuple[str, ...]] = {}
+"""Names used in this process's binaries → the suffixes of their specialization."""
 
 
 def _name_binaries(source: Any) -> None:
@@ -161,7 +160,7 @@ def _name_binaries(source: Any) -> None:
 
 @contextlib.contextmanager
 def _naming(source: Any, arguments: list[Any]) -> Iterator[None]:
-    """While IR is made, the kernel's function answers with our name. Other threads may compile the same function meanwhile."""
+    """Makes the kernel's function return our name while IR is made, in this thread only: others may compile the same function."""
     name = ""
     try:
         name = _binary_name(source, arguments)
@@ -176,17 +175,17 @@ def _naming(source: Any, arguments: list[Any]) -> Iterator[None]:
 
 
 def _binary_name(source: Any, arguments: list[Any]) -> str:
-    """Empty: it keeps its own."""
+    """The name in the binary; empty: the function's own."""
     options = next((each for each in arguments if hasattr(each, "num_warps")), None)
     one = None if options is None or _is_inductors(source) else specialization(source, options)
     if one is None:
         return ""
-    _ask_us(source.fn)
+    _wrap_repr(source.fn)
     return _free_name(one)
 
 
-def _ask_us(function: Any) -> None:
-    """A kernel's `repr` goes by us from here on. It is a method of Triton's class; up to 3.3, a member of each function."""
+def _wrap_repr(function: Any) -> None:
+    """Wraps the `repr` of kernels, which Triton calls for the name: a method of its class; up to 3.3, a member of each function."""
     holder = next((one for one in type(function).__mro__ if "repr" in vars(one)), None)
     if holder is None and not hasattr(function.repr, _DONE):
         function.repr = functools.partial(_repr, function.repr, function)
@@ -208,11 +207,11 @@ def _repr(own: Callable[[Any], str], function: Any, specialization: Any) -> str:
 
 
 def _free_name(one: Specialization) -> str:
-    """The readable name, or with a suffix if another specialization has taken it in this process: its types where these differ."""
+    """The readable name, with a suffix if another specialization has it in this process: its types, if these differ."""
     name, own = readable(one), tuple(suffixes(one))
-    first = _taken.setdefault(name, own)
+    first = _names_in_use.setdefault(name, own)
     if first == own:
         return name
-    if len(own) > 1 and first[0] != own[0] and _taken.setdefault(f"{name}_{own[0]}", own) == own:
+    if len(own) > 1 and first[0] != own[0] and _names_in_use.setdefault(f"{name}_{own[0]}", own) == own:
         return f"{name}_{own[0]}"
     return f"{name}_{own[-1]}"

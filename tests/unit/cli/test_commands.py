@@ -71,7 +71,7 @@ def test_help_of_a_command_says_how_it_is_called_and_gives_an_example() -> None:
         (["frobnicate"], "there is no command frobnicate: aiflame -h lists them"),
         (["runs/a.aiflame/"], "runs/a.aiflame/ is no command: did you mean aiflame open runs/a.aiflame/?"),
         (["--versoin"], "there is no option --versoin: did you mean --version?"),
-        (["-x"], "there is no option -x: aiflame -h lists what there is"),
+        (["-x"], "there is no option -x: aiflame -h lists all options"),
         (["top", "--metrc", "gpu-time"], "top has no option --metrc: did you mean --metric?"),
         (["top", "--met=gpu-time"], "top has no option --met: did you mean --metric?"),
         (["report", "--base", "x"], "report has no option --base: did you mean --baseline or --base-ranks?"),

@@ -18,7 +18,7 @@ from rich.console import Console
 from aiflame.analyze.intra.kernels import intra
 from aiflame.intra.cta_ring import straight
 from aiflame.intra.decode import MAGIC, Layout, records
-from aiflame.intra.tables import Made, Ran, tables
+from aiflame.intra.tables import IntraTables, LaunchTimes, tables
 from aiflame.render.terminal.intra_table import print_intra
 
 LOAD = 0
@@ -165,7 +165,7 @@ class TestTables:
         }  # fmt: skip
         return self.made.frame(), framed(head, bytes(ring.memory))
 
-    def made_of(self, tmp_path: Path, ran: Ran | None = None, frames: Sequence[bytes] = ()) -> Made:
+    def made_of(self, tmp_path: Path, ran: LaunchTimes | None = None, frames: Sequence[bytes] = ()) -> IntraTables:
         return tables(0, read_written(tmp_path / "7.captures", *(frames or self.frames())), lambda kernel, launch: ran)
 
     def test_tell_how_many_of_the_launchs_ctas_were_read(self, tmp_path: Path) -> None:
@@ -176,14 +176,14 @@ class TestTables:
 
     def test_end_when_the_kernel_did(self, tmp_path: Path) -> None:
         """Where nothing else tells what the device's timer is in the profile's clock: the last CTA's end is the kernel's."""
-        found = self.made_of(tmp_path, Ran(40_000, 2_000_000))
+        found = self.made_of(tmp_path, LaunchTimes(40_000, 2_000_000))
         assert found.tables["intra_ctas"]["end_ns"].max() == 2_000_000
 
     def test_keep_to_what_other_launches_tell(self, tmp_path: Path) -> None:
         first = Cta(0, begin=BEGIN_NS + 10**7, end=BEGIN_NS + 10**7 + 500, warps=cta(0).warps)
         kernel, ring = self.frames()
         shift = 77_000 - BEGIN_NS
-        rans = iter([Ran(77_000 - 300, 10**9), Ran(first.begin + shift, first.end + shift)])
+        rans = iter([LaunchTimes(77_000 - 300, 10**9), LaunchTimes(first.begin + shift, first.end + shift)])
         made = tables(
             0, read_written(tmp_path / "7.captures", kernel, ring, self.made.launch(first)), lambda kernel, launch: next(rans)
         )  # fmt: skip

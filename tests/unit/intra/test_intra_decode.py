@@ -16,7 +16,7 @@ from intra_captures import Cta, Kernel, Record, framed, read_written, scope, spa
 from aiflame.errors import AiflameError
 from aiflame.intra.captures import HEAD, MAGIC, Captures, read
 from aiflame.intra.decode import Layout, nested, opened, paired, records
-from aiflame.intra.tables import Ran, tables
+from aiflame.intra.tables import LaunchTimes, tables
 from aiflame.profile.folder.door import Folder
 
 LOAD, DOT, LOOP = 0, 1, 2
@@ -39,7 +39,7 @@ def decoded(kernel: Kernel, *ctas: Cta) -> tuple[list[tuple[int, int, int, int, 
     return list(zip(*(column.tolist() for column in (*columns, *clocks)), strict=True)), both.unpaired
 
 
-def made(tmp_path: Path, *frames: bytes, ran: Ran | None = None, most_spans: int = 1000) -> dict[str, pl.DataFrame]:
+def made(tmp_path: Path, *frames: bytes, ran: LaunchTimes | None = None, most_spans: int = 1000) -> dict[str, pl.DataFrame]:
     return tables(0, found_in(tmp_path, *frames), lambda kernel, launch: ran, most_spans).tables
 
 
@@ -273,7 +273,7 @@ def test_records_lie_within_their_cta_whatever_was_measured(tmp_path: Path) -> N
 def test_a_launch_stands_where_the_device_says_that_its_kernel_ran(tmp_path: Path) -> None:
     kernel = Kernel("k", SCOPES, warps=1)
     ctas = [Cta(n, sm=n, begin=5000 + 100 * n, end=6000 + 100 * n, warps={0: spans((LOAD, 0, 400))}) for n in range(2)]
-    found = made(tmp_path, kernel.frame(), kernel.launch(*ctas), ran=Ran(90_000, 92_000))
+    found = made(tmp_path, kernel.frame(), kernel.launch(*ctas), ran=LaunchTimes(90_000, 92_000))
     assert found["intra_ctas"]["begin_ns"].to_list() == [90_000, 90_100]
 
 

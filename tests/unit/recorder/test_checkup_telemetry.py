@@ -34,11 +34,11 @@ def test_cpus_that_tell_their_energy(tmp_path: Path) -> None:
 def test_cpus_that_tell_root_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, {"proc/meminfo": MEMINFO, f"{ZONE}/name": "package-0", f"{ZONE}/energy_uj": 7})
 
-    class Refused(base.Kept):
+    class Refused(base.OpenFile):
         def __init__(self, path: Path, most: int = 0) -> None:
             raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(base, "Kept", Refused)
+    monkeypatch.setattr(base, "OpenFile", Refused)
     _, energy = telemetry_findings(tmp_path)
     assert energy.state is State.LIMITED
     assert "energy_uj" in energy.mend

@@ -183,7 +183,7 @@ def test_what_may_not_be_read_is_named_and_has_no_values(root: Path, monkeypatch
     def refuse(path: Path, most: int = 0) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(base, "Kept", refuse)
+    monkeypatch.setattr(base, "OpenFile", refuse)
     header = SysfsSource("rapl", vendors.rapl(root)).begin()
     assert header is not None
     assert header.series == ()

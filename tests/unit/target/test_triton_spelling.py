@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiflame.target import triton_names
-from aiflame.target.triton_spelling import LONGEST, readable, specialization, suffixes
+from aiflame.target.triton_specialization import LONGEST, readable, specialization, suffixes
 
 
 def source(

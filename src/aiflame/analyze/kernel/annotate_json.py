@@ -1,4 +1,4 @@
-"""A kernel in detail, for programs. Keys are only ever added; percentages are of the samples of the cubin that is shown."""
+"""A kernel in detail, for programs. Keys are only ever added; percentages refer to the samples of the shown cubin."""
 
 from __future__ import annotations
 

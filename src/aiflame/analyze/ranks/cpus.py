@@ -101,7 +101,7 @@ def _what(profile: Tables, trie: Functions, rows: pl.DataFrame, labels: list[str
 
 
 def _outside_of_calls(rows: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """A thread in a blocking call communicates, whatever its samples show: only the parts of samples outside of calls are kept."""
+    """Keeps the parts of samples outside of blocking calls: inside a call a thread communicates, even if its samples show other code."""
     parts = []
     inside = calls.filter("blocking")
     for (thread,), own in rows.partition_by("thread", as_dict=True).items():

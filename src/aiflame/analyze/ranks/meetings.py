@@ -76,8 +76,7 @@ class Meetings:
 
     @property
     def own_late(self) -> Floats:
-        """The part of that which arose since the collective before; 0 for ranks in time."""
-        """The part of a rank's lateness that arose since the collective before."""
+        """The part of a rank's lateness that arose since the previous collective; 0 for ranks in time."""
         late, excess = self.late, self.own - lower_median(self.own)
         owed = np.zeros(len(self.ranks))
         own = np.zeros_like(late)

@@ -51,7 +51,7 @@ class Late:
     late_ns: int
     """After the median rank."""
     own_ns: int
-    """The part of that which arose since the collective before; the remainder it brought along."""
+    """The part of its lateness that arose since the previous collective; it was late by the remainder already."""
     waited_ns: int
     """By all other ranks together."""
     waiting: int

@@ -32,9 +32,9 @@ class Scopes:
     weights: pl.DataFrame
     """process, name (of a kernel, as compiled), node (of the forest, 0: the kernel's own), weight"""
 
-    def divide(self, ran: pl.DataFrame, value: Ints) -> tuple[Ints, Ints, Ints]:
+    def divide(self, executions: pl.DataFrame, value: Ints) -> tuple[Ints, Ints, Ints]:
         """The value of each row (`process`, `name`) that has scopes, divided: row, node, value. Sums do not change."""
-        rows = ran.select(pl.col("process").cast(pl.UInt32), "name").with_row_index("row")
+        rows = executions.select(pl.col("process").cast(pl.UInt32), "name").with_row_index("row")
         parts = rows.join(self.weights, on=_KEY).sort("row", "node")
         row, node = parts["row"].to_numpy().astype(np.int64), parts["node"].to_numpy()
         return row, node, scaled(row, parts["weight"].to_numpy(), value[row])

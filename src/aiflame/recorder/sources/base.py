@@ -12,30 +12,30 @@ from typing import Protocol
 from aiflame.profile.folder.telemetry_files import Header, Series
 
 Look = tuple[int, int, list[float]]
-"""When (CLOCK_MONOTONIC), a key (0 where records have none), and a value for each series."""
+"""Time (CLOCK_MONOTONIC), key (0 where records have none), and a value for each series."""
 NOTHING = math.nan
 
-Found = tuple[Series, Path]
+SysfsValue = tuple[Series, Path]
 """A series, and the file of sysfs that holds its value."""
 
 
 class Source(Protocol):
     name: str
     every: int
-    """Of so many intervals: what changes slowly, or is many, is read more rarely."""
+    """Intervals between two looks: sources that change slowly, or have many values, are read less often."""
     thread: str
-    """Sources of one thread wait for each other: a driver that hangs has its own."""
+    """The thread that reads the source. Sources of one thread wait for each other, so a driver that may hang has its own thread."""
 
     def begin(self) -> Header | None:
-        """Called once, in the thread that will look; None: there is nothing of its kind here."""
+        """Called once, in the thread that will look; None: this machine has no such values."""
 
     def look(self) -> Iterable[Look]: ...
 
     def end(self) -> None: ...
 
 
-class Kept:
-    """A file of /proc or /sys that stays open, since it is read again and again. Reading it never fails: what is gone is empty."""
+class OpenFile:
+    """A file of /proc or /sys that stays open, since it is read again and again. Reading a file that is gone gives nothing."""
 
     def __init__(self, path: Path, most: int = 1 << 16) -> None:
         self._most = most
@@ -59,18 +59,18 @@ class Kept:
 
 
 class SysfsSource:
-    """Values that each have a file of their own."""
+    """Values that each have their own file."""
 
-    def __init__(self, name: str, found: Sequence[Found], every: int = 1, thread: str = "devices") -> None:
+    def __init__(self, name: str, values: Sequence[SysfsValue], every: int = 1, thread: str = "devices") -> None:
         self.name, self.every, self.thread = name, every, thread
-        self._found = found
-        self._files: list[Kept] = []
+        self._values = values
+        self._files: list[OpenFile] = []
 
     def begin(self) -> Header | None:
         readable, unreadable = [], []
-        for series, path in self._found:
+        for series, path in self._values:
             try:
-                file = Kept(path, 128)
+                file = OpenFile(path, 128)
             except OSError:
                 unreadable.append(series)
                 continue

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from aiflame.profile.folder.telemetry_files import Header, Series
-from aiflame.recorder.sources.base import Found, Kept, Look, natural, text
+from aiflame.recorder.sources.base import Look, OpenFile, SysfsValue, natural, text
 
 _STATES = ("user", "system", "iowait", "idle")
 _PACKAGES = ("coretemp", "k10temp", "zenpower")
@@ -21,14 +21,14 @@ class CpuTimes:
     name, thread = "cpu", "system"
 
     def __init__(self, root: Path, cores: bool) -> None:
-        self.every = 10 if cores else 2  # ticks are of 10 ms: they tell little in 50, of a single core still less
+        self.every = 10 if cores else 2  # a tick is 10 ms: too coarse for intervals of 50 ms, and still more so for a single core
         self._cores, self._path = cores, root / "proc/stat"
-        self._file: Kept | None = None
+        self._file: OpenFile | None = None
         self._names: list[str] = []
 
     def begin(self) -> Header | None:
         try:
-            self._file = Kept(self._path, 1 << 18)
+            self._file = OpenFile(self._path, 1 << 18)
         except OSError:
             return None
         lines = self._lines()
@@ -46,13 +46,13 @@ class CpuTimes:
 
     def look(self) -> list[Look]:
         now = time.monotonic_ns()
-        told = {}
+        ticks_of = {}
         for line in self._lines():
             name, *ticks = line.split()
             user, nice, system, idle, iowait, irq, softirq = (float(one) for one in ticks[:7])
-            told[name.decode()] = [user + nice, system + irq + softirq, iowait, idle]
+            ticks_of[name.decode()] = [user + nice, system + irq + softirq, iowait, idle]
         nothing = [float("nan")] * len(_STATES)
-        return [(now, 0, [value for name in self._names for value in told.get(name, nothing)])]  # a core may be switched off
+        return [(now, 0, [value for name in self._names for value in ticks_of.get(name, nothing)])]  # a core may be switched off
 
     def end(self) -> None:
         if self._file is not None:
@@ -66,20 +66,20 @@ class CpuTimes:
         return [line for line in data.split(b"\n")[1:] if line.startswith(b"cpu")]
 
 
-def frequencies(root: Path) -> list[Found]:
+def frequencies(root: Path) -> list[SysfsValue]:
     cores = sorted((root / "sys/devices/system/cpu").glob("cpu[0-9]*"), key=natural)
-    found = [(core.name.removeprefix("cpu"), core / "cpufreq/scaling_cur_freq") for core in cores]
-    return [(Series(f"core {number}", "frequency", "MHz", 1e-3), path) for number, path in found if path.exists()]
+    files = [(core.name.removeprefix("cpu"), core / "cpufreq/scaling_cur_freq") for core in cores]
+    return [(Series(f"core {number}", "frequency", "MHz", 1e-3), path) for number, path in files if path.exists()]
 
 
-def temperatures(root: Path) -> list[Found]:
+def temperatures(root: Path) -> list[SysfsValue]:
     """Of each package, by its sensor's driver."""
-    found: list[Found] = []
+    values: list[SysfsValue] = []
     for sensor in sorted((root / "sys/class/hwmon").glob("hwmon*"), key=natural):
         if text(sensor / "name") not in _PACKAGES:
             continue
         for label in sorted(sensor.glob("temp*_label"), key=natural):
             if text(label).startswith(_PACKAGE_LABELS):
                 path = label.with_name(label.name.replace("_label", "_input"))
-                found.append((Series(text(label), "temperature", "°C", 1e-3), path))
-    return found
+                values.append((Series(text(label), "temperature", "°C", 1e-3), path))
+    return values

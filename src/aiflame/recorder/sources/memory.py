@@ -1,4 +1,4 @@
-"""Memory: of the machine, and of the processes that are recorded."""
+"""Memory of the machine and of the recorded processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.telemetry_files import Header, Series
 from aiflame.profile.spool.open_lives import Reader
-from aiflame.recorder.sources.base import NOTHING, Kept, Look
+from aiflame.recorder.sources.base import NOTHING, Look, OpenFile
 
 _FIELDS = (b"MemTotal:", b"MemAvailable:", b"Cached:", b"Dirty:", b"SwapTotal:", b"SwapFree:")
 _MOST_PROCESSES = 256
@@ -22,23 +22,23 @@ class Memory:
 
     def __init__(self, root: Path) -> None:
         self._path = root / "proc/meminfo"
-        self._file: Kept | None = None
+        self._file: OpenFile | None = None
 
     def begin(self) -> Header | None:
         try:
-            self._file = Kept(self._path)
+            self._file = OpenFile(self._path)
         except OSError:
             return None
         return Header(self.name, tuple(Series("", name, "bytes", 1024) for name in ("used", "available", "cached", "dirty", "swap used")))
 
     def look(self) -> list[Look]:
         assert self._file is not None
-        now, told = time.monotonic_ns(), dict.fromkeys(_FIELDS, NOTHING)
+        now, fields = time.monotonic_ns(), dict.fromkeys(_FIELDS, NOTHING)
         for line in self._file.read().split(b"\n"):
             name, _, value = line.partition(b" ")
-            if name in told:
-                told[name] = float(value.split()[0])
-        total, available, cached, dirty, swap, free = told.values()
+            if name in fields:
+                fields[name] = float(value.split()[0])
+        total, available, cached, dirty, swap, free = fields.values()
         return [(now, 0, [total - available, available, cached, dirty, swap - free])]
 
     def end(self) -> None:
@@ -47,7 +47,7 @@ class Memory:
 
 
 class Processes:
-    """/proc/PID/statm of each process that is recorded: who has a folder in the spool, or a record of `lives.table` without an end."""
+    """/proc/PID/statm of each recorded process: those with a folder in the spool, or with a record of `lives.table` that has no end."""
 
     name, every, thread = "process", 10, "system"
 
@@ -65,9 +65,9 @@ class Processes:
         now = time.monotonic_ns()
         self._begun |= {str(pid) for pid, _ in self._lives.unfinished(self._spool)} if self._spool is not None else set()
         pids = {folder.partition(".")[0] for folder in folders[-_MOST_PROCESSES:]} | set(list(self._begun)[:_MOST_PROCESSES])
-        found = {pid: pages for pid in pids if pid.isdecimal() and (pages := self._resident(pid)) is not None}
-        self._begun -= pids - found.keys()
-        return [(now, int(pid), [pages]) for pid, pages in found.items()]
+        resident = {pid: pages for pid in pids if pid.isdecimal() and (pages := self._resident(pid)) is not None}
+        self._begun -= pids - resident.keys()
+        return [(now, int(pid), [pages]) for pid, pages in resident.items()]
 
     def _resident(self, pid: str) -> float | None:
         """None: it has ended."""

@@ -1,7 +1,7 @@
-"""NVIDIA GPUs, by NVML. It is loaded only where the driver's device nodes are, and asked in threads of its own: its calls may take long, or
+"""NVIDIA GPUs, by NVML. It is loaded only where the driver's device nodes exist, and called in its own threads: its calls may take long, or
 hang where a device has fallen off its bus.
 
-Energy and power are read by themselves and often. What else is asked goes at a slower pace, and what goes over links in another thread.
+Energy and power are read often, by a source of their own. Other values are read less often, and link traffic in another thread.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def is_there(root: Path) -> bool:
 
 
 class Shared:
-    """NVML, started once, by the first of the threads that ask it."""
+    """NVML, started once, by the first thread that needs it."""
 
     def __init__(self, library: str = LIBRARY) -> None:
         self._library, self._lock = library, Lock()
@@ -48,7 +48,7 @@ class Shared:
 
 @dataclass(slots=True)
 class Nvidia:
-    """One device, looked at one way. NVML is never shut down: the process ends soon, and another thread may hang in it."""
+    """Some values of one device. NVML is never shut down: the process ends soon, and another thread may hang in it."""
 
     shared: Shared
     index: int
@@ -70,7 +70,7 @@ class Nvidia:
     def look(self) -> list[Look]:
         before = time.monotonic_ns()
         values = [value() for value in self._values or ()]
-        # The counter of energy is asked first; what follows may take its time.
+        # `before` is the time of the energy counter, which is read first; reading the other values may take long.
         return [(before, 0, values)]
 
     def end(self) -> None:
@@ -78,7 +78,7 @@ class Nvidia:
 
 
 def nvidia_gpus(root: Path, library: str = LIBRARY) -> list[Nvidia]:
-    """Sources of all devices; none of them is asked yet."""
+    """Sources of all devices. Does not call NVML yet."""
     if not is_there(root):
         return []
     nodes = [node.name.removeprefix("nvidia") for node in (root / "dev").glob("nvidia[0-9]*")]

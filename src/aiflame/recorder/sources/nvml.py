@@ -1,6 +1,6 @@
-"""NVIDIA's management library, as far as we ask it: by ctypes, so that recording needs nothing but the driver.
+"""The functions of NVIDIA's management library that we use, by ctypes: recording needs nothing but the driver.
 
-Numbers of functions, fields and layouts: nvml.h. A question that a device does not answer is NaN.
+Numbers of functions, fields and layouts: nvml.h. Values that a device does not report are NaN.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Field(IntEnum):
     POWER_INSTANT = 186
     """mW. nvmlDeviceGetPowerUsage gives the mean of a second on most devices, and takes 3 ms."""
     PCIE_SENT = 197
-    """bytes; answered in less than a millisecond, where nvmlDeviceGetPcieThroughput looks on for 20"""
+    """bytes; answered in less than a millisecond, where nvmlDeviceGetPcieThroughput measures for 20"""
     PCIE_RECEIVED = 198
 
 
@@ -94,13 +94,13 @@ class Nvml:
         count = ctypes.c_uint()
         if self._library.nvmlDeviceGetCount_v2(ctypes.byref(count)) != _SUCCESS:
             return []
-        found = []
+        result = []
         for index in range(count.value):
             handle = ctypes.c_void_p()
-            # Of a device that this process may not use there is no handle.
+            # A device that this process may not use has no handle.
             if self._library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)) == _SUCCESS:
-                found.append(Device(self._library, handle, index))
-        return found
+                result.append(Device(self._library, handle, index))
+        return result
 
     def close(self) -> None:
         self._library.nvmlShutdown()
@@ -116,8 +116,8 @@ class Device:
 
     def pci(self) -> str:
         """`00000000:1B:00.0`"""
-        found = _Pci()
-        return found.bus_id.decode(errors="replace") if self._ask("nvmlDeviceGetPciInfo_v3", found) else ""
+        address = _Pci()
+        return address.bus_id.decode(errors="replace") if self._ask("nvmlDeviceGetPciInfo_v3", address) else ""
 
     def energy(self) -> float:
         """mJ since the driver was loaded"""
@@ -128,7 +128,7 @@ class Device:
         return float(self._uint.value) if self._ask("nvmlDeviceGetPowerUsage", self._uint) else math.nan
 
     def utilization(self) -> tuple[float, float]:
-        """% of the last moments: in which a kernel ran, in which memory was read or written"""
+        """% of the last moments in which a kernel ran, and in which memory was read or written"""
         if not self._ask("nvmlDeviceGetUtilizationRates", self._utilization):
             return math.nan, math.nan
         return float(self._utilization.gpu), float(self._utilization.memory)
@@ -148,7 +148,7 @@ class Device:
         return float(self._uint.value) if answered else math.nan
 
     def fields(self, of: Sequence[Field]) -> list[tuple[float, bool]]:
-        """The value of each, and whether it is of 32 bits and begins again."""
+        """The value of each field, and whether it is a 32-bit counter, which wraps."""
         asked = (_FieldValue * len(of))()
         for one, field in zip(asked, of, strict=True):
             one.field, one.scope = int(field), _ALL_LINKS if field in (Field.NVLINK_SENT, Field.NVLINK_RECEIVED) else 0
@@ -158,12 +158,12 @@ class Device:
         return [(_number(one), one.type == _UINT) for one in asked]
 
     def _ask(self, function: str, answer: ctypes.Structure | ctypes.c_uint | ctypes.c_ulonglong) -> bool:
-        found = self._function(function)
-        return found is not None and found(self._handle, ctypes.byref(answer)) == _SUCCESS
+        entry = self._function(function)
+        return entry is not None and entry(self._handle, ctypes.byref(answer)) == _SUCCESS
 
     def _text(self, function: str, size: int) -> str:
-        buffer, found = ctypes.create_string_buffer(size), self._function(function)
-        return buffer.value.decode(errors="replace") if found is not None and found(self._handle, buffer, size) == _SUCCESS else ""
+        buffer, entry = ctypes.create_string_buffer(size), self._function(function)
+        return buffer.value.decode(errors="replace") if entry is not None and entry(self._handle, buffer, size) == _SUCCESS else ""
 
     def _function(self, name: str) -> ctypes._NamedFuncPointer | None:
         """None: this driver is older than the function."""

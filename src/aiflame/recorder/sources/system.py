@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from aiflame.profile.folder.telemetry_files import Header, Series
-from aiflame.recorder.sources.base import NOTHING, Kept, Look
+from aiflame.recorder.sources.base import NOTHING, Look, OpenFile
 
 _NO_DISK = re.compile(r"(loop|ram|zram|sr|fd)\d")
 _SECTOR = 512
@@ -22,12 +22,12 @@ class Disks:
 
     def __init__(self, root: Path) -> None:
         self._path, self._blocks = root / "proc/diskstats", root / "sys/block"
-        self._file: Kept | None = None
+        self._file: OpenFile | None = None
         self._names: list[bytes] = []
 
     def begin(self) -> Header | None:
         try:
-            self._file = Kept(self._path)
+            self._file = OpenFile(self._path)
         except OSError:
             return None
         names = [name.decode() for name in self._rows()]
@@ -52,7 +52,7 @@ class Disks:
             self._file.close()
 
     def _rows(self) -> dict[bytes, list[bytes]]:
-        """By name, what follows it."""
+        """The columns after the name of each disk, by its name."""
         assert self._file is not None
         lines = (line.split() for line in self._file.read().split(b"\n"))
         return {fields[2]: fields[3:] for fields in lines if len(fields) > 12}
@@ -65,12 +65,12 @@ class Networks:
 
     def __init__(self, root: Path) -> None:
         self._path = root / "proc/net/dev"
-        self._file: Kept | None = None
+        self._file: OpenFile | None = None
         self._names: list[bytes] = []
 
     def begin(self) -> Header | None:
         try:
-            self._file = Kept(self._path)
+            self._file = OpenFile(self._path)
         except OSError:
             return None
         self._names = list(self._rows())[:_MOST]
@@ -99,13 +99,13 @@ class Pressure:
 
     def __init__(self, root: Path) -> None:
         self._folder = root / "proc/pressure"
-        self._files: list[Kept] = []
+        self._files: list[OpenFile] = []
 
     def begin(self) -> Header | None:
         series = []
         for resource in ("cpu", "memory", "io"):
             try:
-                file = Kept(self._folder / resource)
+                file = OpenFile(self._folder / resource)
             except OSError:
                 continue
             if not file.read():  # switched off when the system was started

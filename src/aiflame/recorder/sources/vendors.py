@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from aiflame.profile.folder.telemetry_files import Series
-from aiflame.recorder.sources.base import Found, natural, text
+from aiflame.recorder.sources.base import SysfsValue, natural, text
 
 _INTEL, _AMD = "0x8086", "0x1002"
 _WORD = 4
 """InfiniBand counts data in words of 4 bytes."""
 
 
-def intel_gpus(root: Path) -> list[Found]:
+def intel_gpus(root: Path) -> list[SysfsValue]:
     """i915 and xe: how long the graphics units rested (rc6), their frequency, and hwmon's energy."""
-    found: list[Found] = []
+    values: list[SysfsValue] = []
     for card, device, identity in _cards(root, _INTEL):
         units = sorted([*card.glob("gt/gt*"), *device.glob("tile*/gt*")])
         # The units of a GPU beyond the first have a number in their name.
@@ -30,13 +30,13 @@ def intel_gpus(root: Path) -> list[Found]:
         for sensor in sorted(device.glob("hwmon/hwmon*"))[:1]:
             files.append((sensor / "energy1_input", Series(name, "energy", "J", 1e-6, identity=identity)))
             files.append((sensor / "temp1_input", Series(name, "temperature", "°C", 1e-3, identity=identity)))
-        found += [(series, path) for path, series in files if path.exists()]
-    return found
+        values += [(series, path) for path, series in files if path.exists()]
+    return values
 
 
-def amd_gpus(root: Path) -> list[Found]:
+def amd_gpus(root: Path) -> list[SysfsValue]:
     """amdgpu"""
-    found: list[Found] = []
+    values: list[SysfsValue] = []
     for card, device, identity in _cards(root, _AMD):
         sensors = sorted(device.glob("hwmon/hwmon*"))
         sensor = sensors[0] if sensors else device
@@ -51,17 +51,17 @@ def amd_gpus(root: Path) -> list[Found]:
             (sensor / "freq2_input", "memory clock", "MHz", 1e-6),
         )
         name = text(device / "product_name") or "AMD GPU"
-        found += [
+        values += [
             (Series(f"{name} [{_number(card)}]", what, unit, scale, identity=identity), path)
             for path, what, unit, scale in files
             if path.exists()
         ]
-    return found
+    return values
 
 
-def rapl(root: Path) -> list[Found]:
-    """The energy of CPUs, by package, and of what is told beside: cores, memory. Since Linux 5.10 only root may read it."""
-    found: list[Found] = []
+def rapl(root: Path) -> list[SysfsValue]:
+    """The energy of each CPU package, and of its cores and memory where reported. Since Linux 5.10 only root may read it."""
+    values: list[SysfsValue] = []
     zones = root / "sys/class/powercap"
     for zone in sorted(zones.glob("intel-rapl:*")):
         parts = zone.name.split(":")[1:]
@@ -71,29 +71,29 @@ def rapl(root: Path) -> list[Found]:
         device = own if len(parts) == 1 else f"{outer} {own}"
         most = text(zone / "max_energy_range_uj")
         wraps = float(most) if most.isdecimal() else 0.0
-        found.append((Series(device, "energy", "J", 1e-6, wraps=wraps), zone / "energy_uj"))
-    return found
+        values.append((Series(device, "energy", "J", 1e-6, wraps=wraps), zone / "energy_uj"))
+    return values
 
 
-def infiniband(root: Path) -> list[Found]:
-    found: list[Found] = []
+def infiniband(root: Path) -> list[SysfsValue]:
+    values: list[SysfsValue] = []
     for port in sorted((root / "sys/class/infiniband").glob("*/ports/*"), key=lambda path: (path.parts[-3], natural(path))):
         device = f"{port.parts[-3]} port {port.name}"
         files = (("port_rcv_data", "received"), ("port_xmit_data", "sent"))
-        found += [
+        values += [
             (Series(device, name, "bytes/s", _WORD, rate=True), port / "counters" / file)
             for file, name in files
             if (port / "counters" / file).exists()
         ]
         waited = port / "counters/port_xmit_wait"
         if waited.exists():
-            found.append((Series(device, "waited to send", "ticks/s", rate=True), waited))
-    return found
+            values.append((Series(device, "waited to send", "ticks/s", rate=True), waited))
+    return values
 
 
-def slingshot(root: Path) -> list[Found]:
-    """Cassini NICs: each file has a value and when the driver last asked the device for it."""
-    found: list[Found] = []
+def slingshot(root: Path) -> list[SysfsValue]:
+    """Cassini NICs: each file has a value and the time when the driver last read it from the device."""
+    values: list[SysfsValue] = []
     for nic in sorted((root / "sys/class/cxi").glob("cxi*"), key=natural):
         folder = nic / "device/telemetry"
         files = (
@@ -102,8 +102,8 @@ def slingshot(root: Path) -> list[Found]:
             ("hni_pkts_recv_by_tc_0", "packets received", "packets/s"),
             ("hni_pkts_sent_by_tc_0", "packets sent", "packets/s"),
         )
-        found += [(Series(nic.name, name, unit, rate=True), folder / file) for file, name, unit in files if (folder / file).exists()]
-    return found
+        values += [(Series(nic.name, name, unit, rate=True), folder / file) for file, name, unit in files if (folder / file).exists()]
+    return values
 
 
 def _cards(root: Path, vendor: str) -> list[tuple[Path, Path, str]]:

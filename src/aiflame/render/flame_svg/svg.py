@@ -58,7 +58,7 @@ def write_diff(
 ) -> None:
     """Draw a tree with the metrics `base` and `new`: red grew, blue shrank, widths by `new`.
 
-    What is only in the base has no width; the file says how much that is and shows it when widths are switched to the base.
+    Frames that are only in the base have no width; the file gives their total, and shows them when widths are switched to the base.
     """
     layout = lay_out(tree, ("new", "base"), max_nodes, min_share)
     css = diff_steps(layout.total[1], layout.total[0]) + len(DIFF_STEPS)
@@ -150,7 +150,7 @@ def _kind_chips(layout: Layout, kinds: NDArray[np.uint8]) -> list[still.Chip]:
 
 
 def kind_totals(layout: Layout, kinds: NDArray[np.uint8]) -> list[int]:
-    """For each kind what is spent in or below a frame of it; a frame inside another of its kind does not count again."""
+    """For each kind, the total of its frames with their callees; a frame inside another of its kind does not count again."""
     bit = np.uint32(1) << kinds.astype(np.uint32)
     enclosing = np.zeros(len(layout), dtype=np.uint32)
     for level in nodes.levels(layout.depth):

@@ -55,7 +55,7 @@ def policy(script: str, style: str, *, served: bool) -> str:
 
 
 def palette() -> dict[str, dict[int | str, list[str]]]:
-    """theme → kind → the colour of each shade; and those of labels, of what a search finds, and of changes from gone to new."""
+    """theme → kind → the colours of its shades; also the colours of labels, search matches, and changes from gone to new."""
     return {theme: {**_kinds(theme), **_others(theme)} for theme in ("light", "dark")}
 
 
@@ -108,10 +108,10 @@ def _script(text: str) -> str:
 
 
 def _filled(text: str, **values: str) -> str:
-    """In one pass, so that no value is looked into."""
+    """Fills in `{name}` in one pass, so that braces in values stay."""
     parts = text.split("{")
-    found = [parts[0]]
+    pieces = [parts[0]]
     for part in parts[1:]:
-        name, _, rest = part.partition("}")
-        found += [values[name], rest]
-    return "".join(found)
+        name, _, following = part.partition("}")
+        pieces += [values[name], following]
+    return "".join(pieces)

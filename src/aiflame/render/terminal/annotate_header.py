@@ -112,5 +112,5 @@ def _others(answer: Annotation) -> str:
 
     parts = [part(kernel) for kernel in answer.others[:_OTHERS]]
     more = f", and {len(answer.others) - _OTHERS} more" if len(answer.others) > _OTHERS else ""
-    what = "samples" if answer.total_samples and answer.kernel.samples else "GPU time"
-    return f"also matches (share of all {what}): {', '.join(parts)}{more}"
+    unit = "samples" if answer.total_samples and answer.kernel.samples else "GPU time"
+    return f"also matches (share of all {unit}): {', '.join(parts)}{more}"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from aiflame.errors import AiflameError
 from aiflame.intra.captures import FOLDER, SUFFIX, Captures, Kernel, Launch, pids, read
-from aiflame.intra.tables import Ran, tables
+from aiflame.intra.tables import LaunchTimes, tables
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.schema.tables_intra import TABLES
 from aiflame.profile.tables.store import Profile
@@ -91,24 +91,24 @@ class _Runs:
     shared: NDArray[np.int64]
 
     def at(self, correlation: int) -> int | None:
-        found = np.flatnonzero(self.correlation == correlation)
-        return int(found[0]) if len(found) else None
+        rows = np.flatnonzero(self.correlation == correlation)
+        return int(rows[0]) if len(rows) else None
 
-    def launched_from(self, begin_ns: int, build: tuple[int, int], taken: set[int]) -> int | None:
-        """The first that nobody has taken; of its build where one of those near is: several kernels may have one name."""
+    def launched_from(self, begin_ns: int, build: tuple[int, int], assigned: set[int]) -> int | None:
+        """The first execution not yet assigned, from `begin_ns` on; one of the same build, if any is near: kernels may share a name."""
         start = int(np.searchsorted(self.launched, begin_ns))
         of_build = (self.registers[start:] == build[0]) & (self.shared[start:] == build[1])
         if not of_build[:NEAR].any():
             of_build[:] = True
-        return next((start + int(place) for place in np.flatnonzero(of_build) if start + int(place) not in taken), None)
+        return next((start + int(place) for place in np.flatnonzero(of_build) if start + int(place) not in assigned), None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Starts:
-    """When kernels of a process ran, by name and the moment of their launch."""
+    """Executions of a process's kernels, by name and time of launch; `assigned`: those already matched to launches."""
 
     by_name: dict[str, _Runs]
-    taken: dict[str, set[int]]
+    assigned: dict[str, set[int]]
 
     @staticmethod
     def of(profile: Profile, process: int, names: set[str]) -> _Starts:
@@ -139,8 +139,8 @@ class _Starts:
         by_name = {str(name): _Runs(*(rows[column].to_numpy() for column in columns)) for (name,), rows in parts.items()}
         return _Starts(by_name, {name: set() for name in by_name})
 
-    def find(self, kernel: Kernel, launch: Launch) -> Ran | None:
-        """By its number if the program knew it, else the first launch of that name from when the program said that it launches."""
+    def find(self, kernel: Kernel, launch: Launch) -> LaunchTimes | None:
+        """Matches a launch by its correlation number, if known; else to the first execution of that name after its recorded time."""
         runs = self.by_name.get(kernel.name)
         if runs is None:
             return None
@@ -148,11 +148,11 @@ class _Starts:
             at = runs.at(launch.correlation)
         elif launch.begin_ns:
             build = kernel.instrumented.registers, kernel.instrumented.shared
-            at = runs.launched_from(launch.begin_ns, build, self.taken[kernel.name])
+            at = runs.launched_from(launch.begin_ns, build, self.assigned[kernel.name])
         else:
             at = None
         if at is None:
             return None
-        self.taken[kernel.name].add(at)
+        self.assigned[kernel.name].add(at)
         start, end = int(runs.start_ns[at]), int(runs.end_ns[at])
-        return Ran(start, max(end, start))
+        return LaunchTimes(start, max(end, start))

@@ -382,5 +382,5 @@ def test_captures_that_cannot_be_read_stay_and_are_told_of(tmp_path: Path, monke
 def test_scopes_that_are_left_out_are_told(tmp_path: Path) -> None:
     found = profile_of(tmp_path / "p.aiflame", gemm(ONE_STAGE, one_stage, told={"left_out": 44}))
     assert [note for note in found.notes() if "scopes" in note] == [
-        "44 scopes inside kernels are not timed: only 256 of a kernel can be told apart, and the outermost were kept"
+        "44 scopes inside kernels are not timed: records distinguish only 256 in a kernel, and the outermost were kept"
     ]

@@ -2,16 +2,16 @@
 
 The word has the function's name, its constexprs in the order of its parameters, its warps and stages; usual values are left out:
 
-- a name of one word is kept up to six letters, of several their initials count: `HEAD_DIM=64` → `hd64`, `BLOCK_M=128` → `bm128`. A block
-  of nothing else is a block size: `BLOCK=256` and `BLOCK_SIZE=256` → `bs256`. Where two parameters of a function, or one and `w` or `s`,
-  would be spelled alike, all of these are spelled with more letters.
-- `True` is the name itself (`IS_CAUSAL` → `causal`); `False`, `None` and "" are nothing.
-- a type, a function or a text is spelled by its value: `ACTIVATION="relu"` → `relu`, `OUT_DTYPE=fp16` → `outfp16`.
+- a name of one word is kept up to six letters; a name of several words is reduced to initials: `HEAD_DIM=64` → `hd64`,
+  `BLOCK_M=128` → `bm128`. `BLOCK` alone counts as a block size: `BLOCK=256` and `BLOCK_SIZE=256` → `bs256`. Where two parameters of a
+  function, or one and `w` or `s`, would have the same abbreviation, all of these get more letters.
+- `True` is the name itself (`IS_CAUSAL` → `causal`); `False`, `None` and "" are left out.
+- a type, a function or a text is written as its value: `ACTIVATION="relu"` → `relu`, `OUT_DTYPE=fp16` → `outfp16`.
 - tuples of numbers are `bs64x32`; long values and values without a name become a hash.
 - `_c2` for two blocks a cluster, `_r128` for a limit of 128 registers.
 
-Only letters, digits and `_`, and never more than `LONGEST`: constexprs that find no room become one hash.
-The same specialization has the same word in every process and release: nothing here depends on other kernels.
+Only letters, digits and `_`, and never more than `LONGEST`: constexprs beyond that length become one hash.
+The same specialization has the same word in every process and release: it does not depend on other kernels.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _OPTIONS = (*_SETTINGS, "enable_fp_fusion", "launch_cooperative_grid", "launch_p
 class Specialization:
     function: str
     constexprs: tuple[tuple[str, Any], ...]
-    """Those that the function declares, in the order of its parameters."""
+    """Constexprs that the function declares, in the order of its parameters."""
     hidden: tuple[tuple[str, Any], ...]
-    """Arguments that were constants without being declared so: 1 and None."""
+    """Arguments that Triton made constants without a declaration: 1 and None."""
     signature: Mapping[str, str]
     attributes: str
     """Attributes of arguments: divisibility by 16."""
@@ -51,7 +51,7 @@ class Specialization:
 
 
 def specialization(source: Any, settings: Any) -> Specialization | None:
-    """Of Triton's own `ASTSource` with its options, or the metadata of a kernel compiled from it. None for other sources."""
+    """The specialization of Triton's `ASTSource`, with its options or the metadata of the compiled kernel; None for other sources."""
     function: Any = getattr(source, "fn", None)
     if not hasattr(function, "params"):
         return None
@@ -94,14 +94,14 @@ def suffixes(one: Specialization) -> list[str]:
 
 
 def identity(one: Specialization) -> str:
-    """Six letters that are the same for equal specializations alone."""
+    """Six letters: a hash of the whole specialization."""
     options = sorted((name, stable(value)) for name, value in one.options.items())
     constants = [(name, stable(value)) for name, value in (*one.constexprs, *one.hidden)]
     return _digest([one.function, constants, sorted(one.signature.items()), one.attributes, options])
 
 
 def stable(value: Any) -> Any:
-    """A value as JSON may have it, the same in every process."""
+    """A value for JSON, the same in every process."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple):
@@ -113,7 +113,7 @@ def stable(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Without Triton's wrapper around a constant."""
+    """The value without Triton's wrapper around constants."""
     return plain(value.value) if type(value).__name__ == "constexpr" and hasattr(value, "value") else value
 
 
@@ -122,10 +122,10 @@ def clean(text: str) -> str:
 
 
 def _parameter_of(key: Any, parameters: Any) -> str:
-    """Releases name a constant by its parameter, by the parameter's place, or by a path that begins with it."""
-    place, rest = (key[0], key[1:]) if isinstance(key, tuple) else (key, ())
+    """The name of a constant. Releases identify it by its parameter, the parameter's place, or a path that begins with it."""
+    place, inner = (key[0], key[1:]) if isinstance(key, tuple) else (key, ())
     name = parameters[place].name if isinstance(place, int) else str(place)
-    return name + "".join(f".{each}" for each in rest)
+    return name + "".join(f".{each}" for each in inner)
 
 
 def _settings(options: Mapping[str, Any]) -> Iterator[str]:
@@ -137,9 +137,9 @@ def _settings(options: Mapping[str, Any]) -> Iterator[str]:
 
 def _constexprs(constexprs: Iterable[tuple[str, Any]]) -> Iterator[str]:
     constexprs = list(constexprs)
-    spelled = _abbreviations([name for name, _ in constexprs])
+    abbreviations = _abbreviations([name for name, _ in constexprs])
     for name, value in constexprs:
-        if word := _constexpr(name, spelled[name], value):
+        if word := _constexpr(name, abbreviations[name], value):
             yield word
 
 
@@ -169,16 +169,16 @@ def _joined(short: str, value: str) -> str:
 
 
 def _abbreviations(names: list[str]) -> dict[str, str]:
-    """Abbreviations of all constexprs of a function: those spelled alike get more letters."""
-    spelled: dict[str, str] = {}
-    left, letters = list(names), 1
-    while left:
-        short = {name: _abbreviation(name, letters) for name in left}
-        in_use = [*spelled.values(), *short.values()]
-        settled = [name for name in left if (in_use.count(short[name]) == 1 and short[name] not in _RESERVED) or letters > len(name)]
-        spelled |= {name: short[name] for name in settled}
-        left, letters = [name for name in left if name not in settled], letters + 1
-    return spelled
+    """Abbreviations of all constexprs of a function: equal ones get more letters."""
+    result: dict[str, str] = {}
+    open_names, letters = list(names), 1
+    while open_names:
+        short = {name: _abbreviation(name, letters) for name in open_names}
+        in_use = [*result.values(), *short.values()]
+        settled = [name for name in open_names if (in_use.count(short[name]) == 1 and short[name] not in _RESERVED) or letters > len(name)]
+        result |= {name: short[name] for name in settled}
+        open_names, letters = [name for name in open_names if name not in settled], letters + 1
+    return result
 
 
 def _abbreviation(name: str, letters: int) -> str:
