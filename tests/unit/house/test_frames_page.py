@@ -19,7 +19,16 @@ NO_LABELS = {
     *("[KMGT]", "[ST]", "[abeprs]", "[kmgt]", "[lu]", "[nt]", "[pousr]", "[rVK]", "[suf]"),  # characters in regular expressions
     *("[PROFILE]", "[PROFILE ...]", "[NEW]", "[KERNEL]", "[options]", "[{}.md]"),  # usage, a link
     *("[dask]", "[completion]", "[str]", "[str, ModuleType]", "[word, value]"),  # extras, types
-    *("[aria-current]", '[data-name="{}"]', '[data-node="{}"]', "[open]", "[role=menu]", '[tabindex="0"]', "[top]"),  # CSS selectors
+    *(
+        "[aria-current]",
+        '[data-group="{}"]',
+        '[data-name="{}"]',
+        '[data-node="{}"]',
+        "[open]",
+        "[role=menu]",
+        '[tabindex="0"]',
+        "[top]",
+    ),  # CSS selectors
     *("[bytes]", "[call]", "[context]", "[exit]", "[frame]", "[info]", "[set]", "[top]", "[wanted]", "[work]"),  # operands in assembly
     *("[{}]", "[{}; {}]"),  # `NVIDIA H200 [0]`, a region with its category, arrays in the names of Rust and in generated C++
 }

@@ -35,7 +35,7 @@ class Bridge(ModuleType):
 def bridge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bridge:
     made = Bridge(tmp_path, triton_ir.KEEP_IR)
     monkeypatch.setitem(sys.modules, "_aiflame", made)
-    monkeypatch.setattr(jax_ops, "_told", [])
+    monkeypatch.setattr(jax_ops, "_rows", [])
     return made
 
 
