@@ -170,6 +170,7 @@ def test_what_comes_in_turns_after_a_launch_is_known(launches: Launches) -> None
     assert len(set(stacks)) == 13
 
 
+@pytest.mark.timed
 def test_memory_of_frames_that_are_gone_is_not_looked_at(launches: Launches) -> None:
     _, stacks = launches("unlinked")
     assert len(stacks) == 3000

@@ -16,6 +16,8 @@ from live import EVERYTHING, Process, processes, recorded
 from aiflame.profile.codes import Feature, FrameKind
 from interpreters import VERSIONS, interpreter
 
+pytestmark = pytest.mark.timed
+
 MODULE = """
 import time
 

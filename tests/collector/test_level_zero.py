@@ -114,6 +114,7 @@ def test_every_kernel_is_there_with_its_size_and_place(known: Recorded) -> None:
     assert len(kernels["stream"].unique()) == 3, "a queue and two immediate lists"
 
 
+@pytest.mark.timed
 def test_times_are_the_drivers_on_our_clock(known: Recorded) -> None:
     """Those of kernels have 32 bits, which wrap soon after the device was started."""
     said = known.ran.filter(pl.col("name").str.starts_with("sleep_"))
@@ -130,6 +131,7 @@ def test_copies(known: Recorded) -> None:
     assert copies["bytes"].to_list() == [64, 64, 32, 16]
 
 
+@pytest.mark.timed
 def test_each_kernel_and_copy_has_its_launch(known: Recorded) -> None:
     ran = pl.concat([known.kernels.select("correlation", "start_ns"), known.process.table("copies").select("correlation", "start_ns")])
     joined = ran.join(known.launches, on="correlation", how="left")

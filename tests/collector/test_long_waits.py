@@ -13,6 +13,8 @@ from live import processes, recorded
 
 from aiflame.profile.codes import SampleState
 
+pytestmark = pytest.mark.timed
+
 RATE = 999
 
 

@@ -16,6 +16,8 @@ from aiflame.profile.codes import FrameKind
 from aiflame.profile.control import ControlPage
 from aiflame.profile.door import Folder
 
+pytestmark = pytest.mark.timed
+
 OFFSET = (1 << 39) - 1
 
 
