@@ -15,6 +15,7 @@ import pytest
 from live import EVERYTHING, PROGRAMS, Process, library, plain, processes, recorded
 
 from aiflame.profile.codes import CallBackend, CallKind, Feature
+from built import built
 
 FEATURES = EVERYTHING & ~Feature.TRACE_STACKS & ~Feature.MEANING
 NOBODY = 0xFFFFFFFF
@@ -235,9 +236,7 @@ def test_fortran_2008(mpi: Mpi) -> None:
 
 def test_an_mpi_that_is_visible_to_its_user_alone(mpi: Mpi) -> None:
     plugin = mpi.program("mpi_plugin.c", "-shared", "-fPIC")
-    program = mpi.folder / "loads_it"
-    subprocess.run([shutil.which("cc") or "gcc", str(PROGRAMS / "mpi_loads_it.c"), "-o", str(program), "-ldl"], check=True)
-    found = job(mpi, 2, program, plugin)
+    found = job(mpi, 2, built("programs/mpi_loads_it"), plugin)
     assert found.stdout == "2\n2\n"
     assert found.counts() == {"MPI_Init": 2, "MPI_Allreduce": 2, "MPI_Finalize": 2}
 
@@ -251,14 +250,11 @@ def test_what_an_mpi_lacks_is_not_found_and_what_we_do_not_know_goes_through(mpi
 
 
 def test_a_name_that_is_somebody_elses_is_left_to_them(mpi: Mpi, tmp_path: Path) -> None:
-    compiler, source = shutil.which("cc") or "gcc", str(PROGRAMS / "mpi_foreign.c")
-    subprocess.run([compiler, "-DLIBRARY", "-shared", "-fPIC", source, "-o", str(mpi.folder / "libforeign.so")], check=True)
-    link = [f"-L{mpi.folder}", "-lforeign", f"-Wl,-rpath,{mpi.folder}"]
+    folder, alone = built("programs/libforeign.so").parent, built("programs/mpi_foreign")
+    link = [f"-L{folder}", "-lforeign", f"-Wl,-rpath,{folder}"]
     found = job(mpi, 1, mpi.program("mpi_foreign.c", "-DWITH_MPI", *link))
     assert found.stdout == "2 42\n"
     assert found.counts() == {"MPI_Init": 1, "MPI_Finalize": 1}
-    alone = tmp_path / "alone"
-    subprocess.run([compiler, source, "-o", str(alone), *link], check=True)
     preload = {"LD_PRELOAD": str(library().with_name("libaiflame_mpi.so"))}
     assert recorded([alone], tmp_path / "p", features=FEATURES, env=preload).stdout == "2 42\n"
     (process,) = processes(tmp_path / "p")

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from live import EVERYTHING, Outcome, Process, build, library, plain, processes, recorded
+from live import EVERYTHING, Outcome, Process, library, plain, processes, recorded
 
 from aiflame.profile.codes import CallBackend, CallKind, Feature
+from built import built
 
 NONE = 0xFFFFFFFF
 VERSIONS = (1, 2, 3, 4, 5)
@@ -19,7 +20,7 @@ MILLISECOND = 1_000_000
 
 @pytest.fixture
 def host(tmp_path: Path) -> Callable[..., tuple[Outcome, list[Process]]]:
-    program = build("nccl_host.cpp", tmp_path, "-ldl")
+    program = built("programs/nccl_host")
 
     def run(version: int, scene: str, features: int = EVERYTHING & ~Feature.MEANING) -> tuple[Outcome, list[Process]]:
         outcome = recorded([program, str(version), scene], tmp_path / "p", features=features, env=around())
@@ -102,6 +103,6 @@ def test_nothing_is_asked_of_nccl_when_it_is_not_traced(host: Callable[..., tupl
 
 
 def test_the_plugin_without_the_collector_does_nothing(tmp_path: Path) -> None:
-    program = build("nccl_host.cpp", tmp_path, "-ldl")
+    program = built("programs/nccl_host")
     outcome = plain([program, "5", "calls"], tmp_path, around())
     assert outcome == Outcome(0, "done 5 55\n", "")
