@@ -38,6 +38,7 @@ lint: build
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python scripts/dialect.py --check
+	$(BIN)/python scripts/lint_web.py
 	$(BIN)/clang-format --dry-run --Werror $(wildcard native/*.?pp native/*/*.?pp tests/collector/*.?pp tests/collector/*/*.?pp)
 
 # The pages of docs/ as a site that loads nothing from elsewhere. A link that leads nowhere, or a page in no menu, fails.

@@ -12,7 +12,7 @@ const KEYS = {
   u: (app) => app.undo(),
   Backspace: (app) => app.undo(),
   0: (app) => app.act.reset(),
-  Escape: (app) => escape(app),
+  Escape: (app) => leave(app),
   n: (app) => toMatch(app, 1),
   N: (app) => toMatch(app, -1),
   c: (app) => app.copy(app.model.fullName(current(app))),
@@ -62,7 +62,7 @@ function focusSearch(app) {
   app.header.search.select();
 }
 
-function escape(app) {
+function leave(app) {
   if (app.help.open) app.showHelp(false);
   else if (app.state.zoom !== 0) app.go({ zoom: 0 });
   else app.go({ search: "", lit: [], hidden: [] });

@@ -5,7 +5,7 @@ import { clip, percent } from "../text.js";
 import { Chart, element, ROW } from "./chart.js";
 import { onKey } from "./keys.js";
 import { Model } from "./model.js";
-import { change, Details, facts, Header, Help, Tooltip } from "./panels.js";
+import { Details, facts, Header, Help, Tooltip } from "./panels.js";
 import { readState, writeState } from "./state.js";
 
 class App {
@@ -30,7 +30,7 @@ class App {
     this.details = new Details();
     this.tooltip = new Tooltip(model);
     this.help = new Help(() => this.showHelp(false));
-    [this.darkRule] = svg.querySelector("#aiflame-dark").sheet.cssRules;
+    this.darkRule = svg.querySelector("#aiflame-dark").sheet.cssRules[0];
     this.prefersDark = matchMedia("(prefers-color-scheme: dark)");
 
     svg.querySelector("#aiflame-still").remove();
@@ -127,7 +127,7 @@ class App {
 
   dim() {
     const { lit } = this.state;
-    this.chart.dimmed = lit.length ? Uint8Array.from(this.model.group, (group) => !lit.includes(group)) : null;
+    this.chart.dimmed = lit.length ? Uint8Array.from(this.model.group, (group) => Number(!lit.includes(group))) : null;
   }
 
   toggleGroup(id, hide) {

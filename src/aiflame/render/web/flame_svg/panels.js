@@ -3,6 +3,7 @@
 import { amount, clip, percent } from "../text.js";
 import { element, html } from "./chart.js";
 
+/** @type {[string, string, string, boolean][]} */
 const TOOLS = [
   // name, label, what it does, is it a switch
   ["undo", "Undo", "Back to the view before (u)", false],

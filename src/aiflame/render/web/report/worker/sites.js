@@ -109,7 +109,9 @@ function grow(growth, facts, wanted, values, launches, first) {
   const leafSite = columns["leaf.site"];
   const used = new Uint8Array(sites);
   for (let leaf = 0; leaf < leafSite.length; leaf++) if (value[leaf] > 0) used[leafSite[leaf]] = 1;
-  if (!wanted.idle) idleSites(facts).forEach((idle, site) => idle && (used[site] = 0));
+  if (!wanted.idle) {
+    for (const [site, idle] of idleSites(facts).entries()) if (idle) used[site] = 0;
+  }
   const kept = partsToSites(facts, wanted.chosen, used);
   const { site, step, part, starts } = copies(facts, wanted, used);
   const place = placed(growth, facts, wanted, site, step);
@@ -247,6 +249,7 @@ function own(growth, place, row, frameOf, hidden) {
 
 /** A column of a tree that grows. */
 class Sums {
+  /** @param {Float64ArrayConstructor | Int32ArrayConstructor} type */
   constructor(type = Float64Array, none = 0) {
     this.none = none;
     this.array = new type(1 << 16).fill(none);

@@ -9,6 +9,8 @@ const CHANGES = 1000; // …+12: from gone to new
 export class Colors {
   #shades = null;
   #frames = null;
+  label = "";
+  match = "";
 
   constructor(palette, theme) {
     this.palette = palette[theme];

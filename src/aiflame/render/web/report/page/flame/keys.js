@@ -19,7 +19,7 @@ const ORDERS = ["name", "width", "time"];
 
 const ACTIONS = {
   "/": (view) => view.tools.focusSearch(),
-  Escape: (view) => escape(view),
+  Escape: (view) => leave(view),
   Backspace: (view) => view.undo(),
   u: (view) => view.undo(),
   n: (view) => toMatch(view, 1),
@@ -90,7 +90,7 @@ function openMenu(view) {
   view.menu.open(node, box.x + x, box.y + view.chart.top(view.model.row(node)) + 18, true);
 }
 
-function escape(view) {
+function leave(view) {
   const { state } = view;
   if (view.menu.shown) view.menu.close();
   else if (view.chart.zoomed || state.zoom) view.zoomTo(0);

@@ -2,6 +2,32 @@
 // Nodes are numbers in depth-first order: the subtree of `node` is [node, after[node]). In a sandwich callers have depths below 0.
 
 export class Model {
+  // From the answer:
+  /** @type {Record<string, any>} */
+  metric;
+  /** @type {number[]} */
+  whole;
+  /** @type {number} */
+  count;
+  /** @type {Float64Array[]} */
+  total;
+  /** @type {Float64Array} */
+  left;
+  /** @type {Float64Array} */
+  own;
+  /** @type {Int32Array} */
+  depth;
+  /** @type {Int32Array} */
+  frame;
+  /** @type {Int32Array} */
+  parent;
+  /** @type {Int32Array} */
+  after;
+  /** @type {Int32Array} */
+  rows;
+  /** @type {Int32Array} */
+  starts;
+
   constructor(answer, frames, labels) {
     Object.assign(this, answer);
     this.frames = frames;

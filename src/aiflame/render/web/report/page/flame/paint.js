@@ -31,7 +31,7 @@ export function bars(model, row, window, pixels, found, bar) {
     if (next <= place) next = place + 1;
     const to = (model.right(rows[next - 1]) - window.left) * scale;
     if (to > from) {
-      const hit = found !== null && found.any(place, next);
+      const hit = found?.any(place, next) ?? false;
       const kind = frames.kind[frame[node]];
       if (run && from - run.to < 0.5 && run.found === hit && (run.kind === kind || run.to - run.from < 3)) run.to = to;
       else {
@@ -51,9 +51,8 @@ export class Layer {
 
   add(color, fade, x, y, wide, tall) {
     const key = color * 4 + fade;
-    let list = this.#byColor.get(key);
-    if (!list) this.#byColor.set(key, (list = []));
-    list.push(x, y, wide, tall);
+    if (!this.#byColor.has(key)) this.#byColor.set(key, []);
+    this.#byColor.get(key).push(x, y, wide, tall);
   }
 
   label(text, x, y, fade) {
