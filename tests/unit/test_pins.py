@@ -12,7 +12,7 @@ ROOT = next(folder for folder in Path(__file__).resolve().parents if (folder / "
 sys.path.insert(0, str(ROOT / "scripts"))
 import pins  # noqa: E402
 
-VARIABLE = re.compile(r"^(PACKAGES|TOOLS|HEADERS|TEST_PACKAGES|SITE_TOOLS) [:+]= (.*)", re.MULTILINE)
+VARIABLE = re.compile(r"^(PACKAGES|TOOLS|HEADERS|TEST_PACKAGES|SITE_TOOLS|HOOK_TOOLS) [:+]= (.*)", re.MULTILINE)
 LINE = re.compile(r"([a-z0-9-]+)==[\w.]+(?: ; (python_version [<>]=? \"3\.\d+\"(?: and )?)+)?")
 
 
