@@ -43,7 +43,7 @@ lint: build
 	$(BIN)/python scripts/lint_web.py
 	$(BIN)/clang-format --dry-run --Werror $(wildcard native/*.?pp native/*/*.?pp tests/collector/*.?pp tests/collector/*/*.?pp)
 
-# git runs the quick part of `make lint` on what a commit changes (.pre-commit-config.yaml).
+# git runs the quick part of `make lint` on the files of a commit (.pre-commit-config.yaml).
 hooks: $(VENV)/.ready
 	$(INSTALL) $(HOOK_TOOLS)
 	$(BIN)/pre-commit install
