@@ -34,7 +34,7 @@ from aiflame.attribute.tree import Tree
 from aiflame.exchange import collapsed
 from aiflame.profile.codes import FrameKind
 from aiflame.profile.door import Folder
-from aiflame.profile.index import Index, write_part
+from aiflame.profile.index import Index, Part, write_part
 from aiflame.profile.meta import Meta
 from aiflame.profile.schema import TABLE
 from aiflame.profile.spool import empty_frame
@@ -150,7 +150,9 @@ def write_profile(tree: Tree, path: Path) -> None:
             "time_ns": np.arange(len(sampled)),
         },
     }
-    parts = {name: (write_part(Folder.open(folder), name, "0", whole(name, columns)),) for name, columns in tables.items()}
+    parts: dict[str, tuple[Part, ...]] = {
+        name: (write_part(Folder.open(folder), name, "0", whole(name, columns)),) for name, columns in tables.items()
+    }
     symbols = functions.select(
         pl.lit(0, pl.UInt32).alias("process"),
         pl.Series(
@@ -161,7 +163,7 @@ def write_profile(tree: Tree, path: Path) -> None:
         pl.lit(0, pl.UInt64).alias("offset"),
         "approximate",
     )
-    parts["symbols"] = (write_part(folder, "symbols/0.parquet", symbols),)
+    parts["symbols"] = (write_part(Folder.open(folder), "symbols", "0", symbols),)
     Index(parts).write(Folder.open(folder))
 
 
