@@ -45,5 +45,5 @@ AIFLAME_MOVED(pthread_setspecific, "2.2.5");
 #define pthread_key_create(...) aiflame::moved::function(aiflame_linked_pthread_key_create, "pthread_key_create")(__VA_ARGS__)
 #define pthread_setname_np(...) aiflame::moved::function(aiflame_linked_pthread_setname_np, "pthread_setname_np")(__VA_ARGS__)
 #define pthread_setspecific(...) aiflame::moved::function(aiflame_linked_pthread_setspecific, "pthread_setspecific")(__VA_ARGS__)
-// Our own calls go to the definition that the program would call, which may be ours (native/hooks/cuda_interpose.cpp).
+// Our own calls go to the definition that the program would call, which may be ours (hooks/libc/dlsym.cpp).
 __asm__(".symver dlsym,dlsym@GLIBC_2.2.5");

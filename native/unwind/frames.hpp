@@ -8,7 +8,7 @@
 
 namespace aiflame {
 
-// A frame in 64 bits; see FrameKind in schema.py for the fields of each kind.
+// A frame in 64 bits; see FrameKind in profile/schema for the fields of each kind.
 using FrameWord = uint64_t;
 
 constexpr FrameWord frame_word(schema::FrameKind kind, uint64_t id, uint64_t rest) noexcept {

@@ -94,7 +94,7 @@ void enter_call(const CUpti_CallbackData& data, const Registers& from) noexcept 
   calls.by = control::recording() ? threads::self() : nullptr;
   if (!calls.by) return;
   calls.thread = calls.by->row;
-  calls.stack = capture(*calls.by, from, way_out);
+  calls.stack = capture(*calls.by, from, skip_driver_frames);
   calls.point = torch_autograd::now();
   calls.correlation = data.correlationId;
 }

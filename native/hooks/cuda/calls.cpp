@@ -87,7 +87,7 @@ void enter(uint32_t subscription, const Registers& from, uint32_t stack) noexcep
   outermost.subscription = subscription;
   outermost.frame = from.sp;
   Thread* thread = !stack && control::has(schema::Feature::TRACE_STACKS) ? threads::self() : nullptr;
-  if (thread) stack = capture(*thread, from, way_out);
+  if (thread) stack = capture(*thread, from, skip_driver_frames);
   outermost.begun = calls::begin(from, calls::Stack::NONE);
   outermost.begun.stack = stack;
 }

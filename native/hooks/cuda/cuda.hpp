@@ -1,4 +1,4 @@
-// CUDA: what the collector's other parts may ask of it. cuda_api.hpp has CUPTI, cuda_life.hpp the order of things.
+// CUDA: what the collector's other parts may ask of it. cupti_api.hpp has CUPTI, life.hpp the order of things.
 #pragma once
 #include <cstdint>
 

@@ -29,7 +29,7 @@ void on_graph_node(CUpti_CallbackId id, const CUpti_GraphData& graph) noexcept {
     Thread* thread = threads::self();
     if (!thread) return;
     row.thread = thread->row;
-    row.stack = capture(*thread, hooks::caller(), way_out);
+    row.stack = capture(*thread, hooks::caller(), skip_driver_frames);
     torch_autograd::Point point = torch_autograd::now();
     row.autograd = point.autograd;
     row.sequence = point.sequence;

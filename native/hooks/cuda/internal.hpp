@@ -6,7 +6,7 @@
 
 namespace aiflame::cuda {
 
-// cuda_callbacks.cpp: which calls we hear of, and what each does.
+// callbacks.cpp: which calls we hear of, and what each does.
 bool enable_callbacks(CUpti_SubscriberHandle subscriber) noexcept;
 void CUPTIAPI on_callback(void* user, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data);
 // The same where calls are traced, too.
@@ -18,7 +18,7 @@ bool in_callback() noexcept;
 // Row of `kernel_variants` of the kernel that the calling thread's driver call launches, 0: none.
 uint32_t variant_being_launched() noexcept;
 
-// cuda_waits.cpp: calls in which the program waits for a device.
+// waits.cpp: calls in which the program waits for a device.
 inline constexpr uint32_t kMostCalls = 4096;  // of an API: their ids are below
 struct Wait {
   uint32_t kind;    // schema::SyncKind, 0: it does not wait
@@ -29,7 +29,7 @@ bool learn_wait(CUpti_CallbackDomain domain, CUpti_CallbackId id, std::string_vi
 Wait wait_of(CUpti_CallbackDomain domain, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
 void write_wait(const Wait& wait, uint32_t id, uint64_t begin_ns, uint64_t end_ns) noexcept;
 
-// cuda_activity.cpp
+// activity.cpp
 bool enable_activity() noexcept;
 void disable_activity() noexcept;
 void flush_activity(bool all) noexcept;
@@ -42,17 +42,17 @@ bool has_lent_buffers() noexcept;
 // CUPTI has filled a buffer: ours, or one of another user's.
 void CUPTIAPI on_buffer_full(CUcontext context, uint32_t stream, uint8_t* buffer, size_t bytes, size_t used);
 
-// cuda_graphs.cpp
+// graphs.cpp
 void on_graph_node(CUpti_CallbackId id, const CUpti_GraphData& graph) noexcept;
 
-// cuda_modules.cpp
+// modules.cpp
 void on_module_loaded(const CUpti_ModuleResourceData& module) noexcept;
 void forget_cubins() noexcept;
 
 // cuda.cpp, from the worker: a recording that is full, or whose disk is, has ended without a word to CUPTI, which is slow for nothing.
 void stop_if_recording_ended() noexcept;
 
-// cuda_worker.cpp: the thread that drains and flushes.
+// worker.cpp: the thread that drains and flushes.
 void start_worker() noexcept;
 // Waits for its end, unless it is the worker that calls this.
 void stop_worker() noexcept;

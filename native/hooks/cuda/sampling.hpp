@@ -1,7 +1,7 @@
 // Continuous sampling of what warps wait for, of one context a device: kernels run as they would without it.
 //
-// Files: cuda_sampling_plan.hpp (period, times, windows), cuda_sampling_session.cpp (CUPTI's side),
-// cuda_sampling_records.cpp (the rows), this one (contexts, and who may touch them when).
+// Files: sampling_plan.hpp (period, times, windows), sampling_session.cpp (CUPTI's side),
+// sampling_records.cpp (the rows), this one (contexts, and who may touch them when).
 #pragma once
 #include "hooks/cuda/cupti_api.hpp"
 

@@ -107,7 +107,7 @@ void find_inner_code() noexcept {
   find(driver_function("cuInit"), &of_driver);
 }
 
-Registers way_out(Thread& thread, const Registers& from) noexcept {
+Registers skip_driver_frames(Thread& thread, const Registers& from) noexcept {
   if (!thread.unwinder || from.sp < thread.stack_low || from.sp >= thread.stack_high || !is_inner(from.pc)) return from;
   uint32_t count = known.load(std::memory_order_acquire);
   static thread_local uint32_t last;

@@ -17,6 +17,6 @@ void find_inner_code() noexcept;
 
 // The registers of the frame of the driver's function that the program called, or of whoever called CUPTI otherwise; `from` itself where no
 // rules lead there. What capture() takes.
-Registers way_out(Thread& thread, const Registers& from) noexcept;
+Registers skip_driver_frames(Thread& thread, const Registers& from) noexcept;
 
 }  // namespace aiflame::cuda

@@ -67,7 +67,7 @@ def is_sanitizer(library: str) -> bool:
 def first_library(program: Path) -> str:
     """The sanitizer's runtime that `program` is linked with, named as the dynamic linker looks it up; empty: none.
 
-    `native/hooks/new_program.cpp` does the same for the programs that this one starts."""
+    `native/hooks/libc/new_program.cpp` does the same for the programs that this one starts."""
     try:
         with program.open("rb") as file:
             head = file.read(4096)

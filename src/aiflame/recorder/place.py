@@ -45,7 +45,7 @@ _PROFILE_ENTRIES = (
 
 @dataclass(frozen=True, slots=True)
 class _Launcher:
-    """The variables that a launcher sets: the same as in `native/hooks/launcher.cpp`."""
+    """The variables that a launcher sets: the same as in `native/records/launcher.cpp`."""
 
     name: str
     rank: str

@@ -199,7 +199,7 @@ EXPORT void* malloc(size_t size) noexcept {
   return __libc_malloc(size);
 }
 
-// oneDNN's compiler finds us by INTEL_JIT_PROFILER64; see native/hooks/jit_profiling.cpp.
+// oneDNN's compiler finds us by INTEL_JIT_PROFILER64; see native/hooks/jit/jit_profiling.cpp.
 EXPORT unsigned Initialize() { return 1; }
 EXPORT int NotifyEvent(unsigned event, void* data) {
   struct Method {

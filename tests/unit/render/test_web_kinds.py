@@ -40,7 +40,7 @@ def test_the_module_is_the_one_that_its_writer_writes() -> None:
 def test_no_other_script_numbers_kinds_by_hand() -> None:
     """A script that needs a kind imports it: `kind === 8` and `palette[18]` are numbers that nobody compares."""
     by_hand = re.compile(
-        r"profile/kinds\.py|\b[kK]inds?\b[\w.)\]]* (?:[!=]==|<|>=) [1-9]|\bpalette\[\d|\bkind of \[\d|\bnew Set\(\[\d", re.MULTILINE
+        r"schema/kinds\.py|\b[kK]inds?\b[\w.)\]]* (?:[!=]==|<|>=) [1-9]|\bpalette\[\d|\bkind of \[\d|\bnew Set\(\[\d", re.MULTILINE
     )
     scripts = [path for path in WEB.rglob("*.js") if path != KINDS]
     assert {path.name: found[0] for path in scripts if (found := by_hand.search(path.read_text(encoding="utf-8")))} == {}
