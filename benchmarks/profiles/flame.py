@@ -161,7 +161,7 @@ def write_profile(tree: Tree, path: Path) -> None:
         pl.lit(0, pl.UInt64).alias("offset"),
         "approximate",
     )
-    parts["symbols"] = (write_part(folder, "symbols/0.parquet", symbols),)
+    parts["symbols"] = (write_part(Folder.open(folder), "symbols", "0", symbols),)
     Index(parts).write(Folder.open(folder))
 
 
