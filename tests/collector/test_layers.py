@@ -17,6 +17,8 @@ from aiflame.profile.schema.control_schema import Feature
 from aiflame.profile.schema.enums import FrameKind
 from interpreters import VERSIONS, interpreter
 
+pytestmark = pytest.mark.timed
+
 MODULE = """
 import time
 

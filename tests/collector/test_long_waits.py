@@ -13,6 +13,8 @@ from live import processes, recorded
 
 from aiflame.profile.schema.enums import SampleState
 
+pytestmark = pytest.mark.timed
+
 RATE = 999
 
 

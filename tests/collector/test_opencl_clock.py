@@ -12,7 +12,10 @@ import pytest
 PROGRAMS = Path(os.environ.get("AIFLAME_TEST_PROGRAMS", Path(__file__).parents[2] / "build/dev/tests/collector"))
 PROGRAM = PROGRAMS / "opencl_clock"
 
-pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason="opencl_clock is not built: run `make test`, or set AIFLAME_TEST_PROGRAMS")
+pytestmark = [
+    pytest.mark.timed,
+    pytest.mark.skipif(not PROGRAM.exists(), reason="opencl_clock is not built: run `make test`, or set AIFLAME_TEST_PROGRAMS"),
+]
 
 
 def commands(kind: str) -> list[tuple[int, int]]:

@@ -16,6 +16,8 @@ from aiflame.profile.folder.control_page import ControlPage
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.schema.enums import FrameKind
 
+pytestmark = pytest.mark.timed
+
 OFFSET = (1 << 39) - 1
 
 

@@ -15,6 +15,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build("sandboxes.cpp", tmp_path_factory.mktemp("programs"))
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("wall_rate", [0, 499])
 @pytest.mark.parametrize("way", ["strict", "filter", "syscall"])
 def test_a_program_lives_on_in_its_sandbox_and_is_recorded_up_to_there(program: Path, tmp_path: Path, way: str, wall_rate: int) -> None:

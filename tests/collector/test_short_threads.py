@@ -12,6 +12,8 @@ from live import processes, recorded
 
 import aiflame
 
+pytestmark = pytest.mark.timed
+
 PROGRAM = """
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from live import build, plain, processes, recorded
 
+pytestmark = pytest.mark.timed
+
 
 def test_a_program_goes_on_where_its_stack_is_hard_to_search(tmp_path: Path) -> None:
     program = build("deep_unknown.cpp", tmp_path)

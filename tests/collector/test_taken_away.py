@@ -33,6 +33,7 @@ DESCRIPTORS = {"none may be opened": NO_DESCRIPTOR, "all are taken": ALL_TAKEN}
 at_once_or_later = pytest.mark.parametrize("before", [0, 200], ids=["at once", "later"])
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("wall_rate", [0, 999])
 @at_once_or_later
 @pytest.mark.parametrize("way", DESCRIPTORS)
@@ -41,6 +42,7 @@ def test_recording_goes_on_without_descriptors(way: str, before: int, wall_rate:
     goes_on([sys.executable, "-S", "-c", program], wall_rate, tmp_path)
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("wall_rate", [0, 999])
 @at_once_or_later
 @pytest.mark.parametrize("way", ["protected", "unmapped"])
@@ -74,6 +76,7 @@ os._exit(5)
     assert (outcome.status, outcome.stdout) == (5, "0\n"), outcome.stderr
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("scene", ["works", "in a handler of SIGSEGV"])
 @pytest.mark.parametrize("wall_rate", [0, 999])
 def test_without_the_instruction_that_reads_the_clock(scene: str, wall_rate: int, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from recording import PYTHON, Recorder, Run, kernels, time_under
 
 pytest_plugins = ["opencl_device"]
@@ -19,6 +20,7 @@ def run_matmul(record: Recorder, *arguments: str) -> Run:
     return run
 
 
+@pytest.mark.timed
 def test_the_towers_of_matmul_shrink(opencl_device: str, record: Recorder) -> None:
     run = run_matmul(record, "--device", "opencl", "--rounds", "5")
     profile = run.profile()

@@ -11,6 +11,8 @@ from recording import PROGRAMS, PYTHON, Recorder, Stay, sampled, stays_of, time_
 from aiflame.api import Profile
 from interpreters import VERSIONS, interpreter
 
+pytestmark = pytest.mark.timed
+
 
 def shown_as_spent(profile: Profile, stays: list[Stay]) -> None:
     """Each sample is under the function that its thread was in at that moment, and the time too, as far as samples can show."""

@@ -18,7 +18,7 @@ from aiflame.attribute.meaning.events import sample_items
 from aiflame.attribute.meaning.layers import StackLayers, layers
 from aiflame.attribute.meaning.ops import StackOps, ops
 
-pytestmark = needs_torch
+pytestmark = [pytest.mark.timed, needs_torch]
 
 BLOCKS = 6
 TRAINING = """

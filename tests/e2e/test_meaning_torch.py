@@ -67,6 +67,7 @@ def layer_of_nodes(training: Training, samples: pl.DataFrame) -> pl.DataFrame:
     return joined.filter(pl.col("sequence") < pl.col("sequence_end"))
 
 
+@pytest.mark.timed
 def test_a_training_of_a_transformer(train: Callable[..., Training]) -> None:
     training = train()
     names = training.table("layer_names").join(
@@ -110,6 +111,7 @@ def test_results_and_output_are_the_same_as_ever(train: Callable[..., Training])
     assert not len(training.table("notes")), training.table("notes")["text"].to_list()
 
 
+@pytest.mark.timed
 def test_workers_of_a_parallel_region_are_where_it_was_launched(train: Callable[..., Training]) -> None:
     training = train("--threads", "2", "--steps", "150")
     samples = training.samples()
@@ -121,6 +123,7 @@ def test_workers_of_a_parallel_region_are_where_it_was_launched(train: Callable[
     assert workers["sequence"].max() <= training.table("layer_calls")["sequence_end"].max() + 10
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("way", ["reentrant", "not"])
 def test_recomputation_in_the_backward_pass_belongs_to_its_layers(train: Callable[..., Training], way: str) -> None:
     training = train("--checkpoint", way)
@@ -156,6 +159,7 @@ print(slow.grad_fn._sequence_nr())
 """
 
 
+@pytest.mark.timed
 def test_samples_know_the_node_that_runs_and_the_one_that_was_made_last(record: Recorder, tmp_path: Path) -> None:
     run = record(PYTHON, program(tmp_path, NODE))
     samples = run.profile().table("cpu_samples").with_columns(ns=pl.col("weight").cast(pl.UInt64) * pl.col("period_ns"))

@@ -75,6 +75,7 @@ def test_every_copy_is_a_row_with_its_bytes(program: Program) -> None:
     assert recorded.profile.table("kernels").is_empty()
 
 
+@pytest.mark.timed
 def test_device_times_are_the_program_s_own_on_our_clock(program: Program) -> None:
     recorded = program("durations")
     kernels = recorded.joined("kernels")
@@ -85,6 +86,7 @@ def test_device_times_are_the_program_s_own_on_our_clock(program: Program) -> No
         assert recorded.truth["before"] - 20_000 <= row["start_ns"] <= row["end_ns"] <= recorded.truth["after"] + 20_000
 
 
+@pytest.mark.timed
 def test_device_time_lies_under_the_python_function_that_launched(program: Program) -> None:
     recorded = program("split")
     tree = recorded.profile.tree("gpu-time")

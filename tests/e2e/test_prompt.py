@@ -214,6 +214,7 @@ while time.process_time() < 1: work()
 """
 
 
+@pytest.mark.timed
 def test_record_returns_with_its_command_and_its_daemons_are_recorded_on(tmp_path: Path) -> None:
     ready, path = tmp_path / "ready", tmp_path / "a.aiflame"
     said = tmp_path / "said"  # a pipe would be the daemon's, too

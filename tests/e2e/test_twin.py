@@ -8,6 +8,8 @@ import pytest
 from recording import PYTHON, Recorder
 from twin import cpu_agreement
 
+pytestmark = pytest.mark.timed
+
 pytest.importorskip("torch", reason="torch is not installed")
 LLAMA = Path(__file__).parents[2] / "examples" / "llama"
 STEPS = 60

@@ -30,10 +30,13 @@ def devices() -> int:
     return count.value if driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 else 0
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if not devices():
-        for item in items:
-            if HERE in item.path.parents:
+    """One device serves all tests here: each has it alone."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.timed)
+            if not devices():
                 item.add_marker(pytest.mark.skip(reason="no CUDA device on this machine"))
 
 
