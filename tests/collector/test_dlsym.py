@@ -5,19 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from live import build, plain, recorded
+from live import plain, recorded
+
+from built import built
 
 
 @pytest.fixture(scope="module")
-def scenes(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def scenes() -> list[Path]:
     """The program, and its argument. It is linked with a first library, and that with a second."""
-    folders = [tmp_path_factory.mktemp(name) for name in ("first", "second", "program")]
-    second = build("dlsym_library.cpp", folders[1], "-shared", "-fPIC", '-DNAME="second"')
-    first = build(
-        "dlsym_library.cpp", folders[0], "-shared", "-fPIC", "-DFIRST", '-DNAME="first"', "-Wl,--no-as-needed", str(second), "-ldl"
-    )
-    program = build("dlsym_scenes.cpp", folders[2], "-rdynamic", "-Wl,--no-as-needed", str(first), str(second), "-ldl")
-    return [program, second]
+    return [built("programs/dlsym_scenes"), built("programs/libdlsym_second.so")]
 
 
 @pytest.mark.parametrize("binding", [{}, {"LD_BIND_NOW": "1"}], ids=["bound when called", "bound at once"])
@@ -29,7 +25,7 @@ def test_every_caller_is_answered_as_it_would_be_alone(scenes: list[Path], tmp_p
 
 
 def test_another_library_in_front_of_dlsym_is_still_asked(scenes: list[Path], tmp_path: Path) -> None:
-    other = build("dlsym_other.cpp", tmp_path, "-shared", "-fPIC", "-ldl")
+    other = built("programs/libdlsym_other.so")
     alone = plain(scenes, tmp_path, env={"LD_PRELOAD": str(other)})
     assert alone.stdout.endswith("asked: often\n")
     assert alone == recorded(scenes, tmp_path / "profile", env={"LD_PRELOAD": str(other)})

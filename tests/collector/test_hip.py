@@ -8,10 +8,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from live import EVERYTHING, PROGRAMS, Outcome, build, library, plain, processes, recorded
+from live import EVERYTHING, Outcome, library, plain, processes, recorded
 
 from aiflame.profile.schema.control_schema import Feature
 from aiflame.profile.schema.enums import CallBackend
+from built import built
 
 FEATURES = EVERYTHING & ~Feature.TRACE_STACKS & ~Feature.MEANING
 
@@ -19,9 +20,6 @@ FEATURES = EVERYTHING & ~Feature.TRACE_STACKS & ~Feature.MEANING
 @dataclass(frozen=True, slots=True)
 class Hip:
     folder: Path
-    runtime: Path
-    looks_up: Path
-    """`looks_up lookup|plugin|foreign LIBRARY`"""
 
     def recorded(self, *command: str | Path, features: int = FEATURES) -> tuple[Outcome, pl.DataFrame]:
         """And its calls, with `function` for `name`."""
@@ -38,21 +36,24 @@ class Hip:
 
 @pytest.fixture(scope="module")
 def hip(tmp_path_factory: pytest.TempPathFactory) -> Hip:
-    folder = tmp_path_factory.mktemp("hip")
-    script = f"-Wl,--version-script={PROGRAMS / 'hip_runtime.map'}"
-    runtime = build("hip_runtime.cpp", folder, "-shared", "-fPIC", script, "-Wl,-soname,libamdhip64.so.7")
-    runtime = runtime.rename(folder / "libamdhip64.so.7")
-    (folder / "looks_up").mkdir()
-    return Hip(folder, runtime, build("hip_client.cpp", folder / "looks_up", "-DLOOKS_UP", "-ldl"))
+    return Hip(tmp_path_factory.mktemp("hip"))
 
 
 @pytest.fixture(scope="module")
-def known_run(hip: Hip) -> tuple[Outcome, pl.DataFrame]:
-    return hip.recorded(build("hip_client.cpp", hip.folder, *linked(hip)))
+def client() -> Path:
+    """It is linked with the runtime."""
+    return built("programs/hip_client")
 
 
-def linked(hip: Hip) -> list[str]:
-    return [str(hip.runtime), f"-Wl,-rpath,{hip.folder}"]
+@pytest.fixture(scope="module")
+def looks_up() -> Path:
+    """`looks_up lookup|plugin|foreign LIBRARY`"""
+    return built("programs/hip_looks_up")
+
+
+@pytest.fixture(scope="module")
+def known_run(hip: Hip, client: Path) -> tuple[Outcome, pl.DataFrame]:
+    return hip.recorded(client)
 
 
 def counted(calls: pl.DataFrame) -> dict[str, int]:
@@ -85,31 +86,29 @@ def test_a_call_takes_as_long_as_it_took(known_run: tuple[Outcome, pl.DataFrame]
             assert seconds <= each < seconds + 2, "the machine may be busy"
 
 
-def test_functions_found_by_look_up_are_traced_too(hip: Hip) -> None:
-    outcome, calls = hip.recorded(hip.looks_up, "lookup", hip.runtime)
+def test_functions_found_by_look_up_are_traced_too(hip: Hip, looks_up: Path) -> None:
+    runtime = built("programs/libamdhip64.so.7")
+    outcome, calls = hip.recorded(looks_up, "lookup", runtime)
     assert counted(calls) == json.loads(outcome.stdout)
-    assert plain([hip.looks_up, "lookup", hip.runtime], hip.folder) == outcome
+    assert plain([looks_up, "lookup", runtime], hip.folder) == outcome
 
 
-def test_a_library_that_sees_the_runtime_alone(hip: Hip) -> None:
-    (hip.folder / "plugin").mkdir()
-    plugin = build("hip_client.cpp", hip.folder / "plugin", "-DPLUGIN", "-shared", "-fPIC", *linked(hip))
-    outcome, calls = hip.recorded(hip.looks_up, "plugin", plugin)
+def test_a_library_that_sees_the_runtime_alone(hip: Hip, looks_up: Path) -> None:
+    outcome, calls = hip.recorded(looks_up, "plugin", built("programs/libhip_plugin.so"))
     assert counted(calls) == json.loads(outcome.stdout)
 
 
-def test_a_function_that_only_has_the_name_is_called_as_before(hip: Hip) -> None:
-    foreign = build("hip_foreign.cpp", hip.folder, "-shared", "-fPIC")
-    outcome, calls = hip.recorded(hip.looks_up, "foreign", foreign)
+def test_a_function_that_only_has_the_name_is_called_as_before(hip: Hip, looks_up: Path) -> None:
+    outcome, calls = hip.recorded(looks_up, "foreign", built("programs/libhip_foreign.so"))
     assert outcome.stdout == "42\n"
     assert calls.is_empty()
 
 
-def test_with_stacks_each_call_has_the_one_it_was_made_from(hip: Hip, known_run: tuple[Outcome, pl.DataFrame]) -> None:
-    _, calls = hip.recorded(hip.folder / "hip_client", features=FEATURES | Feature.TRACE_STACKS)
+def test_with_stacks_each_call_has_the_one_it_was_made_from(hip: Hip, client: Path, known_run: tuple[Outcome, pl.DataFrame]) -> None:
+    _, calls = hip.recorded(client, features=FEATURES | Feature.TRACE_STACKS)
     assert len(calls) == len(known_run[1]) and (calls["stack"] > 0).all()
 
 
-def test_without_the_feature_there_is_no_row(hip: Hip, known_run: tuple[Outcome, pl.DataFrame]) -> None:
-    outcome, calls = hip.recorded(hip.folder / "hip_client", features=FEATURES & ~Feature.TRACE_HIP)
+def test_without_the_feature_there_is_no_row(hip: Hip, client: Path, known_run: tuple[Outcome, pl.DataFrame]) -> None:
+    outcome, calls = hip.recorded(client, features=FEATURES & ~Feature.TRACE_HIP)
     assert outcome == known_run[0] and calls.is_empty()

@@ -10,9 +10,10 @@ import polars as pl
 import pytest
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
-from live import EVERYTHING, Outcome, Process, build, library, plain, processes, recorded
+from live import EVERYTHING, Outcome, Process, library, plain, processes, recorded
 
 from aiflame.profile.schema.control_schema import Feature
+from built import built
 
 WAYS = (
     "fork_execve",
@@ -35,8 +36,8 @@ WAYS = (
 
 
 @pytest.fixture(scope="module")
-def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build("hook_scenes.cpp", tmp_path_factory.mktemp("programs"))
+def scenes() -> Path:
+    return built("programs/hook_scenes")
 
 
 @pytest.fixture

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live import EVERYTHING, Process, build, library, plain, processes, recorded
+from live import EVERYTHING, Process, library, plain, processes, recorded
 
 from aiflame.profile.folder.control_page import ControlPage
 from aiflame.profile.folder.door import Folder
+from built import built
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user or change its root folder")
 
@@ -26,7 +27,7 @@ NOT_REACHED = (
 def program() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)  # for the user that it becomes
-        yield build("identity_scenes.cpp", Path(folder))
+        yield Path(shutil.copy(built("programs/identity_scenes"), folder))
 
 
 @pytest.fixture

@@ -6,16 +6,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from live import Process, build, processes, recorded
+from live import Process, processes, recorded
 
+from built import built
 from interpreters import VERSIONS, interpreter
 
 TIMES = 1000
 
 
 @pytest.fixture(scope="module")
-def loops(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build("life_loops.cpp", tmp_path_factory.mktemp("programs"))
+def loops() -> Path:
+    return built("programs/life_loops")
 
 
 def test_a_thousand_forks_while_threads_are_sampled(loops: Path, tmp_path: Path) -> None:
@@ -44,7 +45,7 @@ def test_a_thousand_spawned_children_with_an_empty_environment(loops: Path, tmp_
 
 
 def test_a_sampled_library_loaded_and_unloaded_a_thousand_times(loops: Path, tmp_path: Path) -> None:
-    library = build("life_library.cpp", tmp_path, "-shared", "-fPIC")
+    library = built("programs/liblife_library.so")
     outcome = recorded([loops, "dlclose", str(TIMES), library], tmp_path / "p")
     assert (outcome.status, outcome.stdout) == (0, "failures 0\n"), outcome.stderr
     (process,) = processes(tmp_path / "p")

@@ -16,6 +16,7 @@ from live import EVERYTHING, PROGRAMS, Process, library, plain, processes, recor
 
 from aiflame.profile.schema.control_schema import Feature
 from aiflame.profile.schema.enums import CallBackend, CallKind
+from built import built
 
 FEATURES = EVERYTHING & ~Feature.TRACE_STACKS & ~Feature.MEANING
 NOBODY = 0xFFFFFFFF
@@ -236,9 +237,7 @@ def test_fortran_2008(mpi: Mpi) -> None:
 
 def test_an_mpi_that_is_visible_to_its_user_alone(mpi: Mpi) -> None:
     plugin = mpi.program("mpi_plugin.c", "-shared", "-fPIC")
-    program = mpi.folder / "loads_it"
-    subprocess.run([shutil.which("cc") or "gcc", str(PROGRAMS / "mpi_loads_it.c"), "-o", str(program), "-ldl"], check=True)
-    recorded_job = job(mpi, 2, program, plugin)
+    recorded_job = job(mpi, 2, built("programs/mpi_loads_it"), plugin)
     assert recorded_job.stdout == "2\n2\n"
     assert recorded_job.counts() == {"MPI_Init": 2, "MPI_Allreduce": 2, "MPI_Finalize": 2}
 
@@ -252,14 +251,11 @@ def test_functions_missing_in_an_mpi_stay_missing_and_unknown_ones_are_passed_on
 
 
 def test_a_name_that_is_somebody_elses_is_left_to_them(mpi: Mpi, tmp_path: Path) -> None:
-    compiler, source = shutil.which("cc") or "gcc", str(PROGRAMS / "mpi_foreign.c")
-    subprocess.run([compiler, "-DLIBRARY", "-shared", "-fPIC", source, "-o", str(mpi.folder / "libforeign.so")], check=True)
-    link = [f"-L{mpi.folder}", "-lforeign", f"-Wl,-rpath,{mpi.folder}"]
+    folder, alone = built("programs/libforeign.so").parent, built("programs/mpi_foreign")
+    link = [f"-L{folder}", "-lforeign", f"-Wl,-rpath,{folder}"]
     recorded_job = job(mpi, 1, mpi.program("mpi_foreign.c", "-DWITH_MPI", *link))
     assert recorded_job.stdout == "2 42\n"
     assert recorded_job.counts() == {"MPI_Init": 1, "MPI_Finalize": 1}
-    alone = tmp_path / "alone"
-    subprocess.run([compiler, source, "-o", str(alone), *link], check=True)
     preload = {"LD_PRELOAD": str(library().with_name("libaiflame_mpi.so"))}
     assert recorded([alone], tmp_path / "p", features=FEATURES, env=preload).stdout == "2 42\n"
     (process,) = processes(tmp_path / "p")

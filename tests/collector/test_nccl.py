@@ -7,10 +7,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from live import EVERYTHING, Outcome, Process, build, library, plain, processes, recorded
+from live import EVERYTHING, Outcome, Process, library, plain, processes, recorded
 
 from aiflame.profile.schema.control_schema import Feature
 from aiflame.profile.schema.enums import CallBackend, CallKind
+from built import built
 
 NONE = 0xFFFFFFFF
 VERSIONS = (1, 2, 3, 4, 5)
@@ -20,7 +21,7 @@ MILLISECOND = 1_000_000
 
 @pytest.fixture
 def host(tmp_path: Path) -> Callable[..., tuple[Outcome, list[Process]]]:
-    program = build("nccl_host.cpp", tmp_path, "-ldl")
+    program = built("programs/nccl_host")
 
     def run(version: int, scene: str, features: int = EVERYTHING & ~Feature.MEANING) -> tuple[Outcome, list[Process]]:
         outcome = recorded([program, str(version), scene], tmp_path / "p", features=features, env=around())
@@ -103,6 +104,6 @@ def test_nccl_is_left_alone_when_it_is_not_traced(host: Callable[..., tuple[Outc
 
 
 def test_the_plugin_without_the_collector_does_nothing(tmp_path: Path) -> None:
-    program = build("nccl_host.cpp", tmp_path, "-ldl")
+    program = built("programs/nccl_host")
     outcome = plain([program, "5", "calls"], tmp_path, around())
     assert outcome == Outcome(0, "done 5 55\n", "")

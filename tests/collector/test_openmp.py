@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
-from live import Process, build, build_for_llvms_openmp, library, processes, recorded
+from live import Process, build_for_llvms_openmp, library, processes, recorded
 
 from aiflame.profile.folder.control_page import ControlPage
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.schema.enums import FrameKind
+from built import built
 
 pytestmark = pytest.mark.timed
 
@@ -22,8 +23,8 @@ OFFSET = (1 << 39) - 1
 
 
 @pytest.fixture(scope="module")
-def regions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build("omp_regions.cpp", tmp_path_factory.mktemp("programs"), "-fopenmp")
+def regions() -> Path:
+    return built("programs/omp_regions")
 
 
 def test_libgomps_workers_are_under_their_launcher(regions: Path, tmp_path: Path) -> None:
@@ -50,8 +51,7 @@ def test_a_waiting_worker_of_libgomp_says_so(regions: Path, tmp_path: Path) -> N
 
 def test_a_library_bound_before_recording_began_is_followed(tmp_path: Path) -> None:
     """Recording from inside, without LD_PRELOAD, also for the second time."""
-    code = tmp_path / "omp_regions"
-    build("omp_regions.cpp", tmp_path, "-fopenmp", "-shared", "-fPIC")
+    code = built("programs/libomp_regions_library.so")
     for name in ("first", "second"):
         (tmp_path / name / "spool").mkdir(parents=True)
         ControlPage.create(Folder.open(tmp_path / name), cpu_rate=999, features=0xFF).close()

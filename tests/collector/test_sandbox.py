@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from live import build, plain, processes, recorded
+from live import plain, processes, recorded
+
+from built import built
 
 NOTE = "recording ends where the program enters a sandbox (seccomp)"
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build("sandboxes.cpp", tmp_path_factory.mktemp("programs"))
+def program() -> Path:
+    return built("programs/sandboxes")
 
 
 @pytest.mark.timed

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from live import Outcome, build, plain, processes, recorded
+from live import Outcome, plain, processes, recorded
+
+from built import built
 
 SCENES = (
     "round_trip",
@@ -33,8 +35,8 @@ SCENES = (
 
 
 @pytest.fixture(scope="module")
-def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build("signal_scenes.cpp", tmp_path_factory.mktemp("programs"))
+def scenes() -> Path:
+    return built("programs/signal_scenes")
 
 
 @pytest.fixture

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from live import build, plain, processes, recorded
+from live import plain, processes, recorded
+
+from built import built
 
 pytestmark = pytest.mark.timed
 
 
 def test_a_program_goes_on_where_its_stack_is_hard_to_search(tmp_path: Path) -> None:
-    program = build("deep_unknown.cpp", tmp_path)
+    program = built("programs/deep_unknown")
     alone = plain([program], tmp_path)
     accompanied = recorded([program], tmp_path / "p", cpu_rate=0, wall_rate=9999)
     assert alone.status == accompanied.status == 3

@@ -6,22 +6,23 @@ import shutil
 from pathlib import Path
 
 import pytest
-from live import Process, build, processes, recorded
+from live import Process, processes, recorded
+
+from built import built
 
 LIBRARIES = 4
-NOW = "-Wl,-z,now"  # looking a function up at its first call takes 3 KB of stack
 
 
 @pytest.fixture(scope="module")
-def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build("stack_scenes.cpp", tmp_path_factory.mktemp("programs"), "-ldl", NOW)
+def scenes() -> Path:
+    return built("programs/stack_scenes")
 
 
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Copies of one library: each is a file that the collector has not met."""
     folder = tmp_path_factory.mktemp("libraries")
-    original = build("stack_library.cpp", folder, "-shared", "-fPIC", NOW)
+    original = built("programs/libstack_library.so")
     return [Path(shutil.copy(original, folder / f"late_{number}.so")) for number in range(LIBRARIES)]
 
 

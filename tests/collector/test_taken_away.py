@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from live import build, plain, processes, recorded
+from live import plain, processes, recorded
+
+from built import built
 
 WORK = """
 import ctypes, os, resource, signal, sys, time
@@ -47,7 +49,7 @@ def test_recording_goes_on_without_descriptors(way: str, before: int, wall_rate:
 @at_once_or_later
 @pytest.mark.parametrize("way", ["protected", "unmapped"])
 def test_recording_goes_on_without_its_pages(way: str, before: int, wall_rate: int, tmp_path: Path) -> None:
-    goes_on([build("takes_pages.cpp", tmp_path), way, str(before)], wall_rate, tmp_path)
+    goes_on([built("programs/takes_pages"), way, str(before)], wall_rate, tmp_path)
 
 
 def goes_on(command: list[str | Path], wall_rate: int, tmp_path: Path) -> None:
@@ -80,7 +82,7 @@ os._exit(5)
 @pytest.mark.parametrize("scene", ["works", "in a handler of SIGSEGV"])
 @pytest.mark.parametrize("wall_rate", [0, 999])
 def test_without_the_instruction_that_reads_the_clock(scene: str, wall_rate: int, tmp_path: Path) -> None:
-    program = build("no_clock_instruction.cpp", tmp_path)
+    program = built("programs/no_clock_instruction")
     command = [program, scene]
     alone, accompanied = plain(command, tmp_path), recorded(command, tmp_path / "p", wall_rate=wall_rate)
     assert accompanied == alone

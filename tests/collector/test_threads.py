@@ -6,12 +6,14 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from live import build, processes, recorded
+from live import processes, recorded
+
+from built import built
 
 
 @pytest.fixture(scope="module")
-def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build("thread_scenes.cpp", tmp_path_factory.mktemp("programs"))
+def scenes() -> Path:
+    return built("programs/thread_scenes")
 
 
 def test_children_forked_while_threads_start_can_start_threads(scenes: Path, tmp_path: Path) -> None:

@@ -6,21 +6,23 @@ import re
 from pathlib import Path
 
 import pytest
-from live import PROGRAMS, build, plain, processes, recorded
+from live import PROGRAMS, plain, processes, recorded
+
+from built import built
 
 SCENES = re.findall(r'^      \{"(\w+)", ', (PROGRAMS / "tick_stack_scenes.cpp").read_text(), re.MULTILINE)
 RATES = {"cpu": 0, "cpu and wall": 999}
 
 
 @pytest.fixture(scope="module")
-def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build("tick_stack_scenes.cpp", tmp_path_factory.mktemp("programs"))
+def scenes() -> Path:
+    return built("programs/tick_stack_scenes")
 
 
 @pytest.fixture(scope="module")
-def fortified(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fortified() -> Path:
     """Where longjmp() looks whether it leaves an alternate stack."""
-    return build("tick_stack_scenes.cpp", tmp_path_factory.mktemp("fortified"), "-O2", "-D_FORTIFY_SOURCE=2")
+    return built("programs/tick_stack_scenes_fortified")
 
 
 @pytest.mark.parametrize("wall_rate", RATES.values(), ids=RATES.keys())

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from recording import PROGRAMS, PYTHON, Recorder, Run
+from recording import PYTHON, Recorder, Run
 
 
 @pytest.fixture
@@ -37,23 +35,3 @@ def record(tmp_path: Path) -> Recorder:
         return Run(result.returncode, result.stdout, result.stderr, path)
 
     return run
-
-
-@pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Compiles a program of tests/e2e/programs without frame pointers; `.so` for a library, anything else for an executable."""
-    folder = tmp_path_factory.mktemp("built")
-
-    def build(source: str, output: str, *flags: str) -> Path:
-        compiler = shutil.which("g++" if source.endswith(".cpp") else "gcc")
-        if not compiler:
-            pytest.skip("no C++ compiler")
-        target = folder / output
-        if not target.exists():
-            shared = ("-shared", "-fPIC") if output.endswith(".so") else ()
-            subprocess.run(
-                [compiler, "-O2", "-g", "-fomit-frame-pointer", *shared, "-o", str(target), str(PROGRAMS / source), *flags], check=True
-            )
-        return target
-
-    return build

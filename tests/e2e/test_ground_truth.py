@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 from recording import PROGRAMS, PYTHON, Recorder, Stay, sampled, stays_of, time_under
 
 from aiflame.api import Profile
+from built import built
 from interpreters import VERSIONS, interpreter
 
 pytestmark = pytest.mark.timed
@@ -24,15 +22,15 @@ def shown_as_spent(profile: Profile, stays: list[Stay]) -> None:
         assert -samples.lost_ns <= shown - sum(stay.cpu_ns for stay in own) <= samples.gained_ns, function
 
 
-def test_native_code_without_frame_pointers_splits_as_it_was_called(record: Recorder, built: Callable[..., Path]) -> None:
-    run = record(PYTHON, PROGRAMS / "spin_split.py", built("spin.c", "libspin.so"))
+def test_native_code_without_frame_pointers_splits_as_it_was_called(record: Recorder) -> None:
+    run = record(PYTHON, PROGRAMS / "spin_split.py", built("e2e/libspin.so"))
     shown_as_spent(run.profile(), stays_of(run))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_stacks_of_every_cpython_are_whole(record: Recorder, built: Callable[..., Path], version: str) -> None:
+def test_the_stacks_of_every_cpython_are_whole(record: Recorder, version: str) -> None:
     python = interpreter(version) or pytest.skip(f"no CPython {version} here")
-    run = record(python, PROGRAMS / "spin_split.py", built("spin.c", "libspin.so"))
+    run = record(python, PROGRAMS / "spin_split.py", built("e2e/libspin.so"))
     profile = run.profile()
     shown_as_spent(profile, stays_of(run))
     tree = profile.tree("cpu-time")
@@ -42,15 +40,15 @@ def test_the_stacks_of_every_cpython_are_whole(record: Recorder, built: Callable
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork", "subprocess"])
-def test_a_child_process_splits_likewise(record: Recorder, built: Callable[..., Path], method: str) -> None:
-    run = record(PYTHON, PROGRAMS / "spin_child.py", method, built("spin.c", "libspin.so"))
+def test_a_child_process_splits_likewise(record: Recorder, method: str) -> None:
+    run = record(PYTHON, PROGRAMS / "spin_child.py", method, built("e2e/libspin.so"))
     profile = run.profile()
     shown_as_spent(profile, stays_of(run))
     assert len(profile.table("processes")["pid"].unique()) >= 2
 
 
-def test_openmp_workers_hang_under_the_stack_that_launched_their_region(record: Recorder, built: Callable[..., Path]) -> None:
-    library = built("spin_openmp.c", "libspin_openmp.so", "-fopenmp")
+def test_openmp_workers_hang_under_the_stack_that_launched_their_region(record: Recorder) -> None:
+    library = built("e2e/libspin_openmp.so")
     run = record(PYTHON, PROGRAMS / "spin_openmp.py", library, env={"OMP_WAIT_POLICY": "passive"})
     profile = run.profile()
     shown_as_spent(profile, stays_of(run))
@@ -58,8 +56,8 @@ def test_openmp_workers_hang_under_the_stack_that_launched_their_region(record: 
     assert len(threads) == 2
 
 
-def test_the_threads_of_a_pool_are_shown_as_threads(record: Recorder, built: Callable[..., Path]) -> None:
-    library = built("thread_pool.cpp", "libpool.so", "-pthread")
+def test_the_threads_of_a_pool_are_shown_as_threads(record: Recorder) -> None:
+    library = built("e2e/libpool.so")
     call = f"from ctypes import *; run = CDLL({str(library)!r}).pool_run; run.restype = c_int64; print(run(2, 40, c_int64(40_000_000)))"
     run = record(PYTHON, "-c", call)
     profile = run.profile()

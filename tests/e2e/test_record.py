@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -198,7 +197,7 @@ def test_a_path_that_is_not_utf8_works(tmp_path: Path) -> None:
     assert len(aiflame.open(path).table("cpu_samples")) > 0
 
 
-def test_a_static_program_runs_and_the_limit_is_noted(record: Recorder, tmp_path: Path, built: Callable[..., Path]) -> None:
+def test_a_static_program_runs_and_the_limit_is_noted(record: Recorder, tmp_path: Path) -> None:
     source = tmp_path / "hello.c"
     source.write_text('#include <stdio.h>\nint main(void) { puts("hello"); return 5; }\n')
     static = tmp_path / "hello"
