@@ -22,15 +22,21 @@ pytestmark = [
 Scene = Callable[..., tuple[dict[str, int], list[dict[str, Any]]]]
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of Triton, for all scenes: what they see does not depend on it."""
+    return tmp_path_factory.mktemp("triton")
+
+
 @pytest.fixture
-def scene(record: Recorder, tmp_path: Path) -> Scene:
+def scene(record: Recorder, cache: Path) -> Scene:
     """Records a scene: how often each kernel ran, and the names in the binaries."""
 
     def run(name: str, *options: str) -> tuple[dict[str, int], list[dict[str, Any]]]:
         env = {
             "LD_LIBRARY_PATH": f"{FAKES / 'driver'}:{FAKES / 'cupti13'}",
             "AIFLAME_CUPTI": str(FAKES / "cupti13" / "libcupti.so.13"),  # the vendor's may lie beside Triton
-            "TRITON_CACHE_DIR": str(tmp_path / "cache"),
+            "TRITON_CACHE_DIR": str(cache),
         }
         recording = record(sys.executable, PROGRAMS / "fake_triton.py", name, options=options, env=env)
         assert recording.status == 0, recording.stderr

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import aiflame
+from built import FOLDER
 
 ROOT = Path(__file__).parent.parent.parent
 BUSY = "import time\nend = time.process_time() + 0.6\nwhile time.process_time() < end: pass\n"
@@ -17,16 +18,35 @@ BUSY = "import time\nend = time.process_time() + 0.6\nwhile time.process_time() 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run([sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)], check=True, capture_output=True)
+    """Made of what `make build` has compiled: where nothing has changed since, nothing is compiled a second time."""
+    folder, compiled = tmp_path_factory.mktemp("wheel"), FOLDER.parents[1]
+    there = [f"-Cbuild-dir={compiled}", "-Ccmake.define.AIFLAME_TESTS=ON"] if (compiled / "CMakeCache.txt").exists() else []
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", *there, "--outdir", str(folder), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True)
     subprocess.run([sys.executable, str(ROOT / "scripts" / "tag_wheel.py"), str(folder)], check=True)
     (wheel_file,) = folder.glob("*.whl")
     return wheel_file
 
 
-def clean_python(folder: Path) -> Path:
-    venv.create(folder, with_pip=True)
-    return folder / "bin" / "python"
+@pytest.fixture(scope="module")
+def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `bin` of a clean Python with the wheel and nothing else."""
+    folder = tmp_path_factory.mktemp("clean")
+    venv.create(folder)
+    install(folder, "--no-deps", str(wheel))
+    return folder / "bin"
+
+
+@pytest.fixture(scope="module")
+def complete(bare: Path, wheel: Path) -> Path:
+    """The same, with what the wheel declares. From then on it is no longer bare."""
+    install(bare.parent, str(wheel))
+    return bare
+
+
+def install(environment: Path, *packages: str) -> None:
+    pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python"), "install", "--quiet", "--no-compile"]
+    subprocess.run([*pip, *packages], check=True)
 
 
 def test_the_wheel_serves_every_python_and_old_systems(wheel: Path) -> None:
@@ -34,25 +54,20 @@ def test_the_wheel_serves_every_python_and_old_systems(wheel: Path) -> None:
     assert wheel.stat().st_size < 2 << 20
 
 
-def test_it_records_and_reports_with_its_declared_dependencies_alone(wheel: Path, tmp_path: Path) -> None:
-    python = clean_python(tmp_path / "venv")
-    subprocess.run([python, "-m", "pip", "install", "--quiet", str(wheel)], check=True)
-    aiflame_command = tmp_path / "venv" / "bin" / "aiflame"
+def test_without_any_dependency_it_still_records(bare: Path, tmp_path: Path) -> None:
+    command = [bare / "aiflame", "record", "-o", "p.aiflame", "--", bare / "python", "-c", BUSY]
+    done = subprocess.run(command, check=True, cwd=tmp_path, capture_output=True, text=True)
+    assert "is recorded; open it where polars is installed" in done.stderr
+    assert aiflame.open(tmp_path / "p.aiflame").table("cpu_samples")["weight"].sum() > 50
+
+
+def test_it_records_and_reports_with_its_declared_dependencies_alone(complete: Path, tmp_path: Path) -> None:
     for arguments in (
-        ["record", "-o", "p.aiflame", "--", str(python), "-c", BUSY],
+        ["record", "-o", "p.aiflame", "--", complete / "python", "-c", BUSY],
         ["top"],
         ["flame", "-o", "f.svg"],
         ["export", "-o", "c.txt"],
     ):
-        subprocess.run([aiflame_command, *arguments], check=True, cwd=tmp_path, capture_output=True)
+        subprocess.run([complete / "aiflame", *arguments], check=True, cwd=tmp_path, capture_output=True)
     assert "<svg" in (tmp_path / "f.svg").read_text()[:1000]
     assert "py::<module>" in (tmp_path / "c.txt").read_text()
-
-
-def test_without_any_dependency_it_still_records(wheel: Path, tmp_path: Path) -> None:
-    python = clean_python(tmp_path / "venv")
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", str(wheel)], check=True)
-    command = [tmp_path / "venv" / "bin" / "aiflame", "record", "-o", "p.aiflame", "--", str(python), "-c", BUSY]
-    result = subprocess.run(command, check=True, cwd=tmp_path, capture_output=True, text=True)
-    assert "is recorded; open it where polars is installed" in result.stderr
-    assert len(aiflame.open(tmp_path / "p.aiflame").table("cpu_samples")) > 50

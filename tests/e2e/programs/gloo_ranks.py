@@ -102,7 +102,7 @@ def straggle(rank: int, account: Account) -> int:
     store: Any = dist.distributed_c10d._get_default_store()
     if rank == 3:
         store.wait([f"{other} comes" for other in range(3)])
-        time.sleep(0.1)
+        time.sleep(0.5)
     else:
         store.set(f"{rank} comes", "")
     dist.all_reduce(torch.ones(777))
