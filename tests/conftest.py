@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from timed_tests import let_workers_tell, tell_scheduler
+
 TRIES_AGAIN = 2
-TIMED = "@timed"
-"""Ends the id of such a test in a worker: ids are all that the scheduler knows of tests."""
 
 LONG_FILES_FIRST = ("e2e", "collector", "guests", "web")
 """So that no core is idle in the end because one of their files was started last."""
@@ -38,9 +38,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if marker := item.get_closest_marker("timed"):
             item.add_marker(pytest.mark.flaky(reruns=marker.kwargs.get("reruns", TRIES_AGAIN)))
-            if hasattr(config, "workerinput"):
-                item._nodeid += TIMED
     items.sort(key=_turn)
+    if hasattr(config, "workerinput"):
+        tell_scheduler(config, [item.nodeid for item in items if item.get_closest_marker("timed")])
 
 
 def _turn(item: pytest.Item) -> tuple[bool, int]:
@@ -50,9 +50,14 @@ def _turn(item: pytest.Item) -> tuple[bool, int]:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """With several workers (`-n 2`), of each."""
+    let_workers_tell(node)
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With several workers (`-n 2`)."""
     from scheduling import TimedLast
 
     config.option.loadscopereorder = False
-    return TimedLast(config, log, TIMED)
+    return TimedLast(config, log)

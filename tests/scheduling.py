@@ -7,16 +7,22 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+from timed_tests import told
+
+TIMED = "timed"
+
 
 class TimedLast(LoadFileScheduling):
     """A file at a time, in order. The timed tests of all files are one piece of work: the last, for one worker alone."""
 
-    def __init__(self, config: pytest.Config, log: Any, timed: str) -> None:
+    def __init__(self, config: pytest.Config, log: Any) -> None:
         super().__init__(config, log)
-        self._timed = timed
+        self._ids: frozenset[str] | None = None
 
     def _split_scope(self, nodeid: str) -> str:
-        return self._timed if nodeid.endswith(self._timed) else str(super()._split_scope(nodeid))
+        if self._ids is None:
+            self._ids = told(self.config)
+        return TIMED if nodeid in self._ids else str(super()._split_scope(nodeid))
 
     def _assign_work_unit(self, node: Any) -> None:
         if not self._timed_are_next() or self._is_alone(node):
@@ -51,7 +57,7 @@ class TimedLast(LoadFileScheduling):
                     return
 
     def _timed_are_next(self) -> bool:
-        return next(iter(self.workqueue), None) == self._timed
+        return next(iter(self.workqueue), None) == TIMED
 
     def _is_alone(self, node: Any) -> bool:
         return not any(self._pending_of(work) for other, work in self.assigned_work.items() if other is not node)

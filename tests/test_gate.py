@@ -66,7 +66,7 @@ def run(folder: Path, workers: int, fails: bool, sizes: tuple[int, ...]) -> list
     """Runs such files under our conftest.py: what each try of a test noted of itself."""
     pytest.importorskip("xdist")
     pytest.importorskip("pytest_rerunfailures")
-    for name in ("conftest.py", "scheduling.py"):
+    for name in ("conftest.py", "scheduling.py", "timed_tests.py"):
         shutil.copy(HERE / name, folder / name)
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  timed: see pyproject.toml\n")
     for number, size in enumerate(sizes):
@@ -78,5 +78,5 @@ def run(folder: Path, workers: int, fails: bool, sizes: tuple[int, ...]) -> list
     found = []
     for line in (folder / "noted").read_text().splitlines():
         nodeid, worker, begin, end = line.rsplit(" ", 3)
-        found.append((nodeid.rpartition("::")[2].removesuffix("@timed"), worker, float(begin), float(end)))
+        found.append((nodeid.rpartition("::")[2], worker, float(begin), float(end)))
     return found
