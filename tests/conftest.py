@@ -1,9 +1,9 @@
 """How the tests are run: which wait for their turn, and which get a second chance.
 
-A test with the mark `timed` times live programs or counts the samples of real clocks: another program on its core changes
-what it sees. These run one after the other when all else is done (scheduling.py), and a failed one is tried again: clocks of
-a busy machine have bad moments. What failed and passed then is in the summary (`rerun`): one that shows up there twice is to
-be mended. `timed(reruns=0)` is for those that wait for their turn and have one try.
+A test with the mark `timed` times live programs or counts the samples of real clocks, so that another program on its core
+changes its result. These tests run one after the other when all others have ended (scheduling.py). One that fails is tried
+again, since clocks of a busy machine have bad moments, and the summary names it (`rerun`): a test that is named twice needs
+mending. `timed(reruns=0)` marks tests that wait for their turn and have one try.
 
 Every other test has one try, on whichever core is free, a file at a time (`make test`).
 """
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from timed_tests import let_workers_tell, tell_scheduler
+from timed_tests import give_file, write_ids
 
 TRIES_AGAIN = 2
 
@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.flaky(reruns=marker.kwargs.get("reruns", TRIES_AGAIN)))
     items.sort(key=_turn)
     if hasattr(config, "workerinput"):
-        tell_scheduler(config, [item.nodeid for item in items if item.get_closest_marker("timed")])
+        write_ids(config, [item.nodeid for item in items if item.get_closest_marker("timed")])
 
 
 def _turn(item: pytest.Item) -> tuple[bool, int]:
@@ -52,7 +52,7 @@ def _turn(item: pytest.Item) -> tuple[bool, int]:
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """With several workers (`-n 2`), of each."""
-    let_workers_tell(node)
+    give_file(node)
 
 
 @pytest.hookimpl(optionalhook=True)

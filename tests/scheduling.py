@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-from timed_tests import told
+import timed_tests
 
 TIMED = "timed"
 
@@ -21,7 +21,7 @@ class TimedLast(LoadFileScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         if self._ids is None:
-            self._ids = told(self.config)
+            self._ids = timed_tests.ids(self.config)
         return TIMED if nodeid in self._ids else str(super()._split_scope(nodeid))
 
     def _assign_work_unit(self, node: Any) -> None:
@@ -31,7 +31,7 @@ class TimedLast(LoadFileScheduling):
     def _reschedule(self, node: Any) -> None:
         """Where the timed tests alone are left, the workers go home as they get idle, and the last one begins when all have gone.
 
-        A worker keeps its last test back until it knows what comes next: the last one waits with that in hand.
+        A worker holds its last test back until it knows the next one: the last worker waits with one or two tests in hand.
         """
         others_stay = any(other is not node and not other.shutting_down for other in self.assigned_work)
         if self._timed_are_next() and others_stay and not node.shutting_down:

@@ -24,7 +24,7 @@ Scene = Callable[..., tuple[dict[str, int], list[dict[str, Any]]]]
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of Triton, for all scenes: what they see does not depend on it."""
+    """One cache of Triton for all scenes: their results do not depend on its contents."""
     return tmp_path_factory.mktemp("triton")
 
 

@@ -18,7 +18,7 @@ BUSY = "import time\nend = time.process_time() + 0.6\nwhile time.process_time() 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Made of what `make build` has compiled: where nothing has changed since, nothing is compiled a second time."""
+    """Built in the folder of `make build`: nothing is compiled a second time."""
     folder, compiled = tmp_path_factory.mktemp("wheel"), FOLDER.parents[1]
     there = [f"-Cbuild-dir={compiled}", "-Ccmake.define.AIFLAME_TESTS=ON"] if (compiled / "CMakeCache.txt").exists() else []
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", *there, "--outdir", str(folder), str(ROOT)]
@@ -39,7 +39,7 @@ def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def complete(bare: Path, wheel: Path) -> Path:
-    """The same, with what the wheel declares. From then on it is no longer bare."""
+    """The same Python with the declared dependencies, for the last test: it is no longer bare."""
     install(bare.parent, str(wheel))
     return bare
 
