@@ -22,6 +22,8 @@ WORKERS := -n $(shell nproc)
 demo: build
 	$(BIN)/python -m aiflame demo
 
+# Python keeps what it has compiled, whatever the environment says: tests start it some two thousand times.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: build $(VENV)/.test-tools $(GUESTS)/.few
 	AIFLAME_TEST_PROGRAMS=$(CURDIR)/build/dev/tests/collector $(BIN)/python -m pytest $(WORKERS) $(PYTEST)
 
