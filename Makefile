@@ -36,7 +36,7 @@ lint: build
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python scripts/dialect.py --check
-	$(BIN)/clang-format --dry-run --Werror $(wildcard native/*.?pp native/*/*.?pp native/*/*/*.?pp tests/collector/*.?pp tests/collector/*/*.?pp tests/sanitized/*.?pp)
+	$(BIN)/clang-format --dry-run --Werror $(wildcard native/*.?pp native/*/*.?pp native/*/*/*.?pp tests/collector/*/*.?pp tests/collector/*/*/*.?pp tests/sanitized/*.?pp)
 
 # Native code under the sanitizers of address, undefined behaviour and threads, in programs of its own.
 sanitize: $(VENV)/.ready

@@ -27,7 +27,7 @@ RESULTS = ROOT / "benchmarks/results/python_frames.json"
 PROGRAMS = Path(os.environ.get("AIFLAME_TEST_PROGRAMS", ROOT / "build/dev/tests/collector"))
 DEPTH = 40
 
-sys.path.insert(0, str(ROOT / "tests" / "collector"))
+sys.path.insert(0, str(ROOT / "tests" / "collector" / "unwind"))
 
 Stack = Callable[[Callable[[], float]], float]
 

@@ -6,7 +6,7 @@ Costs are taken deep inside libtorch, where it asks for memory, on stacks of at 
 place: our walks, glibc's backtrace() and libunwind's unw_backtrace() (left out where libunwind.so.8 is not installed). `next`: the
 walk before was at the last allocation, and the peers have run since; `same`: the walk before was here; `rules`: nothing of the last
 stack is used; `cold`: the first walk of a thread. The peers have seen the stack just before. Agreement is counted by
-tests/collector/unwind_workloads.py. The libraries come from the test build (`make build`).
+tests/collector/unwind/unwind_workloads.py. The libraries come from the test build (`make build`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WAYS = ("next", "same", "rules", "cold", "glibc backtrace()", "libunwind unw_bac
 FRAMES = 44
 STEPS = 60
 
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = [str(TESTS / "unwind"), str(TESTS / "support"), str(ROOT / "tests")]
 
 
 def main() -> int:

@@ -1,8 +1,7 @@
-"""CUDA programs from `aiflame record` to the tree, on a fake driver and a fake CUPTI (see tests/collector/fake_cuda)."""
+"""CUDA programs from `aiflame record` to the tree, on a fake driver and a fake CUPTI (see tests/collector/cuda/fake_cuda)."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +10,9 @@ import pytest
 from recording import PROGRAMS, Recorder, Run, time_under, under
 
 from aiflame.attribute.tree import Tree
+from built import BUILT
 
-FAKES = Path(os.environ.get("AIFLAME_TEST_PROGRAMS", Path(__file__).parents[2] / "build/dev/tests/collector")) / "fake_cuda"
+FAKES = BUILT / "fake_cuda"
 SOFTMAX = Path(__file__).parents[1] / "unit" / "data" / "softmax.cubin"
 
 pytestmark = pytest.mark.skipif(not (FAKES / "driver").exists(), reason=f"no {FAKES}: `make test` builds it")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import aiflame
-from built import FOLDER
+from built import BUILT
 
 ROOT = Path(__file__).parent.parent.parent
 BUSY = "import time\nend = time.process_time() + 0.6\nwhile time.process_time() < end: pass\n"
@@ -19,7 +19,7 @@ BUSY = "import time\nend = time.process_time() + 0.6\nwhile time.process_time() 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built in the folder of `make build`: nothing is compiled a second time."""
-    folder, compiled = tmp_path_factory.mktemp("wheel"), FOLDER.parents[1]
+    folder, compiled = tmp_path_factory.mktemp("wheel"), BUILT.parents[1]
     there = [f"-Cbuild-dir={compiled}", "-Ccmake.define.AIFLAME_TESTS=ON"] if (compiled / "CMakeCache.txt").exists() else []
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", *there, "--outdir", str(folder), str(ROOT)]
     subprocess.run(command, check=True, capture_output=True)

@@ -1,0 +1,177 @@
+"""Calls of Level Zero are traced beneath the stock loader, and what its devices did: with a driver for tests, whose device is a thread."""
+
+from __future__ import annotations
+
+import ctypes.util
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import pytest
+from live import EVERYTHING, Outcome, Process, build, library, plain, processes, recorded
+
+from aiflame.profile.schema.control_schema import Feature
+from aiflame.profile.schema.enums import CallBackend, CopyKind, GpuApi
+
+PROGRAMS = Path(__file__).parent / "programs"
+FEATURES = EVERYTHING & ~Feature.TRACE_STACKS & ~Feature.MEANING
+SLACK_NS = 10_000_000
+"""Of a device's clock against ours: a reader of both may be delayed in between."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    outcome: Outcome
+    process: Process
+    executions: pl.DataFrame
+    """Executions in the driver's log: name, begin_ns, end_ns."""
+
+    @property
+    def calls(self) -> pl.DataFrame:
+        names = self.process.table("call_names").filter(pl.col("backend") == int(CallBackend.LEVEL_ZERO))
+        return self.process.table("calls").join(names.select(name="id", function="name"), on="name", maintain_order="left")
+
+    @property
+    def launches(self) -> pl.DataFrame:
+        return self.process.table("launches").filter(pl.col("api") == int(GpuApi.LEVEL_ZERO))
+
+    @property
+    def kernels(self) -> pl.DataFrame:
+        """In the order in which they ran."""
+        shapes = self.process.table("kernel_shapes").select(pl.exclude("check", "api"), shape="id")
+        return self.process.table("kernels").join(shapes, on="shape", maintain_order="left").sort("start_ns")
+
+
+@dataclass(frozen=True, slots=True)
+class LevelZero:
+    folder: Path
+    client: Path
+    driver: Path
+
+    def environment(self) -> dict[str, str]:
+        return {"ZE_ENABLE_ALT_DRIVERS": str(self.driver), "ZE_DRIVER_LOG": str(self.folder / "log")}
+
+    def recorded(self, *scenes: str, features: int = FEATURES, env: Mapping[str, str] | None = None) -> Recorded:
+        profile = self.folder / f"p{len(list(self.folder.glob('p[0-9]*')))}"
+        preload = library().with_name("libaiflame_level_zero.so")
+        if not preload.is_file():
+            pytest.skip(f"no {preload.name} beside the collector: `make build`")
+        whole = {**self.environment(), "LD_PRELOAD": str(preload), **(env or {})}
+        outcome = recorded([self.client, *scenes], profile, features=features, env=whole)
+        assert outcome.status == 0, outcome.stderr
+        (process,) = processes(profile)
+        lines = [line.split() for line in (self.folder / "log").read_text().splitlines()]
+        executions = [(name, int(begin), int(end)) for name, begin, end in lines]
+        return Recorded(outcome, process, pl.DataFrame(executions, schema=["name", "begin_ns", "end_ns"], orient="row"))
+
+
+@pytest.fixture(scope="module")
+def level_zero(tmp_path_factory: pytest.TempPathFactory) -> LevelZero:
+    if not (ctypes.util.find_library("ze_loader") and Path("/usr/include/level_zero/ze_api.h").is_file()):
+        pytest.skip("no loader of Level Zero here: `make test` installs it (Debian: libze1, libze-dev)")
+    folder = tmp_path_factory.mktemp("level_zero")
+    driver = build(PROGRAMS / "ze_driver.cpp", folder, "-shared", "-fPIC").rename(folder / "libze_driver.so")
+    return LevelZero(folder, build(PROGRAMS / "ze_client.cpp", folder, "-lze_loader"), driver)
+
+
+@pytest.fixture(scope="module")
+def known_run(level_zero: LevelZero) -> Recorded:
+    return level_zero.recorded("lists", "immediate", "newer")
+
+
+def test_there_are_as_many_calls_as_the_program_made(known_run: Recorded) -> None:
+    """A function that is not known, of the loader or of the driver, goes through: the program has looked at what it gave."""
+    assert dict(known_run.calls.group_by("function").len().rows()) == json.loads(known_run.outcome.stdout)
+    assert known_run.calls.filter(pl.col("failed") == 1)["function"].to_list() == ["zeCommandQueueExecuteCommandLists"]
+    moved = known_run.calls.filter(pl.col("bytes") > 0).sort("begin_ns").select("function", "bytes").rows()
+    assert moved == [
+        ("zeCommandListAppendMemoryCopy", 64),
+        ("zeCommandListAppendMemoryCopy", 32),
+        ("zeCommandListAppendMemoryFill", 16),
+    ]
+    assert (known_run.calls["stack"] == 0).all(), "stacks are on request"
+
+
+def test_a_call_that_waits_takes_as_long_as_the_kernel(known_run: Recorded) -> None:
+    """Two of eight, into a list that waits by itself."""
+    took = known_run.calls.select("function", seconds=(pl.col("end_ns") - pl.col("begin_ns")) / 1e9).sort("seconds")
+    appended = took.filter(pl.col("function") == "zeCommandListAppendLaunchKernel")["seconds"].to_list()
+    assert all(0.040 <= seconds < 2 for seconds in appended[-2:]), "the machine may be busy"
+
+
+def test_every_kernel_is_there_with_its_size_and_place(known_run: Recorded) -> None:
+    kernels = known_run.kernels
+    names = ["sleep_20", "sleep_20", "sleep_30", *["sleep_10"] * 3, "sleep_40", "sleep_40"]
+    assert kernels["name"].to_list() == names
+    assert set(kernels["device"]) == {"Sleeper 1"} and set(kernels["api"]) == {int(GpuApi.LEVEL_ZERO)}
+    shapes = kernels.select("name", "grid_x", "grid_y", "grid_z", "block_x", "block_y").unique().sort("name").rows()
+    assert shapes == [
+        ("sleep_10", 1, 1, 1, 1, 1),
+        ("sleep_20", 4, 2, 1, 16, 1),
+        ("sleep_30", 4, 2, 1, 8, 1),
+        ("sleep_40", 1, 1, 1, 2, 1),
+    ]
+    assert len(kernels["stream"].unique()) == 3, "a queue and two immediate lists"
+
+
+@pytest.mark.timed
+def test_times_are_the_drivers_on_our_clock(known_run: Recorded) -> None:
+    """Those of kernels have 32 bits, which wrap soon after the device was started."""
+    said = known_run.executions.filter(pl.col("name").str.starts_with("sleep_"))
+    assert len(said) == len(known_run.kernels)
+    assert ((known_run.kernels["start_ns"].cast(pl.Int64) - said["begin_ns"]).abs() < SLACK_NS).all()
+    took, takes = known_run.kernels["end_ns"] - known_run.kernels["start_ns"], said["end_ns"] - said["begin_ns"]
+    assert ((took.cast(pl.Int64) - takes).abs() <= 200).all(), "a cycle is 40 ns"
+
+
+def test_copies(known_run: Recorded) -> None:
+    copies = known_run.process.table("copies").sort("start_ns")
+    kinds = [CopyKind.HOST_TO_DEVICE, CopyKind.HOST_TO_DEVICE, CopyKind.DEVICE_TO_HOST, CopyKind.FILL]
+    assert copies["kind"].to_list() == [int(kind) for kind in kinds]
+    assert copies["bytes"].to_list() == [64, 64, 32, 16]
+
+
+@pytest.mark.timed
+def test_each_kernel_and_copy_has_its_launch(known_run: Recorded) -> None:
+    columns = "correlation", "start_ns"
+    executions = pl.concat([known_run.kernels.select(*columns), known_run.process.table("copies").select(*columns)])
+    joined = executions.join(known_run.launches, on="correlation", how="left")
+    assert len(known_run.launches) == len(executions) == len(joined) == len(joined["correlation"].unique())
+    assert (joined["stack"] > 0).all() and (joined["thread"] > 0).all()
+    assert (joined["begin_ns"] <= joined["start_ns"] + SLACK_NS).all()
+
+
+def test_an_event_that_the_device_resets(level_zero: LevelZero) -> None:
+    """All three executions were launched. Their times are known where somebody could look before the next one began, as after the last."""
+    run = level_zero.recorded("resets")
+    assert len(run.launches) == len(run.executions) == 3
+    assert 1 <= len(run.kernels) <= 3
+    takes = (run.executions["end_ns"] - run.executions["begin_ns"]).to_list()
+    for took in run.kernels["end_ns"] - run.kernels["start_ns"]:
+        assert min(abs(took - each) for each in takes) <= 200
+
+
+@pytest.mark.parametrize("driver", ["ZE_DRIVER_OLD", "ZE_DRIVER_NO_TIMESTAMPS"])
+def test_drivers_that_can_do_less(level_zero: LevelZero, known_run: Recorded, driver: str) -> None:
+    """One that knows its clock in whole nanoseconds alone, and one without time stamps, of which there are calls and launches."""
+    run = level_zero.recorded("lists", "immediate", "newer", env={driver: "1"})
+    polls = "zeEventQueryStatus"
+    counted = {name: count for name, count in run.calls.group_by("function").len().rows() if name != polls}
+    assert counted == {name: count for name, count in json.loads(known_run.outcome.stdout).items() if name != polls}
+    assert len(run.launches) == len(known_run.launches)
+    assert len(run.kernels) == (len(known_run.kernels) if driver == "ZE_DRIVER_OLD" else 0)
+
+
+def test_with_the_loader_in_between_and_its_own_layers(level_zero: LevelZero) -> None:
+    layers = {"ZE_ENABLE_VALIDATION_LAYER": "1", "ZE_ENABLE_PARAMETER_VALIDATION": "1", "ZE_ENABLE_TRACING_LAYER": "1"}
+    run = level_zero.recorded("lists", env={"ZE_ENABLE_LOADER_INTERCEPT": "1", **layers})
+    assert dict(run.calls.group_by("function").len().rows()) == json.loads(run.outcome.stdout)
+    assert run.kernels["name"].to_list() == ["sleep_20", "sleep_20", "sleep_30"]
+
+
+def test_without_the_feature_the_program_is_unchanged(level_zero: LevelZero) -> None:
+    run = level_zero.recorded("lists", features=FEATURES & ~Feature.TRACE_ZE)
+    assert run.calls.is_empty() and run.launches.is_empty() and run.kernels.is_empty()
+    assert run.outcome == plain([level_zero.client, "lists"], level_zero.folder, level_zero.environment())
