@@ -38,6 +38,7 @@ lint: build
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python scripts/dialect.py --check
+	$(BIN)/codespell
 	$(BIN)/python scripts/lint_web.py
 	$(BIN)/clang-format --dry-run --Werror $(wildcard native/*.?pp native/*/*.?pp native/*/*/*.?pp tests/collector/*.?pp tests/collector/*/*.?pp tests/sanitized/*.?pp)
 

@@ -41,7 +41,7 @@ def test_every_table_of_the_schema_can_be_asked_for_and_has_the_same_columns_wit
 
 def test_an_unknown_table_is_named_beside_those_there_are(path):
     with pytest.raises(AiflameError, match="has no table 'sampels'; it has processes"):
-        open_profile(path).table("sampels")
+        open_profile(path).table("sampels")  # codespell:ignore sampels
 
 
 def test_sql_runs_over_all_tables(path):
@@ -51,7 +51,7 @@ def test_sql_runs_over_all_tables(path):
     with pytest.raises(AiflameError, match=r"this query cannot be answered: .*; tables: processes"):
         profile.sql("SELECT nothing FROM nowhere")
     with pytest.raises(AiflameError, match="this query cannot be answered"):
-        profile.sql("SELEKT")
+        profile.sql("SELEKT")  # codespell:ignore selekt
 
 
 def test_a_derived_table_is_kept_and_replaced(path):
