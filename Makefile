@@ -47,7 +47,7 @@ lint: build
 sanitize: $(VENV)/.ready
 	scripts/sanitize.sh
 
-# git runs the quick part of `make lint` on what a commit changes (.pre-commit-config.yaml).
+# git runs the quick part of `make lint` on the files of a commit (.pre-commit-config.yaml).
 hooks: $(VENV)/.ready
 	$(INSTALL) $(HOOK_TOOLS)
 	$(BIN)/pre-commit install

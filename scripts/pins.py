@@ -24,30 +24,30 @@ def main() -> None:
     together, alone = [half.split() for half in " ".join(sys.argv[1:]).split(" -- ")]
     pythons = {version: python for version in VERSIONS if (python := interpreter(version))}
     for version in sorted({*VERSIONS} - {*pythons}):
-        print(f"pins: no CPython {version} here; what only it needs gets no pin", file=sys.stderr)
-    found = {version: resolve(python, together, alone) for version, python in pythons.items()}
-    # What only another Python's build of torch brings (gigabytes of CUDA) is left alone.
-    wanted = {*found.get(OWN, {})}.union(*(ask_pip(python, *together) for python in pythons.values()))
-    pins = {name: {version: found[version][name] for version in found if name in found[version]} for name in sorted(wanted)}
-    PINS.write_text(HEAD + "".join(f"{line}\n" for name, releases in pins.items() for line in lines(name, releases)))
+        print(f"pins: no CPython {version} here; packages for it alone get no pin", file=sys.stderr)
+    releases = {version: resolve(python, together, alone) for version, python in pythons.items()}
+    # No pins for CUDA's gigabytes, which other Pythons' builds of torch bring.
+    wanted = {*releases.get(OWN, {})}.union(*(ask_pip(python, *together) for python in pythons.values()))
+    pins = {name: {version: chosen[name] for version, chosen in releases.items() if name in chosen} for name in sorted(wanted)}
+    PINS.write_text(HEAD + "".join(f"{line}\n" for name, pinned in pins.items() for line in lines(name, pinned)))
 
 
 def resolve(python: str, together: list[str], alone: list[str]) -> dict[str, str]:
     """Package → release: those that must be there, then each test package, as scripts/test_tools.py gets them."""
-    found = ask_pip(python, *together)
+    releases = ask_pip(python, *together)
     for requirement in alone:
-        found = {**ask_pip_if_there(python, requirement), **found}
+        releases = {**ask_pip_if_there(python, requirement), **releases}
     # The Makefile has pinned these itself.
     exact = {canonical(requirement.partition("==")[0]) for requirement in alone if "==" in requirement}
-    return {name: release for name, release in found.items() if name not in exact}
+    return {name: release for name, release in releases.items() if name not in exact}
 
 
 @functools.cache
 def ask_pip(python: str, *requirements: str) -> dict[str, str]:
     options = ["-qq", "--dry-run", "--ignore-installed", "--report", "-"]
     command = [sys.executable, "-m", "pip", "--python", python, "install", *options, *requirements]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    packages = [package["metadata"] for package in json.loads(done.stdout)["install"]]
+    report = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    packages = [package["metadata"] for package in json.loads(report.stdout)["install"]]
     # A local version, as in 2.13.0+cpu, names a build of the same release.
     return {canonical(package["name"]): package["version"].partition("+")[0] for package in packages}
 
@@ -70,12 +70,12 @@ def lines(name: str, releases: dict[str, str]) -> list[str]:
     starts = [at for at, python in enumerate(pythons) if at == 0 or releases[python] != releases[pythons[at - 1]]]
     if len(starts) == 1:
         return [f"{name}=={releases[pythons[0]]}"]
-    found = []
+    written = []
     for start, end in zip(starts, [*starts[1:], None], strict=True):
         bounds = [f'python_version >= "{pythons[start]}"'] if start else []
         bounds += [f'python_version < "{pythons[end]}"'] if end is not None else []
-        found.append(f"{name}=={releases[pythons[start]]} ; {' and '.join(bounds)}")
-    return found
+        written.append(f"{name}=={releases[pythons[start]]} ; {' and '.join(bounds)}")
+    return written
 
 
 if __name__ == "__main__":
