@@ -22,13 +22,17 @@ INSTALL := $(BIN)/python -m pip install --quiet --constraint $(PINS)
 # A file of tests at a time on each core; those that time live programs last, one after the other (tests/conftest.py).
 WORKERS := -n $(shell nproc)
 
-.PHONY: demo test guests lint sanitize hooks pins site wheel build clean
+.PHONY: demo test test-interpreters guests lint sanitize hooks pins site wheel build clean
 
 demo: build
 	$(BIN)/python -m aiflame demo
 
 test: build $(VENV)/.test-tools $(GUESTS)/.few
 	AIFLAME_TEST_PROGRAMS=$(CURDIR)/build/dev/tests/collector $(BIN)/python -m pytest $(WORKERS) $(PYTEST)
+
+# The unit tests on CPython 3.10 to 3.14, where they are here. QUICK=--quick takes a minute for each.
+test-interpreters: build
+	$(BIN)/python scripts/test_pythons.py $(QUICK) $(PINS) $(PACKAGES) pytest hypothesis
 
 # Every guest of tests/guests, alone and recorded; who was changed, and the table of docs/guests.md.
 guests: build $(GUESTS)/.all
