@@ -20,9 +20,9 @@ FOLDERS = ROOT / ".venv" / "pythons"
 # A minute in all on each Python: reading, writing, resolving, and the code that runs inside of the programs that we record.
 QUICK = (
     "test_analysis", "test_attribute", "test_collapsed", "test_commands", "test_division", "test_errors", "test_facts",
-    "test_import_circles", "test_imports", "test_kernel_names", "test_layout", "test_perfetto", "test_profile_meta", "test_profile_store", "test_python_lines",
-    "test_region", "test_report_tables", "test_spans", "test_speedscope", "test_svg", "test_target_bootstrap", "test_target_numbers",
-    "test_terminal", "test_timeline", "test_top", "test_transforms", "test_tree",
+    "test_import_circles", "test_imports", "test_kernel_names", "test_layout", "test_perfetto", "test_profile_meta", "test_profile_store",
+    "test_python_lines", "test_region", "test_report_tables", "test_spans", "test_speedscope", "test_svg", "test_target_bootstrap",
+    "test_target_numbers", "test_terminal", "test_timeline", "test_top", "test_transforms", "test_tree",
 )  # fmt: skip
 # Minutes on any Python, and no other code than on the Python of `make test`.
 SLOW = ("test_cubin_against_nvdisasm", "test_hostile_profile", "test_hostile_sizes", "test_parquet_bombs", "test_pins", "test_profile_fuzz")
