@@ -41,7 +41,7 @@ guests: build $(GUESTS)/.all
 lint: build
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/python scripts/check_types.py
 	$(BIN)/python scripts/dialect.py --check
 	$(BIN)/codespell
 	$(BIN)/python scripts/lint_web.py

@@ -23,8 +23,8 @@ def main() -> int:
         return 0
     provide(npm)
     programs = TOOLS / "node_modules" / ".bin"
-    types = [programs / "tsc", "--project", SETTINGS / "tsconfig.json"]
-    rules = [programs / "biome", "lint", "--error-on-warnings", f"--config-path={SETTINGS}", WEB]
+    types: list[str | Path] = [programs / "tsc", "--project", SETTINGS / "tsconfig.json"]
+    rules: list[str | Path] = [programs / "biome", "lint", "--error-on-warnings", f"--config-path={SETTINGS}", WEB]
     return max(subprocess.run(command, cwd=ROOT, check=False).returncode for command in (types, rules))
 
 
