@@ -42,12 +42,17 @@ def check(room: str) -> int:
     """No room: the package, as pyproject.toml has it."""
     if not room:
         return subprocess.run([sys.executable, "-m", "mypy"], cwd=ROOT, check=False).returncode
-    files = sorted(path for path in (ROOT / room).rglob("*.py") if not {"data", "programs"} & set(path.parts))
-    folders = [*dict.fromkeys([ROOT / room, *(path.parent for path in files), *(ROOT / shared for shared in SHARED)])]
+    files = sources(room)
+    shared = [folder for one in SHARED for folder in (ROOT / one, *(path.parent for path in sources(one) if one.startswith("tests/")))]
+    folders = dict.fromkeys([ROOT / room, *(path.parent for path in files), *shared])
     environment = {**os.environ, "MYPYPATH": os.pathsep.join(map(str, folders))}
     command = [sys.executable, "-m", "mypy", "--no-namespace-packages", *LENIENT, *(str(path.relative_to(ROOT)) for path in files)]
     print(f"{room}: ", end="", flush=True)
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+
+
+def sources(room: str) -> list[Path]:
+    return sorted(path for path in (ROOT / room).rglob("*.py") if not {"data", "programs"} & set(path.relative_to(ROOT / room).parts))
 
 
 if __name__ == "__main__":
