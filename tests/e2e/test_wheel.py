@@ -52,7 +52,7 @@ def test_it_records_and_reports_with_its_declared_dependencies_alone(wheel: Path
 def test_without_any_dependency_it_still_records(wheel: Path, tmp_path: Path) -> None:
     python = clean_python(tmp_path / "venv")
     subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", str(wheel)], check=True)
-    command = [tmp_path / "venv" / "bin" / "aiflame", "record", "-o", "p.aiflame", "--", str(python), "-c", BUSY]
+    command: list[str | Path] = [tmp_path / "venv" / "bin" / "aiflame", "record", "-o", "p.aiflame", "--", str(python), "-c", BUSY]
     result = subprocess.run(command, check=True, cwd=tmp_path, capture_output=True, text=True)
     assert "is recorded; open it where polars is installed" in result.stderr
     assert len(aiflame.open(tmp_path / "p.aiflame").table("cpu_samples")) > 50
