@@ -11,14 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("scripts", "benchmarks", "tests/e2e", "tests/guests", "tests/gpu")
 """Checked today; the other folders of tests are checked with `check_types.py FOLDER`, and have findings."""
 
-SHARED = (
-    "tests",
-    *(f"tests/{room}" for room in ("unit", "collector", "e2e", "web", "gpu", "gpu/programs")),
-    "scripts",
-    "benchmarks",
-    "src",
-    "stubs",
-)
+SHARED = (*(f"tests/{room}" for room in ("unit", "collector", "e2e", "web", "gpu", "gpu/programs")), "scripts", "benchmarks")
 """Where all of them import from, after themselves."""
 
 # torch and Triton are not looked into: their decorators, classes and kernels have no types. Polars' sums have too many.
@@ -43,8 +36,8 @@ def check(room: str) -> int:
     if not room:
         return subprocess.run([sys.executable, "-m", "mypy"], cwd=ROOT, check=False).returncode
     files = sources(room)
-    shared = [folder for one in SHARED for folder in (ROOT / one, *(path.parent for path in sources(one) if one.startswith("tests/")))]
-    folders = dict.fromkeys([ROOT / room, *(path.parent for path in files), *shared])
+    shared = [path.parent for one in SHARED for path in sources(one)]
+    folders = dict.fromkeys([ROOT / room, *(path.parent for path in files), ROOT / "tests", *shared, ROOT / "src", ROOT / "stubs"])
     environment = {**os.environ, "MYPYPATH": os.pathsep.join(map(str, folders))}
     command = [sys.executable, "-m", "mypy", "--no-namespace-packages", *LENIENT, *(str(path.relative_to(ROOT)) for path in files)]
     print(f"{room}: ", end="", flush=True)

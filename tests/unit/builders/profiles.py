@@ -28,7 +28,7 @@ Row = dict[str, Any]
 _EMPTY: dict[Any, Any] = {pl.String: "", pl.Binary: b""}
 
 
-def sealed(path: Path, meta: Meta | None = None, **tables: list[Row]) -> Profile:
+def sealed(path: Path, meta: Meta | None = None, /, **tables: list[Row]) -> Profile:
     folder = path / "tables"
     folder.mkdir(parents=True)
     (meta or Meta()).write(Folder.open(path))

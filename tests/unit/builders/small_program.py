@@ -51,7 +51,7 @@ class InMemory:
         return self.table(name).lazy()
 
 
-NUMBERS = {pl.UInt8: 2**8, pl.UInt16: 2**16, pl.UInt32: 2**32, pl.UInt64: 2**64}
+NUMBERS: dict[type[pl.DataType], int] = {pl.UInt8: 2**8, pl.UInt16: 2**16, pl.UInt32: 2**32, pl.UInt64: 2**64}
 
 
 def damaged(name: str) -> st.SearchStrategy[list[Row]]:
