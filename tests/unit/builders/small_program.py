@@ -32,7 +32,7 @@ SYMBOLS = [
 ]
 CODES = [{"first_line": 40, "filename": "/app/train.py", "qualname": "run"}]
 THREADS = [{"tid": 4711, "name": "python"}]
-PROCESSES = [{"pid": 4711, "command": "/usr/bin/python3\0-u\0/app/train.py\0--fast"}]
+PROCESSES: list[Row] = [{"pid": 4711, "command": "/usr/bin/python3\0-u\0/app/train.py\0--fast"}]
 
 
 class InMemory:

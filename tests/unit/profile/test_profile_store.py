@@ -21,6 +21,7 @@ from aiflame.profile.folder.meta import Clocks, Meta, Recorder
 from aiflame.profile.opening import newest, open_profile
 from aiflame.profile.schema.all_tables import TABLES
 from aiflame.profile.tables.index import Index, write_part
+from aiflame.profile.tables.store import Profile
 
 
 @pytest.fixture
@@ -54,8 +55,14 @@ def test_sql_runs_over_all_tables(path):
         profile.sql("SELEKT")  # codespell:ignore selekt
 
 
+def of_one_recorder(path: Path) -> Profile:
+    profile = open_profile(path)
+    assert isinstance(profile, Profile)
+    return profile
+
+
 def test_a_derived_table_is_kept_and_replaced(path):
-    profile, other = open_profile(path), open_profile(path)
+    profile, other = of_one_recorder(path), of_one_recorder(path)
     profile.write_table("symbols", pl.DataFrame({"name": ["a"]}))
     (path / "tables/symbols/left-by-a-kill.parquet").touch()
     assert open_profile(path).table("symbols")["name"].to_list() == ["a"]
@@ -68,7 +75,7 @@ def test_a_derived_table_is_kept_and_replaced(path):
 @pytest.mark.parametrize("name", ["cpu_samples", "../x", "", "Upper", "a/b"])
 def test_a_derived_table_cannot_take_any_name(path, name):
     with pytest.raises(AiflameError, match="cannot be the name of a derived table"):
-        open_profile(path).write_table(name, pl.DataFrame({"a": [1]}))
+        of_one_recorder(path).write_table(name, pl.DataFrame({"a": [1]}))
 
 
 def test_notes_are_each_told_once(tmp_path):
@@ -209,10 +216,11 @@ def test_tables_of_another_users_profile_are_made_in_the_readers_own_cache(tmp_p
     cache = tmp_path / "cache"
     cache.mkdir(0o700)
     os.chown(cache, 65534, 65534)
-    first = read_by_another(*of_root, cache)
+    sealed, raw = of_root
+    first = read_by_another(sealed, raw, cache)
     before = [content(path) for path in of_root]
     assert first == ["50, not derived, 1, a note, something was not possible"] * 2
-    assert read_by_another(*of_root, cache) == ["50, derived, 1, a note, something was not possible"] * 2
+    assert read_by_another(sealed, raw, cache) == ["50, derived, 1, a note, something was not possible"] * 2
     assert [content(path) for path in of_root] == before
     made = [cache / "aiflame", *(cache / "aiflame").rglob("*")]
     assert len(made) > 10
