@@ -31,9 +31,9 @@ def codes(name: str, *functions: str) -> list[Code]:
 
 
 def section(code: Cubin, function: str) -> int:
-    known = code.find(function)
-    assert known is not None
-    return known.section
+    entry = code.find(function)
+    assert entry is not None
+    return entry.section
 
 
 def texts(listing: list[Any]) -> list[tuple[int, str]]:
