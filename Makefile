@@ -30,9 +30,9 @@ demo: build
 test: build $(VENV)/.test-tools $(GUESTS)/.few
 	AIFLAME_TEST_PROGRAMS=$(CURDIR)/build/dev/tests/collector $(BIN)/python -m pytest $(WORKERS) $(PYTEST)
 
-# The unit tests on CPython 3.10 to 3.14, where they are here. QUICK=--quick takes a minute for each.
+# The unit tests on CPython 3.10 to 3.14, where they are here. QUICK=--quick takes two minutes for each.
 test-interpreters: build
-	$(BIN)/python scripts/test_pythons.py $(QUICK) $(PINS) $(PACKAGES) pytest hypothesis
+	$(BIN)/python scripts/test_pythons.py $(QUICK) $(PINS) $(PACKAGES) pytest hypothesis shtab
 
 # Every guest of tests/guests, alone and recorded; who was changed, and the table of docs/guests.md.
 guests: build $(GUESTS)/.all
