@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("scripts", "benchmarks", "tests/unit", "tests/collector", "tests/e2e", "tests/web", "tests/guests", "tests/gpu")
-"""Checked today; the other folders of tests are checked with `check_types.py FOLDER`, and have findings."""
+"""`check_types.py FOLDER...` checks only those named."""
 
 SHARED = (*(f"tests/{room}" for room in ("unit", "collector", "e2e", "web", "gpu", "gpu/programs")), "scripts", "benchmarks")
 """Where all of them import from, after themselves."""
