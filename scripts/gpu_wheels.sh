@@ -13,6 +13,7 @@ dist=${2:-dist}
 python=${PYTHON:-python3}
 version=${PYTHON_VERSION:-3.12}
 most_bytes=60000000
+pins=$(dirname "$0")/../constraints.txt
 
 mkdir -p "$folder"
 rm -f "$folder"/aiflame-*.whl
@@ -20,7 +21,7 @@ cp "$dist"/aiflame-*-py3-none-manylinux*.whl "$folder"
 
 gathered=$folder/.gathered
 if [ ! -e "$gathered" ]; then
-  "$python" -m pip download --quiet --only-binary :all: --implementation cp --python-version "$version" \
+  "$python" -m pip download --quiet --only-binary :all: --implementation cp --python-version "$version" --constraint "$pins" \
     --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 --dest "$folder" \
     "$folder"/aiflame-*.whl pytest
   rm -f "$folder"/numpy-*.whl

@@ -1,4 +1,4 @@
-"""Gets what only tests need: `test_tools.py PACKAGE...`. What cannot be had is named; its tests are skipped and say so."""
+"""Gets what only tests need: `test_tools.py CONSTRAINTS PACKAGE...`. What cannot be had is named; its tests are skipped and say so."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ DEBIAN = {
 
 
 def main() -> None:
-    for package in sys.argv[1:]:
-        if subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", package], check=False).returncode:
+    constraints, *packages = sys.argv[1:]
+    for package in packages:
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--constraint", constraints, package]
+        if subprocess.run(command, check=False).returncode:
             print(f"test tools: no {package} for this Python; its tests will be skipped")
     missing = [package for program, packages in DEBIAN.items() if not here(program) for package in packages]
     if missing and (not shutil.which("apt-get") or not install(missing)):

@@ -42,7 +42,7 @@ from aiflame.intra import Kernel, compile_hook, decode, device_ring, pass_  # no
 from aiflame.intra.catalog import chosen  # noqa: E402
 from aiflame.intra.clocks import record_cost  # noqa: E402
 
-RECIPES = {
+RECIPES: dict[str, dict[str, Any]] = {
     "auto": {"passes": ["auto"]},
     "auto, global memory": {"passes": ["auto"], "shared": False},
     "auto, 32 bits of clock": {"passes": ["auto"], "clock_bits": 32},
@@ -338,7 +338,8 @@ def overlap() -> dict[str, Any]:
         twin = Twin(plain, ["auto"], math.prod(case.grid))
         twin.launch(case.grid, arguments)
         torch.cuda.synchronize()
-        took = [timed(lambda plain=plain, arguments=arguments: plain[(*case.grid, 1)](*arguments)) for _ in range(20)]
+        blocks = (*case.grid, 1)
+        took = [timed(lambda plain=plain, arguments=arguments, blocks=blocks: plain[blocks](*arguments)) for _ in range(20)]
         scopes = {name: {"count": len(found), "median": statistics.median(found)} for name, found in twin.durations().items()}
         result[f"{stages} stages"] = {"ms": round(statistics.median(took), 4), "scopes": scopes}
     return result
@@ -371,8 +372,9 @@ def ring() -> dict[str, Any]:
         done = made.reach(reach)
         result["lead_ms"][f"{reach >> 20} MiB"] = round(1000 * (time.perf_counter() - begin), 3) if done else None
     times: dict[str, list[float]] = {"plain": [], "a place for each": [], "ring": []}
+    blocks = (*grid, 1, 1)
     for _ in range(ROUNDS):
-        times["plain"].append(timed(lambda: plain[(*grid, 1, 1)](*arguments)))
+        times["plain"].append(timed(lambda: plain[blocks](*arguments)))
         times["a place for each"].append(timed(lambda: twin.launch(grid, arguments)))
         times["ring"].append(timed(lambda: twin.launch(grid, arguments, At(made.begin))))
     result["ms"] = {name: round(statistics.median(found), 4) for name, found in times.items()}

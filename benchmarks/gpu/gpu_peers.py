@@ -85,7 +85,7 @@ def measure(arguments: list[str]) -> None:
             import triton.profiler
 
             triton.profiler.finalize()
-        else:
+        elif profiler is not None:
             profiler.export_chrome_trace(f"{output}.json")
         finish = time.perf_counter() - began
         size = sum(file.stat().st_size for file in options.folder.glob(f"{output.name}*"))

@@ -37,7 +37,7 @@ from aiflame.profile.folder.meta import Meta
 from aiflame.profile.schema.all_tables import TABLE
 from aiflame.profile.schema.enums import FrameKind
 from aiflame.profile.spool.process_spool import empty_frame
-from aiflame.profile.tables.index import Index, write_part
+from aiflame.profile.tables.index import Index, Part, write_part
 
 RESULTS = Path(__file__).parents[1] / "results" / "flame.json"
 TICK_NS = 5_000_000
@@ -150,7 +150,9 @@ def write_profile(tree: Tree, path: Path) -> None:
             "time_ns": np.arange(len(sampled)),
         },
     }
-    parts = {name: (write_part(Folder.open(folder), name, "0", whole(name, columns)),) for name, columns in tables.items()}
+    parts: dict[str, tuple[Part, ...]] = {
+        name: (write_part(Folder.open(folder), name, "0", whole(name, columns)),) for name, columns in tables.items()
+    }
     symbols = functions.select(
         pl.lit(0, pl.UInt32).alias("process"),
         pl.Series(

@@ -33,13 +33,13 @@ from synthetic_program import Program, program
 from aiflame.analyze.ranks import fan_out
 from aiflame.analyze.ranks.comparison import Ranks, ranks, to_json
 from aiflame.analyze.ranks.sources import sources
-from aiflame.cli.ranks import parse_size
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.meta import Clocks, Host, Meta
 from aiflame.profile.schema.all_tables import TABLE
 from aiflame.profile.schema.enums import CallBackend, CallKind
 from aiflame.profile.spool.process_spool import empty_frame
 from aiflame.profile.tables.index import Index, write_part
+from aiflame.recorder.options import parse_size
 
 VARIANTS = 8
 SLEEP_NS = 20_000_000

@@ -27,7 +27,7 @@ RESULTS = ROOT / "benchmarks/results/python_frames.json"
 PROGRAMS = Path(os.environ.get("AIFLAME_TEST_PROGRAMS", ROOT / "build/dev/tests/collector"))
 DEPTH = 40
 
-sys.path.insert(0, str(ROOT / "tests" / "collector" / "unwind"))
+sys.path[:0] = [str(ROOT / "tests" / "collector" / "unwind"), str(ROOT / "tests")]
 
 Stack = Callable[[Callable[[], float]], float]
 
@@ -37,9 +37,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
-    from test_python_frames import VERSIONS, interpreter
-
     from aiflame.profile.folder.meta import Host
+    from interpreters import VERSIONS, interpreter
 
     host = Host.here()
     results: dict[str, Any] = {

@@ -18,7 +18,7 @@ from aiflame import open as open_profile
 from aiflame.api import Profile
 from aiflame.attribute.meaning.fused_kernels import KernelOrigins, kernel_origins
 from aiflame.attribute.tree import Tree
-from aiflame.profile.tables.store import Profile as Store
+from aiflame.profile.tables.interface import OpenedProfile as Store
 
 pytest.importorskip("torch", reason="torch is not installed")
 

@@ -74,10 +74,14 @@ def test_a_region_is_made_once_a_name() -> None:
     assert len({id(one) for one in (first, *others)}) == 4
 
 
+def same(value: int) -> int:
+    return value
+
+
 def test_a_function_decorated_before_a_recording_is_in_its_region_during_one(monkeypatch: pytest.MonkeyPatch) -> None:
     bridge = Bridge()
     monkeypatch.setitem(sys.modules, "_aiflame", bridge)
-    function = aiflame.region("f")(lambda value: value)
+    function = aiflame.region("f")(same)
     assert function(1) == 1 and bridge.all == ""
     with listening():
         assert function(2) == 2
@@ -119,7 +123,7 @@ def test_a_coroutine_is_in_its_region_while_it_runs_and_not_while_it_waits(bridg
         return turns
 
     async def both() -> list[int]:
-        return await asyncio.gather(task(2), task(1))
+        return list(await asyncio.gather(task(2), task(1)))
 
     assert inspect.iscoroutinefunction(task)
     assert asyncio.run(both()) == [2, 1]

@@ -101,7 +101,7 @@ def facts(
     moments = sorted((at, group, amount) for group, site in enumerate(sites) for at, amount in site.moments.items())
     slots = [(group, step, slot, amount) for group, site in enumerate(sites) for (step, slot), amount in site.slots.items()]
     steps = sorted({step for _, step, _, _ in slots})
-    numbers = {
+    numbers: dict[str, Sequence[int]] = {
         **columns,
         "site.first": [site.first for site in sites],
         "site.weight": [1] * len(sites),
@@ -122,8 +122,8 @@ def facts(
     for name, forest in forests.items():
         numbers[f"{name}.parent"], numbers[f"{name}.frame"] = forest.parent, forest.frame
     told = head(metrics, bins, bin_ns, GROUPINGS | BY_STEP if steps else GROUPINGS)
-    columns = {name: np.array(values, dtype=np.int64) for name, values in numbers.items()}
-    return block({**told, "window_ns": window_ns, "period_log2": period_log2}, {**frame_columns(list(frames)), **columns})
+    arrays = {name: np.array(values, dtype=np.int64) for name, values in numbers.items()}
+    return block({**told, "window_ns": window_ns, "period_log2": period_log2}, {**frame_columns(list(frames)), **arrays})
 
 
 def head(

@@ -66,6 +66,11 @@ class Visit:
         found: str = self.page.eval_on_selector(selector, f"one => getComputedStyle(one).{name}")
         return found
 
+    def request_failed(self, request: Any) -> None:
+        """One that the page's policy forbids was never made."""
+        if request.failure == "csp":
+            self.requests.remove(request.url)
+
     def failed(self) -> str:
         """The line that says what went wrong."""
         self.page.wait_for_selector("#failed:not([hidden]) span", timeout=PATIENCE_MS)
@@ -87,7 +92,7 @@ def visits(browser: Any) -> Iterator[Opener]:
         found.page.on("console", lambda message: found.errors.append(message.text))
         found.page.on("pageerror", lambda error: found.errors.append(str(error)))
         found.page.on("request", lambda request: found.requests.append(request.url.split("#")[0]))
-        found.page.on("requestfailed", lambda request: request.failure == "csp" and found.requests.remove(request.url))
+        found.page.on("requestfailed", found.request_failed)
         opened.append((found, context))
         if before:
             found.page.add_init_script(before)

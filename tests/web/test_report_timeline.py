@@ -183,7 +183,7 @@ def test_a_drag_on_the_ruler_says_what_ran_in_it(timeline: Opener, run: dict[str
     # Ten kernels, the first, the fourth, the seventh and the tenth of which are attention; and the copy of 1 ms.
     report.drag((x_of(report, 0), 10), (x_of(report, 2.5 * MS), 10))
     begin, end = map(int, report.state()["mark"].split("-"))
-    assert (begin, end) == (pytest.approx(0, abs=20_000), pytest.approx(2.5 * MS, abs=20_000))
+    assert (begin, end) == pytest.approx((0, 2.5 * MS), abs=20_000)
     details = report.text(".tl-details")
     rows = {row[0]: row[1:] for row in (line.split("\t") for line in details.split("\n")) if len(row) == 4}
     assert rows["[copy host→device]"] == ["1 ms", "44.4%", "1"]
@@ -215,7 +215,7 @@ def test_arrow_keys_go_from_slice_to_slice(timeline: Opener, run: dict[str, byte
     assert "[copy host→device]" in report.said()
     report.press("Enter")
     begin, end = shown(report)
-    assert (begin, end) == (pytest.approx(MS, abs=50_000), pytest.approx(2 * MS, abs=50_000))
+    assert (begin, end) == pytest.approx((MS, 2 * MS), abs=50_000)
 
 
 def test_a_click_on_a_title_folds_it(timeline: Opener, run: dict[str, bytes]) -> None:

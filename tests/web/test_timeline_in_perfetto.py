@@ -17,7 +17,7 @@ from aiflame.attribute.timeline.tables import SliceKind
 from aiflame.attribute.timeline.whole import timeline
 from aiflame.cli.commands import run
 from aiflame.profile.schema.enums import RegionApi, RegionKind
-from aiflame.profile.tables.store import Profile
+from aiflame.profile.tables.interface import OpenedProfile
 from aiflame.recorder.library import collector
 
 ROOT = Path(__file__).parents[2]
@@ -154,7 +154,7 @@ def program() -> Any:
     return Program()
 
 
-def counted(browser: Any, profile: Profile) -> dict[str, int]:
+def counted(browser: Any, profile: OpenedProfile) -> dict[str, int]:
     with opened(browser, traced(profile.path)) as found:
         assert found.problems() == []
         return dict(found.sql("select category, count(*) from slice group by 1"))
@@ -186,7 +186,12 @@ def test_hostile_names_are_only_names(browser: Any, tmp_path: Path, program: Any
     profile = program.profile(tmp_path)
     with opened(browser, traced(profile.path)) as found:
         dialogs: list[str] = []
-        found.page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+
+        def dismiss(dialog: Any) -> None:
+            dialogs.append(dialog.message)
+            dialog.dismiss()
+
+        found.page.on("dialog", dismiss)
         found.wait_until_drawn()
         found.page.evaluate("self.app.commands.runCommand('dev.perfetto.ExpandAllGroups')")
         found.page.wait_for_timeout(500)

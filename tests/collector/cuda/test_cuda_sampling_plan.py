@@ -70,7 +70,10 @@ def run(gpu: Gpu, *phases: str, seconds: int = 60, setting: int = AUTO) -> Run:
     words = (gpu.multiprocessors, gpu.clock_khz, setting, gpu.warps, seconds, *phases)
     first, *lines = subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True, check=True).stdout.splitlines()
     fields = (line.split() for line in lines)
-    return Run(*map(int, first.split()), [Look(float(ms), int(got), int(fill), *map(float, times)) for ms, got, fill, *times in fields])
+    period, buffer_bytes, decode_ms = map(int, first.split())
+    return Run(
+        period, buffer_bytes, decode_ms, [Look(float(ms), int(got), int(fill), *map(float, times)) for ms, got, fill, *times in fields]
+    )
 
 
 def test_an_h100_is_sampled_every_2_to_the_23_cycles() -> None:

@@ -24,7 +24,7 @@ def _program(name: str) -> Path:
 @pytest.mark.timed
 @pytest.mark.parametrize("wall_rate", [0, 999])
 def test_a_program_linked_with_libc_alone(tmp_path: Path, wall_rate: int) -> None:
-    command = [_program("dash"), "-c", LOOP]
+    command: list[str | Path] = [_program("dash"), "-c", LOOP]
     alone = plain(command, tmp_path)
     assert (alone.status, alone.stdout) == (3, "300000\n")
     assert recorded(command, tmp_path / "p", wall_rate=wall_rate) == alone

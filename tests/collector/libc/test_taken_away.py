@@ -83,7 +83,7 @@ os._exit(5)
 @pytest.mark.parametrize("wall_rate", [0, 999])
 def test_without_the_instruction_that_reads_the_clock(scene: str, wall_rate: int, tmp_path: Path) -> None:
     program = built("programs/no_clock_instruction")
-    command = [program, scene]
+    command: list[str | Path] = [program, scene]
     alone, accompanied = plain(command, tmp_path), recorded(command, tmp_path / "p", wall_rate=wall_rate)
     assert accompanied == alone
     assert alone.status == 3, alone

@@ -209,7 +209,8 @@ def ranks_in_bytes(ranks: list[int]) -> bytes:
 def test_requests_that_are_kept_and_polls(mpi: Mpi) -> None:
     """A poll has no stack: there may be millions."""
     recorded_job = job(mpi, 2, mpi.program("mpi_persistent.c"))
-    polls = dict(tuple(map(int, line.split())) for line in recorded_job.stdout.splitlines())
+    lines = (line.split() for line in recorded_job.stdout.splitlines())
+    polls = {int(rank): int(count) for rank, count in lines}
     tests = recorded_job.of("MPI_Test")
     assert {rank: tests.filter(pl.col("rank") == rank).height for rank in range(2)} == polls
     assert (tests["stack"] == 0).all()

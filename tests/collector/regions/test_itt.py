@@ -38,7 +38,7 @@ def scene(tmp_path: Path) -> Callable[..., Process]:
     def run(
         name: str, status: int = 0, features: int = WITHOUT_MEANING, env: dict[str, str] | None = None, client: Path | None = None
     ) -> Process:
-        command = [sys.executable, CLIENT, client or vendors(), name]
+        command: list[str | Path] = [sys.executable, CLIENT, client or vendors(), name]
         assert recorded(command, tmp_path / "p", features=features, env=around() | (env or {})) == Outcome(status, "", "")
         (process,) = processes(tmp_path / "p")
         return process

@@ -90,8 +90,12 @@ def stacks(process: Process) -> list[list[Frame]]:
         while node:
             node, word = nodes[node]
             kind = FrameKind(word >> 60)
-            named = {FrameKind.PYTHON: lambda word: codes[word >> 32 & 0xFFFFFFF], FrameKind.LAYER: lambda word: layers[word & 0xFFFFFFFF]}
-            frames.append((kind, named[kind](word) if kind in named else None))
+            named: str | int | None = None
+            if kind is FrameKind.PYTHON:
+                named = codes[word >> 32 & 0xFFFFFFF]
+            elif kind is FrameKind.LAYER:
+                named = layers[word & 0xFFFFFFFF]
+            frames.append((kind, named))
         result.append(frames[::-1])
     return result
 

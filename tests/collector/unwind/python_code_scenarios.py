@@ -13,7 +13,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 from python_reader import Code, Reader, code_of, lines
 
-MODULES = ("argparse", "asyncio", "concurrent.futures", "decimal", "email.message", "http.client", "logging.config")
+MODULES: tuple[str, ...] = ("argparse", "asyncio", "concurrent.futures", "decimal", "email.message", "http.client", "logging.config")
 MODULES += ("multiprocessing.pool", "unittest.mock", "xml.dom.minidom")
 
 
@@ -40,7 +40,8 @@ def codes(reader: Reader) -> dict[str, object]:
     """Names and line tables as they are copied and decoded."""
     all_codes = library_codes()
     for name in ("grün", "名前", "𝒳𝒴", "é" * 900, "f" * 5000):
-        exec(compile(f"def {name}(): return 1", f"/tmp/Straße-{name[:3]}-\udcff.py", "exec"), made := {})
+        made: dict[str, Any] = {}
+        exec(compile(f"def {name}(): return 1", f"/tmp/Straße-{name[:3]}-\udcff.py", "exec"), made)
         all_codes.append(made[list(made)[-1]].__code__)
     rows_of = [(code, reader.code_id(code)) for code in all_codes]
     rows = reader.codes()

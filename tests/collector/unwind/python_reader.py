@@ -160,5 +160,5 @@ def frames_of(frame: FrameType | None) -> list[FrameType]:
 
 def code_of(code: CodeType) -> Code:
     """What a row of `codes` should hold."""
-    qualname = code.co_qualname if sys.version_info >= (3, 11) else code.co_name
+    qualname = getattr(code, "co_qualname", code.co_name)  # since 3.11
     return Code(code.co_firstlineno, code.co_filename, qualname, code.co_linetable, sys.hexversion >> 16)

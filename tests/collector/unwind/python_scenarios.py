@@ -10,6 +10,7 @@ import asyncio
 import ctypes
 import functools
 import gc
+import importlib
 import json
 import os
 import sys
@@ -44,7 +45,7 @@ class Check:
             self.wrong.append(f"{len(read)} frames, not {len(chain)}")
         group = 0
         for index, (ours, theirs) in enumerate(zip(read, chain, strict=False)):
-            _, code_of_ours = self.ids.setdefault(id(theirs.f_code), (theirs.f_code, ours.code))
+            code_of_ours = self.ids.setdefault(id(theirs.f_code), (theirs.f_code, ours.code))[1]
             # The innermost frame has moved on since the walk.
             if ours.code != code_of_ours or (index and ours.offset != theirs.f_lasti):
                 self.wrong.append(f"frame {index}: {ours} is not {theirs}")
@@ -112,13 +113,14 @@ def nested(reader: Reader) -> dict[str, object]:
             check()
         asyncio.run(coroutine())
 
-    def nest(depth: int) -> None:
+    def nest(depth: int) -> int:
         if depth == 0:
             leaves()
         elif depth % 2:
             list(map(nest, [depth - 1]))
         else:
             functools.reduce(lambda _, __: nest(depth - 1), [1, 2])
+        return depth
 
     for _ in range(5):
         nest(4)
@@ -337,9 +339,9 @@ def preloaded(reader: Reader) -> dict[str, object]:
 def sub_interpreter(reader: Reader) -> dict[str, object]:
     """A tick inside a sub-interpreter sees the frames that run there."""
     try:
-        import _interpreters as interpreters
+        interpreters = importlib.import_module("_interpreters")
     except ImportError:
-        import _xxsubinterpreters as interpreters
+        interpreters = importlib.import_module("_xxsubinterpreters")
     program = "import time\ndef inner():\n end = time.monotonic() + 0.4\n while time.monotonic() < end:\n  sum(range(1000))\ninner()\n"
     interpreter = interpreters.create()
     reader.library.test_start_ticks(ctypes.c_long(1000), ctypes.c_size_t(2000))

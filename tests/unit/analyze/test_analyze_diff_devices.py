@@ -151,7 +151,8 @@ def test_bytes_are_exact_and_compared_by_copy_and_line(tmp_path: Path) -> None:
 
 def test_less_than_a_sample_a_step_is_written_as_such(tmp_path: Path) -> None:
     """3 for a load in each window of ten steps."""
-    comparison = compare(*(sampled(tmp_path / name, 41, 0.3, window=10, noise=0, warm=1) for name in "ab"), "gpu-stalls", "stall")
+    base, new = (sampled(tmp_path / name, 41, 0.3, window=10, noise=0, warm=1) for name in "ab")
+    comparison = compare(base, new, "gpu-stalls", "stall")
     console = Console(width=120, record=True)
     print_comparison(comparison, 10, everything=True, console=console)
     (line,) = [line for line in console.export_text().splitlines() if "long_scoreboard" in line]

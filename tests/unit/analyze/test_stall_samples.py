@@ -25,6 +25,7 @@ SAMPLES, NOT_ISSUED = 7, 10
 DROPPED = 100
 """Samples that the profile's one window dropped: `sampled_kernels.profile` writes them."""
 
+_STALL = pl.col("name").is_in(["drain", "wait", "unknown"])
 VIEWS: dict[str, Callable[[Profile], int]] = {
     "annotate, its instructions": lambda profile: annotate(profile, "k").count.samples,
     "annotate, its header": lambda profile: kernels(profile)[0].samples,
@@ -33,7 +34,6 @@ VIEWS: dict[str, Callable[[Profile], int]] = {
     "the table of stalls": lambda profile: int(stalls(profile)["samples"].sum()),
     "the summary": lambda profile: _of_summary(profile, "gpu-stalls") - DROPPED,
 }
-_STALL = pl.col("name").is_in(["drain", "wait", "unknown"])
 
 
 def _of_kernel(profile: Profile) -> int:

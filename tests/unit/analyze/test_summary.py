@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from small_program import SYMBOLS
@@ -78,11 +79,12 @@ def test_phases_and_layers_are_shares_of_the_metric(tmp_path: Path) -> None:
     found = summary(tmp_path)
     assert found.metric == "gpu-time"
     whole = 5 * 60 + 10
-    assert [(part.name, part.value, part.share) for part in found.phases] == [
+    expected: list[Any] = [
         ("Forward", 200 * US, pytest.approx(200 / whole)),
         ("Backward", 100 * US, pytest.approx(100 / whole)),
         ("Other", 10 * US, pytest.approx(10 / whole)),
     ]
+    assert [(part.name, part.value, part.share) for part in found.phases] == expected
     assert [(part.name, part.value) for part in found.layers] == [("layers.0.attn", 300 * US)]
     assert found.layers[0].share == pytest.approx(300 / whole)
 

@@ -2,5 +2,5 @@
 
 from hypothesis import settings
 
-COSTLY = settings(max_examples=settings.default.max_examples // 3)
+COSTLY = settings(max_examples=settings().max_examples // 3)
 """20 when a change is tested, 200 in a search for new ones (conftest.py)."""

@@ -41,8 +41,9 @@ def stacks_of_facts(facts: SiteTable, metric: str, by: str, detail: str, also: s
     value = facts.leaves[metric].to_list()
     for leaf in carrying.tolist():
         inside = tuple(frame for frame in chains["inside"][insides[leaf]] if frame.kind not in hidden)
+        chain = (*place[leaf_sites[leaf]], *inside)
         if value[leaf]:
-            found[(*place[leaf_sites[leaf]], *inside)] += value[leaf]
+            found[chain] += value[leaf]
     return found
 
 

@@ -26,7 +26,7 @@ from aiflame.cli.main import main
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.meta import JobRank, Meta
 from aiflame.profile.opening import open_profile
-from aiflame.profile.tables.index import Index, write_part
+from aiflame.profile.tables.index import Index, Part, write_part
 from aiflame.render.report.server import Server
 
 OBEYED = {
@@ -57,7 +57,7 @@ def with_hostile_texts(profile: Path, hostile: Callable[[str], bool] = lambda co
         tables = door.folder("tables")
         index = Index.read(tables)
         assert index is not None
-        parts = {}
+        parts: dict[str, tuple[Part, ...]] = {}
         for name, old in index.tables.items():
             frame = pl.concat([pl.read_parquet((folder / "tables" / part.file).read_bytes()) for part in old])
             texts = [column for column, kind in frame.schema.items() if kind == pl.String and hostile(f"{name}.{column}")]
@@ -130,7 +130,7 @@ def _serving_nobody() -> Iterator[None]:
         Server.serve_forever = before  # type: ignore[method-assign]
 
 
-def on_a_terminal(commands: list[list[str]], folder: Path, width: int = 400, **environment: str) -> list[bytes]:
+def on_a_terminal(commands: list[list[str]], folder: Path, width: int = 400, /, **environment: str) -> list[bytes]:
     """What each command writes to its terminal, byte for byte."""
     (folder / "commands.json").write_text(json.dumps(commands))
     ours, theirs = pty.openpty()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 
@@ -19,7 +19,7 @@ from aiflame.profile.opening import open_profile
 from aiflame.profile.schema.all_tables import TABLE
 from aiflame.profile.schema.enums import FrameKind, LeafFlag
 from aiflame.profile.spool.process_spool import empty_frame
-from aiflame.profile.tables.index import Index, write_part
+from aiflame.profile.tables.index import Index, Part, write_part
 from aiflame.profile.tables.store import Profile
 from aiflame.resolve.files.outside import Outside
 
@@ -28,16 +28,16 @@ Row = dict[str, Any]
 _EMPTY: dict[Any, Any] = {pl.String: "", pl.Binary: b""}
 
 
-def sealed(path: Path, meta: Meta | None = None, **tables: list[Row]) -> Profile:
+def sealed(path: Path, meta: Meta | None = None, /, **tables: list[Row]) -> Profile:
     folder = path / "tables"
     folder.mkdir(parents=True)
     (meta or Meta()).write(Folder.open(path))
     tables.setdefault("processes", [{"pid": 1000}])
-    parts = {}
+    parts: dict[str, tuple[Part, ...]] = {}
     for name, rows in tables.items():
         parts[name] = (write_part(Folder.open(folder), name, "00000", _frame(name, rows)),)
     Index(parts).write(Folder.open(folder))
-    return open_profile(path)
+    return cast(Profile, open_profile(path))
 
 
 def this_machine(*debug_roots: Path, began: float | None = None) -> Outside:

@@ -32,7 +32,7 @@ SYMBOLS = [
 ]
 CODES = [{"first_line": 40, "filename": "/app/train.py", "qualname": "run"}]
 THREADS = [{"tid": 4711, "name": "python"}]
-PROCESSES = [{"pid": 4711, "command": "/usr/bin/python3\0-u\0/app/train.py\0--fast"}]
+PROCESSES: list[Row] = [{"pid": 4711, "command": "/usr/bin/python3\0-u\0/app/train.py\0--fast"}]
 
 
 class InMemory:
@@ -51,7 +51,7 @@ class InMemory:
         return self.table(name).lazy()
 
 
-NUMBERS = {pl.UInt8: 2**8, pl.UInt16: 2**16, pl.UInt32: 2**32, pl.UInt64: 2**64}
+NUMBERS: dict[type[pl.DataType], int] = {pl.UInt8: 2**8, pl.UInt16: 2**16, pl.UInt32: 2**32, pl.UInt64: 2**64}
 
 
 def damaged(name: str) -> st.SearchStrategy[list[Row]]:

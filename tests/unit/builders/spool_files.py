@@ -20,7 +20,7 @@ FORMATS = {"u1": "B", "<u2": "H", "<u4": "I", "<u8": "Q", "<i4": "i", "<i8": "q"
 class ProcessFiles:
     """One process's tables in memory; `write` puts them on disk."""
 
-    def __init__(self, pid: int = 100, start_ns: int = 1_000, **process: int) -> None:
+    def __init__(self, pid: int = 100, start_ns: int = 1_000, **process: int | str | bytes) -> None:
         self.pid, self.start_ns = pid, start_ns
         self.records: dict[str, list[bytes]] = {}
         self.stream = b""

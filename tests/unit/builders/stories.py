@@ -40,6 +40,9 @@ class Story(Program):
             self.words[frame] = word
         return self.words[frame]
 
+    def stack(self, *frames: Any) -> int:
+        return super().stack(*frames)
+
     def work(self, called: float, begin: float, end: float, *frames: Any, name: str = "sgemm", **more: Any) -> None:
         """A kernel or copy: its launch was called at a moment, and it ran from `begin` to `end`."""
         self.now = round(called * US) - 10
@@ -89,7 +92,7 @@ class Story(Program):
             number = 1 + [row["name"] for row in names].index(VENDOR + reason)
             self.tables["gpu_samples"].append({"window": 1, "function": function, "offset": offset, "reason": number, "count": count})
 
-    def profile(self, path: Path, meta: Meta | None = None, **more: list[Row]) -> Profile:
+    def profile(self, path: Path, meta: Meta | None = None, /, **more: list[Row]) -> Profile:
         tables = {**self.tables, **ran(*self.kernels), "copies": self.copies, "processes": [{"pid": 4711, "command": "python\0train.py"}]}
         return sealed(path / "p.aiflame", meta, **{name: rows for name, rows in {**tables, **more}.items() if rows})
 

@@ -136,7 +136,7 @@ class Program:
     def called(self, layer: str, grad: bool, thread: int = 1) -> Any:
         return _Called(self, self.layer(layer), grad, thread)
 
-    def profile(self, path: Path) -> Profile:
+    def profile(self, path: Path, /) -> Profile:
         tables = {**self.tables, **ran(*self.kernels), "copies": self.copies, "processes": [{"pid": 4711, "command": "python\0train.py"}]}
         return sealed(path / "p.aiflame", None, **{name: rows for name, rows in tables.items() if rows})
 

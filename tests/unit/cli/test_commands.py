@@ -78,7 +78,7 @@ def test_help_of_a_command_says_how_it_is_called_and_gives_an_example() -> None:
         (["record", "--wal", "--", "true"], "record has no option --wal: did you mean --wall?"),
         (["record", "--nonsense"], "record has no option --nonsense: see aiflame record -h"),
         (["annotate", "--sas"], "annotate has no option --sas: did you mean --sass?"),
-        (["top", "--by", "kernal"], "top --by: 'kernal' is not known: did you mean kernel?"),
+        (["top", "--by", "kernal"], "top --by: 'kernal' is not known: did you mean kernel?"),  # codespell:ignore kernal
         (["top", "--by", "zzz"], "top --by: 'zzz' is none of function, kernel, stall, "),
         (["flame", "--metric", "cputime"], "flame --metric: 'cputime' is not known: did you mean cpu-time?"),
         (["flame", "--detail", "instructions"], "flame --detail: 'instructions' is not known: did you mean instruction?"),

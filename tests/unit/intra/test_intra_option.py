@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,8 @@ def test_passes_and_kernels() -> None:
 def test_more_options() -> None:
     asked = json.loads(parse_intra("auto", warps="4,0,4", launches=3, memory=1 << 20))
     assert (asked["warps"], asked["launches"], asked["memory"]) == ([0, 4], 3, 1 << 20)
-    Settings(**{name: tuple(value) if isinstance(value, list) else value for name, value in asked.items()})
+    options: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in asked.items()}
+    Settings(**options)
 
 
 def test_a_file_brings_passes_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,8 +55,9 @@ def test_what_makes_no_sense_is_said_before_anything_runs(text: str, why: str) -
 
 @pytest.mark.parametrize("without", ["meaning", "python"])
 def test_it_needs_python_of_ours_in_the_program(without: str) -> None:
+    options: dict[str, Any] = {"intra": parse_intra("auto"), without: False}
     with pytest.raises(AiflameError, match="--no-meaning"):
-        RecordOptions(intra=parse_intra("auto"), **{without: False})
+        RecordOptions(**options)
 
 
 def test_warps_are_numbers() -> None:

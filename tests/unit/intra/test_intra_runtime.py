@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 triton = pytest.importorskip("triton")
@@ -107,7 +108,7 @@ def test_launches_one_two_four_and_so_on_are_of_the_twin(program: Program) -> No
     assert kernel.name == "add" and [scope.name for scope in kernel.scopes] == ["kernel"]
     assert [launch.number for launch in found.launches] == [1, 2, 4, 8]
     assert {(launch.grid, launch.ctas, launch.dropped_launches) for launch in found.launches} == {((4, 1, 1), 4, 0)}
-    words = [memoryview(launch.data).cast("B").cast("I")[: kernel.scratch_bytes] for launch in found.launches]
+    words = [launch.data.view(np.uint32)[: kernel.scratch_bytes] for launch in found.launches]
     assert all(one[0] == 0xDEADBEEF and one[1] == 0 for one in words)
 
 

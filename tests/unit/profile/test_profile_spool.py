@@ -41,7 +41,7 @@ def test_rows_come_back_as_written(tmp_path, table):
             files.add(name)
     rows = []
     for number in range(20):
-        row = {}
+        row: dict[str, str | bytes | int] = {}
         for column in table.columns:
             if column.type is Type.STR:
                 row[column.name] = chance.choice(["", "a", "name of eight", "ünï\0code"])

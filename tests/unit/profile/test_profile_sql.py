@@ -31,7 +31,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def profile(folder: Path) -> Profile:
-    return open_profile(folder / "p")
+    opened = open_profile(folder / "p")
+    assert isinstance(opened, Profile)
+    return opened
 
 
 FORMS = {

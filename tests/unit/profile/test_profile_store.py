@@ -21,6 +21,7 @@ from aiflame.profile.folder.meta import Clocks, Meta, Recorder
 from aiflame.profile.opening import newest, open_profile
 from aiflame.profile.schema.all_tables import TABLES
 from aiflame.profile.tables.index import Index, write_part
+from aiflame.profile.tables.store import Profile
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def test_every_table_of_the_schema_can_be_asked_for_and_has_the_same_columns_wit
 
 def test_an_unknown_table_is_named_beside_those_there_are(path):
     with pytest.raises(AiflameError, match="has no table 'sampels'; it has processes"):
-        open_profile(path).table("sampels")
+        open_profile(path).table("sampels")  # codespell:ignore sampels
 
 
 def test_sql_runs_over_all_tables(path):
@@ -51,11 +52,17 @@ def test_sql_runs_over_all_tables(path):
     with pytest.raises(AiflameError, match=r"this query cannot be answered: .*; tables: processes"):
         profile.sql("SELECT nothing FROM nowhere")
     with pytest.raises(AiflameError, match="this query cannot be answered"):
-        profile.sql("SELEKT")
+        profile.sql("SELEKT")  # codespell:ignore selekt
+
+
+def of_one_recorder(path: Path) -> Profile:
+    profile = open_profile(path)
+    assert isinstance(profile, Profile)
+    return profile
 
 
 def test_a_derived_table_is_kept_and_replaced(path):
-    profile, other = open_profile(path), open_profile(path)
+    profile, other = of_one_recorder(path), of_one_recorder(path)
     profile.write_table("symbols", pl.DataFrame({"name": ["a"]}))
     (path / "tables/symbols/left-by-a-kill.parquet").touch()
     assert open_profile(path).table("symbols")["name"].to_list() == ["a"]
@@ -68,7 +75,7 @@ def test_a_derived_table_is_kept_and_replaced(path):
 @pytest.mark.parametrize("name", ["cpu_samples", "../x", "", "Upper", "a/b"])
 def test_a_derived_table_cannot_take_any_name(path, name):
     with pytest.raises(AiflameError, match="cannot be the name of a derived table"):
-        open_profile(path).write_table(name, pl.DataFrame({"a": [1]}))
+        of_one_recorder(path).write_table(name, pl.DataFrame({"a": [1]}))
 
 
 def test_notes_are_each_told_once(tmp_path):
@@ -209,10 +216,11 @@ def test_tables_of_another_users_profile_are_made_in_the_readers_own_cache(tmp_p
     cache = tmp_path / "cache"
     cache.mkdir(0o700)
     os.chown(cache, 65534, 65534)
-    first = read_by_another(*of_root, cache)
+    sealed, raw = of_root
+    first = read_by_another(sealed, raw, cache)
     before = [content(path) for path in of_root]
     assert first == ["50, not derived, 1, a note, something was not possible"] * 2
-    assert read_by_another(*of_root, cache) == ["50, derived, 1, a note, something was not possible"] * 2
+    assert read_by_another(sealed, raw, cache) == ["50, derived, 1, a note, something was not possible"] * 2
     assert [content(path) for path in of_root] == before
     made = [cache / "aiflame", *(cache / "aiflame").rglob("*")]
     assert len(made) > 10

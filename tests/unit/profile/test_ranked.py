@@ -28,6 +28,7 @@ from aiflame.profile.ranks.ranked import Ranked, some_ranks
 from aiflame.profile.ranks.shifts import Shift
 from aiflame.profile.schema.enums import CallBackend, CallKind
 from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.store import Profile
 
 THERE = Host(name="node1", boot_id="b1")
 
@@ -193,6 +194,7 @@ def test_what_is_known_of_code_is_told_once(tmp_path: Path) -> None:
     path = job(tmp_path / "p.aiflame", *(a_rank(rank) for rank in range(4)))
     for rank in (1, 2):
         store = open_profile(rank_folder(path, rank))
+        assert isinstance(store, Profile)
         store.write_table("kernel_names", pl.DataFrame({"name": ["k", f"k{rank}"], "short": [f"of {rank}"] * 2}))
     assert opened(path).table("kernel_names").sort("name").rows() == [("k", "of 1"), ("k1", "of 1"), ("k2", "of 2")]
 
@@ -201,6 +203,7 @@ def test_telemetry_series_are_counted_on(tmp_path: Path) -> None:
     path = job(tmp_path / "p.aiflame", a_rank(0), a_rank(1, THERE), size=2)
     for rank in range(2):
         store = open_profile(rank_folder(path, rank))
+        assert isinstance(store, Profile)
         series = pl.DataFrame({"series": [0, 1], "device": ["GPU 0", "GPU 1"]}, schema={"series": pl.UInt32, "device": pl.String})
         store.write_table("telemetry_series", series)
         store.write_table(

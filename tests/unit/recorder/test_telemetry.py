@@ -87,7 +87,11 @@ def test_a_recording_that_ends_at_once_has_a_first_look_or_none_and_no_note(prof
 
 def test_a_look_that_never_ends_holds_nobody_up_but_its_own(profile: Path) -> None:
     never = threading.Event()
-    hangs = Made("hangs", thread="driver", does=lambda number: never.wait() and None)
+
+    def waits(number: int) -> None:
+        never.wait()
+
+    hangs = Made("hangs", thread="driver", does=waits)
     other = Made()
     telemetry = Telemetry(Folder.open(profile), ControlPage.create(Folder.open(profile)), 5, [hangs, other])
     telemetry.start()

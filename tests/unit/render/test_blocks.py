@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiflame.attribute.arrays.types import Ints
 from aiflame.render import blocks
 from aiflame.render.blocks import block
 
@@ -32,7 +33,8 @@ def opened(packed: bytes) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     raw = gzip.decompress(packed)
     (size,) = struct.unpack_from("<I", raw)
     head = json.loads(raw[4 : 4 + size])
-    at, columns = 4 + size, {}
+    columns: dict[str, list[Any]] = {}
+    at = 4 + size
     for name, kind, count, planes, wide in head["columns"]:
         length = planes if kind == "text" else count * planes
         part = raw[at : at + length]
@@ -56,7 +58,7 @@ numbers = st.lists(st.integers(0, 300) | st.integers(0, (1 << 33)) | st.integers
 
 @given(plain=numbers, delta=numbers, texts=st.lists(st.sampled_from(HOSTILE[3:]) | st.text(max_size=9), max_size=9))
 def test_what_is_written_is_read(plain: list[int], delta: list[int], texts: list[str]) -> None:
-    columns = {
+    columns: dict[str, Ints | pl.Series] = {
         "plain": np.array(plain, dtype=np.int64),
         "text": pl.Series(texts, dtype=pl.String),
         "delta": np.array(delta, dtype=np.int64),
@@ -91,7 +93,7 @@ def test_texts_have_nothing_in_them_that_turns_a_line_around_or_ends_it() -> Non
 
 
 def test_the_same_columns_are_the_same_bytes() -> None:
-    columns = {"n": np.arange(10), "t": pl.Series(["a", "b"])}
+    columns: dict[str, Ints | pl.Series] = {"n": np.arange(10), "t": pl.Series(["a", "b"])}
     assert block(HEAD, columns) == block(HEAD, columns)
 
 

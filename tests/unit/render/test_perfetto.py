@@ -112,7 +112,7 @@ def test_slices_are_written_with_names_tracks_and_times(tmp_path: Path) -> None:
     found = []
     for time, fields in events(trace):
         plain = dict(fields)
-        found.append((time, plain[9], plain[11], names.get(plain.get(10, 0))))  # type: ignore[call-overload]
+        found.append((time, plain[9], plain[11], names.get(int(plain.get(10, 0)))))
     expected = []
     for row in made.slices.iter_rows(named=True):
         expected.append((row["begin_ns"], 1, row["track"] + 1, made.names[row["name"]]))
@@ -278,16 +278,17 @@ def test_numbers_are_read_as_they_were_written(values: list[int], field: int) ->
     count = len(values)
     column = np.array(values, dtype=np.uint64)
     chosen = wire.Chosen([b"", wire.text(7, "aa"), wire.number(8, 300)], column % np.uint64(3))
-    inner = [
+    inner: list[wire.Part] = [
         wire.Varint(field, column),
         wire.Fixed64(2, column),
         wire.Some(np.flatnonzero(column % 2 == 0), wire.Same(wire.number(3, 1))),
         chosen,
     ]
     told = decode(wire.encode([wire.Message(1, inner, count)], count))
+    choices: list[Fields] = [[], [(7, b"aa")], [(8, 300)]]
     expected: list[Fields] = []
     for value in values:
-        rest: Fields = [[], [(7, b"aa")], [(8, 300)]][value % 3]  # type: ignore[list-item]
+        rest = choices[value % 3]
         expected.append([(field, value), (2, struct.pack("<Q", value)), *([(3, 1)] if value % 2 == 0 else []), *rest])
     assert [decode(message) for _, message in told] == expected  # type: ignore[arg-type]
 

@@ -21,6 +21,7 @@ from report_profiles import HOSTILE, SLOWEST, SOURCE, STEPS, hostile, training
 
 import aiflame
 from aiflame.errors import AiflameError
+from aiflame.profile.tables.interface import OpenedProfile
 from aiflame.profile.tables.store import Profile
 from aiflame.render.report import document
 from aiflame.render.report.code import MOST_IN_A_FILE
@@ -54,7 +55,7 @@ class Elements(HTMLParser):
             self.inside[self._in] += data
 
 
-def written(profile: Profile, path: Path, **options: Any) -> Elements:
+def written(profile: OpenedProfile, path: Path, **options: Any) -> Elements:
     write(profile, path, **options)
     return Elements(path.read_text(encoding="utf-8"))
 

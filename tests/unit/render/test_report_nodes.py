@@ -340,7 +340,7 @@ def test_scaled_samples_keep_their_parts(ask: Ask) -> None:
     """A tenth of a sample is not rounded away: it would count as gone."""
     now, base = facts_of({("a",): 1, ("b",): 1}), facts_of({("a",): 1, ("b",): 19})
     found = compared(ask({"facts.device": now, "base.device": base}, scale="total"))
-    assert found["a"] == (1, pytest.approx(0.1))
+    assert found["a"] == pytest.approx((1, 0.1))
 
 
 def test_steps_are_a_grouping_where_there_are_steps(ask: Ask) -> None:

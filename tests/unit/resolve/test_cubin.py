@@ -64,7 +64,9 @@ def test_the_second_function_of_a_table_counts_its_calls_anew():
 
 def test_files_have_their_folder_and_the_size_they_had():
     code = Cubin(cubin("lines"))
-    (place,) = CubinLines(code).chain(code.find(SCALE).section, 0)
+    scale = code.find(SCALE)
+    assert scale is not None
+    (place,) = CubinLines(code).chain(scale.section, 0)
     assert place.file.path == "/tmp/aiflame-kernels/kernels.cu"
     assert place.file.bytes == (DATA / "kernels.cu").stat().st_size
 

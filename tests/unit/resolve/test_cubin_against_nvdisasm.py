@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from cubins import DATA
@@ -20,8 +21,9 @@ pytestmark = pytest.mark.skipif(not tools(), reason="no nvdisasm here: pip insta
 
 def printed(name: str) -> Iterator[tuple[str, int, Chain]]:
     """Section, offset and chain of each instruction as `nvdisasm -gi` prints them: a line for each level, innermost first."""
-    command = [tools()[0], "-c", "-gi", DATA / f"{name}.cubin"]
-    section, chain, fresh = "", [], True
+    command: list[str | Path] = [tools()[0], "-c", "-gi", DATA / f"{name}.cubin"]
+    chain: Chain = []
+    section, fresh = "", True
     for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines():
         if match := re.match(r"\s*\.section\s+(\.text\.[^,]+),", line):
             section, chain = match[1], []

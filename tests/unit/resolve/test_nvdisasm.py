@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cubins import SCALE, cubin, fake_nvdisasm
@@ -26,17 +27,23 @@ def show(name):
 
 def codes(name: str, *functions: str) -> list[Code]:
     code = Cubin(cubin(name))
-    return [Code(code.header, code.code(code.find(function).section)) for function in functions]
+    return [Code(code.header, code.code(section(code, function))) for function in functions]
 
 
-def texts(listing: list) -> list[tuple[int, str]]:
+def section(code: Cubin, function: str) -> int:
+    entry = code.find(function)
+    assert entry is not None
+    return entry.section
+
+
+def texts(listing: list[Any]) -> list[tuple[int, str]]:
     return [(one.offset, one.text("" if one.target is None else hex(one.target))) for one in listing]
 
 
 def test_a_small_cubin_holds_the_code_of_large_ones():
     codes_ = codes("lines", "outer", SCALE)
     small = Cubin(cut(codes_[0].header, [one.code for one in codes_]))
-    assert [small.code(small.find(name).section) for name in ("f0", "f1")] == [one.code for one in codes_]
+    assert [small.code(section(small, name)) for name in ("f0", "f1")] == [one.code for one in codes_]
     assert small.header[48:52] == codes_[0].header[48:52], "the architecture"
 
 

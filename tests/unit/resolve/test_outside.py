@@ -21,6 +21,7 @@ from aiflame.profile.folder import claims
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.meta import Clocks, Host, Meta, Recorder
 from aiflame.profile.schema.enums import FrameKind
+from aiflame.profile.tables.store import Profile
 from aiflame.resolve.files.outside import NOTHING, outside_of
 
 DATA = Path(__file__).parents[1] / "data"
@@ -110,11 +111,16 @@ def private_folder() -> Iterator[Path]:
     folder.rmdir()
 
 
+def _note_opened(event: str, about: tuple[object, ...]) -> None:
+    if _listening and event == "open":
+        _listening[-1].append(str(about[0]))
+
+
 @contextmanager
 def opened_files() -> Iterator[list[str]]:
     """What Python opens meanwhile."""
     if not _listening:
-        sys.addaudithook(lambda event, about: _listening and event == "open" and _listening[-1].append(str(about[0])))
+        sys.addaudithook(_note_opened)
     names: list[str] = []
     _listening.append(names)
     try:
@@ -268,6 +274,7 @@ def test_a_source_that_was_changed_while_the_program_ran_is_not_kept(tmp_path: P
     meta = claimed(path)
     profile = aiflame.open(ended_profile(path, ProcessFiles(), meta=meta)).store
     claims.claim(Folder.open(path), meta.id)
+    assert isinstance(profile, Profile)
     outside = outside_of(profile)
     assert outside.allowed
     old, new, generated = tmp_path / "home/old.py", tmp_path / "home/new.py", tmp_path / "cache/generated.py"

@@ -41,7 +41,8 @@ export function clip(text, limit) {
 // Cuts text to a width in px with the label's own font. Widths of characters are measured once each.
 export class Ruler {
   constructor(font) {
-    this.context = document.createElementNS("http://www.w3.org/1999/xhtml", "canvas").getContext("2d");
+    const canvas = /** @type {HTMLCanvasElement} */ (document.createElementNS("http://www.w3.org/1999/xhtml", "canvas"));
+    this.context = canvas.getContext("2d");
     this.context.font = font;
     this.widths = new Map();
     this.ellipsis = this.character("…");

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 from intra_captures import Cta, Kernel, scope, spans
 from intra_kernels import BEGIN_NS, profile_of
 
 from aiflame.analyze.intra.findings import IntraFinding
 from aiflame.analyze.intra.kernels import IntraKernel, intra
-from aiflame.analyze.spans import both, union, without
+from aiflame.analyze.spans import Spans, both, union, without
+from aiflame.attribute.arrays.types import Ints
 
 POLL = 20
 """Cycles of a wait for what is there."""
@@ -98,7 +100,7 @@ def told(kernel: IntraKernel, kind: str) -> IntraFinding | None:
 @pytest.mark.parametrize("pipeline", [CONSUMER_BOUND, PRODUCER_BOUND, LATE_COPIES], ids=["consumer", "producer", "neither"])
 def test_a_copy_is_in_flight_until_the_role_that_waits_for_it_goes_on(tmp_path: Path, pipeline: Pipeline) -> None:
     _, copies, multiplied, end = pipeline.run()
-    known = [union(*map(_array, zip(*each, strict=True))) for each in (copies, multiplied)]
+    known = [_union(each) for each in (copies, multiplied)]
     found = asked(tmp_path, pipeline).overlap
     assert found is not None
     assert found.copies_ns == pytest.approx(2 * known[0].total() / 2, rel=0.02)
@@ -165,7 +167,7 @@ def test_copies_are_shared_by_consumers_and_end_when_the_first_goes_on(tmp_path:
     _, copies, _, _ = pipeline.run()
     found = asked(tmp_path, pipeline).overlap
     assert found is not None
-    assert found.copies_ns == pytest.approx(union(*map(_array, zip(*copies, strict=True))).total(), rel=0.02)
+    assert found.copies_ns == pytest.approx(_union(copies).total(), rel=0.02)
 
 
 def test_where_rings_wrapped_the_last_copies_are_still_matched(tmp_path: Path) -> None:
@@ -195,7 +197,10 @@ def test_where_multiplications_go_on_without_their_role_nothing_is_said_of_them(
     assert found.path is None
 
 
-def _array(values: tuple[int, ...]) -> object:
-    import numpy as np
+def _union(spans: list[tuple[int, int]]) -> Spans:
+    begin, end = zip(*spans, strict=True)
+    return union(_array(begin), _array(end))
 
+
+def _array(values: tuple[int, ...]) -> Ints:
     return np.array(values, dtype=np.int64)

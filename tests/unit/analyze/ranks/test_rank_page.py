@@ -22,16 +22,16 @@ from aiflame.analyze.ranks.page import RankPage, rank_page
 from aiflame.analyze.ranks.sources import sources
 from aiflame.analyze.ranks.steps import MOST_COLUMNS, step_map
 from aiflame.analyze.tables.table import TableOf
-from aiflame.profile.tables.store import Profile
+from aiflame.profile.tables.interface import OpenedProfile
 
 SLEEPS = Made(sleeps={(2, 1): 20})
 
 
-def opened(path: Path, made: Made = SLEEPS) -> Profile:
+def opened(path: Path, made: Made = SLEEPS) -> OpenedProfile:
     return aiflame.open(job(path / "job.aiflame", made)).store
 
 
-def page(profile: Profile) -> RankPage:
+def page(profile: OpenedProfile) -> RankPage:
     partial = facts_of_ranks(profile)
     return rank_page(partial, answer(partial))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -52,16 +53,16 @@ class Program:
             parent = len(self.stacks)
         return parent
 
-    def forward(self, sequence: int, layer: str | None, op: str = "", number: int = ONE, thread: int = MAIN, **more: int) -> int:
+    def forward(self, sequence: int, layer: str | None, op: str = "", number: int = ONE, thread: int = MAIN, **more: Any) -> int:
         return self._item(thread, self.stack(layer, *([f"at::_ops::{op}::call"] if op else ["run"])), number, sequence, **more)
 
-    def backward(self, sequence: int, node: str = "", op: str = "mm", number: int = ONE, thread: int = AUTOGRAD, **more: int) -> int:
+    def backward(self, sequence: int, node: str = "", op: str = "mm", number: int = ONE, thread: int = AUTOGRAD, **more: Any) -> int:
         functions = ["torch::autograd::Engine::evaluate_function", "torch::autograd::Node::operator()"]
         functions += [f"torch::autograd::generated::{node}::apply"] if node else []
         stack = self.stack(None, *functions, f"at::_ops::{op}::call")
         return self._item(thread, stack, BACKWARD | number, sequence, **more)
 
-    def between(self, op: str = "add_Tensor", thread: int = AUTOGRAD, **more: int) -> int:
+    def between(self, op: str = "add_Tensor", thread: int = AUTOGRAD, **more: Any) -> int:
         stack = self.stack(None, "torch::autograd::Engine::evaluate_function", f"at::_ops::{op}::call")
         return self._item(thread, stack, OTHER, 0, **more)
 

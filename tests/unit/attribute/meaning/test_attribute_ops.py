@@ -46,13 +46,19 @@ def op(path: Path, *stack: Function, **more: dict[str, str]) -> str:
 
 
 def test_the_innermost_op_is_the_op_and_the_outermost_was_called(tmp_path: Path) -> None:
-    stack = [("train", "/app/train.py"), CALL.format("linear"), CALL.format("addmm"), "at::_ops::addmm::redispatch", "sgemm"]
+    stack: list[Function] = [
+        ("train", "/app/train.py"),
+        CALL.format("linear"),
+        CALL.format("addmm"),
+        "at::_ops::addmm::redispatch",
+        "sgemm",
+    ]
     of = found(tmp_path, *stack)
     assert (of.names[of.op[-1]], of.names[of.called[-1]]) == ("aten::addmm", "aten::linear")
 
 
 def test_called_is_what_the_innermost_python_function_called(tmp_path: Path) -> None:
-    stack = [CALL.format("outer"), ("kernel", "/app/ops.py"), CALL.format("linear"), CALL.format("addmm")]
+    stack: list[Function] = [CALL.format("outer"), ("kernel", "/app/ops.py"), CALL.format("linear"), CALL.format("addmm")]
     of = found(tmp_path, *stack)
     assert of.names[of.called[-1]] == "aten::linear"
 
@@ -138,13 +144,17 @@ def test_a_module_called_inside_of_an_op_is_none_of_its_work(tmp_path: Path) -> 
 
 
 def test_functions_written_in_python_are_called_by_their_class(tmp_path: Path) -> None:
-    stack = [("Function.apply", TORCH + "autograd/function.py"), "THPFunction_apply", ("make.<locals>.MyFn.forward", "/app/model.py")]
+    stack: list[Function] = [
+        ("Function.apply", TORCH + "autograd/function.py"),
+        "THPFunction_apply",
+        ("make.<locals>.MyFn.forward", "/app/model.py"),
+    ]
     assert op(tmp_path, *stack, "launch") == "MyFn"
     assert op(tmp_path / "op", *stack, CALL.format("sin")) == "aten::sin"
 
 
 def test_the_node_of_such_a_function_too(tmp_path: Path) -> None:
-    stack = ["torch::autograd::PyNode::apply", ("BackwardCFunction.apply", TORCH + "autograd/function.py")]
+    stack: list[Function] = ["torch::autograd::PyNode::apply", ("BackwardCFunction.apply", TORCH + "autograd/function.py")]
     once = ("once_differentiable.<locals>.wrapper", TORCH + "autograd/function.py")
     of = found(tmp_path, *NODE_CALL, *stack, once, ("MyFn.backward", "/app/model.py"), CALL.format("cos"))
     assert (of.names[of.op[-1]], of.names[of.node[-1]]) == ("aten::cos", "MyFn")
@@ -162,7 +172,7 @@ def test_functions_and_nodes_of_cpp_have_their_class_in_the_full_name(tmp_path: 
 
 
 def test_custom_ops_are_called_by_their_function(tmp_path: Path) -> None:
-    stack = [
+    stack: list[Function] = [
         ("CustomOpDef.__call__", TORCH + "_library/custom_ops.py"),
         ("OpOverload.__call__", TORCH + "_ops.py"),
         "c10::Dispatcher::callBoxed",

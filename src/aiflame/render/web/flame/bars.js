@@ -40,7 +40,7 @@ export function bars(model, row, window, pixels, found, bar) {
     if (next <= place) next = place + 1;
     const to = (model.right(rows[next - 1]) - window.left) * scale;
     if (to > from) {
-      const hit = found !== null && found.any(place, next);
+      const hit = found?.any(place, next) ?? false;
       const kind = frames.kind[frame[node]];
       if (run && from - run.to < 0.5 && run.found === hit && (run.kind === kind || run.to - run.from < 3)) {
         run.to = to;

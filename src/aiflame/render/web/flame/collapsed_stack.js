@@ -17,5 +17,5 @@ export function collapsed(model, node) {
 function written(model, node) {
   const kind = model.kind(node);
   const name = model.name(node).replace(/;/g, ":").replace(/[\r\n\0]/g, " ");
-  return `${kind === KIND.PYTHON ? "py::" : ""}${name}${COLLAPSED_MARKS[/** @type {keyof COLLAPSED_MARKS} */ (kind)] ?? ""}`;
+  return `${kind === KIND.PYTHON ? "py::" : ""}${name}${COLLAPSED_MARKS[/** @type {keyof typeof COLLAPSED_MARKS} */ (kind)] ?? ""}`;
 }

@@ -13,7 +13,7 @@ import { amount, percent } from "../text.js";
  */
 export function factsOf({ model, zoom }, node) {
   const total = model.width[node];
-  const facts = [["total", `${valueOf(model, total)}${ofZoomed(model, zoom, node)}`], ["self", valueOf(model, model.ownWidth[node])]];
+  const facts = [["total", `${amountOf(model, total)}${ofZoomed(model, zoom, node)}`], ["self", amountOf(model, model.ownWidth[node])]];
   if (model.differential) facts.push([model.sides.join(" → "), compared(model, node)]);
   const launches = model.launches[node];
   if (launches > 0) {
@@ -29,7 +29,7 @@ export function factsOf({ model, zoom }, node) {
  * @param {number} node
  */
 export function lineOf({ model, zoom }, node) {
-  const parts = [`${valueOf(model, model.width[node])} of all${ofZoomed(model, zoom, node)}`, `self ${valueOf(model, model.ownWidth[node])}`];
+  const parts = [`${amountOf(model, model.width[node])} of all${ofZoomed(model, zoom, node)}`, `self ${amountOf(model, model.ownWidth[node])}`];
   if (model.differential) parts.push(compared(model, node));
   return parts.join(" · ");
 }
@@ -60,7 +60,7 @@ export function matched({ model, found, zoom }) {
  * @param {Model} model
  * @param {number} value
  */
-function valueOf(model, value) {
+function amountOf(model, value) {
   return `${amount(value, model.metric.unit)} · ${percent(value, model.all)}`;
 }
 

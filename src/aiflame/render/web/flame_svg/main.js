@@ -137,7 +137,7 @@ class App {
     this.state = state;
     const changed = (/** @type {(keyof State)[]} */ ...names) => first || names.some((name) => String(before[name]) !== String(state[name]));
     const shown = { dark: "all", light: "not all", "": "(prefers-color-scheme: dark)" };
-    if (changed("theme")) this.darkRule.media.mediaText = shown[/** @type {keyof shown} */ (state.theme)] ?? shown[""];
+    if (changed("theme")) this.darkRule.media.mediaText = shown[/** @type {keyof typeof shown} */ (state.theme)] ?? shown[""];
     const arranged = String([before.metric, before.byWidth, before.hidden]) !== String([state.metric, state.byWidth, state.hidden]);
     if (arranged) this.arrange();
     chart.down = this.file.head.inverted !== state.flipped;

@@ -122,7 +122,7 @@ class App {
     if (before) before.body.hidden = true;
     this.#views.get(view.name).body.hidden = false;
     this.#shown = view.name;
-    for (const link of document.querySelectorAll("nav a")) {
+    for (const link of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("nav a"))) {
       if (link.dataset.view === view.name) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }

@@ -15,7 +15,7 @@ export function readChoices(text) {
     } else item += text[at];
   }
   items.push(item);
-  return items.filter(Boolean).map(choice);
+  return /** @type {Choice[]} */ (items.filter(Boolean).map(choice));
 }
 
 export function writeChoices(choices) {

@@ -49,7 +49,7 @@ function filesOf(head, instructions) {
     }
   }
   const own = files.reduce((most, file) => (file.own > (most?.own ?? 0) ? file : most), null);
-  files.sort((one, other) => (other === own) - (one === own) || other.samples - one.samples || one.number - other.number);
+  files.sort((one, other) => Number(other === own) - Number(one === own) || other.samples - one.samples || one.number - other.number);
   const inOrder = (lines) => [...lines.values()].map(finished).sort((one, other) => one.line - other.line);
   return files.map(({ lines, ...file }) => ({ ...file, lines: inOrder(lines) }));
 }
@@ -66,6 +66,7 @@ function addOwn(line, instruction) {
   for (const [reason, samples] of instruction.reasons) line.counts.set(reason, (line.counts.get(reason) ?? 0) + samples);
 }
 
+/** @param {Record<string, any>} line @returns {Record<string, any>} */
 function finished({ counts, ...line }) {
   return { ...line, reasons: [...counts].sort((one, other) => other[1] - one[1]) };
 }

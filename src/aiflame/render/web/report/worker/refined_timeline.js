@@ -129,6 +129,7 @@ export class RefinedTimeline {
     return best;
   }
 
+  /** @param {(left: number, right: number, row: number, many: number) => number[] | null} fits */
   #put(pieces, source, lane, begin, end, pixel, fits = (left, right) => [left, right]) {
     const own = source.own.get(lane);
     if (own === undefined || begin >= end) return;

@@ -36,6 +36,7 @@ export const FLAME_CALLS = {
     const raw = growOnce(from, asked);
     const changed = transform(raw, from, asked);
     const how = { order: asked.order, widths: raw.columns.length > 2 && asked.widths === "base" ? 2 : 0, rank: ranks(from) };
+    /** @type {Record<string, any>} */
     const laid = changed.above ? joined(arrange(changed.below, how), arrange(changed.above, how)) : arrange(changed.below, how);
     const { placed: _, ...arrays } = laid; // the page needs no old numbers
     const cut = Boolean(changed.above?.cut ?? changed.below.cut);

@@ -89,7 +89,7 @@ function matcher(filter) {
   } catch {
     // no expression: a part of the text
   }
-  return (text) => text.toLowerCase().includes(part) || (expression !== null && expression.test(text));
+  return (text) => text.toLowerCase().includes(part) || expression?.test(text);
 }
 
 function sorted(table, columns, sort, rows) {
@@ -102,7 +102,7 @@ function sorted(table, columns, sort, rows) {
   const compare = column.scale === 0 ? (one, other) => collator.compare(one, other) : (one, other) => one - other;
   return rows.sort((one, other) => {
     const [first, second] = [values[one], values[other]];
-    if (first === empty || second === empty) return (first === empty) - (second === empty) || one - other;
+    if (first === empty || second === empty) return Number(first === empty) - Number(second === empty) || one - other;
     return turned * compare(first, second) || one - other;
   });
 }

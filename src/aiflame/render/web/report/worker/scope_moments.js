@@ -74,7 +74,8 @@ export class Moments {
   #addSlots(of, metric, [first, last], [from, to]) {
     const values = this.columns[`slot.${metric}`] ?? [];
     const { "slot.group": group, "slot.slot": slot } = this.columns;
-    const { order, starts } = (this.#slotOrder ??= this.#orderSlots());
+    this.#slotOrder ??= this.#orderSlots();
+    const { order, starts } = this.#slotOrder;
     for (let at = starts[first]; at < starts[Math.min(last + 1, starts.length - 1)]; at++) {
       const row = order[at];
       if (slot[row] >= from && slot[row] <= to) of[group[row]] += values[row];

@@ -3,7 +3,7 @@
 const WHOLE = /^(\d+)-(\d+)$/;
 const RANK = /^rank (\d+)$/;
 
-/** `3-9` as [3, 9], both included; null where there is none. */
+/** `3-9` as [3, 9], both included; null where there is none. @returns {[number, number] | null} */
 export function span(text) {
   const [, from, to] = WHOLE.exec(text ?? "") ?? [];
   return from === undefined ? null : [Math.min(Number(from), Number(to)), Math.max(Number(from), Number(to))];
@@ -16,7 +16,7 @@ export function span(text) {
 export function chosenParts(facts, metric, { range, steps, ranks }) {
   const ofRanks = ranksOf(facts, ranks);
   const parts = chosenTime(facts, metric, { range, steps });
-  return ofRanks ? onRanks(facts, parts, ofRanks, 1) : parts;
+  return ofRanks ? onRanks(parts, ofRanks, 1) : parts;
 }
 
 function chosenTime(facts, metric, { range, steps }) {
@@ -30,7 +30,7 @@ function chosenTime(facts, metric, { range, steps }) {
  *  which compiles and warms up. */
 export function restParts(facts, metric, { range, steps, ranks }) {
   const ofRanks = ranksOf(facts, ranks);
-  if (ofRanks) return onRanks(facts, chosenTime(facts, metric, { range, steps }), ofRanks, 2);
+  if (ofRanks) return onRanks(chosenTime(facts, metric, { range, steps }), ofRanks, 2);
   const bins = span(range);
   const numbers = span(steps);
   if (!numbers) return found(facts, metric, (bin) => bin < bins[0] || bin > bins[1], null);
@@ -62,7 +62,7 @@ export function ranksOf(facts, asked) {
   return { groups, many };
 }
 
-function onRanks(facts, chosen, { groups, many }, wanted) {
+function onRanks(chosen, { groups, many }, wanted) {
   const parts = Float64Array.from(groups, (state, group) => (state === wanted ? (chosen?.parts[group] ?? 1) : 0));
   return { parts, steps: chosen?.steps ?? null, length: many[wanted] };
 }

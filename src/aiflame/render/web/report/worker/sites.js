@@ -19,18 +19,19 @@ export class SiteTable {
     names[0] = "all";
     this.none = Object.fromEntries([...head.segments, "step"].map((name) => [name, extra.add(`[no ${name}]`, KIND.UNATTRIBUTED)]));
     this.steps = Array.from(columns["step.number"] ?? [], (number) => extra.add(`Step.${number}`, KIND.STEP));
+    const kind = extra.numbers("frame.kind", extra.kinds);
+    kind[0] = KIND.ROOT;
     /** @type {import("../../flame/model.js").Frames} */
     this.frames = {
       name: names,
       full: extra.texts("frame.full"),
-      kind: extra.numbers("frame.kind", extra.kinds),
+      kind,
       file: extra.numbers("frame.file"),
       module: extra.numbers("frame.module"),
       line: extra.numbers("frame.line"),
       files: columns.file,
       modules: columns.module,
     };
-    this.frames.kind[0] = KIND.ROOT;
     this.kinds = { [KIND.UNATTRIBUTED]: "unattributed", [KIND.STEP]: "step", ...head.kinds };
     this.contexts = new Set([...head.contexts, "step"]);
     this.forests = {};
@@ -110,7 +111,9 @@ function grow(growth, facts, wanted, values, launches, first) {
   const leafSite = columns["leaf.site"];
   const used = new Uint8Array(sites);
   for (let leaf = 0; leaf < leafSite.length; leaf++) if (value[leaf] > 0) used[leafSite[leaf]] = 1;
-  if (!wanted.idle) idleSites(facts).forEach((idle, site) => idle && (used[site] = 0));
+  if (!wanted.idle) {
+    for (const [site, idle] of idleSites(facts).entries()) if (idle) used[site] = 0;
+  }
   const kept = partsToSites(facts, wanted.chosen, used);
   const { site, step, part, starts } = copies(facts, wanted, used);
   const place = placed(growth, facts, wanted, site, step);
@@ -248,6 +251,7 @@ function own(growth, place, row, frameOf, hidden) {
 
 /** A column of a tree that grows. */
 class Sums {
+  /** @param {Float64ArrayConstructor | Int32ArrayConstructor} type */
   constructor(type = Float64Array, none = 0) {
     this.none = none;
     this.array = new type(1 << 16).fill(none);

@@ -16,7 +16,8 @@ export class Counters {
     const { "point.gap": gap = [], "point.value": level = [] } = columns;
     this.#time = new Float64Array(gap.length);
     this.#value = new Float64Array(gap.length);
-    this.told.forEach(({ floor, top, count, ...one }, at) => {
+    this.told.forEach((one, at) => {
+      const { floor, top, count } = one;
       this.#place.set(keyOf(one), at);
       let time = shift;
       const from = this.#first[at];

@@ -154,7 +154,9 @@ export class Spans {
       const sets = columns["fact.set"];
       for (let at = lowerBound(sets, set, 0, sets.length); at < sets.length && sets[at] === set; at++) {
         const text = columns["fact.text"][at];
-        (facts[head.keys[columns["fact.key"][at]]] ??= []).push(text > 0 ? columns.text[text - 1] : columns["fact.number"][at]);
+        const key = head.keys[columns["fact.key"][at]];
+        facts[key] ??= [];
+        facts[key].push(text > 0 ? columns.text[text - 1] : columns["fact.number"][at]);
       }
     }
     const delay = columns["slice.delay"][row];

@@ -101,7 +101,7 @@ export class KernelPage {
     this.#ofLine = new Map(file.lines.map((line) => [line.line, line]));
     this.#missing.hidden = file.text >= 0;
     this.#missing.textContent = MISSING[file.origin] ?? MISSING.missing;
-    for (const tab of this.#tabs.children) tab.setAttribute("aria-pressed", String(tab.dataset.path === file.path));
+    for (const tab of /** @type {Iterable<HTMLElement>} */ (this.#tabs.children)) tab.setAttribute("aria-pressed", String(tab.dataset.path === file.path));
     this.#hottest.source = hottest(file.lines);
     const count = texts.length || file.lines.length;
     this.source.show(count, texts.reduce((most, text) => Math.max(most, text.length), 40));
@@ -142,10 +142,10 @@ export class KernelPage {
 
   #cells(row, name, text, all) {
     const whole = this.#kernel.shown_samples;
-    const most = all.most ?? (all.most = Math.max(1, ...all.map((one) => one.samples)));
+    all.most ??= Math.max(1, ...all.map((one) => one.samples));
     const shown = row?.samples || row?.inclusive || 0;
     const share = element(row?.samples ? "span.share" : "span.share.inlined", {}, shown ? percent(shown, whole) : "");
-    const bar = row ? stallBar(row, this.#kernel.reasons, most) : element("span.stalls");
+    const bar = row ? stallBar(row, this.#kernel.reasons, all.most) : element("span.stalls");
     const cells = [element("span.line-name", {}, name), share, bar, element("code", {}, text.slice(0, 4000))];
     const words = row ? [stallWords(row, this.#kernel.reasons, whole), inlined(row, whole)].filter(Boolean).join("\n") : "";
     if (words) for (const cell of cells.slice(0, 3)) cell.title = words;

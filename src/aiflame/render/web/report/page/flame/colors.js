@@ -8,6 +8,8 @@ const CHANGES = 1000; // …+12: from gone to new
 
 export class Colors {
   #frames;
+  label = "";
+  match = "";
 
   constructor(palette, theme) {
     this.palette = palette[theme];

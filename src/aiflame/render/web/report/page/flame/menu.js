@@ -41,7 +41,7 @@ export class ActionMenu {
     this.title = element("strong", {});
     this.body = element("div.flame-actions", { role: "menu", "aria-label": "Frame", hidden: true }, this.title, ...rows);
     this.body.addEventListener("keydown", (event) => this.#key(event));
-    document.addEventListener("pointerdown", (event) => !this.body.contains(event.target) && this.close());
+    document.addEventListener("pointerdown", (event) => !this.body.contains(/** @type {Node} */ (event.target)) && this.close());
   }
 
   get shown() {

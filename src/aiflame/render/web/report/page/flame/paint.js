@@ -10,7 +10,10 @@ export class Layer {
   add(color, fade, x, y, wide, tall) {
     const key = color * 4 + fade;
     let list = this.#byColor.get(key);
-    if (!list) this.#byColor.set(key, (list = []));
+    if (!list) {
+      list = [];
+      this.#byColor.set(key, list);
+    }
     list.push(x, y, wide, tall);
   }
 

@@ -121,7 +121,7 @@ class ViewMenu {
       ),
     );
     this.body = element("span.flame-menu-holder", {}, this.button, this.panel);
-    document.addEventListener("pointerdown", (event) => !this.body.contains(event.target) && this.toggle(false));
+    document.addEventListener("pointerdown", (event) => !this.body.contains(/** @type {Node} */ (event.target)) && this.toggle(false));
     this.panel.addEventListener("keydown", (event) => {
       if (event.key !== "Escape") return;
       this.toggle(false);
@@ -132,7 +132,7 @@ class ViewMenu {
   toggle(open = this.panel.hidden) {
     this.panel.hidden = !open;
     this.button.setAttribute("aria-expanded", String(open));
-    if (open) this.panel.querySelector("input:checked")?.focus();
+    if (open) /** @type {HTMLElement} */ (this.panel.querySelector("input:checked"))?.focus();
   }
 
   update() {

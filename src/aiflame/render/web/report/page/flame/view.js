@@ -49,7 +49,7 @@ class FlameView {
     const above = [this.tools, this.chips, this.legend, this.minimap].map((one) => one.body);
     const below = [this.details, this.tooltip, this.menu].map((one) => one.body);
     this.body = element("section.flame", { "aria-label": "Flame graph" }, ...above, this.stage, this.empty, ...below);
-    this.body.flame = this; // for whoever wants to know what is drawn
+    Object.assign(this.body, { flame: this }); // for whoever wants to know what is drawn
     new Gestures(this);
     this.#size.observe(this.stage);
     this.stage.addEventListener("focus", () => this.#focused());

@@ -16,7 +16,7 @@ export class PathPicture {
     this.body = element("div.rank-path");
   }
 
-  /** @param path {step, took, communication}; `stretches`, `work` as `ranks.path` has them; `step(text)`: links. */
+  /** `path`: {step, took, communication}; `stretches`, `work` as `ranks.path` has them; `step(text)`: links. */
   show(path, { stretches, work }) {
     const shown = Array.from(work.rank).slice(0, MOST_RANKS).sort((one, other) => one - other);
     const rows = shown.map((rank) => this.#row(rank, path, stretches, work));

@@ -59,7 +59,7 @@ class RanksView {
 
   constructor(app) {
     this.#app = app;
-    this.#map = new RankMap({ chosen: (rank, step) => this.#change({ step: String(step) }), say: (text) => app.say(text) });
+    this.#map = new RankMap({ chosen: (_, step) => this.#change({ step: String(step) }), say: (text) => app.say(text) });
     const table = (name, key, most, more = {}) => {
       this.#of[name] = new RankTable(app, { table: name, most, sorted: (sort) => this.#change({ [key]: sort }), ...more });
       return this.#of[name];

@@ -2,7 +2,7 @@
 
 const STILL = 4; // px that a click may move
 
-/** @param on {cellAt(x, y, clamp), hover(cell, x, y), drag(from, to, done), click(cell), zoom(factor, x), pan(columns)} */
+/** `on`: {cellAt(x, y, clamp), hover(cell, x, y), drag(from, to, done), click(cell), zoom(factor, x), pan(columns)} */
 export function listen(canvas, on) {
   let from = null;
   let moved = false;

@@ -73,7 +73,7 @@ export class Picture {
     return sum / (end - column);
   }
 
-  /** @param scene {grid, tone(value), colors, style, selection: [first, last] of cells, cursor, hovered, unit, aboveLabel} */
+  /** `scene`: {grid, tone(value), colors, style, selection: [first, last] of cells, cursor, hovered, unit, aboveLabel} */
   draw(scene) {
     const { context } = this;
     context.font = FONT;

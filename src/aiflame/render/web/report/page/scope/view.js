@@ -14,6 +14,11 @@ import { SelectionBar } from "./selection_bar.js";
 import { hoverText, howKnown, legendText, named } from "./words.js";
 
 class Scope {
+  /** @type {Promise<any> | undefined} */
+  asked;
+  /** @type {any} a TimeGrid or a StepGrid, as `by` says */
+  grid;
+
   constructor(app) {
     this.app = app;
     this.body = element("section.sc");

@@ -70,7 +70,7 @@ class Tables {
       this.body.replaceChildren(element("p.note", {}, "There is nothing to list: no sample was taken and no device was used."));
       return;
     }
-    for (const link of this.#names.children) {
+    for (const link of /** @type {Iterable<HTMLElement>} */ (this.#names.children)) {
       if (link.dataset.table === table.name) link.setAttribute("aria-current", "true");
       else link.removeAttribute("aria-current");
     }

@@ -4,7 +4,8 @@ const STILL = 4; // px that a click may move
 
 /**
  * @param {HTMLCanvasElement} canvas
- * @param on {pan(dx, dy), zoom(factor, x), click(x, y), fit(x, y), hover(x, y), leave(), mark(from, to, done), scroll(dy), marks(x, y, event)}
+ * @param {Record<string, (...given: any[]) => any>} on
+ *   `pan(dx, dy), zoom(factor, x), click(x, y), fit(x, y), hover(x, y), leave(), mark(from, to, done), scroll(dy), marks(x, y, event)`;
  *   `marks`: whether a drag that begins there marks a range
  */
 export function listen(canvas, on) {

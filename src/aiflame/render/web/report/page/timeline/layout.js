@@ -12,8 +12,8 @@ const OWNERS = new Set(["process", "thread", "device"]); // of other tracks
  * @param about what the call timeline.about gave
  * @param {Set<number>} turned tracks that a person has folded or opened
  * @param {boolean} closely with what is known of stretches that were read closer alone
- * @returns {{rows: object[], height: number}} rows with y and height: titles {fold, title, depth}, lanes {lane, label} and counters {counter,
- *   label}; `fold` says what a click turns, where it does: a track, or below 0 a group of counters
+ * @returns {{rows: Record<string, any>[], height: number} & Record<string, any>} rows with y and height: titles {fold, title, depth},
+ *   lanes {lane, label} and counters {counter, label}; `fold`, where a click turns something: a track, or below 0 a group of counters
  */
 export function layout(about, turned, closely = false) {
   return new Plan(about, turned, closely ? about.orders.closer : about.orders.whole).made();

@@ -42,7 +42,7 @@ export class Picture {
     return this.gutter + ((time - view.begin) / (view.end - view.begin)) * (this.width - this.gutter);
   }
 
-  /** @param scene {about, rows, top, view, pieces, color, style, chosen, hovered, range} */
+  /** `scene`: {about, rows, top, view, pieces, color, style, chosen, hovered, range} */
   draw(scene) {
     const { context } = this;
     this.style = scene.style;

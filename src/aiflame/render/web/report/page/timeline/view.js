@@ -16,6 +16,9 @@ const WRITING = 250; // ms until the address says what is shown
 const AROUND = 0.5; // of the picture's width is asked for on either side of it
 
 class Timeline {
+  /** @type {Promise<any> | undefined} */
+  asked;
+
   constructor(app) {
     this.app = app;
     this.body = element("section.tl");

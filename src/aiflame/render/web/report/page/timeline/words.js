@@ -29,9 +29,11 @@ export function counterText({ group, label, unit }, { low, high }, time, pixel) 
   return [element("strong", {}, `${label}: ${least === value ? value : `${least} to ${value}`}`), line(`at ${moment(time, pixel)}`), line(group)];
 }
 
-/** [word, texts] of all that is known of a slice. */
+/** All that is known of a slice: words, and texts to each. @returns {[string, string[]][]} */
 export function knownOf(about, slice) {
   const length = slice.end - slice.begin;
+  /** @type {[string, string[]][]} */
+  /** @type {[string, string[]][]} */
   const found = [
     ["lasted", [lasted(slice, length)]],
     ["from … to", [`${moment(slice.begin, length / 100)} … ${moment(slice.end, length / 100)}`]],

@@ -47,7 +47,7 @@ export class Help {
 
   constructor(views) {
     this.#views = views;
-    const shown = () => document.querySelector("nav a[aria-current]")?.dataset.view;
+    const shown = () => /** @type {HTMLElement} */ (document.querySelector("nav a[aria-current]"))?.dataset.view;
     document.getElementById("help").addEventListener("click", () => this.toggle(shown()));
   }
 

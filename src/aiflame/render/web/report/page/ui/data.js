@@ -9,7 +9,7 @@ export class Data {
   #dead = null;
   #changed;
 
-  /** `changed(count)`: so many questions are open. */
+  /** @param {(count: number) => void} changed so many questions are open */
   constructor(changed = () => {}) {
     this.#changed = changed;
     const source = document.getElementById("worker").textContent;

@@ -1,8 +1,17 @@
 // Making elements: text goes in as text, never as HTML.
 
 /**
+ * @template {string} Name
+ * @typedef {Name extends `${infer Tag extends keyof HTMLElementTagNameMap}.${string}` ? HTMLElementTagNameMap[Tag]
+ *   : Name extends keyof HTMLElementTagNameMap ? HTMLElementTagNameMap[Name] : HTMLElement} Made the element of a tag with classes
+ */
+
+/**
  * element("button.icon", { type: "button", onclick: f }, "text", child): a tag with classes, its properties or attributes, and its content.
- * @returns {HTMLElement}
+ * @template {string} Name
+ * @param {Name} what
+ * @param {Record<string, any>} given
+ * @returns {Made<Name>}
  */
 export function element(what, given = {}, ...content) {
   const [tag, ...classes] = what.split(".");
@@ -10,7 +19,7 @@ export function element(what, given = {}, ...content) {
   if (classes.length) made.className = classes.join(" ");
   apply(made, given);
   made.append(...content.filter((one) => one !== null && one !== undefined && one !== false));
-  return made;
+  return /** @type {Made<Name>} */ (made);
 }
 
 /** The same for SVG. */

@@ -56,7 +56,7 @@ export class Grid {
     const page = Math.max(1, Math.floor(this.body.clientHeight / ROW) - 2);
     const moves = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1, PageDown: page, PageUp: -page, Home: -this.#count, End: this.#count };
     if (event.key === "Enter" && event.target.closest("button, a")) return false;
-    if (event.key === "Enter") this.#room.querySelector(".chosen a")?.click();
+    if (event.key === "Enter") /** @type {HTMLElement} */ (this.#room.querySelector(".chosen a"))?.click();
     else if (event.key in moves) this.#choose(this.#chosen + moves[event.key]);
     else return false;
     return true;
@@ -110,7 +110,7 @@ export class Grid {
     const cells = this.#columns.map((column, place) => this.#cell(column, named, place === 0 ? lead : null));
     const row = element(number === this.#chosen ? "div.row.chosen" : "div.row", { role: "row", "aria-rowindex": number + 2 }, ...cells);
     row.style.top = `${number * ROW}px`;
-    row.addEventListener("click", (event) => !event.target.closest("a") && this.#choose(number));
+    row.addEventListener("click", (event) => !(/** @type {Element} */ (event.target).closest("a")) && this.#choose(number));
     row.addEventListener("dblclick", () => row.querySelector("a")?.click());
     return row;
   }

@@ -1,5 +1,6 @@
 // Moments and ticks on a scale of time, in ns.
 
+/** @type {[number, string][]} */
 const UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
 
 /** A moment, as finely as a scale whose steps are `step` ns needs it. */

@@ -1,0 +1,44 @@
+"""Checks the JavaScript of the report and of the flame graph: types (`tsc --checkJs`, from JSDoc), then Biome's rules.
+
+npm gets both, at the versions of scripts/web/package-lock.json, into .venv/web-tools.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SETTINGS = ROOT / "scripts" / "web"
+TOOLS = ROOT / ".venv" / "web-tools"
+WEB = ROOT / "src" / "aiflame" / "render" / "web"
+
+
+def main() -> int:
+    npm = shutil.which("npm")
+    if not npm:
+        print("lint: JavaScript was not checked: there is no npm here; install Node.js 20 or later")
+        return 0
+    provide(npm)
+    programs = TOOLS / "node_modules" / ".bin"
+    types: list[str | Path] = [programs / "tsc", "--project", SETTINGS / "tsconfig.json"]
+    rules: list[str | Path] = [programs / "biome", "lint", "--error-on-warnings", f"--config-path={SETTINGS}", WEB]
+    return max(subprocess.run(command, cwd=ROOT, check=False).returncode for command in (types, rules))
+
+
+def provide(npm: str) -> None:
+    """The lock is copied last: where it is there, all that it names is."""
+    lock, laid = SETTINGS / "package-lock.json", TOOLS / ".lock.json"
+    if laid.exists() and laid.read_bytes() == lock.read_bytes():
+        return
+    TOOLS.mkdir(parents=True, exist_ok=True)
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(SETTINGS / name, TOOLS)
+    subprocess.run([npm, "ci", "--silent", "--no-audit", "--no-fund"], cwd=TOOLS, check=True)
+    shutil.copy(lock, laid)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
