@@ -15,7 +15,7 @@ namespace {
 // Most processes write none: to forget nothing is not to touch any table of them.
 constinit std::atomic<bool> any_written{false};
 
-// Rows that were written, by a hash of what they say; two that come first at the same moment may both write it.
+// Rows that were written, by a hash of their content; two threads that write the same row first at the same moment may both write it.
 template <uint32_t kPlaces>
 class Written {
  public:

@@ -1,7 +1,7 @@
 // Calls of NCCL → `calls`, communicators → `groups`: by its profiler plugin, which NCCL_PROFILER_PLUGIN names (native/agent).
 //
-// NCCL tells of a collective when it is handed to the device, with what was decided for it. A row is the host's part of it; the device's is
-// in `kernels`. It asks for no events from its proxy threads and kernels: those cost time.
+// NCCL reports a collective when it hands it to the device, with the algorithm that it chose. A row is the host's part of the collective;
+// the device's part is in `kernels`. We ask NCCL for no events from its proxy threads and kernels: those cost time.
 #include "base/large.hpp"
 #include "hooks/nccl/api.hpp"
 #include "hooks/shared/caller.hpp"
@@ -26,7 +26,7 @@ bool traced() noexcept { return control::recording() && control::has(schema::Fea
 
 // --- Communicators -------------------------------------------------------------------------------------------------------
 
-// NCCL's `context`. Before version 4 it is told nothing of its communicator; each event is.
+// NCCL's `context`. Before version 4 NCCL describes the communicator in each event, not here.
 struct Communicator {
   std::atomic<bool> taken;
   uint64_t hash;  // 0: unknown
@@ -52,7 +52,7 @@ uint32_t group_of(uint64_t hash, uint32_t rank, uint32_t size, const char* name)
       {.backend = CallBackend::NCCL, .handle = handle, .rank = rank, .size = size, .name = {text, static_cast<size_t>(length)}, .members = {}});
 }
 
-// --- What an event says --------------------------------------------------------------------------------------------------
+// --- The content of an event ---------------------------------------------------------------------------------------------
 
 struct Told {
   const char* function = nullptr;  // nullptr: an event that is none of ours
@@ -109,7 +109,7 @@ Told read(const Event& event) noexcept {
   return told;
 }
 
-// `ncclAllReduce RING LL128 8ch`: what is decided for a collective makes calls of different kinds of it.
+// `ncclAllReduce RING LL128 8ch`: calls with different algorithms, protocols or channels count as different functions.
 calls::Function* function_of(const Told& told) noexcept {
   char text[128];
   int length = told.algorithm && told.protocol
@@ -213,7 +213,7 @@ int stop_event(void* handle) noexcept {
 
 int record_event_state(void*, int, void*) noexcept { return kSuccess; }
 
-// What has not ended ends with its communicator: it was aborted.
+// A call that has not ended ends with its communicator: it was aborted.
 int finalize(void* context) noexcept {
   auto* of = static_cast<Communicator*>(context);
   if (!of) return kSuccess;

@@ -189,8 +189,8 @@ constexpr int bytes_at(std::string_view name) {
   return -1;
 }
 
-// All arguments of OpenCL are integers and pointers, at most 14 of them: a word each, whatever the function. Words that a function has
-// not are what lies on its caller's stack.
+// All arguments of OpenCL are integers and pointers, at most 14 of them: a word each, whatever the function. Words past a function's last
+// argument come from its caller's stack.
 using Words = std::array<uint64_t, 14>;
 using AnyFunction = uint64_t(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
                              uint64_t, uint64_t);

@@ -47,7 +47,7 @@ struct Nest {
 
 // By the slot of the thread: thread-local memory of a library that is loaded late is scarce.
 AIFLAME_LARGE constinit std::atomic<Nest*> kept[thread_slots::kSlots];
-// The slot whose nest is this thread's, and 1. A new thread has none, whoever had its slot.
+// The slot of this thread's nest, plus 1. A new thread has none, even if another thread's slot is free.
 thread_local uint32_t mine;
 
 Nest* nest() noexcept {
@@ -78,7 +78,7 @@ void trace_begin(Traced what, const Registers& from) noexcept {
 
 void trace_end(Traced what) noexcept {
   Nest* open_now = traced() ? nest() : nullptr;
-  // Of constructs that were left by an exception or a cancellation no end is told: they end with the one around them, without a row.
+  // The runtime reports no end for constructs that an exception or a cancellation left: they end with the one around them, without a row.
   uint32_t at = open_now ? open_now->depth : 0;
   while (at > 0 && open_now->open[at - 1].what != what) at--;
   if (at == 0) return;

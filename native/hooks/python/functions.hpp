@@ -1,4 +1,4 @@
-// The functions of `_aiflame`, and what they leave for the bridge.
+// The functions of `_aiflame`, and the objects that they leave for the bridge.
 #pragma once
 #include "hooks/python/abi.hpp"
 
@@ -17,7 +17,7 @@ bool add_functions(Object module, std::span<Method> methods) noexcept;
 // Those that other rooms bring (hooks/all_hooks.cpp).
 bool add_functions_of_others(Object module) noexcept;
 
-// What is called when layers are new; nullptr: nothing.
+// The function to call when there are new layers; nullptr: none.
 Object layers_are_new() noexcept;
 
 }  // namespace aiflame::bridge
