@@ -107,7 +107,7 @@ Function* named(schema::CallBackend backend, std::string_view name) noexcept {
       place.function.store(made, std::memory_order_release);
       return made;
     }
-    // Whoever is making it will be done at once; this call goes without.
+    // Another thread is adding it and will be done at once; this call goes without.
     if (there == hash) return place.function.load(std::memory_order_acquire);
   }
   spool::note("calls: more than 4096 names of traced functions; some calls are not traced");

@@ -41,7 +41,7 @@ Function* named(schema::CallBackend backend, std::string_view name) noexcept;
 // Of calls that have one from elsewhere / of those that are many / of those that are few and matter, such as collectives.
 enum class Stack { NONE, ON_REQUEST, ALWAYS };
 
-// What is known of a call that has begun. It may end in another thread.
+// A call that has begun. It may end in another thread.
 struct Begun {
   uint64_t begin_ns;
   uint32_t recording;  // 0: it is not traced
@@ -71,7 +71,7 @@ struct Group {
   std::string_view name;
   std::span<const uint32_t> members;  // ranks in the whole job; none: all of it, or unknown
 };
-// Its row in the present recording, 0: it was not told of.
+// Row of the group in this recording, 0 if it was never added.
 uint32_t find_group(schema::CallBackend backend, uint64_t handle) noexcept;
 uint32_t add_group(const Group& group) noexcept;
 // The runtime may use the handle for another group.
@@ -80,7 +80,7 @@ void forget_group(schema::CallBackend backend, uint64_t handle) noexcept;
 // New tables: rows of the last ones mean nothing.
 void forget_rows() noexcept;
 
-// For libraries of ours beside the collector, which reach it by name: what aiflame_calls() returns.
+// The interface for libraries of ours beside the collector, which look it up by name: aiflame_calls() returns it.
 struct Interface {
   bool (*traced)(schema::Feature feature) noexcept;
   Begun (*begin)(const Registers& caller, Stack stack) noexcept;

@@ -143,10 +143,10 @@ Thread* take(uint32_t tid) noexcept {
   return thread;
 }
 
-void give_back(Thread& thread, bool told) noexcept {
+void give_back(Thread& thread, bool reported) noexcept {
   uint32_t tid = thread.tid.load(std::memory_order_relaxed);
   if (thread.slot == 0) first_tid.store(0, std::memory_order_release);
-  write_by_tid(tid, told ? kEnded | time_unit(now_ns()) : 0);
+  write_by_tid(tid, reported ? kEnded | time_unit(now_ns()) : 0);
   thread.tid.store(0, std::memory_order_release);
   free_memory(thread);
   free_slot(thread.slot);

@@ -109,7 +109,7 @@ void write(const Pending& pending, uint64_t correlation) noexcept {
                                      .stream = static_cast<uint32_t>(pending.stream)});
 }
 
-// Writes out a command if it has completed. Nobody waits: a thread that finds the place busy leaves a flag for its holder and goes on.
+// Writes out a command if it has completed. Nobody waits: a thread that finds the place busy sets a flag for the thread that holds it, and goes on.
 void collect_one(Pending& pending, uint64_t correlation) noexcept {
   for (;;) {
     uint64_t owner = correlation;

@@ -54,7 +54,7 @@ struct OpenRegions {
 // By the slot of the thread: kept for the next thread that gets it.
 AIFLAME_LARGE constinit std::atomic<OpenRegions*> kept[thread_slots::kSlots];
 constinit std::atomic<uint32_t> recordings{1};
-// The slot whose open regions are this thread's, and 1. A new thread has none, whoever had its slot.
+// The slot of this thread's open regions, plus 1. A new thread has none, even if another thread's slot is free.
 thread_local uint32_t mine;
 
 OpenRegions* open_regions(const Thread& thread) noexcept {
@@ -88,7 +88,7 @@ uint64_t nest_of(schema::RegionApi api, std::string_view domain) noexcept {
   return hash.state | 1;
 }
 
-// Texts and the row are of one recording.
+// Texts and the row must belong to one recording.
 uint32_t write(const Thread* thread, const Spec& spec, uint64_t begin_ns, const control::Use& use) noexcept {
   if (!thread || !thread->row || !control::recording()) return 0;
   return spool::append(schema::RegionRecord{.thread = thread->row,
