@@ -1,4 +1,4 @@
-// The slices of a block of the timeline, in lanes, and the answers to what is seen of them.
+// The slices of a block of the timeline, in lanes, and the pieces that a view shows of them.
 
 import { SLICE } from "../../kinds.js";
 import { lowerBound } from "../shared/sorted.js";
@@ -6,7 +6,7 @@ import { lowerBound } from "../shared/sorted.js";
 const GROUP = 64; // slices of which the longest is known beforehand
 
 export class Spans {
-  /** `shift`: what is added to its times. */
+  /** `shift` is added to its times. */
   constructor({ head, columns }, shift = 0) {
     this.shift = shift;
     this.head = head;
@@ -66,7 +66,7 @@ export class Spans {
   }
 
   /**
-   * What is drawn of a lane: `add(left, right, row, many, level)` for each piece. Neighbours narrower than a pixel are one piece; pieces begin
+   * The pieces to draw of a lane: `add(left, right, row, many, level)` for each piece. Neighbours narrower than a pixel are one piece; pieces begin
    * anew in each pixel of a grid that does not move with the view.
    */
   pieces(add, lane, begin, end, pixel) {

@@ -96,7 +96,7 @@ export class Toolbar {
   }
 }
 
-/** What is chosen seldom, behind one button. */
+/** Options that people change seldom, behind one button. */
 class ViewMenu {
   #groups = [];
 

@@ -38,7 +38,7 @@ export class RankMap {
     new ResizeObserver(() => this.draw()).observe(this.body);
   }
 
-  /** @param about what `ranks.about` says; `quantity`: one of its map; `values` its values; `step`: that is looked at. */
+  /** @param about the answer of `ranks.about`; `quantity`: one of its map; `values` its values; `step`: the step that is looked at. */
   show(about, quantity, values, step) {
     this.#about = about;
     this.#quantity = quantity;

@@ -224,7 +224,7 @@ class Scope {
     else this.selectionBar.selected({ grid: this.grid, metric: this.metric, selection: this.selection, given: this.#given(this.selection), aloud });
   }
 
-  /** What the worker is asked about a selection. */
+  /** The question to the worker about a selection. */
   #given([first, last]) {
     const given = { domain: this.metric.domain.domain, metric: this.metric.name, most: 5 };
     if (this.by === "time") return { ...given, range: this.grid.binsOf(first, last) };

@@ -1,4 +1,4 @@
-// What the heat map says of a cell, in words.
+// The words for a cell of the heat map.
 
 import { amount, percent, shortLabel } from "../../../text.js";
 import { element } from "../ui/dom.js";
@@ -19,7 +19,7 @@ export const named = {
   },
 };
 
-/** Lines of a tooltip; `part`: what the cell is of, where that is known yet. */
+/** Lines of a tooltip; `part`: the cell's most frequent kernels, functions, layers and phases, once the worker has answered. */
 export function hoverText({ grid, metric, cell, value, together, part }) {
   const lines = [element("strong", {}, valued(value, metric))];
   const took = spanOf(grid, cell);
@@ -33,7 +33,7 @@ export function hoverText({ grid, metric, cell, value, together, part }) {
   return lines;
 }
 
-/** How much that is of what it could be. */
+/** A value as a share of the most that is possible. */
 export function possible(value, length, { unit, domain }) {
   if (unit !== "ns" || length <= 0) return "";
   if (domain.domain === "device") return `${percent(value, length)} of the time of one GPU`;

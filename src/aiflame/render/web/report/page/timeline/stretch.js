@@ -3,7 +3,7 @@
 const SHORTEST = 1000; // ns across the picture
 const BEYOND = 0.02; // of the run may be seen before and behind it
 
-/** Nearest to what is wished for. */
+/** The allowed stretch that is nearest to the wished one. */
 export function limited(begin, end, run) {
   if (begin === 0 && end === run) return { begin, end };
   const length = Math.min(Math.max(end - begin, SHORTEST), run * (1 + 2 * BEYOND));

@@ -1,4 +1,4 @@
-// What the timeline says of a slice, in words.
+// The words for a slice of the timeline.
 
 import { amount, counted } from "../../../text.js";
 import { element } from "../ui/dom.js";
