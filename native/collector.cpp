@@ -58,7 +58,7 @@ uint32_t python_version() noexcept {
 // CPU time that the process had used when recording began: exec starts another program in the same process, and its clock goes on.
 uint64_t used_before_ns;
 
-// Tables, who the process is, and its rank: at start, and again in the child of a fork.
+// Opens the tables, and writes the process and its rank: at start, and again in the child of a fork.
 bool open_tables(bool forked) noexcept {
   uint64_t now = now_by_system_call_ns();
   used_before_ns = forked ? 0 : sys::process_cpu_ns();
@@ -78,7 +78,7 @@ void write_end() noexcept {
     spool::append(schema::ProcessEnd{.end_ns = end, .cpu_ns = cpu});
 }
 
-// Everything that refers to rows of tables that are gone.
+// Forgets all rows of earlier tables, which are gone.
 void forget_rows(fresh_memory::Who who) noexcept {
   trie::clear(who);
   forget_marks();

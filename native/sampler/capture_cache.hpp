@@ -16,7 +16,7 @@ struct Thread;
 struct CachedStack {
   uint64_t hash;
   uint32_t node;
-  uint32_t proof;  // where it is kept, 0: nowhere
+  uint32_t proof;  // its place in `kept`, 0: none
 };
 
 // A proof: the words from which a stack was read, by which it is recognized.

@@ -11,7 +11,7 @@ namespace aiflame::thread_slots {
 
 namespace {
 
-// Most processes have one thread, the first. It lies apart, so that they do not touch the tables of all.
+// Most processes have one thread, the first. Its slot is separate, so that they do not touch the tables of all threads.
 std::atomic<Thread*> first_slot{nullptr};
 std::atomic<uint32_t> first_tid{0};
 std::atomic<bool> any_by_tid{false};  // until then `by_tid` is not touched

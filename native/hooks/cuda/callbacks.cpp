@@ -169,7 +169,7 @@ void on_fatal_error(const CUpti_StateData& told) noexcept {
   give_up(told.notification.message ? told.notification.message : reason(told.notification.result));
 }
 
-// `traced`: the runtime's launches are heard of, too. Then they are the outermost of those with their number.
+// `traced`: we subscribe to the runtime's launches, too. Then a launch's outermost call is the runtime's.
 bool is_wanted(CUpti_CallbackDomain domain, std::string_view name, bool traced) noexcept {
   auto begins = [&](std::initializer_list<std::string_view> beginnings) {
     for (std::string_view beginning : beginnings)

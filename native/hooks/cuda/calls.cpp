@@ -66,7 +66,7 @@ Answer answer_of(std::string_view name) noexcept {
   return Answer::OWN;
 }
 
-// Of a stream or an event that was asked after: no failure. The same number in both APIs.
+// The state of a stream or an event, not a failure. The same number in both APIs.
 constexpr int32_t kNotReady = CUDA_ERROR_NOT_READY;
 static_assert(kNotReady == 600 && sizeof(CUresult) == sizeof(int32_t));
 

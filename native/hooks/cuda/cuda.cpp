@@ -131,7 +131,7 @@ bool take(LifeStep step) noexcept {
   return false;
 }
 
-// One change at a time; one that a step of its own brings about (CUPTI calls back) is nothing new.
+// One change at a time; a change within a change (CUPTI calls back during a step) is ignored.
 class Changing {
  public:
   enum class Patience : uint8_t { WAITS, NONE };
@@ -194,7 +194,7 @@ bool settled(uint64_t patience) noexcept {
   return true;
 }
 
-// Without a call to CUPTI in this thread. Afterwards CUPTI is known to answer, or is given up.
+// Flushes without a call to CUPTI in this thread. If CUPTI does not answer in time, we give it up.
 void flush_elsewhere(uint64_t patience) noexcept {
   if (!may_call_cupti()) return;
   if (!settled(patience) || !flush_by_worker(patience) || !settled(patience)) given_up.store(true, std::memory_order_release);

@@ -9,7 +9,7 @@ namespace aiflame::cuda {
 // callbacks.cpp: switches on CUPTI's callbacks, and handles each.
 bool enable_callbacks(CUpti_SubscriberHandle subscriber) noexcept;
 void CUPTIAPI on_callback(void* user, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data);
-// The same where calls are traced, too.
+// The callback to use where calls are traced, too.
 void CUPTIAPI on_traced_callback(void* user, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data);
 // CUPTI's id of a call, as tables have it: ids may begin anew when another tool has ended CUPTI, so each subscription has its own.
 uint64_t correlation(uint32_t id) noexcept;
@@ -24,7 +24,7 @@ struct Wait {
   uint32_t kind;    // schema::SyncKind, 0: it does not wait
   uint32_t stream;  // 0: all, or unknown
 };
-// Whether a call waits, by its name; known by its id from then on.
+// Whether a call waits, by its name; wait_of() then finds it by its id.
 bool learn_wait(CUpti_CallbackDomain domain, CUpti_CallbackId id, std::string_view name) noexcept;
 Wait wait_of(CUpti_CallbackDomain domain, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
 void write_wait(const Wait& wait, uint32_t id, uint64_t begin_ns, uint64_t end_ns) noexcept;

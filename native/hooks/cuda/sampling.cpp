@@ -53,7 +53,7 @@ constexpr uint32_t kMostDevices = 64;
 constexpr uint64_t kPatience = 1'000'000'000;
 constexpr uint64_t kNewContextAfter = 150'000'000;  // a new context is noticed by then
 constexpr uint32_t kMostReads = 32;
-constexpr uint64_t kWorthTelling = 100;  // one dropped in so many
+constexpr uint64_t kWorthTelling = 100;  // a note when one sample in so many was dropped
 AIFLAME_LARGE constinit Place places[kMostDevices];
 
 // Contexts on which sampling has begun, until they go. It begins once on each: beside threads that launch kernels, a second time has locked
@@ -217,7 +217,7 @@ void finish(Place& place) noexcept {
   leave(place);
 }
 
-// False when its holder did not let go of it.
+// False when the thread that holds the place did not let go of it.
 bool end_soon(Place& place) noexcept {
   State sampled = State::SAMPLED;
   place.state.compare_exchange_strong(sampled, State::WANTED, std::memory_order_acq_rel);

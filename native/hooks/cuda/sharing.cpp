@@ -38,12 +38,12 @@ constinit std::atomic<uint32_t> lent_count{0};
 constinit std::atomic<CUpti_TimestampCallbackFunc> their_clock{nullptr};
 char name[128];
 
-// They have left when nothing of theirs was on for this long. Their last records may come later than their last switch: they are asked
-// for by themselves, or by us when they take too long.
+// The other tool has left when nothing of its was on for this long. Its last records may come after its last switch: it flushes them itself, or we do
+// when it takes too long.
 constexpr uint32_t kPauseMs = 100, kMostPauses = 50;
 constinit std::atomic<bool> waiting{false};
-// We have left for them, or could not begin beside them: nobody else is waited for, since most that use CUPTI never meet us. The driver may
-// still be in its cuInit when they leave: we try for as long as that may take.
+// We stepped aside for another tool, or could not begin beside it: only then do we wait, since most users of CUPTI never run beside us. The driver
+// may still be in its cuInit when they leave: we try for as long as that may take.
 constexpr uint32_t kMostTries = 100;
 constinit std::atomic<bool> owed{false};
 // Our functions for buffers are the registered ones.
@@ -132,7 +132,7 @@ void* wait_for_the_last(void*) noexcept {
     if (!is_there()) regain();
     if (++tries == kMostTries) owed.store(false);
     waiting.store(false);
-    // Somebody may have left before that, and found us waiting.
+    // A tool may have left before that, and seen us waiting.
   } while (to_return() && !waiting.exchange(true));
   return nullptr;
 }

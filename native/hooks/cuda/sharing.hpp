@@ -40,7 +40,7 @@ const char* user() noexcept;
 // A buffer that came back to us and is somebody else's goes to them. False: it is ours.
 bool give_back(CUcontext context, uint32_t stream, uint8_t* buffer, size_t bytes, size_t used) noexcept;
 
-// The clock that another has asked for; nullptr: none.
+// The clock that another tool has set; nullptr: none.
 CUpti_TimestampCallbackFunc clock() noexcept;
 
 // Only the thread that forked lives on in the child.

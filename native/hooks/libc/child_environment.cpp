@@ -23,8 +23,8 @@ namespace aiflame::hooks {
 
 namespace {
 
-// The variables that carry a recording from a program to its children. One that a child's environment sets differently is left as it
-// is, except for the preload list, which we join.
+// The variables that carry a recording from a program to its children. A value that a child's environment sets differently stays, except for the
+// preload list, which we join.
 constexpr char kCarried[][24] = {"AIFLAME_PROFILE", "LD_PRELOAD",         "INTEL_JIT_PROFILER64",  "CUDA_INJECTION64_PATH",
                                  "OPENCL_LAYERS",   "OMP_TOOL_LIBRARIES", "NVTX_INJECTION64_PATH", "INTEL_LIBITTNOTIFY64"};
 constexpr size_t kProfile = 0, kPreload = 1;
@@ -101,8 +101,8 @@ bool opens(const char* path) noexcept {
   return !sys::failed(fd);
 }
 
-// The libraries that we need (on a system before glibc 2.34 the last two as well), where they lie here. One that is missing would end a
-// program that we are preloaded into.
+// Paths of the libraries that we need (on a system before glibc 2.34 the last two as well). A program that we are preloaded into would end without
+// one of them.
 AIFLAME_LARGE constinit struct {
   char path[256];
 } needed_libraries[3];

@@ -178,7 +178,7 @@ void NewProgram::look_at_interpreter(const char* line) noexcept {
   if (bytes > 0) find_first_library(opened.fd(), head, bytes);
 }
 
-// Of the libraries that it needs the first two: compilers name such a runtime in front of all others.
+// Reads the first two libraries that it needs: compilers put a sanitizer's runtime before all others.
 bool NewProgram::find_first_library(long fd, const char* head, long bytes) noexcept {
   Segments segments(head, bytes);
   if (!segments.is_elf()) return false;

@@ -175,7 +175,7 @@ constexpr bool begins(std::string_view name, std::initializer_list<std::string_v
   return false;
 }
 
-// Those that do not return an error, but an object, or nullptr.
+// Functions that return an object, or nullptr, instead of an error.
 constexpr bool gives_an_object(std::string_view name) {
   return begins(name, {"clCreate", "clLinkProgram", "clCloneKernel", "clEnqueueMapBuffer", "clEnqueueMapImage", "clSVMAlloc", "clGetExtension"}) &&
          !begins(name, {"clCreateKernelsInProgram", "clCreateSubDevices"});
@@ -198,7 +198,7 @@ using AnyFunction = uint64_t(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, u
 AIFLAME_LARGE AnyFunction* below[kCount];
 thread_local const Registers* outer;
 
-// Made when the table is first led to us: names that stood here from the start would have the dynamic linker touch this memory in every process.
+// Constructed when the table first leads to us: with constants here, the dynamic linker would touch this memory in every process.
 union Lazy {
   constexpr Lazy() noexcept : none(0) {}
   uint64_t none;

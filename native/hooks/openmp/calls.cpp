@@ -21,10 +21,10 @@ constexpr char kNames[][28] = {
 constexpr size_t kTraced = std::size(kNames);
 static_assert(kTraced == static_cast<size_t>(Traced::TARGET_UPDATE) + 1);
 
-// Made when one is first traced: as constants, each would be relocated at the start of every program.
+// Constructed at the first traced event: as constants, each would be relocated at the start of every program.
 AIFLAME_LARGE constinit std::atomic<calls::Function*> functions[kTraced];
 
-// nullptr where there is no memory. All threads of a team come here at once and none waits for another: one object is kept, another is left.
+// nullptr where there is no memory. All threads of a team come here at once and none waits for another: one object is used, the others are wasted.
 calls::Function* function_of(Traced what) noexcept {
   auto number = static_cast<uint32_t>(what);
   calls::Function* known = functions[number].load(std::memory_order_acquire);

@@ -86,7 +86,7 @@ bool program_frame(const Frame* frame, const void* return_address, Registers* ou
 }
 
 void parallel_begin(Data*, const Frame* frame, Data* region, unsigned, int, const void* return_address) noexcept {
-  // GCC's code on this runtime: its caller is known already.
+  // GCC's code on this runtime: gomp.cpp has recorded its caller already.
   if ((region->value = launching())) return;
   Registers told, from = program_frame(frame, return_address, &told) ? told : caller();
   region->value = region_stack(from);
@@ -201,8 +201,8 @@ bool reported_by_ompt() noexcept { return reports.load(std::memory_order_relaxed
 
 }  // namespace aiflame::openmp
 
-// A runtime takes one tool: the first library of the process that answers, then those of OMP_TOOL_LIBRARIES. Being preloaded we are
-// asked first, and leave it to a tool of the program's or of its user.
+// A runtime takes one tool: the first library of the process that answers, then those of OMP_TOOL_LIBRARIES. Preloaded, we come first, and leave the
+// place to a tool of the program or of its user.
 AIFLAME_EXPORT aiflame::openmp::StartToolResult* ompt_start_tool(unsigned version, const char* runtime) noexcept {
   using namespace aiflame;
   using namespace aiflame::openmp;

@@ -190,7 +190,7 @@ void add_holder(const void* code) noexcept {
   holder_count.store(count + 1, std::memory_order_release);
 }
 
-// Again when the interpreter is known: a program that embeds one may have loaded it late.
+// Called again once the interpreter is found: a program that embeds one may have loaded it late.
 void find_holders() noexcept {
   add_holder(dlsym(library, "Py_AddPendingCall"));
   for (const char* name : {"sem_wait", "sem_trywait", "sem_clockwait", "sem_timedwait", "sem_post", "pthread_mutex_lock", "pthread_mutex_unlock",

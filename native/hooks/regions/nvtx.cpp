@@ -15,7 +15,7 @@
 
 namespace aiflame::nvtx {
 
-// Kept for good: other threads may be using one that is destroyed.
+// Never freed: other threads may still use a destroyed domain.
 struct Category {
   uint32_t number;
   std::string_view name;

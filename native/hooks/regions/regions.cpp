@@ -18,13 +18,12 @@ namespace {
 
 // A region that a thread has pushed and not popped yet.
 struct Open {
-  uint64_t nest;  // which of the thread's nests it lies in: nest_of(); 0: popped while those inside of it, in other nests, are still open
+  uint64_t nest;  // the thread's nest that it belongs to: nest_of(); 0: popped while regions inside of it, in other nests, are still open
   Tag tag;
   uint32_t row, recording;
 };
 
-// All that are open on a thread, in the order in which they were pushed. Of a program that pushes and never pops, the oldest are forgotten:
-// they end with their thread.
+// The open regions of a thread, in the order of their pushes. If a program pushes and never pops, the oldest are dropped: they end with their thread.
 struct OpenRegions {
   static constexpr uint32_t kMost = 1 << 14;
   uint32_t bottom, top;  // count on for ever; places are modulo kMost

@@ -94,7 +94,7 @@ void forget_objects() noexcept {
 
 void Clock::start(const Api& api, Handle device, const DeviceProperties& properties) noexcept {
   device_ = device;
-  // Nobody's timer has a cycle of a tenth of a millisecond, or ticks fewer than 100,000 times a second.
+  // No device's timer has a cycle of a tenth of a millisecond, or ticks fewer than 100,000 times a second.
   constexpr uint64_t kFewest = 100'000;
   uint64_t resolution = properties.timer_resolution;
   if (resolution) ns_a_cycle_ = resolution < kFewest ? static_cast<double>(resolution) : 1e9 / static_cast<double>(resolution);

@@ -44,7 +44,7 @@ enum class Kind : uint32_t { GONE = 1, POOL, EVENT, LIST, QUEUE, KERNEL };
 struct Object {
   Handle handle;
   Kind kind;
-  uint32_t flags;        // of a pool, as the program asked for
+  uint32_t flags;        // of a pool, as the program requested
   bool timestamps;       // of a pool and an event
   uint32_t signaled_by;  // of an event: the command in flight that does
   uint32_t stream;       // of a queue and of an immediate list: unique in the process
@@ -65,7 +65,7 @@ void remove(Object& object) noexcept;
 Handle take_event(const Api& api, Handle context) noexcept;
 // The caller has reset it.
 void give_back_event(Handle context, Handle event) noexcept;
-// The context is about to end: nobody has events of it any more.
+// The context is about to end, and all its events with it.
 void end_events(const Api& api, Handle context) noexcept;
 
 }  // namespace aiflame::level_zero

@@ -88,7 +88,7 @@ void* in_the_runtime(Library& library, const char* name, Loaded& loaded) noexcep
   return found;
 }
 
-// Somebody else's function of that name, which the caller would have got without us.
+// A function of that name in another library, which the caller would get without us.
 void* elsewhere(const Library& library, const char* name, Loaded& loaded) noexcept {
   memset(&loaded, 0, offsetof(Loaded, paths));
   dl_iterate_phdr(add, &loaded);

@@ -53,14 +53,14 @@ struct Library {
   schema::Feature feature;
   const char* prefix;  // of all names
   const char* file;    // the beginning of the runtime's file name
-  uint64_t unknown;    // the answer where there is nothing behind a function
-  uint32_t not_ready;  // an error code that is none: asked again, it may be another
+  uint64_t unknown;    // the result of a function that the runtime lacks
+  uint32_t not_ready;  // an error code that is no error: a later call may give another
   uint32_t count;
   const Fact* facts;    // ordered by name
   const char* entries;  // of the first, the others follow
   calls::Function* functions;
   std::atomic<uint64_t>* behind;
-  std::atomic<uint64_t> low, high;  // where the runtime's library lies
+  std::atomic<uint64_t> low, high;  // addresses of the runtime's library
 
   // The runtime's own function; nullptr: it has none of that name.
   Real* real(const char* name) noexcept;

@@ -25,7 +25,7 @@ using Real = uint64_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint
 
 enum class Is { OPERATION, WAIT, FINALIZE };
 
-// A function that we stand before: hooks[at] goes to slots[at].
+// A hooked function of torch: hook_of[at] goes to slots[at].
 struct Slot {
   const char* mangled;
   Real real;
@@ -38,7 +38,7 @@ constexpr size_t kSlots = 128;
 AIFLAME_LARGE constinit Slot slots[kSlots];
 size_t slot_count;
 
-// A call of one of them, on the stack of its thread.
+// A call of a hooked function, on the stack of its thread.
 struct Open {
   Open* outer;
   const Slot* slot;
@@ -168,7 +168,7 @@ void work_done(void* work, Exception exception, uint64_t now) noexcept {
   calls::end_at(pending.begun, *pending.function, pending.outcome, now);
 }
 
-// Before the real one: then somebody may wake who lets the work go.
+// Before the real function: it may wake a thread that frees the work.
 void finished(void* work, Exception exception) {
   work_done(work, exception, now_ns());
   finish(work, exception);

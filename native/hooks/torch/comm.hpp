@@ -8,7 +8,7 @@
 
 namespace aiflame::torch_comm {
 
-// Once torch's libraries are loaded. False: this torch is not known, which a note has said.
+// Call once torch's libraries are loaded. False: this torch has none of the functions, and a note has said so.
 bool listen() noexcept;
 
 }  // namespace aiflame::torch_comm

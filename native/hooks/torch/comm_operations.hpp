@@ -24,7 +24,7 @@ struct Operation {
 // A virtual function of a backend: `_ZN4c10d16ProcessGroupGloo9allreduce…` is an operation of `Gloo`. nullptr: it is none.
 const Operation* find_operation(std::string_view mangled, std::string_view* backend) noexcept;
 
-// torch's C interface, of which tensors are asked how large they are. False: it is not there.
+// Looks up torch's C interface, which gives the sizes of tensors. False: it is not there.
 bool find_tensor_functions(void* library) noexcept;
 
 }  // namespace aiflame::torch_comm
