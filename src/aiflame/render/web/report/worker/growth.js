@@ -10,7 +10,7 @@ export class Growth {
   #met = new Map();
   #latest = null;
 
-  /** `expected` nodes, of which so many are `looked` for among their siblings. */
+  /** For `expected` nodes, of which `looked` need a look-up among their siblings. */
   constructor(expected = 1024, looked = expected) {
     this.size = 1;
     this.parent = new Int32Array(expected);

@@ -7,7 +7,7 @@ import { KIND } from "../../kinds.js";
 import { Growth, longer } from "./growth.js";
 
 export const NEVER = 2 ** 31 - 1;
-const LONGEST_CYCLE = 6; // functions in a cycle that is still seen as recursion, as in attribute/transforms/recursion.py
+const LONGEST_CYCLE = 6; // functions in the longest cycle that counts as recursion, as in attribute/transforms/recursion.py
 const CODE = new Set([KIND.PYTHON, KIND.C, KIND.CPP]);
 const MOST_INVERTED = 1_000_000; // then paths of less than the least share end where they are
 const LEAST_SHARE = 1e-5;

@@ -1,4 +1,4 @@
-// The timeline in the worker: its block, and over it stretches that were read closer. Rows of those are numbered behind the block's own.
+// The timeline in the worker: its block, and over it finer stretches, whose rows have numbers behind the block's own.
 
 import { Counters } from "./timeline_counters.js";
 import { Pieces } from "./timeline_pieces.js";
@@ -171,7 +171,7 @@ export class RefinedTimeline {
     return row < this.whole.spans.begin.length ? this.whole : this.#patches.find(({ base, spans }) => row >= base && row < base + spans.begin.length);
   }
 
-  /** All that is known of a slice; null: nothing, its stretch was given up. `cut`: it goes on where nothing was read. */
+  /** All facts of a slice; null if its stretch was dropped. `cut`: it goes on beyond the stretch. */
   slice(row) {
     const source = this.#sourceOf(row);
     const found = source?.spans.slice(row - source.base);

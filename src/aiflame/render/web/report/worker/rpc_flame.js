@@ -10,7 +10,7 @@ import { SiteTable, hiddenFrames, idleShare, tree } from "./sites.js";
 
 const LAST = new Set([KIND.GPU_IDLE, KIND.UNATTRIBUTED]); // among siblings by name
 
-const MOST_IDLE = 0.5; // where a device was idle for longer, a picture of that shows nothing: it is left out until asked for
+const MOST_IDLE = 0.5; // where a device was idle for a larger share, idle time would fill the picture: it is left out unless chosen
 
 const opened = new Map(); // domain → facts, and those with a base
 let grown = { key: "", tree: null }; // the latest tree before transforms: another order or focus needs no growth
@@ -87,7 +87,7 @@ function growOnce(from, asked) {
   return grown.tree;
 }
 
-/** Twice the period of sampling, half the samples: so many of the one count as one of the other. */
+/** Twice the period of sampling gives half the samples: the number of samples of `facts` that equal one of the baseline. */
 function perPeriod(facts, base, metric) {
   const { unit } = facts.head.metrics.find((one) => one.name === metric);
   return unit === "samples" ? 2 ** ((base.head.period_log2 ?? 0) - (facts.head.period_log2 ?? 0)) : 1;

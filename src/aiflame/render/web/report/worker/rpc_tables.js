@@ -48,7 +48,7 @@ async function tableOf(blocks, { block = "tables", table: name }) {
   return { table, columns };
 }
 
-/** The text, or the number; null where it is not known. */
+/** The text, or the number; null where there is none. */
 function value(column, values, row) {
   if (column.scale === 0) return values[row];
   return values[row] === 0 ? null : (values[row] - 1) / column.scale;

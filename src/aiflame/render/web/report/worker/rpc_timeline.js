@@ -12,7 +12,7 @@ function timeline(blocks) {
 
 /** Times are ns after the timeline's origin. */
 export const TIMELINE_CALLS = {
-  /** Tracks, lanes, kinds and names: asked once, and given again when a stretch was read closer. */
+  /** Tracks, lanes, kinds and names: the page asks once, and timeline.add returns them again. */
   "timeline.about": async (blocks) => (await timeline(blocks)).about(),
 
   /** The pieces to draw of some lanes in a stretch of time, when a pixel is `pixel` ns wide. */
@@ -24,7 +24,7 @@ export const TIMELINE_CALLS = {
   /** A stretch that was read closer. */
   "timeline.add": async (blocks, { bytes }) => (await timeline(blocks)).add(await readBlock(bytes)),
 
-  /** All that is known of a slice. */
+  /** All facts of a slice. */
   "timeline.slice": async (blocks, { row }) => (await timeline(blocks)).slice(row),
 
   /** The slice that a link means, null: it is not here. */

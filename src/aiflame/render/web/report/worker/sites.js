@@ -75,7 +75,7 @@ class Extra {
   }
 }
 
-/** Frames that take no place: those that are hidden, and those deeper than the detail asked for. */
+/** Frames that take no place: hidden ones, and those deeper than the chosen detail. */
 export function hiddenFrames(kinds, { detail, inverted }, hide) {
   const hidden = new Uint8Array(kinds.length);
   for (let frame = 1; frame < kinds.length; frame++) {

@@ -1,4 +1,4 @@
-// Which tracks and lanes there are, of the whole timeline and of stretches of it that were read closer, where there may be more.
+// The tracks and lanes of the whole timeline and of finer stretches, which may have more.
 
 import { SLICE } from "../../kinds.js";
 

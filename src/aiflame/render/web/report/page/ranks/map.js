@@ -209,7 +209,7 @@ export class RankMap {
   }
 }
 
-/** Every so many rows or columns a label, 1, 2 or 5 times a power of ten. */
+/** The distance between labels in rows or columns: 1, 2 or 5 times a power of ten. */
 function tickEvery(count, least) {
   for (let power = 1; power < count; power *= 10) for (const times of [1, 2, 5]) if (times * power >= least) return times * power;
   return Math.max(count, 1);

@@ -1,4 +1,4 @@
-// A table of the page of ranks: a title, and rows that are sorted and, where that is asked for, filtered; each part of the address.
+// A table of the page of ranks: a title, and rows that are sorted and, if `how` allows it, filtered; the address holds both.
 
 import { element } from "../ui/dom.js";
 import { Grid } from "../ui/grid.js";

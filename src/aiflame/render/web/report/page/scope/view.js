@@ -210,7 +210,7 @@ class Scope {
     this.#change();
   }
 
-  /** The selection as the flame graph is asked for it. */
+  /** The flame graph's address for the selection. */
   #filter() {
     if (!this.selection) return { range: "", steps: "" };
     const [first, last] = this.selection;

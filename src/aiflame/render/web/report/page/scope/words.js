@@ -41,7 +41,7 @@ export function possible(value, length, { unit, domain }) {
   return domain.domain === "cpu" ? `${busy} CPUs busy` : `${busy} threads`;
 }
 
-/** Where a cell lies: {text, length} */
+/** The time of a cell: {text, length} */
 function spanOf(grid, { column, row }) {
   if (grid.kind === "time") {
     const begin = grid.begin(column * grid.rows + row);
@@ -71,7 +71,7 @@ export function legendText({ unit, domain }, by) {
   return domain.domain === "device" ? (value) => percent(value, 1e6) : (value) => (value / 1e6).toFixed(1);
 }
 
-/** How it is known when something ran, where that is not exact: samples know their kernel and the window that they came in. */
+/** Explains times that are not exact: a sample has its kernel and the window of time that it came in. */
 export function howKnown({ unit, domain }, by, steps) {
   const { window_ns: window } = domain;
   if (unit !== "samples" || !window) return "";

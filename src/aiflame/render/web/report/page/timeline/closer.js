@@ -25,7 +25,7 @@ export class Closer {
     this.note.setAttribute("aria-busy", "true");
   }
 
-  /** Nobody looks any more. */
+  /** The view is hidden: stops reading. */
   stop() {
     clearTimeout(this.waiting);
     this.view = undefined;

@@ -4,7 +4,7 @@ export const LANE = 18;
 const HEADER = 22;
 const GAP = 6;
 const MOST_TELLING = 6; // counters that are shown at once
-const MOST_OPEN = 24; // rows of the others, as soon as these are asked for
+const MOST_OPEN = 24; // rows of counters that unfold with "More counters"
 const FOLDS = { first: -1, more: -2, groups: -3 }; // below 0, since tracks have numbers from 0
 const OWNERS = new Set(["process", "thread", "device"]); // of other tracks
 

@@ -1,7 +1,7 @@
 // The stretch of time that is looked at, within a run: { begin, end }, in whole ns, as the address has them.
 
 const SHORTEST = 1000; // ns across the picture
-const BEYOND = 0.02; // of the run may be seen before and behind it
+const BEYOND = 0.02; // of the run's length may be in view before and behind it
 
 /** The allowed stretch that is nearest to the wished one. */
 export function limited(begin, end, run) {

@@ -304,7 +304,7 @@ class Timeline {
     }
   }
 
-  /** Once the room for it is known: details stand below the picture. */
+  /** Called once the picture has its size: details stand below it. */
   #scrollTo({ lane }) {
     const row = this.plan.rows.find((one) => one.lane === lane);
     if (row && (row.y < this.top || row.y + row.height > this.top + this.picture.height - RULER)) this.top = row.y - this.picture.height / 2;

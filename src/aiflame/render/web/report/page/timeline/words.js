@@ -29,7 +29,7 @@ export function counterText({ group, label, unit }, { low, high }, time, pixel) 
   return [element("strong", {}, `${label}: ${least === value ? value : `${least} to ${value}`}`), line(`at ${moment(time, pixel)}`), line(group)];
 }
 
-/** [word, texts] of all that is known of a slice. */
+/** [word, texts] of all facts of a slice. */
 export function knownOf(about, slice) {
   const length = slice.end - slice.begin;
   const found = [

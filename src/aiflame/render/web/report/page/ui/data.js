@@ -65,7 +65,7 @@ export async function firstScreen() {
   return inlineSummary() ?? JSON.parse(await (await fetched("blocks/summary")).text());
 }
 
-/** Whether the page has a server, which reads the profile when it is asked. */
+/** Whether the page has a server, which reads the profile on request. */
 export function isServed() {
   return inlineSummary() === null;
 }
