@@ -16,5 +16,5 @@ class AiflameError(Exception):
 
 
 def harmless(text: str) -> str:
-    """One line for a terminal: a name or path in it may be a stranger's."""
+    """One line that is safe on a terminal: names and paths in a text may come from a stranger."""
     return re.sub(MOVES_THE_CURSOR, "?", text)
