@@ -51,7 +51,7 @@ class Launched:
     records: NDArray[np.uint32]
     """How many kernels and copies it had run."""
     name: NDArray[np.uint32]
-    """The first one's row among the timeline's names; the empty name where there is none."""
+    """The first one's row among the timeline's names; unset where there is none."""
 
 
 def device_work(profile: Tables, making: Making, owners: Owners, contexts: Contexts, stacks: Stacks, launches: pl.DataFrame) -> Launched:
