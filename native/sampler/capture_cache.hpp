@@ -56,8 +56,8 @@ struct CaptureCache {
   uint64_t stack_high;  // the thread's: with another, no proof is one
   uint32_t captures;    // of stacks that had a proof
   uint32_t last;        // proof of the last captured stack, 0: it has none
-  uint32_t expected;    // number in `order` of the proof that followed here last time, 0: not known
-  uint32_t after_last;  // the same for `last`, one time earlier
+  uint32_t expected;    // number in `order` of the proof to expect next, 0: unknown
+  uint32_t after_last;  // number in `order` of the proof that followed `last` the time before
   uint32_t used;
   bool full;
   uint32_t last_native, last_python;  // spans made last: the next are compared with them

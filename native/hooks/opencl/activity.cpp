@@ -115,7 +115,7 @@ void collect_one(Pending& pending, uint64_t correlation) noexcept {
     uint64_t owner = correlation;
     if (!pending.owner.compare_exchange_strong(owner, kBusy)) {
       if (owner != kBusy || pending.completed.exchange(correlation) == correlation) return;
-      continue;  // it may have been put back before our word was there
+      continue;  // its holder may have put it back before our flag was set
     }
     auto status = get<int32_t>(kGetEventInfo, pending.event, kEventStatus, -1);
     if (status <= kComplete) {

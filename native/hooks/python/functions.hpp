@@ -10,11 +10,11 @@ namespace aiflame::bridge {
 using Function = Object(Object module, const Object* given, intptr_t count, Object keywords) noexcept;
 Method method(const char* name, Function* function) noexcept;
 
-// All of them, in the module `module`. False: an exception is set.
+// Adds all functions to `module`. False: an exception is set.
 bool add_functions(Object module) noexcept;
-// Those of `methods`, whose addresses Python keeps.
+// Adds `methods`, whose addresses Python keeps.
 bool add_functions(Object module, std::span<Method> methods) noexcept;
-// Those that other rooms bring (hooks/all_hooks.cpp).
+// Adds the functions of other folders (hooks/all_hooks.cpp).
 bool add_functions_of_others(Object module) noexcept;
 
 // The function to call when there are new layers; nullptr: none.

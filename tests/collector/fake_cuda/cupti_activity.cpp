@@ -38,7 +38,7 @@ struct Buffer {
 };
 
 struct State {
-  std::mutex lock;      // of what follows
+  std::mutex lock;      // guards the members below
   std::mutex delivery;  // one at a time gives buffers back
   std::condition_variable full_ones;
   CUpti_BuffersCallbackRequestFunc request = nullptr;
